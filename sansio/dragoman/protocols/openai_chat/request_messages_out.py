@@ -356,10 +356,15 @@ class _TurnWriter:
     def finish(self, message: Message, in_loop: bool) -> JSONObject | None:
         """Return the wire message, None if nothing is left of it. message: the first one of the turn."""
         fields, leading = self._reasoning_fields()
-        self._restore_call_extras()
-        self._add_dummy_signature()
         content = leading + self.content
         calls, body = self.calls, self.body
+        for reasoning, position, call_id, extra in self.call_extras:
+            if not put_on_call(calls, call_id, position, extra):
+                self._writer.ledger.dropped(reasoning.path, LOST_CALL)
+        if self._writer.capabilities.thought_signatures and calls:
+            # Google: "Function call is missing a thought_signature in functionCall parts." (openclaude#67, read
+            # 2026-11-22)
+            calls[0] = deep_merge(DUMMY_THOUGHT_SIGNATURE, calls[0])
         if not (content or self.refusals or calls or fields or body.keys() - _SPEAKER):
             return None
         optional = bool(self.refusals or calls or body.get("audio"))
@@ -388,17 +393,6 @@ class _TurnWriter:
                 message.path,
                 "the upstream requires the reasoning of this turn: a blank was sent in its place",
             )
-
-    def _add_dummy_signature(self) -> None:
-        """Give the first call of a turn a signature, unless it has one."""
-        # Google: "Function call is missing a thought_signature in functionCall parts." (openclaude#67, read 2026-11-22)
-        if self._writer.capabilities.thought_signatures and self.calls:
-            self.calls[0] = deep_merge(DUMMY_THOUGHT_SIGNATURE, self.calls[0])
-
-    def _restore_call_extras(self) -> None:
-        for reasoning, position, call_id, extra in self.call_extras:
-            if not put_on_call(self.calls, call_id, position, extra):
-                self._writer.ledger.dropped(reasoning.path, LOST_CALL)
 
     def _reasoning_fields(self) -> tuple[JSONObject, list[JSONObject]]:
         """Return the earlier reasoning of the turn: members of the message, and parts at the start of its content."""

@@ -11,6 +11,7 @@ blocks are sorted into those.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from dragoman._ir.assembly import AssembledBlock, AssembledResponse
 from dragoman._ir.events import (
@@ -104,50 +105,40 @@ class ChatWriter:
             text: str = event.text  # type: ignore[union-attr]
             record(text)
             return before + encode(text) + after
-        if isinstance(event, ReasoningDelta):
-            before, after, choice = self._reasoning_frames[event.block]
-            part = (event.block, event.part)
-            text = event.text
-            if choice.last_part != part:
-                text = PARAGRAPH_BREAK + text if choice.last_part is not None else text
-                choice.last_part = part
-            return before + encode(text) + after
-        return self._send_other(event)
+        return _SENDERS[kind](self, event)
 
-    def _send_other(self, event: Event) -> bytes:
-        if isinstance(event, BlockStarted):
-            return self._start_block(event)
-        if isinstance(event, BlockEnded):
-            return self._end_block(event)
-        if isinstance(event, SignatureDelta):
-            self._blocks[event.block].signature = event.signature
-        elif isinstance(event, Usage):
-            self._usage = self._usage.updated(event)
-        elif isinstance(event, Stopped):
-            head = self._open_choice(event.choice)
-            self._choices[event.choice].stopped = event
-            return head
-        elif isinstance(event, Started):
-            self._start(event)
-            return self._open_choice(0)
-        elif isinstance(event, Ended):
-            return self._end()
-        elif isinstance(event, Failed):
-            return self._fail(event)
-        elif isinstance(event, Logprobs):
-            return self._logprobs(event)
-        elif isinstance(event, Annotation):
-            self._blocks[event.block].citations.append(event)
-        elif isinstance(event, Compacted):
-            head = self._open_choice(0)
-            self._choices[0].add_compaction(event.text)
-            return head + self._chunk(0, {"content": event.text})
-        else:
-            assert isinstance(event, Opaque)  # deltas are written above
-            return self._opaque(event)
+    def _reasoning_delta(self, event: ReasoningDelta) -> bytes:
+        before, after, choice = self._reasoning_frames[event.block]
+        part = (event.block, event.part)
+        text = event.text
+        if choice.last_part != part:
+            text = PARAGRAPH_BREAK + text if choice.last_part is not None else text
+            choice.last_part = part
+        return before + encode(text) + after
+
+    def _signature_delta(self, event: SignatureDelta) -> bytes:
+        self._blocks[event.block].signature = event.signature
         return b""
 
-    def _start(self, event: Started) -> None:
+    def _annotation(self, event: Annotation) -> bytes:
+        self._blocks[event.block].citations.append(event)
+        return b""
+
+    def _add_usage(self, event: Usage) -> bytes:
+        self._usage = self._usage.updated(event)
+        return b""
+
+    def _stopped(self, event: Stopped) -> bytes:
+        head = self._open_choice(event.choice)
+        self._choices[event.choice].stopped = event
+        return head
+
+    def _compacted(self, event: Compacted) -> bytes:
+        head = self._open_choice(0)
+        self._choices[0].add_compaction(event.text)
+        return head + self._chunk(0, {"content": event.text})
+
+    def _started(self, event: Started) -> bytes:
         context = self._context
         self._fields = {
             "id": context.response_id("chatcmpl-", event.id),
@@ -158,6 +149,7 @@ class ChatWriter:
         # "All other chunks will also include a `usage` field, but with a null value." (openai-python 3.54.0)
         self._tail = b'],"usage":null}\n\n' if context.request.include_usage else b"]}\n\n"
         self._set_head(event.service_tier)
+        return self._open_choice(0)
 
     def _set_head(self, service_tier: str | None) -> None:
         tier = write_service_tier(service_tier, self._ledger)
@@ -182,7 +174,7 @@ class ChatWriter:
         self._choices[index] = WrittenChoice(index, self._context, self._ledger)
         return self._frame(index, b'{"role":"assistant","content":"","refusal":null}')
 
-    def _start_block(self, event: BlockStarted) -> bytes:
+    def _block_started(self, event: BlockStarted) -> bytes:
         index = event.choice
         out = self._open_choice(index)
         choice = self._choices[index]
@@ -211,7 +203,7 @@ class ChatWriter:
         start, _, end = self._frame(choice, before + b"\0" + after).partition(b"\0")
         return start, end
 
-    def _end_block(self, event: BlockEnded) -> bytes:
+    def _block_ended(self, event: BlockEnded) -> bytes:
         block = self._blocks.pop(event.block)
         (self._reasoning_frames if block.kind is BlockKind.REASONING else self._text_frames).pop(event.block)
         choice = self._choices[block.index]
@@ -228,7 +220,7 @@ class ChatWriter:
         annotations = self._choices[index].annotations
         return self._chunk(index, {"annotations": annotations}) if annotations else b""
 
-    def _fail(self, event: Failed) -> bytes:
+    def _failed(self, event: Failed) -> bytes:
         for block in self._blocks.values():
             self._choices[block.index].cite(block.citations, block.position, block.size())
         return b"".join(map(self._annotations, self._choices)) + error_frame(event.error)
@@ -249,7 +241,7 @@ class ChatWriter:
         out = self._open_choice(event.choice)
         return out + self._chunk(event.choice, {event.kind: event.native})
 
-    def _end(self) -> bytes:
+    def _ended(self, event: Ended) -> bytes:
         out = b""
         if self._usage.service_tier is not None:
             self._set_head(self._usage.service_tier)
@@ -270,6 +262,22 @@ class ChatWriter:
             out += self._head + b'],"usage":' + usage + b"}\n\n"
         return out + b"data: [DONE]\n\n"
 
+
+_SENDERS: dict[type[Event], Callable[[ChatWriter, Any], bytes]] = {
+    Started: ChatWriter._started,
+    BlockStarted: ChatWriter._block_started,
+    ReasoningDelta: ChatWriter._reasoning_delta,
+    SignatureDelta: ChatWriter._signature_delta,
+    Annotation: ChatWriter._annotation,
+    Logprobs: ChatWriter._logprobs,
+    BlockEnded: ChatWriter._block_ended,
+    Opaque: ChatWriter._opaque,
+    Compacted: ChatWriter._compacted,
+    Usage: ChatWriter._add_usage,
+    Stopped: ChatWriter._stopped,
+    Ended: ChatWriter._ended,
+    Failed: ChatWriter._failed,
+}
 
 # The bytes of a delta before its text.
 _TEXT_MEMBERS = {
