@@ -33,6 +33,7 @@ from dragoman.protocols.openai_chat.tables import (
     MAX_CACHE_MARKS,
     NAME,
     REASONING_FIELDS,
+    REASONING_TEXTS,
 )
 from dragoman.protocols.openai_chat.tools import deep_merge, write_cache_control
 
@@ -43,9 +44,6 @@ _ALWAYS_RETURNED = {CALL_EXTRAS, EXTRA_CONTENT, "content"}
 
 # Members that do not make a message worth sending.
 _SPEAKER = {"role", "name"}
-
-# Two names for reasoning as one text.
-_PLAIN_FIELDS = {"reasoning_content", "reasoning"}
 
 TEXT_PART_KEYS = {"type", "text"}
 
@@ -429,9 +427,13 @@ class _TurnWriter:
         fields, leading = join_native_reasoning(natives)
         if texts and field is not None:
             add_texts(fields, field, texts)
-        if returns_fields and field in _PLAIN_FIELDS:
-            for other in (_PLAIN_FIELDS - {field}) & fields.keys():
-                if fields.setdefault(field, fields[other]) == fields[other]:
+        if returns_fields and field in REASONING_TEXTS:
+            for other in REASONING_TEXTS:
+                if (
+                    other != field
+                    and other in fields
+                    and fields.setdefault(field, fields[other]) == fields[other]
+                ):
                     del fields[other]  # the same text under the upstream's name for it
         return fields, leading
 

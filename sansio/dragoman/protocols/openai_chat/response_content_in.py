@@ -42,6 +42,7 @@ from dragoman.protocols.openai_chat.tables import (
     EXTRA_CONTENT,
     NAME,
     OPAQUE_FIELDS,
+    REASONING_FIELDS,
     STOP_REASONS,
 )
 
@@ -131,13 +132,7 @@ class ChoiceReader:
 
     def _read_extensions(self, delta: JSONObject, out: list[Event]) -> None:
         """Read the members outside of the official delta: reasoning, annotations, and unknown ones."""
-        reasoning = (
-            delta.get("reasoning_content")
-            or delta.get("reasoning")
-            or delta.get("reasoning_details")
-            or delta.get("thinking_blocks")
-        )
-        if reasoning:
+        if any(map(delta.get, REASONING_FIELDS)):
             if self.kind is not BlockKind.REASONING:
                 self._open(BlockKind.REASONING, out)
             self._emit_reasoning(self.reasoning.add(delta), out)

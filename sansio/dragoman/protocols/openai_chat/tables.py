@@ -40,13 +40,11 @@ IMPLIED_INCLUDES = frozenset({INCLUDE_LOGPROBS, "reasoning.encrypted_content"})
 REJECTED_PARAMS: tuple[Param, ...] = ("previous_response_id", "conversation", "prompt", "background")
 
 # Where compatible servers put reasoning, in the order in which its text is looked for, because many send the same text
-# under two names.
-REASONING_FIELDS = (
-    "reasoning_content",  # DeepSeek, xAI, Z.ai, Qwen, llama.cpp
-    "reasoning",  # OpenRouter, Groq, Ollama, vLLM
-    "reasoning_details",  # OpenRouter, Vercel
-    "thinking_blocks",  # LiteLLM
-)
+# under two names: as one text (DeepSeek, xAI, Z.ai, Qwen, llama.cpp; OpenRouter, Groq, Ollama, vLLM), and as a list of
+# entries (OpenRouter, Vercel; LiteLLM).
+REASONING_TEXTS = ("reasoning_content", "reasoning")
+REASONING_ENTRIES = ("reasoning_details", "thinking_blocks")
+REASONING_FIELDS = (*REASONING_TEXTS, *REASONING_ENTRIES)
 # The setting for a web search, and the kind of the hosted tool that it is read as.
 WEB_SEARCH_OPTIONS = "web_search_options"
 
