@@ -20,6 +20,7 @@ from dragoman._ir.shape import (
     native_members,
 )
 from dragoman.protocols.openai_chat.tables import (
+    CACHE_MARKS,
     EXECUTED_TOOLS,
     EXTRA_CONTENT,
     NATIVE_COUNTERS,
@@ -79,7 +80,7 @@ REQUEST_SHAPE: dict[str, Shape] = {
     "verbosity": Setting("verbosity"),
 }
 
-_MARKS: dict[str, Shape] = {"prompt_cache_breakpoint": None, "cache_control": None}
+_MARKS: dict[str, Shape] = dict.fromkeys(CACHE_MARKS)
 TEXT_SHAPE: dict[str, Shape] = {"type": None, "text": None, **_MARKS}
 IMAGE_SHAPE: dict[str, Shape] = {"type": None, "image_url": {"url": None, "detail": None}, **_MARKS}
 AUDIO_SHAPE: dict[str, Shape] = {"type": None, "input_audio": {"data": None, "format": None}, **_MARKS}
