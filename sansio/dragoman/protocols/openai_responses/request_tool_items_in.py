@@ -10,50 +10,30 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from dragoman._ir.request import Media, Message, OpaquePart, Text, ToolCall, ToolResult
-from dragoman._wire.json import JSON, JSONObject, encode_text, is_object_text, text_or_none, wrong_type
+from dragoman._ir.shape import OBJECT, STRING
+from dragoman._wire.json import JSON, JSONObject, encode_text, is_object_text, text_or_none
 from dragoman.protocols.openai_responses.checks import (
-    KNOWN_CLIENT_CALL,
-    KNOWN_CLIENT_OUTPUT,
-    extra_fields,
+    CHECKS,
     object_or_empty,
     objects_in,
-    optional_text,
+    read_extra,
     read_image,
     required_text,
 )
 from dragoman.protocols.openai_responses.client_tools import CLIENT_TOOLS
-
-# Values that mean the same as the absence of their field.
-_IMPLIED_VALUES: JSONObject = {
-    "acknowledged_safety_checks": [],
-    "caller": {"type": "direct"},
-    "environment": {"type": "local"},
-    "execution": "client",
-    "pending_safety_checks": [],
-}
-_SCREEN_FIELDS = frozenset(("image_url", "file_id"))
-_ENTRY_FIELDS = frozenset(("stdout", "stderr", "outcome"))
-_OUTCOME_FIELDS = frozenset(("type", "exit_code"))
-
-
-def _drop_implied(extra: JSONObject) -> None:
-    for name, plain in _IMPLIED_VALUES.items():
-        if name in extra and extra[name] in (plain, None):
-            del extra[name]
+from dragoman.protocols.openai_responses.shapes import INPUT_SHAPES, SCREEN_SHAPE, SHELL_OUTPUT_SHAPE
 
 
 def read_client_call(item: JSONObject, path: str) -> Message:
     """Read a call as an assistant's message. Raises RemoteProtocolError for a call without its fields."""
     item_type: str = item["type"]
     kind, text = _INPUTS[item_type](item, path)
-    extra = extra_fields(item, KNOWN_CLIENT_CALL) or {}
-    _drop_implied(extra)
     call = ToolCall(
         required_text(item, "call_id", path),
         CLIENT_TOOLS[kind].name,
         text,
-        item_id=optional_text(item, "id", path),
-        extra=extra or None,
+        item_id=CHECKS.optional(item, "id", path, STRING) or None,
+        extra=read_extra(item, INPUT_SHAPES[item_type]),
         path=path,
         hosted=kind,
     )
@@ -61,9 +41,7 @@ def read_client_call(item: JSONObject, path: str) -> Message:
 
 
 def _required_object(item: JSONObject, path: str, name: str) -> JSONObject:
-    value = item.get(name)
-    if type(value) is not dict:
-        raise wrong_type(f"{path}/{name}", "an object", value)
+    value: JSONObject = CHECKS.required(item, name, path, OBJECT)
     return {key: member for key, member in value.items() if member is not None}
 
 
@@ -108,12 +86,14 @@ _INPUTS: dict[str, Callable[[JSONObject, str], tuple[str, str]]] = {
 
 def read_client_output(item: JSONObject, path: str, call_id: str, kind: str) -> Message:
     """Read the result of a tool of this kind as a user's message."""
-    extra = extra_fields(item, KNOWN_CLIENT_OUTPUT) or {}
+    extra = read_extra(item, INPUT_SHAPES[item["type"]]) or {}
     is_error: bool | None = None
     part: Text | Media
     if kind == "apply_patch":
         is_error = item.get("status") == "failed"
-        part = Text(optional_text(item, "output", path) or str(item.get("status")), path=f"{path}/output")
+        part = Text(
+            CHECKS.optional(item, "output", path, STRING) or str(item.get("status")), path=f"{path}/output"
+        )
     elif kind == "shell":
         part = Text(_render_shell_output(item.get("output"), extra), path=f"{path}/output")
     elif kind == "tool_search":
@@ -122,17 +102,13 @@ def read_client_output(item: JSONObject, path: str, call_id: str, kind: str) -> 
         part = Text(_as_text(item.get("output")), path=f"{path}/output")
     else:
         screen = _required_object(item, path, "output")
-        left = extra_fields(screen, _SCREEN_FIELDS) or {}
-        if left.get("type") == "computer_screenshot":
-            del left["type"]  # the only type
-        part = read_image(screen, f"{path}/output", extra=left or None)
-    _drop_implied(extra)
+        part = read_image(screen, f"{path}/output", extra=read_extra(screen, SCREEN_SHAPE))
     parts: tuple[Text | Media | OpaquePart, ...] = (part,)
     result = ToolResult(
         call_id,
         parts,
         is_error=is_error,
-        item_id=optional_text(item, "id", path),
+        item_id=CHECKS.optional(item, "id", path, STRING) or None,
         extra=extra or None,
         path=path,
         hosted=kind,
@@ -152,7 +128,7 @@ def _render_shell_output(output: JSON, extra: JSONObject) -> str:
     for entry in output:
         found = entry if type(entry) is dict else {"stdout": _as_text(entry)}
         outcome = object_or_empty(found.get("outcome"))
-        if not (found.keys() <= _ENTRY_FIELDS and outcome.keys() <= _OUTCOME_FIELDS):
+        if read_extra(found, SHELL_OUTPUT_SHAPE):
             extra["output"] = output
         if found.get("stdout"):
             lines.append(_as_text(found["stdout"]).rstrip("\n"))

@@ -33,7 +33,8 @@ from dragoman._ir.shape import note_unread
 from dragoman._wire.json import JSON, JSONObject, is_object_text, text_or_none
 from dragoman.protocols.openai_responses.checks import int_or_none, objects_in
 from dragoman.protocols.openai_responses.request_tool_items_in import search_queries
-from dragoman.protocols.openai_responses.tables import ANNOTATION_SHAPE, NAME
+from dragoman.protocols.openai_responses.shapes import ANNOTATION_SHAPE
+from dragoman.protocols.openai_responses.tables import NAME
 
 NextNumber = Callable[[], int]
 

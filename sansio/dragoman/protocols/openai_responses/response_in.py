@@ -40,13 +40,11 @@ from dragoman.protocols.openai_responses.response_content_in import (
     ReasoningItem,
     new_item,
 )
+from dragoman.protocols.openai_responses.shapes import EVENT_SHAPE, ITEM_SHAPE, RESPONSE_SHAPE
 from dragoman.protocols.openai_responses.tables import (
     AUTO_TIER,
-    EVENT_FIELDS,
-    ITEM_SHAPE,
     LOST_EVENTS,
     PROGRESS_EVENTS,
-    RESPONSE_SHAPE,
     STOP_REASONS,
 )
 from dragoman.protocols.openai_responses.usage import read_usage
@@ -99,18 +97,14 @@ class ResponsesReader:
         if handle is None:
             self._note_unhandled(kind, value)
         else:
-            if not value.keys() <= EVENT_FIELDS:
-                index = value.get("output_index")
-                path = f"/output/{index}" if type(index) is int else ""
-                unknown = {name: value[name] for name in value if name not in EVENT_FIELDS}
-                self._ledger.unknown_fields(path, unknown)
+            if not value.keys() <= EVENT_SHAPE.keys():
+                note_unread(value, EVENT_SHAPE, _item_path(value), self._ledger)
             handle(self, value, out)
         return out
 
     def _note_unhandled(self, kind: str, event: JSONObject) -> None:
         """Record an event without a handler, unless it only shows progress."""
-        index = event.get("output_index")
-        path = f"/output/{index}" if type(index) is int else ""
+        path = _item_path(event)
         lost = LOST_EVENTS.get(kind)
         if lost is not None:
             self._ledger.dropped(f"{path}/{lost[0]}", lost[1])
@@ -394,6 +388,11 @@ def _required_object(event: JSONObject, name: str) -> JSONObject:
     if type(value) is not dict:
         raise unreadable_response(f"{event['type']} has no {name}")
     return value
+
+
+def _item_path(event: JSONObject) -> str:
+    index = event.get("output_index")
+    return f"/output/{index}" if type(index) is int else ""
 
 
 def _index(event: JSONObject, name: str = "content_index") -> int:

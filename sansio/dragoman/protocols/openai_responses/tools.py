@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dragoman._ir.events import ToolKind
 from dragoman._ir.losses import Ledger, child
 from dragoman._ir.request import Request
+from dragoman._ir.shape import ARRAY, OBJECT, STRING
 from dragoman._ir.tools import (
     CodeExecution,
     CustomTool,
@@ -29,23 +30,23 @@ from dragoman._wire.json import JSON, JSONObject, encode_text, text_or_none, wro
 from dragoman._wire.json_schema import is_strict
 from dragoman.codec import Capabilities, HostedUse
 from dragoman.protocols.openai_responses.checks import (
-    KNOWN_CUSTOM_TOOL,
-    KNOWN_FUNCTION_TOOL,
-    KNOWN_NAMESPACE,
-    extra_fields,
+    CHECKS,
     invalid_value,
-    missing_field,
-    optional_text,
+    read_extra,
     required_text,
 )
 from dragoman.protocols.openai_responses.client_tools import COMPUTERS, function_fallback
+from dragoman.protocols.openai_responses.shapes import (
+    CHOICE_SHAPE,
+    HOSTED_REFERENCE_SHAPE,
+    REFERENCE_SHAPE,
+    TOOL_SHAPES,
+)
 from dragoman.protocols.openai_responses.tables import NAME, WEB_SEARCH_TYPES
 
 _CALLABLE: dict[str | None, ToolKind] = {"function": ToolKind.FUNCTION, "custom": ToolKind.CUSTOM}
 _CUSTOM_FORMATS = ("text", "grammar")
 _TOOL_FAMILIES = (WEB_SEARCH_TYPES, COMPUTERS | {"computer_use"})
-# Members of a reference. In a list of allowed tools it has no namespace.
-_REFERENCE_FIELDS = frozenset(("type", "name", "namespace"))
 _TYPE_NAMES = {ToolKind.FUNCTION: "function", ToolKind.CUSTOM: "custom"}
 # Fields whose null or default value the document does not keep.
 _IMPLIED_FIELDS = ("description", "parameters", "strict", "format", "defer_loading", "allowed_callers")
@@ -59,12 +60,12 @@ def read_tools(
 ) -> list[Tool]:
     """Read a list of tools, those of namespaces in place. The namespaces are appended to `namespaces`."""
     if type(tools) is not list:
-        raise wrong_type(path, "an array", tools)
+        raise wrong_type(path, ARRAY.name, tools)
     found: list[Tool] = []
     for index, tool in enumerate(tools):
         where = f"{path}/{index}"
         if type(tool) is not dict:
-            raise wrong_type(where, "an object", tool)
+            raise wrong_type(where, OBJECT.name, tool)
         kind = required_text(tool, "type", where)
         if kind == "function":
             found.append(_read_function(tool, where, namespace))
@@ -72,8 +73,8 @@ def read_tools(
             found.append(_read_custom(tool, where, namespace))
         elif kind == "namespace" and _holds_only_callables(tool):
             name = required_text(tool, "name", where)
-            description = optional_text(tool, "description", where)
-            namespaces.append(Namespace(description, extra_fields(tool, KNOWN_NAMESPACE), where))
+            description = CHECKS.optional(tool, "description", where, STRING) or None
+            namespaces.append(Namespace(description, read_extra(tool, TOOL_SHAPES[kind]), where))
             found += read_tools(tool["tools"], f"{where}/tools", namespaces, name)
         else:
             found.append(
@@ -134,22 +135,14 @@ def _read_function(tool: JSONObject, path: str, namespace: str | None) -> Functi
     deferred = tool.get("defer_loading")
     return FunctionTool(
         required_text(tool, "name", path),
-        optional_text(tool, "description", path),
+        CHECKS.optional(tool, "description", path, STRING) or None,
         tool.get("parameters"),
         tool.get("strict"),
         namespace,
-        extra=_tool_extra(tool, KNOWN_FUNCTION_TOOL),
+        extra=read_extra(tool, TOOL_SHAPES["function"]),
         path=path,
         deferred=deferred if type(deferred) is bool else None,
     )
-
-
-def _tool_extra(tool: JSONObject, known: frozenset[str]) -> JSONObject | None:
-    """Return the unknown fields of a tool. That the model itself may call it is the default."""
-    extra = extra_fields(tool, known)
-    if extra and extra.get("allowed_callers", False) in (None, ["direct"]):
-        del extra["allowed_callers"]
-    return extra or None
 
 
 def _read_custom(tool: JSONObject, path: str, namespace: str | None) -> CustomTool:
@@ -158,7 +151,7 @@ def _read_custom(tool: JSONObject, path: str, namespace: str | None) -> CustomTo
     if type(form) is dict and form.get("type") == "grammar":
         where = f"{path}/format"
         grammar = Grammar(required_text(form, "syntax", where), required_text(form, "definition", where))
-    extra = _tool_extra(tool, KNOWN_CUSTOM_TOOL)
+    extra = read_extra(tool, TOOL_SHAPES["custom"])
     plain = {"type"} if grammar is None else {"type", "syntax", "definition"}
     if form is not None and not (
         type(form) is dict and form.keys() == plain and form["type"] in _CUSTOM_FORMATS
@@ -166,7 +159,7 @@ def _read_custom(tool: JSONObject, path: str, namespace: str | None) -> CustomTo
         extra = {**(extra or {}), "format": form}
     return CustomTool(
         required_text(tool, "name", path),
-        optional_text(tool, "description", path),
+        CHECKS.optional(tool, "description", path, STRING) or None,
         grammar,
         namespace,
         extra=extra,
@@ -187,15 +180,10 @@ def read_tool_choice(value: JSON, tools: list[Tool], extra: JSONObject) -> ToolC
     if kind != "allowed_tools":
         ref = _read_ref(value, path, tools, extra)
         return ToolChoice("named", ref.name or None, ref.kind, ref.namespace, path=path, hosted=ref.hosted)
-    refs = value.get("tools")
-    if type(refs) is not list:
-        raise (
-            missing_field(f"{path}/tools") if refs is None else wrong_type(f"{path}/tools", "an array", refs)
-        )
+    refs: list[JSON] = CHECKS.required(value, "tools", path, ARRAY)
     left: JSONObject = {}
     allowed = [_read_ref(ref, f"{path}/tools/{index}", tools, left) for index, ref in enumerate(refs)]
-    plain = value.keys() <= {"type", "mode", "tools"} and value.get("mode", "auto") in ("auto", "required")
-    if left or not plain:
+    if left or read_extra(value, CHOICE_SHAPE) or value.get("mode") not in (None, "auto", "required"):
         extra["tool_choice"] = value
     return ToolChoice("allowed", allowed=tuple(allowed), required=value.get("mode") == "required", path=path)
 
@@ -203,15 +191,17 @@ def read_tool_choice(value: JSON, tools: list[Tool], extra: JSONObject) -> ToolC
 def _read_ref(ref: JSON, path: str, tools: list[Tool], extra: JSONObject) -> ToolRef:
     """Read a reference to one tool. One with further members is put into `extra`."""
     if type(ref) is not dict:
-        raise wrong_type(path, "an object", ref)
+        raise wrong_type(path, OBJECT.name, ref)
     kind = required_text(ref, "type", path)
     if kind in _CALLABLE:
-        if not ref.keys() <= _REFERENCE_FIELDS:
+        if read_extra(ref, REFERENCE_SHAPE):
             extra["tool_choice"] = ref
         return ToolRef(
-            required_text(ref, "name", path), optional_text(ref, "namespace", path), _CALLABLE[kind]
+            required_text(ref, "name", path),
+            CHECKS.optional(ref, "namespace", path, STRING) or None,
+            _CALLABLE[kind],
         )
-    if not ref.keys() <= {"type", "server_label"}:
+    if read_extra(ref, HOSTED_REFERENCE_SHAPE):
         extra["tool_choice"] = ref
     # A tool may have several names: `computer_use`, and the dated ones of the web search.
     family = next((each for each in _TOOL_FAMILIES if kind in each), frozenset((kind,)))
