@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from dragoman._ir.checks import Checks
 from dragoman._ir.request import Citation, Media, Text
 from dragoman._ir.shape import STRING, Shape, extra_members
 from dragoman._wire.exceptions import RemoteProtocolError, dotted_path
-from dragoman._wire.json import JSON, JSONObject, text_or_none, wrong_type
+from dragoman._wire.json import JSON, JSONObject, encode_text, text_or_none, wrong_type
 from dragoman.protocols.openai_responses.shapes import IMPLIED_VALUES
 
 
@@ -92,18 +92,17 @@ def write_citations(part: Text) -> list[JSON]:
 
 def has_unmapped_citations(part: Text) -> bool:
     """True if the citations have values that are not in the sources read from them."""
-    mapped: set[JSON] = {None, *(value for each in part.sources for value in (each.url, each.title))}
-    mapped.update(value for each in part.sources for value in (each.start, each.end))
-    left: list[JSON] = [part.citations]
-    while left:
-        value = left.pop()
-        if type(value) is dict:
-            left += [member for key, member in value.items() if key != "type"]
-        elif type(value) is list:
-            left += value
-        elif value not in mapped:
-            return True
-    return False
+    mapped = [[each.url, each.title, each.start, each.end] for each in part.sources]
+    return not leaf_values(part.citations, skipped=("type",)) <= leaf_values(mapped)
+
+
+def leaf_values(value: JSON, skipped: Collection[str] = ()) -> set[str]:
+    """Return the strings, numbers and booleans in a value, encoded, without those in members of the skipped names."""
+    if type(value) is dict:
+        value = [member for name, member in value.items() if name not in skipped]
+    if type(value) is list:
+        return set[str]().union(*[leaf_values(each, skipped) for each in value])
+    return set() if value is None else {encode_text(value)}
 
 
 def read_image(value: JSONObject, path: str, **fields: JSON) -> Media:

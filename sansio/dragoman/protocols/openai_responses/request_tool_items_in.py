@@ -147,13 +147,22 @@ _FOUND = "Found: "
 def render_text(kind: str, item: JSONObject) -> str | None:
     """Return an item as text, None if its type has none."""
     render = _RENDERERS.get(kind)
-    return None if render is None else render(item) + _unfinished_status(item)
-
-
-def _unfinished_status(item: JSONObject) -> str:
-    """Return the status of a call that did not finish."""
+    if render is None:
+        return None
+    text = _fill(render, item) if isinstance(render, str) else render(item)
     status = item.get("status")
-    return f" ({status})" if status in ("failed", "incomplete") else ""
+    return f"{text} ({status})" if status in ("failed", "incomplete") else text
+
+
+def _fill(template: str, item: JSONObject) -> str:
+    return template.format(
+        arguments=_as_text(item.get("arguments")),
+        code=text_or_none(item.get("code")) or "",
+        name=text_or_none(item.get("name")) or "a tool",
+        output=_as_text(item.get("output")),
+        result=text_or_none(item.get("result")) or "",
+        server=f"the MCP server {text_or_none(item.get('server_label')) or ''}".rstrip(),
+    )
 
 
 def _texts(value: JSON) -> list[str]:
@@ -195,7 +204,7 @@ def _render_file_search(item: JSONObject) -> str:
 
 
 def _render_code(item: JSONObject) -> str:
-    lines = [f"Ran this code:\n{text_or_none(item.get('code')) or ''}"]
+    lines = [_fill("Ran this code:\n{code}", item)]
     for output in objects_in(item.get("outputs")):
         logs = text_or_none(output.get("logs"))
         url = text_or_none(output.get("url"))
@@ -220,47 +229,21 @@ def _render_error(item: JSONObject) -> str:
     return f"\nError: {message or encode_text(error)}"
 
 
-def _server_name(item: JSONObject) -> str:
-    return f"the MCP server {text_or_none(item.get('server_label')) or ''}".rstrip()
-
-
 def _render_mcp_tools(item: JSONObject) -> str:
     names = [text_or_none(tool.get("name")) or "" for tool in objects_in(item.get("tools"))]
-    return f"The tools of {_server_name(item)}: {', '.join(names)}{_render_error(item)}"
+    return f"{_fill('The tools of {server}', item)}: {', '.join(names)}{_render_error(item)}"
 
 
 def _render_mcp_call(item: JSONObject) -> str:
-    text = f"Called {text_or_none(item.get('name')) or 'a tool'} of {_server_name(item)} with {_arguments_text(item)}"
+    text = _fill("Called {name} of {server} with {arguments}", item) + _render_error(item)
     output = text_or_none(item.get("output"))
-    return text + _render_error(item) + ("" if output is None else f"\nOutput:\n{output}")
-
-
-def _arguments_text(item: JSONObject) -> str:
-    value = item.get("arguments")
-    return value if type(value) is str else encode_text(value)
-
-
-def _render_approval_request(item: JSONObject) -> str:
-    name = text_or_none(item.get("name")) or "a tool"
-    return f"Asked whether {name} of {_server_name(item)} may be called with {_arguments_text(item)}"
+    return text if output is None else f"{text}\nOutput:\n{output}"
 
 
 def _render_approval_response(item: JSONObject) -> str:
     reason = text_or_none(item.get("reason"))
     text = "The call is approved" if item.get("approve") is True else "The call is not approved"
     return text if reason is None else f"{text}: {reason}"
-
-
-def _render_program(item: JSONObject) -> str:
-    return f"Ran this program:\n{text_or_none(item.get('code')) or ''}"
-
-
-def _render_program_output(item: JSONObject) -> str:
-    return f"The program gave:\n{text_or_none(item.get('result')) or ''}"
-
-
-def _render_tool_search(item: JSONObject) -> str:
-    return f"Searched for tools: {_arguments_text(item)}"
 
 
 def render_found_tools(item: JSONObject) -> str:
@@ -279,26 +262,20 @@ def _tool_names(tools: JSON) -> list[str]:
     return names
 
 
-def _render_output(item: JSONObject) -> str:
-    """Render a result that names no call."""
-    output = item.get("output")
-    text = output if type(output) is str else encode_text(output)
-    return f"Output of {text_or_none(item.get('name')) or 'a tool'}:\n{text}"
-
-
-_RENDERERS: dict[str, Callable[[JSONObject], str]] = {
+# Templates, see _fill, and functions for what is more than a text.
+_RENDERERS: dict[str, str | Callable[[JSONObject], str]] = {
     "code_interpreter_call": _render_code,
-    "custom_tool_call_output": _render_output,
+    "custom_tool_call_output": "Output of {name}:\n{output}",  # names no call
     "file_search_call": _render_file_search,
-    "function_call_output": _render_output,
+    "function_call_output": "Output of {name}:\n{output}",
     "image_generation_call": _render_image,
-    "mcp_approval_request": _render_approval_request,
+    "mcp_approval_request": "Asked whether {name} of {server} may be called with {arguments}",
     "mcp_approval_response": _render_approval_response,
     "mcp_call": _render_mcp_call,
     "mcp_list_tools": _render_mcp_tools,
-    "program": _render_program,
-    "program_output": _render_program_output,
-    "tool_search_call": _render_tool_search,
+    "program": "Ran this program:\n{code}",
+    "program_output": "The program gave:\n{result}",
+    "tool_search_call": "Searched for tools: {arguments}",
     "tool_search_output": render_found_tools,
     "web_search_call": _render_web_search,
 }

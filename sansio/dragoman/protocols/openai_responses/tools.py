@@ -32,6 +32,7 @@ from dragoman.codec import Capabilities, HostedUse
 from dragoman.protocols.openai_responses.checks import (
     CHECKS,
     invalid_value,
+    leaf_values,
     read_extra,
     required_text,
 )
@@ -50,8 +51,6 @@ _TOOL_FAMILIES = (WEB_SEARCH_TYPES, COMPUTERS | {"computer_use"})
 _TYPE_NAMES = {ToolKind.FUNCTION: "function", ToolKind.CUSTOM: "custom"}
 # Fields whose null or default value the document does not keep.
 _IMPLIED_FIELDS = ("description", "parameters", "strict", "format", "defer_loading", "allowed_callers")
-# Names of the tool or its kind, which its equivalent replaces.
-_NAMING_FIELDS = frozenset(("type", "name"))
 _USES: dict[type, HostedUse] = {WebSearch: "web_search", CodeExecution: "code_execution", McpServer: "mcp"}
 
 
@@ -303,30 +302,10 @@ def _write_hosted(tool: HostedTool, capabilities: Capabilities, ledger: Ledger) 
         out["require_approval"] = "never"
     else:
         out = {"type": "code_interpreter", "container": {"type": "auto"}}
-    if _has_unmapped_fields(tool, [out, *mapped]):
+    native = {name: value for name, value in (tool.native or {}).items() if name not in ("type", "name")}
+    if not leaf_values(native) <= leaf_values([out, *mapped]):
         ledger.altered(tool.path, f"only what the tools have in common was kept in {out['type']}")
     return out
-
-
-def _has_unmapped_fields(tool: HostedTool, mapped: list[JSON]) -> bool:
-    """True if the tool as it came has values that were not mapped."""
-    known: set[str] = set()
-    _leaves(mapped, known)
-    native: set[str] = set()
-    if type(tool.native) is dict:
-        _leaves([value for key, value in tool.native.items() if key not in _NAMING_FIELDS], native)
-    return not native <= known
-
-
-def _leaves(value: JSON, found: set[str]) -> None:
-    if type(value) is dict:
-        for member in value.values():
-            _leaves(member, found)
-    elif type(value) is list:
-        for member in value:
-            _leaves(member, found)
-    elif value is not None:
-        found.add(encode_text(value))
 
 
 def sum_max_uses(tools: Sequence[Tool], capabilities: Capabilities, ledger: Ledger) -> int | None:
