@@ -118,7 +118,7 @@ def _rewritten_relays() -> str:
     rows = [
         (
             _code(row.protocol),
-            row.server if row.port is None else f"{row.server}, port {row.port}",
+            _code(row.server) if row.port is None else f"{row.server}, port {row.port}",
             _code(*row.models),
             row.why,
             row.source,
@@ -132,7 +132,7 @@ def _rewritten_relays() -> str:
 def _model_families() -> str:
     rows = []
     for each in MODEL_FAMILIES:
-        models = _code(each.pattern) + (f" at {_code(each.provider)}" if each.provider else "")
+        models = _code(*each.patterns) + (f" at {_code(each.provider)}" if each.provider else "")
         unset = [f"`{name}` unset" for name, value in each.capabilities.items() if value is None]
         rows.append((models, ", ".join([*_settings(each.capabilities), *unset]), each.source, each.date))
     return _table(("models", "settings", "source", "looked up"), *rows)

@@ -5,7 +5,7 @@ implements in full, because a translation loses less than a half-implemented end
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
@@ -17,6 +17,10 @@ from dragoman_server.settings.capabilities import ENFORCED, HOSTED_USES, NONE
 CHAT = "openai_chat"
 MESSAGES = "anthropic_messages"
 RESPONSES = "openai_responses"
+
+
+# The day on which nearly all sources of these tables were read.
+LOOKED_UP = "2026-11-22"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +43,8 @@ class Provider:
     protocol: str
     protocols: tuple[str, ...]
     source: str
-    date: str
-    capabilities: Mapping[str, object] = field(default_factory=dict)
+    capabilities: Mapping[str, object]
+    date: str = LOOKED_UP
     hosts: tuple[str, ...] = ()
     compatible: str | None = None
 
@@ -82,7 +86,6 @@ _LOCAL: Mapping[str, object] = {
     "refuses": _REFUSED,
 }
 _PUBLIC: Mapping[str, object] = {**_LOCAL, "refuses": (*_REFUSED, "top_k")}
-_DATE = "2026-11-22"
 
 
 def _chat(
@@ -98,7 +101,7 @@ def _chat(
     """Make a provider of Chat Completions. capabilities: beyond _PUBLIC. more: refused in addition to `refuses`."""
     keys = ((f"{name.upper()}_API_KEY", "bearer"),)
     merged = {**_PUBLIC, **capabilities, "refuses": (*refuses, *more)}
-    return Provider(name, keys, base_url, CHAT, (CHAT,), source, _DATE, merged, hosts)
+    return Provider(name, keys, base_url, CHAT, (CHAT,), source, merged, hosts=hosts)
 
 
 PROVIDERS = (
@@ -109,7 +112,6 @@ PROVIDERS = (
         RESPONSES,
         (CHAT, RESPONSES),
         "openai-python 3.54.0; pydantic-ai#2822",
-        _DATE,
         {
             "default_model": "gpt-5.6",
             # "Unsupported parameter: 'max_tokens' is not supported with this model."
@@ -137,7 +139,6 @@ PROVIDERS = (
         MESSAGES,
         (MESSAGES,),
         "anthropic-python 2.12.0",
-        _DATE,
         {
             "default_model": "claude-sonnet-5-5",
             "hosted_tools": HOSTED_USES,

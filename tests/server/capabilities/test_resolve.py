@@ -82,12 +82,12 @@ def test_capabilities_of_hosts_are_valid_settings() -> None:
 def test_capabilities_of_families_are_valid_settings() -> None:
     for family in MODEL_FAMILIES:
         assert family.provider in (None, *(provider.name for provider in PROVIDERS))
-        assert family.pattern == normalized_model_name(family.pattern)
+        assert all(pattern == normalized_model_name(pattern) for pattern in family.patterns)
         for name, value in family.capabilities.items():
             if value is not None:
                 value_read: Any = list(value) if isinstance(value, tuple) else value
                 assert check_value(keys_of(CapabilitySettings)[name], value_read, value_read) == value, (
-                    family.pattern
+                    family.patterns
                 )
 
 
