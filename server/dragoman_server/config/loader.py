@@ -275,32 +275,33 @@ class _Loader(ConfigSources):
 
     def _discovered_upstreams(self, server: ServerSettings) -> Iterator[UpstreamSettings]:
         index = 0
-        for found in discover_providers(self.environ):
-            if found.base_url_variable and _is_this_gateway(found.base_url, server):
+        for provider, key_variable, auth in discover_providers(self.environ):
+            name, url_variable = provider.name, provider.base_url_variable
+            url = self.environ.get(url_variable) or None
+            if url and _is_this_gateway(url, server):
                 # ANTHROPIC_BASE_URL points Claude Code at the gateway, which must not send requests to itself.
                 self.warnings.append(
-                    f"{found.base_url_variable} points at this gateway itself, so {found.key_variable} "
-                    f"does not make an upstream {found.provider.name}"
+                    f"{url_variable} points at this gateway itself, so {key_variable} does not make an upstream {name}"
                 )
                 continue
             path, problems_before = ("upstreams", index), len(self.problems)
-            by_key = ValueOrigin(ENVIRONMENT, where=found.key_variable)
-            by_url = ValueOrigin(ENVIRONMENT, where=found.base_url_variable or found.key_variable)
+            by_key = ValueOrigin(ENVIRONMENT, where=key_variable)
+            by_url = ValueOrigin(ENVIRONMENT, where=url_variable) if url else by_key
+            url = url or provider.base_url
+            protocol, protocols = provider.protocols_at(url)
             values: dict[str, Any] = {
-                "name": found.provider.name,
-                "protocol": found.protocol,
-                "protocols": found.protocols,
-                "auth": found.auth,
+                "name": name,
+                "protocol": protocol,
+                "protocols": protocols,
+                "auth": auth,
             }
-            self.origins |= {dotted((*path, name)): by_key for name in values}
-            key = self.environ[found.key_variable]
-            self.check_text(values, self.upstream_keys["base_url"], path, found.base_url, by_url)
-            self.check_text(values, self.upstream_keys["api_key"], path, key, by_key)
+            self.origins |= {dotted((*path, each)): by_key for each in values}
+            self.check_text(values, self.upstream_keys["base_url"], path, url, by_url)
+            self.check_text(values, self.upstream_keys["api_key"], path, self.environ[key_variable], by_key)
             if len(self.problems) == problems_before:
-                self.names[found.provider.name] = ()
+                self.names[name] = ()
                 index += 1
-                url_variable = found.provider.base_url_variable
-                values["variables"] = {"api_key": found.key_variable, "base_url": url_variable}
+                values["variables"] = {"api_key": key_variable, "base_url": url_variable}
                 yield _upstream(values)
 
     # The other tables.
