@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import click
 
 from dragoman_server.capabilities.resolve import upstreams_without_grammars
-from dragoman_server.cli.config_commands import ConfigEditError, config_lines, json_schema, remove_client_key
+from dragoman_server.cli.config_file import ConfigEditError, config_lines, json_schema, remove_client_key
 from dragoman_server.config.loader import CONFIG_VARIABLE, DEFAULT_FILE, ConfigError, LoadedConfig, load
 from dragoman_server.config.values import InvalidValue, check_value
 from dragoman_server.keys import hash_client_key, new_key
@@ -24,6 +24,10 @@ from dragoman_server.settings import ClientKey, ServerSettings, Settings, keys_o
 from dragoman_server.settings.fields import SettingKind, SettingSpec
 from dragoman_server.settings.server import ENV_PREFIX
 from dragoman_server.tool_grammar import grammar_check_available
+
+if TYPE_CHECKING:
+    from dragoman_server.serving.run import AppFactory
+    from dragoman_server.serving.sockets import BoundAddress
 
 _CANNOT_START = 1
 _WRONG_CONFIGURATION = 2
@@ -37,6 +41,15 @@ _ANY_HOST = "127.0.0.1"
 _SERVER = keys_of(ServerSettings)
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
+
+
+_config_option = click.option(
+    "--config",
+    "config_file",
+    type=click.Path(),
+    metavar="FILE",
+    help=f"configuration file; {DEFAULT_FILE} in the working directory if there is one [{CONFIG_VARIABLE}]",
+)
 
 
 def _server_options(command: _Command) -> _Command:
@@ -59,8 +72,7 @@ def _server_options(command: _Command) -> _Command:
                 shell_complete=_completer(key),
             )
         command = option(command)
-    help_ = f"configuration file; {DEFAULT_FILE} in the working directory if there is one [{CONFIG_VARIABLE}]"
-    return click.option("--config", "config_file", type=click.Path(), metavar="FILE", help=help_)(command)
+    return _config_option(command)
 
 
 def _metavar(key: SettingSpec) -> str:
@@ -81,8 +93,23 @@ def _load(config_file: str | None, options: Mapping[str, str | bool | None]) -> 
     try:
         return load(path=config_file, flags=flags, environ=os.environ)
     except ConfigError as error:
-        click.echo(str(error), err=True)
-        sys.exit(_WRONG_CONFIGURATION)
+        _exit(_WRONG_CONFIGURATION, str(error))
+
+
+def _exit(code: int, message: str) -> NoReturn:
+    click.echo(message, err=True)
+    sys.exit(code)
+
+
+def _run(settings: Settings, make_app: "AppFactory", on_ready: "Callable[[BoundAddress], None]") -> None:
+    # The server and the application take a while to import, and the other commands need neither.
+    from dragoman_server.serving.run import serve
+    from dragoman_server.serving.sockets import StartupError
+
+    try:
+        serve(settings, make_app, on_ready=on_ready)
+    except StartupError as error:
+        _exit(_CANNOT_START, f"dragoman: {error}")
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
@@ -100,18 +127,10 @@ def main() -> None:
 def serve(config_file: str | None, **options: str | bool | None) -> None:
     """Start the gateway."""
     loaded = _load(config_file, options)
-    # The server and the application take a while to import, and the other commands need neither.
     from dragoman_server.app import create_app
     from dragoman_server.cli.banner import print_banner
-    from dragoman_server.serving.run import serve as run
-    from dragoman_server.serving.sockets import StartupError
 
-    on_ready = partial(print_banner, loaded, version("dragoman"), os.environ)
-    try:
-        run(loaded.settings, create_app, on_ready=on_ready)
-    except StartupError as error:
-        click.echo(f"dragoman: {error}", err=True)
-        sys.exit(_CANNOT_START)
+    _run(loaded.settings, create_app, partial(print_banner, loaded, version("dragoman"), os.environ))
 
 
 @main.command()
@@ -132,19 +151,13 @@ def serve(config_file: str | None, **options: str | bool | None) -> None:
 )
 def simulate(host: str, port: int, backend: str) -> None:
     """Serve only the simulator, as an upstream that speaks all protocols and needs no key."""
-    from dragoman_server.serving.run import serve as run
-    from dragoman_server.serving.sockets import BoundAddress, StartupError
     from dragoman_server.simulator import create_simulator_app
 
-    def on_ready(listening: BoundAddress) -> None:
+    def on_ready(listening: "BoundAddress") -> None:
         click.echo(f"The simulator listens on {listening.url} ({listening.backend})", err=True)
 
     settings = Settings(server=ServerSettings(host=host, port=port, backend=backend))
-    try:
-        run(settings, lambda _: create_simulator_app(), on_ready=on_ready)
-    except StartupError as error:
-        click.echo(f"dragoman: {error}", err=True)
-        sys.exit(_CANNOT_START)
+    _run(settings, lambda _: create_simulator_app(), on_ready)
 
 
 @main.group()
@@ -194,15 +207,6 @@ def keys() -> None:
     """
 
 
-_config_option = click.option(
-    "--config",
-    "config_file",
-    type=click.Path(),
-    metavar="FILE",
-    help=f"configuration file [{CONFIG_VARIABLE}]",
-)
-
-
 @keys.command("add")
 @click.argument("name")
 @_config_option
@@ -211,20 +215,17 @@ def add_key(name: str, config_file: str | None) -> None:
     settings = _load(config_file, {"host": _ANY_HOST}).settings
     secret = settings.server.secret
     if secret is None:
-        click.echo(
+        _exit(
+            _WRONG_CONFIGURATION,
             "dragoman: keys need server.secret, which their hashes are made with: put 32 or more random characters "
             f"into {ENV_PREFIX}SECRET, as from `openssl rand -hex 32`, and keep them",
-            err=True,
         )
-        sys.exit(_WRONG_CONFIGURATION)
     if any(key.name == name for key in settings.client_keys):
-        click.echo(f"dragoman: there is already a key named {name!a}", err=True)
-        sys.exit(_WRONG_CONFIGURATION)
+        _exit(_WRONG_CONFIGURATION, f"dragoman: there is already a key named {name!a}")
     try:
-        name = str(check_value(keys_of(ClientKey)["name"], name, name))
+        check_value(keys_of(ClientKey)["name"], name, name)
     except InvalidValue as error:
-        click.echo(f"dragoman: {error}", err=True)
-        sys.exit(_WRONG_CONFIGURATION)
+        _exit(_WRONG_CONFIGURATION, f"dragoman: {error}")
     key = new_key()
     click.echo("The key, which is shown only once:", err=True)
     click.echo(key)
@@ -263,11 +264,9 @@ def revoke_key(name: str, config_file: str | None) -> None:
     index = next((i for i, key in enumerate(loaded.settings.client_keys) if key.name == name), None)
     if index is None or loaded.path is None:
         known = ", ".join(key.name for key in loaded.settings.client_keys) or "none"
-        click.echo(f"dragoman: there is no key named {name!a}; there are {known}", err=True)
-        sys.exit(_WRONG_CONFIGURATION)
+        _exit(_WRONG_CONFIGURATION, f"dragoman: there is no key named {name!a}; there are {known}")
     try:
         lines = remove_client_key(Path(loaded.path), index)
     except ConfigEditError as error:
-        click.echo(f"dragoman: {error}", err=True)
-        sys.exit(_CANNOT_START)
+        _exit(_CANNOT_START, f"dragoman: {error}")
     click.echo(f"{loaded.path}: {lines} lines removed; the key is accepted until the gateway is restarted")
