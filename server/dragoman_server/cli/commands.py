@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 
@@ -40,47 +40,32 @@ _ANY_HOST = "127.0.0.1"
 
 _SERVER = keys_of(ServerSettings)
 
-_Command = TypeVar("_Command", bound=Callable[..., Any])
-
-
-_config_option = click.option(
-    "--config",
-    "config_file",
+_config_option = click.Option(
+    ["--config", "config_file"],
     type=click.Path(),
     metavar="FILE",
     help=f"configuration file; {DEFAULT_FILE} in the working directory if there is one [{CONFIG_VARIABLE}]",
 )
 
 
-def _server_options(command: _Command) -> _Command:
-    """Add one flag for each key of `[server]`. Values stay text, so that the loader checks them like all others."""
-    for key in reversed(_SERVER.values()):
-        if key.kind is SettingKind.SECRET:
-            continue  # all users of a machine can read the command lines of its processes
-        flag = key.name.replace("_", "-")
-        default = f"[{ENV_PREFIX}{key.name.upper()}]"
-        if key.kind is SettingKind.SWITCH:
-            option = click.option(
-                f"--{flag}/--no-{flag}", key.name, default=None, help=f"{key.help} {default}"
-            )
-        else:
-            option = click.option(
-                f"--{flag}",
-                key.name,
-                metavar=_metavar(key),
-                help=f"{key.help} {default}",
-                shell_complete=_completer(key),
-            )
-        command = option(command)
-    return _config_option(command)
+def _option(key: SettingSpec) -> click.Option:
+    """Return the flag of a key of `[server]`. Its value stays text, so that the loader checks it like all others."""
+    flag, help_ = key.name.replace("_", "-"), f"{key.help} [{ENV_PREFIX}{key.name.upper()}]"
+    if key.kind is SettingKind.SWITCH:
+        return click.Option([f"--{flag}/--no-{flag}", key.name], default=None, help=help_)
+
+    def complete(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+        return [choice for choice in key.choices if choice.startswith(incomplete)]
+
+    metavar = "|".join(key.choices) if key.kind is SettingKind.CHOICE else key.kind.name
+    return click.Option([f"--{flag}", key.name], metavar=metavar, help=help_, shell_complete=complete)
 
 
-def _metavar(key: SettingSpec) -> str:
-    return "|".join(key.choices) if key.kind is SettingKind.CHOICE else key.kind.name
-
-
-def _completer(key: SettingSpec) -> Callable[[click.Context, click.Parameter, str], list[str]]:
-    return lambda context, parameter, incomplete: [c for c in key.choices if c.startswith(incomplete)]
+# Without secrets, because all users of a machine can read the command lines of its processes.
+_server_options = [
+    _config_option,
+    *(_option(key) for key in _SERVER.values() if key.kind is not SettingKind.SECRET),
+]
 
 
 def _load(config_file: str | None, options: Mapping[str, str | bool | None]) -> LoadedConfig:
@@ -122,8 +107,7 @@ def main() -> None:
     """
 
 
-@main.command()
-@_server_options
+@main.command(params=[*_server_options])
 def serve(config_file: str | None, **options: str | bool | None) -> None:
     """Start the gateway."""
     loaded = _load(config_file, options)
@@ -165,8 +149,7 @@ def config() -> None:
     """Check and show the configuration."""
 
 
-@config.command()
-@_server_options
+@config.command(params=[*_server_options])
 def check(config_file: str | None, **options: str | bool | None) -> None:
     """Check the configuration; print every error with its file, line and key."""
     loaded = _load(config_file, options)
@@ -184,9 +167,12 @@ def check(config_file: str | None, **options: str | bool | None) -> None:
     click.echo(f"{place}: correct; upstreams: {upstreams}, models: {models}")
 
 
-@config.command()
-@click.option("--origin", is_flag=True, help="also print where each value came from")
-@_server_options
+@config.command(
+    params=[
+        click.Option(["--origin"], is_flag=True, help="also print where each value came from"),
+        *_server_options,
+    ]
+)
 def show(config_file: str | None, origin: bool, **options: str | bool | None) -> None:
     """Print the resolved settings, secrets masked."""
     for line in config_lines(_load(config_file, options), with_origin=origin):
@@ -207,9 +193,8 @@ def keys() -> None:
     """
 
 
-@keys.command("add")
+@keys.command("add", params=[_config_option])
 @click.argument("name")
-@_config_option
 def add_key(name: str, config_file: str | None) -> None:
     """Make a key for NAME and print it, with the lines for the configuration."""
     settings = _load(config_file, {"host": _ANY_HOST}).settings
@@ -233,8 +218,7 @@ def add_key(name: str, config_file: str | None) -> None:
     click.echo(f'\n[[client_keys]]\nname = "{name}"\nhash = "{hash_client_key(key, secret)}"')
 
 
-@keys.command("list")
-@_config_option
+@keys.command("list", params=[_config_option])
 def list_keys(config_file: str | None) -> None:
     """Print the names of the keys, and what each may do."""
     for key in _load(config_file, {"host": _ANY_HOST}).settings.client_keys:
@@ -255,9 +239,8 @@ def _permissions(key: ClientKey) -> Iterator[str]:
             )
 
 
-@keys.command("revoke")
+@keys.command("revoke", params=[_config_option])
 @click.argument("name")
-@_config_option
 def revoke_key(name: str, config_file: str | None) -> None:
     """Remove the key of NAME from the configuration file."""
     loaded = _load(config_file, {"host": _ANY_HOST})
