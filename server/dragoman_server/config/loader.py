@@ -8,7 +8,6 @@ checks what must fit together.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from importlib.util import find_spec
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -30,7 +29,7 @@ from dragoman_server.config.problems import (
 from dragoman_server.config.sources import ConfigSources, Rows
 from dragoman_server.config.toml_lines import KeyPath
 from dragoman_server.config.valkey_url import VALKEY_EXTRA_MISSING, parse_valkey_url, valkey_available
-from dragoman_server.config.values import is_loopback
+from dragoman_server.config.values import SOCKS_EXTRA_MISSING, is_loopback, lacks_socks
 from dragoman_server.keys import hash_client_key
 from dragoman_server.settings import (
     ARRAYS,
@@ -72,7 +71,6 @@ _NEEDED = (
 
 # The variables by which requests to upstreams take a proxy.
 _PROXY_VARIABLES = ("http_proxy", "https_proxy", "all_proxy")
-SOCKS_EXTRA_MISSING = "a SOCKS proxy needs an extra: install dragoman[socks]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,21 +114,11 @@ def load(
     return LoadedConfig(settings, file, MappingProxyType(loader.origins), warnings)
 
 
-def is_socks(url: str) -> bool:
-    """True if `url` is that of a SOCKS proxy."""
-    return url.lower().startswith("socks")
-
-
-def socks_available() -> bool:
-    """True if the extra is installed."""
-    return find_spec("socksio") is not None
-
-
 def _warnings(
     settings: Settings, environ: Mapping[str, str], specs: Mapping[str, UpstreamSpec]
 ) -> Iterator[str]:
     for name, value in environ.items():
-        if name.lower() in _PROXY_VARIABLES and is_socks(value) and not socks_available():
+        if name.lower() in _PROXY_VARIABLES and lacks_socks(value):
             yield f"{name}: {SOCKS_EXTRA_MISSING}"
     if not is_loopback(settings.server.host) and not settings.client_keys:
         yield (
@@ -247,7 +235,6 @@ class _Loader(ConfigSources):
                 values["protocol"] = values["protocols"][0]
             self.report_missing(path, {**table, **values}, self.upstream_keys)
             self._check_upstream(path, values, server)
-            self._check_proxy(path, values.get("proxy"))
             if len(self.problems) == problems_before:
                 yield _upstream(values)
 
@@ -268,10 +255,6 @@ class _Loader(ConfigSources):
             self.add_problem((*path, "name"), text)
         elif name is not None:
             self.names[name] = (*path, "name")
-
-    def _check_proxy(self, path: KeyPath, proxy: Secret | None) -> None:
-        if proxy is not None and is_socks(proxy.reveal()) and not socks_available():
-            self.add_problem((*path, "proxy"), SOCKS_EXTRA_MISSING)
 
     def _discovered_upstreams(self, server: ServerSettings) -> Iterator[UpstreamSettings]:
         index = 0
@@ -331,7 +314,6 @@ class _Loader(ConfigSources):
         ids: set[str] = set()
         with_keys = {upstream.name for upstream in upstreams if upstream.api_key is not None}
         for path, account in accounts:
-            self._check_proxy(path, account.proxy)
             if account.id in ids:
                 text = f"{quote_value(account.name)} is already an account of this upstream"
                 self.add_problem((*path, "name"), text)
