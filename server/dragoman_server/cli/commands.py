@@ -23,7 +23,7 @@ from dragoman_server.keys import hash_client_key, new_key
 from dragoman_server.settings import ClientKey, ServerSettings, Settings, keys_of
 from dragoman_server.settings.fields import SettingKind, SettingSpec
 from dragoman_server.settings.server import ENV_PREFIX
-from dragoman_server.tool_grammar import grammar_check_available
+from dragoman_server.tool_grammar import grammar_checker
 
 if TYPE_CHECKING:
     from dragoman_server.serving.run import AppFactory
@@ -156,7 +156,7 @@ def check(config_file: str | None, **options: str | bool | None) -> None:
     for warning in loaded.warnings:
         click.echo(f"warning: {warning}", err=True)
     unchecked = upstreams_without_grammars(loaded.settings)
-    if unchecked and loaded.settings.server.check_grammars and not grammar_check_available():
+    if unchecked and loaded.settings.server.check_grammars and grammar_checker() is None:
         click.echo(
             "note: what models write for tools with a grammar is not checked, because dragoman[grammar] is not "
             f"installed; these upstreams do not check it themselves: {', '.join(unchecked)}",

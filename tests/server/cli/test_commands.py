@@ -557,7 +557,8 @@ def test_the_banner_has_a_place_for_the_key(configured: bool) -> None:
 def test_check_notes_that_grammars_are_not_checked(
     settings: str, installed: bool, noted: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dragoman_server.cli.commands.grammar_check_available", lambda: installed)
+    if not installed:
+        monkeypatch.setattr("dragoman_server.tool_grammar.find_spec", lambda name: None)
     Path("dragoman.toml").write_text(LOCAL + settings)
     result = run("config", "check", LOCAL_KEY=CANARY)
     assert result.exit_code == 0
