@@ -17,7 +17,8 @@ import click
 
 from dragoman_server.capabilities.resolve import upstreams_without_grammars
 from dragoman_server.cli.config_file import ConfigEditError, config_lines, json_schema, remove_client_key
-from dragoman_server.config.loader import CONFIG_VARIABLE, DEFAULT_FILE, ConfigError, LoadedConfig, load
+from dragoman_server.config.loader import CONFIG_VARIABLE, DEFAULT_FILE, LoadedConfig, load
+from dragoman_server.config.problems import ConfigError
 from dragoman_server.config.values import InvalidValue, check_value
 from dragoman_server.keys import hash_client_key, new_key
 from dragoman_server.settings import ClientKey, ServerSettings, Settings, keys_of

@@ -20,7 +20,6 @@ from dragoman_server.config.model_aliases import check_default_model, read_model
 from dragoman_server.config.problems import (
     COMMAND_LINE,
     ENVIRONMENT,
-    ConfigError,
     ValueOrigin,
     did_you_mean,
     dotted,
@@ -45,14 +44,6 @@ from dragoman_server.settings import (
 from dragoman_server.settings.fields import SettingSpec
 from dragoman_server.settings.secret import Secret
 from dragoman_server.settings.server import ENV_PREFIX
-
-__all__ = [
-    "CONFIG_VARIABLE",
-    "DEFAULT_FILE",
-    "ConfigError",
-    "LoadedConfig",
-    "load",
-]
 
 # Read from the working directory if no file is named; it may be missing.
 DEFAULT_FILE = "dragoman.toml"
@@ -162,7 +153,7 @@ class _Loader(ConfigSources):
         elif not upstreams and not self.problems:
             variables = ", ".join(variable for provider in PROVIDERS for variable, _ in provider.keys)
             text = f"is off, and there is no upstream: add [[upstreams]] to a file or set one of {variables}"
-            self.add_origin_problem(("server", "simulator"), text)
+            self.add_problem(("server", "simulator"), text)
         models = read_model_aliases(self, self.names)
         rows = {name: self.rows(name, cls) for name, cls in ARRAYS.items() if name != "upstreams"}
         for path, row in (*rows["capabilities"], *rows["accounts"], *rows["rules"]):
@@ -211,18 +202,18 @@ class _Loader(ConfigSources):
                     self.check_text(values, key, ("server",), text, ValueOrigin(source, where=where))
         for name, value, needed in _NEEDED:
             if name in values and value in (None, values[name]) and needed not in configured:
-                self.add_origin_problem(("server", name), f"needs {needed} as well")
+                self.add_problem(("server", name), f"needs {needed} as well")
         server = ServerSettings(**values)
         if server.response_store == "memory" and server.workers > 1:
             text = "exists in one process only, and there are several workers: use sqlite"
-            self.add_origin_problem(("server", "response_store"), text)
+            self.add_problem(("server", "response_store"), text)
         if server.account_store == "valkey" and not valkey_available():
-            self.add_origin_problem(("server", "account_store"), VALKEY_EXTRA_MISSING)
+            self.add_problem(("server", "account_store"), VALKEY_EXTRA_MISSING)
         if server.account_store_url is not None:
             try:
                 parse_valkey_url(server.account_store_url.reveal())
             except ValueError as error:
-                self.add_origin_problem(("server", "account_store_url"), str(error))
+                self.add_problem(("server", "account_store_url"), str(error))
         return server
 
     # Upstreams.
@@ -306,9 +297,9 @@ class _Loader(ConfigSources):
         if keys and secret is None:
             self.add_problem(("client_keys",), "need server.secret: their hashes are keyed with it")
         if admin and secret and admin == secret:
-            self.add_origin_problem(("server", "admin_key"), "is server.secret: it must be a key of its own")
+            self.add_problem(("server", "admin_key"), "is server.secret: it must be a key of its own")
         elif admin and secret and hash_client_key(admin.reveal(), secret) in {key.hash for _, key in keys}:
-            self.add_origin_problem(("server", "admin_key"), "is a client key: it must be a key of its own")
+            self.add_problem(("server", "admin_key"), "is a client key: it must be a key of its own")
 
     def _check_accounts(self, accounts: Rows[AccountSettings], upstreams: Sequence[UpstreamSettings]) -> None:
         ids: set[str] = set()
@@ -331,7 +322,7 @@ class _Loader(ConfigSources):
                 "connect could use your upstreams: make a key with `dragoman keys add`, or set "
                 "allow_public_without_keys = true if something else controls who can connect"
             )
-            self.add_origin_problem(("server", "host"), text)
+            self.add_problem(("server", "host"), text)
 
 
 def _upstream(values: dict[str, Any]) -> UpstreamSettings:

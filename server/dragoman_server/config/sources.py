@@ -87,11 +87,9 @@ class ConfigSources:
     # Problems and origins.
 
     def add_problem(self, path: KeyPath, text: str) -> None:
-        self.problems.append(ConfigProblem(self._file_origin(path), text))
-
-    def add_origin_problem(self, path: KeyPath, text: str) -> None:
-        """Record a problem of a setting that may have come from any source."""
-        self.problems.append(ConfigProblem(self.origins[dotted(path)], text))
+        """Record a problem at the origin of a value, or where the file has it, if it has none."""
+        origin = self.origins.get(dotted(path)) or self._file_origin(path)
+        self.problems.append(ConfigProblem(origin, text))
 
     def raise_problems(self) -> None:
         if self.problems:
@@ -161,16 +159,19 @@ class ConfigSources:
         return {name: value for name, value in values.items() if value is not None}
 
     def _headers(self, key: SettingSpec, path: KeyPath, raw: object) -> dict[str, object]:
-        headers: dict[str, object] = {}
-        for name, raw_value in self.table(path, raw).items():
+        table = self.table(path, raw)
+        spelled: dict[str, str] = {}
+        for name in table:
             try:
                 lowered = header_name(name)
-                if lowered in headers:
+                if lowered in spelled:
                     raise InvalidValue("is set twice: header names ignore case")
+                spelled[lowered] = name
             except InvalidValue as error:
                 self.add_problem((*path, name), str(error))
-                continue
-            value = self._value(key, (*path, name), raw_value)
+        headers: dict[str, object] = {}
+        for lowered, name in spelled.items():
+            value = self._value(key, (*path, name), table[name])
             if value is not None:
                 headers[lowered] = value
                 self.origins[dotted((*path, lowered))] = self.origins.pop(dotted((*path, name)))

@@ -6,7 +6,8 @@ import pytest
 from config_text import CANARY, LOCAL, errors, load_text
 
 from dragoman_server.config.interpolate import MAX_FILE_BYTES
-from dragoman_server.config.loader import _TABLES, ConfigError, load
+from dragoman_server.config.loader import _TABLES, load
+from dragoman_server.config.problems import ConfigError
 from dragoman_server.config.sources import MAX_FILE_BYTES as MAX_CONFIG_BYTES
 from dragoman_server.settings import ServerSettings, keys_of
 
