@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from fidelity.judge import Fate, cell_of_answer
-from fidelity.page import ANSWERS, REQUESTS, TITLES, others, request_cells
+from fidelity.judge import Fate, cells_of
+from fidelity.page import ANSWERS, REQUESTS, TITLES, others
 from fidelity.run import PROTOCOL_NAMES
 
 _HEAD = """\
@@ -144,8 +144,8 @@ def summary() -> str:
 
 
 def _pair(client: str, upstream: str) -> Iterator[str]:
-    requests = [(row.name, request_cells(client, upstream, row)[0].fate) for row in REQUESTS[client]]
-    responses = [(row.name, cell_of_answer(upstream, client, row).fate) for row in ANSWERS[upstream]]
+    requests = [(row.name, cells_of(client, upstream, row)[0].fate) for row in REQUESTS[client]]
+    responses = [(row.name, cells_of(upstream, client, row)[0].fate) for row in ANSWERS[upstream]]
     found = [_by_topic(rows) for rows in (requests, responses)]
     for title, fates in _LINES:
         parts = []

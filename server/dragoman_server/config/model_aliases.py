@@ -49,7 +49,7 @@ def check_default_model(sources: ConfigSources, settings: Settings) -> None:
     if isinstance(route, UnknownModel):
         hint = "" if route.suggestion is None else f"; did you mean {quote_value(route.suggestion)}?"
         text = f'is routed to no upstream: write a name of [models], or "upstream/model"{hint}'
-        sources.add_origin_problem(("server", "default_model"), text)
+        sources.add_problem(("server", "default_model"), text)
 
 
 def _problem(destination: object, raw: object, alias: str, upstreams: Mapping[str, KeyPath]) -> str | None:
