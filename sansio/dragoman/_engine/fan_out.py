@@ -12,7 +12,7 @@ import msgspec
 
 from dragoman._engine.response import ResponseTranslator
 from dragoman._engine.response_machine import Outcome, ResponseMachine
-from dragoman._engine.sinks import ListSink, Sink, sink_for
+from dragoman._engine.sinks import ClientSink, ListSink
 from dragoman._ir.events import (
     ENDED,
     BlockStarted,
@@ -36,7 +36,7 @@ from dragoman.protocols import client_spec, upstream_spec
 class _Branch(ResponseTranslator):
     """One of the upstream's responses, as events for the client's protocol instead of bytes."""
 
-    def _open_sink(self, streams: bool, store_response: bool) -> Sink:
+    def _open_sink(self, streams: bool, store_response: bool) -> ListSink:
         self._events = ListSink()
         return self._events
 
@@ -103,7 +103,7 @@ class FanOut(ResponseMachine):
         self._context = context
         self._check_input = check_input
         streams = context.request.stream if client_streams is None else client_streams
-        self._sink = sink_for(
+        self._sink = ClientSink(
             self._client, context, self.losses, streams=streams, store_response=store_response
         )
         self._branches: list[_Branch | None] = [None] * count
