@@ -7,7 +7,7 @@ split the bytes of whole frames further. Nothing is decoded here but by parse_fr
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from itertools import pairwise
 
 from dragoman._wire.sse import BOM, Frame, SSEParser
 
@@ -67,26 +67,13 @@ class FrameCutter:
         return held
 
 
-def frame_ends(frames: bytes) -> Iterator[int]:
-    """Give the end of each of some whole frames, its blank line included."""
-    if b"\r" in frames:
-        for blank in _BLANK_LINE.finditer(frames):
-            yield blank.end()
-        return
-    end = frames.find(b"\n\n") + 2
-    while end > 1:
-        yield end
-        end = frames.find(b"\n\n", end) + 2
-
-
-def split_frames(frames: bytes) -> Iterator[bytes]:
+def split_frames(frames: bytes) -> list[bytes]:
     """Split into frames, each with its blank line; the last one may lack it."""
-    start = 0
-    for end in frame_ends(frames):
-        yield frames[start:end]
-        start = end
-    if start < len(frames):
-        yield frames[start:]
+    if b"\r" in frames:
+        places = [0, *[blank.end() for blank in _BLANK_LINE.finditer(frames)], len(frames)]
+        return [frames[start:end] for start, end in pairwise(places) if start < end]
+    *whole, rest = frames.split(b"\n\n")
+    return [frame + b"\n\n" for frame in whole] + ([rest] if rest else [])
 
 
 def parse_frames(data: bytes) -> list[Frame]:
