@@ -18,13 +18,7 @@ from dragoman._ir.events import Event, Failed, Started, Stopped, Usage
 from dragoman._ir.losses import Ledger
 from dragoman._wire.errors import ErrorKind, WireError, unreadable_error
 from dragoman._wire.exceptions import RemoteProtocolError
-from dragoman._wire.frame_cutter import (
-    FrameCutter,
-    last_raw_events,
-    parse_frames,
-    raw_events_of,
-    split_frames,
-)
+from dragoman._wire.frame_cutter import FrameCutter, parse_frames, split_frames
 from dragoman._wire.json import MAX_DOCUMENT_BYTES, JSONObject, decode_object
 from dragoman._wire.masking import mask_document, mask_error
 from dragoman._wire.sse import (
@@ -32,7 +26,6 @@ from dragoman._wire.sse import (
     MAX_IDLE_BYTES,
     Frame,
     encode_frame,
-    parse_raw_event,
 )
 from dragoman.codec import RelayObserver, ResponseContext, UpstreamSpec
 from dragoman.protocols import upstream_spec
@@ -196,11 +189,10 @@ class Relay(ResponseMachine):
         """Pass frames on, and keep them for the observer, which gets them at once only before the first content."""
         self._out.append(frames)
         if not self.committed:
-            for raw_event in filter(None, raw_events_of(frames)):
-                if (frame := parse_raw_event(raw_event)) is not None:
-                    self._observe((frame,))
-                    if self._observer.content_started:
-                        break
+            for frame in parse_frames(frames):
+                self._observe((frame,))
+                if self._observer.content_started:
+                    break
             self._opening_bytes += len(frames)
             # No server sends this much before its first content.
             self.committed = self.committed or self._opening_bytes > _MAX_OPENING_BYTES
@@ -278,12 +270,10 @@ class Relay(ResponseMachine):
     def _observe_recent(self) -> None:
         """Pass the last frames to the observer."""
         if self._recent:
-            raw_events = last_raw_events(b"".join(self._recent), _LAST_FRAMES)
+            frames = parse_frames(b"".join(self._recent))
             self._recent.clear()
             self._recent_bytes = 0
-            self._observe(
-                frame for raw_event in raw_events if (frame := parse_raw_event(raw_event)) is not None
-            )
+            self._observe(frames[-_LAST_FRAMES:])
 
     def _observe(self, frames: Iterable[Frame]) -> None:
         observer = self._observer

@@ -226,13 +226,10 @@ class ResponseTranslator(ResponseMachine):
         """True if the client's protocol does not have the event's choice, which is recorded as a loss."""
         if self._client.choices:
             return False
-        if isinstance(event, (BlockStarted, Stopped, Opaque)):
-            if event.choice == 0:
-                return False
-            self.losses.dropped(
-                f"/choices/{event.choice}", "the client's protocol allows only one choice per response"
-            )
-            if isinstance(event, BlockStarted):
-                self._skipped.add(event.block)
-            return True
-        return getattr(event, "block", None) in self._skipped
+        choice = getattr(event, "choice", 0)
+        if choice == 0:
+            return getattr(event, "block", None) in self._skipped
+        self.losses.dropped(f"/choices/{choice}", "the client's protocol allows only one choice per response")
+        if isinstance(event, BlockStarted):
+            self._skipped.add(event.block)
+        return True

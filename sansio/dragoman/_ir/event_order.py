@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import Enum
+from typing import get_args
 
 from dragoman._ir.events import (
     Annotation,
@@ -16,18 +17,15 @@ from dragoman._ir.events import (
     BlockEnded,
     BlockKind,
     BlockStarted,
-    Compacted,
     Ended,
     Event,
     Failed,
     Logprobs,
-    Opaque,
     ReasoningDelta,
     SignatureDelta,
     Started,
     Stopped,
     TextDelta,
-    Usage,
 )
 from dragoman._wire.exceptions import LocalProtocolError, ProtocolError
 
@@ -41,25 +39,10 @@ class ResponseState(Enum):
     FAILED = "failed"
 
 
-_STAYS: tuple[type[Event], ...] = (
-    BlockStarted,
-    TextDelta,
-    ReasoningDelta,
-    ArgumentsDelta,
-    SignatureDelta,
-    Annotation,
-    Logprobs,
-    BlockEnded,
-    Opaque,
-    Compacted,
-    Usage,
-    Stopped,
-)
-
 TRANSITIONS: dict[ResponseState, dict[type[Event], ResponseState]] = {
     ResponseState.IDLE: {Started: ResponseState.ACTIVE, Failed: ResponseState.FAILED},
     ResponseState.ACTIVE: {
-        **dict.fromkeys(_STAYS, ResponseState.ACTIVE),
+        **{kind: ResponseState.ACTIVE for kind in get_args(Event) if kind is not Started},
         Ended: ResponseState.ENDED,
         Failed: ResponseState.FAILED,
     },

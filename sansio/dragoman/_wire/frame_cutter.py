@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from itertools import pairwise
 
-from dragoman._wire.sse import BOM, Frame, SSEParser
+from dragoman._wire.sse import Frame, SSEParser
 
 # A line ending and the ending of an empty line, LF, CRLF and CR in any mixture. (CRLF after CR begins as
 # CR CR; that its LF comes one read later does no harm.)
@@ -80,18 +80,3 @@ def parse_frames(data: bytes) -> list[Frame]:
     """Return the frames, also a last one that no blank line ends."""
     parser = SSEParser()
     return [*parser.receive_data(data), *parser.receive_eof()]
-
-
-def raw_events_of(frames: bytes) -> list[bytes]:
-    """Return the raw events of whole frames, with LF endings."""
-    return (
-        SSEParser().receive_raw_events(frames) if b"\r" in frames else frames.removeprefix(BOM).split(b"\n\n")
-    )
-
-
-def last_raw_events(frames: bytes, count: int) -> list[bytes]:
-    """Return the last `count` raw events of whole frames, rarely some more."""
-    if b"\r" in frames:
-        return raw_events_of(frames)
-    raw_events = frames.rsplit(b"\n\n", count)
-    return raw_events[1:] if len(raw_events) > count else raw_events
