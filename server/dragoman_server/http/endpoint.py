@@ -28,8 +28,20 @@ from dragoman_server.http.errors import INTERNAL_ERROR
 from dragoman_server.http.request import ClientDisconnected, read_body
 from dragoman_server.log import RequestRecord, log_request
 from dragoman_server.models.routes import default_model
-from dragoman_server.proxying.plan import Destination, IncomingRequest, Plan, find_destination, make_plan
-from dragoman_server.proxying.request_handler import CacheReasoning, RequestHandler, StoreResponse
+from dragoman_server.proxying.plan import (
+    Destination,
+    IncomingRequest,
+    Plan,
+    PlanChange,
+    find_destinations,
+    make_plan,
+)
+from dragoman_server.proxying.request_handler import (
+    CacheReasoning,
+    RequestHandler,
+    StoreResponse,
+    record_destination,
+)
 from dragoman_server.replies import Reply, error_reply, send_reply
 from dragoman_server.settings import ClientKey, ServerSettings
 from dragoman_server.upstream.content_coding import ACCEPTED_CODINGS
@@ -49,35 +61,8 @@ _GATEWAY_STOPS = WireError(
 )
 
 
-class TrackingSend:
-    """An ASGI `send` that records how far the response got.
-
-    started: a response has begun, or is about to.
-    meter: measures what the client gets, None where nothing needs it.
-    broken: it raised OSError, as it should "when send is called after the client has gone" -- ASGI 2.4
-    """
-
-    __slots__ = ("_send", "broken", "meter", "started")
-
-    def __init__(self, send: Send) -> None:
-        self._send = send
-        self.started = False
-        self.broken = False
-        self.meter: Meter | None = None
-
-    async def __call__(self, message: Message) -> None:
-        self.started = True
-        if self.meter is not None:
-            self.meter.add(message.get("body", b""))
-        try:
-            await self._send(message)
-        except OSError:
-            self.broken = True
-            raise
-
-
 class ClientRequest:
-    """The HTTP side of one request: what the client sent, its `send`, and its log record.
+    """The HTTP side of one request: what the client sent, its log record, and how far the response got.
 
     headers: lower-case names; the values of a repeated header are joined, as HTTP allows.
     query: the query string, without the question mark.
@@ -88,15 +73,21 @@ class ClientRequest:
     admitted: its key may send it, see BaseEndpoint.admit().
     reserved: the part of its key's budget that is reserved for it.
     plan: the plan that was carried out for it, None until then.
+    started: a response has begun, or is about to.
+    meter: measures what the client gets, None where nothing needs it.
+    broken: `send` raised OSError, as it should "when send is called after the client has gone" -- ASGI 2.4
     """
 
     __slots__ = (
+        "_send",
         "_server",
         "admitted",
         "body_bytes",
+        "broken",
         "headers",
         "http1",
         "key",
+        "meter",
         "now",
         "plan",
         "query",
@@ -104,20 +95,14 @@ class ClientRequest:
         "record",
         "reserved",
         "scope",
-        "send",
+        "started",
     )
 
     def __init__(
-        self,
-        scope: Scope,
-        receive: Receive,
-        send: TrackingSend,
-        record: RequestRecord,
-        server: ServerSettings,
+        self, scope: Scope, receive: Receive, send: Send, record: RequestRecord, server: ServerSettings
     ) -> None:
         self.scope = scope
         self.receive = receive
-        self.send = send
         self.record = record
         self.headers = _join_repeated(Headers(scope=scope))
         self.query: str = scope.get("query_string", b"").decode("latin-1")
@@ -130,7 +115,22 @@ class ClientRequest:
         self.admitted = False
         self.reserved: BudgetReservation | None = None
         self.plan: Plan | None = None
+        self.started = False
+        self.meter: Meter | None = None
+        self.broken = False
+        self._send = send
         self._server = server
+
+    async def send(self, message: Message) -> None:
+        """Send an ASGI message of the response."""
+        self.started = True
+        if self.meter is not None:
+            self.meter.add(message.get("body", b""))
+        try:
+            await self._send(message)
+        except OSError:
+            self.broken = True
+            raise
 
     @property
     def owner(self) -> str:
@@ -181,26 +181,25 @@ class BaseEndpoint(ABC):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         record = RequestRecord(id=uuid.uuid4().hex, protocol=self.protocol.name, path=scope["path"])
         started = anyio.current_time()
-        out = TrackingSend(send)
-        request = ClientRequest(scope, receive, out, record, self.gateway.settings.server)
+        request = ClientRequest(scope, receive, send, record, self.gateway.settings.server)
         try:
             await self._serve_or_refuse(request)
         except ClientDisconnected:
             record.outcome = "client_left"
         except Exception:  # by itself, or in the group of the request's tasks
-            if out.broken:
+            if request.broken:
                 record.outcome = "client_left"
                 return
             record.outcome, record.error = "failed", "internal error"
             ERRORS.exception("request %s failed", record.id)
-            if out.started:
+            if request.started:
                 raise  # the server then closes the connection in the middle, so the client sees a broken response
-            await self._send_last_error(out, INTERNAL_ERROR, record)
+            await self._send_last_error(request, INTERNAL_ERROR)
         except anyio.get_cancelled_exc_class():
             record.outcome = "cancelled"
-            if not out.started:
+            if not request.started:
                 # hypercorn 0.18 protocol/http_stream.py:139 would send an empty 500.
-                await self._send_last_error(out, _GATEWAY_STOPS, record)
+                await self._send_last_error(request, _GATEWAY_STOPS)
             raise
         finally:
             record.duration_s = anyio.current_time() - started
@@ -210,9 +209,9 @@ class BaseEndpoint(ABC):
                 with anyio.move_on_after(_SETTLE_S, shield=True):
                     await settlement
 
-    async def _send_last_error(self, out: TrackingSend, error: WireError, record: RequestRecord) -> None:
+    async def _send_last_error(self, request: ClientRequest, error: WireError) -> None:
         with anyio.move_on_after(_LAST_ERROR_S, shield=True), suppress(OSError):
-            await self._refuse(out, error, record)
+            await self._refuse(request, error)
 
     async def admit(self, request: ClientRequest, model: str, *, counts: bool = True) -> None:
         """Check that a request's client key may send it. Nothing is sent upstream for a request without this.
@@ -234,7 +233,7 @@ class BaseEndpoint(ABC):
                     estimate = limits.estimate(self.protocol.name, model, request.body_bytes, listed)
                 request.reserved = await limits.admit(request.key, estimate)
         if counts and self.gateway.limits.needs_usage(request.key):
-            request.send.meter = Meter()
+            request.meter = Meter()
         request.admitted = True
 
     def _settlement(self, request: ClientRequest) -> Awaitable[None] | None:
@@ -242,7 +241,7 @@ class BaseEndpoint(ABC):
 
         Return an awaitable that counts its tokens and its price, None if there is nothing to count.
         """
-        record, meter = request.record, request.send.meter
+        record, meter = request.record, request.meter
         limits, usage = self.gateway.limits, Usage()
         if request.plan is not None and meter is not None:
             usage = usage_of(record, request.plan, meter)
@@ -259,26 +258,24 @@ class BaseEndpoint(ABC):
         try:
             await self.serve(request)
         except (RemoteProtocolError, RequestRefused) as error:
-            if request.send.started:
+            if request.started:
                 raise
             request.record.outcome, request.record.error = "refused", error.message
-            extra_headers = error.headers(self.protocol) if isinstance(error, ClientRefused) else []
-            await self._refuse(request.send, error.as_wire_error(), request.record, extra_headers)
+            await self._refuse(
+                request,
+                error.as_wire_error(),
+                error.headers(self.protocol) if isinstance(error, ClientRefused) else (),
+            )
 
     async def _refuse(
-        self,
-        send: Send,
-        error: WireError,
-        record: RequestRecord,
-        extra_headers: Iterable[tuple[str, str]] = (),
+        self, request: ClientRequest, error: WireError, extra_headers: Iterable[tuple[str, str]] = ()
     ) -> None:
-        headers = [*request_id_headers((), record.id), *extra_headers]
+        id = request.record.id
+        headers = [*request_id_headers((), id), *extra_headers]
         if error.status == 415:
             # "... the response SHOULD have an Accept-Encoding header field" -- RFC 9110, 12.5.3
             headers.append(("accept-encoding", ACCEPTED_CODINGS))
-        reply = error_reply(self.protocol, error, record.id, headers)
-        record.status = reply.status
-        await send_reply(send, reply)
+        await request.respond(error_reply(self.protocol, error, id, headers))
 
     def _cache_reasoning(self, request: ClientRequest) -> CacheReasoning | None:
         """Return what stores the reasoning of the request's response, None where nothing is stored."""
@@ -297,22 +294,23 @@ class BaseEndpoint(ABC):
         plan: Plan,
         request: ClientRequest,
         *,
-        send: Send | None = None,
+        sends: bool = True,
         store_response: StoreResponse | None = None,
     ) -> RequestHandler:
         """Return what carries out a planned request. Its `run()` sends the response.
 
-        send: receives the response, by default the client's `send`. store_response: see RequestHandler.
+        sends: false leaves the response, a whole one, in `reply`. store_response: see RequestHandler.
         """
         if not request.admitted:
             raise RuntimeError("a request must be admitted before it is sent")
         request.plan = plan
-        record_plan(request.record, plan)
+        request.record.model, request.record.stream = plan.context.model, plan.streams
+        record_destination(request.record, plan.destination)
         return RequestHandler(
             plan,
             self.gateway.sender_for,
             request.receive,
-            send or request.send,
+            request.send if sends else None,
             request.record,
             pool=self.gateway.pool,
             keepalive_s=self.gateway.settings.server.keepalive_s,
@@ -324,38 +322,18 @@ class BaseEndpoint(ABC):
     def destination(self, model: str) -> Destination:
         """Return where a request for this model goes first. Raises RemoteProtocolError, see find_destinations()."""
         gateway = self.gateway
-        return find_destination(
+        return find_destinations(
             gateway.settings, self.protocol, model, gateway.upstreams, gateway.catalog.listed
-        )
+        )[0]
 
     async def fetch_reply(self, plan: Plan, request: ClientRequest) -> Reply | None:
         """Carry out a plan that does not stream, and return its reply instead of sending it.
 
         None if the client has left.
         """
-        capture = _ReplyCapture()
-        await self.request_handler(plan, request, send=capture).run()
-        return capture.reply
-
-
-class _ReplyCapture:
-    """An ASGI `send` that collects a whole reply."""
-
-    def __init__(self) -> None:
-        self.reply: Reply | None = None
-        self._status = 0
-        self._headers: HeaderList = []
-
-    async def __call__(self, message: Message) -> None:
-        if message["type"] == "http.response.start":
-            self._status = message["status"]
-            self._headers = [
-                (name.decode("ascii"), value.decode("latin-1"))
-                for name, value in message["headers"]
-                if name != b"content-length"
-            ]
-        else:
-            self.reply = Reply(self._status, self._headers, message["body"])
+        handler = self.request_handler(plan, request, sends=False)
+        await handler.run()
+        return handler.reply
 
 
 class ProtocolEndpoint(BaseEndpoint):
@@ -371,10 +349,16 @@ class ProtocolEndpoint(BaseEndpoint):
         await self.admit(request, request_head.model)
         await self.request_handler(self.plan(request, body, request_head), request).run()
 
-    def plan(self, request: ClientRequest, body: bytes, request_head: RequestHead | None = None) -> Plan:
+    def plan(
+        self,
+        request: ClientRequest,
+        body: bytes,
+        request_head: RequestHead | None = None,
+        change: PlanChange | None = None,
+    ) -> Plan:
         """Plan the request with this body, which may differ from the client's. Raises RemoteProtocolError.
 
-        request_head: from peek() for this body, if that was called already.
+        request_head: from peek() for this body, if that was called already. change: see PlanChange.
         """
         incoming = IncomingRequest(
             self.protocol,
@@ -392,7 +376,11 @@ class ProtocolEndpoint(BaseEndpoint):
         )
         gateway = self.gateway
         return make_plan(
-            gateway.settings, incoming, upstreams=gateway.upstreams, listed=gateway.catalog.listed
+            gateway.settings,
+            incoming,
+            upstreams=gateway.upstreams,
+            listed=gateway.catalog.listed,
+            change=change,
         )
 
     def _reasoning_lookup(self, request: ClientRequest) -> ReasoningLookup | None:
@@ -406,15 +394,6 @@ class ProtocolEndpoint(BaseEndpoint):
 def unix_time() -> int:
     """Return the seconds since the epoch."""
     return int(time.time())
-
-
-def record_plan(record: RequestRecord, plan: Plan) -> None:
-    """Note where a request goes, for the log."""
-    record.model = plan.context.model
-    record.stream = plan.streams
-    record.upstream = plan.settings.name
-    record.upstream_protocol = plan.upstream.name
-    record.upstream_model = plan.upstream_model
 
 
 def _join_repeated(headers: Headers | Mapping[str, str]) -> dict[str, str]:

@@ -25,6 +25,7 @@ from dragoman_server.http.request import (
     last_value,
     parse_query,
 )
+from dragoman_server.proxying.plan import Plan
 from dragoman_server.replies import Reply
 from dragoman_server.responses import conversation
 from dragoman_server.responses.service import HOW_TO_ENABLE, ExpandedRequest, StoredResponseService
@@ -72,13 +73,13 @@ class ResponsesEndpoint(ProtocolEndpoint):
         expanded = await self._stored.expand(
             body, request_head, destination, store_response=True, now=request.now, owner=request.owner
         )
-        plan = self.plan(request, expanded.body)
         stores = expanded.conversation is not None
-        plan = plan.changed(
-            lambda each: replace(
-                each, store_response=stores, context=_with_original_request(each.context, expanded)
-            )
-        )
+
+        def repeating_the_original(plan: Plan) -> Plan:
+            context = _with_original_request(plan.context, expanded)
+            return replace(plan, store_response=stores, context=context)
+
+        plan = self.plan(request, expanded.body, change=repeating_the_original)
 
         async def store_response(response: JSONObject, client_left: bool) -> bool:
             if client_left:
@@ -213,7 +214,9 @@ class CompactEndpoint(BaseEndpoint):
             body, request_head, destination, store_response=False, now=request.now, owner=request.owner
         )
         if destination.upstream.stored_responses:
-            plan = self._responses_endpoint.plan(request, expanded.body).at_subpath("/compact", "output")
+            plan = self._responses_endpoint.plan(
+                request, expanded.body, change=lambda plan: plan.at_subpath("/compact", "output")
+            )
             await self.request_handler(plan, request).run()
         else:
             await self._summarize(request, expanded.body)
