@@ -11,19 +11,18 @@ import anyio
 import msgspec
 from starlette.routing import BaseRoute, Route
 
-from dragoman import RemoteProtocolError, RequestRefused, estimate_tokens, peek
+from dragoman import RemoteProtocolError, RequestRefused, estimate_tokens
 from dragoman.codec import ProtocolSpec, TokenCount
 from dragoman.jsontext import JSONObject, decode_object, encode
 from dragoman_server.capabilities.resolve import capabilities_for
 from dragoman_server.gateway import Gateway
 from dragoman_server.headers import HeaderList
-from dragoman_server.http.endpoint import BaseEndpoint, ClientRequest, ProtocolEndpoint
+from dragoman_server.http.endpoint import BaseEndpoint, ClientRequest
 from dragoman_server.keys import make_signer
 from dragoman_server.log import RequestRecord
 from dragoman_server.proxying.plan import Destination, Plan
 from dragoman_server.proxying.request_handler import record_destination
 from dragoman_server.replies import Reply
-from dragoman_server.responses.service import StoredResponseService
 
 # Clients request dozens of counts when they start, and display nothing until they have them.
 COUNT_TIMEOUT_S = 10.0
@@ -50,20 +49,16 @@ class CountEndpoint(BaseEndpoint):
     def __init__(self, gateway: Gateway, protocol: ProtocolSpec, count_spec: TokenCount) -> None:
         super().__init__(gateway, protocol)
         self._count_spec = count_spec
-        self._generation_endpoint = ProtocolEndpoint(gateway, protocol, protocol.endpoints[0])
-        self._stored = StoredResponseService(gateway.responses)
         self._signer = make_signer(gateway.settings.server.secret)
 
     async def serve(self, request: ClientRequest) -> None:
-        body = await request.body()
-        request_head = peek(body)
-        await self.admit(request, request_head.model, counts=False)
+        body, request_head = await self.read(request, counts=False)
         destination = self.destination(request_head.model)
         request.record.model, request.record.stream = request_head.model, False
         record_destination(request.record, destination)
         unresolved = None
         if self.protocol.stored_responses:
-            expanded = await self._stored.expand(
+            expanded = await self.gateway.responses.expand(
                 body, request_head, destination, store_response=False, now=request.now, owner=request.owner
             )
             body, unresolved = expanded.body, expanded.unresolved
@@ -98,7 +93,7 @@ class CountEndpoint(BaseEndpoint):
             return plan.at_subpath(count_spec.path, "input_tokens")
 
         body = body if relayed else encode(self._complete(body))
-        plan = self._generation_endpoint.plan(request, body, change=as_count)
+        plan = self.plan(request, body, change=as_count)
         reply = None
         with anyio.move_on_after(COUNT_TIMEOUT_S):
             reply = await self.fetch_reply(plan, request)

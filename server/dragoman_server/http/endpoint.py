@@ -17,7 +17,6 @@ from starlette.types import Message, Receive, Scope, Send
 
 from dragoman import ErrorKind, RemoteProtocolError, RequestHead, RequestRefused, Usage, WireError, peek
 from dragoman.codec import Endpoint, ProtocolSpec
-from dragoman.document import CachedReasoning, ReasoningLookup
 from dragoman.jsontext import JSON, encode
 from dragoman_server.accounts.limits import BudgetReservation, ClientRefused
 from dragoman_server.accounts.usage import Meter, usage_of
@@ -37,13 +36,12 @@ from dragoman_server.proxying.plan import (
     make_plan,
 )
 from dragoman_server.proxying.request_handler import (
-    CacheReasoning,
     RequestHandler,
     StoreResponse,
     record_destination,
 )
 from dragoman_server.replies import Reply, error_reply, send_reply
-from dragoman_server.settings import ClientKey, ServerSettings
+from dragoman_server.settings import ClientKey
 from dragoman_server.upstream.content_coding import ACCEPTED_CODINGS
 
 ERRORS = logging.getLogger("dragoman.errors")
@@ -69,8 +67,6 @@ class ClientRequest:
     http1: the client speaks HTTP/1.
     now: when it arrived, in seconds since the epoch.
     key: the client key that it came with, None where none is needed.
-    body_bytes: the length of its body, once that was read.
-    admitted: its key may send it, see BaseEndpoint.admit().
     reserved: the part of its key's budget that is reserved for it.
     plan: the plan that was carried out for it, None until then.
     started: a response has begun, or is about to.
@@ -80,9 +76,6 @@ class ClientRequest:
 
     __slots__ = (
         "_send",
-        "_server",
-        "admitted",
-        "body_bytes",
         "broken",
         "headers",
         "http1",
@@ -98,9 +91,7 @@ class ClientRequest:
         "started",
     )
 
-    def __init__(
-        self, scope: Scope, receive: Receive, send: Send, record: RequestRecord, server: ServerSettings
-    ) -> None:
+    def __init__(self, scope: Scope, receive: Receive, send: Send, record: RequestRecord) -> None:
         self.scope = scope
         self.receive = receive
         self.record = record
@@ -111,15 +102,12 @@ class ClientRequest:
         self.key: ClientKey | None = scope.get(SCOPE_KEY)
         if self.key is not None:
             record.client_key = self.key.name
-        self.body_bytes = 0
-        self.admitted = False
         self.reserved: BudgetReservation | None = None
         self.plan: Plan | None = None
         self.started = False
         self.meter: Meter | None = None
         self.broken = False
         self._send = send
-        self._server = server
 
     async def send(self, message: Message) -> None:
         """Send an ASGI message of the response."""
@@ -137,18 +125,6 @@ class ClientRequest:
         """Owner of anything stored for this request: the client key's name, or "" without keys."""
         return "" if self.key is None else self.key.name
 
-    async def body(self) -> bytes:
-        """Read the request's body. Raises ClientDisconnected, RemoteProtocolError and RequestRefused."""
-        body = await read_body(
-            self.receive,
-            self.headers.get("content-encoding", ""),
-            self.headers.get("content-length", ""),
-            self._server.max_body_bytes,
-            self._server.body_timeout_s,
-        )
-        self.body_bytes = len(body)
-        return body
-
     async def respond(self, reply: Reply) -> None:
         """Send a whole response."""
         self.record.status = reply.status
@@ -164,11 +140,12 @@ class ClientRequest:
 
 
 class BaseEndpoint(ABC):
-    """One path, for clients of one protocol."""
+    """One path, for clients of one protocol. endpoint: where requests come in, by default the protocol's first one."""
 
-    def __init__(self, gateway: Gateway, protocol: ProtocolSpec) -> None:
+    def __init__(self, gateway: Gateway, protocol: ProtocolSpec, endpoint: Endpoint | None = None) -> None:
         self.gateway = gateway
         self.protocol = protocol
+        self.endpoint = endpoint
 
     @abstractmethod
     async def serve(self, request: ClientRequest) -> None:
@@ -181,7 +158,7 @@ class BaseEndpoint(ABC):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         record = RequestRecord(id=uuid.uuid4().hex, protocol=self.protocol.name, path=scope["path"])
         started = anyio.current_time()
-        request = ClientRequest(scope, receive, send, record, self.gateway.settings.server)
+        request = ClientRequest(scope, receive, send, record)
         try:
             await self._serve_or_refuse(request)
         except ClientDisconnected:
@@ -213,28 +190,31 @@ class BaseEndpoint(ABC):
         with anyio.move_on_after(_LAST_ERROR_S, shield=True), suppress(OSError):
             await self._refuse(request, error)
 
-    async def admit(self, request: ClientRequest, model: str, *, counts: bool = True) -> None:
-        """Check that a request's client key may send it. Nothing is sent upstream for a request without this.
+    async def read(self, request: ClientRequest, *, counts: bool = True) -> tuple[bytes, RequestHead]:
+        """Return a request's body and head, if its client key may send it. Nothing is sent upstream before this.
 
-        model: as the request names it, "" if it names none. counts: the request counts for the key's limits.
-        Raises RequestRefused.
+        counts: the request counts for the key's limits.
+
+        Raises ClientDisconnected, RemoteProtocolError and RequestRefused.
         """
-        model = model or default_model(self.gateway.settings) or ""
-        await self.gateway.catalog.ensure_list_for(model)
+        gateway, limits, server = self.gateway, self.gateway.limits, self.gateway.settings.server
+        body = await read_body(
+            request.receive,
+            request.headers.get("content-encoding", ""),
+            request.headers.get("content-length", ""),
+            server.max_body_bytes,
+            server.body_timeout_s,
+        )
+        request_head = peek(body)
+        model = request_head.model or default_model(gateway.settings) or ""
+        await gateway.catalog.ensure_list_for(model)
         if request.key is not None:
-            if model:  # otherwise the request is refused when it is planned
-                self.gateway.limits.check_model(
-                    request.key, self.protocol.name, model, self.gateway.catalog.listed
-                )
+            prices = limits.check_model(request.key, self.protocol.name, model, gateway.catalog.listed)
             if counts:
-                limits, listed = self.gateway.limits, self.gateway.catalog.listed
-                estimate = 0.0
-                if request.key.budget is not None:
-                    estimate = limits.estimate(self.protocol.name, model, request.body_bytes, listed)
-                request.reserved = await limits.admit(request.key, estimate)
-        if counts and self.gateway.limits.needs_usage(request.key):
+                request.reserved = await limits.admit(request.key, limits.estimate(prices, len(body)))
+        if counts and limits.needs_usage(request.key):
             request.meter = Meter()
-        request.admitted = True
+        return body, request_head
 
     def _settlement(self, request: ClientRequest) -> Awaitable[None] | None:
         """Put the price into the record of a request that has ended.
@@ -277,17 +257,43 @@ class BaseEndpoint(ABC):
             headers.append(("accept-encoding", ACCEPTED_CODINGS))
         await request.respond(error_reply(self.protocol, error, id, headers))
 
-    def _cache_reasoning(self, request: ClientRequest) -> CacheReasoning | None:
-        """Return what stores the reasoning of the request's response, None where nothing is stored."""
-        store = self.gateway.reasoning_store
-        if store is None:
-            return None
-        owner = request.owner  # the request refers to the plan, which must not refer to the request
+    def plan(
+        self,
+        request: ClientRequest,
+        body: bytes,
+        request_head: RequestHead | None = None,
+        change: PlanChange | None = None,
+    ) -> Plan:
+        """Plan the request with this body, which may differ from the client's. Raises RemoteProtocolError.
 
-        def cache_reasoning(cached_reasoning: CachedReasoning) -> None:
-            store.put(owner, *cached_reasoning, anyio.current_time())
-
-        return cache_reasoning
+        request_head: from peek() for this body, if that was called already. change: see PlanChange.
+        """
+        # The request refers to the plan, which must not refer to the request.
+        store, owner = self.gateway.reasoning_store, request.owner
+        incoming = IncomingRequest(
+            self.protocol,
+            request.headers,
+            request.query,
+            body,
+            id=request.record.id,
+            now=request.now,
+            clock=unix_time,
+            endpoint=self.endpoint,
+            request_head=request_head,
+            client_key=request.key,
+            reasoning_lookup=None
+            if store is None
+            else lambda calls: store.get(owner, calls, anyio.current_time()),
+            check_input=self.gateway.check_input,
+        )
+        gateway = self.gateway
+        return make_plan(
+            gateway.settings,
+            incoming,
+            upstreams=gateway.upstreams,
+            listed=gateway.catalog.listed,
+            change=change,
+        )
 
     def request_handler(
         self,
@@ -301,8 +307,7 @@ class BaseEndpoint(ABC):
 
         sends: false leaves the response, a whole one, in `reply`. store_response: see RequestHandler.
         """
-        if not request.admitted:
-            raise RuntimeError("a request must be admitted before it is sent")
+        store, owner = self.gateway.reasoning_store, request.owner
         request.plan = plan
         request.record.model, request.record.stream = plan.context.model, plan.streams
         record_destination(request.record, plan.destination)
@@ -316,7 +321,9 @@ class BaseEndpoint(ABC):
             keepalive_s=self.gateway.settings.server.keepalive_s,
             http1=request.http1,
             store_response=store_response,
-            cache_reasoning=self._cache_reasoning(request),
+            cache_reasoning=None
+            if store is None
+            else lambda cached: store.put(owner, *cached, anyio.current_time()),
         )
 
     def destination(self, model: str) -> Destination:
@@ -339,56 +346,9 @@ class BaseEndpoint(ABC):
 class ProtocolEndpoint(BaseEndpoint):
     """One endpoint of a protocol: POST a request, get a response in the same protocol."""
 
-    def __init__(self, gateway: Gateway, protocol: ProtocolSpec, endpoint: Endpoint) -> None:
-        super().__init__(gateway, protocol)
-        self.endpoint = endpoint
-
     async def serve(self, request: ClientRequest) -> None:
-        body = await request.body()
-        request_head = peek(body)
-        await self.admit(request, request_head.model)
+        body, request_head = await self.read(request)
         await self.request_handler(self.plan(request, body, request_head), request).run()
-
-    def plan(
-        self,
-        request: ClientRequest,
-        body: bytes,
-        request_head: RequestHead | None = None,
-        change: PlanChange | None = None,
-    ) -> Plan:
-        """Plan the request with this body, which may differ from the client's. Raises RemoteProtocolError.
-
-        request_head: from peek() for this body, if that was called already. change: see PlanChange.
-        """
-        incoming = IncomingRequest(
-            self.protocol,
-            request.headers,
-            request.query,
-            body,
-            id=request.record.id,
-            now=request.now,
-            clock=unix_time,
-            endpoint=self.endpoint,
-            request_head=request_head,
-            client_key=request.key,
-            reasoning_lookup=self._reasoning_lookup(request),
-            check_input=self.gateway.check_input,
-        )
-        gateway = self.gateway
-        return make_plan(
-            gateway.settings,
-            incoming,
-            upstreams=gateway.upstreams,
-            listed=gateway.catalog.listed,
-            change=change,
-        )
-
-    def _reasoning_lookup(self, request: ClientRequest) -> ReasoningLookup | None:
-        store = self.gateway.reasoning_store
-        if store is None:
-            return None
-        owner = request.owner  # as in _cache_reasoning()
-        return lambda tool_call_ids: store.get(owner, tool_call_ids, anyio.current_time())
 
 
 def unix_time() -> int:
