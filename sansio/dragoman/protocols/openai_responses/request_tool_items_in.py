@@ -17,7 +17,7 @@ from dragoman.protocols.openai_responses.checks import (
     object_or_empty,
     objects_in,
     read_extra,
-    read_image,
+    read_media,
     required_text,
 )
 from dragoman.protocols.openai_responses.client_tools import CLIENT_TOOLS
@@ -102,7 +102,7 @@ def read_client_output(item: JSONObject, path: str, call_id: str, kind: str) -> 
         part = Text(_as_text(item.get("output")), path=f"{path}/output")
     else:
         screen = _required_object(item, path, "output")
-        part = read_image(screen, f"{path}/output", extra=read_extra(screen, SCREEN_SHAPE))
+        part = read_media("image", screen, f"{path}/output", extra=read_extra(screen, SCREEN_SHAPE))
     parts: tuple[Text | Media | OpaquePart, ...] = (part,)
     result = ToolResult(
         call_id,

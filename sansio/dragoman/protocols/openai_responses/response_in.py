@@ -7,6 +7,7 @@ is a final response without earlier events.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 
 import msgspec
@@ -50,6 +51,7 @@ from dragoman.protocols.openai_responses.tables import (
 from dragoman.protocols.openai_responses.usage import read_usage
 
 _DONE = b"[DONE]"
+_EVENT_MEMBERS = EVENT_SHAPE.keys()
 
 
 class ResponsesReader:
@@ -62,7 +64,7 @@ class ResponsesReader:
         "_items",
         "_ledger",
         "_model",
-        "_next",
+        "_number",
         "_start_tier",
         "_started",
     )
@@ -71,7 +73,7 @@ class ResponsesReader:
         self._ledger = ledger
         self._items: dict[int, OutputItem] = {}  # by output index
         self._all: list[OutputItem] = []  # in the order of arrival
-        self._next = 0  # number of the next block
+        self._number = itertools.count().__next__  # of the next block
         self._model = ""
         self._start_tier: str | None = None  # service tier of the first event
         self._started = False
@@ -97,7 +99,7 @@ class ResponsesReader:
         if handle is None:
             self._note_unhandled(kind, value)
         else:
-            if not value.keys() <= EVENT_SHAPE.keys():
+            if not value.keys() <= _EVENT_MEMBERS:
                 note_unread(value, EVENT_SHAPE, _item_path(value), self._ledger)
             handle(self, value, out)
         return out
@@ -256,11 +258,6 @@ class ResponsesReader:
                     return known
         found = self._items.get(index)
         return found if found is not None and found.kind == item.get("type") else None
-
-    def _number(self) -> int:
-        number = self._next
-        self._next += 1
-        return number
 
     # Events that carry a piece of an item.
 
