@@ -387,7 +387,9 @@ def _read_part(part: JSON, path: str) -> Part:
             return Text(
                 text, None, None, None, path
             )  # the second shape is what servers send and clients return
-        return _read_text(text, part, path)
+        mark, extra = _read_cache_mark(part, path, PART_SHAPES["output_text"])
+        annotations = part.get("annotations") or None
+        return Text(text, mark, annotations, extra, path, read_citations(annotations))
     if kind == "input_image" or kind == "input_file":
         return _read_media(part, path)
     if kind == "refusal" and type(part.get("refusal")) is str:
@@ -395,13 +397,7 @@ def _read_part(part: JSON, path: str) -> Part:
     return OpaquePart(NAME, kind, part, path)
 
 
-def _read_text(text: str, part: JSONObject, path: str) -> Text:
-    mark, extra = read_cache_mark(part, path, PART_SHAPES["output_text"])
-    annotations = part.get("annotations") or None
-    return Text(text, mark, annotations, extra, path, read_citations(annotations))
-
-
-def read_cache_mark(
+def _read_cache_mark(
     part: JSONObject, path: str, shape: dict[str, Shape]
 ) -> tuple[CacheMark | None, JSONObject | None]:
     """Return the cache mark, and the fields outside of the shape. A mark with further members is also among those,
@@ -418,7 +414,7 @@ def read_cache_mark(
 
 
 def _read_media(part: JSONObject, path: str) -> Media:
-    mark, extra = read_cache_mark(part, path, PART_SHAPES[part["type"]])
+    mark, extra = _read_cache_mark(part, path, PART_SHAPES[part["type"]])
     detail = CHECKS.optional(part, "detail", path, STRING) or None
     if part["type"] == "input_image":
         return read_media("image", part, path, detail=detail, cache=mark, extra=extra)

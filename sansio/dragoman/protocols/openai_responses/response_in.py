@@ -96,22 +96,16 @@ class ResponsesReader:
             self._ended = True
             return (Failed(parse_error(value)),)
         handle = _HANDLERS.get(kind)
-        if handle is None:
-            self._note_unhandled(kind, value)
-        else:
+        if handle is not None:
             if not value.keys() <= _EVENT_MEMBERS:
                 note_unread(value, EVENT_SHAPE, _item_path(value), self._ledger)
             handle(self, value, out)
-        return out
-
-    def _note_unhandled(self, kind: str, event: JSONObject) -> None:
-        """Record an event without a handler, unless it only shows progress."""
-        path = _item_path(event)
-        lost = LOST_EVENTS.get(kind)
-        if lost is not None:
-            self._ledger.dropped(f"{path}/{lost[0]}", lost[1])
+        elif kind in LOST_EVENTS:
+            name, detail = LOST_EVENTS[kind]
+            self._ledger.dropped(f"{_item_path(value)}/{name}", detail)
         elif kind and kind not in PROGRESS_EVENTS:
-            self._ledger.add(LossCode.UNKNOWN_KIND, path, "an event of an unknown type")
+            self._ledger.add(LossCode.UNKNOWN_KIND, _item_path(value), "an event of an unknown type")
+        return out
 
     def eof(self) -> Sequence[Event]:
         """Raises RemoteProtocolError (502) unless the terminal event has come."""
@@ -171,7 +165,8 @@ class ResponsesReader:
         note_unread(response, RESPONSE_SHAPE, "", self._ledger)
         self._ended = True
         if status == "failed" or status == "cancelled":
-            out.append(Failed(_failure_of(response, status)))
+            cancelled = WireError(ErrorKind.CANCELLED, "the response was cancelled at the upstream")
+            out.append(Failed(cancelled if status == "cancelled" else parse_error(response.get("error"))))
             return
         complete = status == "completed"
         output = response.get("output")
@@ -212,20 +207,17 @@ class ResponsesReader:
 
     # Events that carry an item.
 
-    def on_added(self, event: JSONObject, out: list[Event]) -> None:
+    def on_item(self, event: JSONObject, out: list[Event]) -> None:
         self._start({}, out)
-        item = event.get("item")
-        if type(item) is dict:
-            index = event.get("output_index")
-            self._add(item, index if type(index) is int else len(self._items), out)
-
-    def on_done(self, event: JSONObject, out: list[Event]) -> None:
-        self._start({}, out)
-        item = event.get("item")
-        if type(item) is dict:
-            index = event.get("output_index")
-            place = index if type(index) is int else len(self._items)
-            self._finish_item(item, place, self._find_item(item, place), out)
+        item, index = event.get("item"), event.get("output_index")
+        if type(item) is not dict:
+            return
+        if type(index) is not int:
+            index = len(self._items)
+        if event["type"] == "response.output_item.added":
+            self._add(item, index, out)
+        else:
+            self._finish_item(item, index, self._find_item(item, index), out)
 
     def _add(self, item: JSONObject, index: int, out: list[Event]) -> OutputItem:
         made = new_item(item, index, self._number, self._model, self._ledger)
@@ -341,8 +333,8 @@ _HANDLERS: dict[str, Callable[[ResponsesReader, JSONObject, list[Event]], None]]
     "response.created": ResponsesReader.on_opening,
     "response.queued": ResponsesReader.on_opening,
     "response.in_progress": ResponsesReader.on_opening,
-    "response.output_item.added": ResponsesReader.on_added,
-    "response.output_item.done": ResponsesReader.on_done,
+    "response.output_item.added": ResponsesReader.on_item,
+    "response.output_item.done": ResponsesReader.on_item,
     "response.output_text.delta": ResponsesReader.on_text,
     "response.refusal.delta": ResponsesReader.on_text,
     "response.output_text.done": ResponsesReader.on_text_done,
@@ -372,12 +364,6 @@ def read_whole(body: JSONObject, context: ResponseContext, ledger: Ledger) -> Se
     if "output" not in body and body.get("error") is not None:
         return (Failed(parse_error(body)),)
     return ResponsesReader(context, ledger).whole(body)
-
-
-def _failure_of(response: JSONObject, status: str) -> WireError:
-    if status == "cancelled":
-        return WireError(ErrorKind.CANCELLED, "the response was cancelled at the upstream")
-    return parse_error(response.get("error"))
 
 
 def _required_object(event: JSONObject, name: str) -> JSONObject:
