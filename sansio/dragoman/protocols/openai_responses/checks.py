@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from typing import Literal
 
 from dragoman._ir.checks import Checks
 from dragoman._ir.request import Citation, Media, Text
@@ -105,22 +106,27 @@ def leaf_values(value: JSON, skipped: Collection[str] = ()) -> set[str]:
     return set() if value is None else {encode_text(value)}
 
 
-def read_image(value: JSONObject, path: str, **fields: JSON) -> Media:
-    """Read an image from `image_url` (a URL or a data URI) or `file_id`. Raises RemoteProtocolError without one."""
-    url = value.get("image_url")
-    if type(url) is str:
-        media_type, data = split_data_uri(url)
-        if data is not None:
-            return Media("image", "base64", data, media_type, path=path, **fields)
-        return Media("image", "url", url, path=path, **fields)
-    file_id = value.get("file_id")
-    if type(file_id) is str:
-        return Media("image", "file_id", file_id, path=path, **fields)
-    raise RemoteProtocolError(
-        f"{dotted_path(path)} needs image_url or file_id, a string",
-        path=path,
-        code="missing_required_parameter",
+# Members with the content of an image or a file. In the first one it may be a data URI.
+_SOURCES = {"image": ("image_url", "file_id"), "file": ("file_data", "file_url", "file_id")}
+
+
+def read_media(kind: Literal["image", "file"], value: JSONObject, path: str, **fields: JSON) -> Media:
+    """Read an image or a file. Raises RemoteProtocolError without any content."""
+    names = _SOURCES[kind]
+    name = next((name for name in names if type(value.get(name)) is str), None)
+    if name is None:
+        raise RemoteProtocolError(
+            f"{dotted_path(path)} needs {', '.join(names[:-1])} or {names[-1]}, a string",
+            path=path,
+            code="missing_required_parameter",
+        )
+    media_type, data = split_data_uri(value[name]) if name == names[0] else (None, None)
+    if data is not None:
+        return Media(kind, "base64", data, media_type, path=path, **fields)
+    source: Literal["base64", "url", "file_id"] = (
+        "base64" if name == "file_data" else "file_id" if name == "file_id" else "url"
     )
+    return Media(kind, source, value[name], path=path, **fields)
 
 
 def split_data_uri(text: str) -> tuple[str | None, str | None]:

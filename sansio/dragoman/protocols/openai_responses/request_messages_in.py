@@ -28,7 +28,6 @@ from dragoman._ir.request import (
 from dragoman._ir.shape import STRING, Shape
 from dragoman._ir.signatures import Signer, unwrap_summary
 from dragoman._ir.tools import CacheMark, FunctionTool, HostedTool, Namespace, Tool
-from dragoman._wire.exceptions import RemoteProtocolError, dotted_path
 from dragoman._wire.json import JSON, JSONObject, encode_text, text_or_none, wrong_type
 from dragoman.protocols.openai_responses.checks import (
     CHECKS,
@@ -37,9 +36,8 @@ from dragoman.protocols.openai_responses.checks import (
     objects_in,
     read_citations,
     read_extra,
-    read_image,
+    read_media,
     required_text,
-    split_data_uri,
 )
 from dragoman.protocols.openai_responses.client_tools import CLIENT_TOOLS
 from dragoman.protocols.openai_responses.request_tool_items_in import (
@@ -107,14 +105,11 @@ class InputReader:
             if type(item) is not dict:
                 raise wrong_type(path, "an object", item)
             kind = item.get("type")
-            if kind == "message" or kind is None:
-                if kind is None and "role" not in item and text_or_none(item.get("id")):
-                    self._item_reference(item, path, "item_reference")
-                else:
-                    messages.append(_read_message(item, path))
-                continue
-            if type(kind) is not str:
-                raise wrong_type(f"{path}/type", "a string", kind)
+            if kind is None:
+                refers = "role" not in item and text_or_none(item.get("id"))
+                kind = "item_reference" if refers else "message"
+            elif type(kind) is not str:
+                raise wrong_type(f"{path}/type", STRING.name, kind)
             read = _ITEM_READERS.get(kind)
             if read is not None:
                 messages.append(read(item, path))
@@ -352,6 +347,7 @@ def _read_result(item: JSONObject, path: str) -> Message:
 
 
 _ITEM_READERS: dict[str, Callable[[JSONObject, str], Message]] = {
+    "message": _read_message,
     "function_call": _read_call,
     "custom_tool_call": _read_call,
     "function_call_output": _read_result,
@@ -391,23 +387,17 @@ def _read_part(part: JSON, path: str) -> Part:
             return Text(
                 text, None, None, None, path
             )  # the second shape is what servers send and clients return
-        return _read_text(text, part, path)
-    if kind == "input_image":
-        return _read_image(part, path)
-    if kind == "input_file":
-        return _read_file(part, path)
+        mark, extra = _read_cache_mark(part, path, PART_SHAPES["output_text"])
+        annotations = part.get("annotations") or None
+        return Text(text, mark, annotations, extra, path, read_citations(annotations))
+    if kind == "input_image" or kind == "input_file":
+        return _read_media(part, path)
     if kind == "refusal" and type(part.get("refusal")) is str:
         return Refusal(part["refusal"], read_extra(part, PART_SHAPES[kind]), path)
     return OpaquePart(NAME, kind, part, path)
 
 
-def _read_text(text: str, part: JSONObject, path: str) -> Text:
-    mark, extra = read_cache_mark(part, path, PART_SHAPES["output_text"])
-    annotations = part.get("annotations") or None
-    return Text(text, mark, annotations, extra, path, read_citations(annotations))
-
-
-def read_cache_mark(
+def _read_cache_mark(
     part: JSONObject, path: str, shape: dict[str, Shape]
 ) -> tuple[CacheMark | None, JSONObject | None]:
     """Return the cache mark, and the fields outside of the shape. A mark with further members is also among those,
@@ -423,37 +413,10 @@ def read_cache_mark(
     return CacheMark(f"{path}/prompt_cache_breakpoint", CACHE_TTLS.get(ttl)), extra
 
 
-def _read_image(part: JSONObject, path: str) -> Media:
+def _read_media(part: JSONObject, path: str) -> Media:
+    mark, extra = _read_cache_mark(part, path, PART_SHAPES[part["type"]])
     detail = CHECKS.optional(part, "detail", path, STRING) or None
-    mark, extra = read_cache_mark(part, path, PART_SHAPES["input_image"])
-    return read_image(part, path, detail=detail, cache=mark, extra=extra)
-
-
-def _read_file(part: JSONObject, path: str) -> Media:
+    if part["type"] == "input_image":
+        return read_media("image", part, path, detail=detail, cache=mark, extra=extra)
     name = CHECKS.optional(part, "filename", path, STRING) or None
-    detail = CHECKS.optional(part, "detail", path, STRING) or None
-    mark, extra = read_cache_mark(part, path, PART_SHAPES["input_file"])
-    data = part.get("file_data")
-    if type(data) is str:
-        media_type, encoded = split_data_uri(data)
-        bare = data if encoded is None else encoded
-        return Media("file", "base64", bare, media_type, name, detail, cache=mark, extra=extra, path=path)
-    for field in ("file_url", "file_id"):
-        value = part.get(field)
-        if type(value) is str:
-            source = "url" if field == "file_url" else "file_id"
-            return Media(
-                "file",
-                source,  # type: ignore[arg-type]
-                value,
-                filename=name,
-                detail=detail,
-                cache=mark,
-                extra=extra,
-                path=path,
-            )
-    raise RemoteProtocolError(
-        f"{dotted_path(path)} needs file_data, file_url or file_id, a string",
-        path=path,
-        code="missing_required_parameter",
-    )
+    return read_media("file", part, path, filename=name, detail=detail, cache=mark, extra=extra)

@@ -17,7 +17,7 @@ from dragoman.protocols.openai_responses.checks import (
     object_or_empty,
     objects_in,
     read_extra,
-    read_image,
+    read_media,
     required_text,
 )
 from dragoman.protocols.openai_responses.client_tools import CLIENT_TOOLS
@@ -27,7 +27,7 @@ from dragoman.protocols.openai_responses.shapes import INPUT_SHAPES, SCREEN_SHAP
 def read_client_call(item: JSONObject, path: str) -> Message:
     """Read a call as an assistant's message. Raises RemoteProtocolError for a call without its fields."""
     item_type: str = item["type"]
-    kind, text = _INPUTS[item_type](item, path)
+    kind, text = _call_input(item, path)
     call = ToolCall(
         required_text(item, "call_id", path),
         CLIENT_TOOLS[kind].name,
@@ -45,43 +45,33 @@ def _required_object(item: JSONObject, path: str, name: str) -> JSONObject:
     return {key: member for key, member in value.items() if member is not None}
 
 
-def _shell_input(item: JSONObject, path: str) -> tuple[str, str]:
-    return "shell", encode_text(_required_object(item, path, "action"))
-
-
-def _local_shell_input(item: JSONObject, path: str) -> tuple[str, str]:
-    action = _required_object(item, path, "action")
-    if action.get("type") == "exec":
-        del action["type"]  # the only type
-    if not action.get("env", True):
-        del action["env"]
-    return "local_shell", encode_text(action)
-
-
-def _patch_input(item: JSONObject, path: str) -> tuple[str, str]:
-    return "apply_patch", encode_text(_required_object(item, path, "operation"))
-
-
-def _computer_input(item: JSONObject, path: str) -> tuple[str, str]:
-    if type(item.get("actions")) is list:
-        return "computer", encode_text({"actions": item["actions"]})
-    return "computer_use_preview", encode_text({"action": _required_object(item, path, "action")})
-
-
-def _search_input(item: JSONObject, path: str) -> tuple[str, str]:
-    arguments = item.get("arguments")
-    if type(arguments) is str and is_object_text(arguments):
-        return "tool_search", arguments
-    return "tool_search", encode_text(arguments if type(arguments) is dict else {"query": arguments})
-
-
-_INPUTS: dict[str, Callable[[JSONObject, str], tuple[str, str]]] = {
-    "apply_patch_call": _patch_input,
-    "computer_call": _computer_input,
-    "local_shell_call": _local_shell_input,
-    "shell_call": _shell_input,
-    "tool_search_call": _search_input,
+# Types of calls -> kind of the tool, and the member with its arguments.
+_ARGUMENTS = {
+    "apply_patch_call": ("apply_patch", "operation"),
+    "local_shell_call": ("local_shell", "action"),
+    "shell_call": ("shell", "action"),
 }
+
+
+def _call_input(item: JSONObject, path: str) -> tuple[str, str]:
+    """Return the kind of the tool that was called, and the arguments of the function in its place."""
+    if item["type"] == "tool_search_call":
+        arguments = item.get("arguments")
+        if type(arguments) is str and is_object_text(arguments):
+            return "tool_search", arguments
+        return "tool_search", encode_text(arguments if type(arguments) is dict else {"query": arguments})
+    if item["type"] == "computer_call":
+        if type(item.get("actions")) is list:
+            return "computer", encode_text({"actions": item["actions"]})
+        return "computer_use_preview", encode_text({"action": _required_object(item, path, "action")})
+    kind, member = _ARGUMENTS[item["type"]]
+    fields = _required_object(item, path, member)
+    if kind == "local_shell":
+        if fields.get("type") == "exec":
+            del fields["type"]  # the only type
+        if not fields.get("env", True):
+            del fields["env"]
+    return kind, encode_text(fields)
 
 
 def read_client_output(item: JSONObject, path: str, call_id: str, kind: str) -> Message:
@@ -102,7 +92,7 @@ def read_client_output(item: JSONObject, path: str, call_id: str, kind: str) -> 
         part = Text(_as_text(item.get("output")), path=f"{path}/output")
     else:
         screen = _required_object(item, path, "output")
-        part = read_image(screen, f"{path}/output", extra=read_extra(screen, SCREEN_SHAPE))
+        part = read_media("image", screen, f"{path}/output", extra=read_extra(screen, SCREEN_SHAPE))
     parts: tuple[Text | Media | OpaquePart, ...] = (part,)
     result = ToolResult(
         call_id,

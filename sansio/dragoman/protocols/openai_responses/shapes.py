@@ -124,16 +124,20 @@ INPUT_SHAPES: dict[str, dict[str, Shape]] = {
     "custom_tool_call_output": _CALL_OUTPUT,
     # Summaries for people, content where the server shows it, ciphertext for the model.
     "reasoning": dict.fromkeys(("type", "id", "summary", "content", "encrypted_content", "status")),
-    "apply_patch_call": _CLIENT_CALL,
-    "computer_call": _CLIENT_CALL,
-    "local_shell_call": _CLIENT_CALL,
-    "shell_call": _CLIENT_CALL,
-    "tool_search_call": _CLIENT_CALL,
-    "apply_patch_call_output": _CLIENT_OUTPUT,
-    "computer_call_output": _CLIENT_OUTPUT,
-    "local_shell_call_output": _CLIENT_OUTPUT,
-    "shell_call_output": _CLIENT_OUTPUT,
-    "tool_search_output": _CLIENT_OUTPUT,
+    **dict.fromkeys(
+        ("apply_patch_call", "computer_call", "local_shell_call", "shell_call", "tool_search_call"),
+        _CLIENT_CALL,
+    ),
+    **dict.fromkeys(
+        (
+            "apply_patch_call_output",
+            "computer_call_output",
+            "local_shell_call_output",
+            "shell_call_output",
+            "tool_search_output",
+        ),
+        _CLIENT_OUTPUT,
+    ),
     "compaction": _COMPACTION,
     "compaction_trigger": _COMPACTION,
     "configuration_update": {

@@ -123,11 +123,11 @@ def _text_tuple(value: JSON) -> tuple[str, ...] | None:
 def _holds_only_callables(tool: JSONObject) -> bool:
     """True if a namespace can be taken apart. One that is empty or has hosted tools stays whole."""
     inner = tool.get("tools")
-    return bool(inner) and type(inner) is list and all(map(_is_callable, inner))
-
-
-def _is_callable(tool: JSON) -> bool:
-    return type(tool) is dict and text_or_none(tool.get("type")) in _CALLABLE
+    return (
+        bool(inner)
+        and type(inner) is list
+        and all(type(each) is dict and text_or_none(each.get("type")) in _CALLABLE for each in inner)
+    )
 
 
 def _read_function(tool: JSONObject, path: str, namespace: str | None) -> FunctionTool:
