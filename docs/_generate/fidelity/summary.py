@@ -163,13 +163,10 @@ def _pair(client: str, upstream: str) -> Iterator[str]:
 
 def _by_topic(rows: list[tuple[str, Fate]]) -> dict[str, list[Fate]]:
     """Return the fates of the rows of each topic, in the order of the topics."""
-    found: dict[str, list[Fate]] = {}
-    for topic, pattern in _TOPICS:
-        rest = []
-        for name, fate in rows:
-            if pattern.fullmatch(name.replace("`", "")) and fate is not Fate.NOTHING:
-                found.setdefault(topic, []).append(fate)
-            else:
-                rest.append((name, fate))
-        rows = rest
-    return found
+    found: dict[str, list[Fate]] = {topic: [] for topic, _ in _TOPICS}
+    for name, fate in rows:
+        plain = name.replace("`", "")
+        topic = next((topic for topic, pattern in _TOPICS if pattern.fullmatch(plain)), None)
+        if topic is not None and fate is not Fate.NOTHING:
+            found[topic].append(fate)
+    return {topic: fates for topic, fates in found.items() if fates}
