@@ -16,7 +16,6 @@ from urllib.parse import urlsplit
 from dragoman import PROTOCOLS
 from dragoman.codec import ProtocolSpec, UpstreamSpec
 from dragoman_server.capabilities.providers import PROVIDERS, discover_providers, host_capabilities
-from dragoman_server.config.model_aliases import check_default_model, read_model_aliases
 from dragoman_server.config.problems import (
     COMMAND_LINE,
     ENVIRONMENT,
@@ -24,6 +23,7 @@ from dragoman_server.config.problems import (
     did_you_mean,
     dotted,
     quote_value,
+    type_name,
 )
 from dragoman_server.config.sources import ConfigSources, Rows
 from dragoman_server.config.toml_lines import KeyPath
@@ -42,6 +42,7 @@ from dragoman_server.settings import (
     keys_of,
 )
 from dragoman_server.settings.fields import SettingSpec
+from dragoman_server.settings.patterns import WILDCARD
 from dragoman_server.settings.secret import Secret
 from dragoman_server.settings.server import ENV_PREFIX
 
@@ -154,14 +155,11 @@ class _Loader(ConfigSources):
             variables = ", ".join(variable for provider in PROVIDERS for variable, _ in provider.keys)
             text = f"is off, and there is no upstream: add [[upstreams]] to a file or set one of {variables}"
             self.add_problem(("server", "simulator"), text)
-        models = read_model_aliases(self, self.names)
+        models = self._models()
         rows = {name: self.rows(name, cls) for name, cls in ARRAYS.items() if name != "upstreams"}
         for path, row in (*rows["capabilities"], *rows["accounts"], *rows["rules"]):
             if row.upstream is not None and row.upstream not in self.names:
-                hint = (
-                    did_you_mean(row.upstream, self.names) or f"; there are {', '.join(sorted(self.names))}"
-                )
-                self.add_problem((*path, "upstream"), f"names no upstream{hint}")
+                self.add_problem((*path, "upstream"), f"names no upstream{self._names_hint(row.upstream)}")
         self._check_unique(rows["prices"], "model", "has a price already")
         self._check_unique(rows["client_keys"], "name", "is already the name of another key")
         self._check_client_keys(rows["client_keys"], server)
@@ -181,7 +179,7 @@ class _Loader(ConfigSources):
             proxies=tuple(map(Secret, proxies)),
             **{name: tuple(row for _, row in found) for name, found in rows.items()},
         )
-        check_default_model(self, settings)
+        self._check_default_model(settings)
         self.raise_problems()
         return settings
 
@@ -279,6 +277,64 @@ class _Loader(ConfigSources):
                 yield _upstream(values)
 
     # The other tables.
+
+    def _models(self) -> dict[str, str | tuple[str, ...]]:
+        """Return the destinations by the names that clients send: each is `upstream/model`, or a chain of them."""
+        models: dict[str, str | tuple[str, ...]] = {}
+        for alias, raw in self.table(("models",), self.document.get("models", {})).items():
+            path: KeyPath = ("models", alias)
+            chain = raw if isinstance(raw, list) else [raw]
+            if not chain:
+                self.add_problem(path, "is an empty chain")
+            found, references = list[str](), list[str]()
+            for index, each in enumerate(chain):
+                place = (*path, index) if isinstance(raw, list) else path
+                problems_before = len(self.problems)
+                destination = self.expand(place, each, references)
+                problem = self._destination_problem(destination, each, alias)
+                if problem is None and destination in found:
+                    self.add_problem(place, f"{quote_value(each)} is listed twice")
+                elif problem is not None and len(self.problems) == problems_before:
+                    self.add_problem(place, problem)
+                found.append(str(destination))
+            models[alias] = tuple(found) if isinstance(raw, list) else found[0]
+            self.record_file_origin(path, references)
+        return models
+
+    def _destination_problem(self, destination: object, raw: object, alias: str) -> str | None:
+        """Return what is wrong with a destination. raw: the destination before interpolation."""
+        if not isinstance(destination, str):
+            hint = "; write names with dots in quotes" if isinstance(destination, dict) else ""
+            return f"expected a string, found {type_name(destination)}{hint}"
+        upstream, _, model = destination.partition("/")
+        if not upstream or not model:
+            return f'{quote_value(raw)} is not of the form "upstream/model"'
+        if upstream not in self.names:
+            return f"unknown upstream {quote_value(str(raw).partition('/')[0])}{self._names_hint(upstream)}"
+        # The matches of the alias replace the * of the destination.
+        here, there = destination.count(WILDCARD), alias.count(WILDCARD)
+        if here <= there:
+            return None
+        return (
+            f"{quote_value(raw)} has {here} *, and the name {quote_value(alias)} has {there or 'none'}: a * here "
+            "stands for what the * of the name matched; write the model's own name in its place"
+        )
+
+    def _names_hint(self, upstream: str) -> str:
+        there_are = "; there are " + (", ".join(sorted(self.names)) or "none")
+        return did_you_mean(upstream, self.names) or there_are
+
+    def _check_default_model(self, settings: Settings) -> None:
+        if settings.server.default_model is None:
+            return
+        # The router takes a while to import, and most configurations have no default model.
+        from dragoman_server.models.routes import UnknownModel, resolve
+
+        route = resolve(settings, None, settings.server.default_model)
+        if isinstance(route, UnknownModel):
+            hint = "" if route.suggestion is None else f"; did you mean {quote_value(route.suggestion)}?"
+            text = f'is routed to no upstream: write a name of [models], or "upstream/model"{hint}'
+            self.add_problem(("server", "default_model"), text)
 
     def _check_unique(self, rows: Rows[Any], key: str, text: str) -> None:
         seen: set[str] = set()
