@@ -19,7 +19,6 @@ from dragoman._ir.request import Message, Param, Part, Reasoning, Request, Respo
 from dragoman._wire.exceptions import RequestRefused, dotted_path
 from dragoman._wire.json import JSON, JSONObject
 from dragoman.codec import Capabilities
-from dragoman.protocols.anthropic_messages.request_in import read_settings
 from dragoman.protocols.anthropic_messages.request_messages_out import (
     CacheControlWriter,
     ConversationWriter,
@@ -27,6 +26,7 @@ from dragoman.protocols.anthropic_messages.request_messages_out import (
     plain_or_blocks,
 )
 from dragoman.protocols.anthropic_messages.request_thinking import resolve_thinking_conflicts, write_thinking
+from dragoman.protocols.anthropic_messages.shapes import SETTING_PATHS
 from dragoman.protocols.anthropic_messages.tables import (
     BETA_HEADER,
     CACHE_OPTION_TTL_NAMES,
@@ -35,14 +35,15 @@ from dragoman.protocols.anthropic_messages.tables import (
     IMPLIED_INCLUDES,
     NAME,
     NO_OP_VALUES,
-    PARAM_NAMES,
-    PARAM_PATHS,
     REJECTED_PARAMS,
     REQUEST_TIER_NAMES,
     SAMPLING_PARAMS,
     VERSION_HEADER,
 )
 from dragoman.protocols.anthropic_messages.tools import fit_schema, write_tools
+
+# The settings at the top of a body.
+_NAMES: dict[Param, str] = {param: path[1:] for param, path in SETTING_PATHS.items() if path.count("/") == 1}
 
 _JSON_SENTENCE = "Answer with one JSON object and nothing else."
 
@@ -55,7 +56,7 @@ def write_request(request: Request, capabilities: Capabilities, ledger: Ledger) 
         "model": request.model,
         "max_tokens": resolve_max_tokens(request, capabilities.max_tokens),
     }
-    write_params(request, PARAM_NAMES, CONVERTERS, out, ledger)
+    write_params(request, _NAMES, CONVERTERS, out, ledger)
     marks = CacheControlWriter()
     tools = write_tools(request, capabilities, marks, ledger)
     conversation = ConversationWriter(ledger, marks, capabilities.mid_system)
@@ -173,9 +174,9 @@ def _rewrite_settings(
 ) -> None:
     """Write again what passes may have changed in the client's body, and what capabilities change."""
     params, extra = request.params, request.extra or {}
-    for param in read_settings(request.native, {}):
+    for param, path in request.param_paths.items():
         if param not in params:
-            _remove(out, PARAM_PATHS[param])
+            _remove(out, path)
     out.setdefault("max_tokens", capabilities.max_tokens)  # required
     if "stop" in params:
         out["stop_sequences"] = params["stop"]

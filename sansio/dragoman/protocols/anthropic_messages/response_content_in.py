@@ -31,21 +31,19 @@ from dragoman._wire.exceptions import RemoteProtocolError, unreadable_response
 from dragoman._wire.json import JSON, JSONObject, decode, encode_text, is_object_text
 from dragoman.codec import ResponseContext
 from dragoman.protocols.anthropic_messages.checks import (
-    KNOWN_THINKING_BLOCK,
-    KNOWN_TOOL_USE,
     cited_title,
     cited_url,
-    extra_fields,
     string_or_none,
     text_or_empty,
 )
-from dragoman.protocols.anthropic_messages.tables import (
+from dragoman.protocols.anthropic_messages.shapes import (
     BLOCK_SHAPE,
     CITATION_SHAPE,
-    DELTA_FIELDS,
-    EVENT_FIELDS,
-    NAME,
+    DELTA_SHAPE,
+    EVENT_SHAPE,
+    THINKING_BLOCK_SHAPE,
 )
+from dragoman.protocols.anthropic_messages.tables import NAME
 
 
 class StreamedBlock:
@@ -103,7 +101,7 @@ class ContentBlockReader:
             return events
         if kind == "thinking":
             if self._context.request.protocol == NAME:  # for other clients the signature holds them
-                self._ledger.unknown_fields(f"/content/{index}", extra_fields(native, KNOWN_THINKING_BLOCK))
+                note_unread(native, THINKING_BLOCK_SHAPE, f"/content/{index}", self._ledger)
             return [*self._add_thinking(block, native.get("thinking"))]
         if kind == "tool_use":
             return [self._start_call(block)]
@@ -123,10 +121,6 @@ class ContentBlockReader:
             raise unreadable_response("a tool call has no name")
         if type(call_id) is not str or not call_id:
             call_id = f"toolu_{self._context.id}_{self._next}"
-        for key, value in (extra_fields(native, KNOWN_TOOL_USE) or {}).items():
-            if value != {"type": "direct"}:  # the default caller
-                path = child(f"/content/{block.index}", key)
-                self._ledger.dropped(path, "a field of the tool call that has no counterpart")
         self.called = True
         return self._start_block(block, BlockKind.TOOL_CALL, ToolHead(call_id, name))
 
@@ -193,9 +187,9 @@ class ContentBlockReader:
 
     def note_fields(self, block: StreamedBlock, event: JSONObject, delta: JSONObject) -> None:
         """Record the unknown fields of a delta. Opaque blocks keep them."""
-        self._ledger.unknown_fields(f"/content/{block.index}", extra_fields(event, EVENT_FIELDS))
+        note_unread(event, EVENT_SHAPE, f"/content/{block.index}", self._ledger)
         if block.kind in ("text", "thinking", "tool_use"):
-            self._ledger.unknown_fields(f"/content/{block.index}", extra_fields(delta, DELTA_FIELDS))
+            note_unread(delta, DELTA_SHAPE, f"/content/{block.index}", self._ledger)
 
     def _extend_opaque(self, block: StreamedBlock, delta_type: JSON, delta: JSONObject) -> None:
         """Add a delta to an opaque block: JSON text of its input, or fields whose texts are joined."""

@@ -9,38 +9,38 @@ each.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import msgspec
 
 from dragoman._ir.losses import Ledger, LossCode, child
 from dragoman._ir.request import Request
+from dragoman._ir.shape import ARRAY, BOOLEAN, OBJECT, STRING, Shape, extra_members, read_settings
 from dragoman._ir.tools import CodeExecution, FunctionTool, HostedTool, McpServer, Tool, ToolChoice, WebSearch
 from dragoman._wire.json import JSON, JSONObject, encode_text
 from dragoman.codec import Capabilities
 from dragoman.protocols.anthropic_messages.checks import (
-    KNOWN_MCP_SERVER,
-    KNOWN_TOOL,
-    KNOWN_TOOL_CHOICE,
-    collect_extra,
-    extra_fields,
+    CHECKS,
     invalid_request,
-    object_list,
-    optional_field,
-    optional_object,
     read_cache_mark,
-    required_field,
     text_or_empty,
+    wrong_type,
 )
-from dragoman.protocols.anthropic_messages.client_tools import DESCRIBED_FIELDS, fallback_schema
+from dragoman.protocols.anthropic_messages.client_tools import fallback_schema
 from dragoman.protocols.anthropic_messages.request_messages_out import CacheControlWriter, merge_extra
+from dragoman.protocols.anthropic_messages.shapes import (
+    CLIENT_TOOL_SHAPE,
+    MCP_SERVER_SHAPE,
+    TOOL_SHAPE,
+    WEB_SEARCH_SHAPE,
+)
 from dragoman.protocols.anthropic_messages.tables import NAME, TOOL_CHOICE_NAMES, TOOL_CHOICES
 
 
 def read_tools(body: JSONObject, request_extra: JSONObject) -> list[Tool]:
-    """Return the tools of a body. request_extra: collects the extra fields of MCP servers."""
-    tools = object_list(body, "tools", "") if body.get("tools") else []
+    """Return the tools of a body. request_extra: collects the extra members of MCP servers."""
+    tools = CHECKS.objects(body, "tools", "")
     servers = _read_mcp_servers(body, request_extra)
     read = [read_tool(tool, f"/tools/{index}", servers) for index, tool in enumerate(tools)]
     with_toolset = {tool.get("mcp_server_name") for tool in tools if tool.get("type") == "mcp_toolset"}
@@ -55,63 +55,49 @@ def read_tools(body: JSONObject, request_extra: JSONObject) -> list[Tool]:
 
 def read_tool(tool: JSONObject, path: str, servers: dict[str, JSONObject]) -> Tool:
     """Return one tool. servers: the MCP servers by name."""
-    kind = optional_field(tool, "type", path, str, "string")
-    if kind is not None and kind != "custom":
-        return _read_hosted_tool(tool, kind, path, servers)
-    name = required_field(tool, "name", path, str, "string")
-    cache, extra = read_cache_mark(tool, path, extra_fields(tool, KNOWN_TOOL))
-    return FunctionTool(
-        name,
-        optional_field(tool, "description", path, str, "string"),
-        optional_field(tool, "input_schema", path, dict, "dictionary"),
-        optional_field(tool, "strict", path, bool, "boolean"),
-        cache=cache,
-        extra=extra,
-        path=path,
-        deferred=optional_field(tool, "defer_loading", path, bool, "boolean"),
-        examples=optional_field(tool, "input_examples", path, list, "list"),
-    )
-
-
-def _read_hosted_tool(tool: JSONObject, kind: str, path: str, servers: dict[str, JSONObject]) -> HostedTool:
+    kind = CHECKS.optional(tool, "type", path, STRING)
+    if kind is None or kind == "custom":
+        return _read_function(tool, path, TOOL_SHAPE)
     if kind.startswith("web_search_"):
         return HostedTool(NAME, kind, tool, path, _read_web_search(tool, path))
     if kind.startswith("code_execution_"):
         return HostedTool(NAME, kind, tool, path, CodeExecution())
     if kind == "mcp_toolset":
-        server = servers.get(required_field(tool, "mcp_server_name", path, str, "string"))
+        server = servers.get(CHECKS.required(tool, "mcp_server_name", path, STRING))
         return HostedTool(NAME, kind, tool, path, None if server is None else _read_mcp_server(tool, server))
-    return HostedTool(NAME, kind, tool, path, function_fallback=_function_fallback(tool, kind, path))
+    fallback: FunctionTool | None = None
+    described = fallback_schema(tool, kind)
+    if described is not None:
+        description, schema = described
+        function = {**tool, "description": description, "input_schema": schema, "strict": None}
+        fallback = _read_function(function, path, CLIENT_TOOL_SHAPE)
+    return HostedTool(NAME, kind, tool, path, function_fallback=fallback)
 
 
-def _read_web_search(tool: JSONObject, path: str) -> WebSearch:
-    allowed = optional_field(tool, "allowed_domains", path, list, "list")
-    blocked = optional_field(tool, "blocked_domains", path, list, "list")
-    location = optional_object(tool, "user_location", path)
-    return WebSearch(
-        None if allowed is None else tuple(allowed),
-        None if blocked is None else tuple(blocked),
-        optional_field(tool, "max_uses", path, int, "integer"),
-        {key: value for key, value in location.items() if value is not None} or None,
-    )
-
-
-def _function_fallback(tool: JSONObject, kind: str, path: str) -> FunctionTool | None:
-    """Return a tool that the client runs as a function, None for other tools."""
-    fallback = fallback_schema(tool, kind)
-    if fallback is None:
-        return None
-    cache, extra = read_cache_mark(tool, path, extra_fields(tool, KNOWN_TOOL | DESCRIBED_FIELDS))
-    description, schema = fallback
+def _read_function(tool: JSONObject, path: str, shape: Mapping[str, Shape]) -> FunctionTool:
+    cache, extra = read_cache_mark(tool, path, shape)
     return FunctionTool(
-        required_field(tool, "name", path, str, "string"),
-        description,
-        schema,
+        CHECKS.required(tool, "name", path, STRING),
+        CHECKS.optional(tool, "description", path, STRING),
+        CHECKS.optional(tool, "input_schema", path, OBJECT),
+        CHECKS.optional(tool, "strict", path, BOOLEAN),
         cache=cache,
         extra=extra,
         path=path,
-        deferred=optional_field(tool, "defer_loading", path, bool, "boolean"),
-        examples=optional_field(tool, "input_examples", path, list, "list"),
+        deferred=CHECKS.optional(tool, "defer_loading", path, BOOLEAN),
+        examples=CHECKS.optional(tool, "input_examples", path, ARRAY),
+    )
+
+
+def _read_web_search(tool: JSONObject, path: str) -> WebSearch:
+    read_settings(tool, WEB_SEARCH_SHAPE, wrong_type, path)  # checks the types
+    allowed, blocked = tool.get("allowed_domains"), tool.get("blocked_domains")
+    location = tool.get("user_location") or {}
+    return WebSearch(
+        None if allowed is None else tuple(allowed),
+        None if blocked is None else tuple(blocked),
+        tool.get("max_uses"),
+        {key: value for key, value in location.items() if value is not None} or None,
     )
 
 
@@ -119,11 +105,11 @@ def _read_mcp_servers(body: JSONObject, request_extra: JSONObject) -> dict[str, 
     """Return the MCP servers by name."""
     servers: dict[str, JSONObject] = {}
     extras: list[JSONObject] = []
-    for index, server in enumerate(object_list(body, "mcp_servers", "")):
+    for index, server in enumerate(CHECKS.objects(body, "mcp_servers", "")):
         path = f"/mcp_servers/{index}"
-        required_field(server, "url", path, str, "string")
-        servers[required_field(server, "name", path, str, "string")] = server
-        extra = extra_fields(server, KNOWN_MCP_SERVER)
+        CHECKS.required(server, "url", path, STRING)
+        servers[CHECKS.required(server, "name", path, STRING)] = server
+        extra = extra_members(server, MCP_SERVER_SHAPE)
         if extra:
             extras.append(extra)
     if extras:
@@ -154,23 +140,20 @@ def _read_mcp_server(toolset: JSONObject, server: JSONObject) -> McpServer | Non
     return McpServer(server["name"], server["url"], server.get("authorization_token"), allowed)
 
 
-def read_tool_choice(
-    body: JSONObject, tools: list[Tool], request_extra: JSONObject
-) -> tuple[ToolChoice | None, bool | None]:
+def read_tool_choice(body: JSONObject, tools: list[Tool]) -> tuple[ToolChoice | None, bool | None]:
     """Return the choice, and True if the model may call several tools at once: Messages has both in one object."""
     path = "/tool_choice"
-    choice = optional_object(body, "tool_choice", "")
+    choice = body.get("tool_choice")
     if not choice:
         return None, None
-    single = optional_field(choice, "disable_parallel_tool_use", path, bool, "boolean")
+    single = choice.get("disable_parallel_tool_use")
     parallel = None if single is None else not single
-    collect_extra(request_extra, "tool_choice", extra_fields(choice, KNOWN_TOOL_CHOICE))
     mode = TOOL_CHOICES.get(text_or_empty(choice.get("type")))
     if mode is None:
         raise invalid_request(f"{path}/type", "Input should be 'auto', 'any', 'tool' or 'none'")
     if mode != "named":
         return ToolChoice(mode, path=path), parallel
-    name = required_field(choice, "name", path, str, "string")
+    name = CHECKS.required(choice, "name", path, STRING)
     hosted = [tool.kind for tool in tools if isinstance(tool, HostedTool) and tool.native.get("name") == name]
     return ToolChoice(mode, name, path=path, hosted=hosted[0] if hosted else None), parallel
 

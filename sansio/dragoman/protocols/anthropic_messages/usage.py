@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from dragoman._ir.events import Usage
 from dragoman._ir.losses import Ledger, child
-from dragoman._ir.shape import has_content, note_unread
+from dragoman._ir.shape import extra_members, has_content, note_unread
 from dragoman._wire.json import JSON, JSONObject
-from dragoman.protocols.anthropic_messages.checks import KNOWN_USAGE
-from dragoman.protocols.anthropic_messages.tables import DETAILS_SHAPE, RESPONSE_TIER_NAMES, USAGE_SHAPE
+from dragoman.protocols.anthropic_messages.shapes import DETAILS_SHAPE, USAGE_SHAPE, WRITTEN_USAGE_SHAPE
+from dragoman.protocols.anthropic_messages.tables import RESPONSE_TIER_NAMES
 
 # Counters that only this protocol has: they are kept in `Usage.extra`.
 _NATIVE_COUNTERS = frozenset(
@@ -65,7 +65,7 @@ class UsageReader:
             cached=cached,
             cache_write=written,
             reasoning=_count(details.get("thinking_tokens")) if type(details) is dict else None,
-            extra=self._extra(figures, server) or None,
+            extra=self._extra(figures),
             searches=_count(server.get("web_search_requests")) if type(server) is dict else None,
         )
 
@@ -85,17 +85,12 @@ class UsageReader:
             self._ledger.altered(f"/usage/{name}", "replaced by the sum over all iterations")
         return total
 
-    def _extra(self, figures: JSONObject, server: JSON) -> JSONObject:
+    def _extra(self, figures: JSONObject) -> JSONObject | None:
         """Return the counters without a neutral form, for other protocols only the one that some of them have."""
-        if not self._same_protocol:
-            written = figures.get("cache_creation")
-            return {"cache_creation": written} if has_content(written) else {}
-        extra = {key: value for key, value in figures.items() if key not in KNOWN_USAGE}
-        if type(server) is dict:
-            rest = {key: value for key, value in server.items() if key != "web_search_requests" and value}
-            if rest:
-                extra["server_tool_use"] = rest
-        return extra
+        if self._same_protocol:
+            return extra_members(figures, WRITTEN_USAGE_SHAPE)
+        written = figures.get("cache_creation")
+        return {"cache_creation": written} if has_content(written) else None
 
 
 def write_start_usage(prompt_tokens: int, service_tier: str | None, ledger: Ledger) -> JSONObject:
