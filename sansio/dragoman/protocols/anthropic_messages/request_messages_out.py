@@ -43,33 +43,18 @@ class ConversationWriter:
 
     mid_system: the upstream takes the role system in mid-conversation.
     same_protocol: the request came in this protocol, so extra fields are written again.
-    effort: path and value of the effort of a message in mid-conversation, for requests of this protocol.
     """
 
-    __slots__ = (
-        "_effort",
-        "_last",
-        "_ledger",
-        "_marks",
-        "_mid_system",
-        "_same_protocol",
-        "turns",
-    )
+    __slots__ = ("_last", "_ledger", "_marks", "_mid_system", "_same_protocol", "turns")
 
     def __init__(
-        self,
-        ledger: Ledger,
-        marks: CacheControlWriter,
-        mid_system: bool,
-        same_protocol: bool = False,
-        effort: tuple[str, str] | None = None,
+        self, ledger: Ledger, marks: CacheControlWriter, mid_system: bool, same_protocol: bool = False
     ) -> None:
         self.turns: list[JSONObject] = []
         self._ledger = ledger
         self._marks = marks
         self._same_protocol = same_protocol
         self._mid_system = mid_system
-        self._effort = effort
         self._last = ""  # the role of the last turn
 
     def add(self, message: Message) -> None:
@@ -122,23 +107,15 @@ class ConversationWriter:
 
     def _add_system(self, message: Message) -> None:
         if self._mid_system:
-            blocks = self.system_blocks(message)
-            sets_effort = (
-                self._same_protocol
-                and self._effort is not None
-                and self._effort[0].startswith(f"{message.path}/")
-            )
-            if not blocks and not sets_effort:
-                return
             turn: JSONObject = {"role": "system"}
+            blocks = self.system_blocks(message)
             if blocks:
                 turn["content"] = plain_or_blocks(blocks)
-            self.turns.append(turn)
-            self._last = "system"
             if self._same_protocol:
                 merge_extra(turn, message.extra)
-            if sets_effort and self._effort is not None:
-                merge_extra(turn, {"output_config": {"effort": self._effort[1]}})
+            if len(turn) > 1:
+                self.turns.append(turn)
+                self._last = "system"
             return
         # Not into `system`: there it would apply from the start, and change the cached prefix.
         self._ledger.altered(

@@ -15,7 +15,15 @@ import msgspec
 
 from dragoman._ir.losses import Ledger
 from dragoman._ir.parameters import Converter, write_params
-from dragoman._ir.request import Message, Param, Part, Reasoning, Request, ResponseFormat
+from dragoman._ir.request import (
+    Message,
+    Param,
+    Part,
+    Reasoning,
+    ReasoningConfig,
+    Request,
+    ResponseFormat,
+)
 from dragoman._wire.exceptions import RequestRefused, dotted_path
 from dragoman._wire.json import JSON, JSONObject
 from dragoman.codec import Capabilities
@@ -129,14 +137,8 @@ def _rewrite_body(request: Request, capabilities: Capabilities, ledger: Ledger) 
     """Return the client's body with its conversation written again, and all that passes and capabilities change."""
     out = dict(request.native)
     out["model"] = request.model
-    reasoning = request.reasoning
-    effort = None
-    if reasoning is not None and reasoning.effort is not None:
-        effort = (reasoning.effort_path or reasoning.path, reasoning.effort)
     marks = CacheControlWriter()
-    conversation = ConversationWriter(
-        ledger, marks, capabilities.mid_system, same_protocol=True, effort=effort
-    )
+    conversation = ConversationWriter(ledger, marks, capabilities.mid_system, same_protocol=True)
     out.pop("system", None)
     system: list[JSONObject] = []
     for message in request.messages:
@@ -147,7 +149,7 @@ def _rewrite_body(request: Request, capabilities: Capabilities, ledger: Ledger) 
             # The client's system text, and messages that a pass has put before it.
             system += conversation.system_blocks(message)
         elif message.path != "/compaction/instructions":
-            conversation.add(message)
+            conversation.add(_with_effort(message, request.reasoning))
     if system:
         out["system"] = plain_or_blocks(system)
     out["messages"] = conversation.turns
@@ -155,6 +157,16 @@ def _rewrite_body(request: Request, capabilities: Capabilities, ledger: Ledger) 
     resolve_thinking_conflicts(request, capabilities, out, ledger)
     marks.finish(out.get("cache_control"), ledger)
     return out
+
+
+def _with_effort(message: Message, config: ReasoningConfig | None) -> Message:
+    """Return the message with the effort that it sets from there on, as passes have left it."""
+    path = f"{message.path}/output_config/effort"
+    if config is None or config.effort is None or (config.effort_path or config.path) != path:
+        return message
+    extra = dict(message.extra or {})
+    merge_extra(extra, {"output_config": {"effort": config.effort}})
+    return msgspec.structs.replace(message, extra=extra)
 
 
 def _without_reasoning(message: Message, ledger: Ledger) -> Message:

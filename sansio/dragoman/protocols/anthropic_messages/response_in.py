@@ -30,7 +30,7 @@ from dragoman._wire.sse import Frame
 from dragoman.codec import ResponseContext
 from dragoman.protocols.anthropic_messages.checks import string_or_none, text_or_empty
 from dragoman.protocols.anthropic_messages.errors import parse_error
-from dragoman.protocols.anthropic_messages.response_content_in import ContentBlockReader
+from dragoman.protocols.anthropic_messages.response_content_in import CONTENT, ContentBlockReader
 from dragoman.protocols.anthropic_messages.shapes import (
     DELTA_SHAPE,
     EVENT_SHAPE,
@@ -39,13 +39,6 @@ from dragoman.protocols.anthropic_messages.shapes import (
 )
 from dragoman.protocols.anthropic_messages.tables import FAST_TIER, NAME, RESPONSE_TIERS, STOP_REASONS
 from dragoman.protocols.anthropic_messages.usage import UsageReader
-
-# The member with the text, for each event that the fast path reads.
-_TEXT_MEMBERS: dict[type[Event], bytes] = {
-    TextDelta: b"text",
-    ReasoningDelta: b"thinking",
-    ArgumentsDelta: b"partial_json",
-}
 
 
 class MessagesReader:
@@ -110,7 +103,7 @@ class MessagesReader:
         """Return a template for the next deltas of the block, because they differ only in their text."""
         block = next(block for block in self._blocks.open.values() if block.number == delta.block)
         note = None if type(delta) is TextDelta else block.texts.append
-        return DeltaTemplate(_TEXT_MEMBERS[type(delta)], note)
+        return DeltaTemplate(CONTENT[block.kind].member.encode("ascii"), note)
 
     # --- events of the stream -----------------------------------------------------------------------------
 

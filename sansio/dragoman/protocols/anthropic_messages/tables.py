@@ -57,12 +57,7 @@ TOOL_CHOICES: dict[str, Literal["auto", "none", "required", "named"]] = {
     "none": "none",
     "tool": "named",
 }
-TOOL_CHOICE_NAMES: dict[str, str] = {
-    "auto": "auto",
-    "required": "any",
-    "none": "none",
-    "named": "tool",
-}
+TOOL_CHOICE_NAMES: dict[str, str] = {mode: name for name, mode in TOOL_CHOICES.items()}
 
 # Stop reasons.
 
@@ -76,16 +71,7 @@ STOP_REASONS: dict[str, StopReason] = {
     "pause_turn": StopReason.PAUSE,
     "compaction": StopReason.COMPACTION,
 }
-STOP_REASON_NAMES: dict[StopReason, str] = {
-    StopReason.END: "end_turn",
-    StopReason.TOOL_USE: "tool_use",
-    StopReason.MAX_TOKENS: "max_tokens",
-    StopReason.CONTEXT_WINDOW: "model_context_window_exceeded",
-    StopReason.STOP_SEQUENCE: "stop_sequence",
-    StopReason.CONTENT_FILTER: "refusal",
-    StopReason.PAUSE: "pause_turn",
-    StopReason.COMPACTION: "compaction",
-}
+STOP_REASON_NAMES: dict[StopReason, str] = {reason: name for name, reason in STOP_REASONS.items()}
 
 # Blocks.
 
@@ -130,7 +116,7 @@ MAGIC: tuple[tuple[str, str], ...] = (
 )
 
 CACHE_TTLS: dict[str, Literal["short", "long"]] = {"5m": "short", "1h": "long"}
-CACHE_TTL_NAMES: dict[str, str] = {"short": "5m", "long": "1h"}
+CACHE_TTL_NAMES: dict[str, str] = {ttl: name for name, ttl in CACHE_TTLS.items()}
 # The same for the mark at the top level, which is `prompt_cache_options` in the neutral request.
 CACHE_OPTION_TTLS: dict[str, str] = {"short": "30m", "long": "12h"}
 CACHE_OPTION_TTL_NAMES: dict[str, str] = {

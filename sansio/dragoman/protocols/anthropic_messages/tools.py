@@ -231,30 +231,24 @@ class _ToolWriter:
             return None
         if isinstance(tool, FunctionTool):
             return self._write_function(tool)
-        if self._same_protocol and isinstance(tool, HostedTool):
-            if "name" in tool.native:
-                self._hosted[tool.kind] = tool.native
-            native: JSONObject = tool.native
-            return native
         if not isinstance(tool, HostedTool):
             self._ledger.add(
                 LossCode.UNKNOWN_KIND, tool.path, "the upstream has no tools with free-text input"
             )
             return None
-        for kind, need, write in _USES:
-            if (
-                tool.use is not None
-                and isinstance(tool.use, kind)
-                and need in self._capabilities.hosted_tools
-            ):
-                block = write(self, tool, tool.use)
-                if "name" in block:
-                    self._hosted[tool.kind] = block
-                if _has_unmapped_fields(tool, [block, self._servers[-1:], msgspec.structs.asdict(tool.use)]):
-                    self._ledger.altered(tool.path, "only what the tools have in common was kept")
-                return block
-        self._ledger.add(tool.loss_code, tool.path, f"the upstream does not run the tool {tool.kind}")
-        return None
+        if self._same_protocol:
+            block: JSONObject = tool.native
+        else:
+            need, write = _USES.get(type(tool.use), ("", None))
+            if tool.use is None or write is None or need not in self._capabilities.hosted_tools:
+                self._ledger.add(tool.loss_code, tool.path, f"the upstream does not run the tool {tool.kind}")
+                return None
+            block = write(self, tool, tool.use)
+            if _has_unmapped_fields(tool, [block, self._servers[-1:], msgspec.structs.asdict(tool.use)]):
+                self._ledger.altered(tool.path, "only what the tools have in common was kept")
+        if "name" in block:
+            self._hosted[tool.kind] = block
+        return block
 
     def _write_function(self, tool: FunctionTool) -> JSONObject:
         schema: JSON = tool.parameters
@@ -337,12 +331,12 @@ class _ToolWriter:
             self._ledger.dropped(path, "no tool that was sent has a limit")
 
 
-# (use, the capability that the upstream needs, writer).
-_USES: tuple[tuple[type, str, Callable[[_ToolWriter, HostedTool, Any], JSONObject]], ...] = (
-    (WebSearch, "web_search", _ToolWriter._write_web_search),
-    (CodeExecution, "code_execution", _ToolWriter._write_code_execution),
-    (McpServer, "mcp", _ToolWriter._write_mcp_toolset),
-)
+# Use -> the capability that the upstream needs, and the writer.
+_USES: dict[type, tuple[str, Callable[[_ToolWriter, HostedTool, Any], JSONObject]]] = {
+    WebSearch: ("web_search", _ToolWriter._write_web_search),
+    CodeExecution: ("code_execution", _ToolWriter._write_code_execution),
+    McpServer: ("mcp", _ToolWriter._write_mcp_toolset),
+}
 
 
 def _has_unmapped_fields(tool: HostedTool, written: list[JSON]) -> bool:
