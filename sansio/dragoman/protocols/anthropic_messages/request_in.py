@@ -7,6 +7,7 @@ where the neutral request has them. Each setting that is more than a name and a 
 
 from __future__ import annotations
 
+from itertools import chain, count
 from typing import Literal
 
 import msgspec
@@ -118,8 +119,8 @@ def read_request(body: JSONObject, signer: Signer) -> Request:
 
 def _read_messages(body_messages: list[JSON], context: ReadContext, messages: list[Message]) -> None:
     """Add the messages of a body to `messages`."""
-    for index, message in enumerate(body_messages):
-        path = _PATHS[index] if index < len(_PATHS) else f"/messages/{index}"
+    further_paths = (f"/messages/{index}" for index in count(len(_PATHS)))
+    for path, message in zip(chain(_PATHS, further_paths), body_messages, strict=False):
         if type(message) is not dict:
             raise invalid_request(path, "Input should be an object")
         role = message.get("role")

@@ -9,11 +9,11 @@ instead of making them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Literal
+from typing import Any
 
 from dragoman._ir.events import Signature, ToolKind
 from dragoman._ir.request import Citation, Media, OpaquePart, Part, Reasoning, Text, ToolCall, ToolResult
-from dragoman._ir.shape import BOOLEAN, OBJECT, STRING, Shape, extra_members, read_settings
+from dragoman._ir.shape import BOOLEAN, OBJECT, STRING, extra_members, read_settings
 from dragoman._ir.signatures import Signer, unwrap_summary
 from dragoman._wire.json import JSON, JSONObject, encode_text
 from dragoman.protocols.anthropic_messages.checks import (
@@ -61,7 +61,7 @@ class ReadContext:
         self.has_system_messages = False
 
 
-# Returns None for a block that repeats the one beside it.
+# Returns None for a block without a neutral form.
 BlockReader = Callable[[JSONObject, str, ReadContext], "Part | None"]
 
 
@@ -87,12 +87,11 @@ def read_content(
         if type(kind) is not str:
             raise wrong_type(f"{block_path}/type", STRING.name, kind)
         reader = readers.get(kind)
-        if reader is None:
-            parts.append(OpaquePart(NAME, kind, block, block_path, render_text(block)))
-            continue
-        part = reader(block, block_path, context)
+        part = None if reader is None else reader(block, block_path, context)
         if part is not None:
             parts.append(part)
+        elif not is_made_search(block):  # the search itself comes back in the wrapped signature beside it
+            parts.append(OpaquePart(NAME, kind, block, block_path, render_text(block)))
     return tuple(parts)
 
 
@@ -114,63 +113,51 @@ def _read_citations(citations: JSON) -> tuple[Citation, ...]:
     )
 
 
-def _read_image(block: JSONObject, path: str, context: ReadContext) -> Part:
-    return _read_media(block, path, IMAGE_SHAPE, "image")
-
-
-def _read_document(block: JSONObject, path: str, context: ReadContext) -> Part:
-    return _read_media(block, path, DOCUMENT_SHAPE, "file")
-
-
-def _read_media(
-    block: JSONObject, path: str, shape: Mapping[str, Shape], kind: Literal["image", "file"]
-) -> Part:
+def _read_media(block: JSONObject, path: str, context: ReadContext) -> Part | None:
+    is_image = block["type"] == "image"
+    shape = IMAGE_SHAPE if is_image else DOCUMENT_SHAPE
     if not block.get("source"):
         raise wrong_type(f"{path}/source", OBJECT.name, None)
     read_settings(block, shape, wrong_type, path)  # checks the types
     source = block["source"]
-    field, neutral = SOURCE_TYPES.get(text_or_empty(source.get("type")), ("", None))
-    data = source.get(field)
+    member, neutral = SOURCE_TYPES.get(text_or_empty(source.get("type")), ("", None))
+    data = source.get(member)
     if neutral is None or type(data) is not str:
-        return OpaquePart(NAME, block["type"], block, path, render_text(block))
+        return None
     cache, extra = read_cache_mark(block, path, shape)
     return Media(
-        kind=kind,
+        kind="image" if is_image else "file",
         source=neutral,
         data=data,
         media_type=source.get("media_type"),
-        filename=block.get("title") if kind == "file" else None,
-        context=block.get("context") if kind == "file" else None,
-        citations=block.get("citations") if kind == "file" else None,
+        filename=None if is_image else block.get("title"),
+        context=None if is_image else block.get("context"),
+        citations=None if is_image else block.get("citations"),
         cache=cache,
         extra=extra,
         path=path,
     )
 
 
-def _read_thinking(block: JSONObject, path: str, context: ReadContext) -> Part:
-    text = CHECKS.required(block, "thinking", path, STRING)
-    return _read_reasoning(block, path, context.signer, text, block.get("signature"))
-
-
-def _read_redacted_thinking(block: JSONObject, path: str, context: ReadContext) -> Part:
-    data = CHECKS.required(block, "data", path, STRING)
-    return _read_reasoning(block, path, context.signer, "", data)
-
-
-def _read_reasoning(block: JSONObject, path: str, signer: Signer, text: str, carrier: JSON) -> Part:
-    """Return the reasoning of a block. carrier: the member that holds a signature, the vendor's or a wrapped one."""
+def _read_reasoning(block: JSONObject, path: str, context: ReadContext) -> Part:
+    """Return the reasoning of a block, with the vendor's signature, a wrapped one, or none."""
+    if block["type"] == "thinking":
+        text, carrier = (
+            CHECKS.required(block, "thinking", path, STRING),
+            text_or_empty(block.get("signature")),
+        )
+    else:
+        text, carrier = "", CHECKS.required(block, "data", path, STRING)
     signature: Signature | None = None
     extra = extra_members(block, THINKING_BLOCK_SHAPE)
-    carrier = text_or_empty(carrier)
-    if carrier and not signer.is_wrapped(carrier):
+    if carrier and not context.signer.is_wrapped(carrier):
         # The block goes back whole, but for a mark, which is refused: "thinking.cache_control: Extra inputs are not
         # permitted" (inspect_ai#3967, read 2026-11-22).
         native = {key: value for key, value in block.items() if key != "cache_control"}
         signature = Signature(NAME, native)
         extra = {key: value for key, value in (extra or {}).items() if key == "cache_control"} or None
     elif carrier:
-        signature = signer.unwrap(carrier)
+        signature = context.signer.unwrap(carrier)
     return Reasoning(text, signature, extra=extra, path=path, forged=bool(carrier) and signature is None)
 
 
@@ -216,39 +203,32 @@ def _read_tool_result(block: JSONObject, path: str, context: ReadContext) -> Par
     )
 
 
-def _read_search(block: JSONObject, path: str, context: ReadContext) -> Part | None:
-    """Return a search of the vendor as an opaque part, None for a block that Dragoman made of another one's search."""
-    return None if is_made_search(block) else OpaquePart(NAME, block["type"], block, path, render_text(block))
-
-
 def is_made_search(block: JSONObject) -> bool:
     """True for a block that Dragoman made of another vendor's search."""
     return text_or_empty(block.get("id") or block.get("tool_use_id")).startswith(SEARCH_ID_PREFIX)
 
 
-def _read_compaction(block: JSONObject, path: str, context: ReadContext) -> Part:
-    """Return Dragoman's own summary as text that replaces all before it, the vendor's as an opaque part."""
+def _read_compaction(block: JSONObject, path: str, context: ReadContext) -> Part | None:
+    """Return Dragoman's own summary as text that replaces all before it. The vendor's has no neutral form."""
     summary = unwrap_summary(block, context.signer)
-    if summary is not None:
-        cache, extra = read_cache_mark(block, path, COMPACTION_SHAPE)
-        context.summary = Text(summary, cache, None, extra, path)
-        return context.summary
-    return OpaquePart(NAME, "compaction", block, path, render_text(block))
+    if summary is None:
+        return None
+    cache, extra = read_cache_mark(block, path, COMPACTION_SHAPE)
+    context.summary = Text(summary, cache, None, extra, path)
+    return context.summary
 
 
 _RESULT_READERS: dict[str, BlockReader] = {
     "text": _read_text,
-    "image": _read_image,
-    "document": _read_document,
+    "image": _read_media,
+    "document": _read_media,
 }
 _MESSAGE_READERS: dict[str, BlockReader] = {
     **_RESULT_READERS,
-    "thinking": _read_thinking,
-    "redacted_thinking": _read_redacted_thinking,
+    "thinking": _read_reasoning,
+    "redacted_thinking": _read_reasoning,
     "tool_use": _read_tool_use,
     "tool_result": _read_tool_result,
-    "server_tool_use": _read_search,
-    "web_search_tool_result": _read_search,
     "compaction": _read_compaction,
 }
 

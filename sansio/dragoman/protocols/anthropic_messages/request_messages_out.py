@@ -87,10 +87,6 @@ class ConversationWriter:
         else:
             self._add_system(message)
 
-    def disallow_system(self) -> None:
-        """Write the system messages that follow as text of the user."""
-        self._mid_system = False
-
     # --- roles --------------------------------------------------------------------------------------------
 
     def system_blocks(self, message: Message) -> list[JSONObject]:
@@ -329,8 +325,14 @@ def write_media(part: Media, same_protocol: bool, ledger: Ledger) -> JSONObject:
         source = {"type": "text", "media_type": "text/plain", "data": part.data}
     else:
         media_type, data = _media_type_and_data(part)
-        source = _image_source(part, media_type, data) if part.kind == "image" else {}
-        source = source or _document_source(part, media_type, data, ledger)
+        if part.kind != "image":
+            source = _document_source(part, media_type, data, ledger)
+        elif media_type in IMAGE_TYPES:
+            source = {"type": "base64", "media_type": IMAGE_TYPES[media_type], "data": data}
+        else:
+            raise _refused(
+                part, f"the image type {media_type or '(none)'} is not one of jpeg, png, gif and webp"
+            )
     if part.kind == "image":
         return {"type": "image", "source": source}
     block: JSONObject = {"type": "document", "source": source}
@@ -352,13 +354,6 @@ def _media_type_and_data(part: Media) -> tuple[str, str]:
     if not media_type or media_type == "application/octet-stream":
         media_type = next((name for magic, name in MAGIC if data.startswith(magic)), media_type)
     return media_type.lower(), data
-
-
-def _image_source(part: Media, media_type: str, data: str) -> JSONObject:
-    image_type = IMAGE_TYPES.get(media_type)
-    if image_type is None:
-        raise _refused(part, f"the image type {media_type or '(none)'} is not one of jpeg, png, gif and webp")
-    return {"type": "base64", "media_type": image_type, "data": data}
 
 
 def _document_source(part: Media, media_type: str, data: str, ledger: Ledger) -> JSONObject:

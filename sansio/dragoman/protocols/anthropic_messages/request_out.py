@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from itertools import takewhile
 from typing import Final
 
 import msgspec
@@ -67,8 +68,18 @@ def write_request(request: Request, capabilities: Capabilities, ledger: Ledger) 
     write_params(request, _NAMES, CONVERTERS, out, ledger)
     marks = CacheControlWriter()
     tools = write_tools(request, capabilities, marks, ledger)
-    conversation = ConversationWriter(ledger, marks, capabilities.mid_system)
-    system, rest = _write_system(request, conversation, ledger)
+    leading = list(takewhile(lambda message: message.role in ("system", "developer"), request.messages))
+    mid_system = capabilities.mid_system
+    if leading and len(leading) == len(request.messages):
+        # "at least one message is required" (langchain#31696, read 2026-11-22): the last one becomes the user's.
+        leading.pop()
+        mid_system = False
+    conversation = ConversationWriter(ledger, marks, mid_system)
+    system: list[JSONObject] = []
+    for message in leading:
+        if message.name is not None:
+            ledger.dropped(f"{message.path}/name", "Messages has no names on messages")
+        system += conversation.system_blocks(message)
     response_format = request.response_format
     if response_format is not None and response_format.schema is None:
         ledger.altered(
@@ -78,7 +89,7 @@ def write_request(request: Request, capabilities: Capabilities, ledger: Ledger) 
         system.append({"type": "text", "text": _JSON_SENTENCE})
     if system:
         out["system"] = plain_or_blocks(system)
-    for message in rest:
+    for message in request.messages[len(leading) :]:
         conversation.add(message)
     out["messages"] = conversation.turns
     out.update(tools)
@@ -91,26 +102,6 @@ def write_request(request: Request, capabilities: Capabilities, ledger: Ledger) 
     if request.stream:
         out["stream"] = True
     return out
-
-
-def _write_system(
-    request: Request, conversation: ConversationWriter, ledger: Ledger
-) -> tuple[list[JSONObject], tuple[Message, ...]]:
-    """Return the blocks of `system`, and the messages after them."""
-    messages = request.messages
-    count = 0
-    while count < len(messages) and messages[count].role in ("system", "developer"):
-        count += 1
-    if count == len(messages) and count:
-        # "at least one message is required" (langchain#31696, read 2026-11-22): the last one becomes the user's.
-        count -= 1
-        conversation.disallow_system()
-    system: list[JSONObject] = []
-    for message in messages[:count]:
-        if message.name is not None:
-            ledger.dropped(f"{message.path}/name", "Messages has no names on messages")
-        system += conversation.system_blocks(message)
-    return system, messages[count:]
 
 
 def _write_format(response_format: ResponseFormat, ledger: Ledger) -> JSONObject:

@@ -425,8 +425,7 @@ def fit_schema(schema: JSON, note: SchemaNote, path: str = "") -> JSON:
             f"{description} {keywords}" if type(description) is str and description else keywords
         )
     _fit_subschemas(out, note, path)
-    if _is_object(out):
-        _forbid_additional(out, note, path)
+    _close_object(out, note, path)
     return out
 
 
@@ -445,16 +444,14 @@ def _fit_subschemas(out: JSONObject, note: SchemaNote, path: str) -> None:
             }
 
 
-def _is_object(schema: JSONObject) -> bool:
-    kind = schema.get("type")
-    return (
-        kind == "object" or (type(kind) is list and "object" in kind) or (not kind and "properties" in schema)
-    )
-
-
-def _forbid_additional(out: JSONObject, note: SchemaNote, path: str) -> None:
+def _close_object(out: JSONObject, note: SchemaNote, path: str) -> None:
     """Set additionalProperties to false, as anthropic 2.12.0 does for every object (lib/_parse/_transform.py)."""
-    if out.get("additionalProperties") is False:
+    kind = out.get("type")
+    if not kind:
+        is_object = "properties" in out
+    else:
+        is_object = kind == "object" or (type(kind) is list and "object" in kind)
+    if not is_object or out.get("additionalProperties") is False:
         return
     at = f"{path}/additionalProperties" if "additionalProperties" in out else path
     out["additionalProperties"] = False
