@@ -8,7 +8,6 @@ whose start holds everything.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import msgspec
 
@@ -49,7 +48,7 @@ from dragoman.protocols.anthropic_messages.shapes import (
 from dragoman.protocols.anthropic_messages.tables import NAME
 
 
-class _Content(NamedTuple):
+class Content(msgspec.Struct, frozen=True):
     """A type of block: the kind of its content, and the event, the type and the member with the text of its deltas."""
 
     kind: BlockKind
@@ -59,10 +58,10 @@ class _Content(NamedTuple):
 
 
 # Blocks of all other types are opaque.
-CONTENT: dict[str, _Content] = {
-    "text": _Content(BlockKind.TEXT, TextDelta, "text_delta", "text"),
-    "thinking": _Content(BlockKind.REASONING, ReasoningDelta, "thinking_delta", "thinking"),
-    "tool_use": _Content(BlockKind.TOOL_CALL, ArgumentsDelta, "input_json_delta", "partial_json"),
+_CONTENT: dict[str, Content] = {
+    "text": Content(BlockKind.TEXT, TextDelta, "text_delta", "text"),
+    "thinking": Content(BlockKind.REASONING, ReasoningDelta, "thinking_delta", "thinking"),
+    "tool_use": Content(BlockKind.TOOL_CALL, ArgumentsDelta, "input_json_delta", "partial_json"),
 }
 
 
@@ -70,6 +69,7 @@ class StreamedBlock(msgspec.Struct, gc=False):
     """An open block.
 
     number: its number in the events, -1 before its BlockStarted.
+    content: what its deltas have, None of an opaque block.
     native: the block of content_block_start, with what signatures and deltas added.
     texts: the texts of its deltas, unless it is text.
     citations: the number of citations so far.
@@ -77,6 +77,7 @@ class StreamedBlock(msgspec.Struct, gc=False):
 
     index: int
     kind: str
+    content: Content | None
     native: JSONObject
     number: int = -1
     texts: list[str] = []
@@ -108,13 +109,14 @@ class ContentBlockReader:
         if type(native) is not dict or type(native.get("type")) is not str:
             raise unreadable_response("a content block has no type")
         note_unread(native, BLOCK_SHAPE, f"/content/{index}", self._ledger)
-        block = self.open[index] = StreamedBlock(index, native["type"], native)
-        kind = block.kind
+        kind = native["type"]
+        content = _CONTENT.get(kind)
+        block = self.open[index] = StreamedBlock(index, kind, content, native)
         if kind == "tool_use":
             return [self._start_call(block)]
-        if kind not in CONTENT:
+        if content is None:
             return []
-        events = [*self._add(block, native.get(CONTENT[kind].member))]
+        events = [*self._add(block, content, native.get(content.member))]
         if kind == "text":
             citations = native.get("citations")
             for citation in citations if type(citations) is list else ():
@@ -140,16 +142,16 @@ class ContentBlockReader:
         self.called = True
         return self._start_block(block, BlockKind.TOOL_CALL, ToolHead(call_id, name))
 
-    def _add(self, block: StreamedBlock, text: JSON) -> Sequence[Event]:
+    def _add(self, block: StreamedBlock, content: Content, text: JSON) -> Sequence[Event]:
         """Return the delta of a text, behind the start of the block if it is the first one."""
         if type(text) is not str or not text:
             return ()
-        content = CONTENT[block.kind]
-        if content.event is not TextDelta:
+        event = content.event
+        if event is not TextDelta:
             block.texts.append(text)
         if block.number >= 0:
-            return (content.event(block.number, text),)
-        return (self._start_block(block, content.kind), content.event(block.number, text))
+            return (event(block.number, text),)
+        return (self._start_block(block, content.kind), event(block.number, text))
 
     def _add_citation(self, block: StreamedBlock, citation: JSON) -> list[Event]:
         if type(citation) is not dict:
@@ -167,12 +169,12 @@ class ContentBlockReader:
     def delta(self, block: StreamedBlock, delta: JSONObject) -> Sequence[Event]:
         """Return the events of content_block_delta."""
         delta_type = delta.get("type")
-        content = CONTENT.get(block.kind)
+        content = block.content
         if content is None:
             self._extend_opaque(block, delta_type, delta)
             return ()
         if delta_type == content.delta_type:
-            return self._add(block, delta.get(content.member))
+            return self._add(block, content, delta.get(content.member))
         if delta_type == "citations_delta" and block.kind == "text":
             return self._add_citation(block, delta.get("citation"))
         if delta_type == "signature_delta" and block.kind == "thinking":
@@ -188,7 +190,7 @@ class ContentBlockReader:
     def note_fields(self, block: StreamedBlock, event: JSONObject, delta: JSONObject) -> None:
         """Record the unknown fields of a delta. Opaque blocks keep them."""
         note_unread(event, EVENT_SHAPE, f"/content/{block.index}", self._ledger)
-        if block.kind in CONTENT:
+        if block.content is not None:
             note_unread(delta, DELTA_SHAPE, f"/content/{block.index}", self._ledger)
 
     def _extend_opaque(self, block: StreamedBlock, delta_type: JSON, delta: JSONObject) -> None:

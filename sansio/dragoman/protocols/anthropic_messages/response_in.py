@@ -30,7 +30,7 @@ from dragoman._wire.sse import Frame
 from dragoman.codec import ResponseContext
 from dragoman.protocols.anthropic_messages.checks import string_or_none, text_or_empty
 from dragoman.protocols.anthropic_messages.errors import parse_error
-from dragoman.protocols.anthropic_messages.response_content_in import CONTENT, ContentBlockReader
+from dragoman.protocols.anthropic_messages.response_content_in import ContentBlockReader
 from dragoman.protocols.anthropic_messages.shapes import (
     DELTA_SHAPE,
     EVENT_SHAPE,
@@ -39,6 +39,9 @@ from dragoman.protocols.anthropic_messages.shapes import (
 )
 from dragoman.protocols.anthropic_messages.tables import FAST_TIER, NAME, RESPONSE_TIERS, STOP_REASONS
 from dragoman.protocols.anthropic_messages.usage import UsageReader
+
+# Kept, because each delta is compared with them.
+_EVENT_MEMBERS, _DELTA_MEMBERS = EVENT_SHAPE.keys(), DELTA_SHAPE.keys()
 
 
 class MessagesReader:
@@ -103,7 +106,8 @@ class MessagesReader:
         """Return a template for the next deltas of the block, because they differ only in their text."""
         block = next(block for block in self._blocks.open.values() if block.number == delta.block)
         note = None if type(delta) is TextDelta else block.texts.append
-        return DeltaTemplate(CONTENT[block.kind].member.encode("ascii"), note)
+        assert block.content is not None  # because it has deltas
+        return DeltaTemplate(block.content.member.encode("ascii"), note)
 
     # --- events of the stream -----------------------------------------------------------------------------
 
@@ -170,7 +174,7 @@ class MessagesReader:
         delta = value.get("delta")
         if block is None or type(delta) is not dict:
             raise unreadable_response("a delta came for a block that is not open")
-        if not (value.keys() <= EVENT_SHAPE.keys() and delta.keys() <= DELTA_SHAPE.keys()):
+        if not (value.keys() <= _EVENT_MEMBERS and delta.keys() <= _DELTA_MEMBERS):
             self._blocks.note_fields(block, value, delta)
         return self._blocks.delta(block, delta)
 
