@@ -8,6 +8,7 @@ unknown type is kept as an opaque part; only wrong JSON types of required member
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import chain, count
 from typing import Literal
 
 import msgspec
@@ -65,8 +66,14 @@ _PLAIN_ROLES = frozenset({"system", "developer", "user", "assistant"})
 # Bound here, because an Enum's member is slow to look up.
 _FUNCTION, _CUSTOM = ToolKind.FUNCTION, ToolKind.CUSTOM
 
-# The paths of the first messages, made once, because to format a number costs as much as to build a message.
-_MESSAGE_PATHS = tuple([f"/messages/{index}" for index in range(512)])
+
+def _paths(index: int) -> tuple[str, str]:
+    """Return the paths of a message and of its content."""
+    return f"/messages/{index}", f"/messages/{index}/content"
+
+
+# Of the first messages, made once, because to format a number costs as much as to build a message.
+_PATHS = tuple(map(_paths, range(512)))
 
 
 def read_request(body: JSONObject, signer: Signer) -> Request:
@@ -108,15 +115,16 @@ def _read_messages(items: JSON, signer: Signer) -> tuple[Message, ...]:
         raise wrong_type("/messages", "an array of messages", items)
     reader = _MessageReader(signer)
     out: list[Message] = []
-    for index, item in enumerate(items):
-        path = _MESSAGE_PATHS[index] if index < len(_MESSAGE_PATHS) else f"/messages/{index}"
+    for item, (path, content_path) in zip(
+        items, chain(_PATHS, map(_paths, count(len(_PATHS)))), strict=False
+    ):
         if type(item) is not dict:
             raise wrong_type(path, "a message", item)
         role = item.get("role")
         if type(role) is not str:
             read = None
         elif len(item) == 2 and role in _PLAIN_ROLES and type(content := item.get("content")) is str:
-            out.append(Message(role, (Text(content, None, None, None, path + "/content"),), path))  # type: ignore[arg-type]
+            out.append(Message(role, (Text(content, None, None, None, content_path),), path))  # type: ignore[arg-type]
             continue
         else:
             read = _ROLES.get(role)
@@ -205,26 +213,24 @@ class _MessageReader:
         return ToolCall(call_id, name, text, kind, cache=cache, extra=extra, path=path)
 
     def tool(self, item: JSONObject, path: str) -> Message:
-        call_id = CHECKS.required(item, "tool_call_id", path, STRING)
-        kind = _CUSTOM if call_id in self._custom else _FUNCTION
-        content: JSON = item.get("content")
-        if len(item) == 3 and type(content) is str:
+        call_id, content = item.get("tool_call_id"), item.get("content")
+        if len(item) == 3 and type(call_id) is str and type(content) is str:
             # A shortcut: role, id and text.
+            kind = _CUSTOM if call_id in self._custom else _FUNCTION
             text = Text(content, None, None, None, path + "/content")
             return Message("user", (ToolResult(call_id, (text,), kind, None, None, None, None, path),), path)
-        return self._result(item, path, call_id, kind)
+        return self._result(item, path, CHECKS.required(item, "tool_call_id", path, STRING))
 
     def function(self, item: JSONObject, path: str) -> Message:
         name = CHECKS.required(item, "name", path, STRING)
-        call_parts, call_id = self._legacy
-        if call_parts == name:
+        called, call_id = self._legacy
+        if called == name:
             self._legacy = "", ""
         else:
             call_id = f"call_{path.rpartition('/')[2]}_{name}"  # no call requested it
-        return self._result(item, path, call_id, _FUNCTION)
+        return self._result(item, path, call_id)
 
-    @staticmethod
-    def _result(item: JSONObject, path: str, call_id: str, kind: ToolKind) -> Message:
+    def _result(self, item: JSONObject, path: str, call_id: str) -> Message:
         content: JSON = item.get("content")
         parts = _read_parts(content, f"{path}/content")
         cache, extra = read_cache_mark(item, path, extra_members(item, TOOL_MESSAGE_SHAPE))
@@ -243,7 +249,7 @@ class _MessageReader:
                 )
                 for index, part in enumerate(parts)
             ),
-            kind,
+            _CUSTOM if call_id in self._custom else _FUNCTION,
             cache=cache,
             extra=extra,
             path=path,
