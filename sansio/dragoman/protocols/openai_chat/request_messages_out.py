@@ -18,12 +18,10 @@ from dragoman._wire.json import JSON, JSONObject
 from dragoman.codec import Capabilities
 from dragoman.protocols.openai_chat.checks import write_cache_mark
 from dragoman.protocols.openai_chat.reasoning import (
-    LOST_CALL,
     add_texts,
-    call_extras,
     join_native_reasoning,
     native_reasoning,
-    put_on_call,
+    put_signed_members,
     stands_in_fields,
 )
 from dragoman.protocols.openai_chat.tables import (
@@ -256,15 +254,13 @@ def write_turn(run: Sequence[Message], writer: PartWriter, in_loop: bool = False
 class _TurnWriter:
     """Collects one turn.
 
-    call_extras: members that go back onto a call, with the reasoning that held them, the number of calls before it,
-    and the id of the call.
+    reasoning: each block with the number of calls before it.
     client_fields: the reasoning members of the client's messages, by the path of the message.
     """
 
     __slots__ = (
         "_writer",
         "body",
-        "call_extras",
         "calls",
         "client_fields",
         "content",
@@ -278,9 +274,8 @@ class _TurnWriter:
         self.content: list[JSONObject] = []
         self.refusals: list[str] = []
         self.calls: list[JSONObject] = []
-        self.reasoning: list[Reasoning] = []
+        self.reasoning: list[tuple[Reasoning, int]] = []
         self.client_fields: dict[str, JSONObject] = {}
-        self.call_extras: list[tuple[Reasoning, int, str, JSONObject]] = []
 
     def add(self, part: Part, message: Message) -> None:
         same_protocol = self._writer.same_protocol
@@ -323,26 +318,20 @@ class _TurnWriter:
         self.calls.append(deep_merge(body, call.extra) if writer.same_protocol and call.extra else body)
 
     def _add_reasoning(self, reasoning: Reasoning, message: Message) -> None:
-        self.reasoning.append(reasoning)
+        self.reasoning.append((reasoning, len(self.calls)))
         # Reasoning that a pass has added replaces the client's members.
         if self._writer.same_protocol and stands_in_fields(reasoning):
             raw = self._writer.raw_message(message)
             self.client_fields[message.path] = {key: raw[key] for key in REASONING_FIELDS if raw.get(key)}
-        native = native_reasoning(reasoning)
-        for call_id, extra in call_extras(native):
-            self.call_extras.append((reasoning, len(self.calls), call_id, extra))
-        extra_content = native.get(EXTRA_CONTENT)
-        if type(extra_content) is dict:
-            self.body[EXTRA_CONTENT] = deep_merge(self.body.get(EXTRA_CONTENT), extra_content)
 
     def finish(self, message: Message, in_loop: bool) -> JSONObject | None:
         """Return the wire message, None if nothing is left of it. message: the first one of the turn."""
         fields, leading = self._reasoning_fields()
         content = leading + self.content
         calls, body = self.calls, self.body
-        for reasoning, position, call_id, extra in self.call_extras:
-            if not put_on_call(calls, call_id, position, extra):
-                self._writer.ledger.dropped(reasoning.path, LOST_CALL)
+        for reasoning, position in self.reasoning:
+            native = native_reasoning(reasoning)
+            put_signed_members(native, body, calls, position, reasoning.path, self._writer.ledger)
         if self._writer.capabilities.thought_signatures and calls:
             # Google: "Function call is missing a thought_signature in functionCall parts." (openclaude#67, read
             # 2026-11-22)
@@ -386,7 +375,7 @@ class _TurnWriter:
         texts: list[str] = []
         if returns_fields:
             natives += self.client_fields.values()
-        for reasoning in self.reasoning:
+        for reasoning, _ in self.reasoning:
             if returns_fields and stands_in_fields(reasoning):
                 continue  # it is among the client's own members
             native = native_reasoning(reasoning)
