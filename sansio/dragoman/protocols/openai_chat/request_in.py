@@ -35,6 +35,7 @@ from dragoman._ir.shape import (
     setting_paths,
 )
 from dragoman._ir.signatures import Signer
+from dragoman._ir.tools import CacheMark
 from dragoman._wire.exceptions import RemoteProtocolError, dotted_path
 from dragoman._wire.json import JSON, JSONObject, wrong_type
 from dragoman.protocols.openai_chat.checks import CHECKS, arguments_text, read_cache_mark, read_citations
@@ -42,16 +43,12 @@ from dragoman.protocols.openai_chat.reasoning import part_text, read_turn
 from dragoman.protocols.openai_chat.request_settings import read_reasoning, read_response_format
 from dragoman.protocols.openai_chat.shapes import (
     ASSISTANT_SHAPE,
-    AUDIO_SHAPE,
     CALL_SHAPE,
-    FILE_SHAPE,
     FUNCTION_CALL_SHAPE,
-    IMAGE_SHAPE,
     MESSAGE_SHAPE,
     NATIVE_MEMBERS,
-    REFUSAL_SHAPE,
+    PART_SHAPES,
     REQUEST_SHAPE,
-    TEXT_SHAPE,
     TOOL_MESSAGE_SHAPE,
 )
 from dragoman.protocols.openai_chat.tables import NAME
@@ -303,9 +300,14 @@ def _read_parts(content: JSON, path: str) -> list[Part]:
         at = f"{path}/{index}"
         if type(part) is not dict:
             raise wrong_type(at, "a content part", part)
-        kind = part.get("type")
+        kind: JSON = part.get("type")
         read = _PARTS.get(kind) if type(kind) is str else None
-        out.append(OpaquePart(NAME, str(kind), part, at) if read is None else read(part, at))
+        if read is not None:
+            out.append(read(part, at, *read_cache_mark(part, at, extra_members(part, PART_SHAPES[kind]))))
+        elif kind == "thinking":  # earlier reasoning in Mistral's form
+            out.append(Reasoning(part_text(part), Signature(NAME, {"content": [part]}), path=at))
+        else:
+            out.append(OpaquePart(NAME, str(kind), part, at))
     return out
 
 
@@ -314,23 +316,15 @@ def _assistant_parts(content: JSON, path: str, calls: JSON) -> list[Part]:
     return [] if content == "" and calls else _read_parts(content, path)
 
 
-def _text_part(part: JSONObject, path: str) -> Part:
-    text = CHECKS.required(part, "text", path, STRING)
-    cache, extra = read_cache_mark(part, path, extra_members(part, TEXT_SHAPE))
-    return Text(text, cache, None, extra, path)
+def _text_part(part: JSONObject, path: str, cache: CacheMark | None, extra: JSONObject | None) -> Part:
+    return Text(CHECKS.required(part, "text", path, STRING), cache, None, extra, path)
 
 
-def _refusal_part(part: JSONObject, path: str) -> Part:
-    text = CHECKS.required(part, "refusal", path, STRING)
-    return Refusal(text, extra_members(part, REFUSAL_SHAPE), path)
+def _refusal_part(part: JSONObject, path: str, cache: CacheMark | None, extra: JSONObject | None) -> Part:
+    return Refusal(CHECKS.required(part, "refusal", path, STRING), extra, path)
 
 
-def _thinking_part(part: JSONObject, path: str) -> Part:
-    """Read earlier reasoning in Mistral's form: a part of the content."""
-    return Reasoning(part_text(part), Signature(NAME, {"content": [part]}), path=path)
-
-
-def _image_part(part: JSONObject, path: str) -> Part:
+def _image_part(part: JSONObject, path: str, cache: CacheMark | None, extra: JSONObject | None) -> Part:
     image = part.get("image_url")
     at = f"{path}/image_url"
     if type(image) is str:  # not official, but common
@@ -338,74 +332,48 @@ def _image_part(part: JSONObject, path: str) -> Part:
     elif type(image) is not dict:
         raise wrong_type(at, "an object with a url", image)
     source, data, media_type = _split_url(CHECKS.required(image, "url", at, STRING))
-    cache, extra = read_cache_mark(part, path, extra_members(part, IMAGE_SHAPE))
-    return Media(
-        kind="image",
-        source="base64" if source else "url",
-        data=data,
-        media_type=media_type,
-        detail=image.get("detail"),
-        cache=cache,
-        extra=extra,
-        path=path,
-    )
+    detail = image.get("detail")
+    return Media("image", source, data, media_type, detail=detail, cache=cache, extra=extra, path=path)
 
 
-def _audio_part(part: JSONObject, path: str) -> Part:
+def _audio_part(part: JSONObject, path: str, cache: CacheMark | None, extra: JSONObject | None) -> Part:
     audio = CHECKS.required(part, "input_audio", path, OBJECT)
-    cache, extra = read_cache_mark(part, path, extra_members(part, AUDIO_SHAPE))
-    return Media(
-        kind="audio",
-        source="base64",
-        data=CHECKS.required(audio, "data", f"{path}/input_audio", STRING),
-        media_type=f"audio/{audio['format']}" if audio.get("format") else None,
-        cache=cache,
-        extra=extra,
-        path=path,
-    )
+    data = CHECKS.required(audio, "data", f"{path}/input_audio", STRING)
+    media_type = f"audio/{audio['format']}" if audio.get("format") else None
+    return Media("audio", "base64", data, media_type, cache=cache, extra=extra, path=path)
 
 
-def _file_part(part: JSONObject, path: str) -> Part:
+def _file_part(part: JSONObject, path: str, cache: CacheMark | None, extra: JSONObject | None) -> Part:
     file = CHECKS.required(part, "file", path, OBJECT)
     at = f"{path}/file"
     filename = file.get("filename")
     media_type = "application/pdf" if str(filename).lower().endswith(".pdf") else None
-    source: Literal["base64", "url", "file_id"] = "base64"
+    source: Literal["base64", "url", "file_id"]
     data = CHECKS.optional(file, "file_data", at, STRING)
     if data is None:
         source, data = "file_id", CHECKS.required(file, "file_id", at, STRING)
     else:
-        _, data, found = _split_url(data)
+        source, data, found = _split_url(data)
         media_type = found or media_type
-        if data.startswith(("http://", "https://")):
-            source = "url"
-    cache, extra = read_cache_mark(part, path, extra_members(part, FILE_SHAPE))
-    return Media(
-        kind="file",
-        source=source,
-        data=data,
-        media_type=media_type,
-        filename=filename,
-        cache=cache,
-        extra=extra,
-        path=path,
-    )
+        if not data.startswith(("http://", "https://")):
+            source = "base64"
+    return Media("file", source, data, media_type, filename, cache=cache, extra=extra, path=path)
 
 
-_PARTS: dict[str, Callable[[JSONObject, str], Part]] = {
+# Type -> the reader, which gets the part, its path, its cache mark and its extra members.
+_PARTS: dict[str, Callable[[JSONObject, str, CacheMark | None, JSONObject | None], Part]] = {
     "text": _text_part,
     "image_url": _image_part,
     "input_audio": _audio_part,
     "file": _file_part,
     "refusal": _refusal_part,
-    "thinking": _thinking_part,
 }
 
 
-def _split_url(url: str) -> tuple[bool, str, str | None]:
-    """Return True and the data of a data: URI in base64, or False and the URL itself. Third is the media type."""
+def _split_url(url: str) -> tuple[Literal["base64", "url"], str, str | None]:
+    """Return "base64", the data and the media type of a data: URI in base64, or "url", the URL itself and None."""
     if url.startswith("data:"):
         head, comma, data = url.partition(",")
         if comma and head.endswith(";base64"):
-            return True, data, head[5:-7].partition(";")[0] or None
-    return False, url, None
+            return "base64", data, head[5:-7].partition(";")[0] or None
+    return "url", url, None
