@@ -181,15 +181,11 @@ class ConversationWriter:
             self._ledger.add(LossCode.REPAIRED, part.path, "a blank text was left out: it is refused")
             return ()
         block: JSONObject = {"type": "text", "text": part.text}
-        if part.cache is not None:
-            self._marks.put(block, part.cache)
-        if self._same_protocol:
-            if part.citations is not None:
-                block["citations"] = part.citations
-            merge_extra(block, part.extra)
+        if self._same_protocol and part.citations is not None:
+            block["citations"] = part.citations
         elif part.citations is not None:
             self._ledger.altered(part.path, "sent without its citations: the upstream accepts only its own")
-        return (block,)
+        return (self._with_extras(block, part),)
 
     def _thinking_blocks(self, part: Reasoning) -> Iterable[JSONObject]:
         signature = part.signature
@@ -249,7 +245,7 @@ class ConversationWriter:
             block["is_error"] = part.is_error
         return self._with_extras(block, part)
 
-    def _with_extras(self, block: JSONObject, part: ToolCall | ToolResult | Media) -> JSONObject:
+    def _with_extras(self, block: JSONObject, part: Text | ToolCall | ToolResult | Media) -> JSONObject:
         if part.cache is not None:
             self._marks.put(block, part.cache)
         if self._same_protocol and part.extra:
