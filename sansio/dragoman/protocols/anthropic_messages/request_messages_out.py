@@ -147,7 +147,10 @@ class ConversationWriter:
 
     def _append(self, role: str, blocks: list[JSONObject]) -> None:
         if role == self._last:
-            blocks_of(self.turns[-1]).extend(blocks)
+            turn = self.turns[-1]
+            if type(turn["content"]) is str:
+                turn["content"] = [{"type": "text", "text": turn["content"]}]
+            turn["content"].extend(blocks)
         else:
             self.turns.append({"role": role, "content": plain_or_blocks(blocks)})
             self._last = role
@@ -259,14 +262,6 @@ def has_visible_text(text: str) -> bool:
     "text content blocks must contain non-whitespace text" (LibreChat-AI/agents#124, read 2026-11-22).
     """
     return bool(text) and not text.isspace()
-
-
-def blocks_of(turn: JSONObject) -> list[JSONObject]:
-    """Return the content of a turn as a list of blocks that can be extended in place."""
-    content = turn["content"]
-    if type(content) is str:
-        content = turn["content"] = [{"type": "text", "text": content}]
-    return content  # type: ignore[no-any-return]
 
 
 def plain_or_blocks(blocks: list[JSONObject]) -> str | list[JSONObject]:
