@@ -234,7 +234,11 @@ class _MessageReader:
                 part
                 if isinstance(part, (Text, Media, OpaquePart))
                 else OpaquePart(
-                    NAME, str(content[index]["type"]), content[index], part.path, _readable_text(part)
+                    NAME,
+                    str(content[index]["type"]),
+                    content[index],
+                    part.path,
+                    part.text or None if isinstance(part, (Refusal, Reasoning)) else None,
                 )
                 for index, part in enumerate(parts)
             ),
@@ -307,11 +311,6 @@ def _text_part(part: JSONObject, path: str) -> Part:
     text = CHECKS.required(part, "text", path, STRING)
     cache, extra = read_cache_mark(part, path, extra_members(part, TEXT_SHAPE))
     return Text(text, cache, None, extra, path)
-
-
-def _readable_text(part: Part) -> str | None:
-    """Return the text of reasoning or a refusal, None for any other part."""
-    return part.text or None if isinstance(part, (Refusal, Reasoning)) else None
 
 
 def _refusal_part(part: JSONObject, path: str) -> Part:

@@ -22,6 +22,7 @@ from dragoman._ir.shape import (
     setting_paths,
 )
 from dragoman.protocols.openai_chat.tables import (
+    CACHE_MARKS,
     EXECUTED_TOOLS,
     EXTRA_CONTENT,
     NATIVE_COUNTERS,
@@ -82,7 +83,7 @@ REQUEST_SHAPE: dict[str, Shape] = {
 }
 SETTING_PATHS: dict[Param, str] = setting_paths(REQUEST_SHAPE)
 
-_MARKS: dict[str, Shape] = {"prompt_cache_breakpoint": None, "cache_control": None}
+_MARKS: dict[str, Shape] = dict.fromkeys(CACHE_MARKS)
 TEXT_SHAPE: dict[str, Shape] = {"type": None, "text": None, **_MARKS}
 IMAGE_SHAPE: dict[str, Shape] = {"type": None, "image_url": {"url": None, "detail": None}, **_MARKS}
 AUDIO_SHAPE: dict[str, Shape] = {"type": None, "input_audio": {"data": None, "format": None}, **_MARKS}
