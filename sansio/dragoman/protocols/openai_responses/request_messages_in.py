@@ -187,11 +187,9 @@ class InputReader:
         if kind == "tool_search_call" and not text_or_none(item.get("call_id")):
             self._opaque(item, path, kind)  # the provider searched
             return
-        message = read_client_call(item, path)
-        self.messages.append(message)
-        [call] = message.parts
-        if kind == "local_shell_call" and isinstance(call, ToolCall) and call.item_id is not None:
-            self._shell_calls[call.item_id] = call.call_id
+        self.messages.append(read_client_call(item, path))
+        if kind == "local_shell_call" and item.get("id"):
+            self._shell_calls[item["id"]] = item["call_id"]
 
     def _client_output(self, item: JSONObject, path: str, kind: str) -> None:
         tool = _OUTPUT_TOOLS[kind]
