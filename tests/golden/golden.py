@@ -9,6 +9,7 @@ responses and HTTP errors of each upstream protocol ("stream", "whole", "error")
 are translated ("ask"). They were taken from the tests, but nothing here imports the tests, because inputs that change
 with the code cannot check it. To add a fixture, append a line and run the command. Those with "laws" are the samples
 of the laws of conservation, too (`tests/_support/laws/fixtures.py`): every field of a protocol belongs in one of them.
+Those with "client" are requests of real clients (`tests/_support/agents/requests.py`).
 
 `golden.txt` has what becomes of them. It is one text file and not a list of digests because a reviewer must see what
 changed, and it is abridged because a stream of a few words has kilobytes of frames:

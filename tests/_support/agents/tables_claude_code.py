@@ -8,7 +8,6 @@ from __future__ import annotations
 from hashlib import sha256
 from typing import Any
 
-from agents.claude_code import DEFERRED
 from agents.requests import MODELS
 from agents.rows import IMPLIED, Row, as_json, by, inside, lost, made, to
 from oracle import CHAT, RESPONSES
@@ -29,7 +28,7 @@ def _with_a_picture(text: str) -> str:
     return f"{text}\n\n[image: see the next message]"
 
 
-_FOUND = f"The tool {DEFERRED} can be called now."
+_FOUND = "The tool DeferredToolPlaceholder can be called now."
 
 # Rows that are the same for both upstreams.
 _COMMON: dict[str, Row] = {

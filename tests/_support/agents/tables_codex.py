@@ -8,8 +8,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from agents.codex import TOOLS
-from agents.requests import MODELS
+from agents.requests import CODEX, MODELS
 from agents.rows import IMPLIED, Row, as_json, by, from_json, inside, lost, made, to
 from oracle import CHAT, MESSAGES
 
@@ -19,7 +18,9 @@ Table = tuple[dict[str, Row], dict[str, Any]]
 # The places of the tools that the client counts from 0.
 _PLAIN = "0,1,2,3,4,5,6"
 _PATCH, _SPACE, _SEARCH, _SHELL, _WEB = range(7, 12)
-assert [TOOLS[n].get("name", TOOLS[n]["type"]) for n in (_PATCH, _SPACE, _SEARCH, _SHELL, _WEB)] == [
+assert [
+    CODEX["tools"][n].get("name", CODEX["tools"][n]["type"]) for n in (_PATCH, _SPACE, _SEARCH, _SHELL, _WEB)
+] == [
     "apply_patch",
     "multi_agent_v1",
     "tool_search",
