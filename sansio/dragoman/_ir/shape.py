@@ -1,19 +1,55 @@
-"""Members of a response that its reader does not take, found by one walk along a table.
+"""The members that objects of a protocol have, as tables that look like the JSON itself.
 
-A protocol lists the members of its responses once, as nested builtins that look like the JSON itself. The walk
-compares: a member that is not in the table is unknown, one whose row is a reason is known and dropped; both are
-recorded as losses at their own place. So a reader has no bookkeeping.
+A protocol lists them once. The table of a request says which members are plain settings and of which JSON type they
+are; a reader takes those with `read_settings`, and `extra_members` finds what has no place in the document. The table
+of a response says what its reader takes, and why it drops the rest: `note_unread` records what is lost, each at its
+own place. So a reader has no bookkeeping, and a plain setting is one row.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
 import msgspec
 
 from dragoman._ir.losses import Ledger, LossCode, child
-from dragoman._wire.json import JSON
+from dragoman._ir.request import Param
+from dragoman._wire.exceptions import RemoteProtocolError
+from dragoman._wire.json import JSON, JSONObject
+
+
+class JSONType(msgspec.Struct, frozen=True):
+    """A type of JSON values. They are compared by identity, because isinstance() counts a boolean as a number.
+
+    Attributes:
+        types: In Python.
+        name: As an error says it, "a string".
+    """
+
+    types: tuple[type, ...]
+    name: str
+
+
+STRING = JSONType((str,), "a string")
+BOOLEAN = JSONType((bool,), "a boolean")
+INTEGER = JSONType((int,), "an integer")
+NUMBER = JSONType((int, float), "a number")
+ARRAY = JSONType((list,), "an array")
+OBJECT = JSONType((dict,), "an object")
+
+
+class Setting(msgspec.Struct, frozen=True):
+    """A plain setting of a request.
+
+    Attributes:
+        param: Its neutral name. None: only this protocol has it, so it stays among the members without a place in the
+            document, and is dropped for upstreams of others.
+        type: Of its value, None for any.
+    """
+
+    param: Param | None
+    type: JSONType | None = None
 
 
 class ByType(msgspec.Struct, frozen=True):
@@ -35,11 +71,87 @@ class DroppedUnless(msgspec.Struct, frozen=True):
     ignorable: frozenset[str]
 
 
+# In requests and responses:
 # None: the reader takes the value, or no client of another protocol could use it: what repeats the request, padding,
 # and the server's own bookkeeping (its ids, times, prices).
 # A string: why it goes nowhere. It is a loss if the value has any content.
 # A mapping: an object with these members. A list of one: an array of such values.
-Shape: TypeAlias = str | DroppedUnless | ByType | Counters | dict[str, "Shape"] | list["Shape"] | None
+# In requests only, a JSONType: the reader takes the value, which has to be of this type.
+Shape: TypeAlias = (
+    str | DroppedUnless | ByType | Counters | Setting | JSONType | dict[str, "Shape"] | list["Shape"] | None
+)
+
+# Returns the error for the value at a path that has to be of a type (by its name), in the words of the client's
+# protocol. A value that is None is missing.
+WrongType: TypeAlias = Callable[[str, str, JSON], RemoteProtocolError]
+
+
+def read_settings(
+    value: JSONObject, shape: Mapping[str, Shape], wrong_type: WrongType, path: str = ""
+) -> dict[Param, JSON]:
+    """Return the settings of a request by their neutral names, in the order of the shape, and check its types.
+
+    null means absent in all three protocols. Of two members with one neutral name, the later one in the shape wins.
+    Raises the error of `wrong_type`.
+    """
+    settings: dict[Param, JSON] = {}
+    for name, row in shape.items():
+        if row is None or (member := value.get(name)) is None:
+            continue
+        wanted = row.type if type(row) is Setting else OBJECT if type(row) is dict else row
+        if type(wanted) is JSONType and type(member) not in wanted.types:
+            raise wrong_type(f"{path}/{name}", wanted.name, member)
+        if type(row) is Setting:
+            if row.param is not None:
+                settings[row.param] = member
+        elif type(row) is dict:
+            settings.update(read_settings(member, row, wrong_type, f"{path}/{name}"))
+    return settings
+
+
+def setting_paths(shape: Mapping[str, Shape], path: str = "") -> dict[Param, str]:
+    """Return the path of each setting of a shape, for Request.param_paths. Compute it once per shape."""
+    paths: dict[Param, str] = {}
+    for name, row in shape.items():
+        if type(row) is Setting and row.param is not None:
+            paths[row.param] = f"{path}/{name}"
+        elif type(row) is dict:
+            paths.update(setting_paths(row, f"{path}/{name}"))
+    return paths
+
+
+def native_members(shape: Mapping[str, Shape]) -> frozenset[str]:
+    """Return the names of the members that only this protocol has, for Request.defined."""
+    found: set[str] = set()
+    for name, row in shape.items():
+        if type(row) is Setting and row.param is None:
+            found.add(name)
+        elif type(row) is dict:
+            found |= native_members(row)
+    return frozenset(found)
+
+
+def extra_members(value: JSONObject, shape: Mapping[str, Shape]) -> JSONObject | None:
+    """Return the members of an object that have no place in the document, nested as they came; None without any.
+
+    They are not in the shape, or only this protocol has them. A member that is null counts as absent.
+    """
+    extra: JSONObject = {}
+    for name, member in value.items():
+        row = shape.get(name, _NATIVE)
+        if row is None or member is None:
+            continue
+        if type(row) is dict and type(member) is dict:
+            inner = extra_members(member, row)
+            if inner is not None:
+                extra[name] = inner
+        elif type(row) is Setting and row.param is None:
+            extra[name] = member
+    return extra or None
+
+
+# The row of a member that is not in a shape.
+_NATIVE = Setting(None)
 
 
 def has_content(value: JSON, nothing: frozenset[str] = frozenset()) -> bool:

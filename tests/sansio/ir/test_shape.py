@@ -1,11 +1,32 @@
-"""The walk along a table of members: members that are not read are losses at their own path."""
+"""Shapes: the settings and types of requests, and the losses of responses, each at its own path."""
 
 from typing import Any
 
 import pytest
 
+from dragoman._ir.checks import Checks
 from dragoman._ir.losses import Ledger, LossCode
-from dragoman._ir.shape import ByType, Counters, DroppedUnless, Shape, note_unread
+from dragoman._ir.shape import (
+    ARRAY,
+    BOOLEAN,
+    INTEGER,
+    NUMBER,
+    OBJECT,
+    STRING,
+    ByType,
+    Counters,
+    DroppedUnless,
+    JSONType,
+    Setting,
+    Shape,
+    extra_members,
+    native_members,
+    note_unread,
+    read_settings,
+    setting_paths,
+)
+from dragoman._wire.exceptions import RemoteProtocolError
+from dragoman._wire.json import wrong_type
 
 UNKNOWN, DROPPED = LossCode.UNKNOWN_FIELD, LossCode.DROPPED
 
@@ -69,3 +90,111 @@ def test_the_reason_of_a_loss_is_recorded() -> None:
     ledger = Ledger()
     note_unread({"a": 1, "x": 2}, {"a": "no such thing there"}, "", ledger)
     assert [loss.detail for loss in ledger] == ["no such thing there", "not a field of this protocol version"]
+
+
+# The shape of a request.
+
+BODY: dict[str, Shape] = {
+    "model": STRING,
+    "messages": None,
+    "max_tokens": Setting("max_output_tokens", INTEGER),
+    "max_completion_tokens": Setting("max_output_tokens", INTEGER),
+    "temperature": Setting("temperature", NUMBER),
+    "seed": Setting("seed"),
+    "thread": Setting(None, STRING),
+    "metadata": {"user_id": Setting("user", STRING), "padding": Setting(None)},
+}
+
+SETTINGS: dict[str, tuple[dict[str, Any], dict[str, Any], Any]] = {
+    "nothing": ({"model": "m", "messages": [1]}, {}, None),
+    "settings, in the order of the shape": (
+        {"seed": [1], "temperature": 0.5},
+        {"temperature": 0.5, "seed": [1]},
+        None,
+    ),
+    "null is absent": ({"temperature": None, "x": None, "metadata": None, "thread": None}, {}, None),
+    "the later one of two names": (
+        {"max_completion_tokens": 2, "max_tokens": 1},
+        {"max_output_tokens": 2},
+        None,
+    ),
+    "a nested setting": ({"metadata": {"user_id": "u", "x": 1}}, {"user": "u"}, {"metadata": {"x": 1}}),
+    "only of this protocol": (
+        {"thread": "t", "metadata": {"padding": 0}},
+        {},
+        {"thread": "t", "metadata": {"padding": 0}},
+    ),
+    "unknown": ({"x": {"y": None}, "z": False}, {}, {"x": {"y": None}, "z": False}),
+}
+
+
+def test_settings_and_extra_members(subtests: pytest.Subtests) -> None:
+    for case, (body, settings, extra) in SETTINGS.items():
+        with subtests.test(case=case):
+            read = read_settings(body, BODY, wrong_type)
+            assert list(read.items()) == list(settings.items())
+            assert extra_members(body, BODY) == extra
+
+
+def test_paths_and_names_of_a_shape() -> None:
+    assert setting_paths(BODY) == {
+        "max_output_tokens": "/max_completion_tokens",
+        "temperature": "/temperature",
+        "seed": "/seed",
+        "user": "/metadata/user_id",
+    }
+    assert native_members(BODY) == {"thread", "padding"}
+
+
+WRONG: list[tuple[dict[str, Any], str]] = [
+    ({"model": 1}, "model must be a string, not a number"),
+    ({"temperature": "1"}, "temperature must be a number, not a string"),
+    ({"temperature": True}, "temperature must be a number, not a boolean"),
+    ({"max_tokens": 1.5}, "max_tokens must be an integer, not a number"),
+    ({"thread": {}}, "thread must be a string, not an object"),
+    ({"metadata": []}, "metadata must be an object, not an array"),
+    ({"metadata": {"user_id": 7}}, "metadata.user_id must be a string, not a number"),
+]
+
+
+def test_a_setting_of_a_wrong_type_is_an_error(subtests: pytest.Subtests) -> None:
+    for body, message in WRONG:
+        with subtests.test(body=body), pytest.raises(RemoteProtocolError) as info:
+            read_settings(body, BODY, wrong_type)
+        assert str(info.value) == message
+
+
+TYPES: list[tuple[JSONType, list[Any], list[Any]]] = [
+    (STRING, ["", "a"], [1, [], {}, True]),
+    (BOOLEAN, [True, False], [0, "true"]),
+    (INTEGER, [0, -1], [True, 1.0, "1"]),
+    (NUMBER, [0, 1.5], [False, "1"]),
+    (ARRAY, [[], [1]], [{}, ""]),
+    (OBJECT, [{}, {"a": 1}], [[], ""]),
+]
+
+
+def test_checked_members() -> None:
+    checks = Checks(wrong_type)
+    for wanted, right, wrong in TYPES:
+        for value in right:
+            assert checks.required({"a": value}, "a", "", wanted) is value
+            assert checks.optional({"a": value}, "a", "", wanted) is value
+        for value in wrong:
+            for check in (checks.required, checks.optional):
+                with pytest.raises(RemoteProtocolError, match=rf"^at\.a must be {wanted.name}, not "):
+                    check({"a": value}, "a", "/at", wanted)
+        for body in ({}, {"a": None}):
+            assert checks.optional(body, "a", "", wanted) is None
+            with pytest.raises(RemoteProtocolError, match=r"not null$"):
+                checks.required(body, "a", "", wanted)
+
+
+def test_checked_objects() -> None:
+    checks = Checks(wrong_type)
+    assert checks.object({}, "a", "") == {}
+    assert checks.object({"a": {"b": 1}}, "a", "") == {"b": 1}
+    assert checks.objects({"a": None}, "a", "") == []
+    assert checks.objects({"a": [{}, {"b": 1}]}, "a", "") == [{}, {"b": 1}]
+    with pytest.raises(RemoteProtocolError, match=r"^at\.a\[1\] must be an object, not a string$"):
+        checks.objects({"a": [{}, "x"]}, "a", "/at")

@@ -6,20 +6,14 @@ as losses.
 
 from __future__ import annotations
 
-from dragoman._ir.parameters import read_params
 from dragoman._ir.request import Message, Request, Text
+from dragoman._ir.shape import extra_members, read_settings, setting_paths
 from dragoman._ir.signatures import Signer
 from dragoman._wire.exceptions import RemoteProtocolError, dotted_path
 from dragoman._wire.json import JSON, JSONObject, wrong_type
-from dragoman.protocols.simple_chat.tables import NAME, PARAM_PATHS, PARAMS, ROLES
+from dragoman.protocols.simple_chat.tables import MESSAGE_SHAPE, NAME, REQUEST_SHAPE, ROLES
 
-# `model` may be left out: the server has a default then.
-KNOWN_BODY = frozenset(("model", "messages", "temperature"))
-KNOWN_MESSAGE = frozenset(("role", "content"))
-
-
-# Compared by identity, because isinstance() counts a boolean as an int.
-_NUMBERS = (int, float)
+_SETTING_PATHS = setting_paths(REQUEST_SHAPE)
 
 
 def read_request(body: JSONObject, signer: Signer) -> Request:
@@ -27,20 +21,15 @@ def read_request(body: JSONObject, signer: Signer) -> Request:
 
     Raises RemoteProtocolError (400) with the path of the wrong member.
     """
-    model = body.get("model")
-    if model is not None and type(model) is not str:
-        raise wrong_type("/model", "a string", model)
-    temperature = body.get("temperature")
-    if temperature is not None and type(temperature) not in _NUMBERS:
-        raise wrong_type("/temperature", "a number", temperature)
+    settings = read_settings(body, REQUEST_SHAPE, wrong_type)
     return Request(
         protocol=NAME,
-        model=model or "",
+        model=body.get("model") or "",
         messages=_messages(body.get("messages")),
         include_usage=False,  # responses have no field for it
-        params=read_params(body, PARAMS),
-        param_paths=PARAM_PATHS,
-        extra=extra_fields(body, KNOWN_BODY),
+        params=settings,
+        param_paths=_SETTING_PATHS,
+        extra=extra_members(body, REQUEST_SHAPE),
     )
 
 
@@ -68,10 +57,5 @@ def _message(item: JSON, path: str) -> Message:
     content = item.get("content")
     if type(content) is not str:
         raise wrong_type(f"{path}/content", "a string", content)
-    extra = None if len(item) == 2 else extra_fields(item, KNOWN_MESSAGE)
-    return Message(role, (Text(content, path=f"{path}/content"),), path, extra=extra)
-
-
-def extra_fields(value: JSONObject, known: frozenset[str]) -> JSONObject | None:
-    """Return the members of `value` outside of `known`, None if there are none."""
-    return {key: member for key, member in value.items() if key not in known} or None
+    text = Text(content, path=f"{path}/content")
+    return Message(role, (text,), path, extra=extra_members(item, MESSAGE_SHAPE))

@@ -5,16 +5,20 @@ from __future__ import annotations
 from typing import Literal
 
 from dragoman._ir.events import BlockKind
-from dragoman._ir.parameters import param_paths
-from dragoman._ir.request import Param
+from dragoman._ir.shape import NUMBER, STRING, Setting, Shape
 
 NAME = "simple_chat"
 
 SimpleRole = Literal["system", "user", "assistant"]
 ROLES: dict[str, SimpleRole] = {"system": "system", "user": "user", "assistant": "assistant"}
 
-PARAMS: dict[str, Param] = {"temperature": "temperature"}
-PARAM_PATHS: dict[Param, str] = param_paths(PARAMS)
+# The members of a request, see `_ir.shape`. `model` may be left out: the server has a default then.
+REQUEST_SHAPE: dict[str, Shape] = {
+    "model": STRING,
+    "messages": None,
+    "temperature": Setting("temperature", NUMBER),
+}
+MESSAGE_SHAPE: dict[str, Shape] = {"role": None, "content": None}
 
 # Blocks whose text is the content. A refusal is text of the model, too.
 TEXT_KINDS = frozenset({BlockKind.TEXT, BlockKind.REFUSAL})
