@@ -4,7 +4,7 @@ import io
 import json
 import logging
 import socket
-from collections.abc import AsyncIterator, Iterator, MutableMapping
+from collections.abc import AsyncIterator, MutableMapping
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -99,18 +99,14 @@ def check_refusal(protocol: str, client: FakeClient, status: int, request: objec
 
 
 @pytest.fixture
-def lines() -> Iterator[list[dict[str, Any]]]:
+def lines(logger: logging.Logger) -> "LogLines":
     """All lines, as they are at the test's end; look at them with `read`."""
-    logger = logging.getLogger("dragoman")
-    before = logger.handlers[:], logger.propagate, logger.level
     out = LogLines()
     configure_logging("debug", "json", out.stream)
-    yield out
-    logger.handlers[:], logger.propagate, level = before
-    logger.setLevel(level)
+    return out
 
 
-class LogLines(list[dict[str, Any]]):
+class LogLines:
     def __init__(self) -> None:
         self.stream = io.StringIO()
 

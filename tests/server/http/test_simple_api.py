@@ -3,7 +3,6 @@
 import io
 import json
 import logging
-from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -207,14 +206,10 @@ async def test_with_only_the_simulator_any_request_gets_a_response() -> None:
 
 
 @pytest.fixture
-def lines() -> Iterator[io.StringIO]:
-    logger = logging.getLogger("dragoman")
-    before = logger.handlers[:], logger.propagate, logger.level
+def lines(logger: logging.Logger) -> io.StringIO:
     out = io.StringIO()
     configure_logging("debug", "json", out)
-    yield out
-    logger.handlers[:], logger.propagate, level = before
-    logger.setLevel(level)
+    return out
 
 
 async def test_the_log_names_the_model_that_was_used(lines: io.StringIO) -> None:
