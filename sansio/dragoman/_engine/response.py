@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 import msgspec
 
 from dragoman._engine.response_machine import Outcome, ResponseMachine
-from dragoman._engine.sinks import Sink, sink_for
+from dragoman._engine.sinks import ClientSink, ListSink
 from dragoman._engine.upstream_events import StreamEvents, TruncatedResponse, WholeEvents
 from dragoman._ir.events import (
     ArgumentsDelta,
@@ -99,8 +99,8 @@ class ResponseTranslator(ResponseMachine):
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._upstream.name} -> {self._client.name}, {self.outcome.value}>"
 
-    def _open_sink(self, streams: bool, store_response: bool) -> Sink:
-        return sink_for(
+    def _open_sink(self, streams: bool, store_response: bool) -> ClientSink | ListSink:
+        return ClientSink(
             self._client, self._context, self.losses, streams=streams, store_response=store_response
         )
 
@@ -226,13 +226,10 @@ class ResponseTranslator(ResponseMachine):
         """True if the client's protocol does not have the event's choice, which is recorded as a loss."""
         if self._client.choices:
             return False
-        if isinstance(event, (BlockStarted, Stopped, Opaque)):
-            if event.choice == 0:
-                return False
-            self.losses.dropped(
-                f"/choices/{event.choice}", "the client's protocol allows only one choice per response"
-            )
-            if isinstance(event, BlockStarted):
-                self._skipped.add(event.block)
-            return True
-        return getattr(event, "block", None) in self._skipped
+        choice = getattr(event, "choice", 0)
+        if choice == 0:
+            return getattr(event, "block", None) in self._skipped
+        self.losses.dropped(f"/choices/{choice}", "the client's protocol allows only one choice per response")
+        if isinstance(event, BlockStarted):
+            self._skipped.add(event.block)
+        return True

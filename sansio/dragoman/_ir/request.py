@@ -8,7 +8,8 @@ and the fields that its protocol does not define (`extra`). Objects are frozen: 
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 
@@ -380,3 +381,31 @@ class Request(msgspec.Struct, frozen=True, gc=False):
     repairs: tuple[Loss, ...] = ()
     defined: frozenset[str] = frozenset()
     native: JSONObject = {}
+
+
+def map_parts(
+    request: Request, changes: Mapping[type[Part], Callable[[Any], Part]], role: Role | None = None
+) -> Request:
+    """Return the request with its parts changed, itself if none was.
+
+    changes: by the type of a part. role: changes only messages of this role.
+    """
+    messages: list[Message] | None = None
+    for number, message in enumerate(request.messages):
+        if role is not None and message.role != role:
+            continue
+        for part in message.parts:
+            if type(part) in changes:
+                break
+        else:
+            continue  # nearly all of them
+        parts: list[Part] = []
+        for index, part in enumerate(message.parts):
+            change = changes.get(type(part))
+            if change is not None and (changed := change(part)) is not part:
+                parts = parts or list(message.parts)
+                parts[index] = changed
+        if parts:
+            messages = messages or list(request.messages)
+            messages[number] = msgspec.structs.replace(message, parts=tuple(parts))
+    return request if messages is None else msgspec.structs.replace(request, messages=tuple(messages))

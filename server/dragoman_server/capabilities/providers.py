@@ -4,8 +4,8 @@ A provider that implements a second protocol only in part (a beta of Responses, 
 implements in full, because a translation loses less than a half-implemented endpoint.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
@@ -17,6 +17,10 @@ from dragoman_server.settings.capabilities import ENFORCED, HOSTED_USES, NONE
 CHAT = "openai_chat"
 MESSAGES = "anthropic_messages"
 RESPONSES = "openai_responses"
+
+
+# The day on which nearly all sources of these tables were read.
+LOOKED_UP = "2026-11-22"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +43,8 @@ class Provider:
     protocol: str
     protocols: tuple[str, ...]
     source: str
-    date: str
-    capabilities: Mapping[str, object] = field(default_factory=dict)
+    capabilities: Mapping[str, object]
+    date: str = LOOKED_UP
     hosts: tuple[str, ...] = ()
     compatible: str | None = None
 
@@ -48,18 +52,11 @@ class Provider:
     def base_url_variable(self) -> str:
         return f"{self.name.upper()}_BASE_URL"
 
-
-@dataclass(frozen=True, slots=True)
-class DiscoveredProvider:
-    """A provider whose key is set. base_url_variable: None if the public URL is used."""
-
-    provider: Provider
-    key_variable: str
-    auth: str
-    base_url: str
-    base_url_variable: str | None
-    protocol: str
-    protocols: tuple[str, ...]
+    def protocols_at(self, url: str) -> tuple[str, tuple[str, ...]]:
+        """Return the preferred protocol and all protocols of a server that is used in its place."""
+        if self.compatible is not None and _provider_at(url) is not self:
+            return self.compatible, (self.compatible,)
+        return self.protocol, self.protocols
 
 
 # Parameters that only OpenAI has. Elsewhere they have no effect, and servers that check bodies refuse them: "property
@@ -82,7 +79,6 @@ _LOCAL: Mapping[str, object] = {
     "refuses": _REFUSED,
 }
 _PUBLIC: Mapping[str, object] = {**_LOCAL, "refuses": (*_REFUSED, "top_k")}
-_DATE = "2026-11-22"
 
 
 def _chat(
@@ -91,14 +87,18 @@ def _chat(
     source: str,
     capabilities: Mapping[str, object],
     *,
-    refuses: tuple[str, ...] = (*_REFUSED, "top_k"),
-    more: tuple[str, ...] = (),
+    accepts: tuple[str, ...] = (),
+    refuses: tuple[str, ...] = (),
     hosts: tuple[str, ...] = (),
 ) -> Provider:
-    """Make a provider of Chat Completions. capabilities: beyond _PUBLIC. more: refused in addition to `refuses`."""
+    """Make a provider of Chat Completions.
+
+    capabilities: beyond _PUBLIC. accepts, refuses: how it differs from what _PUBLIC refuses.
+    """
     keys = ((f"{name.upper()}_API_KEY", "bearer"),)
-    merged = {**_PUBLIC, **capabilities, "refuses": (*refuses, *more)}
-    return Provider(name, keys, base_url, CHAT, (CHAT,), source, _DATE, merged, hosts)
+    refused = tuple([each for each in (*_REFUSED, "top_k") if each not in accepts])
+    merged = {**_PUBLIC, **capabilities, "refuses": (*refused, *refuses)}
+    return Provider(name, keys, base_url, CHAT, (CHAT,), source, merged, hosts=hosts)
 
 
 PROVIDERS = (
@@ -109,7 +109,6 @@ PROVIDERS = (
         RESPONSES,
         (CHAT, RESPONSES),
         "openai-python 3.54.0; pydantic-ai#2822",
-        _DATE,
         {
             "default_model": "gpt-5.6",
             # "Unsupported parameter: 'max_tokens' is not supported with this model."
@@ -137,7 +136,6 @@ PROVIDERS = (
         MESSAGES,
         (MESSAGES,),
         "anthropic-python 2.12.0",
-        _DATE,
         {
             "default_model": "claude-sonnet-5-5",
             "hosted_tools": HOSTED_USES,
@@ -161,7 +159,7 @@ PROVIDERS = (
             "reasoning_back": "always",
         },
         # "unknown variant `image_url`, expected `text`"
-        more=("file", "image", "logprobs", "top_logprobs"),
+        refuses=("file", "image", "logprobs", "top_logprobs"),
     ),
     _chat(
         "openrouter",
@@ -177,21 +175,21 @@ PROVIDERS = (
             "cache_marks": "cache_control",
             "developer_role": True,
         },
-        refuses=tuple(name for name in _REFUSED if name not in ("user", "verbosity")),
+        accepts=("user", "verbosity", "top_k"),
     ),
     _chat(
         "groq",
         "https://api.groq.com/openai/v1",
         "console.groq.com/docs/openai",
         # Other names are refused: "property 'reasoning_content' is unsupported". Most models refuse an effort
-        # and a schema, see the model families. Of those in `more`, "a 400 error will be returned".
+        # and a schema, see the model families. Of those in `refuses`, "a 400 error will be returned".
         {
             "default_model": "openai/gpt-oss-120b",
             "reasoning_field": "reasoning",
             "efforts": (),
             "structured_output": "object",
         },
-        more=("logit_bias", "logprobs", "n", "top_logprobs"),
+        refuses=("logit_bias", "logprobs", "n", "top_logprobs"),
     ),
     _chat(
         "cerebras",
@@ -204,8 +202,8 @@ PROVIDERS = (
             "reasoning_field": "reasoning",
             "forced_tools": "no",
         },
-        refuses=tuple(name for name in _REFUSED if name != "tool_strict"),
-        more=("frequency_penalty", "logit_bias", "parallel_tool_calls", "presence_penalty", "top_k"),
+        accepts=("tool_strict",),
+        refuses=("frequency_penalty", "logit_bias", "parallel_tool_calls", "presence_penalty"),
     ),
     _chat(
         "xai",
@@ -226,15 +224,15 @@ PROVIDERS = (
             "call_ids": "alnum9",
             "turn_order": "no_user_after_tool",
         },
-        refuses=(*(name for name in _REFUSED if name != "tool_strict"), "top_k"),
-        more=("logit_bias", "logprobs", "seed", "top_logprobs"),
+        accepts=("tool_strict",),
+        refuses=("logit_bias", "logprobs", "seed", "top_logprobs"),
     ),
     _chat(
         "together",
         "https://api.together.ai/v1",
         "docs.together.ai; langchain_together (top_k)",
         {"default_model": "openai/gpt-oss-120b"},
-        refuses=_REFUSED,
+        accepts=("top_k",),
         hosts=("api.together.xyz",),
     ),
     _chat(
@@ -242,7 +240,7 @@ PROVIDERS = (
         "https://api.fireworks.ai/inference/v1",
         "docs.fireworks.ai; langchain_fireworks (top_k)",
         {"default_model": "accounts/fireworks/models/gpt-oss-120b"},
-        refuses=_REFUSED,
+        accepts=("top_k",),
     ),
     _chat(
         "moonshot",
@@ -271,7 +269,7 @@ PROVIDERS = (
             "forced_tools": "no",
             "reasoning_back": "tool_loop",
         },
-        more=("frequency_penalty", "logit_bias", "logprobs", "presence_penalty", "seed", "top_logprobs"),
+        refuses=("frequency_penalty", "logit_bias", "logprobs", "presence_penalty", "seed", "top_logprobs"),
         hosts=("open.bigmodel.cn",),
     ),
     _chat(
@@ -308,7 +306,7 @@ PROVIDERS = (
         "ai.google.dev/gemini-api/docs/openai; paws#103; continue#8865; SkyrimNet-GamePlugin#77",
         # "Function call is missing a thought_signature in functionCall parts." "Unknown name "frequency_penalty"".
         {"default_model": "gemini-3.8-flash", "reasoning_field": NONE, "thought_signatures": True},
-        more=("frequency_penalty",),
+        refuses=("frequency_penalty",),
     ),
 )
 
@@ -371,30 +369,13 @@ def port_of(url: str) -> int | None:
         return None
 
 
-def discover_providers(environ: Mapping[str, str]) -> list[DiscoveredProvider]:
-    """Return the providers whose keys are set, in the table's order. An empty variable counts as unset."""
-    found = []
+def discover_providers(environ: Mapping[str, str]) -> Iterator[tuple[Provider, str, str]]:
+    """Yield the providers whose keys are set, each with the variable and its `auth`, in the table's order.
+
+    An empty variable counts as unset.
+    """
     for provider in PROVIDERS:
         for variable, auth in provider.keys:
             if environ.get(variable):
-                found.append(_discovered(provider, variable, auth, environ))
+                yield provider, variable, auth
                 break
-    return found
-
-
-def _discovered(
-    provider: Provider, variable: str, auth: str, environ: Mapping[str, str]
-) -> DiscoveredProvider:
-    url = environ.get(provider.base_url_variable)
-    protocol, protocols = provider.protocol, provider.protocols
-    if url and provider.compatible is not None and _provider_at(url) is not provider:
-        protocol, protocols = provider.compatible, (provider.compatible,)
-    return DiscoveredProvider(
-        provider=provider,
-        key_variable=variable,
-        auth=auth,
-        base_url=url or provider.base_url,
-        base_url_variable=provider.base_url_variable if url else None,
-        protocol=protocol,
-        protocols=protocols,
-    )

@@ -6,6 +6,7 @@ Errors quote only `raw`, the text before interpolation, so they contain nothing 
 import ipaddress
 import re
 from collections.abc import Callable
+from importlib.util import find_spec
 from urllib.parse import SplitResult, urlsplit
 
 import msgspec
@@ -48,6 +49,8 @@ _FORMS: dict[SettingKind, tuple[re.Pattern[str], str]] = {
     SettingKind.URL: (_VISIBLE, _NO_URL),
     SettingKind.PROXY: (_VISIBLE, _NO_URL),
 }
+
+SOCKS_EXTRA_MISSING = "a SOCKS proxy needs an extra: install dragoman[socks]"
 
 # Headers that cannot be set, by their names in lower case.
 _OWN_HEADERS = (
@@ -228,7 +231,14 @@ def _url(key: SettingSpec, text: str) -> str:
 def _proxy(key: SettingSpec, text: str) -> Secret:
     if _split(text).scheme not in ("http", "https", "socks5", "socks5h"):
         raise InvalidValue('has an unknown scheme; valid schemes are "http", "https", "socks5", "socks5h"')
+    if lacks_socks(text):
+        raise InvalidValue(SOCKS_EXTRA_MISSING)
     return Secret(text)
+
+
+def lacks_socks(url: str) -> bool:
+    """True if `url` is that of a SOCKS proxy, and the extra for them is not installed."""
+    return url.lower().startswith("socks") and find_spec("socksio") is None
 
 
 def _secret(key: SettingSpec, text: str) -> Secret:

@@ -14,7 +14,7 @@ from dragoman import UPSTREAMS, RemoteProtocolError
 from dragoman.codec import UpstreamSpec
 from dragoman_server.models.info import ModelInfo, ModelPage, read_models
 from dragoman_server.settings import AccountSettings, Settings, UpstreamSettings
-from dragoman_server.upstream.account_get import account_get
+from dragoman_server.upstream.account_request import account_get
 from dragoman_server.upstream.errors import UpstreamError
 from dragoman_server.upstream.sender import UpstreamSender
 

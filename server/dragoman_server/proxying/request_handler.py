@@ -32,9 +32,9 @@ from dragoman_server.headers import (
     request_id_headers,
 )
 from dragoman_server.log import RequestRecord
-from dragoman_server.proxying.account_pool import AccountLease, AccountPool, RequestAttempts
+from dragoman_server.proxying.account_pool import AccountLease, AccountPool
 from dragoman_server.proxying.attempt import Attempt, AttemptFailure
-from dragoman_server.proxying.plan import Plan
+from dragoman_server.proxying.plan import Destination, Plan
 from dragoman_server.replies import (
     Reply,
     encoded_error_reply,
@@ -70,10 +70,12 @@ class Chunk(NamedTuple):
 class RequestHandler:
     """The tasks of one request: its attempts, its client's receive and send, and what was sent so far. Call run() once.
 
+    reply: the whole response, if it was one.
+
     Args:
         plan: the first plan of the chain.
         sender_for: returns what sends requests to the upstream of a name.
-        receive, send: the client's, as in ASGI.
+        receive, send: the client's, as in ASGI. Without `send`, a whole reply is left in `reply` instead.
         record: gets the outcome, the usage and the losses.
         pool: chooses the accounts.
         keepalive_s: seconds of silence after which a heartbeat is sent, 0 for none.
@@ -90,7 +92,7 @@ class RequestHandler:
         plan: Plan,
         sender_for: Callable[[str], UpstreamSender],
         receive: Receive,
-        send: Send,
+        send: Send | None,
         record: RequestRecord,
         *,
         pool: AccountPool,
@@ -99,9 +101,11 @@ class RequestHandler:
         store_response: StoreResponse | None = None,
         cache_reasoning: CacheReasoning | None = None,
     ) -> None:
+        self.reply: Reply | None = None
         self._plan = plan
         self._sender_for = sender_for
-        self._pool = pool
+        self._clock = pool.clock
+        self._attempts = pool.attempts(plan)
         self._receive = receive
         self._send = send
         self._record = record
@@ -201,23 +205,20 @@ class RequestHandler:
     async def _read_upstream(self, outbox: ObjectSendStream[Reply | Chunk]) -> None:
         self._outbox = outbox
         with self._reading:
-            async with outbox, self._pool.attempts(self._plan) as attempts:
-                self._attempts = attempts
+            async with outbox, self._attempts as attempts:
                 while self._winner is None and (lease := await attempts.next()) is not None:
-                    await self._try(lease)
+                    hedge_s = lease.plan.destination.settings.hedge_s
+                    if hedge_s > 0:
+                        await self._hedged(lease, hedge_s)
+                    else:
+                        await self._attempt(self._attempt_with(lease))
                 if self._winner is None:
-                    await self._give_up(attempts)
-
-    async def _try(self, lease: AccountLease) -> None:
-        hedge_s = lease.plan.settings.hedge_s
-        if hedge_s > 0:
-            await self._hedged(lease, hedge_s)
-        else:
-            await self._attempt(self._attempt_with(lease))
+                    await self._give_up()
 
     def _attempt_with(self, lease: AccountLease) -> Attempt:
         self._plan = lease.plan
-        attempt = Attempt(lease, self._sender_for(lease.plan.settings.name), self, self._pool.clock())
+        sender = self._sender_for(lease.plan.destination.settings.name)
+        attempt = Attempt(lease, sender, self._send_ready, self._clock())
         if self._winner is None:
             self._record_attempt(attempt)
         return attempt
@@ -257,7 +258,9 @@ class RequestHandler:
             if failure is None:
                 return None
             seconds = anyio.current_time() - started
-            record.note_failure(attempt.lease.account, attempt.target, attempt.status, failure.cause, seconds)
+            record.note_failure(
+                attempt.lease.account.id, attempt.target, attempt.status, failure.cause, seconds
+            )
             if not (attempt.can_resend(failure) and self._attempts.resend(attempt.lease)):
                 return failure
 
@@ -267,7 +270,7 @@ class RequestHandler:
             attempt.lease,
             attempt.error,
             attempt.tokens,
-            remaining_share(attempt.headers, attempt.plan.upstream),
+            remaining_share(attempt.headers, attempt.plan.destination.upstream),
         )
 
     async def _hedged(self, first: AccountLease, hedge_s: float) -> None:
@@ -277,7 +280,7 @@ class RequestHandler:
         outcomes: dict[str, dict[str, object]] = {}
 
         async def run(attempt: Attempt) -> None:
-            account = attempt.lease.account
+            account = attempt.lease.account.id
             with self._scopes[account]:
                 failure = await self._attempt(attempt)
                 if failure is not None:
@@ -288,21 +291,22 @@ class RequestHandler:
             ended.set()
 
         async with anyio.create_task_group() as attempts:
-            self._scopes = {first.account: anyio.CancelScope()}
+            self._scopes = {first.account.id: anyio.CancelScope()}
             attempts.start_soon(run, self._attempt_with(first))
             with anyio.move_on_after(hedge_s):
                 await ended.wait()
             second = None if ended.is_set() or self._winner is not None else await self._attempts.hedge()
             if second is not None:
-                self._scopes[second.account] = anyio.CancelScope()
+                self._scopes[second.account.id] = anyio.CancelScope()
                 attempts.start_soon(run, self._attempt_with(second))
         if second is not None:
-            other = first.account if self._record.account == second.account else second.account
+            ids = [first.account.id, second.account.id]
+            other = ids[0] if self._record.account == ids[1] else ids[1]
             self._record.hedge = {"account": other, **outcomes[other]}
 
-    async def _give_up(self, attempts: RequestAttempts) -> None:
+    async def _give_up(self) -> None:
         """Send the client an error in its own form, with the time after which a retry makes sense."""
-        plan, error = self._plan, attempts.error
+        plan, error = self._plan, self._attempts.error
         assert error is not None
         failure = None
         for attempt, each in self._failed:
@@ -323,36 +327,26 @@ class RequestHandler:
                 await self._hand_over(Chunk(machine.data_to_send(), last=True), self._outbox)
                 return
             self._upstream_headers = [] if failure is None else failure.headers
-            headers = with_retry_after(self._headers(), attempts.retry_at)
+            headers = with_retry_after(self._headers(), self._attempts.retry_at)
             if failure is None or failure.status is None:
                 reply = error_reply(plan.client, error, plan.id, headers)
             else:
                 reply = encoded_error_reply(error.kind, failure.status, failure.body, headers)
             await self._hand_over(reply, self._outbox)
 
-    # What attempts call: see ResponseSink.
-
-    async def send_ready(self, attempt: Attempt) -> bool:
-        if not self._claim(attempt):
-            return False
+    async def _send_ready(self, attempt: Attempt) -> bool:
+        """Send what an attempt has for the client. False: another attempt was faster, so this one must end."""
         machine = attempt.machine
         assert machine is not None
+        if not self._claim(attempt):
+            return False
         await self._store_when_complete(machine)
         async with self._send_order:
-            ready = machine.data_to_send()
-            if ready:
+            if attempt.ended:
+                await self._hand_over(self._end_of(machine), self._outbox)
+            elif ready := machine.data_to_send():
                 self._started = True
                 await self._hand_over(Chunk(ready, last=False), self._outbox)
-        return True
-
-    async def finish(self, attempt: Attempt) -> bool:
-        if not self._claim(attempt):
-            return False
-        machine = attempt.machine
-        assert machine is not None
-        await self._store_when_complete(machine)
-        async with self._send_order:
-            await self._hand_over(self._end_of(machine), self._outbox)
         return True
 
     def _claim(self, attempt: Attempt) -> bool:
@@ -368,14 +362,12 @@ class RequestHandler:
 
     def _record_attempt(self, attempt: Attempt) -> None:
         """Make this the attempt that the log line is about."""
-        record, plan = self._record, attempt.plan
-        record.account, record.upstream_status = attempt.lease.account, attempt.status
-        record.upstream, record.upstream_protocol = plan.settings.name, plan.upstream.name
-        record.upstream_model = plan.upstream_model
+        self._record.account, self._record.upstream_status = attempt.lease.account.id, attempt.status
+        record_destination(self._record, attempt.plan.destination)
 
     def _cancel_others(self, attempt: Attempt) -> None:
         for account, scope in self._scopes.items():
-            if account != attempt.lease.account:
+            if account != attempt.lease.account.id:
                 scope.cancel()
 
     async def _store_when_complete(self, machine: ResponseMachine) -> None:
@@ -433,6 +425,7 @@ class RequestHandler:
             if isinstance(item, Reply):
                 await self._send_reply(item)
                 return
+            assert send is not None  # only plans that do not stream go without
             if not headers_sent:
                 headers_sent = True
                 self._record.status = 200
@@ -449,7 +442,9 @@ class RequestHandler:
         self._record.status = reply.status
         self._record.first_byte_s = anyio.current_time() - self._started_at
         self._end_sent = True
-        await send_reply(self._send, reply)
+        self.reply = reply
+        if self._send is not None:
+            await send_reply(self._send, reply)
 
     def _headers(self, response_losses: Ledger | None = None) -> HeaderList:
         """Return the headers of every response: the upstream's limits and id, and what was lost."""
@@ -487,3 +482,9 @@ class RequestHandler:
         if record.outcome == "open":
             failed = record.error is not None
             record.outcome = "failed" if failed else "completed"
+
+
+def record_destination(record: RequestRecord, to: Destination) -> None:
+    """Note where a request goes, for the log."""
+    record.upstream, record.upstream_protocol = to.settings.name, to.upstream.name
+    record.upstream_model = to.upstream_model

@@ -9,17 +9,25 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from itertools import takewhile
 from typing import Final
 
 import msgspec
 
 from dragoman._ir.losses import Ledger
 from dragoman._ir.parameters import Converter, write_params
-from dragoman._ir.request import Message, Param, Part, Reasoning, Request, ResponseFormat
+from dragoman._ir.request import (
+    Message,
+    Param,
+    Part,
+    Reasoning,
+    ReasoningConfig,
+    Request,
+    ResponseFormat,
+)
 from dragoman._wire.exceptions import RequestRefused, dotted_path
 from dragoman._wire.json import JSON, JSONObject
 from dragoman.codec import Capabilities
-from dragoman.protocols.anthropic_messages.request_in import read_settings
 from dragoman.protocols.anthropic_messages.request_messages_out import (
     CacheControlWriter,
     ConversationWriter,
@@ -27,6 +35,7 @@ from dragoman.protocols.anthropic_messages.request_messages_out import (
     plain_or_blocks,
 )
 from dragoman.protocols.anthropic_messages.request_thinking import resolve_thinking_conflicts, write_thinking
+from dragoman.protocols.anthropic_messages.shapes import SETTING_PATHS
 from dragoman.protocols.anthropic_messages.tables import (
     BETA_HEADER,
     CACHE_OPTION_TTL_NAMES,
@@ -35,14 +44,15 @@ from dragoman.protocols.anthropic_messages.tables import (
     IMPLIED_INCLUDES,
     NAME,
     NO_OP_VALUES,
-    PARAM_NAMES,
-    PARAM_PATHS,
     REJECTED_PARAMS,
     REQUEST_TIER_NAMES,
     SAMPLING_PARAMS,
     VERSION_HEADER,
 )
 from dragoman.protocols.anthropic_messages.tools import fit_schema, write_tools
+
+# The settings at the top of a body.
+_NAMES: dict[Param, str] = {param: path[1:] for param, path in SETTING_PATHS.items() if path.count("/") == 1}
 
 _JSON_SENTENCE = "Answer with one JSON object and nothing else."
 
@@ -55,11 +65,21 @@ def write_request(request: Request, capabilities: Capabilities, ledger: Ledger) 
         "model": request.model,
         "max_tokens": resolve_max_tokens(request, capabilities.max_tokens),
     }
-    write_params(request, PARAM_NAMES, CONVERTERS, out, ledger)
+    write_params(request, _NAMES, CONVERTERS, out, ledger)
     marks = CacheControlWriter()
     tools = write_tools(request, capabilities, marks, ledger)
-    conversation = ConversationWriter(ledger, marks, capabilities.mid_system)
-    system, rest = _write_system(request, conversation, ledger)
+    leading = list(takewhile(lambda message: message.role in ("system", "developer"), request.messages))
+    mid_system = capabilities.mid_system
+    if leading and len(leading) == len(request.messages):
+        # "at least one message is required" (langchain#31696, read 2026-11-22): the last one becomes the user's.
+        leading.pop()
+        mid_system = False
+    conversation = ConversationWriter(ledger, marks, mid_system)
+    system: list[JSONObject] = []
+    for message in leading:
+        if message.name is not None:
+            ledger.dropped(f"{message.path}/name", "Messages has no names on messages")
+        system += conversation.system_blocks(message)
     response_format = request.response_format
     if response_format is not None and response_format.schema is None:
         ledger.altered(
@@ -69,7 +89,7 @@ def write_request(request: Request, capabilities: Capabilities, ledger: Ledger) 
         system.append({"type": "text", "text": _JSON_SENTENCE})
     if system:
         out["system"] = plain_or_blocks(system)
-    for message in rest:
+    for message in request.messages[len(leading) :]:
         conversation.add(message)
     out["messages"] = conversation.turns
     out.update(tools)
@@ -82,26 +102,6 @@ def write_request(request: Request, capabilities: Capabilities, ledger: Ledger) 
     if request.stream:
         out["stream"] = True
     return out
-
-
-def _write_system(
-    request: Request, conversation: ConversationWriter, ledger: Ledger
-) -> tuple[list[JSONObject], tuple[Message, ...]]:
-    """Return the blocks of `system`, and the messages after them."""
-    messages = request.messages
-    count = 0
-    while count < len(messages) and messages[count].role in ("system", "developer"):
-        count += 1
-    if count == len(messages) and count:
-        # "at least one message is required" (langchain#31696, read 2026-11-22): the last one becomes the user's.
-        count -= 1
-        conversation.disallow_system()
-    system: list[JSONObject] = []
-    for message in messages[:count]:
-        if message.name is not None:
-            ledger.dropped(f"{message.path}/name", "Messages has no names on messages")
-        system += conversation.system_blocks(message)
-    return system, messages[count:]
 
 
 def _write_format(response_format: ResponseFormat, ledger: Ledger) -> JSONObject:
@@ -128,14 +128,8 @@ def _rewrite_body(request: Request, capabilities: Capabilities, ledger: Ledger) 
     """Return the client's body with its conversation written again, and all that passes and capabilities change."""
     out = dict(request.native)
     out["model"] = request.model
-    reasoning = request.reasoning
-    effort = None
-    if reasoning is not None and reasoning.effort is not None:
-        effort = (reasoning.effort_path or reasoning.path, reasoning.effort)
     marks = CacheControlWriter()
-    conversation = ConversationWriter(
-        ledger, marks, capabilities.mid_system, same_protocol=True, effort=effort
-    )
+    conversation = ConversationWriter(ledger, marks, capabilities.mid_system, same_protocol=True)
     out.pop("system", None)
     system: list[JSONObject] = []
     for message in request.messages:
@@ -146,7 +140,7 @@ def _rewrite_body(request: Request, capabilities: Capabilities, ledger: Ledger) 
             # The client's system text, and messages that a pass has put before it.
             system += conversation.system_blocks(message)
         elif message.path != "/compaction/instructions":
-            conversation.add(message)
+            conversation.add(_with_effort(message, request.reasoning))
     if system:
         out["system"] = plain_or_blocks(system)
     out["messages"] = conversation.turns
@@ -154,6 +148,16 @@ def _rewrite_body(request: Request, capabilities: Capabilities, ledger: Ledger) 
     resolve_thinking_conflicts(request, capabilities, out, ledger)
     marks.finish(out.get("cache_control"), ledger)
     return out
+
+
+def _with_effort(message: Message, config: ReasoningConfig | None) -> Message:
+    """Return the message with the effort that it sets from there on, as passes have left it."""
+    path = f"{message.path}/output_config/effort"
+    if config is None or config.effort is None or (config.effort_path or config.path) != path:
+        return message
+    extra = dict(message.extra or {})
+    merge_extra(extra, {"output_config": {"effort": config.effort}})
+    return msgspec.structs.replace(message, extra=extra)
 
 
 def _without_reasoning(message: Message, ledger: Ledger) -> Message:
@@ -173,9 +177,9 @@ def _rewrite_settings(
 ) -> None:
     """Write again what passes may have changed in the client's body, and what capabilities change."""
     params, extra = request.params, request.extra or {}
-    for param in read_settings(request.native, {}):
+    for param, path in request.param_paths.items():
         if param not in params:
-            _remove(out, PARAM_PATHS[param])
+            _remove(out, path)
     out.setdefault("max_tokens", capabilities.max_tokens)  # required
     if "stop" in params:
         out["stop_sequences"] = params["stop"]

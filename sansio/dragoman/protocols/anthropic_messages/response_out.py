@@ -11,10 +11,8 @@ into the field where the vendor has ciphertext, and read from there.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, cast
-
-import msgspec
 
 from dragoman._ir.assembly import AssembledBlock, AssembledResponse
 from dragoman._ir.events import (
@@ -37,14 +35,16 @@ from dragoman._ir.events import (
     Stopped,
     StopReason,
     TextDelta,
+    ToolHead,
     Usage,
 )
 from dragoman._ir.losses import Ledger, child
 from dragoman._ir.signatures import Signer, wrap_summary
-from dragoman._wire.json import JSON, JSONObject, encode, encode_text, is_object_text
+from dragoman._wire.json import JSON, JSONObject, encode, encode_text
 from dragoman._wire.sse import encode_frame
 from dragoman.codec import ResponseContext
 from dragoman.protocols.anthropic_messages.errors import error_frame
+from dragoman.protocols.anthropic_messages.request_messages_out import input_object
 from dragoman.protocols.anthropic_messages.tables import (
     CONTENT_PLACEHOLDER,
     DEFAULT_TIER,
@@ -126,17 +126,7 @@ class MessagesWriter:
             return b""
         if event.tool is not None:
             self._calls = True
-            # Clients that check types take a missing caller or a known one; "direct" is the default.
-            return self._open(
-                event.kind,
-                {
-                    "type": "tool_use",
-                    "id": event.tool.call_id,
-                    "name": event.tool.name,
-                    "input": {},
-                    "caller": {"type": "direct"},
-                },
-            )
+            return self._open(event.kind, write_tool_use(event.tool, {}))
         if event.kind is BlockKind.REFUSAL:
             self._refused = True
         return self._open(event.kind, {"type": "text", "text": "", "citations": None})
@@ -192,18 +182,9 @@ class MessagesWriter:
         signed = self._sign(NO_SIGNATURE) if self._unsigned else b""
         return signed + _frame("content_block_stop", index=self._index)
 
-    def _opaque(self, event: Opaque) -> bytes:
-        """Write a block or message field of this protocol, or a search of another one."""
-        if event.search is not None and event.origin != NAME:
-            blocks = write_search(event.search, self._context.id, self._index + 1)
-            return b"".join([self._complete_block(block) for block in blocks])
-        if event.kind == "message":
-            self._fields.update(event.native)
-            return b""
-        return self._complete_block(event.native)
-
-    def _compacted(self, event: Compacted) -> bytes:
-        return self._complete_block(write_compaction(event.text, self._context.signer))
+    def _opaque(self, event: Opaque | Compacted) -> bytes:
+        blocks = write_opaque(event, self._context, self._index + 1, self._fields)
+        return b"".join([self._complete_block(block) for block in blocks])
 
     def _complete_block(self, block: JSONObject) -> bytes:
         """Return the frames of a complete block, with a delta for what clients expect in one."""
@@ -256,7 +237,7 @@ _SENDERS: dict[type[Event], Callable[[MessagesWriter, Any], bytes]] = {
     Logprobs: MessagesWriter._logprobs,
     BlockEnded: MessagesWriter._block_ended,
     Opaque: MessagesWriter._opaque,
-    Compacted: MessagesWriter._compacted,
+    Compacted: MessagesWriter._opaque,
     Usage: MessagesWriter._add_usage,
     Stopped: MessagesWriter._stopped,
     Ended: MessagesWriter._ended,
@@ -270,16 +251,8 @@ def write_whole(response: AssembledResponse, context: ResponseContext, ledger: L
     fields: JSONObject = {}
     calls = refused = False
     for block in response.blocks:
-        if isinstance(block, Compacted):
-            content.append(write_compaction(block.text, context.signer))
-            continue
-        if isinstance(block, Opaque):
-            if block.search is not None and block.origin != NAME:
-                content += write_search(block.search, context.id, len(content))
-            elif block.kind == "message":
-                fields.update(block.native)
-            else:
-                content.append(block.native)
+        if isinstance(block, (Opaque, Compacted)):
+            content += write_opaque(block, context, len(content), fields)
             continue
         calls = calls or block.kind is BlockKind.TOOL_CALL
         refused = refused or block.kind is BlockKind.REFUSAL
@@ -301,13 +274,7 @@ def _write_block(block: AssembledBlock, index: int, signer: Signer, ledger: Ledg
         ledger.dropped(f"{path}/phase", "Messages has no message phases")
     if block.kind is BlockKind.TOOL_CALL:
         assert block.tool is not None
-        return {
-            "type": "tool_use",
-            "id": block.tool.call_id,
-            "name": block.tool.name,
-            "input": _write_input(block.text, path, ledger),
-            "caller": {"type": "direct"},
-        }
+        return write_tool_use(block.tool, input_object(block.text, f"{path}/input", ledger))
     if block.kind is BlockKind.REASONING:
         return _write_reasoning(block, signer)
     if block.logprobs:
@@ -317,17 +284,6 @@ def _write_block(block: AssembledBlock, index: int, signer: Signer, ledger: Ledg
     if not block.text and not written:
         return None
     return {"type": "text", "text": block.text, "citations": written or None}
-
-
-def _write_input(text: str, path: str, ledger: Ledger) -> JSON:
-    if not text:
-        return {}
-    if is_object_text(text):
-        return msgspec.Raw(text.encode("utf-8"))
-    ledger.altered(
-        f"{path}/input", "the arguments are not a JSON object: they were sent as text under the key _raw"
-    )
-    return {"_raw": text}
 
 
 def _write_reasoning(block: AssembledBlock, signer: Signer) -> JSONObject | None:
@@ -402,6 +358,17 @@ def write_stop(stop: Stopped | None, calls: bool, refused: bool) -> JSONObject:
     }
 
 
+def write_tool_use(tool: ToolHead, arguments: JSON) -> JSONObject:
+    """Return the block of a call. Clients that check types take no caller or a known one; "direct" is the default."""
+    return {
+        "type": "tool_use",
+        "id": tool.call_id,
+        "name": tool.name,
+        "input": arguments,
+        "caller": {"type": "direct"},
+    }
+
+
 def signature_text(signature: Signature, signer: Signer) -> str:
     """Return the signature of a thinking block: the vendor's own, else a wrapped one. It is never empty."""
     if signature.origin == NAME and type(signature.native) is dict:
@@ -442,9 +409,26 @@ def write_citation(event: Annotation, block: str, ledger: Ledger) -> JSONObject 
     }
 
 
-def write_search(search: Search, response_id: str, index: int) -> tuple[JSONObject, JSONObject]:
-    """Return the blocks of a search at `index` of the response."""
-    use_id = f"{SEARCH_ID_PREFIX}{response_id}_{index}"
+def write_opaque(
+    event: Opaque | Compacted, context: ResponseContext, index: int, fields: JSONObject
+) -> Sequence[JSONObject]:
+    """Return the blocks of an event: those of this protocol, a summary, or a search of another one at `index`.
+
+    A field of the message is added to `fields`.
+    """
+    if isinstance(event, Compacted):
+        summary = wrap_summary(event.text, context.signer)
+        return ({"type": "compaction", "content": event.text, "encrypted_content": summary},)
+    if event.search is not None and event.origin != NAME:
+        return _write_search(event.search, f"{SEARCH_ID_PREFIX}{context.id}_{index}")
+    if event.kind == "message":
+        fields.update(event.native)
+        return ()
+    return (event.native,)
+
+
+def _write_search(search: Search, use_id: str) -> Sequence[JSONObject]:
+    """Return the blocks of a search and of its results."""
     use: JSONObject = {
         "type": "server_tool_use",
         "id": use_id,
@@ -469,8 +453,3 @@ def write_search(search: Search, response_id: str, index: int) -> tuple[JSONObje
         "caller": {"type": "direct"},
     }
     return use, result
-
-
-def write_compaction(text: str, signer: Signer) -> JSONObject:
-    """Return the block of a summary, which replaces the conversation before it."""
-    return {"type": "compaction", "content": text, "encrypted_content": wrap_summary(text, signer)}

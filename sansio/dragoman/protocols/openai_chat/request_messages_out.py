@@ -33,6 +33,7 @@ from dragoman.protocols.openai_chat.tables import (
     MAX_CACHE_MARKS,
     NAME,
     REASONING_FIELDS,
+    REASONING_TEXTS,
 )
 from dragoman.protocols.openai_chat.tools import deep_merge, write_cache_control
 
@@ -43,9 +44,6 @@ _ALWAYS_RETURNED = {CALL_EXTRAS, EXTRA_CONTENT, "content"}
 
 # Members that do not make a message worth sending.
 _SPEAKER = {"role", "name"}
-
-# Two names for reasoning as one text.
-_PLAIN_FIELDS = {"reasoning_content", "reasoning"}
 
 TEXT_PART_KEYS = {"type", "text"}
 
@@ -356,10 +354,15 @@ class _TurnWriter:
     def finish(self, message: Message, in_loop: bool) -> JSONObject | None:
         """Return the wire message, None if nothing is left of it. message: the first one of the turn."""
         fields, leading = self._reasoning_fields()
-        self._restore_call_extras()
-        self._add_dummy_signature()
         content = leading + self.content
         calls, body = self.calls, self.body
+        for reasoning, position, call_id, extra in self.call_extras:
+            if not put_on_call(calls, call_id, position, extra):
+                self._writer.ledger.dropped(reasoning.path, LOST_CALL)
+        if self._writer.capabilities.thought_signatures and calls:
+            # Google: "Function call is missing a thought_signature in functionCall parts." (openclaude#67, read
+            # 2026-11-22)
+            calls[0] = deep_merge(DUMMY_THOUGHT_SIGNATURE, calls[0])
         if not (content or self.refusals or calls or fields or body.keys() - _SPEAKER):
             return None
         optional = bool(self.refusals or calls or body.get("audio"))
@@ -388,17 +391,6 @@ class _TurnWriter:
                 message.path,
                 "the upstream requires the reasoning of this turn: a blank was sent in its place",
             )
-
-    def _add_dummy_signature(self) -> None:
-        """Give the first call of a turn a signature, unless it has one."""
-        # Google: "Function call is missing a thought_signature in functionCall parts." (openclaude#67, read 2026-11-22)
-        if self._writer.capabilities.thought_signatures and self.calls:
-            self.calls[0] = deep_merge(DUMMY_THOUGHT_SIGNATURE, self.calls[0])
-
-    def _restore_call_extras(self) -> None:
-        for reasoning, position, call_id, extra in self.call_extras:
-            if not put_on_call(self.calls, call_id, position, extra):
-                self._writer.ledger.dropped(reasoning.path, LOST_CALL)
 
     def _reasoning_fields(self) -> tuple[JSONObject, list[JSONObject]]:
         """Return the earlier reasoning of the turn: members of the message, and parts at the start of its content."""
@@ -435,9 +427,13 @@ class _TurnWriter:
         fields, leading = join_native_reasoning(natives)
         if texts and field is not None:
             add_texts(fields, field, texts)
-        if returns_fields and field in _PLAIN_FIELDS:
-            for other in (_PLAIN_FIELDS - {field}) & fields.keys():
-                if fields.setdefault(field, fields[other]) == fields[other]:
+        if returns_fields and field in REASONING_TEXTS:
+            for other in REASONING_TEXTS:
+                if (
+                    other != field
+                    and other in fields
+                    and fields.setdefault(field, fields[other]) == fields[other]
+                ):
                     del fields[other]  # the same text under the upstream's name for it
         return fields, leading
 
