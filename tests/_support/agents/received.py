@@ -25,14 +25,10 @@ def received_by(
     received = [_feed(protocol, upstream, stream, context, step) for step in STEPS]
     for other in received[1:]:
         assert other.data == received[0].data, "the network may cut anywhere"
-    assert problems_of(protocol, received[0].data, protocol != CHAT or "stream_options" in body) == []
+    include_usage = protocol != CHAT or "stream_options" in body
+    problems = check_stream(protocol, received[0].data, include_usage=include_usage)
+    assert [problem for problem in problems if not problem.endswith(_UNKNOWN_TO_LITELLM)] == []
     return received[0]
-
-
-def problems_of(protocol: str, data: bytes, include_usage: bool = True) -> list[str]:
-    """What the oracle finds wrong with a stream for a real client."""
-    problems = check_stream(protocol, data, include_usage=include_usage)
-    return [problem for problem in problems if not problem.endswith(_UNKNOWN_TO_LITELLM)]
 
 
 def _feed(protocol: str, upstream: str, stream: bytes, context: ResponseContext, step: int) -> Received:
