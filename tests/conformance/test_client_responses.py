@@ -10,10 +10,10 @@ import json
 from typing import Any
 
 import pytest
-from agents.received import piecewise, received_by, unwrapped
+from agents.received import received_by, unwrapped
 from agents.requests import CLAUDE_CODE, CODEX, CODEX_COMPACTION, MODELS, TARGETS
 from failures.responses import Call, Cost, Reasoning, Text, frames, stream
-from failures.translate import Received, UpstreamRequest, each, translate_request
+from failures.translate import Received, UpstreamRequest, each, piecewise, translate_request
 from failures.turns import PIXEL, calls_of, outline, results_of
 from oracle import CHAT, MESSAGES, RESPONSES
 from oracle import samples as s
