@@ -6,7 +6,12 @@ protocol callbacks, `trio_stream` the readiness of the socket. `connect` opens s
 clients.
 """
 
-from typing import Protocol
+from collections.abc import Callable
+from typing import Protocol, TypeAlias
+
+# Passes a piece of a response's body to the client's connection and returns true, if that is possible without waiting.
+# False: nothing was passed. For the pieces between the first and the last one of a response, which go through `send`.
+WriteNow: TypeAlias = Callable[[bytes], bool]
 
 
 class SocketLike(Protocol):
