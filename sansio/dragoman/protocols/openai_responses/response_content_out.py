@@ -218,7 +218,7 @@ def _logprob(token: JSONObject, with_bytes: bool) -> JSONObject:
 
 def announced_item(item: JSONObject) -> JSONObject:
     """Return an item that came whole as it would have been announced."""
-    if "status" in item and item.get("type") not in _NEVER_IN_PROGRESS:
+    if "status" in item and text_or_none(item.get("type")) not in _NEVER_IN_PROGRESS:
         return {**item, "status": "in_progress"}
     return item
 
