@@ -1,4 +1,4 @@
-"""Check the head of an HTTP/1.1 request, and the lines of a chunked body, before a parser reads them.
+"""Check the head of an HTTP/1.1 request before a parser reads it.
 
 If RFC 9112 allows a recipient to be lenient or strict, this is strict: if a proxy in front reads the same bytes in
 another way, one client's bytes can become another one's request. nginx, haproxy and h11 agree on what the checks
@@ -27,8 +27,6 @@ _MAX_LINE_BYTES = MAX_TARGET_BYTES + 64
 _TOKEN = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
 _REQUEST_LINE = re.compile(rb"(%b) ([!-~]+) HTTP/([0-9])\.([0-9])" % _TOKEN)
 _FIELDS = re.compile(rb"(?:%b:[\t -~\x80-\xff]*\r\n)*\r\n" % _TOKEN)
-# "chunk-size [ chunk-ext ] CRLF" -- RFC 9112, 7.1. More than 16 digits are more than 64 bits, which some cut off.
-_CHUNK_LINE = re.compile(rb"[0-9A-Fa-f]{1,16}(?:[\t ]*;[\t -~\x80-\xff]*)?\r\n")
 _HOST = re.compile(rb"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._~!$&'()*+,;=%-]*)(?::[0-9]*)?")
 _CONTENT_LENGTH = re.compile(rb"[0-9]{1,19}")
 _ABSOLUTE = re.compile(rb"https?://[^/?#]+(?=[/?]|$)", re.IGNORECASE)
@@ -101,16 +99,6 @@ def check_fields(target: bytes, fields: Sequence[tuple[bytes, bytes]]) -> None:
         raise _too_large()
     if len(fields) > MAX_FIELDS:
         raise _too_many()
-
-
-def is_chunk_line(line: bytes | bytearray) -> bool:
-    """True if the line means the same chunk to every reader."""
-    return _CHUNK_LINE.fullmatch(line) is not None
-
-
-def is_trailer_section(section: bytes) -> bool:
-    """True if the section means the same to every reader. section: what follows the last chunk, with the empty line."""
-    return _FIELDS.fullmatch(section) is not None
 
 
 def split_absolute_form(target: bytes) -> tuple[bytes, bytes] | None:

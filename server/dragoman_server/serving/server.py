@@ -55,7 +55,7 @@ async def serve_connections(
             await stopping.wait()
             accepting.cancel_scope.cancel()
         listener.close()
-        await worker.terminated.set()
+        worker.terminated.set()
         for scope in tuple(server.handshakes):
             scope.cancel()
         for connection in tuple(worker.connections):

@@ -1,17 +1,22 @@
 """One HTTP/1.1 request and its response, without I/O.
 
 h11 writes the request and reads the head of the response, where the grammar is subtle and the bytes are few. The body
-is read by one of three small decoders, because it costs time with every token; `_body_decoder` chooses which. Errors
+is read by a decoder of `http1_body`, because it costs time with every token; `_body_decoder` chooses which. Errors
 never quote a header line, because header values contain the keys.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import h11
 
-from dragoman_server.upstream.chunked import ChunkedBody, FramingError
+from dragoman_server.streams.http1_body import (
+    BodyDecoder,
+    ChunkedBody,
+    FramingError,
+    LengthBody,
+    UntilCloseBody,
+)
 
 # Bytes of a response head. h11's default is 16 KiB; some providers' policy and tracing headers come close to that.
 MAX_HEAD = 64 * 1024
@@ -23,63 +28,6 @@ Headers = Sequence[tuple[bytes, bytes]]
 
 class RequestError(Exception):
     """The request cannot be written as HTTP/1.1. The text never quotes a header."""
-
-
-class BodyDecoder(Protocol):
-    """Bytes in, body bytes out. It never raises: check `error` and `complete` after each call.
-
-    unused: the bytes that followed the body, which belong to no request.
-    """
-
-    complete: bool
-    error: FramingError | None
-    unused: bytes
-
-    def receive_data(self, data: bytes) -> bytes: ...
-
-    def receive_eof(self) -> None: ...
-
-
-class LengthBody:
-    """A body of a known number of bytes; zero for a response without a body."""
-
-    __slots__ = ("_length", "_remaining", "complete", "error", "unused")
-
-    def __init__(self, length: int) -> None:
-        self._length = self._remaining = length
-        self.complete = length == 0
-        self.error: FramingError | None = None
-        self.unused = b""
-
-    def receive_data(self, data: bytes) -> bytes:
-        if len(data) > self._remaining:
-            self.unused += data[self._remaining :]
-            data = data[: self._remaining]
-        self._remaining -= len(data)
-        self.complete = self._remaining == 0
-        return data
-
-    def receive_eof(self) -> None:
-        if not self.complete:
-            received = self._length - self._remaining
-            self.error = FramingError(f"the connection ended after {received} of {self._length} body bytes")
-
-
-class UntilCloseBody:
-    """A body that ends where the connection ends."""
-
-    __slots__ = ("complete", "error", "unused")
-
-    def __init__(self) -> None:
-        self.complete = False
-        self.error: FramingError | None = None
-        self.unused = b""
-
-    def receive_data(self, data: bytes) -> bytes:
-        return data
-
-    def receive_eof(self) -> None:
-        self.complete = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +138,7 @@ def _body_decoder(method: str, status: int, headers: Headers) -> BodyDecoder:
     if method == "HEAD" or status in (204, 304):
         return LengthBody(0)
     if coding:
-        return ChunkedBody()  # h11 has refused every other coding
+        return ChunkedBody(padded=True)  # h11 has refused every other coding
     if length:
         return LengthBody(int(length[0]))  # h11 has checked that it is digits, and one value
     return UntilCloseBody()

@@ -22,13 +22,8 @@ import httpx2
 
 from dragoman_server.streams.byte_stream import ByteStream
 from dragoman_server.streams.connect import open_byte_stream
-from dragoman_server.upstream.chunked import FramingError
-from dragoman_server.upstream.http1 import (
-    BodyDecoder,
-    Http1Exchange,
-    RequestError,
-    ResponseHead,
-)
+from dragoman_server.streams.http1_body import BodyDecoder, FramingError
+from dragoman_server.upstream.http1 import Http1Exchange, RequestError, ResponseHead
 from dragoman_server.upstream.pool import ConnectionLease, ConnectionPool, Origin, PoolLimits
 
 _DEFAULT_PORTS = {"http": 80, "https": 443}
