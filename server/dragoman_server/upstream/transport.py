@@ -21,7 +21,7 @@ import anyio.lowlevel
 import httpx2
 
 from dragoman_server.streams.byte_stream import ByteStream
-from dragoman_server.streams.connect import open_byte_stream
+from dragoman_server.streams.connect import connect, open_byte_stream
 from dragoman_server.streams.http1_body import BodyDecoder, FramingError
 from dragoman_server.upstream.http1 import Http1Exchange, RequestError, ResponseHead
 from dragoman_server.upstream.pool import ConnectionLease, ConnectionPool, Origin, PoolLimits
@@ -257,12 +257,9 @@ class Http1Transport(httpx2.AsyncBaseTransport):
         origin = outgoing.origin
         try:
             with anyio.fail_after(outgoing.timeouts.connect):
-                return await open_byte_stream(
-                    origin.host,
-                    origin.port,
-                    tls=self._tls_context() if origin.scheme == "https" else None,
-                    server_hostname=origin.server_hostname,
-                )
+                tls = self._tls_context() if origin.scheme == "https" else None
+                sock = await connect(origin.host, origin.port)
+                return await open_byte_stream(sock, tls, origin.server_hostname)
         except TimeoutError:
             raise httpx2.ConnectTimeout(
                 f"cannot connect to {outgoing.where}: no response within {outgoing.timeouts.connect} s"

@@ -89,9 +89,6 @@ class FakeStream:
     def alpn_protocol(self) -> str | None:
         return self.alpn
 
-    def raw_socket(self) -> Any:
-        raise AssertionError("not asked for")
-
 
 async def hello(scope: Scope, receive: Receive, send: Send) -> None:
     await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"5")]})

@@ -10,6 +10,7 @@ from http_server import TIMEOUT_S, DeafServer, Peer, Script, ScriptedServer, ans
 from trials import trials
 from virtual_time import REAL_BACKENDS
 
+from dragoman_server.streams.connect import connect
 from dragoman_server.upstream.transport import (
     Http1Transport,
     IdleConnectionClosed,
@@ -422,14 +423,18 @@ async def test_localhost_is_found_in_both_families() -> None:
 # Reuse.
 
 
-async def test_a_connection_is_used_again_and_has_no_delay() -> None:
+async def test_a_connection_is_used_again() -> None:
     async with ScriptedServer(answering(HELLO, times=3)) as server, Http1Transport() as transport:
         for _ in range(3):
             assert await fetch(transport, post(server)) == b"hello"
         assert len(server.peers) == 1
-        stream = transport._pool._idle[0].stream
-        assert stream.raw_socket().getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) != 0
-        assert stream.raw_socket().getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) != 0
+
+
+async def test_small_writes_are_sent_at_once_and_silence_is_probed() -> None:
+    async with ScriptedServer(answering(HELLO)) as server:
+        with await connect("127.0.0.1", server.port) as sock:
+            assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) != 0
+            assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) != 0
 
 
 async def test_origins_do_not_share_connections() -> None:
