@@ -4,16 +4,16 @@
 the body bytes as they arrive. Every failure is an `UpstreamError` of `errors`, whose text may be sent to a client: it
 names the host, never a header, a path or a query, because those may contain keys.
 
-Direct connections use `transport`, the rest (proxies, HTTP/2, a Unix socket) httpx2's. The transports are called
-without httpx2's client: a gateway must not keep the cookies of one account's response for the next one's request,
-follow redirects to hosts that are not configured, or log URLs.
+Direct connections use `transport`, those by a proxy httpx2's own. The transports are called without httpx2's client: a
+gateway must not keep the cookies of one account's response for the next one's request, follow redirects to hosts that
+are not configured, or log URLs.
 """
 
 import ssl
 import urllib.request
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 from types import TracebackType
 from typing import Protocol, Self
@@ -75,25 +75,6 @@ class UpstreamTimeouts:
     read_s: float | None = 300.0
     write_s: float | None = 30.0
     pool_s: float | None = 10.0
-
-
-@dataclass(frozen=True, slots=True)
-class UpstreamClientSettings:
-    """How requests are sent.
-
-    timeouts, proxy: the defaults for open().
-    trust_env: use HTTPS_PROXY and the like, NO_PROXY, SSL_CERT_FILE and SSL_CERT_DIR of the environment.
-    tls: instead of the system's trust store.
-    http2, unix_socket: all requests use httpx2's transport.
-    """
-
-    timeouts: UpstreamTimeouts = field(default_factory=UpstreamTimeouts)
-    limits: PoolLimits = field(default_factory=PoolLimits)
-    trust_env: bool = True
-    proxy: str | None = field(default=None, repr=False)
-    tls: ssl.SSLContext | None = None
-    http2: bool = False
-    unix_socket: str | None = None
 
 
 _PHASES: dict[type[httpx2.HTTPError], UpstreamTimeoutPhase] = {
@@ -282,35 +263,32 @@ class _OpenRequest:
 class UpstreamClient:
     """Sends requests. An async context manager: the connections live as long as its block.
 
+    HTTPS_PROXY and the like, NO_PROXY, SSL_CERT_FILE and SSL_CERT_DIR of the environment are used.
+
+    tls: instead of the system's trust store.
     transport: instead of direct connections; tests pass `httpx2.MockTransport` or a fake.
     """
 
     def __init__(
         self,
-        settings: UpstreamClientSettings | None = None,
         *,
+        limits: PoolLimits | None = None,
+        tls: ssl.SSLContext | None = None,
         transport: httpx2.AsyncBaseTransport | None = None,
     ) -> None:
-        self._settings = settings or UpstreamClientSettings()
+        self._limits = limits or PoolLimits()
+        self._tls = tls
         self._replacement = transport
         self._direct: httpx2.AsyncBaseTransport | None = None
         self._proxied: dict[str, httpx2.AsyncBaseTransport] = {}
-        self._tls = self._settings.tls
         self._env_proxies: dict[str, str] = {}
 
     async def __aenter__(self) -> Self:
-        settings = self._settings
-        if settings.trust_env and self._replacement is None:
+        if self._replacement is None:
             self._env_proxies = urllib.request.getproxies()
-        if self._tls is None and self._replacement is None:
             # Not at the first request, because reading the trust store takes tens of milliseconds.
-            self._tls = httpx2.create_ssl_context(trust_env=settings.trust_env)
-        if self._replacement is not None:
-            self._direct = self._replacement
-        elif settings.http2 or settings.unix_socket is not None:
-            self._direct = self._httpx2_transport(None)
-        else:
-            self._direct = Http1Transport(limits=settings.limits, tls=self._tls)
+            self._tls = self._tls or httpx2.create_ssl_context()
+        self._direct = self._replacement or Http1Transport(limits=self._limits, tls=self._tls)
         return self
 
     async def __aexit__(
@@ -339,13 +317,13 @@ class UpstreamClient:
         """`async with client.open(...) as response`: send on entry, yield an UpstreamResponse, close on exit.
 
         headers: those of the connection, of the body's framing and accept-encoding are replaced by the client's.
-        timeouts, proxy: instead of those of the settings.
+        proxy: instead of that of the environment.
 
         A redirect is a response like any other. Leaving the block before the end of the body closes the connection.
 
         Raises UpstreamRequestInvalid here, and on entry UpstreamUnreachable, UpstreamTimeout, UpstreamBroken.
         """
-        limits = timeouts or self._settings.timeouts
+        limits = timeouts or UpstreamTimeouts()
         try:
             parsed = _parse_url(url)
         except httpx2.InvalidURL:
@@ -368,7 +346,7 @@ class UpstreamClient:
                 }
             },
         )
-        return _OpenRequest(self, request, proxy or self._settings.proxy)
+        return _OpenRequest(self, request, proxy)
 
     def _transport_for(self, proxy: str | None, where: str) -> httpx2.AsyncBaseTransport:
         if self._direct is None:
@@ -377,7 +355,7 @@ class UpstreamClient:
             return self._direct
         if proxy not in self._proxied:
             try:
-                self._proxied[proxy] = self._httpx2_transport(proxy)
+                self._proxied[proxy] = self._proxy_transport(proxy)
             except ImportError:
                 raise UpstreamUnreachable(
                     f"{where}: a SOCKS proxy needs an extra: install dragoman[socks]"
@@ -393,19 +371,16 @@ class UpstreamClient:
             return None
         return proxy if "://" in proxy else f"http://{proxy}"
 
-    def _httpx2_transport(self, proxy: str | None) -> httpx2.AsyncBaseTransport:
-        limits = self._settings.limits
+    def _proxy_transport(self, proxy: str) -> httpx2.AsyncBaseTransport:
+        limits = self._limits
         return httpx2.AsyncHTTPTransport(
             verify=self._tls if self._tls is not None else True,
-            trust_env=self._settings.trust_env,
-            http2=self._settings.http2,
             limits=httpx2.Limits(
                 max_connections=limits.connections,
                 max_keepalive_connections=limits.idle_connections,
                 keepalive_expiry=limits.idle_s,
             ),
             proxy=proxy,
-            uds=self._settings.unix_socket if proxy is None else None,
         )
 
 

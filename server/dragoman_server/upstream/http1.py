@@ -58,27 +58,21 @@ class Http1Exchange:
         self._interim = 0
         self._request_closes = False
 
-    def request_head(self, target: bytes, headers: Headers) -> bytes:
-        """Return the bytes of the request head; call request_body() next. Raises RequestError."""
+    def request(self, target: bytes, headers: Headers, content: bytes) -> tuple[bytes, bytes]:
+        """Return the bytes of the request's head and of its body. Raises RequestError."""
         self._request_closes = b"close" in _tokens(headers, b"connection")
         try:
-            request = h11.Request(method=self._method, target=target, headers=list(headers))
-            return self._h11.send(request) or b""
+            head = self._h11.send(h11.Request(method=self._method, target=target, headers=list(headers)))
+            body = self._h11.send(h11.Data(data=content)) if content else b""
+            end = self._h11.send(h11.EndOfMessage())
         except h11.LocalProtocolError:
             # Without the cause, because h11 quotes the header that it refuses.
             raise RequestError(
                 "method, target or a header of the request has characters that HTTP/1.1 forbids,"
-                " or its length headers contradict each other"
+                " or its length headers contradict each other or its content"
             ) from None
-
-    def request_body(self, data: bytes, *, last: bool) -> bytes:
-        """Return the framed bytes of a part of the body. last: with the end of the message."""
-        try:
-            coded = self._h11.send(h11.Data(data=data)) if data else b""
-            end = self._h11.send(h11.EndOfMessage()) if last else b""
-        except h11.LocalProtocolError:
-            raise RequestError("the request body does not have the length given in content-length") from None
-        return (coded or b"") + end if end else coded or b""
+        # The end has bytes only if the body is chunked, and the sum is no copy if it has none.
+        return head or b"", (body or b"") + (end or b"")
 
     def receive_data(self, data: bytes) -> ResponseHead | None:
         """Take bytes of the response. Return the head, or None if it is not complete. Raises FramingError.

@@ -219,23 +219,6 @@ async def test_it_serves_the_httpx2_client() -> None:
             assert [part async for part in response.aiter_raw()] == [b"hello"]
 
 
-async def test_a_streamed_request_body_is_sent_in_chunks() -> None:
-    async def parts() -> AsyncIterator[bytes]:
-        yield b"abc"
-        yield b""
-        yield b"de"
-
-    async def script(peer: Peer) -> None:
-        received = b""
-        while not received.endswith(b"0\r\n\r\n"):
-            received += await peer.stream.receive()
-        assert received.endswith(b"\r\n\r\n3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n")
-        await peer.send(HELLO)
-
-    async with ScriptedServer(script) as server, Http1Transport() as transport:
-        assert await fetch(transport, post(server, parts())) == b"hello"
-
-
 async def test_a_large_request_and_a_large_response() -> None:
     size = 3_000_000
 
