@@ -1,7 +1,7 @@
 """Serve the connections of clients: HTTP on our byte streams, on asyncio, uvloop and trio.
 
-h11 and h2 translate between bytes and HTTP, hypercorn's ASGI streams between HTTP and ASGI. hypercorn's servers, one for
-asyncio and one for trio, and its protocol classes are not used.
+h11 and h2 translate between bytes and HTTP, hypercorn's ASGI streams between HTTP and ASGI. hypercorn's servers, one
+for asyncio and one for trio, and its protocol classes are not used.
 
     run               serve(): one process or several, signals, the steps of a stop
     supervisor        several worker processes on one listening socket
