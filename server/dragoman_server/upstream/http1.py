@@ -50,17 +50,15 @@ class ResponseHead:
 class Http1Exchange:
     """Write one request and read the head of its response. One object serves one exchange."""
 
-    __slots__ = ("_h11", "_interim", "_method", "_request_closes")
+    __slots__ = ("_h11", "_interim", "_method")
 
     def __init__(self, method: str) -> None:
         self._method = method
         self._h11 = h11.Connection(our_role=h11.CLIENT, max_incomplete_event_size=MAX_HEAD)
         self._interim = 0
-        self._request_closes = False
 
     def request(self, target: bytes, headers: Headers, content: bytes) -> tuple[bytes, bytes]:
         """Return the bytes of the request's head and of its body. Raises RequestError."""
-        self._request_closes = b"close" in _tokens(headers, b"connection")
         try:
             head = self._h11.send(h11.Request(method=self._method, target=target, headers=list(headers)))
             body = self._h11.send(h11.Data(data=content)) if content else b""
@@ -109,14 +107,8 @@ class Http1Exchange:
             status=response.status_code,
             reason=response.reason,
             headers=response.headers.raw_items(),
-            keep_alive=(
-                # "A client that sends a "close" connection option MUST NOT send further requests on that connection"
-                # (RFC 9112, 9.6). The persistence of HTTP/1.0 is an extension that is not needed.
-                response.http_version >= b"1.1"
-                and not self._request_closes
-                and b"close" not in _tokens(headers, b"connection")
-                and not isinstance(body, UntilCloseBody)
-            ),
+            # Else h11 has left this state: because of "connection: close" on either side, or of HTTP/1.0.
+            keep_alive=self._h11.our_state is h11.DONE and not isinstance(body, UntilCloseBody),
             body=body,
             leftover=leftover,
         )
@@ -136,15 +128,6 @@ def _body_decoder(method: str, status: int, headers: Headers) -> BodyDecoder:
     if length:
         return LengthBody(int(length[0]))  # h11 has checked that it is digits, and one value
     return UntilCloseBody()
-
-
-def _tokens(headers: Headers, wanted: bytes) -> set[bytes]:
-    return {
-        token.strip().lower()
-        for name, value in headers
-        if name.lower() == wanted
-        for token in value.split(b",")
-    }
 
 
 def _without_quote(error: h11.ProtocolError) -> str:

@@ -230,7 +230,7 @@ class Http1Transport(httpx2.AsyncBaseTransport):
             with anyio.fail_after(outgoing.timeouts.get("connect")):
                 tls = self._tls_context() if origin.scheme == "https" else None
                 sock = await connect(origin.host, origin.port)
-                return await open_byte_stream(sock, tls, origin.server_hostname)
+                return await open_byte_stream(sock, tls, origin.host)
         except TimeoutError:
             raise httpx2.ConnectTimeout(
                 f"cannot connect to {outgoing.where}: no response within {outgoing.timeouts.get('connect')} s"
@@ -338,10 +338,9 @@ def _outgoing(request: httpx2.Request) -> _TransportRequest:
     if url.scheme not in _DEFAULT_PORTS or not url.host or not 0 < port < 65536:
         raise httpx2.UnsupportedProtocol("the URL needs http:// or https://, a host and a valid port")
     host = url.raw_host.decode("ascii")
-    server_hostname = str(request.extensions.get("sni_hostname") or host)
     return _TransportRequest(
         request=request,
-        origin=Origin(url.scheme, host, port, server_hostname),
+        origin=Origin(url.scheme, host, port),
         timeouts=request.extensions.get("timeout", {}),
         where=f"{url.scheme}://{url.netloc.decode('ascii')}",
     )

@@ -26,7 +26,6 @@ from dragoman_server.upstream.client import (
     UpstreamUnreachable,
 )
 from dragoman_server.upstream.content_coding import MAX_PORTION
-from dragoman_server.upstream.errors import UpstreamErrorKind
 from dragoman_server.upstream.transport import Http1Transport
 
 pytestmark = [pytest.mark.anyio, pytest.mark.backends(*REAL_BACKENDS)]
@@ -131,9 +130,8 @@ async def test_read_all_has_a_limit(limit: int, fits: bool) -> None:
         if fits:
             assert await response.read_all(limit) == b"hello"
         else:
-            with pytest.raises(UpstreamTooLarge, match="larger than 4 bytes") as caught:
+            with pytest.raises(UpstreamTooLarge, match="larger than 4 bytes"):
                 await response.read_all(limit)
-            assert caught.value.kind is UpstreamErrorKind.TOO_LARGE
 
 
 @one_backend
@@ -278,7 +276,6 @@ async def test_connection_refused() -> None:
     async with UpstreamClient() as client:
         error = await failure_of(client, url + f"path?key={KEY}")
     assert isinstance(error, UpstreamUnreachable)
-    assert error.kind is UpstreamErrorKind.UNREACHABLE
     assert str(error) == f"cannot connect to {url.rstrip('/')}: Connection refused"
 
 
@@ -291,7 +288,7 @@ async def test_a_silent_server(data: bytes, phase: UpstreamTimeoutPhase) -> None
     async with ScriptedServer(answering(data)) as server, UpstreamClient() as client:
         error = await failure_of(client, server.url, timeouts=FAST)
         assert isinstance(error, UpstreamTimeout)
-        assert (error.kind, error.phase) == (UpstreamErrorKind.TIMEOUT, phase)
+        assert error.phase is phase
         assert f"127.0.0.1:{server.port}" in str(error)
 
 
@@ -332,7 +329,7 @@ async def test_a_broken_response(data: bytes, message: str) -> None:
     async with ScriptedServer(script) as server, UpstreamClient() as client:
         error = await failure_of(client, server.url)
         assert isinstance(error, UpstreamBroken)
-        assert error.kind is UpstreamErrorKind.BROKEN
+        assert isinstance(error, UpstreamBroken)
         assert message in str(error)
 
 
@@ -352,7 +349,6 @@ async def test_a_request_that_cannot_be_sent(url: str, headers: list[tuple[str, 
     async with UpstreamClient() as client:
         with pytest.raises(UpstreamRequestInvalid) as caught:
             client.open("GET", url, headers)
-    assert caught.value.kind is UpstreamErrorKind.INVALID_REQUEST
     assert KEY not in str(caught.value)
 
 
