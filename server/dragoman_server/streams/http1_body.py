@@ -12,7 +12,6 @@ and the valid bytes before it are returned, so the result does not depend on how
 
 import enum
 import re
-from typing import Protocol
 
 # Bytes of a size and its extensions. Servers send a few; signed uploads have about a hundred.
 MAX_CHUNK_LINE = 1024
@@ -34,33 +33,37 @@ class FramingError(Exception):
     """The peer's bytes are not HTTP/1.1 framing. The text names the rule and never quotes the bytes."""
 
 
-class BodyDecoder(Protocol):
+class BodyDecoder:
     """Bytes in, body bytes out. It never raises: check `error` and `complete` after each call.
 
     unused: the bytes that followed the body, which belong to no request.
     """
 
-    complete: bool
-    error: FramingError | None
-    unused: bytes
+    __slots__ = ("complete", "error", "unused")
+
+    def __init__(self) -> None:
+        self.complete = False
+        self.error: FramingError | None = None
+        self.unused = b""
 
     def receive_data(self, data: bytes) -> bytes:
         """Take coded bytes, and return the body bytes that they complete, perhaps none."""
+        raise NotImplementedError
 
     def receive_eof(self) -> None:
         """Call this when the peer has closed. An error, if that is not the end of the body."""
+        raise NotImplementedError
 
 
-class LengthBody:
+class LengthBody(BodyDecoder):
     """A body of a known number of bytes; zero for a message without a body."""
 
-    __slots__ = ("_length", "_remaining", "complete", "error", "unused")
+    __slots__ = ("_length", "_remaining")
 
     def __init__(self, length: int) -> None:
+        super().__init__()
         self._length = self._remaining = length
         self.complete = length == 0
-        self.error: FramingError | None = None
-        self.unused = b""
 
     def receive_data(self, data: bytes) -> bytes:
         if len(data) > self._remaining:
@@ -76,15 +79,10 @@ class LengthBody:
             self.error = FramingError(f"the connection ended after {received} of {self._length} body bytes")
 
 
-class UntilCloseBody:
+class UntilCloseBody(BodyDecoder):
     """A body that ends where the connection ends."""
 
-    __slots__ = ("complete", "error", "unused")
-
-    def __init__(self) -> None:
-        self.complete = False
-        self.error: FramingError | None = None
-        self.unused = b""
+    __slots__ = ()
 
     def receive_data(self, data: bytes) -> bytes:
         return data
@@ -101,26 +99,21 @@ class _State(enum.Enum):
     DONE = enum.auto()
 
 
-class ChunkedBody:
+class ChunkedBody(BodyDecoder):
     """A chunked body. padded: accept blanks after a size, because some servers pad it; in a request they are an error.
 
     After an error or the end nothing more comes out.
     """
 
-    __slots__ = (
-        *("_pending", "_remaining", "_size_line", "_state", "_trailer_bytes"),
-        *("complete", "error", "unused"),
-    )
+    __slots__ = ("_pending", "_remaining", "_size_line", "_state", "_trailer_bytes")
 
     def __init__(self, *, padded: bool) -> None:
+        super().__init__()
         self._size_line = _PADDED_SIZE_LINE if padded else _SIZE_LINE
         self._state = _State.SIZE
         self._pending = b""
         self._remaining = 0
         self._trailer_bytes = 0
-        self.complete = False
-        self.error: FramingError | None = None
-        self.unused = b""
 
     def receive_data(self, data: bytes) -> bytes:
         if self.error is not None:

@@ -132,33 +132,72 @@ class _IteratedBody:
 
 
 class UpstreamResponse:
-    """A response whose body has yet to be read, by one task.
+    """One request, sent when its `async with` block is entered, and its response, whose body is read by one task.
+
+    A class, because the frame of a generator would refer to the response.
 
     headers: pairs with lower-case names, in the order of arrival. A compressed body is decoded, so content-encoding and
         content-length, which describe the compressed form, are removed.
     """
 
-    __slots__ = ("_body", "_decoder", "_direct", "_where", "headers", "status")
+    __slots__ = (
+        *("_body", "_client", "_decoder", "_direct", "_proxy", "_request", "_where"),
+        *("headers", "status"),
+    )
 
-    def __init__(
-        self,
-        status: int,
-        headers: list[tuple[str, str]],
-        body: _BodyStream,
-        decoder: ContentDecoder | None,
-        where: str,
-        *,
-        direct: bool,
-    ) -> None:
-        self.status = status
-        self.headers = headers
-        self._body = body
-        self._decoder = decoder
-        self._where = where
-        self._direct = direct
+    def __init__(self, client: "UpstreamClient", request: httpx2.Request, proxy: str | None) -> None:
+        self._client = client
+        self._request = request
+        self._proxy = proxy
+        self._where = _origin(request.url)
+        self._direct = False
+        self._decoder: ContentDecoder | None = None
+        self._body: _BodyStream
+        self.status = 0
+        self.headers: list[tuple[str, str]] = []
 
     def __repr__(self) -> str:
         return f"<UpstreamResponse {self.status} from {self._where}>"
+
+    async def __aenter__(self) -> Self:
+        proxy = self._proxy or self._client._env_proxy(self._request.url)
+        transport = self._client._transport_for(proxy, self._where)
+        self._direct = isinstance(transport, Http1Transport)
+        try:
+            response = await transport.handle_async_request(self._request)
+        except httpx2.HTTPError as error:
+            by = " by its proxy" if proxy else ""
+            raise _failure(error, self._where, direct=self._direct, by=by) from None
+        stream = response.stream
+        assert isinstance(stream, httpx2.AsyncByteStream)
+        self._body = stream if isinstance(stream, ResponseBody) else _IteratedBody(stream)
+        self.status = response.status_code
+        headers = [
+            (name.decode("latin-1").lower(), value.decode("latin-1")) for name, value in response.headers.raw
+        ]
+        try:
+            coding = ",".join(v for n, v in headers if n == "content-encoding")
+            self._decoder = decoder_for(coding, ratio=_MAX_RATIO)
+        except CodingError as error:
+            await self._close()
+            raise UpstreamBroken(f"{self._where}: {error}") from None
+        if self._decoder is not None:
+            headers = [(n, v) for n, v in headers if n not in ("content-encoding", "content-length")]
+        self.headers = headers
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc_value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self._close()
+
+    async def _close(self) -> None:
+        # The response has been used or abandoned, so an error at its end does not matter.
+        with anyio.move_on_after(CLOSE_S, shield=True), suppress(httpx2.HTTPError):
+            await self._body.aclose()
 
     async def receive(self) -> bytes:
         """Return the body bytes of the next socket read; b"" at the end. Raises UpstreamTimeout, UpstreamBroken.
@@ -204,60 +243,6 @@ async def read_bounded(receive: Callable[[], Awaitable[bytes]], limit: int, wher
             raise UpstreamTooLarge(f"{where}: the response body is larger than {limit} bytes")
         parts.append(data)
     return b"".join(parts)
-
-
-class _OpenRequest:
-    """Return value of open(): sends on entry, closes on exit. A class, so that no generator refers to the response."""
-
-    __slots__ = ("_body", "_client", "_proxy", "_request", "_where")
-
-    def __init__(self, client: "UpstreamClient", request: httpx2.Request, proxy: str | None) -> None:
-        self._client = client
-        self._request = request
-        self._proxy = proxy
-        self._where = _origin(request.url)
-        self._body: _BodyStream | None = None
-
-    async def __aenter__(self) -> UpstreamResponse:
-        proxy = self._proxy or self._client._env_proxy(self._request.url)
-        transport = self._client._transport_for(proxy, self._where)
-        direct = isinstance(transport, Http1Transport)
-        try:
-            response = await transport.handle_async_request(self._request)
-        except httpx2.HTTPError as error:
-            raise _failure(error, self._where, direct=direct, by=" by its proxy" if proxy else "") from None
-        stream = response.stream
-        assert isinstance(stream, httpx2.AsyncByteStream)
-        self._body = stream if isinstance(stream, ResponseBody) else _IteratedBody(stream)
-        headers = [
-            (name.decode("latin-1").lower(), value.decode("latin-1")) for name, value in response.headers.raw
-        ]
-        try:
-            coding = ",".join(v for n, v in headers if n == "content-encoding")
-            decoder = decoder_for(coding, ratio=_MAX_RATIO)
-        except CodingError as error:
-            await self._close()
-            raise UpstreamBroken(f"{self._where}: {error}") from None
-        if decoder is not None:
-            headers = [(n, v) for n, v in headers if n not in ("content-encoding", "content-length")]
-        return UpstreamResponse(
-            response.status_code, headers, self._body, decoder, self._where, direct=direct
-        )
-
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc_value: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        await self._close()
-
-    async def _close(self) -> None:
-        body, self._body = self._body, None
-        if body is not None:
-            # The response has been used or abandoned, so an error at its end does not matter.
-            with anyio.move_on_after(CLOSE_S, shield=True), suppress(httpx2.HTTPError):
-                await body.aclose()
 
 
 class UpstreamClient:
@@ -313,7 +298,7 @@ class UpstreamClient:
         *,
         timeouts: UpstreamTimeouts | None = None,
         proxy: str | None = None,
-    ) -> _OpenRequest:
+    ) -> UpstreamResponse:
         """`async with client.open(...) as response`: send on entry, yield an UpstreamResponse, close on exit.
 
         headers: those of the connection, of the body's framing and accept-encoding are replaced by the client's.
@@ -346,7 +331,7 @@ class UpstreamClient:
                 }
             },
         )
-        return _OpenRequest(self, request, proxy)
+        return UpstreamResponse(self, request, proxy)
 
     def _transport_for(self, proxy: str | None, where: str) -> httpx2.AsyncBaseTransport:
         if self._direct is None:

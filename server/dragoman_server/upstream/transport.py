@@ -252,31 +252,25 @@ async def _send_and_read_head(
 
     Raises IdleConnectionClosed if the connection ends before the first byte of it, less than race_s after the writing.
     """
-    exchange = Http1Exchange(outgoing.request.method)
+    request, timeout = outgoing.request, outgoing.timeouts.get("write")
+    exchange = Http1Exchange(request.method)
     write_error: OSError | None = None
     try:
-        await _send(outgoing, exchange, stream)
+        head, body = exchange.request(request.url.raw_path, request.headers.raw, request.content)
+        if len(body) <= _JOIN_LIMIT:
+            await stream.send_all(head + body, timeout)
+        else:
+            await stream.send_all(head, timeout)
+            await stream.send_all(body, timeout)
     except RequestError as error:
         raise httpx2.LocalProtocolError(f"{outgoing.where}: {error}") from None
     except TimeoutError:
-        raise httpx2.WriteTimeout(
-            f"{outgoing.where} did not read the request within {outgoing.timeouts.get('write')} s"
-        ) from None
+        raise httpx2.WriteTimeout(f"{outgoing.where} did not read the request within {timeout} s") from None
     except OSError as error:
         # A server may refuse a request without reading all of it: there may be a response.
         write_error = error
-    head = await _read_head(outgoing, exchange, stream, write_error, race_s)
-    return head if write_error is None else replace(head, keep_alive=False)
-
-
-async def _send(outgoing: _TransportRequest, exchange: Http1Exchange, stream: ByteStream) -> None:
-    request, timeout = outgoing.request, outgoing.timeouts.get("write")
-    head, body = exchange.request(request.url.raw_path, request.headers.raw, request.content)
-    if len(body) <= _JOIN_LIMIT:
-        await stream.send_all(head + body, timeout)
-    else:
-        await stream.send_all(head, timeout)
-        await stream.send_all(body, timeout)
+    response = await _read_head(outgoing, exchange, stream, write_error, race_s)
+    return response if write_error is None else replace(response, keep_alive=False)
 
 
 async def _read_head(
