@@ -130,13 +130,13 @@ class Connection:
     async def stop(self) -> None:
         """Take no new requests: end at once if idle, else after the open ones. This raises nothing."""
         try:
-            if self._protocol is not None:
+            if self._protocol is None:
+                self.end()
+            else:
                 await self._protocol.stop()
         except Exception as error:
             log_internal_error(error)
             self._break()
-        if self in self.worker.idle:
-            self.end()
 
     # Called by the protocol.
 
@@ -200,13 +200,19 @@ class Connection:
                 except OSError:
                     data = b""
             if self._reading.cancelled_caught:
-                timed_out, self._ended = not self._ended, True
-                if timed_out and self._protocol is not None:
-                    await self._protocol.timed_out()
+                await self._woken()
             elif not data:
                 self._break()  # frees the descriptor now, because the tasks may need a while to end
             else:
                 await self._received(data)
+
+    async def _woken(self) -> None:
+        """React to the deadline, unless end() has woken the task."""
+        if self._protocol is None:
+            self.end()
+        elif not self._ended:
+            self.read_within(None)
+            await self._protocol.timed_out()
 
     async def _received(self, data: bytes) -> None:
         if self._protocol is None:

@@ -81,15 +81,18 @@ class HTTP1:
         await self._close_stream()
 
     async def timed_out(self) -> None:
-        """Refuse a head that is not complete in time. The connection ends after it."""
+        """End the connection; refuse a head that is not complete in time."""
         async with self._parsing:
             if self._reading is _Reading.HEAD and self._buffer:
                 within = f"{self._transport.settings.header_timeout_s:g} seconds"
                 late = f"the request's head was not complete within {within}"
                 await self._refuse(RequestRefused(late, status=408), bytes(self._buffer))
+            self._transport.end()
 
     async def stop(self) -> None:
-        """Do nothing: _end_response() ends the connection with the open response."""
+        """End the connection if it is idle, else _end_response() does it."""
+        if self._reading is _Reading.HEAD:
+            self._transport.end()
 
     # Called by the stream.
 

@@ -58,7 +58,7 @@ MIN_STREAM_BUFFER = 4 * 1024
 MAX_FRAME = 16 * 1024
 # Bytes framed before one write.
 _WRITE_SIZE = 64 * 1024
-# The bytes, or the requests, that are handled before other tasks run. The smallest requests have 20 bytes.
+# The bytes, or the requests, that are handled before other tasks run. For the bytes see also MAX_EXCESS.
 _READ_SIZE = 4 * 1024
 _READ_REQUESTS = 16
 
@@ -113,12 +113,9 @@ class HTTP2:
         self._ready: dict[int, None] = {}
         self._buffered = 0  # bytes in the buffers of all streams
         self._has_work = anyio.Event()
-        self._writing = False
-        self._written = anyio.Event()  # everything, and nothing will follow
         self._stopping = False  # new requests are refused, open ones are finished
         self._ending = False  # nothing more is read; what is framed is written, then the connection ends
         self._closed = False  # it has ended
-        self.connection.begin()
         transport.tasks.start_soon(self._write_task)
 
     @property
@@ -143,10 +140,12 @@ class HTTP2:
         self._has_work.set()
 
     async def timed_out(self) -> None:
-        """Send a GOAWAY. The connection ends after it."""
-        self.connection.announce_end()
-        if not self._writing:
-            await self.transport.write(self.connection.data_to_send())
+        """End an idle connection with a GOAWAY, and one whose last frames are not read without."""
+        if self._ending:
+            self.transport.end()
+        else:
+            self.connection.announce_end()
+            await self._end()
 
     async def stop(self) -> None:
         """Refuse new requests, and end the connection after the open ones."""
@@ -155,7 +154,7 @@ class HTTP2:
             self.connection.announce_end()
             self._has_work.set()
             if self.idle:
-                await self._end()  # here, because the connection ends after stop() whatever is left to write
+                await self._end()
 
     # What the client sends.
 
@@ -392,9 +391,7 @@ class HTTP2:
         self._ending = True
         self._has_work.set()
         await self._close_all()
-        with anyio.move_on_after(_LAST_FRAMES_S):
-            await self._written.wait()
-        self.transport.end()
+        self.transport.read_within(_LAST_FRAMES_S)
 
     # Writing.
 
@@ -402,11 +399,8 @@ class HTTP2:
         """Write until the connection ends."""
         while not self._closed:
             if data := self._next_frames():
-                self._writing = True
                 await self.transport.write(data)
-                self._writing = False
             elif self._ending:
-                self._written.set()
                 self.transport.end()
                 return
             else:

@@ -12,6 +12,7 @@ and the valid bytes before it are returned, so the result does not depend on how
 
 import enum
 import re
+from abc import ABC, abstractmethod
 
 # Bytes of a size and its extensions. Servers send a few; signed uploads have about a hundred.
 MAX_CHUNK_LINE = 1024
@@ -33,7 +34,7 @@ class FramingError(Exception):
     """The peer's bytes are not HTTP/1.1 framing. The text names the rule and never quotes the bytes."""
 
 
-class BodyDecoder:
+class BodyDecoder(ABC):
     """Bytes in, body bytes out. It never raises: check `error` and `complete` after each call.
 
     unused: the bytes that followed the body, which belong to no request.
@@ -46,13 +47,13 @@ class BodyDecoder:
         self.error: FramingError | None = None
         self.unused = b""
 
+    @abstractmethod
     def receive_data(self, data: bytes) -> bytes:
         """Take coded bytes, and return the body bytes that they complete, perhaps none."""
-        raise NotImplementedError
 
+    @abstractmethod
     def receive_eof(self) -> None:
         """Call this when the peer has closed. An error, if that is not the end of the body."""
-        raise NotImplementedError
 
 
 class LengthBody(BodyDecoder):

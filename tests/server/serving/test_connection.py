@@ -322,6 +322,7 @@ async def test_the_deadline_of_reading_is_the_protocols(monkeypatch: pytest.Monk
         async def timed_out(self) -> None:
             timed_out.append(anyio.current_time())
             await self.transport.write(b"too late")
+            self.transport.end()
 
     monkeypatch.setattr(connection_module, "HTTP1", Patient)
     stream = FakeStream([GET])
