@@ -14,6 +14,7 @@ from dragoman_server.config.valkey_url import VALKEY_EXTRA_MISSING, valkey_avail
 from dragoman_server.models.catalog import ModelCatalog
 from dragoman_server.proxying.account_pool import AccountPool
 from dragoman_server.responses.reasoning import ReasoningStore
+from dragoman_server.responses.service import StoredResponseService
 from dragoman_server.responses.stores.base import ResponseStore, ResponseStoreLimits
 from dragoman_server.responses.stores.memory import MemoryResponseStore
 from dragoman_server.responses.stores.sqlite import SQLiteResponseStore
@@ -38,7 +39,7 @@ class Gateway:
     upstreams: those of the protocols that upstreams speak.
     client: sends requests to upstreams.
     simulator: takes its place for the built-in models.
-    responses: stores responses, None where nothing is stored.
+    responses: stores responses.
     accounts: the health of upstream accounts, and all counters.
     balances: the money that accounts have left.
     pool: chooses among accounts.
@@ -68,7 +69,7 @@ class Gateway:
         self.client = client or UpstreamClient()
         self.simulator = SimulatedUpstream()
         self.catalog = ModelCatalog(settings, self.sender_for, self._usable_accounts, self.upstreams)
-        self.responses = _response_store(settings.server)
+        self.responses = StoredResponseService(_response_store(settings.server))
         self.accounts = accounts or make_account_store(settings.server)
         self.balances = Balances(settings, self.sender_for, self.upstreams)
         self.pool = AccountPool(settings, self.accounts, balances=self.balances)
@@ -96,8 +97,8 @@ class Gateway:
         """Serve requests inside of this block: connections and stores are open."""
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(self.client)
-            if self.responses is not None:
-                await stack.enter_async_context(self.responses)
+            if self.responses.store is not None:
+                await stack.enter_async_context(self.responses.store)
             await stack.enter_async_context(self.accounts.running())
             await stack.enter_async_context(self.catalog.running())
             await stack.enter_async_context(self.balances.running())

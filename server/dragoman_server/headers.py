@@ -61,9 +61,8 @@ def upstream_request_headers(
     *,
     stream: bool,
     needed: Iterable[tuple[str, str]] = (),
-    api_key: Secret | None = None,
 ) -> HeaderList:
-    """Return the headers of a request to an upstream, with an account's key.
+    """Return the headers of a request to an upstream, without the key of an account: see with_key().
 
     client: the protocol of the client that sent `client_headers`; None for a request of the gateway itself.
     needed: headers that a translated body requires (TranslatedRequest.headers).
@@ -89,18 +88,15 @@ def upstream_request_headers(
         configured[name] = _joined(out[name], configured[name])
     out.update(configured)
     out["user-agent"] = USER_AGENT
-    return with_key(list(out.items()), upstream, protocol, api_key)
+    return list(out.items())
 
 
 def with_key(
-    headers: Iterable[tuple[str, str]],
-    upstream: UpstreamSettings,
-    protocol: UpstreamSpec,
-    api_key: Secret | None,
+    headers: HeaderList, upstream: UpstreamSettings, protocol: UpstreamSpec, api_key: Secret | None
 ) -> HeaderList:
-    """Return the headers with the key of an account, which replaces another account's."""
+    """Return the headers with the key of an account. No other header can replace it."""
     if api_key is None:
-        return list(headers)
+        return headers
     name = _AUTH_HEADERS.get(upstream.auth, protocol.auth_header)
     prefix = "Bearer " if name == "authorization" else ""
     return [*((other, value) for other, value in headers if other != name), (name, prefix + api_key.reveal())]

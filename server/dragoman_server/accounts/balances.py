@@ -19,9 +19,10 @@ from dragoman.jsontext import JSON, decode
 from dragoman_server.accounts.policy import Selection
 from dragoman_server.capabilities.providers import provider_name
 from dragoman_server.settings import Settings, UpstreamSettings
+from dragoman_server.upstream.account_request import account_get
 from dragoman_server.upstream.background import BackgroundTaskGroup
 from dragoman_server.upstream.errors import UpstreamError
-from dragoman_server.upstream.sender import UpstreamSender, account_get
+from dragoman_server.upstream.sender import UpstreamSender
 
 LOG = logging.getLogger("dragoman.accounts")
 

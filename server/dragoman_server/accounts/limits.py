@@ -11,7 +11,7 @@ and serving requests is more important than counting them.
 
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import Enum
@@ -28,7 +28,6 @@ from dragoman_server.keys import may_use
 from dragoman_server.models.routes import (
     NO_LISTED_MODELS,
     ListedModels,
-    ModelRoute,
     UnknownModel,
     resolve_chain,
 )
@@ -129,38 +128,39 @@ class ClientLimits:
 
     def check_model(
         self, key: ClientKey, protocol: str, model: str, listed: ListedModels = NO_LISTED_MODELS
-    ) -> None:
-        """Raise RequestRefused (403) if the key may not use the model.
+    ) -> list[Price]:
+        """Return the prices of the models that a request may go to, none for a key without a budget.
 
-        protocol: the client's. model: as the client names it. listed: the models that upstreams list.
+        protocol: the client's. model: as the client names it, "" for none. listed: the models that upstreams list.
+
+        Raises RequestRefused (403) if the key may not use the model.
         """
-        if not may_use(key, model):
+        if model and not may_use(key, model):
             more = ", ..." if len(key.models) > _MAX_NAMES else ""
             raise _forbidden(
                 f"the client key {key.name} may not use the model {_quote(model)}; it may use "
                 f"{', '.join(key.models[:_MAX_NAMES])}{more}"
             )
-        if key.budget is None:
-            return
-        chain = resolve_chain(self._settings, protocol, model, listed)
-        if isinstance(chain, UnknownModel):
-            return  # the plan of the request raises the error
+        chain = None if key.budget is None else resolve_chain(self._settings, protocol, model, listed)
+        if chain is None or isinstance(chain, UnknownModel):
+            return []  # the plan of the request raises the error
+        prices = []
         for route in chain:
-            if self._price(model, route) is None:
+            price = self._price(model, route.upstream, route.upstream_model)
+            if price is None:
                 raise _forbidden(
                     f"the client key {key.name} has a budget, and the model {_quote(model)} has no price here: "
                     f"{_quote(f'{route.upstream}/{route.upstream_model}')} needs a table in [[prices]]"
                 )
+            prices.append(price)
+        return prices
 
-    def estimate(
-        self, protocol: str, model: str, body_bytes: int, listed: ListedModels = NO_LISTED_MODELS
-    ) -> float:
-        """Estimate the cost of a request in US dollars. protocol, model, listed: see check_model()."""
-        chain = resolve_chain(self._settings, protocol, model, listed)
+    @staticmethod
+    def estimate(prices: Sequence[Price], body_bytes: int) -> float:
+        """Estimate the cost of a request in US dollars. prices: from check_model()."""
         tokens = min(body_bytes // _BYTES_PER_TOKEN, _MAX_PROMPT_TOKENS)
         usage = Usage(input=tokens, output=_USUAL_RESPONSE_TOKENS)
-        prices = [] if isinstance(chain, UnknownModel) else [self._price(model, route) for route in chain]
-        return max((cost(price, usage) for price in prices if price is not None), default=0.0)
+        return max((cost(price, usage) for price in prices), default=0.0)
 
     async def admit(self, key: ClientKey, dollars: float = 0.0) -> BudgetReservation | None:
         """Count a request and reserve its estimated cost, if there is a budget. Pass the result to settle().
@@ -229,7 +229,7 @@ class ClientLimits:
         self, model: str | None, upstream: str | None, upstream_model: str | None, usage: Usage
     ) -> float | None:
         """Return the cost in US dollars, None for a model without a price. model: as the client named it."""
-        price = price_of(self._settings.prices, names_of(model, upstream, upstream_model))
+        price = self._price(model, upstream, upstream_model)
         return None if price is None else cost(price, usage)
 
     async def settle(
@@ -245,8 +245,8 @@ class ClientLimits:
             await self._run(self._store.spend([(rate, float(tokens))], self._clock(), at_once=False))
         await self._charge(reserved, key, dollars or 0.0)
 
-    def _price(self, model: str, route: ModelRoute) -> Price | None:
-        return price_of(self._settings.prices, names_of(model, route.upstream, route.upstream_model))
+    def _price(self, model: str | None, upstream: str | None, upstream_model: str | None) -> Price | None:
+        return price_of(self._settings.prices, names_of(model, upstream, upstream_model))
 
     async def _run(self, store_call: Awaitable[_T]) -> _T | None:
         """Return the store's result, None if it fails or does not respond in time."""

@@ -11,18 +11,18 @@ import anyio
 import msgspec
 from starlette.routing import BaseRoute, Route
 
-from dragoman import RemoteProtocolError, RequestRefused, estimate_tokens, peek
+from dragoman import RemoteProtocolError, RequestRefused, estimate_tokens
 from dragoman.codec import ProtocolSpec, TokenCount
 from dragoman.jsontext import JSONObject, decode_object, encode
 from dragoman_server.capabilities.resolve import capabilities_for
 from dragoman_server.gateway import Gateway
 from dragoman_server.headers import HeaderList
-from dragoman_server.http.endpoint import BaseEndpoint, ClientRequest, ProtocolEndpoint
+from dragoman_server.http.endpoint import BaseEndpoint, ClientRequest
 from dragoman_server.keys import make_signer
 from dragoman_server.log import RequestRecord
 from dragoman_server.proxying.plan import Destination, Plan
+from dragoman_server.proxying.request_handler import record_destination
 from dragoman_server.replies import Reply
-from dragoman_server.responses.service import StoredResponseService
 
 # Clients request dozens of counts when they start, and display nothing until they have them.
 COUNT_TIMEOUT_S = 10.0
@@ -49,19 +49,16 @@ class CountEndpoint(BaseEndpoint):
     def __init__(self, gateway: Gateway, protocol: ProtocolSpec, count_spec: TokenCount) -> None:
         super().__init__(gateway, protocol)
         self._count_spec = count_spec
-        self._generation_endpoint = ProtocolEndpoint(gateway, protocol, protocol.endpoints[0])
-        self._stored = StoredResponseService(gateway.responses)
         self._signer = make_signer(gateway.settings.server.secret)
 
     async def serve(self, request: ClientRequest) -> None:
-        body = await request.body()
-        request_head = peek(body)
-        await self.admit(request, request_head.model, counts=False)
+        body, request_head = await self.read(request, counts=False)
         destination = self.destination(request_head.model)
-        _record_destination(request.record, request_head.model, destination)
+        request.record.model, request.record.stream = request_head.model, False
+        record_destination(request.record, destination)
         unresolved = None
         if self.protocol.stored_responses:
-            expanded = await self._stored.expand(
+            expanded = await self.gateway.responses.expand(
                 body, request_head, destination, store_response=False, now=request.now, owner=request.owner
             )
             body, unresolved = expanded.body, expanded.unresolved
@@ -90,10 +87,13 @@ class CountEndpoint(BaseEndpoint):
             self.gateway.settings, destination.settings, destination.upstream_model, destination.upstream.name
         )
         relayed = destination.upstream.name == self.protocol.name and capabilities.relay == "exact"
-        plan = self._generation_endpoint.plan(request, body if relayed else encode(self._complete(body)))
-        if not relayed:
-            plan = _as_count_request(plan, count_spec)
-        plan = plan.at_subpath(count_spec.path, "input_tokens")
+
+        def as_count(plan: Plan) -> Plan:
+            plan = plan if relayed else _as_count_request(plan, count_spec)
+            return plan.at_subpath(count_spec.path, "input_tokens")
+
+        body = body if relayed else encode(self._complete(body))
+        plan = self.plan(request, body, change=as_count)
         reply = None
         with anyio.move_on_after(COUNT_TIMEOUT_S):
             reply = await self.fetch_reply(plan, request)
@@ -134,7 +134,7 @@ def _as_count_request(plan: Plan, count_spec: TokenCount) -> Plan:
     fields = decode_object(plan.translated.body, "the translated request")
     body = encode({name: value for name, value in fields.items() if name in count_spec.fields})
     translated = msgspec.structs.replace(plan.translated, body=body, fan_out=1)
-    return replace(plan, client=plan.upstream, translated=translated, fallbacks=(), unsigned=None)
+    return replace(plan, client=plan.destination.upstream, translated=translated, fallbacks=(), planner=None)
 
 
 def _cannot_count_error(record: RequestRecord) -> RequestRefused:
@@ -142,12 +142,3 @@ def _cannot_count_error(record: RequestRecord) -> RequestRefused:
         f'only upstream "{record.upstream}" has the conversation, and it cannot count tokens at the moment',
         status=503,
     )
-
-
-def _record_destination(record: RequestRecord, model: str, destination: Destination) -> None:
-    """Note where a request goes, for the log."""
-    record.model = model
-    record.stream = False
-    record.upstream = destination.settings.name
-    record.upstream_protocol = destination.upstream.name
-    record.upstream_model = destination.upstream_model

@@ -17,7 +17,6 @@ from starlette.types import Message, Receive, Scope, Send
 
 from dragoman import ErrorKind, RemoteProtocolError, RequestHead, RequestRefused, Usage, WireError, peek
 from dragoman.codec import Endpoint, ProtocolSpec
-from dragoman.document import CachedReasoning, ReasoningLookup
 from dragoman.jsontext import JSON, encode
 from dragoman_server.accounts.limits import BudgetReservation, ClientRefused
 from dragoman_server.accounts.usage import Meter, usage_of
@@ -28,10 +27,21 @@ from dragoman_server.http.errors import INTERNAL_ERROR
 from dragoman_server.http.request import ClientDisconnected, read_body
 from dragoman_server.log import RequestRecord, log_request
 from dragoman_server.models.routes import default_model
-from dragoman_server.proxying.plan import Destination, IncomingRequest, Plan, find_destination, make_plan
-from dragoman_server.proxying.request_handler import CacheReasoning, RequestHandler, StoreResponse
+from dragoman_server.proxying.plan import (
+    Destination,
+    IncomingRequest,
+    Plan,
+    PlanChange,
+    find_destinations,
+    make_plan,
+)
+from dragoman_server.proxying.request_handler import (
+    RequestHandler,
+    StoreResponse,
+    record_destination,
+)
 from dragoman_server.replies import Reply, error_reply, send_reply
-from dragoman_server.settings import ClientKey, ServerSettings
+from dragoman_server.settings import ClientKey
 from dragoman_server.upstream.content_coding import ACCEPTED_CODINGS
 
 ERRORS = logging.getLogger("dragoman.errors")
@@ -49,23 +59,58 @@ _GATEWAY_STOPS = WireError(
 )
 
 
-class TrackingSend:
-    """An ASGI `send` that records how far the response got.
+class ClientRequest:
+    """The HTTP side of one request: what the client sent, its log record, and how far the response got.
 
+    headers: lower-case names; the values of a repeated header are joined, as HTTP allows.
+    query: the query string, without the question mark.
+    http1: the client speaks HTTP/1.
+    now: when it arrived, in seconds since the epoch.
+    key: the client key that it came with, None where none is needed.
+    reserved: the part of its key's budget that is reserved for it.
+    plan: the plan that was carried out for it, None until then.
     started: a response has begun, or is about to.
     meter: measures what the client gets, None where nothing needs it.
-    broken: it raised OSError, as it should "when send is called after the client has gone" -- ASGI 2.4
+    broken: `send` raised OSError, as it should "when send is called after the client has gone" -- ASGI 2.4
     """
 
-    __slots__ = ("_send", "broken", "meter", "started")
+    __slots__ = (
+        "_send",
+        "broken",
+        "headers",
+        "http1",
+        "key",
+        "meter",
+        "now",
+        "plan",
+        "query",
+        "receive",
+        "record",
+        "reserved",
+        "scope",
+        "started",
+    )
 
-    def __init__(self, send: Send) -> None:
-        self._send = send
+    def __init__(self, scope: Scope, receive: Receive, send: Send, record: RequestRecord) -> None:
+        self.scope = scope
+        self.receive = receive
+        self.record = record
+        self.headers = _join_repeated(Headers(scope=scope))
+        self.query: str = scope.get("query_string", b"").decode("latin-1")
+        self.http1: bool = scope.get("http_version", "1.1").startswith("1")
+        self.now = unix_time()
+        self.key: ClientKey | None = scope.get(SCOPE_KEY)
+        if self.key is not None:
+            record.client_key = self.key.name
+        self.reserved: BudgetReservation | None = None
+        self.plan: Plan | None = None
         self.started = False
-        self.broken = False
         self.meter: Meter | None = None
+        self.broken = False
+        self._send = send
 
-    async def __call__(self, message: Message) -> None:
+    async def send(self, message: Message) -> None:
+        """Send an ASGI message of the response."""
         self.started = True
         if self.meter is not None:
             self.meter.add(message.get("body", b""))
@@ -75,79 +120,10 @@ class TrackingSend:
             self.broken = True
             raise
 
-
-class ClientRequest:
-    """The HTTP side of one request: what the client sent, its `send`, and its log record.
-
-    headers: lower-case names; the values of a repeated header are joined, as HTTP allows.
-    query: the query string, without the question mark.
-    http1: the client speaks HTTP/1.
-    now: when it arrived, in seconds since the epoch.
-    key: the client key that it came with, None where none is needed.
-    body_bytes: the length of its body, once that was read.
-    admitted: its key may send it, see BaseEndpoint.admit().
-    reserved: the part of its key's budget that is reserved for it.
-    plan: the plan that was carried out for it, None until then.
-    """
-
-    __slots__ = (
-        "_server",
-        "admitted",
-        "body_bytes",
-        "headers",
-        "http1",
-        "key",
-        "now",
-        "plan",
-        "query",
-        "receive",
-        "record",
-        "reserved",
-        "scope",
-        "send",
-    )
-
-    def __init__(
-        self,
-        scope: Scope,
-        receive: Receive,
-        send: TrackingSend,
-        record: RequestRecord,
-        server: ServerSettings,
-    ) -> None:
-        self.scope = scope
-        self.receive = receive
-        self.send = send
-        self.record = record
-        self.headers = _join_repeated(Headers(scope=scope))
-        self.query: str = scope.get("query_string", b"").decode("latin-1")
-        self.http1: bool = scope.get("http_version", "1.1").startswith("1")
-        self.now = unix_time()
-        self.key: ClientKey | None = scope.get(SCOPE_KEY)
-        if self.key is not None:
-            record.client_key = self.key.name
-        self.body_bytes = 0
-        self.admitted = False
-        self.reserved: BudgetReservation | None = None
-        self.plan: Plan | None = None
-        self._server = server
-
     @property
     def owner(self) -> str:
         """Owner of anything stored for this request: the client key's name, or "" without keys."""
         return "" if self.key is None else self.key.name
-
-    async def body(self) -> bytes:
-        """Read the request's body. Raises ClientDisconnected, RemoteProtocolError and RequestRefused."""
-        body = await read_body(
-            self.receive,
-            self.headers.get("content-encoding", ""),
-            self.headers.get("content-length", ""),
-            self._server.max_body_bytes,
-            self._server.body_timeout_s,
-        )
-        self.body_bytes = len(body)
-        return body
 
     async def respond(self, reply: Reply) -> None:
         """Send a whole response."""
@@ -164,11 +140,12 @@ class ClientRequest:
 
 
 class BaseEndpoint(ABC):
-    """One path, for clients of one protocol."""
+    """One path, for clients of one protocol. endpoint: where requests come in, by default the protocol's first one."""
 
-    def __init__(self, gateway: Gateway, protocol: ProtocolSpec) -> None:
+    def __init__(self, gateway: Gateway, protocol: ProtocolSpec, endpoint: Endpoint | None = None) -> None:
         self.gateway = gateway
         self.protocol = protocol
+        self.endpoint = endpoint
 
     @abstractmethod
     async def serve(self, request: ClientRequest) -> None:
@@ -181,26 +158,25 @@ class BaseEndpoint(ABC):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         record = RequestRecord(id=uuid.uuid4().hex, protocol=self.protocol.name, path=scope["path"])
         started = anyio.current_time()
-        out = TrackingSend(send)
-        request = ClientRequest(scope, receive, out, record, self.gateway.settings.server)
+        request = ClientRequest(scope, receive, send, record)
         try:
             await self._serve_or_refuse(request)
         except ClientDisconnected:
             record.outcome = "client_left"
         except Exception:  # by itself, or in the group of the request's tasks
-            if out.broken:
+            if request.broken:
                 record.outcome = "client_left"
                 return
             record.outcome, record.error = "failed", "internal error"
             ERRORS.exception("request %s failed", record.id)
-            if out.started:
+            if request.started:
                 raise  # the server then closes the connection in the middle, so the client sees a broken response
-            await self._send_last_error(out, INTERNAL_ERROR, record)
+            await self._send_last_error(request, INTERNAL_ERROR)
         except anyio.get_cancelled_exc_class():
             record.outcome = "cancelled"
-            if not out.started:
+            if not request.started:
                 # hypercorn 0.18 protocol/http_stream.py:139 would send an empty 500.
-                await self._send_last_error(out, _GATEWAY_STOPS, record)
+                await self._send_last_error(request, _GATEWAY_STOPS)
             raise
         finally:
             record.duration_s = anyio.current_time() - started
@@ -210,39 +186,42 @@ class BaseEndpoint(ABC):
                 with anyio.move_on_after(_SETTLE_S, shield=True):
                     await settlement
 
-    async def _send_last_error(self, out: TrackingSend, error: WireError, record: RequestRecord) -> None:
+    async def _send_last_error(self, request: ClientRequest, error: WireError) -> None:
         with anyio.move_on_after(_LAST_ERROR_S, shield=True), suppress(OSError):
-            await self._refuse(out, error, record)
+            await self._refuse(request, error)
 
-    async def admit(self, request: ClientRequest, model: str, *, counts: bool = True) -> None:
-        """Check that a request's client key may send it. Nothing is sent upstream for a request without this.
+    async def read(self, request: ClientRequest, *, counts: bool = True) -> tuple[bytes, RequestHead]:
+        """Return a request's body and head, if its client key may send it. Nothing is sent upstream before this.
 
-        model: as the request names it, "" if it names none. counts: the request counts for the key's limits.
-        Raises RequestRefused.
+        counts: the request counts for the key's limits.
+
+        Raises ClientDisconnected, RemoteProtocolError and RequestRefused.
         """
-        model = model or default_model(self.gateway.settings) or ""
-        await self.gateway.catalog.ensure_list_for(model)
+        gateway, limits, server = self.gateway, self.gateway.limits, self.gateway.settings.server
+        body = await read_body(
+            request.receive,
+            request.headers.get("content-encoding", ""),
+            request.headers.get("content-length", ""),
+            server.max_body_bytes,
+            server.body_timeout_s,
+        )
+        request_head = peek(body)
+        model = request_head.model or default_model(gateway.settings) or ""
+        await gateway.catalog.ensure_list_for(model)
         if request.key is not None:
-            if model:  # otherwise the request is refused when it is planned
-                self.gateway.limits.check_model(
-                    request.key, self.protocol.name, model, self.gateway.catalog.listed
-                )
+            prices = limits.check_model(request.key, self.protocol.name, model, gateway.catalog.listed)
             if counts:
-                limits, listed = self.gateway.limits, self.gateway.catalog.listed
-                estimate = 0.0
-                if request.key.budget is not None:
-                    estimate = limits.estimate(self.protocol.name, model, request.body_bytes, listed)
-                request.reserved = await limits.admit(request.key, estimate)
-        if counts and self.gateway.limits.needs_usage(request.key):
-            request.send.meter = Meter()
-        request.admitted = True
+                request.reserved = await limits.admit(request.key, limits.estimate(prices, len(body)))
+        if counts and limits.needs_usage(request.key):
+            request.meter = Meter()
+        return body, request_head
 
     def _settlement(self, request: ClientRequest) -> Awaitable[None] | None:
         """Put the price into the record of a request that has ended.
 
         Return an awaitable that counts its tokens and its price, None if there is nothing to count.
         """
-        record, meter = request.record, request.send.meter
+        record, meter = request.record, request.meter
         limits, usage = self.gateway.limits, Usage()
         if request.plan is not None and meter is not None:
             usage = usage_of(record, request.plan, meter)
@@ -259,123 +238,38 @@ class BaseEndpoint(ABC):
         try:
             await self.serve(request)
         except (RemoteProtocolError, RequestRefused) as error:
-            if request.send.started:
+            if request.started:
                 raise
             request.record.outcome, request.record.error = "refused", error.message
-            extra_headers = error.headers(self.protocol) if isinstance(error, ClientRefused) else []
-            await self._refuse(request.send, error.as_wire_error(), request.record, extra_headers)
+            await self._refuse(
+                request,
+                error.as_wire_error(),
+                error.headers(self.protocol) if isinstance(error, ClientRefused) else (),
+            )
 
     async def _refuse(
-        self,
-        send: Send,
-        error: WireError,
-        record: RequestRecord,
-        extra_headers: Iterable[tuple[str, str]] = (),
+        self, request: ClientRequest, error: WireError, extra_headers: Iterable[tuple[str, str]] = ()
     ) -> None:
-        headers = [*request_id_headers((), record.id), *extra_headers]
+        id = request.record.id
+        headers = [*request_id_headers((), id), *extra_headers]
         if error.status == 415:
             # "... the response SHOULD have an Accept-Encoding header field" -- RFC 9110, 12.5.3
             headers.append(("accept-encoding", ACCEPTED_CODINGS))
-        reply = error_reply(self.protocol, error, record.id, headers)
-        record.status = reply.status
-        await send_reply(send, reply)
+        await request.respond(error_reply(self.protocol, error, id, headers))
 
-    def _cache_reasoning(self, request: ClientRequest) -> CacheReasoning | None:
-        """Return what stores the reasoning of the request's response, None where nothing is stored."""
-        store = self.gateway.reasoning_store
-        if store is None:
-            return None
-        owner = request.owner  # the request refers to the plan, which must not refer to the request
-
-        def cache_reasoning(cached_reasoning: CachedReasoning) -> None:
-            store.put(owner, *cached_reasoning, anyio.current_time())
-
-        return cache_reasoning
-
-    def request_handler(
+    def plan(
         self,
-        plan: Plan,
         request: ClientRequest,
-        *,
-        send: Send | None = None,
-        store_response: StoreResponse | None = None,
-    ) -> RequestHandler:
-        """Return what carries out a planned request. Its `run()` sends the response.
-
-        send: receives the response, by default the client's `send`. store_response: see RequestHandler.
-        """
-        if not request.admitted:
-            raise RuntimeError("a request must be admitted before it is sent")
-        request.plan = plan
-        record_plan(request.record, plan)
-        return RequestHandler(
-            plan,
-            self.gateway.sender_for,
-            request.receive,
-            send or request.send,
-            request.record,
-            pool=self.gateway.pool,
-            keepalive_s=self.gateway.settings.server.keepalive_s,
-            http1=request.http1,
-            store_response=store_response,
-            cache_reasoning=self._cache_reasoning(request),
-        )
-
-    def destination(self, model: str) -> Destination:
-        """Return where a request for this model goes first. Raises RemoteProtocolError, see find_destinations()."""
-        gateway = self.gateway
-        return find_destination(
-            gateway.settings, self.protocol, model, gateway.upstreams, gateway.catalog.listed
-        )
-
-    async def fetch_reply(self, plan: Plan, request: ClientRequest) -> Reply | None:
-        """Carry out a plan that does not stream, and return its reply instead of sending it.
-
-        None if the client has left.
-        """
-        capture = _ReplyCapture()
-        await self.request_handler(plan, request, send=capture).run()
-        return capture.reply
-
-
-class _ReplyCapture:
-    """An ASGI `send` that collects a whole reply."""
-
-    def __init__(self) -> None:
-        self.reply: Reply | None = None
-        self._status = 0
-        self._headers: HeaderList = []
-
-    async def __call__(self, message: Message) -> None:
-        if message["type"] == "http.response.start":
-            self._status = message["status"]
-            self._headers = [
-                (name.decode("ascii"), value.decode("latin-1"))
-                for name, value in message["headers"]
-                if name != b"content-length"
-            ]
-        else:
-            self.reply = Reply(self._status, self._headers, message["body"])
-
-
-class ProtocolEndpoint(BaseEndpoint):
-    """One endpoint of a protocol: POST a request, get a response in the same protocol."""
-
-    def __init__(self, gateway: Gateway, protocol: ProtocolSpec, endpoint: Endpoint) -> None:
-        super().__init__(gateway, protocol)
-        self.endpoint = endpoint
-
-    async def serve(self, request: ClientRequest) -> None:
-        body = await request.body()
-        request_head = peek(body)
-        await self.admit(request, request_head.model)
-        await self.request_handler(self.plan(request, body, request_head), request).run()
-
-    def plan(self, request: ClientRequest, body: bytes, request_head: RequestHead | None = None) -> Plan:
+        body: bytes,
+        request_head: RequestHead | None = None,
+        change: PlanChange | None = None,
+    ) -> Plan:
         """Plan the request with this body, which may differ from the client's. Raises RemoteProtocolError.
 
-        request_head: from peek() for this body, if that was called already.
+        request_head: from peek() for this body, if that was called already. change: see PlanChange.
         """
+        # The request refers to the plan, which must not refer to the request.
+        store, owner = self.gateway.reasoning_store, request.owner
         incoming = IncomingRequest(
             self.protocol,
             request.headers,
@@ -387,34 +281,79 @@ class ProtocolEndpoint(BaseEndpoint):
             endpoint=self.endpoint,
             request_head=request_head,
             client_key=request.key,
-            reasoning_lookup=self._reasoning_lookup(request),
+            reasoning_lookup=None
+            if store is None
+            else lambda calls: store.get(owner, calls, anyio.current_time()),
             check_input=self.gateway.check_input,
         )
         gateway = self.gateway
         return make_plan(
-            gateway.settings, incoming, upstreams=gateway.upstreams, listed=gateway.catalog.listed
+            gateway.settings,
+            incoming,
+            upstreams=gateway.upstreams,
+            listed=gateway.catalog.listed,
+            change=change,
         )
 
-    def _reasoning_lookup(self, request: ClientRequest) -> ReasoningLookup | None:
-        store = self.gateway.reasoning_store
-        if store is None:
-            return None
-        owner = request.owner  # as in _cache_reasoning()
-        return lambda tool_call_ids: store.get(owner, tool_call_ids, anyio.current_time())
+    def request_handler(
+        self,
+        plan: Plan,
+        request: ClientRequest,
+        *,
+        sends: bool = True,
+        store_response: StoreResponse | None = None,
+    ) -> RequestHandler:
+        """Return what carries out a planned request. Its `run()` sends the response.
+
+        sends: false leaves the response, a whole one, in `reply`. store_response: see RequestHandler.
+        """
+        store, owner = self.gateway.reasoning_store, request.owner
+        request.plan = plan
+        request.record.model, request.record.stream = plan.context.model, plan.streams
+        record_destination(request.record, plan.destination)
+        return RequestHandler(
+            plan,
+            self.gateway.sender_for,
+            request.receive,
+            request.send if sends else None,
+            request.record,
+            pool=self.gateway.pool,
+            keepalive_s=self.gateway.settings.server.keepalive_s,
+            http1=request.http1,
+            store_response=store_response,
+            cache_reasoning=None
+            if store is None
+            else lambda cached: store.put(owner, *cached, anyio.current_time()),
+        )
+
+    def destination(self, model: str) -> Destination:
+        """Return where a request for this model goes first. Raises RemoteProtocolError, see find_destinations()."""
+        gateway = self.gateway
+        return find_destinations(
+            gateway.settings, self.protocol, model, gateway.upstreams, gateway.catalog.listed
+        )[0]
+
+    async def fetch_reply(self, plan: Plan, request: ClientRequest) -> Reply | None:
+        """Carry out a plan that does not stream, and return its reply instead of sending it.
+
+        None if the client has left.
+        """
+        handler = self.request_handler(plan, request, sends=False)
+        await handler.run()
+        return handler.reply
+
+
+class ProtocolEndpoint(BaseEndpoint):
+    """One endpoint of a protocol: POST a request, get a response in the same protocol."""
+
+    async def serve(self, request: ClientRequest) -> None:
+        body, request_head = await self.read(request)
+        await self.request_handler(self.plan(request, body, request_head), request).run()
 
 
 def unix_time() -> int:
     """Return the seconds since the epoch."""
     return int(time.time())
-
-
-def record_plan(record: RequestRecord, plan: Plan) -> None:
-    """Note where a request goes, for the log."""
-    record.model = plan.context.model
-    record.stream = plan.streams
-    record.upstream = plan.settings.name
-    record.upstream_protocol = plan.upstream.name
-    record.upstream_model = plan.upstream_model
 
 
 def _join_repeated(headers: Headers | Mapping[str, str]) -> dict[str, str]:

@@ -1,10 +1,10 @@
 """GET /v1/models and /v1/models/{id}: the catalog of models in OpenAI's form or in Anthropic's.
 
-The client's headers decide which of two endpoints responds at a path. OpenAI's form is one list; Anthropic's has pages.
+The client's headers decide which form a response has. OpenAI's form is one list; Anthropic's has pages.
 Models that the client's key may not use are left out.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 
 from starlette.datastructures import Headers
@@ -29,99 +29,67 @@ _DEFAULT_LIFECYCLES = ("active", "deprecated")
 
 def models_routes(gateway: Gateway) -> list[BaseRoute]:
     """Return the routes of the model list and of single models."""
+    endpoint = _ByProtocol(gateway)
     return [
-        Route(MODELS_PATH, _ByProtocol(gateway, _LISTS), methods=["GET"]),
-        Route(MODELS_PATH + "/{model:path}", _ByProtocol(gateway, _MODELS), methods=["GET"]),
+        Route(MODELS_PATH, endpoint, methods=["GET"]),
+        Route(MODELS_PATH + "/{model:path}", endpoint, methods=["GET"]),
     ]
 
 
 class _ByProtocol:
-    """Pass a request on to the endpoint in the client's form. forms: by ProtocolSpec.model_list_form."""
+    """Pass a request on to the endpoint for the client's protocol."""
 
-    def __init__(self, gateway: Gateway, forms: Mapping[str, type[BaseEndpoint]]) -> None:
+    def __init__(self, gateway: Gateway) -> None:
         self._protocols = gateway.protocols
-        self._endpoints = {
-            name: forms[spec.model_list_form](gateway, spec) for name, spec in gateway.protocols.items()
-        }
+        self._endpoints = {name: ModelsEndpoint(gateway, spec) for name, spec in gateway.protocols.items()}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         spec = protocol_by_version(Headers(scope=scope), self._protocols)
         await self._endpoints[spec.name](scope, receive, send)
 
 
-async def _visible_entries(
-    gateway: Gateway, request: ClientRequest, lifecycles: Collection[str]
-) -> list[CatalogEntry]:
-    entries = await gateway.catalog.entries()
-    return [
-        entry
-        for entry in entries.values()
-        if entry.listed and lifecycle_of(entry) in lifecycles and may_use(request.key, entry.name)
-    ]
-
-
-async def _named_entry(gateway: Gateway, request: ClientRequest) -> CatalogEntry:
-    """Return the model that the path names. Raises RequestRefused (404)."""
-    name: str = request.scope["path_params"]["model"]
-    entry = (await gateway.catalog.entries()).get(name)
-    if entry is None or not may_use(request.key, name):
-        raise RequestRefused(
-            f"the model {name[:100]!a} is not listed here",
-            status=404,
-            path="/model",
-            code="model_not_found",
-        )
-    return entry
-
-
-class OpenAIModelListEndpoint(BaseEndpoint):
-    """The list in OpenAI's form."""
+class ModelsEndpoint(BaseEndpoint):
+    """The list of models, or the one that the path names, in the form of the protocol."""
 
     async def serve(self, request: ClientRequest) -> None:
-        entries = await _visible_entries(self.gateway, request, _DEFAULT_LIFECYCLES)
-        await request.respond_json({"object": "list", "data": [openai_model(entry) for entry in entries]})
+        one, several = _FORMS[self.protocol.model_list_form]
+        entries = await self.gateway.catalog.entries()
+        name: str | None = request.scope["path_params"].get("model")
+        if name is None:
+            visible = [each for each in entries.values() if each.listed and may_use(request.key, each.name)]
+            await request.respond_json(several(visible, request.query))
+        elif name in entries and may_use(request.key, name):
+            await request.respond_json(one(entries[name]))
+        else:
+            raise RequestRefused(
+                f"the model {name[:100]!a} is not listed here",
+                status=404,
+                path="/model",
+                code="model_not_found",
+            )
 
 
-class OpenAIModelEndpoint(BaseEndpoint):
-    """One model in OpenAI's form."""
-
-    async def serve(self, request: ClientRequest) -> None:
-        await request.respond_json(openai_model(await _named_entry(self.gateway, request)))
-
-
-class AnthropicModelListEndpoint(BaseEndpoint):
-    """The list in Anthropic's form. Without `limit` it is one page, because many clients read no second one."""
-
-    async def serve(self, request: ClientRequest) -> None:
-        query = parse_query(request.query)
-        # SDKs write lists as `lifecycle[]=`.
-        lifecycles = [*query.get("lifecycle", ()), *query.get("lifecycle[]", ())] or _DEFAULT_LIFECYCLES
-        page, has_more = page_of(await _visible_entries(self.gateway, request, lifecycles), query)
-        await request.respond_json(
-            {
-                "data": [anthropic_model(entry) for entry in page],
-                "first_id": page[0].name if page else None,
-                "last_id": page[-1].name if page else None,
-                "has_more": has_more,
-            }
-        )
+def openai_list(entries: Iterable[CatalogEntry], _: str) -> JSONObject:
+    """Return the list in OpenAI's form."""
+    shown = [openai_model(entry) for entry in entries if lifecycle_of(entry) in _DEFAULT_LIFECYCLES]
+    return {"object": "list", "data": shown}
 
 
-class AnthropicModelEndpoint(BaseEndpoint):
-    """One model in Anthropic's form."""
+def anthropic_list(entries: Iterable[CatalogEntry], query_string: str) -> JSONObject:
+    """Return a page in Anthropic's form. Without `limit` it is the only one, because many clients read no second one.
 
-    async def serve(self, request: ClientRequest) -> None:
-        await request.respond_json(anthropic_model(await _named_entry(self.gateway, request)))
-
-
-_LISTS: Mapping[str, type[BaseEndpoint]] = {
-    "openai": OpenAIModelListEndpoint,
-    "anthropic": AnthropicModelListEndpoint,
-}
-_MODELS: Mapping[str, type[BaseEndpoint]] = {
-    "openai": OpenAIModelEndpoint,
-    "anthropic": AnthropicModelEndpoint,
-}
+    Raises RemoteProtocolError for wrong parameters.
+    """
+    query = parse_query(query_string)
+    # SDKs write lists as `lifecycle[]=`.
+    lifecycles = [*query.get("lifecycle", ()), *query.get("lifecycle[]", ())] or _DEFAULT_LIFECYCLES
+    page, has_more = page_of([entry for entry in entries if lifecycle_of(entry) in lifecycles], query)
+    return {
+        "data": [anthropic_model(entry) for entry in page],
+        "first_id": page[0].name if page else None,
+        "last_id": page[-1].name if page else None,
+        "has_more": has_more,
+    }
 
 
 def page_of(entries: Sequence[CatalogEntry], query: Query) -> tuple[Sequence[CatalogEntry], bool]:
@@ -196,3 +164,12 @@ def lifecycle_of(entry: CatalogEntry) -> str:
 
 def _rfc3339(seconds: int) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+# By ProtocolSpec.model_list_form: a model, and a list for a query string.
+_FORMS: Mapping[
+    str, tuple[Callable[[CatalogEntry], JSONObject], Callable[[Iterable[CatalogEntry], str], JSONObject]]
+] = {
+    "openai": (openai_model, openai_list),
+    "anthropic": (anthropic_model, anthropic_list),
+}

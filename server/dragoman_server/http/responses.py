@@ -11,7 +11,7 @@ import msgspec
 from starlette.routing import BaseRoute, Route
 
 from dragoman import RequestRefused, ResponseTranslator, peek
-from dragoman.codec import Endpoint, ProtocolSpec, ResponseContext, UpstreamSpec
+from dragoman.codec import ResponseContext, UpstreamSpec
 from dragoman.document import Request
 from dragoman.jsontext import JSONObject, decode, decode_object, encode
 from dragoman.sse import SSEParser
@@ -25,9 +25,10 @@ from dragoman_server.http.request import (
     last_value,
     parse_query,
 )
+from dragoman_server.proxying.plan import Plan
 from dragoman_server.replies import Reply
 from dragoman_server.responses import conversation
-from dragoman_server.responses.service import HOW_TO_ENABLE, ExpandedRequest, StoredResponseService
+from dragoman_server.responses.service import HOW_TO_ENABLE, ExpandedRequest
 from dragoman_server.responses.stores.base import StoredItem, StoredResponse
 
 # The limit and the default of a page in OpenAI's API reference.
@@ -57,33 +58,28 @@ def responses_routes(gateway: Gateway) -> list[BaseRoute]:
 class ResponsesEndpoint(ProtocolEndpoint):
     """POST /v1/responses: create a response, and store it unless `store` is false."""
 
-    def __init__(self, gateway: Gateway, protocol: ProtocolSpec, endpoint: Endpoint) -> None:
-        super().__init__(gateway, protocol, endpoint)
-        self._stored = StoredResponseService(gateway.responses)
-
     async def serve(self, request: ClientRequest) -> None:
-        body = await request.body()
-        request_head = peek(body)
-        await self.admit(request, request_head.model)
-        if not self._stored.applies_to(request_head):
+        body, request_head = await self.read(request)
+        stored = self.gateway.responses
+        if not stored.applies_to(request_head):
             await self.request_handler(self.plan(request, body, request_head), request).run()
             return
         destination = self.destination(request_head.model)
-        expanded = await self._stored.expand(
+        expanded = await stored.expand(
             body, request_head, destination, store_response=True, now=request.now, owner=request.owner
         )
-        plan = self.plan(request, expanded.body)
         stores = expanded.conversation is not None
-        plan = plan.changed(
-            lambda each: replace(
-                each, store_response=stores, context=_with_original_request(each.context, expanded)
-            )
-        )
+
+        def repeating_the_original(plan: Plan) -> Plan:
+            context = _with_original_request(plan.context, expanded)
+            return replace(plan, store_response=stores, context=context)
+
+        plan = self.plan(request, expanded.body, change=repeating_the_original)
 
         async def store_response(response: JSONObject, client_left: bool) -> bool:
             if client_left:
                 response = conversation.mark_cancelled(response)
-            return await self._stored.store(response, expanded, int(time.time()), request.owner)
+            return await stored.put(response, expanded, int(time.time()), request.owner)
 
         await self.request_handler(plan, request, store_response=store_response if stores else None).run()
 
@@ -99,22 +95,17 @@ def _with_original_request(context: ResponseContext, expanded: ExpandedRequest) 
 class StoredResponseBase(BaseEndpoint):
     """Base of the endpoints about one stored response."""
 
-    def __init__(self, gateway: Gateway, protocol: UpstreamSpec) -> None:
-        super().__init__(gateway, protocol)
-        self.responses = protocol
-        self.stored = StoredResponseService(gateway.responses)
-
     async def find(self, request: ClientRequest) -> StoredResponse:
         """Return the response that the path names. Raises RemoteProtocolError."""
         id = self.id_of(request)
-        found = await self.stored.get(id, request.now, request.owner)
+        found = await self.gateway.responses.get(id, request.now, request.owner)
         if found is None:
             raise self.not_found(id)
         return found
 
     def id_of(self, request: ClientRequest) -> str:
         """Return the id in the path. Raises RemoteProtocolError where nothing is stored."""
-        if not self.stored.enabled:
+        if self.gateway.responses.store is None:
             raise RequestRefused(
                 f"this gateway does not store responses: {HOW_TO_ENABLE} in its configuration",
                 code="unsupported_operation",
@@ -141,8 +132,9 @@ class StoredResponseEndpoint(StoredResponseBase):
         found = await self.find(request)
         if boolean_parameter(query, "stream"):
             after = integer_parameter(query, "starting_after", 0, 2**53)
-            data = replay(found, self.responses, -1 if after is None else after)
-            headers = [("content-type", self.responses.endpoints[0].media_type), *STREAM_HEADERS]
+            protocol = self.gateway.upstreams[self.protocol.name]
+            data = replay(found, protocol, -1 if after is None else after)
+            headers = [("content-type", protocol.endpoints[0].media_type), *STREAM_HEADERS]
             request.record.stream, request.record.outcome = True, "completed"
             await request.respond(Reply(200, [*headers, *request_id_headers((), request.record.id)], data))
         else:
@@ -150,7 +142,7 @@ class StoredResponseEndpoint(StoredResponseBase):
 
     async def _delete(self, request: ClientRequest) -> None:
         id = self.id_of(request)
-        if not await self.stored.delete(id, request.owner):
+        if not await self.gateway.responses.delete(id, request.owner):
             raise self.not_found(id)
         await request.respond_json({"id": id, "object": "response", "deleted": True})
 
@@ -199,21 +191,16 @@ class CancelEndpoint(StoredResponseBase):
 class CompactEndpoint(BaseEndpoint):
     """POST /v1/responses/compact: replace a conversation by its user messages and one compaction item."""
 
-    def __init__(self, gateway: Gateway, protocol: UpstreamSpec) -> None:
-        super().__init__(gateway, protocol)
-        self._stored = StoredResponseService(gateway.responses)
-        self._responses_endpoint = ProtocolEndpoint(gateway, protocol, protocol.endpoints[0])
-
     async def serve(self, request: ClientRequest) -> None:
-        body = await request.body()
-        request_head = peek(body)
-        await self.admit(request, request_head.model)
+        body, request_head = await self.read(request)
         destination = self.destination(request_head.model)
-        expanded = await self._stored.expand(
+        expanded = await self.gateway.responses.expand(
             body, request_head, destination, store_response=False, now=request.now, owner=request.owner
         )
         if destination.upstream.stored_responses:
-            plan = self._responses_endpoint.plan(request, expanded.body).at_subpath("/compact", "output")
+            plan = self.plan(
+                request, expanded.body, change=lambda plan: plan.at_subpath("/compact", "output")
+            )
             await self.request_handler(plan, request).run()
         else:
             await self._summarize(request, expanded.body)
@@ -225,7 +212,7 @@ class CompactEndpoint(BaseEndpoint):
         summary_request = conversation.replace_input(
             request_head, [*items, _COMPACTION_TRIGGER], without=_RESPONSE_ONLY_PARAMS
         )
-        reply = await self.fetch_reply(self._responses_endpoint.plan(request, summary_request), request)
+        reply = await self.fetch_reply(self.plan(request, summary_request), request)
         if reply is None:
             return
         if reply.status == 200:

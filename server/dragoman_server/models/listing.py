@@ -14,8 +14,9 @@ from dragoman import UPSTREAMS, RemoteProtocolError
 from dragoman.codec import UpstreamSpec
 from dragoman_server.models.info import ModelInfo, ModelPage, read_models
 from dragoman_server.settings import AccountSettings, Settings, UpstreamSettings
+from dragoman_server.upstream.account_request import account_get
 from dragoman_server.upstream.errors import UpstreamError
-from dragoman_server.upstream.sender import UpstreamSender, account_get
+from dragoman_server.upstream.sender import UpstreamSender
 
 # OpenRouter's list has some 400 models and 2 MB. A larger body is not a list of models, or an attack.
 MAX_BYTES = 16 * 2**20

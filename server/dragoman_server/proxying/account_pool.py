@@ -16,7 +16,7 @@ import time
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -37,9 +37,8 @@ from dragoman_server.accounts.policy import (
     Wait,
 )
 from dragoman_server.accounts.stores.base import AccountStore, Candidate, Rate, Reservation
-from dragoman_server.proxying.plan import Plan
-from dragoman_server.settings import AccountSettings, RuleSettings, Settings
-from dragoman_server.settings.secret import Secret
+from dragoman_server.proxying.plan import Destination, Plan
+from dragoman_server.settings import AccountSettings, RuleSettings, Settings, UpstreamSettings
 
 if TYPE_CHECKING:
     from dragoman_server.accounts.balances import Balances
@@ -51,23 +50,55 @@ _GIVE_BACK_S = 1.0
 _MINUTE = 60.0
 
 
+class PooledAccount(Account, frozen=True, kw_only=True):
+    """An account with what follows from its settings.
+
+    settings: of the account.
+    candidate: the account with its limits, for the store.
+    proxy: the name of its proxy in the store, "" for none.
+    rules: of its upstream, for errors.
+    """
+
+    settings: AccountSettings
+    candidate: Candidate
+    proxy: str
+    rules: tuple[ErrorRule, ...]
+
+    @property
+    def has_limits(self) -> bool:
+        """True if the store has to count its requests or tokens."""
+        limits = self.candidate
+        return any((limits.requests, limits.tokens, limits.max_concurrent_requests))
+
+
+@dataclass(frozen=True, slots=True)
+class AccountChain:
+    """The accounts of a chain of upstreams.
+
+    upstreams: as the machine needs them.
+    accounts: by id.
+    records_health: there is more than one account. A single one is used whatever its state; but its limits apply.
+    reserves: the store is called before a request is sent.
+    """
+
+    upstreams: tuple[UpstreamAccounts, ...]
+    accounts: Mapping[str, PooledAccount]
+    records_health: bool
+    reserves: bool
+
+
 @dataclass(frozen=True, slots=True)
 class AccountLease:
     """The account of one attempt.
 
-    plan: the request, addressed to it.
-    candidate: the account with its limits.
+    plan: the request, for an upstream of the account.
+    account: see PooledAccount.
     reservation: its reservation in the store, None for an account without limits.
     """
 
     plan: Plan
-    candidate: Candidate
+    account: PooledAccount
     reservation: Reservation | None
-
-    @property
-    def account(self) -> str:
-        """The id of the account."""
-        return self.candidate.account
 
 
 class AccountPool:
@@ -96,22 +127,30 @@ class AccountPool:
         self.account_wait_s = settings.server.account_wait_s
         self.backoff = Backoff()
         self._rules = [(rule.upstream, _rule(rule)) for rule in settings.rules]
+        # By the names of their upstreams: as many as the settings have.
+        self._chains: dict[tuple[str, ...], AccountChain] = {}
 
     def attempts(self, plan: Plan) -> "RequestAttempts":
         """Return the attempts of one planned request."""
+        chain = (plan.destination, *plan.fallbacks)
         if self.balances is not None:
-            for upstream in (plan.settings, *(each.settings for each in plan.fallbacks)):
-                self.balances.refresh(upstream)
-        return RequestAttempts(self, plan)
+            for each in chain:
+                self.balances.refresh(each.settings)
+        return RequestAttempts(self, plan, self._chain(chain))
 
-    def upstream_accounts(self, accounts: tuple[AccountSettings, ...], selection: str) -> UpstreamAccounts:
-        """Return one upstream of a chain, as the machine needs it."""
-        upstream = accounts[0].upstream
-        return UpstreamAccounts(
-            tuple([Account(account.id, float(account.weight)) for account in accounts]),
-            Selection(selection),
-            tuple([rule for only, rule in self._rules if only in (None, upstream)]),
-        )
+    def _chain(self, destinations: tuple[Destination, ...]) -> AccountChain:
+        names = tuple([each.settings.name for each in destinations])
+        if names not in self._chains:
+            upstreams, by_id = [], {}
+            for each in destinations:
+                rules = tuple([rule for only, rule in self._rules if only in (None, each.settings.name)])
+                accounts = tuple([_pooled(account, each.settings, rules) for account in each.accounts])
+                upstreams.append(UpstreamAccounts(accounts, Selection(each.settings.selection), rules))
+                by_id.update({account.id: account for account in accounts})
+            several = len(by_id) > 1
+            reserves = several or any(each.has_limits for each in by_id.values())
+            self._chains[names] = AccountChain(tuple(upstreams), by_id, several, reserves)
+        return self._chains[names]
 
 
 class RequestAttempts:
@@ -125,27 +164,16 @@ class RequestAttempts:
     retry_at: the seconds until the first account is usable again, None if none will be.
     """
 
-    def __init__(self, pool: AccountPool, plan: Plan) -> None:
+    def __init__(self, pool: AccountPool, plan: Plan, chain: AccountChain) -> None:
         self.retry_at: float | None = None
         self.error: WireError | None = None
         self._unsuitable: WireError | None = None  # why an upstream of the chain cannot take this request
         self._pool = pool
         self._plans: dict[int, Plan] = {0: plan}
-        self._fallbacks = plan.fallbacks
-        chain = [(plan.settings, plan.accounts), *((each.settings, each.accounts) for each in plan.fallbacks)]
-        upstreams = [pool.upstream_accounts(accounts, upstream.selection) for upstream, accounts in chain]
-        self._settings = {account.id: account for _, accounts in chain for account in accounts}
-        self._rules = {account.id: upstream.rules for upstream in upstreams for account in upstream.accounts}
-        # A single account is used whatever its state; but its limits apply.
-        self._records_health = len(self._settings) > 1
-        self._reserves = self._records_health or any(map(_is_limited, self._settings.values()))
-        self._proxies = {
-            account.id: _proxy_id(account.proxy or upstream.proxy)
-            for upstream, accounts in chain
-            for account in accounts
-        }
-        self._machine = Attempts(upstreams, max_attempts=pool.max_attempts, max_wait=pool.account_wait_s)
-        self._conversation = plan.conversation
+        self._chain = chain
+        self._machine = Attempts(
+            chain.upstreams, max_attempts=pool.max_attempts, max_wait=pool.account_wait_s
+        )
         self._open: dict[str, AccountLease] = {}
         self._disabling: list[WireError] = []  # errors that disabled an account
 
@@ -183,7 +211,7 @@ class RequestAttempts:
 
     def resend(self, lease: AccountLease) -> bool:
         """Count one more attempt with the same account. False: no attempt is left for it."""
-        return self._machine.resend(lease.account)
+        return self._machine.resend(lease.account.id)
 
     @property
     def made(self) -> int:
@@ -198,10 +226,10 @@ class RequestAttempts:
         retry_after: see retry_after(). connecting: the connection could not be established.
         """
         if self._machine.state is AttemptState.DONE:
-            action = classify(error, self._rules[lease.account])
+            action = classify(error, lease.account.rules)
         else:
-            action = self._machine.failed(lease.account, error)
-        if self._records_health and action is ErrorAction.DISABLE:
+            action = self._machine.failed(lease.account.id, error)
+        if self._chain.records_health and action is ErrorAction.DISABLE:
             self._disabling.append(error)
         await self._report(lease, action, error, retry_after, connecting=connecting)
         await self._release(lease, 0.0)
@@ -217,9 +245,9 @@ class RequestAttempts:
         """Record that the attempt whose response was sent has ended. error: None if it completed. tokens: its usage."""
         if error is not None:
             await self._report(lease, classify_stream_error(error), error, None)
-        elif self._records_health:
-            store, proxy = self._pool.store, self._proxies[lease.account]
-            await store.change(lease.account, lambda health: health.after_success(remaining=remaining))
+        elif self._chain.records_health:
+            store, proxy = self._pool.store, lease.account.proxy
+            await store.change(lease.account.id, lambda health: health.after_success(remaining=remaining))
             if proxy in store.health():
                 await store.change(proxy, Health.after_success)
         await self._release(lease, tokens)
@@ -227,63 +255,59 @@ class RequestAttempts:
     async def cancelled(self, lease: AccountLease, tokens: float) -> None:
         """Record that the attempt was cancelled because another one won. tokens: its usage, as far as it is known."""
         if self._machine.state is not AttemptState.DONE:
-            self._machine.cancelled(lease.account)
+            self._machine.cancelled(lease.account.id)
         await self._release(lease, tokens)
 
     # Between the machine and the store.
 
     def _health(self) -> Mapping[str, Health]:
         known = self._pool.store.health()
-        proxied = {
-            account: _cooling_with(known.get(account, INITIAL_HEALTH), known[proxy])
-            for account, proxy in self._proxies.items()
-            if proxy in known
-        }
         shares = {} if self._pool.balances is None else self._pool.balances.shares
-        with_balance = {
-            account: _with_share(proxied.get(account) or known.get(account, INITIAL_HEALTH), shares[account])
-            for account in self._settings
-            if account in shares
-        }
-        return {**known, **proxied, **with_balance} if proxied or with_balance else known
+        changed = {}
+        for id, account in self._chain.accounts.items():
+            health = known.get(id, INITIAL_HEALTH)
+            if account.proxy in known:
+                health = _cooling_with(health, known[account.proxy])
+            if id in shares:
+                health = _with_share(health, shares[id])
+            changed[id] = health
+        return changed
 
     async def _reserve(self, offer: Offer) -> AccountLease | None:
         plan = self._plan(offer.upstream_index)
         if plan is None:
             self._machine.declined(math.inf)
             return None
-        candidates = {account: _candidate(self._settings[account]) for account in offer.accounts}
-        reservation = None
-        account = offer.accounts[0]
-        if self._reserves:
-            conversation = self._conversation if plan.settings.sticky else None
+        accounts = self._chain.accounts
+        account, reservation = accounts[offer.accounts[0]], None
+        if self._chain.reserves:
+            conversation = plan.conversation if plan.destination.settings.sticky else None
             now = self._pool.clock()
-            result = await self._pool.store.reserve(
-                list(candidates.values()), conversation, uuid.uuid4().hex, now
-            )
+            candidates = [accounts[id].candidate for id in offer.accounts]
+            result = await self._pool.store.reserve(candidates, conversation, uuid.uuid4().hex, now)
             # Another attempt may have ended the offer meanwhile.
             if self._machine.state is not AttemptState.OFFERED:
                 if isinstance(result, Reservation):
-                    await self._pool.store.release(result, candidates[result.account], 0.0, now)
+                    await self._pool.store.release(result, accounts[result.account].candidate, 0.0, now)
                 return None
             if not isinstance(result, Reservation):
                 self._machine.declined(result.until)
                 return None
-            reservation, account = result, result.account
-        self._machine.accepted(account)
-        lease = AccountLease(plan.with_account(self._settings[account]), candidates[account], reservation)
-        self._open[account] = lease
+            account, reservation = accounts[result.account], result
+        self._machine.accepted(account.id)
+        lease = self._open[account.id] = AccountLease(plan, account, reservation)
         return lease
 
     def _plan(self, upstream_index: int) -> Plan | None:
         """Return the plan for an upstream of the chain, None if the request cannot be sent there."""
-        plan = self._plans.get(upstream_index)
-        if plan is None:
+        if upstream_index not in self._plans:
+            first = self._plans[0]
+            assert first.planner is not None  # it has fallbacks
             try:
-                plan = self._plans[upstream_index] = self._fallbacks[upstream_index - 1].make()
+                self._plans[upstream_index] = first.planner.plan(first.fallbacks[upstream_index - 1])
             except (RemoteProtocolError, RequestRefused) as error:
                 self._unsuitable = self._unsuitable or error.as_wire_error()
-        return plan
+        return self._plans.get(upstream_index)
 
     def _give_up(self, step: GiveUp, now: float) -> None:
         self.retry_at = None if step.retry_at is None else max(step.retry_at - now, 0.0)
@@ -304,10 +328,9 @@ class RequestAttempts:
         *,
         connecting: bool = False,
     ) -> None:
-        if not self._records_health:
+        if not self._chain.records_health:
             return
-        pool, account = self._pool, lease.account
-        proxy = self._proxies[account]
+        pool, account, proxy = self._pool, lease.account.id, lease.account.proxy
         if proxy and (connecting or (error.kind is ErrorKind.UNREACHABLE and error.status is None)):
             account, action = proxy, ErrorAction.RETRY_LATER
         failure = partial(
@@ -324,8 +347,10 @@ class RequestAttempts:
 
     async def _release(self, lease: AccountLease, tokens: float) -> None:
         if lease.reservation is not None:
-            await self._pool.store.release(lease.reservation, lease.candidate, tokens, self._pool.clock())
-        self._open.pop(lease.account, None)
+            await self._pool.store.release(
+                lease.reservation, lease.account.candidate, tokens, self._pool.clock()
+            )
+        self._open.pop(lease.account.id, None)
 
 
 def _cooling_with(account: Health, proxy: Health) -> Health:
@@ -339,14 +364,6 @@ def _with_share(account: Health, share: float) -> Health:
     """Return the account's state with its share of the money as one of its limits."""
     remaining = share if account.remaining is None else min(share, account.remaining)
     return msgspec.structs.replace(account, remaining=remaining)
-
-
-@lru_cache(maxsize=1024)  # each request reads those of its chain
-def _proxy_id(proxy: Secret | None) -> str:
-    """Return the name of a proxy in the store, "" for none. It is a hash, because its URL may hold a password."""
-    if proxy is None:
-        return ""
-    return "proxy:" + hashlib.sha256(proxy.reveal().encode()).hexdigest()[:16]
 
 
 def classify_stream_error(error: WireError) -> ErrorAction:
@@ -379,17 +396,24 @@ def _no_account_error(retry_at: float | None) -> WireError:
     return WireError(ErrorKind.RATE_LIMIT, message, status=429)
 
 
-def _is_limited(account: AccountSettings) -> bool:
-    return any((account.requests_per_minute, account.tokens_per_minute, account.max_concurrent_requests))
-
-
-def _candidate(account: AccountSettings) -> Candidate:
-    requests, tokens = account.requests_per_minute, account.tokens_per_minute
-    return Candidate(
-        account.id,
-        None if requests is None else Rate(f"{account.id} requests", requests, _MINUTE),
-        None if tokens is None else Rate(f"{account.id} tokens", tokens, _MINUTE),
-        account.max_concurrent_requests,
+def _pooled(
+    account: AccountSettings, upstream: UpstreamSettings, rules: tuple[ErrorRule, ...]
+) -> PooledAccount:
+    id, requests, tokens = account.id, account.requests_per_minute, account.tokens_per_minute
+    proxy = account.proxy or upstream.proxy
+    return PooledAccount(
+        id,
+        float(account.weight),
+        settings=account,
+        candidate=Candidate(
+            id,
+            None if requests is None else Rate(f"{id} requests", requests, _MINUTE),
+            None if tokens is None else Rate(f"{id} tokens", tokens, _MINUTE),
+            account.max_concurrent_requests,
+        ),
+        # A hash, because the URL may hold a password.
+        proxy="" if proxy is None else f"proxy:{hashlib.sha256(proxy.reveal().encode()).hexdigest()[:16]}",
+        rules=rules,
     )
 
 

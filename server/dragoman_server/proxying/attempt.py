@@ -1,14 +1,13 @@
 """Make one attempt: send a request with one account, and read the response.
 
 An attempt owns its upstream response and the machine that translates it, and shares nothing with other attempts. What
-is ready for the client goes through a ResponseSink. Until content has been sent, a failure is returned as a value, and
+is ready for the client is handed to whoever made it. Until content has been sent, a failure is returned as a value, and
 another attempt may follow; after that it ends the client's stream.
 """
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass, replace
-from typing import Protocol
 from urllib.parse import urlsplit, urlunsplit
 
 import anyio
@@ -36,6 +35,7 @@ from dragoman_server.proxying.upstream_errors import (
     invalid_response_error,
     redirect_error,
 )
+from dragoman_server.upstream.account_request import account_request
 from dragoman_server.upstream.errors import (
     UpstreamError,
     UpstreamIdleClosed,
@@ -83,45 +83,53 @@ class AttemptFailure:
     idle_closed: bool = False
 
 
-class ResponseSink(Protocol):
-    """Receives what attempts have for the client."""
-
-    async def send_ready(self, attempt: "Attempt") -> bool:
-        """Send what is ready. False: another attempt was faster, so this one must end."""
-
-    async def finish(self, attempt: "Attempt") -> bool:
-        """Send the rest of a response that has completed or failed. False as for send_ready()."""
-
-
 class Attempt:
     """The upstream side of one attempt: its account, the upstream's response, and the machine that translates it.
 
     Call run() once, and again if can_resend() returns true.
 
-    lease: its account. plan: the request, addressed to that account.
+    Args:
+        lease: the account, and the plan to carry out.
+        sender: sends it.
+        send: awaited whenever the machine has something for the client. Returns false if another attempt was faster,
+            so this one must end.
+        now: seconds since the epoch.
+
+    plan: the plan of the lease, or one without signed reasoning.
     machine: translates the response, None until there is one.
+    ended: the response has completed or failed, so the next call of `send` is the last one.
     sent_to_client: part of the response was sent to the client.
     status: of the upstream's response, None until there is one.
     headers: those of the upstream's that the client may see.
     """
 
-    def __init__(self, lease: AccountLease, sender: UpstreamSender, sink: ResponseSink, now: float) -> None:
+    def __init__(
+        self,
+        lease: AccountLease,
+        sender: UpstreamSender,
+        send: Callable[["Attempt"], Awaitable[bool]],
+        now: float,
+    ) -> None:
         self.lease = lease
         self.plan: Plan = lease.plan
         self.machine: ResponseMachine | None = None
+        self.ended = False
         self.sent_to_client = False
         self.status: int | None = None
         self.headers: HeaderList = []
         self._sender = sender
-        self._sink = sink
+        self._send = send
         self._now = now
         self._raw_headers: Sequence[tuple[str, str]] = ()
         self._resent = False  # because an idle connection was closed
+        # Of branches: one that is cancelled while it sends would cut the client's stream.
+        self._sending = anyio.Lock(fast_acquire=True)
 
     @property
     def target(self) -> str:
         """Where the request goes, as `upstream/model`."""
-        return f"{self.plan.settings.name}/{self.plan.upstream_model}"
+        to = self.plan.destination
+        return f"{to.settings.name}/{to.upstream_model}"
 
     @property
     def error(self) -> WireError | None:
@@ -177,10 +185,10 @@ class Attempt:
         The conversation has changed accounts, and continues without what this account cannot read.
         """
         plan = self.plan
-        if plan.unsigned is None or not refuses_signed_reasoning(failure.error):
+        if plan.planner is None or not refuses_signed_reasoning(failure.error):
             return False
         try:
-            unsigned = plan.unsigned().with_account(plan.account)
+            unsigned = plan.planner.plan(plan.destination, signed_reasoning=False)
         except (RemoteProtocolError, RequestRefused):
             return False
         if _foreign_signatures(unsigned) <= _foreign_signatures(plan):
@@ -189,16 +197,22 @@ class Attempt:
         return True
 
     def _open(self) -> AbstractAsyncContextManager[UpstreamResponseLike]:
-        plan = self.plan
-        return self._sender.open(
-            "POST", plan.url, plan.headers, plan.translated.body, timeouts=plan.timeouts, proxy=plan.proxy
+        plan, to = self.plan, self.plan.destination
+        return account_request(
+            self._sender,
+            to.settings,
+            to.upstream,
+            self.lease.account.settings,
+            plan.url,
+            plan.headers,
+            plan.translated.body,
         )
 
     def _record_head(self, response: UpstreamResponseLike) -> None:
         self.status = response.status
         self._raw_headers = response.headers
         visible = [
-            *client_response_headers(response.headers, self.plan.upstream),
+            *client_response_headers(response.headers, self.plan.destination.upstream),
             *request_id_headers(response.headers, self.plan.id),
         ]
         self.headers = [(name, self.plan.scrub(value)) for name, value in visible]
@@ -209,7 +223,7 @@ class Attempt:
         if not 200 <= response.status < 300:
             return self._refusal(response.status, await response.read_all(MAX_ERROR_BYTES))
         data = await response.receive()
-        error = invalid_response_error(self.plan.settings, response.headers, data)
+        error = invalid_response_error(self.plan.destination.settings, response.headers, data)
         return data if error is None else self._failure(error)
 
     async def _read_response(self, response: UpstreamResponseLike, data: bytes) -> AttemptFailure | None:
@@ -241,7 +255,7 @@ class Attempt:
         """Send what is ready, if it may be sent. Return false if the attempt must end."""
         if not self.plan.streams or not machine.committed:
             return True
-        self.sent_to_client = await self._sink.send_ready(self)
+        self.sent_to_client = await self._send(self)
         return self.sent_to_client
 
     async def _end(self, machine: ResponseMachine) -> AttemptFailure | None:
@@ -249,7 +263,8 @@ class Attempt:
         sent = self.sent_to_client or (self.plan.streams and machine.committed)
         if machine.error is not None and not sent:
             return self._failure(machine.error)
-        self.sent_to_client = await self._sink.finish(self)
+        self.ended = True
+        self.sent_to_client = await self._send(self)
         return None
 
     async def _end_with(self, error: WireError) -> AttemptFailure | None:
@@ -263,9 +278,15 @@ class Attempt:
         """Read several responses at once and merge them. The first branch that fails ends all of them."""
         self.machine = fan_out
         refusals: list[AttemptFailure] = []
+
+        async def read(number: int) -> None:
+            if not await self._read_branch(fan_out, number, refusals):
+                async with self._sending:
+                    branches.cancel_scope.cancel()
+
         async with anyio.create_task_group() as branches:
             for number in range(self.plan.translated.fan_out):
-                branches.start_soon(self._read_branch, fan_out, number, refusals, branches.cancel_scope)
+                branches.start_soon(read, number)
         if refusals and not self.sent_to_client:
             return refusals[0]
         if refusals:
@@ -273,16 +294,14 @@ class Attempt:
         fan_out.receive_eof()
         return await self._end(fan_out)
 
-    async def _read_branch(
-        self, fan_out: FanOut, number: int, refusals: list[AttemptFailure], branches: anyio.CancelScope
-    ) -> None:
+    async def _read_branch(self, fan_out: FanOut, number: int, refusals: list[AttemptFailure]) -> bool:
+        """Read one response. Return false if the others must end."""
         try:
             async with self._open() as response:
                 data = await self._begin(response)
                 if isinstance(data, AttemptFailure):
                     refusals.append(data)
-                    branches.cancel()
-                    return
+                    return False
                 branch = fan_out.start(number, upstream_streams=is_stream(response.headers, data))
                 size = 0
                 while data and branch.outcome is Outcome.OPEN:
@@ -292,33 +311,30 @@ class Attempt:
                         break
                     branch.receive_data(data)
                     if not await self._merge(fan_out):
-                        branches.cancel()
-                        return
+                        return False
                     data = await response.receive()
                 branch.receive_eof()
                 await self._merge(fan_out)
         except UpstreamError as error:
             fan_out.fail(self._as_wire_error(error))
-        if fan_out.outcome is Outcome.FAILED:
-            branches.cancel()
+        return fan_out.outcome is not Outcome.FAILED
 
     async def _merge(self, fan_out: FanOut) -> bool:
-        fan_out.merge()
-        return fan_out.outcome is not Outcome.OPEN or await self._send_ready(fan_out)
+        async with self._sending:
+            fan_out.merge()
+            return fan_out.outcome is not Outcome.OPEN or await self._send_ready(fan_out)
 
     def _refusal(self, status: int, body: bytes) -> AttemptFailure:
         """Return the upstream's error response in the client's form."""
-        plan = self.plan
+        plan, upstream = self.plan, self.plan.destination.upstream
         if status < 400:
-            failure = self._failure(redirect_error(plan.settings, status))
-            target = _public_part(dict(self._raw_headers).get("location", "")).removesuffix(
-                plan.upstream.path
-            )
+            failure = self._failure(redirect_error(plan.destination.settings, status))
+            target = _public_part(dict(self._raw_headers).get("location", "")).removesuffix(upstream.path)
             cause = f"{failure.cause} {status} to {plan.scrub(target)}: put that into base_url"
             return replace(failure, cause=cause)
         body = mask_document(body, plan.context.mask)
         status, translated, error = translate_error(
-            status, body, upstream=plan.upstream, client=plan.client, request_id=plan.id
+            status, body, upstream=upstream, client=plan.client, request_id=plan.id
         )
         failure = self._failure(error, body)
         if failure.reported is not failure.error:
@@ -327,19 +343,20 @@ class Attempt:
 
     def _failure(self, error: WireError, body: bytes = b"") -> AttemptFailure:
         """Return the failure for an error. body: of an error response."""
-        plan = self.plan
+        plan, to = self.plan, self.plan.destination
         error = mask_error(error, plan.context.mask)
-        reported = error_for_client(error, plan.settings, plan.account, list(self._raw_headers), body)
+        account = self.lease.account.settings
+        reported = error_for_client(error, to.settings, account, list(self._raw_headers), body)
         reported = mask_error(reported, plan.context.mask)  # it may quote a header
-        if reported is error and plan.advice and _is_about_model(error, plan.upstream_model):
-            reported = msgspec.structs.replace(error, message=f"{error.message} ({plan.advice})")
+        if reported is error and to.advice and _is_about_model(error, to.upstream_model):
+            reported = msgspec.structs.replace(error, message=f"{error.message} ({to.advice})")
         details = "" if error.message in reported.message else f": {error.message}"
         seconds = retry_after(self._raw_headers, self._now)
         headers = self.headers or request_id_headers((), plan.id)
         return AttemptFailure(error, reported, reported.message + details, headers, retry_after=seconds)
 
     def _as_wire_error(self, error: UpstreamError) -> WireError:
-        return error_from_upstream(error, self.plan.settings, self.plan.url)
+        return error_from_upstream(error, self.plan.destination.settings, self.plan.url)
 
 
 def _public_part(location: str) -> str:

@@ -6,7 +6,7 @@ The clock and the random id are arguments, so the same input gives the same plan
 
 from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, field, replace
-from functools import cache, partial
+from functools import cache
 
 import msgspec
 
@@ -26,8 +26,8 @@ from dragoman import (
 )
 from dragoman.codec import CheckInput, Endpoint, ProtocolSpec, ResponseContext, UpstreamSpec
 from dragoman.document import ReasoningLookup
-from dragoman_server import headers as header_tables
 from dragoman_server.capabilities.resolve import capabilities_for
+from dragoman_server.headers import HeaderList, upstream_request_headers
 from dragoman_server.keys import make_signer
 from dragoman_server.models.routes import (
     NO_LISTED_MODELS,
@@ -39,7 +39,6 @@ from dragoman_server.models.routes import (
 from dragoman_server.proxying.affinity import conversation_key
 from dragoman_server.proxying.upstream_errors import Scrub
 from dragoman_server.settings import AccountSettings, ClientKey, Settings, UpstreamSettings
-from dragoman_server.upstream.client import UpstreamTimeouts
 
 # Query parameters that a relay keeps: Anthropic's SDK marks its beta surface with `?beta=true`.
 _RELAYED_QUERY = frozenset({"beta=true"})
@@ -101,114 +100,52 @@ def find_destinations(
     return tuple(destinations)
 
 
-def find_destination(
-    settings: Settings,
-    client: ProtocolSpec,
-    model: str,
-    upstreams: Mapping[str, UpstreamSpec] = UPSTREAMS,
-    listed: ListedModels = NO_LISTED_MODELS,
-) -> Destination:
-    """Return the first of the chain, see find_destinations()."""
-    return find_destinations(settings, client, model, upstreams, listed)[0]
-
-
-@dataclass(frozen=True, slots=True)
-class FallbackUpstream:
-    """An upstream of the chain after the first.
-
-    make: returns its plan. RemoteProtocolError or RequestRefused if it cannot take the request.
-    """
-
-    settings: UpstreamSettings
-    accounts: tuple[AccountSettings, ...]
-    make: Callable[[], "Plan"]
-
-
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The upstream request of one client request, before anything is sent: immutable, with the plans of its fallbacks.
+    """The upstream request of one client request, before anything is sent: immutable. The account's key is not in it.
 
     id: of the request, for logs and headers.
     client: the client's protocol.
     endpoint: where the request came in.
-    upstream: the protocol of the upstream.
-    settings: those of the upstream.
-    upstream_model: the model's name there.
+    destination: where it goes.
     translated: the body to send, its losses, and what the response's machine needs of the request.
     context: for the response's machine.
     url, headers: of the upstream request.
     streams: the client gets a stream.
-    accounts: any of them may send the request.
-    account: the one whose key is in the headers, by default the first.
-    fallbacks: the rest of the chain, in its order.
     conversation: the key by which it stays with its account, None where it need not.
+    check_input: checks what the model writes for tools with a grammar, see ResponseTranslator.
+    fallbacks: where it goes if that fails, the best first.
+    planner: makes the plans of the fallbacks, and this one without signed reasoning. None if nothing more can be made.
     required_member: the member that a whole response must have, None for the usual one of its protocol.
     store_response: the complete response is needed beside what the client gets, see ResponseTranslator.whole_body().
-    check_input: checks what the model writes for tools with a grammar, see ResponseTranslator.
-    advice: see ModelRoute.
-    unsigned: makes the same plan without the reasoning whose signatures the upstream has refused; None if that was
-        done. RequestRefused if the reasoning may not be left out.
     """
 
     id: str
     client: ProtocolSpec
     endpoint: Endpoint
-    upstream: UpstreamSpec
-    settings: UpstreamSettings
-    upstream_model: str
+    destination: Destination
     translated: TranslatedRequest
     context: ResponseContext
     url: str
-    headers: list[tuple[str, str]] = field(repr=False)  # the upstream's key is among them
+    headers: HeaderList = field(repr=False)  # configured ones may be secret
     streams: bool
-    accounts: tuple[AccountSettings, ...]
-    account: AccountSettings
-    fallbacks: tuple["FallbackUpstream", ...] = ()
     conversation: str | None = None
+    check_input: CheckInput | None = None
+    fallbacks: tuple[Destination, ...] = ()
+    planner: "Planner | None" = None
     required_member: str | None = None
     store_response: bool = False
-    check_input: CheckInput | None = None
-    advice: str = ""
-    unsigned: Callable[[], "Plan"] | None = None
-
-    @property
-    def timeouts(self) -> UpstreamTimeouts:
-        """The timeouts of the upstream."""
-        settings = self.settings
-        return UpstreamTimeouts(settings.connect_s, settings.read_s, settings.write_s, settings.pool_s)
-
-    @property
-    def proxy(self) -> str | None:
-        """The URL of the proxy of its account, else of the upstream."""
-        proxy = self.account.proxy or self.settings.proxy
-        return None if proxy is None else proxy.reveal()
 
     def scrub(self, text: str) -> str:
         """Remove from an upstream's text what neither the client nor the log may have."""
         mask = self.context.mask
         return text if mask is None else mask(text)
 
-    def with_account(self, account: AccountSettings) -> "Plan":
-        """Return the plan with the key of this account of its upstream."""
-        if account == self.account:
-            return self
-        headers = header_tables.with_key(self.headers, self.settings, self.upstream, account.api_key)
-        return replace(self, account=account, headers=headers)
-
-    def changed(self, change: Callable[["Plan"], "Plan"]) -> "Plan":
-        """Return the plan with a change, which applies to the plans of its fallbacks as well."""
-        fallbacks = tuple(replace(each, make=_with_change(each.make, change)) for each in self.fallbacks)
-        unsigned = None if self.unsigned is None else _with_change(self.unsigned, change)
-        return replace(change(self), fallbacks=fallbacks, unsigned=unsigned)
-
     def at_subpath(self, suffix: str, member: str) -> "Plan":
         """Return the plan with a path below the one that creates responses. It never streams.
 
         member: the member that every response from there has.
         """
-        return self.changed(lambda plan: plan._at_subpath(suffix, member))
-
-    def _at_subpath(self, suffix: str, member: str) -> "Plan":
         path, mark, query = self.url.partition("?")
         # There the upstream sends no model response that could be translated.
         translated = msgspec.structs.replace(self.translated, relayed=True)
@@ -227,14 +164,14 @@ class Plan:
         """
         if self.translated.relayed and upstream_streams == self.streams:
             return Relay(
-                protocol=self.upstream,
+                protocol=self.destination.upstream,
                 context=self.context,
                 streams=self.streams,
                 member=self.required_member,
             )
         return ResponseTranslator(
             client=self.client,
-            upstream=self.upstream,
+            upstream=self.destination.upstream,
             context=self.context,
             upstream_streams=upstream_streams,
             client_streams=self.streams,
@@ -246,7 +183,7 @@ class Plan:
         """Return the machine for a response whose choices need one upstream request each."""
         return FanOut(
             client=self.client,
-            upstream=self.upstream,
+            upstream=self.destination.upstream,
             context=self.context,
             count=self.translated.fan_out,
             client_streams=self.streams,
@@ -286,12 +223,17 @@ class IncomingRequest:
     check_input: CheckInput | None = None
 
 
+# Changes each plan of a request: its first one, and those of its fallbacks.
+PlanChange = Callable[[Plan], Plan]
+
+
 def make_plan(
     settings: Settings,
     request: IncomingRequest,
     *,
     upstreams: Mapping[str, UpstreamSpec] = UPSTREAMS,
     listed: ListedModels = NO_LISTED_MODELS,
+    change: PlanChange | None = None,
 ) -> Plan:
     """Plan one request.
 
@@ -305,29 +247,23 @@ def make_plan(
     owner = "" if request.client_key is None else request.client_key.name
     cache_key = cache(lambda: conversation_key(owner, request.headers, request_head))
     sticky = any(len(each.accounts) > 1 and each.settings.sticky for each in chain)
-    planner = _Planner(
-        settings, request, request_head, upstreams, cache_key, conversation=cache_key() if sticky else None
+    planner = Planner(
+        settings, request, request_head, upstreams, cache_key, cache_key() if sticky else None, change
     )
     refusals: list[RemoteProtocolError | RequestRefused] = []
     for number, destination in enumerate(chain, 1):
         try:
-            first = planner.plan(destination)
+            return planner.plan(destination, fallbacks=chain[number:])
         except (RemoteProtocolError, RequestRefused) as error:
             refusals.append(error)
-            continue
-        fallbacks = (
-            FallbackUpstream(each.settings, each.accounts, partial(planner.plan, each))
-            for each in chain[number:]
-        )
-        return replace(first, fallbacks=tuple(fallbacks))
     raise refusals[0]
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class _Planner:
+class Planner:
     """Makes the plans of one request, one for each upstream of its chain.
 
-    cache_key: returns the key of the request's conversation. conversation: see Plan.
+    cache_key: returns the key of the request's conversation. conversation, change: see Plan and PlanChange.
     """
 
     settings: Settings
@@ -336,55 +272,57 @@ class _Planner:
     upstreams: Mapping[str, UpstreamSpec]
     cache_key: Callable[[], str | None]
     conversation: str | None
+    change: PlanChange | None
 
-    def plan(self, destination: Destination) -> Plan:
-        """Return the plan for one upstream. Raises RemoteProtocolError and RequestRefused."""
-        return replace(self._plan(destination), unsigned=partial(self._plan, destination, False))
+    def plan(
+        self,
+        destination: Destination,
+        *,
+        fallbacks: tuple[Destination, ...] = (),
+        signed_reasoning: bool = True,
+    ) -> Plan:
+        """Return the plan for one upstream. Raises RemoteProtocolError and RequestRefused.
 
-    def _plan(self, destination: Destination, signed_reasoning: bool = True) -> Plan:
-        request = self.request
+        signed_reasoning: false leaves out the reasoning whose signatures the upstream has refused.
+        """
+        request, to = self.request, destination
         signer = make_signer(self.settings.server.secret)
         endpoint = request.endpoint or request.client.endpoints[0]
         streams = endpoint.streams_if(self.request_head.stream)
-        upstream_settings, upstream = destination.settings, destination.upstream
-        translated = self._translate(destination, endpoint, signer, signed_reasoning)
-        url = upstream_settings.base_url_for(upstream.name, self.upstreams) + upstream.path
+        translated = self._translate(to, endpoint, signer, signed_reasoning)
+        url = to.settings.base_url_for(to.upstream.name, self.upstreams) + to.upstream.path
         if (translated.relayed or translated.rewritten) and request.query in _RELAYED_QUERY:
             url = f"{url}?{request.query}"
-        account = destination.accounts[0]
-        return Plan(
+        plan = Plan(
             id=request.id,
             client=request.client,
             endpoint=endpoint,
-            upstream=upstream,
-            settings=upstream_settings,
-            upstream_model=destination.upstream_model,
+            destination=to,
             translated=translated,
             context=translated.response_context(
                 id=request.id,
                 now=request.now,
-                model=destination.model,
+                model=to.model,
                 signer=signer,
                 clock=request.clock,
-                mask=Scrub(self.settings.mask, upstream_settings),
+                mask=Scrub(self.settings.mask, to.settings),
             ),
             url=url,
-            headers=header_tables.upstream_request_headers(
-                upstream_settings,
-                upstream,
+            headers=upstream_request_headers(
+                to.settings,
+                to.upstream,
                 request.client,
                 request.headers,
                 stream=streams,
                 needed=translated.headers,
-                api_key=account.api_key,
             ),
             streams=streams,
-            accounts=destination.accounts,
-            account=account,
             conversation=self.conversation,
             check_input=request.check_input,
-            advice=destination.advice,
+            fallbacks=fallbacks,
+            planner=self if signed_reasoning else None,
         )
+        return plan if self.change is None else self.change(plan)
 
     def _translate(
         self, destination: Destination, endpoint: Endpoint, signer: Signer, signed_reasoning: bool
@@ -409,10 +347,6 @@ class _Planner:
             cache_key=self.cache_key,
             signed_reasoning=signed_reasoning,
         )
-
-
-def _with_change(make: Callable[[], Plan], change: Callable[[Plan], Plan]) -> Callable[[], Plan]:
-    return lambda: make().changed(change)
 
 
 def _default_model(settings: Settings, client: ProtocolSpec) -> str:

@@ -49,16 +49,11 @@ class StoredResponseService:
     """
 
     def __init__(self, store: ResponseStore | None) -> None:
-        self._store = store
-
-    @property
-    def enabled(self) -> bool:
-        """True if responses are stored."""
-        return self._store is not None
+        self.store = store
 
     def applies_to(self, request_head: RequestHead) -> bool:
         """True if a request has to be expanded. Raises RemoteProtocolError."""
-        if self.enabled:
+        if self.store is not None:
             return True
         params = conversation.read_state_params(request_head)
         return params.previous is not None or params.may_refer
@@ -81,14 +76,14 @@ class StoredResponseService:
         """
         relayed = destination.upstream.stored_responses
         params = conversation.read_state_params(request_head)
-        store_response = store_response and params.store and self._store is not None
+        store_response = store_response and params.store and self.store is not None
         if relayed and destination.settings.stores_responses:
             store_response = False
         if not (params.previous or params.may_refer or store_response):
             return ExpandedRequest(body)
         items = conversation.input_items(request_head)
         references = conversation.find_references(items) if params.may_refer else []
-        if self._store is None:
+        if self.store is None:
             if params.previous or references:
                 return _pass_on(body, relayed, _not_enabled_error(params.previous, references))
             return ExpandedRequest(body)
@@ -120,12 +115,12 @@ class StoredResponseService:
         stored_items = tuple([entry.item for entry in entries]) if store_response else None
         return ExpandedRequest(body, params.previous, stored_items, unresolved)
 
-    async def store(self, body: JSONObject, expanded: ExpandedRequest, now: int, owner: str) -> bool:
+    async def put(self, body: JSONObject, expanded: ExpandedRequest, now: int, owner: str) -> bool:
         """Store a response that has ended, to a request from expand(). Return false if it was not stored.
 
         Never raises for the store, because the client gets its response in any case.
         """
-        assert self._store is not None
+        assert self.store is not None
         assert expanded.conversation is not None
         response = conversation.to_stored_response(
             body, expanded.conversation, expanded.previous, owner=owner, now=now
@@ -133,7 +128,7 @@ class StoredResponseService:
         if response is None:
             return True  # there is nothing to store
         try:
-            if await self._store.put(response):
+            if await self.store.put(response):
                 return True
             ERRORS.warning("response %s is too large for the response store", response.id)
         except ResponseStoreError as error:
@@ -142,27 +137,27 @@ class StoredResponseService:
 
     async def get(self, id: str, now: int, owner: str) -> StoredResponse | None:
         """Return a stored response, None if there is none. Raises RequestRefused (503) if the store does not work."""
-        if self._store is None or not conversation.is_id(id):
+        if self.store is None or not conversation.is_id(id):
             return None
         try:
-            return await self._store.get(owner, id, now)
+            return await self.store.get(owner, id, now)
         except ResponseStoreError as error:
             raise _unavailable_error(error) from error
 
     async def delete(self, id: str, owner: str) -> bool:
         """Delete a stored response. Return false if there was none. Raises RequestRefused (503) as get()."""
-        if self._store is None or not conversation.is_id(id):
+        if self.store is None or not conversation.is_id(id):
             return False
         try:
-            return await self._store.delete(owner, id)
+            return await self.store.delete(owner, id)
         except ResponseStoreError as error:
             raise _unavailable_error(error) from error
 
     async def _item(self, id: str, now: int, owner: str) -> StoredItem | None:
-        if self._store is None or not conversation.is_id(id):
+        if self.store is None or not conversation.is_id(id):
             return None
         try:
-            return await self._store.item(owner, id, now)
+            return await self.store.item(owner, id, now)
         except ResponseStoreError as error:
             raise _unavailable_error(error) from error
 

@@ -27,8 +27,8 @@ from dragoman_server.accounts.error_actions import ErrorAction
 from dragoman_server.accounts.health import Health
 from dragoman_server.accounts.stores.base import AccountStore, Candidate, NoRoom, Rate, Reservation
 from dragoman_server.accounts.stores.memory import MemoryAccountStore
-from dragoman_server.accounts.stores.rate_limits import CONVERSATION_S, LEASE_RETRY_S, LEASE_S
 from dragoman_server.accounts.stores.resilient import ResilientStore
+from dragoman_server.accounts.stores.tables import CONVERSATION_S, LEASE_RETRY_S, LEASE_S
 
 pytestmark = [pytest.mark.anyio, pytest.mark.backends(*REAL_BACKENDS)]
 

@@ -9,15 +9,10 @@ from pathlib import Path
 import pytest
 from config_text import CANARY, FULL, errors, load_text
 
-from dragoman_server.cli.config_commands import config_lines
-from dragoman_server.config.loader import ConfigError
+from dragoman_server.cli.config_file import config_lines
+from dragoman_server.config.problems import ConfigError
 from dragoman_server.settings import UpstreamSettings, keys_of
 from dragoman_server.settings.secret import Secret
-
-
-@pytest.fixture(autouse=True)
-def _working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
 
 
 @pytest.mark.promise("S3")

@@ -9,7 +9,7 @@ import pytest
 from dragoman_server.accounts.error_actions import ErrorAction
 from dragoman_server.accounts.health import Backoff
 from dragoman_server.accounts.policy import MAX_ATTEMPTS, Selection
-from dragoman_server.accounts.stores.rate_limits import CONVERSATION_S
+from dragoman_server.accounts.stores.tables import CONVERSATION_S
 from dragoman_server.config.loader import load
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"

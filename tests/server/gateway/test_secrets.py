@@ -12,7 +12,6 @@ import io
 import json
 import logging
 import pickle
-from collections.abc import Iterator
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -66,14 +65,11 @@ class Received(logging.Handler):
 
 
 @pytest.fixture
-def log() -> Iterator[Received]:
-    logger, handler = logging.getLogger("dragoman"), Received()
-    level = logger.level
+def log(logger: logging.Logger) -> Received:
+    handler = Received()
     logger.addHandler(handler)
     logger.setLevel(logging.INFO)
-    yield handler
-    logger.removeHandler(handler)
-    logger.setLevel(level)
+    return handler
 
 
 @pytest.mark.promise("S3")
@@ -325,7 +321,7 @@ def test_the_banner_shows_nothing() -> None:
     base = f"http://me:{CANARY_TEXTS[9]}@up.corp.test/v1?key={CANARY_TEXTS[5]}"  # only code can set it
     loaded = LoadedConfig(settings(base_url=base), None, {}, ())
     lines = banners.banner(loaded, BoundAddress("http", "127.0.0.1", 1, "asyncio"), "1", {"up": "why"})
-    text = "\n".join(line.text for line in lines)
+    text = "\n".join(lines)
     assert "up: http://up.corp.test, openai_chat, key ****" in text
     assert leaked(text) == []
 

@@ -8,6 +8,7 @@ from dragoman_server.headers import (
     client_response_headers,
     request_id_headers,
     upstream_request_headers,
+    with_key,
 )
 from dragoman_server.replies import loss_header
 from dragoman_server.settings import UpstreamSettings
@@ -63,16 +64,10 @@ def upstream(protocol: str = CHAT, **more: object) -> UpstreamSettings:
     )
 
 
-def sent(protocol: str, client: str, headers: dict[str, str], **more: object) -> dict[str, str]:
-    client_headers = upstream(protocol, **more)
-    pairs = upstream_request_headers(
-        client_headers,
-        UPSTREAMS[protocol],
-        UPSTREAMS[client],
-        headers,
-        stream=False,
-        api_key=client_headers.api_key,
-    )
+def sent(protocol: str, client: str, client_headers: dict[str, str], **more: object) -> dict[str, str]:
+    settings, spec = upstream(protocol, **more), UPSTREAMS[protocol]
+    pairs = upstream_request_headers(settings, spec, UPSTREAMS[client], client_headers, stream=False)
+    pairs = with_key(pairs, settings, spec, settings.api_key)
     assert len(pairs) == len(dict(pairs)), "no name twice"
     return dict(pairs)
 
@@ -138,13 +133,7 @@ def test_the_header_for_the_upstreams_key() -> None:
 
 def test_headers_of_the_upstreams_settings_win_over_all_but_the_key() -> None:
     extra = {"OpenAI-Beta": Secret("ours"), "authorization": Secret("other"), "x-team": Secret("red")}
-    client_headers = upstream(headers=extra)
-    theirs = {"openai-beta": "theirs"}
-    headers = dict(
-        upstream_request_headers(
-            client_headers, UPSTREAMS[CHAT], UPSTREAMS[CHAT], theirs, stream=True, api_key=Secret("k")
-        )
-    )
+    headers = sent(CHAT, CHAT, {"openai-beta": "theirs"}, headers=extra, api_key=Secret("k"))
     assert (headers["openai-beta"], headers["x-team"]) == ("ours", "red")
     assert headers["authorization"] == "Bearer k"
 

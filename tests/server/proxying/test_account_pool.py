@@ -45,7 +45,7 @@ class Leases(MemoryAccountStore):
 
     @property
     def open(self) -> int:
-        return sum(len(each) for each in self._leases.values())
+        return sum(len(each) for each in self._expiries.values())
 
 
 def late(play: RawResponse, seconds: float) -> RawResponse:

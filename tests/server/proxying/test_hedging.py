@@ -50,7 +50,7 @@ class SlowStore(MemoryAccountStore):
         await super().change(account, change, **more)
 
     def leases(self) -> int:
-        return sum(len(each) for each in self._leases.values())
+        return sum(len(each) for each in self._expiries.values())
 
 
 def silent(seconds: float, text: str = "Hello from a") -> Any:

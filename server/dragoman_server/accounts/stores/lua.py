@@ -1,6 +1,6 @@
 """The Lua scripts of the account store on a server. Each of them is one atomic step there.
 
-The sums are those of rate_limits.py, in the same order, so that they agree to the last bit; numbers are sent as text,
+The sums are those of tables.py, in the same order, so that they agree to the last bit; numbers are sent as text,
 because the server would cut a Lua number to an integer. Transitions of an account's health are not here: the gateway
 computes them, and `CHANGE` writes one only if no other gateway was faster.
 
@@ -10,7 +10,7 @@ needed after a while expire by themselves; what a script decides depends only on
 
 from typing import NamedTuple
 
-from dragoman_server.accounts.stores.rate_limits import (
+from dragoman_server.accounts.stores.tables import (
     CONVERSATION_S,
     LEASE_RETRY_S,
     LEASE_S,

@@ -1,9 +1,9 @@
 """An account store in a SQLite file, which outlives the process and which several processes of one machine may share.
 
-Each call is one transaction that reads, applies the same pure functions as the store in memory, and writes. One task
-hands the calls to one worker thread, so that a caller can stop waiting at once: its call is dropped if it has not
-begun, and otherwise finished without it. A number of SQLite changes when another process has written; then the view
-is read again, at the latest with the next call or after REFRESH_S.
+Each call is one transaction, which decides as the store in memory does. One task hands the calls to one worker thread,
+so that a caller can stop waiting at once: its call is dropped if it has not begun, and otherwise finished without it. A
+number of SQLite changes when another process has written; then the view is read again, at the latest with the next call
+or after REFRESH_S.
 """
 
 import sqlite3
@@ -17,19 +17,9 @@ import anyio.to_thread
 import msgspec
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
-from dragoman_server.accounts.health import INITIAL_HEALTH, Health
-from dragoman_server.accounts.stores.base import AccountStoreError, Candidate, NoRoom, Rate, Reservation
-from dragoman_server.accounts.stores.rate_limits import (
-    CONVERSATION_S,
-    LEASE_S,
-    MAX_CONVERSATIONS,
-    NEVER,
-    account_available_at,
-    consume,
-    put_first,
-    rate_available_at,
-    with_last_use,
-)
+from dragoman_server.accounts.health import Health
+from dragoman_server.accounts.stores.base import AccountStoreError
+from dragoman_server.accounts.stores.tables import CONVERSATION_S, MAX_CONVERSATIONS, TableStore
 from dragoman_server.sqlite_file import SQLiteFileFormat, WrongFile, open_sqlite_file, write_transaction
 
 _T = TypeVar("_T")
@@ -111,7 +101,7 @@ class _ThreadCall:
             self.error = error
 
 
-class SQLiteAccountStore:
+class SQLiteAccountStore(TableStore):
     """See AccountStore. path: the file, created if it is missing; its folder must exist."""
 
     def __init__(self, path: str, *, max_conversations: int = MAX_CONVERSATIONS) -> None:
@@ -119,6 +109,7 @@ class SQLiteAccountStore:
         self._max_conversations = max_conversations
         self._view: Mapping[str, Health] = {}  # never changed, only replaced: the thread does that
         self._version = -1  # of what is in the view
+        self._changed: dict[str, Health] = {}  # what the transaction has written, for the view
         self._opened: sqlite3.Connection | None = None
         self._calls: MemoryObjectSendStream[_ThreadCall] | None = None
         # Not anyio's default limiter, so that no call waits for other users of threads.
@@ -126,34 +117,6 @@ class SQLiteAccountStore:
 
     def health(self) -> Mapping[str, Health]:
         return self._view
-
-    async def reserve(
-        self, candidates: Sequence[Candidate], conversation: str | None, lease: str, now: float
-    ) -> Reservation | NoRoom:
-        return await self._call(lambda: self._reserve(candidates, conversation, lease, now))
-
-    async def release(
-        self, reservation: Reservation, candidate: Candidate, tokens: float, now: float
-    ) -> None:
-        if candidate.max_concurrent_requests is None and (candidate.tokens is None or not tokens):
-            return
-        await self._call(lambda: self._release(reservation, candidate, tokens, now))
-
-    async def change(
-        self, account: str, change: Callable[[Health], Health], *, repeatable: bool = True
-    ) -> None:
-        before = self._view.get(account, INITIAL_HEALTH)
-        if change(before) is not before:
-            await self._call(lambda: self._change(account, change))
-
-    async def spend(self, rates: Sequence[tuple[Rate, float]], now: float, *, at_once: bool) -> float:
-        return await self._call(lambda: self._spend(rates, now, at_once))
-
-    async def add(self, counter: str, amount: float, expires: float | None) -> None:
-        await self._call(lambda: self._add(counter, amount, NEVER if expires is None else expires))
-
-    async def total(self, counter: str, now: float) -> float:
-        return await self._call(lambda: self._total(counter, now))
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -183,6 +146,9 @@ class SQLiteAccountStore:
             raise AccountStoreError(f"the account store {self._path}: {error}") from error
 
     async def _call(self, function: Callable[[], _T]) -> _T:
+        return await self._queue(lambda: self._transaction(function))
+
+    async def _queue(self, function: Callable[[], _T]) -> _T:
         if self._calls is None:
             raise RuntimeError("the account store is used outside its running() block")
         call = _ThreadCall(function)
@@ -223,7 +189,7 @@ class SQLiteAccountStore:
         while True:
             await anyio.sleep(REFRESH_S)
             with suppress(AccountStoreError):  # the next request gets it too, and reports it
-                await self._call(self._refresh)
+                await self._queue(self._refresh)
 
     # What follows runs in the thread.
 
@@ -249,117 +215,56 @@ class SQLiteAccountStore:
             self._view = {account: _decode(data) for account, data in rows}
             self._version = version
 
-    def _write(self, account: str, health: Health) -> Mapping[str, Health]:
-        """Write the health of an account. Return the view as it is once the transaction is committed."""
+    def _transaction(self, function: Callable[[], _T]) -> _T:
+        self._changed = {}
+        with write_transaction(self._connection):
+            self._refresh()
+            result = function()
+        if self._changed:
+            self._view = {**self._view, **self._changed}
+        return result
+
+    def _put_health(self, account: str, health: Health) -> None:
         self._connection.execute("INSERT OR REPLACE INTO health VALUES (?, ?)", (account, _encode(health)))
-        return {**self._view, account: health}
+        self._changed[account] = health
 
-    def _change(self, account: str, change: Callable[[Health], Health]) -> None:
-        with write_transaction(self._connection):
-            self._refresh()
-            before, view = self._view.get(account, INITIAL_HEALTH), self._view
-            health = change(before)
-            if health is not before:
-                view = self._write(account, health)
-        self._view = view
-
-    def _reserve(
-        self, candidates: Sequence[Candidate], conversation: str | None, lease: str, now: float
-    ) -> Reservation | NoRoom:
-        available_at = NEVER
-        with write_transaction(self._connection) as connection:
-            self._refresh()
-            connection.execute("DELETE FROM leases WHERE expires <= ?", (now,))
-            account = self._account_of(conversation, now)
-            filled = self._filled(
-                [rate for each in candidates for rate in (each.requests, each.tokens) if rate]
-            )
-            for candidate in put_first(candidates, account):
-                health = self._view.get(candidate.account, INITIAL_HEALTH)
-                at = account_available_at(candidate, health, filled, self._leases(candidate), now)
-                if not at:
-                    view = self._record_use(candidate, conversation, lease, now)
-                    break
-                available_at = min(available_at, at)
-            else:
-                return NoRoom(available_at)
-        self._view = view
-        return Reservation(candidate.account, lease)
-
-    def _record_use(
-        self, candidate: Candidate, conversation: str | None, lease: str, now: float
-    ) -> Mapping[str, Health]:
-        account, connection = candidate.account, self._connection
-        if candidate.requests is not None:
-            self._count(candidate.requests, 1.0, now)
-        if candidate.max_concurrent_requests is not None:
-            connection.execute(
-                "INSERT OR REPLACE INTO leases VALUES (?, ?, ?)", (account, lease, now + LEASE_S)
-            )
-        if conversation is not None:
-            connection.execute("DELETE FROM conversations WHERE expires <= ?", (now,))
-            connection.execute(_UPSERT_CONVERSATION, (conversation, account, now + CONVERSATION_S))
-            connection.execute(_DELETE_OLDEST_CONVERSATIONS, (self._max_conversations,))
-        return self._write(account, with_last_use(self._view.get(account, INITIAL_HEALTH), now))
-
-    def _release(self, reservation: Reservation, candidate: Candidate, tokens: float, now: float) -> None:
-        with write_transaction(self._connection) as connection:
-            connection.execute(
-                "DELETE FROM leases WHERE account = ? AND lease = ?", (reservation.account, reservation.lease)
-            )
-            if candidate.tokens is not None and tokens:
-                self._count(candidate.tokens, tokens, now)
-
-    def _spend(self, rates: Sequence[tuple[Rate, float]], now: float, at_once: bool) -> float:
-        with write_transaction(self._connection):
-            if at_once:
-                available_at = self._available_at(rates, now)
-                if available_at:
-                    return available_at
-            for rate, amount in rates:
-                self._count(rate, amount, now)
-            return 0.0 if at_once else self._available_at([(rate, 0.0) for rate, _ in rates], now)
-
-    def _available_at(self, rates: Sequence[tuple[Rate, float]], now: float) -> float:
-        filled = self._filled([rate for rate, _ in rates])
-        ends = (rate_available_at(rate, filled.get(rate.key, 0.0), amount, now) for rate, amount in rates)
-        return max(ends, default=0.0)
-
-    def _add(self, counter: str, amount: float, expires: float) -> None:
-        with write_transaction(self._connection) as connection:
-            connection.execute(_UPSERT_COUNTER, (counter, amount, expires))
-
-    def _total(self, counter: str, now: float) -> float:
-        connection = self._connection
-        if connection.execute("SELECT 1 FROM counters WHERE expires <= ? LIMIT 1", (now,)).fetchone():
-            with write_transaction(connection):
-                connection.execute("DELETE FROM counters WHERE expires <= ?", (now,))
-        row = connection.execute("SELECT amount FROM counters WHERE key = ?", (counter,)).fetchone()
+    def _filled(self, rate: str) -> float:
+        row = self._connection.execute("SELECT filled FROM rates WHERE key = ?", (rate,)).fetchone()
         return 0.0 if row is None else float(row[0])
 
-    def _filled(self, rates: Sequence[Rate]) -> dict[str, float]:
-        filled = {}
-        for rate in rates:
-            row = self._connection.execute("SELECT filled FROM rates WHERE key = ?", (rate.key,)).fetchone()
-            if row is not None:
-                filled[rate.key] = row[0]
-        return filled
+    def _put_filled(self, rate: str, filled: float) -> None:
+        self._connection.execute("INSERT OR REPLACE INTO rates VALUES (?, ?)", (rate, filled))
 
-    def _count(self, rate: Rate, amount: float, now: float) -> None:
-        filled = consume(rate, self._filled([rate]).get(rate.key, 0.0), amount, now)
-        self._connection.execute("INSERT OR REPLACE INTO rates VALUES (?, ?)", (rate.key, filled))
-
-    def _leases(self, candidate: Candidate) -> int:
-        if candidate.max_concurrent_requests is None:
-            return 0
+    def _leases(self, account: str, now: float) -> int:
+        self._connection.execute("DELETE FROM leases WHERE expires <= ?", (now,))
         query = "SELECT count(*) FROM leases WHERE account = ?"
-        return int(self._connection.execute(query, (candidate.account,)).fetchone()[0])
+        return int(self._connection.execute(query, (account,)).fetchone()[0])
 
-    def _account_of(self, conversation: str | None, now: float) -> str | None:
+    def _put_lease(self, account: str, lease: str, expires: float) -> None:
+        self._connection.execute("INSERT OR REPLACE INTO leases VALUES (?, ?, ?)", (account, lease, expires))
+
+    def _drop_lease(self, account: str, lease: str) -> None:
+        self._connection.execute("DELETE FROM leases WHERE account = ? AND lease = ?", (account, lease))
+
+    def _account_of(self, conversation: str, now: float) -> str | None:
         row = self._connection.execute(
             "SELECT account FROM conversations WHERE key = ? AND expires > ?", (conversation, now)
         ).fetchone()
         return None if row is None else str(row[0])
+
+    def _put_conversation(self, conversation: str, account: str, now: float) -> None:
+        connection = self._connection
+        connection.execute("DELETE FROM conversations WHERE expires <= ?", (now,))
+        connection.execute(_UPSERT_CONVERSATION, (conversation, account, now + CONVERSATION_S))
+        connection.execute(_DELETE_OLDEST_CONVERSATIONS, (self._max_conversations,))
+
+    def _add(self, counter: str, amount: float, expires: float) -> None:
+        self._connection.execute(_UPSERT_COUNTER, (counter, amount, expires))
+
+    def _total(self, counter: str, now: float) -> float:
+        self._connection.execute("DELETE FROM counters WHERE expires <= ?", (now,))
+        row = self._connection.execute("SELECT amount FROM counters WHERE key = ?", (counter,)).fetchone()
+        return 0.0 if row is None else float(row[0])
 
 
 def _run_all(batch: Sequence[_ThreadCall]) -> None:

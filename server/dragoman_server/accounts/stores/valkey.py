@@ -39,7 +39,7 @@ from dragoman_server.accounts.stores.lua import (
     TOTAL,
     LuaScript,
 )
-from dragoman_server.accounts.stores.rate_limits import MAX_CONVERSATIONS, NEVER, with_last_use
+from dragoman_server.accounts.stores.tables import MAX_CONVERSATIONS, NEVER, with_last_use
 from dragoman_server.config.valkey_url import ValkeyURL, parse_valkey_url
 
 # The number is the version of the data: what another version wrote is not read.
@@ -105,8 +105,6 @@ class ValkeyAccountStore:
     async def release(
         self, reservation: Reservation, candidate: Candidate, tokens: float, now: float
     ) -> None:
-        if candidate.max_concurrent_requests is None and (candidate.tokens is None or not tokens):
-            return
         leases = _key("leases:" + reservation.account)
         arguments = [_number(now), reservation.lease, _number(tokens), *_limit(candidate.tokens)]
         await self._run(RELEASE, [leases, _rate_key(candidate.tokens) or leases], arguments)
