@@ -205,9 +205,9 @@ class HTTP1:
             await self._send(h11.InformationalResponse(status_code=100, headers=interim))
 
     async def _read_body(self) -> None:
-        # One read of the socket may have 40,000 chunks of one byte, so other tasks run in between.
         await self._read_part_of_body()
         while self._buffer and self._reading is _Reading.BODY:
+            # One read of the socket may have 40,000 chunks of one byte, so other tasks run in between.
             await anyio.lowlevel.checkpoint()
             await self._read_part_of_body()
 

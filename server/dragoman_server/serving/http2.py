@@ -38,6 +38,7 @@ from dragoman_server.replies import Reply, send_reply
 from dragoman_server.serving.http2_connection import HTTP2Connection
 from dragoman_server.serving.refusals import refused_scope
 from dragoman_server.serving.request_head import MAX_HEAD_BYTES, check_fields
+from dragoman_server.serving.tasks import Changes
 
 if TYPE_CHECKING:
     from dragoman_server.serving.connection import Connection
@@ -85,18 +86,7 @@ class _Stream(HTTPStream):
         self.buffer = bytearray()
         self.complete = False  # nothing more comes into `buffer`
         self.ended = False  # END_STREAM is framed
-        self._progress: anyio.Event | None = None
-
-    async def wait_for_progress(self) -> None:
-        """Wait until a part of `buffer` has been framed, or the stream has been closed."""
-        if self._progress is None:
-            self._progress = anyio.Event()
-        await self._progress.wait()
-
-    def note_progress(self) -> None:
-        if self._progress is not None:
-            self._progress.set()
-            self._progress = None
+        self.progress = Changes()  # a part of `buffer` has been framed, or the stream has been closed
 
 
 class HTTP2:
@@ -345,7 +335,7 @@ class HTTP2:
         """Wait until a frame of this stream has been written, at most send_timeout_s. Return False if none will be."""
         timeout = self.transport.settings.send_timeout_s
         with anyio.move_on_after(timeout) as scope:
-            await stream.wait_for_progress()
+            await stream.progress.wait()
         if scope.cancelled_caught and stream.stream_id in self._streams:
             text = "an HTTP/2 client read nothing of a response for %g seconds; its request is cancelled"
             _log.warning(text, timeout)
@@ -369,7 +359,7 @@ class HTTP2:
         stream.buffer.clear()
         self._acknowledge(stream.unread, stream_id)
         await stream.handle(StreamClosed(stream_id=stream_id))
-        stream.note_progress()
+        stream.progress.note()
         self._update()
 
     async def _close_all(self) -> None:
@@ -440,7 +430,7 @@ class HTTP2:
                 connection.reset_stream(stream_id, ErrorCodes.NO_ERROR)
         elif stream.buffer:
             self._ready[stream_id] = None
-        stream.note_progress()
+        stream.progress.note()
         return size
 
 

@@ -10,7 +10,6 @@ A head that breaks the grammar raises RemoteProtocolError (400), one that is val
 
 import re
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from dragoman import RemoteProtocolError, RequestRefused
 
@@ -113,16 +112,11 @@ def split_absolute_form(target: bytes) -> tuple[bytes, bytes] | None:
     return match[0].partition(b"://")[2], rest if rest.startswith(b"/") else b"/" + rest
 
 
-class BrokenHead(NamedTuple):
-    """The readable parts of a head that is refused. target: b"" if none can be read."""
+def parse_broken(head: bytes) -> tuple[bytes, bytes, list[tuple[bytes, bytes]]]:
+    """Return the readable method, target and fields of a head that is invalid or incomplete.
 
-    method: bytes
-    target: bytes
-    fields: list[tuple[bytes, bytes]]
-
-
-def parse_broken(head: bytes) -> BrokenHead:
-    """Read what is needed for a refusal from a head that is invalid or incomplete."""
+    The target is b"" if none can be read.
+    """
     request_line, *lines = head.split(b"\n")
     words = request_line.split()
     target = words[1] if len(words) > 1 else b""
@@ -131,7 +125,7 @@ def parse_broken(head: bytes) -> BrokenHead:
     if re.fullmatch(rb"/[!-~]*", target) is None:
         target = b""
     fields = [line.partition(b":") for line in lines[:MAX_FIELDS]]
-    return BrokenHead(
+    return (
         b"HEAD" if words[:1] == [b"HEAD"] else b"GET",
         target[:MAX_TARGET_BYTES],
         [(name.strip().lower(), value.strip()) for name, colon, value in fields if colon],

@@ -20,6 +20,25 @@ _DISCONNECTS = ("http.disconnect", "websocket.disconnect")
 AppSend = Callable[[ASGISendEvent | None], Awaitable[None]]
 
 
+class Changes:
+    """Lets tasks wait for the next change of something. A change that no task waits for costs nothing."""
+
+    __slots__ = ("_next",)
+
+    def __init__(self) -> None:
+        self._next: anyio.Event | None = None
+
+    async def wait(self) -> None:
+        if self._next is None:
+            self._next = anyio.Event()
+        await self._next.wait()
+
+    def note(self) -> None:
+        if self._next is not None:
+            self._next.set()
+            self._next = None
+
+
 class AppEvents:
     """A queue of ASGI events for one application, bounded by their bytes.
 
@@ -32,45 +51,35 @@ class AppEvents:
         self._events: deque[ASGIReceiveEvent] = deque()
         self._bytes = 0
         self._closed = False
-        self._changed: anyio.Event | None = None
+        self._changes = Changes()
 
     async def put(self, event: ASGIReceiveEvent) -> None:
         """Add an event, waiting while the queue is full. After a disconnect or close() nothing waits or is added."""
         is_last = event["type"] in _DISCONNECTS
         while self._bytes > _MAX_WAITING and not self._closed and not is_last:
-            await self._change()
+            await self._changes.wait()
         if not self._closed:
             self._closed = is_last
             self._events.append(event)
             self._bytes += _size(event)
-            self._wake()
+            self._changes.note()
 
     async def get(self) -> ASGIReceiveEvent:
         """Wait for the next event. A disconnect stays in the queue, because ASGI returns it at each call."""
         while not self._events:
-            await self._change()
+            await self._changes.wait()
         event = self._events[0]
         if event["type"] not in _DISCONNECTS:
             self._events.popleft()
             self._bytes -= _size(event)
-            self._wake()
+            self._changes.note()
         return event
 
     def close(self) -> None:
         """Drop all events, now and later, because the application has ended."""
         self._closed = True
         self._events.clear()
-        self._wake()
-
-    async def _change(self) -> None:
-        if self._changed is None:
-            self._changed = anyio.Event()
-        await self._changed.wait()
-
-    def _wake(self) -> None:
-        if self._changed is not None:
-            self._changed.set()
-            self._changed = None
+        self._changes.note()
 
 
 def _size(event: ASGIReceiveEvent) -> int:

@@ -87,7 +87,6 @@ _FAILURES: dict[type[httpx2.HTTPError], tuple[type[UpstreamError], str]] = {
     httpx2.ConnectError: (UpstreamUnreachable, "cannot connect to {where}{by}"),
     IdleConnectionClosed: (UpstreamIdleClosed, "{where}: the idle connection was closed"),
     httpx2.ProxyError: (UpstreamUnreachable, "the proxy did not connect to {where}"),
-    httpx2.UnsupportedProtocol: (UpstreamRequestInvalid, "{where}: only http and https URLs can be used"),
     httpx2.LocalProtocolError: (UpstreamRequestInvalid, "{where}: the request cannot be written as HTTP"),
 }
 _OTHER_FAILURE = (UpstreamBroken, "{where}: the connection broke, or the response is not HTTP")

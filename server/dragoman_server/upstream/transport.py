@@ -170,24 +170,15 @@ class Http1Transport(httpx2.AsyncBaseTransport):
         self._pool = ConnectionPool(limits or PoolLimits())
         self._tls = tls
 
-    @property
-    def busy_connections(self) -> int:
-        """The number of connections that serve a request."""
-        return self._pool.busy
-
-    @property
-    def idle_connections(self) -> int:
-        """The number of connections that wait for a request."""
-        return self._pool.idle
-
     async def aclose(self) -> None:
         self._pool.close()
         await anyio.lowlevel.cancel_shielded_checkpoint()
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        """Send a request, whose content is bytes, and return its response with an unread `ResponseBody`.
+        """Send a request, and return its response with an unread `ResponseBody`.
 
-        Raises subclasses of httpx2.TransportError. Their text names the host, never a header or a path.
+        The scheme is http or https, the content bytes. Raises subclasses of httpx2.TransportError, whose text names the
+        host, never a header or a path.
         """
         outgoing = _outgoing(request)
         try:
@@ -328,13 +319,10 @@ def _ended(
 
 def _outgoing(request: httpx2.Request) -> _TransportRequest:
     url = request.url
-    port = url.port or _DEFAULT_PORTS.get(url.scheme, 0)
-    if url.scheme not in _DEFAULT_PORTS or not url.host or not 0 < port < 65536:
-        raise httpx2.UnsupportedProtocol("the URL needs http:// or https://, a host and a valid port")
-    host = url.raw_host.decode("ascii")
+    port = url.port or _DEFAULT_PORTS[url.scheme]
     return _TransportRequest(
         request=request,
-        origin=Origin(url.scheme, host, port),
+        origin=Origin(url.scheme, url.raw_host.decode("ascii"), port),
         timeouts=request.extensions.get("timeout", {}),
         where=f"{url.scheme}://{url.netloc.decode('ascii')}",
     )

@@ -223,7 +223,7 @@ async def test_a_body_that_cannot_be_decoded_is_broken(coding: bytes, body: byte
         with pytest.raises(UpstreamBroken, match=message):
             await get(client, server.url)
         assert isinstance(client._direct, Http1Transport)
-        assert client._direct.busy_connections == 0
+        assert client._direct._pool.busy == 0
 
 
 async def test_leaving_the_block_early_closes_the_connection_at_once() -> None:
@@ -404,7 +404,6 @@ async def test_any_httpx2_transport_can_replace_ours() -> None:
 OTHERS = {
     "connect": (httpx2.ConnectError(KEY), UpstreamUnreachable, "cannot connect to http://up.example"),
     "proxy": (httpx2.ProxyError(KEY), UpstreamUnreachable, "the proxy did not connect to http://up.example"),
-    "protocol": (httpx2.UnsupportedProtocol(KEY), UpstreamRequestInvalid, "only http and https"),
     "local": (httpx2.LocalProtocolError(KEY), UpstreamRequestInvalid, "cannot be written as HTTP"),
     "remote": (httpx2.RemoteProtocolError(KEY), UpstreamBroken, "the connection broke"),
     "read": (httpx2.ReadError(KEY), UpstreamBroken, "the connection broke"),
