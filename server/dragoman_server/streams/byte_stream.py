@@ -14,12 +14,6 @@ from typing import Protocol, TypeAlias
 WriteNow: TypeAlias = Callable[[bytes], bool]
 
 
-class SocketLike(Protocol):
-    def getsockopt(self, level: int, optname: int, /) -> int: ...
-
-    def setsockopt(self, level: int, optname: int, value: int, /) -> None: ...
-
-
 class ByteStream(Protocol):
     """One connected stream. At most one task reads at a time, and one writes.
 
@@ -54,6 +48,3 @@ class ByteStream(Protocol):
 
     def alpn_protocol(self) -> str | None:
         """Return the application protocol that the TLS handshake has chosen, or None."""
-
-    def raw_socket(self) -> SocketLike:
-        """Return the socket, for its options and addresses."""
