@@ -84,24 +84,11 @@ def _cell(origin: str, other: str, probe: Probe) -> str:
 
 def _text(cell: Cell, refused: str) -> str:
     places = ", ".join(f"`{place}`" if place != "..." else place for place in cell.places)
-    notes = "; ".join(map(_note, cell.notes))
-    match cell.fate:
-        case Fate.CARRIED:
-            text = f"{places}; {cell.words}" if cell.words else places
-        case Fate.ALTERED:
-            text = f"altered, {places}: {notes}"
-        case Fate.WRAPPED:
-            text = f"wrapped: {notes}" if notes else "wrapped"
-        case Fate.BY_US:
-            text = "done by the gateway"
-        case Fate.LEFT_OUT:
-            text = f"left out: {notes}"
-        case Fate.REFUSED:
-            text = f"{refused}: {cell.words}"
-        case Fate.NOTHING:
-            text = f"nothing to carry: {cell.words}"
-        case Fate.LOST:
-            text = f"**lost silently**: {cell.words}"
+    if cell.fate is Fate.CARRIED:
+        text = "; ".join(filter(None, (places, cell.words)))
+    else:
+        label = {Fate.ALTERED: f"altered, {places}", Fate.REFUSED: refused}.get(cell.fate, cell.fate.value)
+        text = ": ".join(filter(None, (label, "; ".join(map(_note, cell.notes)), cell.words)))
     return text.replace("|", "\\|")
 
 
