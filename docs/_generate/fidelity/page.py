@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import groupby
+from operator import attrgetter
 
 from dragoman_server.capabilities.providers import CHAT, MESSAGES, RESPONSES
 from fidelity.judge import Cell, Fate, Note, cells_of
@@ -63,11 +65,8 @@ def others(protocol: str) -> list[str]:
 
 
 def _tables(origin: str, probes: list[Probe]) -> Iterator[str]:
-    sections: dict[str, list[Probe]] = {}
-    for probe in probes:
-        sections.setdefault(probe.section, []).append(probe)
     columns = others(origin)
-    for section, rows in sections.items():
+    for section, rows in groupby(probes, attrgetter("section")):
         yield from (f"### {section}", "")
         yield f"| {TITLES[origin]} | {' | '.join(f'to {TITLES[other]}' for other in columns)} |"
         yield "|---|---|---|"
