@@ -25,7 +25,9 @@ from dragoman._wire.sse import (
     MAX_EVENT_BYTES,
     MAX_IDLE_BYTES,
     Frame,
+    SSEParser,
     encode_frame,
+    parse_raw_event,
 )
 from dragoman.codec import RelayObserver, ResponseContext, UpstreamSpec
 from dragoman.protocols import upstream_spec
@@ -138,7 +140,7 @@ class Relay(ResponseMachine):
         self._observe_recent()
         held = self._masked(held)
         self._cutter.hold(held)
-        frames = parse_frames(held)
+        frames = list(parse_frames(held))
         # An unfinished frame is passed on after an end, or if it is one. Otherwise the client does not get it.
         probe = self._probe(frames)
         if self._observer.ended or probe.ended or probe.error is not None:
@@ -270,10 +272,11 @@ class Relay(ResponseMachine):
     def _observe_recent(self) -> None:
         """Pass the last frames to the observer."""
         if self._recent:
-            frames = parse_frames(b"".join(self._recent))
+            raw_events = SSEParser().receive_raw_events(b"".join(self._recent))
             self._recent.clear()
             self._recent_bytes = 0
-            self._observe(frames[-_LAST_FRAMES:])
+            last = map(parse_raw_event, raw_events[-_LAST_FRAMES:])
+            self._observe([frame for frame in last if frame is not None])
 
     def _observe(self, frames: Iterable[Frame]) -> None:
         observer = self._observer

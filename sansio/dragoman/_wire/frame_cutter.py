@@ -7,9 +7,10 @@ split the bytes of whole frames further. Nothing is decoded here but by parse_fr
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from itertools import pairwise
 
-from dragoman._wire.sse import Frame, SSEParser
+from dragoman._wire.sse import Frame, SSEParser, parse_raw_event
 
 # A line ending and the ending of an empty line, LF, CRLF and CR in any mixture. (CRLF after CR begins as
 # CR CR; that its LF comes one read later does no harm.)
@@ -76,7 +77,10 @@ def split_frames(frames: bytes) -> list[bytes]:
     return [frame + b"\n\n" for frame in whole] + ([rest] if rest else [])
 
 
-def parse_frames(data: bytes) -> list[Frame]:
-    """Return the frames, also a last one that no blank line ends."""
+def parse_frames(data: bytes) -> Iterator[Frame]:
+    """Give the frames, also a last one that no blank line ends."""
     parser = SSEParser()
-    return [*parser.receive_data(data), *parser.receive_eof()]
+    for raw_event in parser.receive_raw_events(data):
+        if (frame := parse_raw_event(raw_event)) is not None:
+            yield frame
+    yield from parser.receive_eof()

@@ -147,7 +147,10 @@ class ConversationWriter:
 
     def _append(self, role: str, blocks: list[JSONObject]) -> None:
         if role == self._last:
-            blocks_of(self.turns[-1]).extend(blocks)
+            turn = self.turns[-1]
+            if type(turn["content"]) is str:
+                turn["content"] = [{"type": "text", "text": turn["content"]}]
+            turn["content"].extend(blocks)
         else:
             self.turns.append({"role": role, "content": plain_or_blocks(blocks)})
             self._last = role
@@ -181,15 +184,11 @@ class ConversationWriter:
             self._ledger.add(LossCode.REPAIRED, part.path, "a blank text was left out: it is refused")
             return ()
         block: JSONObject = {"type": "text", "text": part.text}
-        if part.cache is not None:
-            self._marks.put(block, part.cache)
-        if self._same_protocol:
-            if part.citations is not None:
-                block["citations"] = part.citations
-            merge_extra(block, part.extra)
+        if self._same_protocol and part.citations is not None:
+            block["citations"] = part.citations
         elif part.citations is not None:
             self._ledger.altered(part.path, "sent without its citations: the upstream accepts only its own")
-        return (block,)
+        return (self._with_extras(block, part),)
 
     def _thinking_blocks(self, part: Reasoning) -> Iterable[JSONObject]:
         signature = part.signature
@@ -249,7 +248,7 @@ class ConversationWriter:
             block["is_error"] = part.is_error
         return self._with_extras(block, part)
 
-    def _with_extras(self, block: JSONObject, part: ToolCall | ToolResult | Media) -> JSONObject:
+    def _with_extras(self, block: JSONObject, part: Text | ToolCall | ToolResult | Media) -> JSONObject:
         if part.cache is not None:
             self._marks.put(block, part.cache)
         if self._same_protocol and part.extra:
@@ -263,14 +262,6 @@ def has_visible_text(text: str) -> bool:
     "text content blocks must contain non-whitespace text" (LibreChat-AI/agents#124, read 2026-11-22).
     """
     return bool(text) and not text.isspace()
-
-
-def blocks_of(turn: JSONObject) -> list[JSONObject]:
-    """Return the content of a turn as a list of blocks that can be extended in place."""
-    content = turn["content"]
-    if type(content) is str:
-        content = turn["content"] = [{"type": "text", "text": content}]
-    return content  # type: ignore[no-any-return]
 
 
 def plain_or_blocks(blocks: list[JSONObject]) -> str | list[JSONObject]:

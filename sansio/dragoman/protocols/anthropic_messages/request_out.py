@@ -8,7 +8,7 @@ that passes and capabilities do not change.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from itertools import takewhile
 from typing import Final
 
@@ -28,6 +28,7 @@ from dragoman._ir.request import (
 from dragoman._wire.exceptions import RequestRefused, dotted_path
 from dragoman._wire.json import JSON, JSONObject
 from dragoman.codec import Capabilities
+from dragoman.protocols.anthropic_messages.checks import text_or_empty
 from dragoman.protocols.anthropic_messages.request_messages_out import (
     CacheControlWriter,
     ConversationWriter,
@@ -392,57 +393,31 @@ def _param_path(request: Request, param: Param) -> str:
 SAMPLING_VERSION: Final = "2023-06-01"
 NEWEST_VERSION: Final = "2026-10-21"
 
-# Beta features of members of the body, as named in anthropic 2.12.0 (types/anthropic_beta_param.py). Without its beta
-# a member is refused.
-_FIELD_BETAS: Mapping[str, str] = {
+# Beta features, as named in anthropic 2.12.0 (types/anthropic_beta_param.py). Without its beta a member of the body or
+# of `output_config`, or an edit or tool of a type, is refused.
+_BETAS: Mapping[str, str] = {
     "compaction": "compact-2026-09-04",
     "fallbacks": "server-side-fallback-2026-07-01",
     "mcp_servers": "mcp-client-2025-11-20",
     "speed": "fast-mode-2026-02-01",
-}
-# Of edits of `context_management`, by type.
-_EDIT_BETAS: Mapping[str, str] = {
+    "task_budget": "task-budgets-2026-03-13",
     "clear_thinking_20251015": "context-management-2025-06-27",
     "clear_tool_uses_20250919": "context-management-2025-06-27",
     "compact_20260112": "compact-2026-01-12",
-}
-# Of tools, by type.
-_TOOL_BETAS: Mapping[str, str] = {
     "advisor_20260301": "advisor-tool-2026-03-01",
     "computer_20250124": "computer-use-2025-01-24",
     "computer_20251124": "computer-use-2025-11-24",
     "mcp_toolset": "mcp-client-2025-11-20",
 }
-# Of members of `output_config`.
-_OUTPUT_BETAS: Mapping[str, str] = {"task_budget": "task-budgets-2026-03-13"}
 
 
 def request_headers(body: JSONObject) -> tuple[tuple[str, str], ...]:
-    """Return the headers for a body that write_request wrote for a client of another protocol.
-
-    Clients of this protocol send them themselves.
-    """
+    """Return the headers for a body of write_request. Clients of this protocol send them themselves."""
     version = SAMPLING_VERSION if any(name in body for name in SAMPLING_PARAMS) else NEWEST_VERSION
-    betas = ",".join(dict.fromkeys(_betas(body)))
+    config, management = body.get("output_config") or {}, body.get("context_management") or {}
+    typed = (*(management.get("edits") or ()), *(body.get("tools") or ()))
+    used = {name for each in (body, config) for name, value in each.items() if value is not None}
+    used |= {text_or_empty(each.get("type")) for each in typed}
+    betas = ",".join(dict.fromkeys(beta for name, beta in _BETAS.items() if name in used))
     headers = ((VERSION_HEADER[0], version),)
     return (*headers, (BETA_HEADER, betas)) if betas else headers
-
-
-def _betas(body: JSONObject) -> Iterator[str]:
-    yield from _members(body, _FIELD_BETAS)
-    yield from _members(body.get("output_config"), _OUTPUT_BETAS)
-    management = body.get("context_management")
-    yield from _types(management.get("edits") if type(management) is dict else None, _EDIT_BETAS)
-    yield from _types(body.get("tools"), _TOOL_BETAS)
-
-
-def _members(value: JSON, betas: Mapping[str, str]) -> Iterator[str]:
-    if type(value) is dict:
-        yield from (beta for name, beta in betas.items() if value.get(name) is not None)
-
-
-def _types(values: JSON, betas: Mapping[str, str]) -> Iterator[str]:
-    for value in values if type(values) is list else ():
-        kind = value.get("type") if type(value) is dict else None
-        if type(kind) is str and kind in betas:
-            yield betas[kind]

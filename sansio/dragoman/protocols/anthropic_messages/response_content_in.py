@@ -41,8 +41,6 @@ from dragoman.protocols.anthropic_messages.checks import (
 from dragoman.protocols.anthropic_messages.shapes import (
     BLOCK_SHAPE,
     CITATION_SHAPE,
-    DELTA_SHAPE,
-    EVENT_SHAPE,
     THINKING_BLOCK_SHAPE,
 )
 from dragoman.protocols.anthropic_messages.tables import NAME
@@ -186,12 +184,6 @@ class ContentBlockReader:
             "a delta of a type that does not belong to the block",
         )
         return ()
-
-    def note_fields(self, block: StreamedBlock, event: JSONObject, delta: JSONObject) -> None:
-        """Record the unknown fields of a delta. Opaque blocks keep them."""
-        note_unread(event, EVENT_SHAPE, f"/content/{block.index}", self._ledger)
-        if block.content is not None:
-            note_unread(delta, DELTA_SHAPE, f"/content/{block.index}", self._ledger)
 
     def _extend_opaque(self, block: StreamedBlock, delta_type: JSON, delta: JSONObject) -> None:
         """Add a delta to an opaque block: JSON text of its input, or fields whose texts are joined."""
