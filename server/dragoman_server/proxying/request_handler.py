@@ -183,8 +183,8 @@ class RequestHandler:
     # The attempts.
 
     async def _read_upstream(self) -> None:
-        async with self._attempts as attempts:
-            while self._winner is None and (lease := await attempts.next()) is not None:
+        try:
+            while self._winner is None and (lease := await self._attempts.next()) is not None:
                 hedge_s = lease.plan.destination.settings.hedge_s
                 if hedge_s > 0:
                     await self._hedged(lease, hedge_s)
@@ -192,6 +192,8 @@ class RequestHandler:
                     await self._attempt(self._attempt_with(lease))
             if self._winner is None:
                 await self._give_up()
+        finally:
+            await self._attempts.close()
 
     def _attempt_with(self, lease: AccountLease) -> Attempt:
         self._plan = lease.plan
