@@ -10,14 +10,15 @@ from typing import Any
 import pytest
 import sdk_fields as fid_sdk
 from fidelity import page as pages
-from fidelity.judge import Cell, Fate, Note, cell_of_answer, judge
+from fidelity.judge import Cell, Fate, Note, cells_of, judge
 from fidelity.probe import Probe, find, probe
 from fidelity.rows import rows_of
-from fidelity.run import CHAT, MESSAGES, PROTOCOL_NAMES, RESPONSES, Output
+from fidelity.run import PROTOCOL_NAMES, Output
 from fidelity.streams import SUBJECT
 from fidelity.summary import summary
 
 from dragoman import Loss, LossCode, RemoteProtocolError
+from dragoman_server.capabilities.providers import CHAT, MESSAGES, RESPONSES
 
 PAGE = Path(__file__).parents[1] / "docs" / "fidelity.md"
 PREFIX = {CHAT: "chat", MESSAGES: "messages", RESPONSES: "responses"}
@@ -44,7 +45,7 @@ def test_no_part_of_a_request_is_lost_silently() -> None:
     found = [
         f"{client} to {upstream}: {problem}"
         for client, upstream, row in rows(pages.REQUESTS)
-        for cell in pages.request_cells(client, upstream, row)
+        for cell in cells_of(client, upstream, row)
         for problem in problems(row, cell)
     ]
     assert found == []
@@ -55,7 +56,8 @@ def test_no_part_of_a_stream_is_lost_silently() -> None:
     found = [
         f"{upstream} to {client}: {problem}"
         for upstream, client, row in rows(pages.ANSWERS)
-        for problem in problems(row, cell_of_answer(upstream, client, row))
+        for cell in cells_of(upstream, client, row)
+        for problem in problems(row, cell)
     ]
     assert found == []
 
@@ -68,7 +70,8 @@ def test_streams_become_errors_only_where_they_must() -> None:
     found = {
         row.name
         for upstream, client, row in rows(pages.ANSWERS)
-        if cell_of_answer(upstream, client, row).fate is Fate.REFUSED
+        for cell in cells_of(upstream, client, row)
+        if cell.fate is Fate.REFUSED
     }
     assert found == ERRORS
 

@@ -15,17 +15,7 @@ from dragoman_server.capabilities.model_families import MODEL_FAMILIES
 from dragoman_server.capabilities.providers import PROVIDERS
 from dragoman_server.capabilities.relay_rewrites import RELAY_REWRITES
 from dragoman_server.models.routes import VENDOR_MODELS
-from dragoman_server.settings import (
-    AccountSettings,
-    CapabilitySettings,
-    ClientKey,
-    ModelCapabilitySettings,
-    Price,
-    RuleSettings,
-    ServerSettings,
-    UpstreamSettings,
-    keys_of,
-)
+from dragoman_server.settings import ARRAYS, CapabilitySettings, ServerSettings, keys_of
 from dragoman_server.settings.fields import SettingKind, SettingSpec
 from dragoman_server.simulator import MODELS
 
@@ -50,13 +40,12 @@ def _code(*texts: str) -> str:
     return ", ".join(f"`{text}`" for text in texts)
 
 
-def _keys(settings: type, but: type | None = None) -> str:
-    """Return the table of the keys of a table in the configuration, but those of another one."""
-    left_out = keys_of(but) if but else {}
+def _keys(settings: type) -> str:
+    """Return the table of the keys of a table in the configuration, without those of another one that it extends."""
     rows = [
         (_code(key.name), _values(key), _default(key), key.help)
         for name, key in keys_of(settings).items()
-        if name not in left_out
+        if name in settings.__annotations__
     ]
     return _table(("key", "value", "default", "meaning"), *rows)
 
@@ -118,7 +107,7 @@ def _rewritten_relays() -> str:
     rows = [
         (
             _code(row.protocol),
-            row.server if row.port is None else f"{row.server}, port {row.port}",
+            _code(row.server) if row.port is None else f"{row.server}, port {row.port}",
             _code(*row.models),
             row.why,
             row.source,
@@ -132,7 +121,7 @@ def _rewritten_relays() -> str:
 def _model_families() -> str:
     rows = []
     for each in MODEL_FAMILIES:
-        models = _code(each.pattern) + (f" at {_code(each.provider)}" if each.provider else "")
+        models = _code(*each.patterns) + (f" at {_code(each.provider)}" if each.provider else "")
         unset = [f"`{name}` unset" for name, value in each.capabilities.items() if value is None]
         rows.append((models, ", ".join([*_settings(each.capabilities), *unset]), each.source, each.date))
     return _table(("models", "settings", "source", "looked up"), *rows)
@@ -199,28 +188,11 @@ def promised() -> dict[str, dict[str, list[str]]]:
             continue
         for node in ast.parse(text).body:
             module = path.relative_to(TESTS.parent).as_posix()
-            for number in _marked(node):
-                found.setdefault(number, {}).setdefault(module, []).append(getattr(node, "name", ""))
+            for call in ast.walk(node):
+                if isinstance(call, ast.Call) and ast.unparse(call.func) == "pytest.mark.promise":
+                    for number in map(ast.literal_eval, call.args):
+                        found.setdefault(number, {}).setdefault(module, []).append(getattr(node, "name", ""))
     return found
-
-
-def _marked(node: ast.stmt) -> list[str]:
-    """Return the promises that a test, a class of tests or `pytestmark` names."""
-    match node:
-        case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
-            marks: list[ast.expr] = node.decorator_list
-        case ast.Assign(targets=[ast.Name("pytestmark")], value=ast.List(elts=elements)):
-            marks = elements
-        case ast.Assign(targets=[ast.Name("pytestmark")], value=value):
-            marks = [value]
-        case _:
-            marks = []
-    calls = [
-        each
-        for each in marks
-        if isinstance(each, ast.Call) and ast.unparse(each.func) == "pytest.mark.promise"
-    ]
-    return [ast.literal_eval(number) for call in calls for number in call.args]
 
 
 def _tests_of(number: str) -> str:
@@ -230,14 +202,9 @@ def _tests_of(number: str) -> str:
 
 _TABLES: dict[str, Callable[[], str]] = {
     **{number: functools.partial(_tests_of, number) for number in PROMISES},
+    **{name: functools.partial(_keys, settings) for name, settings in ARRAYS.items()},
     "server": functools.partial(_keys, ServerSettings),
-    "upstreams": functools.partial(_keys, UpstreamSettings, but=CapabilitySettings),
-    "capabilities": functools.partial(_keys, CapabilitySettings),
-    "capability_rows": functools.partial(_keys, ModelCapabilitySettings, but=CapabilitySettings),
-    "client_keys": functools.partial(_keys, ClientKey),
-    "prices": functools.partial(_keys, Price),
-    "accounts": functools.partial(_keys, AccountSettings),
-    "rules": functools.partial(_keys, RuleSettings),
+    "all_capabilities": functools.partial(_keys, CapabilitySettings),
     "error_actions": _error_actions,
     "model_families": _model_families,
     "providers": _providers,

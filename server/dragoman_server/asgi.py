@@ -7,7 +7,8 @@ all where it listens, have no effect.
 import os
 
 from dragoman_server.app import create_app
-from dragoman_server.config.loader import ConfigError, load
+from dragoman_server.config.loader import load
+from dragoman_server.config.problems import ConfigError
 from dragoman_server.log import configure_logging
 
 try:

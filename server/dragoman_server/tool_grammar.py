@@ -40,14 +40,9 @@ _MAX_CACHED = 64
 _AS_IN_LARK = '%llguidance {"allow_initial_skip": true}\n'
 
 
-def grammar_check_available() -> bool:
-    """True if the extra is installed."""
-    return find_spec("llguidance") is not None
-
-
 def grammar_checker() -> CheckInput | None:
     """Return check_input(), or None if the extra is not installed."""
-    return check_input if grammar_check_available() else None
+    return check_input if find_spec("llguidance") is not None else None
 
 
 def check_input(grammar: Grammar, text: str) -> str | None:

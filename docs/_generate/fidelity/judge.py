@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from enum import Enum
 from functools import partial
 
-from dragoman import Capabilities, Loss, LossCode, RemoteProtocolError, RequestRefused
+from dragoman import Loss, LossCode, RemoteProtocolError, RequestRefused
 from fidelity.probe import Json, Mark, Probe, steps_of
-from fidelity.run import Output, answer_output, request_output
+from fidelity.run import Output, answer_output, capabilities_of, request_output
 from fidelity.where import places_of
 
 
@@ -50,16 +50,16 @@ class Cell:
     words: str = ""
 
 
-def cell_of_request(client: str, upstream: str, capabilities: Capabilities, probe: Probe) -> Cell:
-    return judge(probe, partial(request_output, client, upstream, capabilities))
+def cells_of(origin: str, other: str, probe: Probe) -> list[Cell]:
+    """Return what becomes of a row between two protocols: a cell for each kind of upstream, for a stream just one."""
+    if isinstance(probe.body, list):
+        return [judge(probe, partial(answer_output, origin, other))]
+    return [judge(probe, partial(request_output, origin, other, each)) for each in capabilities_of(other)]
 
 
-def cell_of_answer(upstream: str, client: str, probe: Probe) -> Cell:
-    return judge(probe, partial(answer_output, upstream, client), streams=True)
-
-
-def judge(probe: Probe, run: Callable[[Json], Output], *, streams: bool = False) -> Cell:
+def judge(probe: Probe, run: Callable[[Json], Output]) -> Cell:
     """Translate a probe with and without its subject, and return what became of it."""
+    streams = isinstance(probe.body, list)
     try:
         out = run(probe.body)
     except (RemoteProtocolError, RequestRefused) as error:

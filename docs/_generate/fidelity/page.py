@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
-from fidelity.judge import Cell, Fate, Note, cell_of_answer, cell_of_request
+from dragoman_server.capabilities.providers import CHAT, MESSAGES, RESPONSES
+from fidelity.judge import Cell, Fate, Note, cells_of
 from fidelity.probe import Probe
 from fidelity.rows import read
-from fidelity.run import CHAT, MESSAGES, PROTOCOL_NAMES, RESPONSES, VENDORS, capabilities_of
+from fidelity.run import PROTOCOL_NAMES, VENDORS
 
 TITLES = {CHAT: "Chat Completions", MESSAGES: "Messages", RESPONSES: "Responses"}
 VENDOR_NAMES = {"openai": "OpenAI", "anthropic": "Anthropic"}
@@ -51,22 +52,17 @@ def page() -> str:
     """Return the text of fidelity.md."""
     lines = [_HEAD]
     for client, probes in REQUESTS.items():
-        lines += [f"## Requests of {TITLES[client]} clients", "", *_tables(client, probes, _request_cell)]
+        lines += [f"## Requests of {TITLES[client]} clients", "", *_tables(client, probes)]
     for upstream, probes in ANSWERS.items():
-        lines += [f"## Streams of {TITLES[upstream]} servers", "", *_tables(upstream, probes, _answer_cell)]
+        lines += [f"## Streams of {TITLES[upstream]} servers", "", *_tables(upstream, probes)]
     return "\n".join(lines)
-
-
-def request_cells(client: str, upstream: str, probe: Probe) -> list[Cell]:
-    """Return a cell for each kind of upstream."""
-    return [cell_of_request(client, upstream, each, probe) for each in capabilities_of(upstream)]
 
 
 def others(protocol: str) -> list[str]:
     return [each for each in PROTOCOL_NAMES if each != protocol]
 
 
-def _tables(origin: str, probes: list[Probe], cell: Callable[[str, str, Probe], str]) -> Iterator[str]:
+def _tables(origin: str, probes: list[Probe]) -> Iterator[str]:
     sections: dict[str, list[Probe]] = {}
     for probe in probes:
         sections.setdefault(probe.section, []).append(probe)
@@ -76,20 +72,17 @@ def _tables(origin: str, probes: list[Probe], cell: Callable[[str, str, Probe], 
         yield f"| {TITLES[origin]} | {' | '.join(f'to {TITLES[other]}' for other in columns)} |"
         yield "|---|---|---|"
         for probe in rows:
-            yield f"| {probe.name} | {' | '.join(cell(origin, other, probe) for other in columns)} |"
+            yield f"| {probe.name} | {' | '.join(_cell(origin, other, probe) for other in columns)} |"
         yield ""
 
 
-def _request_cell(client: str, upstream: str, probe: Probe) -> str:
-    plain, vendor = map(_text, request_cells(client, upstream, probe))
-    return plain if plain == vendor else f"{plain}<br>{VENDOR_NAMES[VENDORS[upstream]]}: {vendor}"
+def _cell(origin: str, other: str, probe: Probe) -> str:
+    refused = "an error" if isinstance(probe.body, list) else "refused"
+    plain, *vendor = dict.fromkeys(_text(cell, refused) for cell in cells_of(origin, other, probe))
+    return "<br>".join([plain, *(f"{VENDOR_NAMES[VENDORS[other]]}: {text}" for text in vendor)])
 
 
-def _answer_cell(upstream: str, client: str, probe: Probe) -> str:
-    return _text(cell_of_answer(upstream, client, probe), streams=True)
-
-
-def _text(cell: Cell, *, streams: bool = False) -> str:
+def _text(cell: Cell, refused: str) -> str:
     places = ", ".join(f"`{place}`" if place != "..." else place for place in cell.places)
     notes = "; ".join(map(_note, cell.notes))
     match cell.fate:
@@ -104,7 +97,7 @@ def _text(cell: Cell, *, streams: bool = False) -> str:
         case Fate.LEFT_OUT:
             text = f"left out: {notes}"
         case Fate.REFUSED:
-            text = f"{'an error' if streams else 'refused'}: {cell.words}"
+            text = f"{refused}: {cell.words}"
         case Fate.NOTHING:
             text = f"nothing to carry: {cell.words}"
         case Fate.LOST:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from fidelity.judge import Fate, cell_of_answer
-from fidelity.page import ANSWERS, REQUESTS, TITLES, others, request_cells
+from fidelity.judge import Fate, cells_of
+from fidelity.page import ANSWERS, REQUESTS, TITLES, others
 from fidelity.run import PROTOCOL_NAMES
 
 _HEAD = """\
@@ -144,8 +144,8 @@ def summary() -> str:
 
 
 def _pair(client: str, upstream: str) -> Iterator[str]:
-    requests = [(row.name, request_cells(client, upstream, row)[0].fate) for row in REQUESTS[client]]
-    responses = [(row.name, cell_of_answer(upstream, client, row).fate) for row in ANSWERS[upstream]]
+    requests = [(row.name, cells_of(client, upstream, row)[0].fate) for row in REQUESTS[client]]
+    responses = [(row.name, cells_of(upstream, client, row)[0].fate) for row in ANSWERS[upstream]]
     found = [_by_topic(rows) for rows in (requests, responses)]
     for title, fates in _LINES:
         parts = []
@@ -163,13 +163,10 @@ def _pair(client: str, upstream: str) -> Iterator[str]:
 
 def _by_topic(rows: list[tuple[str, Fate]]) -> dict[str, list[Fate]]:
     """Return the fates of the rows of each topic, in the order of the topics."""
-    found: dict[str, list[Fate]] = {}
-    for topic, pattern in _TOPICS:
-        rest = []
-        for name, fate in rows:
-            if pattern.fullmatch(name.replace("`", "")) and fate is not Fate.NOTHING:
-                found.setdefault(topic, []).append(fate)
-            else:
-                rest.append((name, fate))
-        rows = rest
-    return found
+    found: dict[str, list[Fate]] = {topic: [] for topic, _ in _TOPICS}
+    for name, fate in rows:
+        plain = name.replace("`", "")
+        topic = next((topic for topic, pattern in _TOPICS if pattern.fullmatch(plain)), None)
+        if topic is not None and fate is not Fate.NOTHING:
+            found[topic].append(fate)
+    return {topic: fates for topic, fates in found.items() if fates}

@@ -76,25 +76,19 @@ def _kind(member: Json) -> str:
 def _places_of_marks(out: list[Leaf], marks: list[frozenset[str]]) -> tuple[str, ...]:
     """Where marks come out. In a stream that is the first event that has one: others repeat it.
 
-    Of the members that share a mark (a call and its result share an id) the one with most of the others is named.
+    Of the members that share a mark (a call and its result share an id) one that has another mark too is named.
     """
-    found: dict[tuple[str, str], list[Leaf]] = {}
-    held: dict[tuple[str, str], set[int]] = {}
-    for number, forms in enumerate(marks):
+    found = []
+    for forms in marks:
         leaves = [
             leaf for leaf in out if any(form in text for text in (leaf.value, *leaf.steps) for form in forms)
         ]
-        for leaf in leaves:
-            if leaf.event == leaves[0].event:
-                found.setdefault(_group(leaf), []).append(leaf)
-                held.setdefault(_group(leaf), set()).add(number)
-    chosen: list[Leaf] = []
-    left = set().union(*held.values()) if held else set()
-    while left:
-        best = max(held, key=lambda group: len(held[group] & left))
-        chosen += found[best]
-        left -= held.pop(best)
-    return _in_words(chosen)
+        found.append([leaf for leaf in leaves if leaf.event == leaves[0].event])
+    chosen: dict[tuple[str, str], list[Leaf]] = {}
+    for leaves in sorted(filter(None, found), key=lambda leaves: len(set(map(_group, leaves)))):
+        named = next(filter(chosen.__contains__, map(_group, leaves)), _group(leaves[0]))
+        chosen.setdefault(named, []).extend(leaf for leaf in leaves if _group(leaf) == named)
+    return _in_words([leaf for group in chosen.values() for leaf in group])
 
 
 def _in_words(leaves: list[Leaf]) -> tuple[str, ...]:

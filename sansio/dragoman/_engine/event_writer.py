@@ -5,7 +5,7 @@ The twin of EventReader. Both have the same checker, so a writer's caller is hel
 
 from __future__ import annotations
 
-from dragoman._engine.sinks import StreamSink
+from dragoman._engine.sinks import ClientSink
 from dragoman._ir.event_order import EventOrderChecker
 from dragoman._ir.events import Event, Usage
 from dragoman._ir.losses import Ledger
@@ -58,7 +58,7 @@ class EventWriter:
         self.losses = Ledger()
         self._checker = EventOrderChecker()
         self._pipeline = build_pipeline(spec, context, self.losses, None)
-        self._sink = StreamSink(spec, context, self.losses)
+        self._sink = ClientSink(spec, context, self.losses)
         self._usage = Usage()
 
     def __repr__(self) -> str:

@@ -12,19 +12,8 @@ import msgspec
 
 from dragoman._engine.response import ResponseTranslator
 from dragoman._engine.response_machine import Outcome, ResponseMachine
-from dragoman._engine.sinks import ListSink, Sink, sink_for
-from dragoman._ir.events import (
-    ENDED,
-    BlockStarted,
-    Compacted,
-    Ended,
-    Event,
-    Failed,
-    Opaque,
-    Started,
-    Stopped,
-    Usage,
-)
+from dragoman._engine.sinks import ClientSink, ListSink
+from dragoman._ir.events import ENDED, Ended, Event, Failed, Started, Stopped, Usage
 from dragoman._ir.losses import Ledger
 from dragoman._transforms.reasoning_cache import CachedReasoning
 from dragoman._wire.errors import ErrorKind, WireError
@@ -36,7 +25,7 @@ from dragoman.protocols import client_spec, upstream_spec
 class _Branch(ResponseTranslator):
     """One of the upstream's responses, as events for the client's protocol instead of bytes."""
 
-    def _open_sink(self, streams: bool, store_response: bool) -> Sink:
+    def _open_sink(self, streams: bool, store_response: bool) -> ListSink:
         self._events = ListSink()
         return self._events
 
@@ -103,7 +92,7 @@ class FanOut(ResponseMachine):
         self._context = context
         self._check_input = check_input
         streams = context.request.stream if client_streams is None else client_streams
-        self._sink = sink_for(
+        self._sink = ClientSink(
             self._client, context, self.losses, streams=streams, store_response=store_response
         )
         self._branches: list[_Branch | None] = [None] * count
@@ -182,20 +171,14 @@ class FanOut(ResponseMachine):
         if isinstance(event, Ended):
             self._end(number)
             return
-        if isinstance(event, Stopped):
-            event = msgspec.structs.replace(event, choice=number)
-            if number == 0:
-                self.stop_reason = event.reason
-        elif isinstance(event, BlockStarted):
-            event = msgspec.structs.replace(event, choice=number, block=self._block(number, event.block))
-        elif isinstance(event, Opaque):
-            event = msgspec.structs.replace(event, choice=number)
-        elif not isinstance(event, Compacted):  # all others fill a block or end it
-            event = msgspec.structs.replace(event, block=self._block(number, event.block))
-        self._sink.send(event)
-
-    def _block(self, number: int, block: int) -> int:
-        return block * len(self._branches) + number
+        if isinstance(event, Stopped) and number == 0:
+            self.stop_reason = event.reason
+        places = {}
+        if hasattr(event, "choice"):
+            places["choice"] = number
+        if hasattr(event, "block"):
+            places["block"] = event.block * len(self._branches) + number
+        self._sink.send(msgspec.structs.replace(event, **places))
 
     def _end(self, number: int) -> None:
         self._ended.add(number)

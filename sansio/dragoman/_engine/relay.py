@@ -10,7 +10,6 @@ caller needs them.
 
 from __future__ import annotations
 
-import re
 from collections import deque
 from collections.abc import Iterable, Sequence
 
@@ -19,14 +18,7 @@ from dragoman._ir.events import Event, Failed, Started, Stopped, Usage
 from dragoman._ir.losses import Ledger
 from dragoman._wire.errors import ErrorKind, WireError, unreadable_error
 from dragoman._wire.exceptions import RemoteProtocolError
-from dragoman._wire.frame_cutter import (
-    FrameCutter,
-    frame_ends,
-    last_raw_events,
-    parse_frames,
-    raw_events_of,
-    split_frames,
-)
+from dragoman._wire.frame_cutter import FrameCutter, parse_frames, split_frames
 from dragoman._wire.json import MAX_DOCUMENT_BYTES, JSONObject, decode_object
 from dragoman._wire.masking import mask_document, mask_error
 from dragoman._wire.sse import (
@@ -39,9 +31,6 @@ from dragoman._wire.sse import (
 )
 from dragoman.codec import RelayObserver, ResponseContext, UpstreamSpec
 from dragoman.protocols import upstream_spec
-
-# A line that clients skip, see `_wire.sse.Frame`. It is at the beginning, or after a blank line.
-_ERROR_LINE = re.compile(rb"(?:\A|\n\r?\n)(error:)")
 
 # Finish, usage and end marker are the last three frames, but for comments.
 _LAST_FRAMES = 64
@@ -92,8 +81,7 @@ class Relay(ResponseMachine):
         self._context = context
         self._observer = protocol.observer(context)
         self._streams = streams
-        self._end_markers = protocol.end_markers
-        self._error_markers = protocol.error_markers
+        self._markers = protocol.error_markers + protocol.end_markers
         self._member = member or protocol.output_member
         self._limit = max_event_bytes
         self._cutter = FrameCutter()
@@ -132,18 +120,10 @@ class Relay(ResponseMachine):
                         unreadable_error(f"more than {MAX_IDLE_BYTES} bytes without a server-sent event")
                     )
                     return
-            if self._failing:
-                whole = self._after_error(self._masked(whole))
-            elif self._may_be_error(whole):
-                if self._fail_in_skipped_line(whole):
-                    return
-                whole = self._pass_until_end(self._masked(whole))
+            if self._failing or _has_any(self._markers, whole):
+                self._pass_frames(whole)
             else:
-                for marker in self._end_markers:
-                    if whole.rfind(marker) >= 0:
-                        whole = self._pass_until_end(whole)
-                        break
-            self._pass(whole)
+                self._pass(whole)
         if self._cutter.held_bytes > self._limit:
             self.fail(unreadable_error(f"one server-sent event has more than {self._limit} bytes"))
 
@@ -160,7 +140,7 @@ class Relay(ResponseMachine):
         self._observe_recent()
         held = self._masked(held)
         self._cutter.hold(held)
-        frames = parse_frames(held)
+        frames = list(parse_frames(held))
         # An unfinished frame is passed on after an end, or if it is one. Otherwise the client does not get it.
         probe = self._probe(frames)
         if self._observer.ended or probe.ended or probe.error is not None:
@@ -175,18 +155,17 @@ class Relay(ResponseMachine):
         if self.outcome is not Outcome.OPEN:
             return
         self._observe_recent()
+        end = self._cutter.take_held()
         if self._observer.error is not None:
-            self._finish(Outcome.FAILED)
+            self.outcome = Outcome.FAILED
             self.error = mask_error(self._observer.error, self._context.mask)
-            return
-        if self._observer.ended:
-            self._finish(Outcome.COMPLETED)
-            return
-        self._cutter.take_held()
-        self.outcome = Outcome.FAILED
-        self.error = mask_error(error, self._context.mask)
-        if self._streams:
-            self._out.append(self._observer.fail(self.error))
+        elif self._observer.ended:
+            self.outcome = Outcome.COMPLETED
+        else:
+            self.outcome = Outcome.FAILED
+            self.error = mask_error(error, self._context.mask)
+            end = self._observer.fail(self.error) if self._streams else b""
+        self._out.append(end)
 
     def data_to_send(self) -> bytes:
         data = b"".join(self._out)
@@ -208,25 +187,55 @@ class Relay(ResponseMachine):
             return b""
         return (self._context.endpoint or self._protocol.endpoints[0]).heartbeat
 
-    def _may_be_error(self, frames: bytes) -> bool:
-        """True if one of the frames may be an error. Usually there is none, and no frame has to be parsed."""
-        for marker in self._error_markers:  # noqa: SIM110 -- each read is searched, and a generator costs more than the search
-            if frames.rfind(marker) >= 0:  # several times as fast as `in`
-                return True
-        return False
+    def _pass(self, frames: bytes) -> None:
+        """Pass frames on, and keep them for the observer, which gets them at once only before the first content."""
+        self._out.append(frames)
+        if not self.committed:
+            for frame in parse_frames(frames):
+                self._observe((frame,))
+                if self._observer.content_started:
+                    break
+            self._opening_bytes += len(frames)
+            # No server sends this much before its first content.
+            self.committed = self.committed or self._opening_bytes > _MAX_OPENING_BYTES
+        recent = self._recent
+        recent.append(frames)
+        self._recent_bytes += len(frames)
+        while self._recent_bytes - len(recent[0]) >= _LAST_BYTES:
+            self._recent_bytes -= len(recent.popleft())
 
-    def _fail_in_skipped_line(self, data: bytes) -> bool:
-        """End the stream if there is an error in a line that clients skip, and return True then."""
-        if data.rfind(b"\nerror:") < 0 and not data.startswith(b"error:"):
-            return False
-        found = _ERROR_LINE.search(data)
-        if found is None:
+    def _pass_frames(self, frames: bytes) -> None:
+        """Pass frames on one by one, up to the one that ends the response. Text may have markers too.
+
+        After an error no content may follow, and no other end, but some protocols report an error in several frames,
+        with usage and end markers after it.
+        """
+        for raw_event in split_frames(frames):
+            if not self._failing and self._fail_in_skipped_line(raw_event):
+                return
+            raw_event = self._masked(raw_event)
+            if self._failing:
+                probe = self._probe(parse_frames(raw_event))
+                finished = probe.stream_finished
+                if probe.error is not None or not (probe.content_started or probe.ended):
+                    self._pass(raw_event)
+            else:
+                self._pass(raw_event)
+                if not _has_any(self._markers, raw_event):
+                    continue
+                self._observe_recent()
+                finished = self._observer.stream_finished
+                self._failing = self._observer.error is not None
+            if finished:
+                self._end()
+                return
+
+    def _fail_in_skipped_line(self, raw_event: bytes) -> bool:
+        """End the stream if there is an error in a line that clients skip, see `_wire.sse.Frame`. Return True then."""
+        if not raw_event.lstrip(b"\r\n").startswith(b"error:"):
             return False
         self._cutter.take_held()
-        if found.start(1):
-            self._out.append(data[: found.start(1)])
-            self._keep_recent(self._out[-1])
-        probe = self._probe(parse_frames(data[found.start(1) :])[:1])
+        probe = self._probe(parse_frames(raw_event))
         self.fail(probe.error or unreadable_error("it has an error without a message"))
         return True
 
@@ -237,25 +246,20 @@ class Relay(ResponseMachine):
             probe.observe(frame)
         return probe
 
-    def _masked(self, frames: bytes) -> bytes:
-        """Apply the mask to frames that are errors."""
+    def _masked(self, raw_event: bytes) -> bytes:
+        """Apply the mask to a frame that is an error."""
         mask = self._context.mask
-        if mask is None:
-            return frames
-        masked = []
-        for raw_event in split_frames(frames):
-            for frame in parse_frames(raw_event)[:1] if self._may_be_error(raw_event) else ():
-                probe = self._probe((frame,))
-                # A frame that is neither content nor an end is not defined by the protocol.
-                other = not probe.content_started and not any(
-                    marker in raw_event for marker in self._end_markers
-                )
-                fails = probe.error is not None or frame.event == b"error" or other
-                data = mask_document(frame.data, mask) if fails else frame.data
-                if data != frame.data:
-                    raw_event = encode_frame(data.replace(b"\n", b"\ndata: "), frame.event)
-            masked.append(raw_event)
-        return b"".join(masked)
+        if mask is None or not _has_any(self._protocol.error_markers, raw_event):
+            return raw_event
+        for frame in parse_frames(raw_event):
+            probe = self._probe((frame,))
+            # A frame that is neither content nor an end is not defined by the protocol.
+            other = not probe.content_started and not _has_any(self._protocol.end_markers, raw_event)
+            fails = probe.error is not None or frame.event == b"error" or other
+            data = mask_document(frame.data, mask) if fails else frame.data
+            if data != frame.data:
+                return encode_frame(data.replace(b"\n", b"\ndata: "), frame.event)
+        return raw_event
 
     def _end(self) -> None:
         """End at the last frame. What follows it is dropped."""
@@ -265,36 +269,14 @@ class Relay(ResponseMachine):
             self._out.pop()  # an end marker without a response is no end
         self.fail(WireError(ErrorKind.TRUNCATED, "the upstream's response ended before it began"))
 
-    def _finish(self, outcome: Outcome) -> None:
-        self._out.append(self._cutter.take_held())
-        self.outcome = outcome
-
-    def _keep_recent(self, whole: bytes) -> None:
-        """Keep whole frames for the observer, which gets them at once only before the first content."""
-        if not self.committed:
-            for raw_event in filter(None, raw_events_of(whole)):
-                if (frame := parse_raw_event(raw_event)) is not None:
-                    self._observe((frame,))
-                    if self._observer.content_started:
-                        break
-            self._opening_bytes += len(whole)
-            # No server sends this much before its first content.
-            self.committed = self.committed or self._opening_bytes > _MAX_OPENING_BYTES
-        recent = self._recent
-        recent.append(whole)
-        self._recent_bytes += len(whole)
-        while self._recent_bytes - len(recent[0]) >= _LAST_BYTES:
-            self._recent_bytes -= len(recent.popleft())
-
     def _observe_recent(self) -> None:
         """Pass the last frames to the observer."""
         if self._recent:
-            raw_events = last_raw_events(b"".join(self._recent), _LAST_FRAMES)
+            raw_events = SSEParser().receive_raw_events(b"".join(self._recent))
             self._recent.clear()
             self._recent_bytes = 0
-            self._observe(
-                frame for raw_event in raw_events if (frame := parse_raw_event(raw_event)) is not None
-            )
+            last = map(parse_raw_event, raw_events[-_LAST_FRAMES:])
+            self._observe([frame for frame in last if frame is not None])
 
     def _observe(self, frames: Iterable[Frame]) -> None:
         observer = self._observer
@@ -305,46 +287,6 @@ class Relay(ResponseMachine):
             # The outcome comes at the end: an error may have several frames.
             self.error = mask_error(observer.error, self._context.mask)
         self.committed = self.committed or observer.content_started or observer.ended
-
-    def _pass_until_end(self, whole: bytes) -> bytes:
-        """Pass on frames up to the one that ends the response. Return the rest if none does: text may have markers."""
-        start = passed = 0
-        for end in frame_ends(whole):
-            raw_event, before, start = whole[start:end], whole[passed:start], end
-            if self._may_be_error(raw_event) or any(marker in raw_event for marker in self._end_markers):
-                self._pass(before)
-                self._pass(raw_event)  # by itself, because _end() may take it back
-                passed = end
-                self._observe_recent()
-                if self._observer.stream_finished:
-                    self._end()
-                    return b""
-                if self._observer.error is not None:
-                    self._failing = True
-                    return self._after_error(whole[end:])
-        return whole[passed:]
-
-    def _after_error(self, whole: bytes) -> bytes:
-        """Return the frames that may follow an error: no content, and no other end.
-
-        Some protocols report an error in several frames, with usage and end markers after it.
-        """
-        start, passing = 0, b""
-        for end in frame_ends(whole):
-            raw_event, start = whole[start:end], end
-            probe = self._probe(SSEParser().receive_data(raw_event))
-            if probe.error is not None or not (probe.content_started or probe.ended):
-                passing += raw_event
-            if probe.stream_finished:
-                self._pass(passing)
-                self._end()
-                return b""
-        return passing
-
-    def _pass(self, whole: bytes) -> None:
-        if whole:
-            self._out.append(whole)
-            self._keep_recent(whole)
 
     def _note_whole(self) -> None:
         """Set the attributes from a whole response.
@@ -378,3 +320,11 @@ class Relay(ResponseMachine):
         if self.error is None and self._member not in value:
             self.outcome = Outcome.FAILED
             self.error = unreadable_error(f"it has no {self._member}")
+
+
+def _has_any(markers: Iterable[bytes], frames: bytes) -> bool:
+    """True if frames may be an error or an end. Usually they are neither, and no frame has to be parsed."""
+    for marker in markers:  # noqa: SIM110 -- each read is searched, and a generator costs more than the search
+        if frames.rfind(marker) >= 0:  # several times as fast as `in`
+            return True
+    return False

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 import msgspec
 
 from dragoman._engine.response_machine import Outcome, ResponseMachine
-from dragoman._engine.sinks import Sink, sink_for
+from dragoman._engine.sinks import ClientSink, ListSink
 from dragoman._engine.upstream_events import StreamEvents, TruncatedResponse, WholeEvents
 from dragoman._ir.events import (
     ArgumentsDelta,
@@ -95,12 +95,15 @@ class ResponseTranslator(ResponseMachine):
         streams = context.request.stream if client_streams is None else client_streams
         self._sink = self._open_sink(streams, store_response)
         self._skipped: set[int] = set()  # blocks of choices that the client's protocol does not have
+        needs_text = self._pipeline.needs_text
+        self._send_text = self._pass if needs_text else self._sink.send
+        self._send_arguments = self._pass if needs_text else self._emit_arguments
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._upstream.name} -> {self._client.name}, {self.outcome.value}>"
 
-    def _open_sink(self, streams: bool, store_response: bool) -> Sink:
-        return sink_for(
+    def _open_sink(self, streams: bool, store_response: bool) -> ClientSink | ListSink:
+        return ClientSink(
             self._client, self._context, self.losses, streams=streams, store_response=store_response
         )
 
@@ -134,11 +137,9 @@ class ResponseTranslator(ResponseMachine):
         """Return what takes deltas like this one, None if the client does not get them."""
         if event.block in self._skipped:
             return None
-        if self._pipeline.needs_text:
-            return self._pass
         if isinstance(event, ArgumentsDelta):
-            return self._emit_arguments
-        return self._sink.delta_sender(event.block)
+            return self._send_arguments
+        return self._pass if self._pipeline.needs_text else self._sink.delta_sender(event.block)
 
     def _emit_arguments(self, event: Event) -> None:
         """Do as _pass(), for events that only the stage of tool calls may change."""
@@ -148,34 +149,27 @@ class ResponseTranslator(ResponseMachine):
     def _take(self, events: Iterator[Event]) -> None:
         """Pass on events until the response ends. What cannot be read ends it with an error."""
         try:
-            self._pass_all(events)
+            for event in events:
+                kind = type(event)
+                if isinstance(event, (TextDelta, ReasoningDelta, ArgumentsDelta)):
+                    if event.block not in self._skipped:
+                        self._chars += len(event.text)
+                        (self._send_arguments if kind is ArgumentsDelta else self._send_text)(event)
+                elif kind is Usage:
+                    self.usage = self.usage.updated(event)  # type: ignore[arg-type]
+                    self._pass(self.usage.consistent())
+                else:
+                    self._update_attributes(event)
+                    if not self._is_of_other_choice(event):
+                        self._pass(event)
+                if self.outcome is not Outcome.OPEN:
+                    return
         except TruncatedResponse as error:
             self.fail(WireError(ErrorKind.TRUNCATED, error.message))
         except RemoteProtocolError as error:
             self.fail(unreadable_error(error))
         except RecursionError:
             self.fail(unreadable_error(too_deep()))
-
-    def _pass_all(self, events: Iterator[Event]) -> None:
-        skipped = self._skipped
-        needs_text = self._pipeline.needs_text
-        send = self._pass if needs_text else self._sink.send
-        send_arguments = self._pass if needs_text else self._emit_arguments
-        for event in events:
-            kind = type(event)
-            if isinstance(event, (TextDelta, ReasoningDelta, ArgumentsDelta)):
-                if event.block not in skipped:
-                    self._chars += len(event.text)
-                    (send_arguments if kind is ArgumentsDelta else send)(event)
-            elif kind is Usage:
-                self.usage = self.usage.updated(event)  # type: ignore[arg-type]
-                self._pass(self.usage.consistent())
-            else:
-                self._update_attributes(event)
-                if not self._is_of_other_choice(event):
-                    self._pass(event)
-            if self.outcome is not Outcome.OPEN:
-                return
 
     def _pass(self, event: Event) -> None:
         """Send an event through the stages to the sink, and note how the response ends."""
@@ -226,13 +220,10 @@ class ResponseTranslator(ResponseMachine):
         """True if the client's protocol does not have the event's choice, which is recorded as a loss."""
         if self._client.choices:
             return False
-        if isinstance(event, (BlockStarted, Stopped, Opaque)):
-            if event.choice == 0:
-                return False
-            self.losses.dropped(
-                f"/choices/{event.choice}", "the client's protocol allows only one choice per response"
-            )
-            if isinstance(event, BlockStarted):
-                self._skipped.add(event.block)
-            return True
-        return getattr(event, "block", None) in self._skipped
+        choice = getattr(event, "choice", 0)
+        if choice == 0:
+            return getattr(event, "block", None) in self._skipped
+        self.losses.dropped(f"/choices/{choice}", "the client's protocol allows only one choice per response")
+        if isinstance(event, BlockStarted):
+            self._skipped.add(event.block)
+        return True

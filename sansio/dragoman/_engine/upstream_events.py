@@ -7,13 +7,13 @@ a generator that goes on at the end of the bytes reports a response that is not 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 
 from dragoman._ir.event_order import EventOrderChecker
 from dragoman._ir.events import ArgumentsDelta, Event, ReasoningDelta, Started, TextDelta, Usage
 from dragoman._ir.fast_path import Delta, FastPath
 from dragoman._ir.losses import Ledger
-from dragoman._wire.exceptions import LocalProtocolError, RemoteProtocolError, unreadable_response
+from dragoman._wire.exceptions import RemoteProtocolError, unreadable_response
 from dragoman._wire.json import MAX_DOCUMENT_BYTES, decode_object
 from dragoman._wire.sse import SSEParser, parse_raw_event
 from dragoman.codec import ResponseContext, UpstreamSpec
@@ -44,7 +44,7 @@ class StreamEvents:
     """
 
     def __init__(self, upstream: UpstreamSpec, context: ResponseContext, losses: Ledger) -> None:
-        self.checker = EventOrderChecker()
+        self.checker = EventOrderChecker(unreadable_response)
         self.fast_chars = 0
         self._sse = SSEParser()
         self._reader = upstream.stream_reader(context, losses)
@@ -55,7 +55,7 @@ class StreamEvents:
 
         With `delta_sender_for`, most deltas take the fast path: they go to what it returned for a delta like them.
         """
-        fast_path = self._fast_path
+        fast_path, check = self._fast_path, self.checker.check
         for raw_event in self._sse.receive_raw_events(data):
             if fast_path.extract_text is not None:
                 # The hot path: the same kind as the delta before, which was checked and sent.
@@ -69,7 +69,9 @@ class StreamEvents:
                 continue
             fast_path.reset()
             events = self._reader.read(frame)
-            yield from _checked(events, self.checker)
+            for event in events:
+                check(event)
+                yield event
             if delta_sender_for is not None and len(events) == 1 and fast_path.should_learn():
                 self._learn(raw_event, events[0], delta_sender_for)
         if self._sse.error is not None:
@@ -85,12 +87,16 @@ class StreamEvents:
                 events = self._reader.read(tail[0])
             except RemoteProtocolError:
                 events = ()  # cut in the middle of the frame: the end of the stream decides
-            yield from _checked(events, self.checker)
+            for event in events:
+                self.checker.check(event)
+                yield event
         try:
             events = self._reader.eof()
         except RemoteProtocolError as error:
             raise TruncatedResponse(error.message, status=error.status, code=error.code) from None
-        yield from _checked(events, self.checker)
+        for event in events:
+            self.checker.check(event)
+            yield event
         raise TruncatedResponse("the upstream's response ended before it was complete", status=502)
 
     def _learn(self, raw_event: bytes, event: Event, delta_sender_for: DeltaSenderFor) -> None:
@@ -130,16 +136,8 @@ class WholeEvents:
         if self._context.undo.stop_sequences:
             # It may end at a stop sequence, before its usage, which is here already.
             events = sorted(events, key=lambda event: _FIGURES_FIRST.get(type(event), 2))
-        yield from _checked(events, EventOrderChecker())
+        checker = EventOrderChecker(unreadable_response)
+        for event in events:
+            checker.check(event)
+            yield event
         raise TruncatedResponse("the upstream's response is not complete", status=502)
-
-
-def _checked(events: Sequence[Event], checker: EventOrderChecker) -> Iterator[Event]:
-    """Give events, up to one that may not come now. RemoteProtocolError for that."""
-    check = checker.check
-    for event in events:
-        try:
-            check(event)
-        except LocalProtocolError as error:
-            raise unreadable_response(str(error)) from None
-        yield event

@@ -104,7 +104,7 @@ class AssembledResponse(msgspec.Struct, frozen=True, gc=False):
         return self.usage.service_tier or self.started.service_tier
 
 
-class _OpenBlock:
+class OpenBlock:
     """A block that is being filled."""
 
     __slots__ = ("annotations", "logprobs", "parts", "signature", "start", "text")
@@ -143,7 +143,7 @@ class Fold:
 
     def __init__(self) -> None:
         self._started: Started | None = None
-        self._open: dict[int, _OpenBlock] = {}
+        self._open: dict[int, OpenBlock] = {}
         self._order: dict[int, AssembledBlock | Opaque | Compacted | None] = {}
         self._stops: list[Stopped] = []
         self._usage = Usage()
@@ -165,7 +165,7 @@ class Fold:
         elif isinstance(event, ReasoningDelta):
             self._open[event.block].parts.setdefault((event.part, event.form), []).append(event.text)
         elif isinstance(event, BlockStarted):
-            self._open[event.block] = _OpenBlock(event)
+            self._open[event.block] = OpenBlock(event)
             self._order[event.block] = None
         elif isinstance(event, BlockEnded):
             self._order[event.block] = self._open.pop(event.block).finish(event.complete)

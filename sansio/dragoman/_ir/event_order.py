@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import Enum
+from typing import get_args
 
 from dragoman._ir.events import (
     Annotation,
@@ -16,20 +17,17 @@ from dragoman._ir.events import (
     BlockEnded,
     BlockKind,
     BlockStarted,
-    Compacted,
     Ended,
     Event,
     Failed,
     Logprobs,
-    Opaque,
     ReasoningDelta,
     SignatureDelta,
     Started,
     Stopped,
     TextDelta,
-    Usage,
 )
-from dragoman._wire.exceptions import LocalProtocolError
+from dragoman._wire.exceptions import LocalProtocolError, ProtocolError
 
 
 class ResponseState(Enum):
@@ -41,25 +39,10 @@ class ResponseState(Enum):
     FAILED = "failed"
 
 
-_STAYS: tuple[type[Event], ...] = (
-    BlockStarted,
-    TextDelta,
-    ReasoningDelta,
-    ArgumentsDelta,
-    SignatureDelta,
-    Annotation,
-    Logprobs,
-    BlockEnded,
-    Opaque,
-    Compacted,
-    Usage,
-    Stopped,
-)
-
 TRANSITIONS: dict[ResponseState, dict[type[Event], ResponseState]] = {
     ResponseState.IDLE: {Started: ResponseState.ACTIVE, Failed: ResponseState.FAILED},
     ResponseState.ACTIVE: {
-        **dict.fromkeys(_STAYS, ResponseState.ACTIVE),
+        **{kind: ResponseState.ACTIVE for kind in get_args(Event) if kind is not Started},
         Ended: ResponseState.ENDED,
         Failed: ResponseState.FAILED,
     },
@@ -79,15 +62,17 @@ DELTAS: dict[BlockKind, frozenset[type[Event]]] = {
 class EventOrderChecker:
     """Follows one response and refuses an event that may not come now.
 
-    check() raises LocalProtocolError for any event; the caller of a reader turns it into a RemoteProtocolError.
+    Args:
+        error: makes the exception: LocalProtocolError where the caller makes the events, else that of the peer.
 
     Attributes:
         state: The state of the response.
     """
 
-    __slots__ = ("_choices", "_next", "_open", "_signed", "_used", "state")
+    __slots__ = ("_choices", "_error", "_next", "_open", "_signed", "_used", "state")
 
-    def __init__(self) -> None:
+    def __init__(self, error: Callable[[str], ProtocolError] = LocalProtocolError) -> None:
+        self._error = error
         self.state = ResponseState.IDLE
         self._next = TRANSITIONS[self.state]
         self._open: dict[int, tuple[frozenset[type[Event]], int]] = {}  # block -> (its deltas, its choice)
@@ -101,13 +86,11 @@ class EventOrderChecker:
         return list(self._open)
 
     def check(self, event: Event) -> None:
-        """Accept one event, or raise LocalProtocolError and change nothing."""
+        """Accept one event, or raise the exception and change nothing."""
         kind = type(event)
         after = self._next.get(kind)
         if after is None:
-            raise LocalProtocolError(
-                f"{kind.__name__} is not allowed while the response is {self.state.value}"
-            )
+            raise self._error(f"{kind.__name__} is not allowed while the response is {self.state.value}")
         rule = _RULES.get(kind)
         if rule is not None:
             rule(self, event)
@@ -117,13 +100,11 @@ class EventOrderChecker:
 
     def _start_block(self, event: BlockStarted) -> None:
         if event.block in self._used:
-            raise LocalProtocolError(f"block {event.block} has been started already")
+            raise self._error(f"block {event.block} has been started already")
         if event.choice in self._choices:
-            raise LocalProtocolError(
-                f"choice {event.choice} has stopped: block {event.block} cannot start in it"
-            )
+            raise self._error(f"choice {event.choice} has stopped: block {event.block} cannot start in it")
         if (event.kind is BlockKind.TOOL_CALL) is not (event.tool is not None):
-            raise LocalProtocolError("a tool call must have a tool head, and no other block may have one")
+            raise self._error("a tool call must have a tool head, and no other block may have one")
         self._used.add(event.block)
         self._open[event.block] = (DELTAS[event.kind], event.choice)
 
@@ -132,31 +113,31 @@ class EventOrderChecker:
     ) -> None:
         entry = self._open.get(event.block)
         if entry is None:
-            raise LocalProtocolError(f"{type(event).__name__} for block {event.block}, which is not open")
+            raise self._error(f"{type(event).__name__} for block {event.block}, which is not open")
         if type(event) not in entry[0]:
-            raise LocalProtocolError(f"{type(event).__name__} does not fit the kind of block {event.block}")
+            raise self._error(f"{type(event).__name__} does not fit the kind of block {event.block}")
         if type(event) is SignatureDelta:
             if event.block in self._signed:
-                raise LocalProtocolError(f"block {event.block} has its signature already")
+                raise self._error(f"block {event.block} has its signature already")
             self._signed.add(event.block)
 
     def _end_block(self, event: BlockEnded) -> None:
         if self._open.pop(event.block, None) is None:
-            raise LocalProtocolError(f"block {event.block} ends but is not open")
+            raise self._error(f"block {event.block} ends but is not open")
 
     def _stop(self, event: Stopped) -> None:
         if event.choice in self._choices:
-            raise LocalProtocolError(f"choice {event.choice} stops twice")
+            raise self._error(f"choice {event.choice} stops twice")
         unfinished = [block for block, (_, choice) in self._open.items() if choice == event.choice]
         if unfinished:
-            raise LocalProtocolError(f"choice {event.choice} stops with open blocks {unfinished}")
+            raise self._error(f"choice {event.choice} stops with open blocks {unfinished}")
         self._choices.add(event.choice)
 
     def _end(self, event: Ended) -> None:
         if self._open:
-            raise LocalProtocolError(f"the response ends with open blocks {list(self._open)}")
+            raise self._error(f"the response ends with open blocks {list(self._open)}")
         if 0 not in self._choices:
-            raise LocalProtocolError("the response ends but choice 0 has not stopped")
+            raise self._error("the response ends but choice 0 has not stopped")
 
     def _fail(self, event: Failed) -> None:
         self._open.clear()

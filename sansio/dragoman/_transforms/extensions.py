@@ -67,7 +67,7 @@ def strip_extensions(request: Request, context: PassContext) -> Request:
                     only = part.parts[0]
                     if type(only) is Text and only.extra is None:
                         continue  # as nearly all results are
-            elif not isinstance(part, OpaquePart) and part.extra is None:
+            elif type(part) is not OpaquePart and part.extra is None:  # type: ignore[union-attr]
                 continue  # nearly all others
             plain = _plain(part, defined, ledger)
             if plain is not part:

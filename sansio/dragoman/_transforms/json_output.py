@@ -9,7 +9,6 @@ instructions, and a code fence around the response is stripped. The client never
 from __future__ import annotations
 
 from collections.abc import Sequence
-from enum import Enum
 
 import msgspec
 
@@ -36,57 +35,17 @@ JSON_TOOL = "json_response"
 _ANY_OBJECT: JSONObject = {"type": "object"}
 
 
-class StructuredOutputMode(Enum):
-    """How structured output is requested from an upstream."""
-
-    NATIVE = "native"
-    OBJECT = "object"  # its own JSON mode, the schema in an instruction
-    TOOL = "tool"
-    PROMPT = "prompt"
-
-
-def choose_output_mode(request: Request, capabilities: Capabilities) -> StructuredOutputMode:
-    """Return how this request's format is requested."""
-    form = request.response_format
-    if (
-        form is None
-        or capabilities.structured_output == "schema"
-        or (form.schema is None and capabilities.structured_output == "object")
-    ):
-        return StructuredOutputMode.NATIVE
-    if capabilities.structured_output == "object":
-        return StructuredOutputMode.OBJECT
-    # A forced tool is refused beside reasoning, see `_transforms.unsupported`.
-    if (
-        capabilities.can_force_tools
-        and not request.tools
-        and request.tool_choice is None
-        and not (request.reasoning is not None and request.reasoning.requests_reasoning)
-        and _is_object_schema(form)
-    ):
-        return StructuredOutputMode.TOOL
-    return StructuredOutputMode.PROMPT
-
-
-def _is_object_schema(form: ResponseFormat) -> bool:
-    """True if a tool's input can be the whole response, because the schema is of an object."""
-    schema = form.schema
-    return schema is None or (isinstance(schema, dict) and schema.get("type") == "object")
-
-
 def fit_format(request: Request, context: PassContext) -> Request:
     """Return the request with a response format that the upstream supports."""
-    mode = choose_output_mode(request, context.capabilities)
-    form = request.response_format
-    if mode is StructuredOutputMode.NATIVE or form is None:
+    form, supported = request.response_format, context.capabilities.structured_output
+    if form is None or supported == "schema" or (form.schema is None and supported == "object"):
         return request
     ledger, path = context.ledger, form.path or "/response_format"
+    by_tool = supported == "none" and _can_be_tool_input(request, form, context.capabilities)
     context.undo = msgspec.structs.replace(
-        context.undo,
-        strip_code_fence=True,
-        json_tool=JSON_TOOL if mode is StructuredOutputMode.TOOL else None,
+        context.undo, strip_code_fence=True, json_tool=JSON_TOOL if by_tool else None
     )
-    if mode is StructuredOutputMode.TOOL:
+    if by_tool:
         ledger.altered(path, "requested through a forced tool call: the upstream does not support schemas")
         parameters = _ANY_OBJECT if form.schema is None else form.schema
         tool = FunctionTool(
@@ -101,9 +60,22 @@ def fit_format(request: Request, context: PassContext) -> Request:
         return msgspec.structs.replace(request, tools=(tool,), tool_choice=choice, response_format=None)
     ledger.altered(path, "requested by an instruction: the upstream does not support schemas")
     instruction = Message("system", (Text(_instruction(form), path=path),), path)
-    json_mode = ResponseFormat(path=form.path) if mode is StructuredOutputMode.OBJECT else None
+    json_mode = ResponseFormat(path=form.path) if supported == "object" else None
     messages = _after_first_system(request.messages, instruction)
     return msgspec.structs.replace(request, messages=messages, response_format=json_mode)
+
+
+def _can_be_tool_input(request: Request, form: ResponseFormat, capabilities: Capabilities) -> bool:
+    """True if the response can be the input of a tool that the model must call."""
+    schema = form.schema
+    # A forced tool is refused beside reasoning, see `_transforms.unsupported`.
+    return (
+        capabilities.can_force_tools
+        and not request.tools
+        and request.tool_choice is None
+        and not (request.reasoning is not None and request.reasoning.requests_reasoning)
+        and (schema is None or (isinstance(schema, dict) and schema.get("type") == "object"))
+    )
 
 
 def _instruction(form: ResponseFormat) -> str:

@@ -14,7 +14,7 @@ import msgspec
 
 from dragoman._ir.events import BlockEnded, BlockKind, BlockStarted, Event, Opaque, Signature, SignatureDelta
 from dragoman._ir.losses import Ledger, LossCode
-from dragoman._ir.request import Message, Part, Reasoning, Request
+from dragoman._ir.request import Reasoning, Request, map_parts
 from dragoman._transforms.pass_context import PassContext
 from dragoman._wire.json import JSON, encode
 from dragoman.codec import ProtocolSpec, UpstreamSpec
@@ -31,35 +31,20 @@ def drop_foreign_signatures(request: Request, context: PassContext) -> Request:
 
     If the upstream has refused signatures, its own are dropped too, whatever model made them.
     """
-    messages: list[Message] | None = None
-    for number, message in enumerate(request.messages):
-        if message.role != "assistant":
-            continue
-        for part in message.parts:
-            if type(part) is Reasoning:
-                break
-        else:
-            continue  # as nearly all are
-        parts = [_without_foreign_signature(part, request.model, context) for part in message.parts]
-        if any(new is not old for new, old in zip(parts, message.parts, strict=True)):
-            messages = messages or list(request.messages)
-            messages[number] = msgspec.structs.replace(message, parts=tuple(parts))
-    return request if messages is None else msgspec.structs.replace(request, messages=tuple(messages))
 
+    def without_foreign_signature(part: Reasoning) -> Reasoning:
+        if part.forged:
+            context.ledger.add(LossCode.FOREIGN_SIGNATURE, part.path, FORGED)
+        signature = part.signature
+        if signature is None or signature.origin != context.upstream.name:
+            return part
+        reason = unreadable_reason(signature, context.upstream, request.model, context.signed_reasoning)
+        if reason is None:
+            return part
+        context.ledger.add(LossCode.FOREIGN_SIGNATURE, part.path, reason)
+        return msgspec.structs.replace(part, signature=None)
 
-def _without_foreign_signature(part: Part, model: str, context: PassContext) -> Part:
-    if type(part) is not Reasoning:
-        return part
-    if part.forged:
-        context.ledger.add(LossCode.FOREIGN_SIGNATURE, part.path, FORGED)
-    signature = part.signature
-    if signature is None or signature.origin != context.upstream.name:
-        return part
-    reason = unreadable_reason(signature, context.upstream, model, context.signed_reasoning)
-    if reason is None:
-        return part
-    context.ledger.add(LossCode.FOREIGN_SIGNATURE, part.path, reason)
-    return msgspec.structs.replace(part, signature=None)
+    return map_parts(request, {Reasoning: without_foreign_signature}, role="assistant")
 
 
 FORGED = "a wrapped signature of another gateway, or one that was changed"

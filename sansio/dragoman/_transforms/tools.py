@@ -14,14 +14,13 @@ import re
 import msgspec
 
 from dragoman._ir.events import ToolKind
-from dragoman._ir.losses import Ledger
-from dragoman._ir.request import Message, Part, Request, Text, ToolCall, ToolResult
+from dragoman._ir.request import Request, ToolCall, ToolResult, map_parts
 from dragoman._ir.tools import CustomTool, FunctionTool, HostedTool, Tool, ToolChoice, ToolRef
 from dragoman._ir.undo import ToolOrigin
 from dragoman._transforms.freeform import custom_tool_as_function, wrap_input
 from dragoman._transforms.pass_context import PassContext
 from dragoman._wire.exceptions import RequestRefused, dotted_path
-from dragoman.codec import Capabilities, ToolLimits
+from dragoman.codec import ToolLimits
 
 # All vendors allow the characters ^[a-zA-Z0-9_-]+$ in names (openai-python 3.54.0); Messages requires them in call ids
 # too (maximhq/bifrost#5097, read 2026-11-22).
@@ -47,10 +46,8 @@ def fit_call_id(call_id: str, limits: ToolLimits, form: str = "any") -> str:
     """Return the call id to send, by the same rule for a call and for its result. form: Capabilities.call_ids."""
     if form == "alnum9":
         return call_id if _ALNUM9.fullmatch(call_id) else _to_alnum9(call_id)
-    if not limits.call_id_chars and len(call_id) <= (limits.max_call_id or _LONG_ID):
-        return call_id
     limit = limits.max_call_id or _LONG_ID
-    if len(call_id) <= limit and _FORBIDDEN.search(call_id) is None:
+    if len(call_id) <= limit and not (limits.call_id_chars and _FORBIDDEN.search(call_id)):
         return call_id
     clean = _FORBIDDEN.sub("_", call_id) if limits.call_id_chars else call_id
     return _shorten(clean, call_id, limit)
@@ -81,52 +78,27 @@ def fit_tools(request: Request, context: PassContext) -> Request:
 
     Raises RequestRefused (400) if the only tool, or the required one, cannot be sent.
     """
-    capabilities, ledger = context.capabilities, context.ledger
-    limits = context.upstream.tool_limits
-    protocol = context.upstream.name  # an upstream supports the hosted tools of its protocol
-    _refuse_without_its_tool(request, limits, capabilities, protocol)
-    request = _offer_allowed(request, limits, capabilities, ledger)
-    accepted = capabilities.custom_tools
-    custom = limits.custom and (limits.custom_by_default if accepted is None else accepted)
-    fitter = _ToolFitter(limits, custom, capabilities, ledger, protocol)
+    _refuse_without_its_tool(request, context)
+    request = _offer_allowed(request, context)
+    fitter = _ToolFitter(context)
     tools = tuple([fitter.tool(tool) for tool in request.tools])
-    changed: list[Message] | None = None
-    messages = request.messages
-    for number, message in enumerate(messages):
-        if len(message.parts) == 1 and type(message.parts[0]) is Text:
-            continue  # as most are: no tool limit applies to it
-        new = fitter.message(message)
-        if new is not message:
-            changed = changed or list(messages)
-            changed[number] = new
-    if changed is not None:
-        messages = tuple(changed)
+    request = map_parts(request, {ToolCall: fitter.call, ToolResult: fitter.result})
     choice = request.tool_choice
-    if fitter.origins:
+    if choice is not None and fitter.origins:
         choice = fitter.choice(choice)
     context.undo = msgspec.structs.replace(
-        context.undo, origins=fitter.origins, used_ids=frozenset(fitter.used_ids)
+        context.undo, origins=fitter.origins, used_ids=frozenset(fitter.sent_ids)
     )
-    return msgspec.structs.replace(request, tools=tools, messages=messages, tool_choice=choice)
+    return msgspec.structs.replace(request, tools=tools, tool_choice=choice)
 
 
-def _refuse_without_its_tool(
-    request: Request, limits: ToolLimits, capabilities: Capabilities, protocol: str
-) -> None:
+def _refuse_without_its_tool(request: Request, context: PassContext) -> None:
     """Refuse a request that loses its only tool, or the required one.
 
     Other tools that the provider was to run can be left out. Without the only one, or the required one, a model
     still responds, and clients mistake that for the tool's result.
     """
-    if not any(isinstance(tool, HostedTool) for tool in request.tools):
-        return
-    lost = [
-        tool
-        for tool in request.tools
-        if isinstance(tool, HostedTool)
-        and tool.origin != protocol
-        and not _is_run(tool, limits, capabilities)
-    ]
+    lost = [tool for tool in request.tools if isinstance(tool, HostedTool) and not _is_sent(tool, context)]
     choice = request.tool_choice
     mode = None if choice is None else choice.mode
     if not lost or mode == "none":
@@ -148,22 +120,23 @@ def _refuse_without_its_tool(
         )
 
 
-def _is_run(tool: HostedTool, limits: ToolLimits, capabilities: Capabilities) -> bool:
+def _is_sent(tool: HostedTool, context: PassContext) -> bool:
     """True if the upstream, or a function in its place, does what the tool does."""
-    if tool.function_fallback is not None or tool.use is None:
-        return tool.function_fallback is not None
-    return tool.use.__struct_config__.tag in limits.hosted_tools & capabilities.hosted_tools
+    upstream = context.upstream
+    if tool.origin == upstream.name or tool.function_fallback is not None:
+        return True  # an upstream supports the hosted tools of its protocol
+    hosted = upstream.tool_limits.hosted_tools & context.capabilities.hosted_tools
+    return tool.use is not None and tool.use.__struct_config__.tag in hosted
 
 
-def _offer_allowed(
-    request: Request, limits: ToolLimits, capabilities: Capabilities, ledger: Ledger
-) -> Request:
+def _offer_allowed(request: Request, context: PassContext) -> Request:
     """Replace a list of allowed tools if the upstream accepts none: sending no others restricts as much."""
+    ledger = context.ledger
     choice = request.tool_choice
     if (
         choice is None
         or choice.mode != "allowed"
-        or (limits.allowed and "allowed_tools" not in capabilities.refuses)
+        or (context.upstream.tool_limits.allowed and "allowed_tools" not in context.capabilities.refuses)
     ):
         return request
     names = {(ref.namespace, ref.name) for ref in choice.allowed if ref.hosted is None}
@@ -184,41 +157,26 @@ def _offer_allowed(
 
 
 class _ToolFitter:
-    """Fits the tools of one request."""
+    """Fits the tools of one request, and the calls of them.
 
-    __slots__ = (
-        "_call_id_form",
-        "_custom",
-        "_fallback_names",
-        "_functions",
-        "_ledger",
-        "_limits",
-        "_protocol",
-        "_sent_names",
-        "_unchanged_ids",
-        "_unchanged_names",
-        "_used_names",
-        "origins",
-        "used_ids",
-    )
+    Attributes:
+        origins: Sent name of a changed tool -> the client's tool.
+        sent_ids: The client's call id -> the id that is sent.
+    """
 
-    def __init__(
-        self, limits: ToolLimits, custom: bool, capabilities: Capabilities, ledger: Ledger, protocol: str
-    ) -> None:
-        self._limits = limits
-        self._protocol = protocol
-        self._call_id_form = capabilities.call_ids
+    def __init__(self, context: PassContext) -> None:
+        accepted = context.capabilities.custom_tools
+        self._limits = limits = context.upstream.tool_limits
+        self._protocol = context.upstream.name
+        self._call_id_form = context.capabilities.call_ids
+        self._ledger = context.ledger
+        self._custom = limits.custom and (limits.custom_by_default if accepted is None else accepted)
         self._functions: dict[str, str] = {}  # kind of a hosted tool -> the sent name of its function
         self._fallback_names: set[str] = set()  # names of those functions that no other tool has
-        self._custom = custom
-        self._ledger = ledger
         self._sent_names: dict[tuple[str | None, str], str] = {}
         self._used_names: set[tuple[str | None, str]] = set()
-        # Names and ids that need no change: conversations repeat them, so this saves most lookups.
-        self._unchanged_names: set[str] = set()
-        self._unchanged_ids: set[str] = set()
         self.origins: dict[str, ToolOrigin] = {}
-        self.used_ids: set[str] = set()
+        self.sent_ids: dict[str, str] = {}
 
     def tool(self, tool: Tool) -> Tool:
         if isinstance(tool, HostedTool):
@@ -227,7 +185,6 @@ class _ToolFitter:
             return self._as_function(tool, tool.function_fallback)
         if tool.namespace is None and tool.name in self._fallback_names:
             self._fallback_names.discard(tool.name)
-            self._unchanged_names.discard(tool.name)
             self._sent_names[None, tool.name] = self._distinct_name(tool.name, "")
         name, namespace = self._name(tool.name, tool.namespace)
         if isinstance(tool, CustomTool) and not self._custom:
@@ -262,39 +219,19 @@ class _ToolFitter:
         self._ledger.altered(tool.path, f"the tool {tool.kind} was sent as a function")
         return function if name == function.name else msgspec.structs.replace(function, name=name)
 
-    def message(self, message: Message) -> Message:
-        """Return the message itself unless one of its parts must change: most never do."""
-        changed: list[Part] | None = None
-        for index, part in enumerate(message.parts):
-            fitted: Part
-            if type(part) is ToolCall:
-                fitted = self._call(part)
-            elif type(part) is ToolResult:
-                fitted = self._result(part)
-            else:
-                continue
-            if fitted is not part:
-                changed = changed or list(message.parts)
-                changed[index] = fitted
-        if changed is None:
-            return message
-        return msgspec.structs.replace(message, parts=tuple(changed))
-
-    def choice(self, choice: ToolChoice | None) -> ToolChoice | None:
-        if choice is None or (choice.name is None and not choice.allowed and choice.hosted is None):
-            return choice
-        if choice.hosted is not None:
-            function = self._functions.get(choice.hosted)
-            if function is None:
-                return choice
-            return ToolChoice("named", function, path=choice.path)
-        name, namespace, kind = choice.name, choice.namespace, choice.kind
-        if name is not None:
-            name, namespace = self._name(name, namespace)
-            if kind is ToolKind.CUSTOM and not self._custom:
-                kind = ToolKind.FUNCTION
+    def choice(self, choice: ToolChoice) -> ToolChoice:
         allowed = tuple([self._ref(each) for each in choice.allowed])
-        return msgspec.structs.replace(choice, name=name, namespace=namespace, kind=kind, allowed=allowed)
+        if choice.name is None and choice.hosted is None:
+            return msgspec.structs.replace(choice, allowed=allowed)
+        ref = self._ref(ToolRef(choice.name or "", choice.namespace, choice.kind, choice.hosted))
+        return msgspec.structs.replace(
+            choice,
+            name=ref.name or None,
+            namespace=ref.namespace,
+            kind=ref.kind,
+            hosted=ref.hosted,
+            allowed=allowed,
+        )
 
     def _ref(self, ref: ToolRef) -> ToolRef:
         if ref.hosted is not None:
@@ -303,36 +240,27 @@ class _ToolFitter:
         kind = ToolKind.CUSTOM if ref.kind is ToolKind.CUSTOM and self._custom else ToolKind.FUNCTION
         return ToolRef(name, namespace, kind)
 
-    def _call(self, call: ToolCall) -> ToolCall:
-        self.used_ids.add(call.call_id)
-        wrap = call.kind is _CUSTOM and not self._custom
+    def call(self, call: ToolCall) -> ToolCall:
+        """Return the call itself unless it must change: most never do."""
+        as_function = call.kind is _CUSTOM and not self._custom
         call_id = self._id(call.call_id)
         if call.hosted in self._functions:
             name, namespace = self._functions[call.hosted], None
-        elif (
-            not wrap
-            and call_id is call.call_id
-            and call.namespace is None
-            and call.name in self._unchanged_names
-        ):
-            return call
         else:
             name, namespace = self._name(call.name, call.namespace)
-        if not wrap and call_id == call.call_id and name == call.name and namespace == call.namespace:
+        if not as_function and call_id == call.call_id and name == call.name and namespace == call.namespace:
             return call
         return msgspec.structs.replace(
             call,
             call_id=call_id,
             name=name,
             namespace=namespace,
-            kind=ToolKind.FUNCTION if wrap else call.kind,
-            input=wrap_input(call.input) if wrap else call.input,
+            kind=ToolKind.FUNCTION if as_function else call.kind,
+            input=wrap_input(call.input) if as_function else call.input,
         )
 
-    def _result(self, result: ToolResult) -> ToolResult:
+    def result(self, result: ToolResult) -> ToolResult:
         as_function = result.kind is _CUSTOM and not self._custom
-        if not as_function and result.call_id in self._unchanged_ids:
-            return result  # as its call
         call_id = self._id(result.call_id)
         if not as_function and call_id == result.call_id:
             return result
@@ -340,10 +268,10 @@ class _ToolFitter:
         return msgspec.structs.replace(result, call_id=call_id, kind=kind)
 
     def _id(self, call_id: str) -> str:
-        fitted = fit_call_id(call_id, self._limits, self._call_id_form)
-        if fitted == call_id:
-            self._unchanged_ids.add(call_id)
-        return fitted
+        sent = self.sent_ids.get(call_id)
+        if sent is None:
+            sent = self.sent_ids[call_id] = fit_call_id(call_id, self._limits, self._call_id_form)
+        return sent
 
     def _name(self, name: str, namespace: str | None) -> tuple[str, str | None]:
         key = (namespace, name)
@@ -356,8 +284,6 @@ class _ToolFitter:
                 sent = _shorten(sent, f"{namespace}\0{name}", self._limits.max_name)
             self._used_names.add((sent_namespace, sent))
             self._sent_names[key] = sent
-            if namespace is None and sent == name:
-                self._unchanged_names.add(name)
         return sent, sent_namespace
 
     def _distinct_name(self, name: str, kind: str) -> str:

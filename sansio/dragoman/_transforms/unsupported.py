@@ -8,7 +8,7 @@ which is disabled for a model that cannot do both.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -17,16 +17,14 @@ from dragoman._ir.losses import Ledger
 from dragoman._ir.parameters import fit_effort
 from dragoman._ir.request import (
     Media,
-    Message,
     OpaquePart,
     Param,
-    Part,
-    Reasoning,
     ReasoningConfig,
-    Refusal,
     Request,
     Text,
+    ToolCall,
     ToolResult,
+    map_parts,
 )
 from dragoman._ir.tools import FunctionTool, HostedTool, Tool
 from dragoman._transforms.pass_context import PassContext
@@ -39,6 +37,9 @@ from dragoman.codec import Capabilities
 _NO_LOSS_IF_FALSE: frozenset[Param] = frozenset(("background", "logprobs", "store"))
 
 _NO_MARKS = "the upstream does not accept cache marks"
+
+# The parts that may have one.
+_MARKED = (Text, Media, ToolCall, ToolResult, OpaquePart)
 
 _MEDIA = frozenset(("image", "file"))
 
@@ -98,19 +99,18 @@ def fit_cache_marks(request: Request, context: PassContext) -> Request:
     if "cache_control" not in context.capabilities.refuses:
         return request
     ledger = context.ledger
-    messages = _map_parts(request.messages, lambda part: _without_cache_marks(part, ledger))
-    tools = [_without_cache_marks(tool, ledger) for tool in request.tools]
+    unmark = partial(_without_cache_marks, ledger=ledger)
+    request = map_parts(request, dict.fromkeys(_MARKED, unmark))
+    tools = [unmark(tool) for tool in request.tools]
     params = request.params
     if "prompt_cache_options" in params:
         ledger.dropped(_path(request, "prompt_cache_options"), _NO_MARKS)
         params = {param: value for param, value in params.items() if param != "prompt_cache_options"}
-    return msgspec.structs.replace(request, messages=messages, tools=tuple(tools), params=params)
+    return msgspec.structs.replace(request, tools=tuple(tools), params=params)
 
 
-def _without_cache_marks(value: Part | Tool, ledger: Ledger) -> Any:
+def _without_cache_marks(value: Any, ledger: Ledger) -> Any:
     """Return the part or tool without its marks, itself if it has none."""
-    if isinstance(value, (Refusal, Reasoning)):
-        return value
     if isinstance(value, (OpaquePart, HostedTool)):
         native = value.native
         if type(native) is not dict or native.get("cache_control") is None:
@@ -130,41 +130,32 @@ def _without_cache_marks(value: Part | Tool, ledger: Ledger) -> Any:
 
 def fit_media(request: Request, context: PassContext) -> Request:
     """Replace images and files that the upstream refuses, because one in the history would fail each later turn."""
-    capabilities, ledger = context.capabilities, context.ledger
-    if not capabilities.refuses & _MEDIA:
+    refused = context.capabilities.refuses & _MEDIA
+    if not refused:
         return request
-    messages = _map_parts(request.messages, lambda part: _without_refused_media(part, capabilities, ledger))
-    return msgspec.structs.replace(request, messages=messages)
 
+    def fit(media: Media) -> Media | Text:
+        kind = media.kind
+        if kind not in refused or media.source == "text":
+            return media
+        context.ledger.dropped(
+            media.path, f"the upstream does not accept {kind}s: a text was sent in its place"
+        )
+        text = f"[{kind}: left out, you cannot see {kind}s]"
+        return Text(text, media.cache, path=media.path, rendered=True)
 
-def _map_parts(messages: tuple[Message, ...], change: Callable[[Part], Any]) -> tuple[Message, ...]:
-    return tuple(
-        [
-            msgspec.structs.replace(message, parts=tuple([change(part) for part in message.parts]))
-            for message in messages
-        ]
-    )
+    def fit_result(result: ToolResult) -> ToolResult:
+        inner = tuple([fit(each) if isinstance(each, Media) else each for each in result.parts])
+        return msgspec.structs.replace(result, parts=inner)
 
-
-def _without_refused_media(part: Any, capabilities: Capabilities, ledger: Ledger) -> Any:
-    """Return the part, or a text in the place of what the upstream refuses."""
-    if isinstance(part, ToolResult):
-        inner = tuple([_without_refused_media(each, capabilities, ledger) for each in part.parts])
-        return msgspec.structs.replace(part, parts=inner)
-    if not isinstance(part, Media) or part.kind not in capabilities.refuses & _MEDIA or part.source == "text":
-        return part
-    ledger.dropped(part.path, f"the upstream does not accept {part.kind}s: a text was sent in its place")
-    text = f"[{part.kind}: left out, you cannot see {part.kind}s]"
-    return Text(text, part.cache, path=part.path, rendered=True)
+    return map_parts(request, {Media: fit, ToolResult: fit_result})
 
 
 def fit_tool_settings(request: Request, context: PassContext) -> Request:
     """Drop `strict`, `parallel_tool_calls` and a forced choice that the upstream does not support."""
     capabilities, ledger = context.capabilities, context.ledger
     refuses = capabilities.refuses
-    if "tool_strict" in refuses and any(
-        type(tool) is FunctionTool and tool.strict is not None for tool in request.tools
-    ):
+    if "tool_strict" in refuses:
         tools = tuple([_without_strict(tool, ledger) for tool in request.tools])
         request = msgspec.structs.replace(request, tools=tools)
     if "parallel_tool_calls" in refuses and request.parallel_tool_calls is not None:

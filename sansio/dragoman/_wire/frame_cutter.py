@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import pairwise
 
-from dragoman._wire.sse import BOM, Frame, SSEParser
+from dragoman._wire.sse import Frame, SSEParser, parse_raw_event
 
 # A line ending and the ending of an empty line, LF, CRLF and CR in any mixture. (CRLF after CR begins as
 # CR CR; that its LF comes one read later does no harm.)
@@ -67,44 +68,19 @@ class FrameCutter:
         return held
 
 
-def frame_ends(frames: bytes) -> Iterator[int]:
-    """Give the end of each of some whole frames, its blank line included."""
-    if b"\r" in frames:
-        for blank in _BLANK_LINE.finditer(frames):
-            yield blank.end()
-        return
-    end = frames.find(b"\n\n") + 2
-    while end > 1:
-        yield end
-        end = frames.find(b"\n\n", end) + 2
-
-
-def split_frames(frames: bytes) -> Iterator[bytes]:
+def split_frames(frames: bytes) -> list[bytes]:
     """Split into frames, each with its blank line; the last one may lack it."""
-    start = 0
-    for end in frame_ends(frames):
-        yield frames[start:end]
-        start = end
-    if start < len(frames):
-        yield frames[start:]
-
-
-def parse_frames(data: bytes) -> list[Frame]:
-    """Return the frames, also a last one that no blank line ends."""
-    parser = SSEParser()
-    return [*parser.receive_data(data), *parser.receive_eof()]
-
-
-def raw_events_of(frames: bytes) -> list[bytes]:
-    """Return the raw events of whole frames, with LF endings."""
-    return (
-        SSEParser().receive_raw_events(frames) if b"\r" in frames else frames.removeprefix(BOM).split(b"\n\n")
-    )
-
-
-def last_raw_events(frames: bytes, count: int) -> list[bytes]:
-    """Return the last `count` raw events of whole frames, rarely some more."""
     if b"\r" in frames:
-        return raw_events_of(frames)
-    raw_events = frames.rsplit(b"\n\n", count)
-    return raw_events[1:] if len(raw_events) > count else raw_events
+        places = [0, *[blank.end() for blank in _BLANK_LINE.finditer(frames)], len(frames)]
+        return [frames[start:end] for start, end in pairwise(places) if start < end]
+    *whole, rest = frames.split(b"\n\n")
+    return [frame + b"\n\n" for frame in whole] + ([rest] if rest else [])
+
+
+def parse_frames(data: bytes) -> Iterator[Frame]:
+    """Give the frames, also a last one that no blank line ends."""
+    parser = SSEParser()
+    for raw_event in parser.receive_raw_events(data):
+        if (frame := parse_raw_event(raw_event)) is not None:
+            yield frame
+    yield from parser.receive_eof()

@@ -8,8 +8,9 @@ keywords. Unknown keywords SHOULD be ignored." (JSON Schema draft-07, 4.3.1)
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
-from typing import Final
+from typing import Final, NamedTuple
 
 from dragoman._wire.json import JSON, JSONObject
 
@@ -41,7 +42,11 @@ def find_broken_keyword(schema: JSON, value: JSON) -> str | None:
 
 
 class _SchemaWalk:
-    """Checks a value. matches() and the methods of keywords return True for a match, False if that is undecided."""
+    """Checks a value.
+
+    matches() returns True for a match and False if that is undecided. The methods of keywords return True for a match,
+    False for a breach and None if that is undecided.
+    """
 
     __slots__ = ("_root", "_steps")
 
@@ -63,45 +68,41 @@ class _SchemaWalk:
             return False  # no schema; one with a base of its own for the references in it
         self.spend(1 + len(schema))
         certain = True
-        for keyword, rule in schema.items():
-            check = _KEYWORD_CHECKS.get(keyword)
-            if check is not None:
-                certain = check(self, rule, value, schema) and certain
-            elif keyword in _UNCHECKED:
-                kind = _UNCHECKED[keyword]
-                certain = certain and kind is not None and type(value) is not kind
+        for name, rule in schema.items():
+            keyword = _KEYWORDS.get(name)
+            if keyword is None or (keyword.values and type(value) not in keyword.values):
+                continue
+            if keyword.check is None or (keyword.rules and type(rule) not in keyword.rules):
+                certain = False
+                continue
+            holds = keyword.check(self, rule, value, schema)
+            if holds is False:
+                raise _Broken(name)
+            certain = certain and holds is True
         return certain
 
-    def _all(self, pairs: list[tuple[JSON, JSON]]) -> bool:
+    def _all(self, pairs: list[tuple[JSON, JSON]]) -> bool | None:
         """True if each schema matches its value. All are checked, because a breach after an open one is a breach."""
         certain = True
         for schema, value in pairs:
             certain = self.matches(schema, value) and certain
-        return certain
+        return certain or None
 
     # Of any value.
 
-    def types(self, rule: JSON, value: JSON, schema: JSONObject) -> bool:
+    def types(self, rule: JSON, value: JSON, schema: JSONObject) -> bool | None:
         names = rule if type(rule) is list else [rule]
         self.spend(len(names))
         if not all(type(name) is str and name in _TYPES for name in names):
-            return False
-        if not any(_TYPES[name](value) for name in names):
-            raise _Broken("type")
-        return True
+            return None
+        return any(_TYPES[name](value) for name in names)
 
-    def enum(self, rule: JSON, value: JSON, schema: JSONObject) -> bool:
-        if type(rule) is not list:
-            return False
+    def enum(self, rule: JSON, value: JSON, schema: JSONObject) -> bool | None:
         key = self._key(value)
-        if not any(self._key(each) == key for each in rule):
-            raise _Broken("enum")
-        return True
+        return any(self._key(each) == key for each in rule)
 
-    def const(self, rule: JSON, value: JSON, schema: JSONObject) -> bool:
-        if self._key(rule) != self._key(value):
-            raise _Broken("const")
-        return True
+    def const(self, rule: JSON, value: JSON, schema: JSONObject) -> bool | None:
+        return self._key(rule) == self._key(value)
 
     def _key(self, value: JSON) -> object:
         """Return a key that is equal for equal values: 1 and 1.0, but not 1 and true."""
@@ -115,46 +116,38 @@ class _SchemaWalk:
         found: object = value
         return found
 
-    def reference(self, rule: JSON, value: JSON, schema: JSONObject) -> bool:
+    def reference(self, rule: JSON, value: JSON, schema: JSONObject) -> bool | None:
         if rule == "#":
-            return self.matches(self._root, value)
-        if type(rule) is not str or not rule.startswith("#/") or "%" in rule:
-            return False  # in another document, or by the name of an anchor
+            return self.matches(self._root, value) or None
+        if not rule.startswith("#/") or "%" in rule:
+            return None  # in another document, or by the name of an anchor
         found = self._root
         for step in rule[2:].split("/"):
             self.spend(1)
             name = step.replace("~1", "/").replace("~0", "~")
             if type(found) is not dict or name not in found:
-                return False
+                return None
             found = found[name]
-        return self.matches(found, value)
+        return self.matches(found, value) or None
 
     # Of schemas.
 
-    def all_of(self, rule: JSON, value: JSON, schema: JSONObject) -> bool:
-        return type(rule) is list and self._all([(each, value) for each in rule])
+    def all_of(self, rule: JSON, value: JSON, schema: JSONObject) -> bool | None:
+        return self._all([(each, value) for each in rule])
 
-    def any_of(self, rule: JSON, value: JSON, schema: JSONObject) -> bool:
-        if type(rule) is not list:
-            return False
+    def any_of(self, rule: JSON, value: JSON, schema: JSONObject) -> bool | None:
         certain, undecided = self._branches(rule, value)
-        if not (certain or undecided):
-            raise _Broken("anyOf")
-        return certain > 0
+        return True if certain else None if undecided else False
 
-    def one_of(self, rule: JSON, value: JSON, schema: JSONObject) -> bool:
-        if type(rule) is not list:
-            return False
+    def one_of(self, rule: JSON, value: JSON, schema: JSONObject) -> bool | None:
         certain, undecided = self._branches(rule, value)
-        if certain > 1 or not (certain or undecided):
-            raise _Broken("oneOf")
-        return not undecided
+        if certain > 1:
+            return False
+        return None if undecided else certain == 1
 
-    def not_(self, rule: JSON, value: JSON, schema: JSONObject) -> bool:
+    def not_(self, rule: JSON, value: JSON, schema: JSONObject) -> bool | None:
         certain, undecided = self._branches([rule], value)
-        if certain:
-            raise _Broken("not")
-        return not undecided
+        return None if undecided else not certain
 
     def _branches(self, schemas: list[JSON], value: JSON) -> tuple[int, int]:
         """Return how many of the schemas match, and for how many that is open."""
@@ -169,65 +162,48 @@ class _SchemaWalk:
 
     # Of objects.
 
-    def properties(self, rule: JSON, value: JSON, schema: JSONObject) -> bool:
-        if type(value) is not dict or type(rule) is not dict:
-            return type(value) is not dict
+    def properties(self, rule: JSON, value: JSON, schema: JSONObject) -> bool | None:
         self.spend(len(value))
         return self._all([(rule[name], member) for name, member in value.items() if name in rule])
 
-    def additional_properties(self, rule: JSON, value: JSON, schema: JSONObject) -> bool:
-        if type(value) is not dict:
-            return True
+    def additional_properties(self, rule: JSON, value: JSON, schema: JSONObject) -> bool | None:
         named = schema.get("properties", {})
         if type(named) is not dict or "patternProperties" in schema:
-            return rule is True
+            return rule is True or None
         self.spend(len(value))
-        remaining = [member for name, member in value.items() if name not in named]
-        if remaining and rule is False:
-            raise _Broken("additionalProperties")
-        return self._all([(rule, member) for member in remaining])
+        return self._remaining(rule, [member for name, member in value.items() if name not in named])
 
-    def required(self, rule: JSON, value: JSON, schema: JSONObject) -> bool:
-        if type(value) is not dict or type(rule) is not list:
-            return type(value) is not dict
+    def required(self, rule: JSON, value: JSON, schema: JSONObject) -> bool | None:
         self.spend(len(rule))
-        if any(type(name) is str and name not in value for name in rule):
-            raise _Broken("required")
-        return True
+        return not any(type(name) is str and name not in value for name in rule)
 
     # Of arrays.
 
-    def items(self, rule: JSON, value: JSON, schema: JSONObject) -> bool:
-        if type(value) is not list:
-            return True
+    def items(self, rule: JSON, value: JSON, schema: JSONObject) -> bool | None:
         before = schema.get("prefixItems", [])
         if type(rule) is list or type(before) is not list:
-            return False  # prefixItems, in the form of drafts before 2020-12
-        remaining = value[len(before) :]
-        if remaining and rule is False:
-            raise _Broken("items")
-        return self._all([(rule, item) for item in remaining])
+            return None  # prefixItems, in the form of drafts before 2020-12
+        return self._remaining(rule, value[len(before) :])
 
-    def prefix_items(self, rule: JSON, value: JSON, schema: JSONObject) -> bool:
-        if type(value) is not list or type(rule) is not list:
-            return type(value) is not list
+    def prefix_items(self, rule: JSON, value: JSON, schema: JSONObject) -> bool | None:
         return self._all(list(zip(rule, value, strict=False)))
 
-    def unique_items(self, rule: JSON, value: JSON, schema: JSONObject) -> bool:
-        if type(value) is list and rule is True and len({self._key(item) for item in value}) < len(value):
-            raise _Broken("uniqueItems")
-        return True
+    def unique_items(self, rule: JSON, value: JSON, schema: JSONObject) -> bool | None:
+        return rule is not True or len({self._key(item) for item in value}) == len(value)
+
+    def _remaining(self, rule: JSON, values: list[JSON]) -> bool | None:
+        """Check members or items that no other keyword has a schema for."""
+        if values and rule is False:
+            return False
+        return self._all([(rule, value) for value in values])
 
     # Of numbers.
 
-    def multiple_of(self, rule: JSON, value: JSON, schema: JSONObject) -> bool:
-        if type(value) not in _NUMBERS:
-            return True
-        if type(rule) is not int or rule <= 0 or not _is_integer(value):
-            return False  # quotients of fractions are not exact
-        if int(value) % rule:
-            raise _Broken("multipleOf")
-        return True
+    def multiple_of(self, rule: JSON, value: JSON, schema: JSONObject) -> bool | None:
+        if rule <= 0 or not _is_integer(value):
+            return None  # quotients of fractions are not exact
+        remainder: int = int(value) % rule
+        return remainder == 0
 
 
 def _is_integer(value: JSON) -> bool:
@@ -244,68 +220,67 @@ _TYPES: Final[dict[str, Callable[[JSON], bool]]] = {
     "string": lambda value: type(value) is str,
 }
 
-_Check = Callable[[_SchemaWalk, JSON, JSON, JSONObject], bool]
+
+class _Keyword(NamedTuple):
+    """One keyword.
+
+    Attributes:
+        check: Checks a value, None if that is not done.
+        rules: The types that the keyword itself may have, () for all. With another the result is open.
+        values: The only types of values that it applies to, () for all.
+    """
+
+    check: Callable[[_SchemaWalk, JSON, JSON, JSONObject], bool | None] | None = None
+    rules: tuple[type, ...] = ()
+    values: tuple[type, ...] = ()
 
 
-def _bound(
-    keyword: str, kinds: tuple[type, ...], holds: Callable[[JSON, JSON], bool], size: bool = True
-) -> _Check:
-    """Return the check of a bound on a value's size, or on the number itself."""
-
-    def check(walk: _SchemaWalk, rule: JSON, value: JSON, schema: JSONObject) -> bool:
-        if type(value) not in kinds:
-            return True
-        if type(rule) not in _NUMBERS:
-            return False
-        if not holds(len(value) if size else value, rule):
-            raise _Broken(keyword)
-        return True
-
-    return check
+def _bound(values: tuple[type, ...], holds: Callable[[JSON, JSON], bool]) -> _Keyword:
+    """Return a bound on the size of values, or on the number itself. holds: compares it with the bound."""
+    if values is _NUMBERS:
+        return _Keyword(lambda walk, rule, value, schema: holds(value, rule), _NUMBERS, values)
+    return _Keyword(lambda walk, rule, value, schema: holds(len(value), rule), _NUMBERS, values)
 
 
 _STRING, _LIST, _OBJECT = (str,), (list,), (dict,)
-_KEYWORD_CHECKS: Final[dict[str, _Check]] = {
-    "$ref": _SchemaWalk.reference,
-    "additionalProperties": _SchemaWalk.additional_properties,
-    "allOf": _SchemaWalk.all_of,
-    "anyOf": _SchemaWalk.any_of,
-    "const": _SchemaWalk.const,
-    "enum": _SchemaWalk.enum,
-    "exclusiveMaximum": _bound("exclusiveMaximum", _NUMBERS, lambda have, most: have < most, size=False),
-    "exclusiveMinimum": _bound("exclusiveMinimum", _NUMBERS, lambda have, least: have > least, size=False),
-    "items": _SchemaWalk.items,
-    "maxItems": _bound("maxItems", _LIST, lambda have, most: have <= most),
-    "maxLength": _bound("maxLength", _STRING, lambda have, most: have <= most),
-    "maxProperties": _bound("maxProperties", _OBJECT, lambda have, most: have <= most),
-    "maximum": _bound("maximum", _NUMBERS, lambda have, most: have <= most, size=False),
-    "minItems": _bound("minItems", _LIST, lambda have, least: have >= least),
-    "minLength": _bound("minLength", _STRING, lambda have, least: have >= least),
-    "minProperties": _bound("minProperties", _OBJECT, lambda have, least: have >= least),
-    "minimum": _bound("minimum", _NUMBERS, lambda have, least: have >= least, size=False),
-    "multipleOf": _SchemaWalk.multiple_of,
-    "not": _SchemaWalk.not_,
-    "oneOf": _SchemaWalk.one_of,
-    "prefixItems": _SchemaWalk.prefix_items,
-    "properties": _SchemaWalk.properties,
-    "required": _SchemaWalk.required,
-    "type": _SchemaWalk.types,
-    "uniqueItems": _SchemaWalk.unique_items,
-}
-# Keywords that are not checked, and the only type of value that they apply to, None for any.
-_UNCHECKED: Final[dict[str, type | None]] = {
-    "$dynamicRef": None,
-    "$recursiveRef": None,
-    "contains": list,
-    "dependencies": dict,
-    "dependentRequired": dict,
-    "dependentSchemas": dict,
-    "if": None,
-    "pattern": str,
-    "patternProperties": dict,
-    "propertyNames": dict,
-    "unevaluatedItems": list,
-    "unevaluatedProperties": dict,
+_KEYWORDS: Final[dict[str, _Keyword]] = {
+    "$dynamicRef": _Keyword(),
+    "$recursiveRef": _Keyword(),
+    "$ref": _Keyword(_SchemaWalk.reference, _STRING),
+    "additionalProperties": _Keyword(_SchemaWalk.additional_properties, values=_OBJECT),
+    "allOf": _Keyword(_SchemaWalk.all_of, _LIST),
+    "anyOf": _Keyword(_SchemaWalk.any_of, _LIST),
+    "const": _Keyword(_SchemaWalk.const),
+    "contains": _Keyword(values=_LIST),
+    "dependencies": _Keyword(values=_OBJECT),
+    "dependentRequired": _Keyword(values=_OBJECT),
+    "dependentSchemas": _Keyword(values=_OBJECT),
+    "enum": _Keyword(_SchemaWalk.enum, _LIST),
+    "exclusiveMaximum": _bound(_NUMBERS, operator.lt),
+    "exclusiveMinimum": _bound(_NUMBERS, operator.gt),
+    "if": _Keyword(),
+    "items": _Keyword(_SchemaWalk.items, values=_LIST),
+    "maxItems": _bound(_LIST, operator.le),
+    "maxLength": _bound(_STRING, operator.le),
+    "maxProperties": _bound(_OBJECT, operator.le),
+    "maximum": _bound(_NUMBERS, operator.le),
+    "minItems": _bound(_LIST, operator.ge),
+    "minLength": _bound(_STRING, operator.ge),
+    "minProperties": _bound(_OBJECT, operator.ge),
+    "minimum": _bound(_NUMBERS, operator.ge),
+    "multipleOf": _Keyword(_SchemaWalk.multiple_of, (int,), _NUMBERS),
+    "not": _Keyword(_SchemaWalk.not_),
+    "oneOf": _Keyword(_SchemaWalk.one_of, _LIST),
+    "pattern": _Keyword(values=_STRING),
+    "patternProperties": _Keyword(values=_OBJECT),
+    "prefixItems": _Keyword(_SchemaWalk.prefix_items, _LIST, _LIST),
+    "properties": _Keyword(_SchemaWalk.properties, _OBJECT, _OBJECT),
+    "propertyNames": _Keyword(values=_OBJECT),
+    "required": _Keyword(_SchemaWalk.required, _LIST, _OBJECT),
+    "type": _Keyword(_SchemaWalk.types),
+    "unevaluatedItems": _Keyword(values=_LIST),
+    "unevaluatedProperties": _Keyword(values=_OBJECT),
+    "uniqueItems": _Keyword(_SchemaWalk.unique_items, values=_LIST),
 }
 
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
+from dragoman_server.capabilities.providers import LOOKED_UP
 from dragoman_server.settings.capabilities import NONE
 
 
@@ -16,12 +17,12 @@ from dragoman_server.settings.capabilities import NONE
 class ModelFamily:
     """One row.
 
-    pattern: of names, as normalized_model_name() spells them.
+    patterns: of names, as normalized_model_name() spells them.
     source: where the capabilities are documented. date: when that was read.
     provider: the row applies only at this provider's hosts, by its name in `providers`.
     """
 
-    pattern: str
+    patterns: tuple[str, ...]
     capabilities: Mapping[str, object]
     source: str
     date: str
@@ -29,11 +30,13 @@ class ModelFamily:
 
 
 def _rows(
-    source: str, date: str, *rows: tuple[str, Mapping[str, object]], provider: str | None = None
-) -> tuple[ModelFamily, ...]:
-    return tuple(
-        [ModelFamily(pattern, capabilities, source, date, provider) for pattern, capabilities in rows]
-    )
+    source: str, *rows: tuple[str, Mapping[str, object]], date: str = LOOKED_UP, provider: str | None = None
+) -> list[ModelFamily]:
+    """Make rows with one source. Each begins with its patterns, which have a space between them."""
+    return [
+        ModelFamily(tuple(patterns.split()), capabilities, source, date, provider)
+        for patterns, capabilities in rows
+    ]
 
 
 # Messages.
@@ -94,8 +97,6 @@ _GPT_5 = {"efforts": ("none", "low", "medium", "high", "xhigh"), "refuses": _REF
 _NO_EFFORT_BESIDE_TOOLS = {"tools_with_effort": False}
 # "gpt-6-astra accepts low, medium, high and xhigh in Chat Completions, Responses adds max; none is rejected."
 _GPT_6 = {**_GPT_5, **_NO_EFFORT_BESIDE_TOOLS, "efforts": ("low", "medium", "high", "xhigh")}
-# "Supported when using reasoning effort none, the default: temperature, top_p, logprobs."
-_SAMPLING_AT_NONE = {"sampling_at_none": True}
 _NO_REASONING = {
     "efforts": (),
     "refuses": ("verbosity",),
@@ -122,53 +123,35 @@ _FROM_MINIMAL = ("minimal", "low", "medium", "high")
 MODEL_FAMILIES = (
     *_rows(
         "platform.claude.com/docs: models",
-        "2026-11-22",
         # Messages only. Servers of other protocols in front of these models have their own place for system text.
         ("claude-*", {"mid_system": True}),
         provider="anthropic",
     ),
     *_rows(
         "platform.claude.com/docs: models, thinking; oh-my-pi#341; vercel/ai#12296; litellm#15097",
-        "2026-11-22",
         ("claude-*", _CLAUDE),
-        ("claude-fable-*", _CLAUDE_ALWAYS_THINKS),
-        ("claude-mythos-*", _CLAUDE_ALWAYS_THINKS),
+        ("claude-fable-* claude-mythos-*", _CLAUDE_ALWAYS_THINKS),
         ("claude-opus-4-7*", _CLAUDE_4_7),
         ("claude-*-4-6*", _CLAUDE_4_6),
         ("claude-*-4-5*", _CLAUDE_4_5),
         ("claude-*-4-1*", _CLAUDE_4_1),
-        ("claude-*-4-0*", _CLAUDE_4),
-        ("claude-*-4", _CLAUDE_4),
-        ("claude-*-4-20*", _CLAUDE_4),  # with a date
-        ("claude-*-4@*", _CLAUDE_4),
-        ("claude-3*", _CLAUDE_3),
+        # -20 begins a date.
+        ("claude-*-4-0* claude-*-4 claude-*-4-20* claude-*-4@*", _CLAUDE_4),
+        ("claude-3* claude-2* claude-instant*", _CLAUDE_3),
         ("claude-3-7-*", {"thinking": "budget", "efforts": None}),
-        ("claude-2*", _CLAUDE_3),
-        ("claude-instant*", _CLAUDE_3),
     ),
     *_rows(
         "platform.openai.com/docs: models",
-        "2026-11-21",
-        ("gpt-3*", _JSON_MODE),
-        ("gpt-4*", _JSON_MODE),
-        ("gpt-4o*", _NO_REASONING),
-        ("gpt-4-1", _NO_REASONING),
-        ("gpt-4-1-*", _NO_REASONING),
-        ("gpt-4-5*", _NO_REASONING),
-        ("chatgpt-*", _JSON_MODE),
+        ("gpt-3* gpt-4* chatgpt-*", _JSON_MODE),
+        ("gpt-4o* gpt-4-1 gpt-4-1-* gpt-4-5*", _NO_REASONING),
+        date="2026-11-21",
     ),
     *_rows(
         "platform.openai.com/docs: models, reasoning; khoj#1377",
-        "2026-11-22",
-        ("o1*", _O_SERIES_ONE_CALL),
-        ("o3*", _O_SERIES),
-        ("o3-mini*", _O_SERIES_ONE_CALL),
-        ("o4*", _O_SERIES),
+        ("o3* o4*", _O_SERIES),
+        ("o1* o3-mini*", _O_SERIES_ONE_CALL),
         ("gpt-5*", _GPT_5),
-        ("gpt-5", {"efforts": _FROM_MINIMAL}),
-        ("gpt-5-20*", {"efforts": _FROM_MINIMAL}),
-        ("gpt-5-mini*", {"efforts": _FROM_MINIMAL}),
-        ("gpt-5-nano*", {"efforts": _FROM_MINIMAL}),
+        ("gpt-5 gpt-5-20* gpt-5-mini* gpt-5-nano*", {"efforts": _FROM_MINIMAL}),
         ("gpt-5-codex*", {"efforts": ("low", "medium", "high")}),
         ("gpt-5-pro*", {"efforts": ("high",)}),
         ("gpt-5-1*", {"efforts": ("none", "low", "medium", "high")}),
@@ -178,48 +161,34 @@ MODEL_FAMILIES = (
     ),
     *_rows(
         "vercel/ai#10932",
-        "2026-11-22",
-        ("gpt-5-[1-4]", _SAMPLING_AT_NONE),
-        ("gpt-5-[1-4]-*", _SAMPLING_AT_NONE),
-        ("gpt-5-[1-4]-codex*", {"sampling_at_none": None}),
-        ("gpt-5-[1-4]-pro*", {"sampling_at_none": None}),
+        # "Supported when using reasoning effort none, the default: temperature, top_p, logprobs."
+        ("gpt-5-[1-4] gpt-5-[1-4]-*", {"sampling_at_none": True}),
+        ("gpt-5-[1-4]-codex* gpt-5-[1-4]-pro*", {"sampling_at_none": None}),
     ),
     *_rows(
         "itzcrazykns/vane#1173; openai/openai-openapi#541; onyx#15008; BerriAI/litellm-docs#1173",
-        "2026-11-22",
-        ("gpt-5-[4-6]", _NO_EFFORT_BESIDE_TOOLS),
-        ("gpt-5-[4-6]-*", _NO_EFFORT_BESIDE_TOOLS),
+        ("gpt-5-[4-6] gpt-5-[4-6]-*", _NO_EFFORT_BESIDE_TOOLS),
         ("gpt-6*", _GPT_6),
     ),
     *_rows(
         "kilocode#13022; stacklok/mecatl#1573; bifrost#7240",
-        "2026-11-22",
         # "prompt_cache_breakpoint is not supported on this model": all older ones.
-        ("gpt-5-[6-9]*", {"cache_marks": "breakpoint"}),
-        ("gpt-6*", {"cache_marks": "breakpoint"}),
+        ("gpt-5-[6-9]* gpt-6*", {"cache_marks": "breakpoint"}),
         provider="openai",
     ),
-    *_rows("litellm#13781", "2026-11-22", ("gpt-5*chat*", {"efforts": (), "refuses": ()})),
+    *_rows("litellm#13781", ("gpt-5*chat*", {"efforts": (), "refuses": ()})),
     *_rows(
         "docs.x.ai: reasoning; @ai-sdk/xai 3.0.97, 4.0.8",
-        "2026-11-22",
         # Models before grok-4.3 refuse the setting, except for grok-3-mini.
         ("grok-*", _GROK),
         ("grok-4-3*", {"efforts": ("none", "low", "medium", "high")}),
-        ("grok-2*", {"efforts": (), "refuses": ()}),
-        ("grok-3*", {"efforts": (), "refuses": ()}),
+        ("grok-2* grok-3*", {"efforts": (), "refuses": ()}),
         ("grok-3-mini*", {"efforts": ("low", "high"), "refuses": _GROK["refuses"]}),
-        ("grok-4", {"efforts": ()}),
-        ("grok-4-0*", {"efforts": ()}),
-        ("grok-4-1*", {"efforts": ()}),
-        ("grok-4-20*", {"efforts": ()}),
-        ("grok-4-fast*", {"efforts": ()}),
-        ("grok-code*", {"efforts": ()}),
+        ("grok-4 grok-4-0* grok-4-1* grok-4-20* grok-4-fast* grok-code*", {"efforts": ()}),
         ("grok-*non-reasoning*", {"efforts": (), "refuses": ()}),
     ),
     *_rows(
         "mistral-vibe#578 (vLLM); hermes-agent#20154 (NIM); crush#279 (OpenRouter); opencode#19115; llama.cpp#19851",
-        "2026-11-22",
         # "Unexpected role 'user' after role 'tool'", on every host of Mistral's models. "Expected last role User or
         # Tool (or Assistant with prefix True) for serving but got assistant."
         ("*[sx]tral-*", {"turn_order": "no_user_after_tool", "prefill": False}),
@@ -229,47 +198,39 @@ MODEL_FAMILIES = (
     ),
     *_rows(
         "docs.mistral.ai: reasoning",
-        "2026-11-21",
         # "reasoning_effort: high or none", only with these; magistral always reasons and has no such setting.
-        ("mistral-small-latest", {"efforts": ("none", "high")}),
-        ("mistral-small-26*", {"efforts": ("none", "high")}),
-        ("mistral-medium-3-5*", {"efforts": ("none", "high")}),
+        ("mistral-small-latest mistral-small-26* mistral-medium-3-5*", {"efforts": ("none", "high")}),
         ("mistral-large-4*", {"efforts": ("low", "medium", "high")}),
+        date="2026-11-21",
         provider="mistral",
     ),
     *_rows(
         "console.groq.com/docs: reasoning, structured outputs",
-        "2026-11-21",
         # Of Groq's models, only these accept an effort, and only these enforce a schema.
         ("gpt-oss*", {"efforts": ("low", "medium", "high"), "structured_output": "schema"}),
-        ("kimi-k2*", {"structured_output": "schema"}),
-        ("llama-4*", {"structured_output": "schema"}),
+        ("kimi-k2* llama-4*", {"structured_output": "schema"}),
+        date="2026-11-21",
         provider="groq",
     ),
     *_rows(
         "VideoAdGuard#34; kimi-code#686; agentscope's page on Kimi; TeXRA#1905",
-        "2026-11-22",
         ("kimi-*", _KIMI),
-        ("kimi-k2*", _SWITCH),
-        ("kimi-for-coding*", _SWITCH),
+        ("kimi-k2* kimi-for-coding*", _SWITCH),
         ("moonshot-v1*", {"efforts": (), "forced_tools": None, "reasoning_back": None}),
         provider="moonshot",
     ),
     *_rows(
         "docs.z.ai/guides/capabilities/thinking-mode",
-        "2026-11-22",
         ("glm-5-[2-9]*", {"efforts": ("low", "medium", "high")}),
         provider="zai",
     ),
     *_rows(
         "alibabacloud.com/help/model-studio: structured output",
-        "2026-11-22",
         ("qwen3-8-max*", {"structured_output": "schema"}),
         provider="dashscope",
     ),
     *_rows(
         "ai.google.dev/gemini-api/docs/openai: thinking",
-        "2026-11-22",
         # "Reasoning cannot be turned off for Gemini 2.5 Pro or 3 models."
         ("gemini-2-5-flash*", {"efforts": ("none", "low", "medium", "high")}),
         provider="gemini",
@@ -281,7 +242,8 @@ def families_of(model: str, provider: str | None) -> Iterator[ModelFamily]:
     """Yield the rows that match a model, by its name at the upstream, in order. provider: of the upstream's host."""
     name = normalized_model_name(model)
     for family in MODEL_FAMILIES:
-        if family.provider in (None, provider) and fnmatchcase(name, family.pattern):
+        fits = any(fnmatchcase(name, pattern) for pattern in family.patterns)
+        if fits and family.provider in (None, provider):
             yield family
 
 

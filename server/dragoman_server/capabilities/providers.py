@@ -4,8 +4,8 @@ A provider that implements a second protocol only in part (a beta of Responses, 
 implements in full, because a translation loses less than a half-implemented endpoint.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
@@ -17,6 +17,10 @@ from dragoman_server.settings.capabilities import ENFORCED, HOSTED_USES, NONE
 CHAT = "openai_chat"
 MESSAGES = "anthropic_messages"
 RESPONSES = "openai_responses"
+
+
+# The day on which nearly all sources of these tables were read.
+LOOKED_UP = "2026-11-22"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +43,8 @@ class Provider:
     protocol: str
     protocols: tuple[str, ...]
     source: str
-    date: str
-    capabilities: Mapping[str, object] = field(default_factory=dict)
+    capabilities: Mapping[str, object]
+    date: str = LOOKED_UP
     hosts: tuple[str, ...] = ()
     compatible: str | None = None
 
@@ -48,18 +52,11 @@ class Provider:
     def base_url_variable(self) -> str:
         return f"{self.name.upper()}_BASE_URL"
 
-
-@dataclass(frozen=True, slots=True)
-class DiscoveredProvider:
-    """A provider whose key is set. base_url_variable: None if the public URL is used."""
-
-    provider: Provider
-    key_variable: str
-    auth: str
-    base_url: str
-    base_url_variable: str | None
-    protocol: str
-    protocols: tuple[str, ...]
+    def protocols_at(self, url: str) -> tuple[str, tuple[str, ...]]:
+        """Return the preferred protocol and all protocols of a server that is used in its place."""
+        if self.compatible is not None and _provider_at(url) is not self:
+            return self.compatible, (self.compatible,)
+        return self.protocol, self.protocols
 
 
 # Parameters that only OpenAI has. Elsewhere they have no effect, and servers that check bodies refuse them: "property
@@ -82,23 +79,27 @@ _LOCAL: Mapping[str, object] = {
     "refuses": _REFUSED,
 }
 _PUBLIC: Mapping[str, object] = {**_LOCAL, "refuses": (*_REFUSED, "top_k")}
-_DATE = "2026-11-22"
 
 
 def _chat(
     name: str,
     base_url: str,
+    default_model: str,
     source: str,
-    capabilities: Mapping[str, object],
     *,
-    refuses: tuple[str, ...] = (*_REFUSED, "top_k"),
-    more: tuple[str, ...] = (),
+    accepts: tuple[str, ...] = (),
+    refuses: tuple[str, ...] = (),
     hosts: tuple[str, ...] = (),
+    **capabilities: object,
 ) -> Provider:
-    """Make a provider of Chat Completions. capabilities: beyond _PUBLIC. more: refused in addition to `refuses`."""
+    """Make a provider of Chat Completions.
+
+    accepts, refuses: how it differs from what _PUBLIC refuses. capabilities: other differences from _PUBLIC.
+    """
     keys = ((f"{name.upper()}_API_KEY", "bearer"),)
-    merged = {**_PUBLIC, **capabilities, "refuses": (*refuses, *more)}
-    return Provider(name, keys, base_url, CHAT, (CHAT,), source, _DATE, merged, hosts)
+    refused = tuple([each for each in (*_REFUSED, "top_k") if each not in accepts])
+    capabilities |= {"default_model": default_model, "refuses": (*refused, *refuses)}
+    return Provider(name, keys, base_url, CHAT, (CHAT,), source, {**_PUBLIC, **capabilities}, hosts=hosts)
 
 
 PROVIDERS = (
@@ -109,7 +110,6 @@ PROVIDERS = (
         RESPONSES,
         (CHAT, RESPONSES),
         "openai-python 3.54.0; pydantic-ai#2822",
-        _DATE,
         {
             "default_model": "gpt-5.6",
             # "Unsupported parameter: 'max_tokens' is not supported with this model."
@@ -137,7 +137,6 @@ PROVIDERS = (
         MESSAGES,
         (MESSAGES,),
         "anthropic-python 2.12.0",
-        _DATE,
         {
             "default_model": "claude-sonnet-5-5",
             "hosted_tools": HOSTED_USES,
@@ -148,167 +147,145 @@ PROVIDERS = (
     _chat(
         "deepseek",
         "https://api.deepseek.com/v1",
+        "deepseek-v4-pro",
         "api-docs.deepseek.com/guides/thinking_mode; cloudwego/eino#994; pi#3636; hermes-webui#2297",
         # "Thinking mode does not support this tool_choice": it is on by default. "reasoning_effort: low, high, max."
         # "minimal goes to low, medium to high."
         # "The `reasoning_content` in the thinking mode must be passed back." There is JSON mode, but no schema.
-        {
-            "default_model": "deepseek-v4-pro",
-            "reasoning_setting": "thinking",
-            "efforts": ("none", "minimal", "low", "medium", "high", "max"),
-            "structured_output": "object",
-            "forced_tools": "not_thinking",
-            "reasoning_back": "always",
-        },
+        reasoning_setting="thinking",
+        efforts=("none", "minimal", "low", "medium", "high", "max"),
+        structured_output="object",
+        forced_tools="not_thinking",
+        reasoning_back="always",
         # "unknown variant `image_url`, expected `text`"
-        more=("file", "image", "logprobs", "top_logprobs"),
+        refuses=("file", "image", "logprobs", "top_logprobs"),
     ),
     _chat(
         "openrouter",
         "https://openrouter.ai/api/v1",
+        "openrouter/auto",  # chooses a model for each request
         "openrouter.ai/docs: api-reference, sdk DefaultEffort; bifrost#7261",
         # It fits its own setting to each model, and leaves out what a model does not accept.
-        {
-            # Chooses a model for each request.
-            "default_model": "openrouter/auto",
-            "reasoning_field": "reasoning",
-            "reasoning_setting": "reasoning",
-            "efforts": EFFORTS,
-            "cache_marks": "cache_control",
-            "developer_role": True,
-        },
-        refuses=tuple(name for name in _REFUSED if name not in ("user", "verbosity")),
+        reasoning_field="reasoning",
+        reasoning_setting="reasoning",
+        efforts=EFFORTS,
+        cache_marks="cache_control",
+        developer_role=True,
+        accepts=("user", "verbosity", "top_k"),
     ),
     _chat(
         "groq",
         "https://api.groq.com/openai/v1",
+        "openai/gpt-oss-120b",
         "console.groq.com/docs/openai",
         # Other names are refused: "property 'reasoning_content' is unsupported". Most models refuse an effort
-        # and a schema, see the model families. Of those in `more`, "a 400 error will be returned".
-        {
-            "default_model": "openai/gpt-oss-120b",
-            "reasoning_field": "reasoning",
-            "efforts": (),
-            "structured_output": "object",
-        },
-        more=("logit_bias", "logprobs", "n", "top_logprobs"),
+        # and a schema, see the model families. Of those in `refuses`, "a 400 error will be returned".
+        reasoning_field="reasoning",
+        efforts=(),
+        structured_output="object",
+        refuses=("logit_bias", "logprobs", "n", "top_logprobs"),
     ),
     _chat(
         "cerebras",
         "https://api.cerebras.ai/v1",
+        "gpt-oss-120b",
         "req_llm's guide to Cerebras",
         # Tools should be strict there, and `tool_choice` is auto or none.
-        {
-            "default_model": "gpt-oss-120b",
-            "max_tokens_field": "max_completion_tokens",
-            "reasoning_field": "reasoning",
-            "forced_tools": "no",
-        },
-        refuses=tuple(name for name in _REFUSED if name != "tool_strict"),
-        more=("frequency_penalty", "logit_bias", "parallel_tool_calls", "presence_penalty", "top_k"),
+        max_tokens_field="max_completion_tokens",
+        reasoning_field="reasoning",
+        forced_tools="no",
+        accepts=("tool_strict",),
+        refuses=("frequency_penalty", "logit_bias", "parallel_tool_calls", "presence_penalty"),
     ),
-    _chat(
-        "xai",
-        "https://api.x.ai/v1",
-        "docs.x.ai",
-        {"default_model": "grok-4.5", "developer_role": True},
-    ),
+    _chat("xai", "https://api.x.ai/v1", "grok-4.5", "docs.x.ai", developer_role=True),
     _chat(
         "mistral",
         "https://api.mistral.ai/v1",
+        "mistral-large-latest",
         "eca#231; crush#1590; avante#2695; mistral-go#2",
         # Unknown members are refused: "Extra inputs are not permitted".
         # "Tool call id must be a-z, A-Z, 0-9, with a length of 9." "Unexpected role 'user' after role 'tool'."
-        {
-            "default_model": "mistral-large-latest",
-            "reasoning_field": NONE,
-            "efforts": (),
-            "call_ids": "alnum9",
-            "turn_order": "no_user_after_tool",
-        },
-        refuses=(*(name for name in _REFUSED if name != "tool_strict"), "top_k"),
-        more=("logit_bias", "logprobs", "seed", "top_logprobs"),
+        reasoning_field=NONE,
+        efforts=(),
+        call_ids="alnum9",
+        turn_order="no_user_after_tool",
+        accepts=("tool_strict",),
+        refuses=("logit_bias", "logprobs", "seed", "top_logprobs"),
     ),
     _chat(
         "together",
         "https://api.together.ai/v1",
+        "openai/gpt-oss-120b",
         "docs.together.ai; langchain_together (top_k)",
-        {"default_model": "openai/gpt-oss-120b"},
-        refuses=_REFUSED,
+        accepts=("top_k",),
         hosts=("api.together.xyz",),
     ),
     _chat(
         "fireworks",
         "https://api.fireworks.ai/inference/v1",
+        "accounts/fireworks/models/gpt-oss-120b",
         "docs.fireworks.ai; langchain_fireworks (top_k)",
-        {"default_model": "accounts/fireworks/models/gpt-oss-120b"},
-        refuses=_REFUSED,
+        accepts=("top_k",),
     ),
     _chat(
         "moonshot",
         "https://api.moonshot.ai/v1",
+        "kimi-k3",
         "kimi-code#686; new-api#3121; agentscope's page on Kimi",
         # "thinking is enabled but reasoning_content is missing in assistant tool call message"
-        {
-            "default_model": "kimi-k3",
-            "max_tokens_field": "max_completion_tokens",
-            "forced_tools": "not_thinking",
-            "reasoning_back": "always",
-            "tool_images": True,
-        },
+        max_tokens_field="max_completion_tokens",
+        forced_tools="not_thinking",
+        reasoning_back="always",
+        tool_images=True,
         hosts=("api.moonshot.cn",),
     ),
     _chat(
         "zai",
         "https://api.z.ai/api/paas/v4",
+        "glm-5.3",
         "docs.z.ai/guides/capabilities/thinking-mode; agentscope's page on GLM",
         # Thinking is on by default, and has no efforts. "Thoughts go back unmodified with tool results."
-        {
-            "default_model": "glm-5.3",
-            "reasoning_setting": "thinking",
-            "efforts": None,
-            "structured_output": "object",
-            "forced_tools": "no",
-            "reasoning_back": "tool_loop",
-        },
-        more=("frequency_penalty", "logit_bias", "logprobs", "presence_penalty", "seed", "top_logprobs"),
+        reasoning_setting="thinking",
+        efforts=None,
+        structured_output="object",
+        forced_tools="no",
+        reasoning_back="tool_loop",
+        refuses=("frequency_penalty", "logit_bias", "logprobs", "presence_penalty", "seed", "top_logprobs"),
         hosts=("open.bigmodel.cn",),
     ),
     _chat(
         "minimax",
         "https://api.minimax.io/v1",
+        "MiniMax-M3.1",
         "openclaw#19386; cherry-studio#16431; platform.minimax.io",
         # "invalid thinking.type: "enabled" (allowed: adaptive, disabled) (2013)"
-        {
-            "default_model": "MiniMax-M3.1",
-            "max_tokens_field": "max_completion_tokens",
-            "reasoning_setting": "thinking",
-            "thinking_type": "adaptive",
-            "efforts": None,
-        },
+        max_tokens_field="max_completion_tokens",
+        reasoning_setting="thinking",
+        thinking_type="adaptive",
+        efforts=None,
         hosts=("api.minimaxi.com",),
     ),
     _chat(
         "dashscope",
         "https://dashscope-intl.aliyuncs.com/compatible-mode/v1",
+        "qwen3.8-max",
         "alibabacloud.com/help/model-studio; cloudwego/eino#994",
         # "The tool_choice parameter does not support being set to required or object in thinking mode"
-        {
-            "default_model": "qwen3.8-max",
-            "reasoning_setting": "enable_thinking",
-            "efforts": None,
-            "structured_output": "object",
-            "forced_tools": "not_thinking",
-        },
+        reasoning_setting="enable_thinking",
+        efforts=None,
+        structured_output="object",
+        forced_tools="not_thinking",
         hosts=("dashscope.aliyuncs.com",),
     ),
     _chat(
         "gemini",
         "https://generativelanguage.googleapis.com/v1beta/openai",
+        "gemini-3.8-flash",
         "ai.google.dev/gemini-api/docs/openai; paws#103; continue#8865; SkyrimNet-GamePlugin#77",
         # "Function call is missing a thought_signature in functionCall parts." "Unknown name "frequency_penalty"".
-        {"default_model": "gemini-3.8-flash", "reasoning_field": NONE, "thought_signatures": True},
-        more=("frequency_penalty",),
+        reasoning_field=NONE,
+        thought_signatures=True,
+        refuses=("frequency_penalty",),
     ),
 )
 
@@ -371,30 +348,13 @@ def port_of(url: str) -> int | None:
         return None
 
 
-def discover_providers(environ: Mapping[str, str]) -> list[DiscoveredProvider]:
-    """Return the providers whose keys are set, in the table's order. An empty variable counts as unset."""
-    found = []
+def discover_providers(environ: Mapping[str, str]) -> Iterator[tuple[Provider, str, str]]:
+    """Yield the providers whose keys are set, each with the variable and its `auth`, in the table's order.
+
+    An empty variable counts as unset.
+    """
     for provider in PROVIDERS:
         for variable, auth in provider.keys:
             if environ.get(variable):
-                found.append(_discovered(provider, variable, auth, environ))
+                yield provider, variable, auth
                 break
-    return found
-
-
-def _discovered(
-    provider: Provider, variable: str, auth: str, environ: Mapping[str, str]
-) -> DiscoveredProvider:
-    url = environ.get(provider.base_url_variable)
-    protocol, protocols = provider.protocol, provider.protocols
-    if url and provider.compatible is not None and _provider_at(url) is not provider:
-        protocol, protocols = provider.compatible, (provider.compatible,)
-    return DiscoveredProvider(
-        provider=provider,
-        key_variable=variable,
-        auth=auth,
-        base_url=url or provider.base_url,
-        base_url_variable=provider.base_url_variable if url else None,
-        protocol=protocol,
-        protocols=protocols,
-    )

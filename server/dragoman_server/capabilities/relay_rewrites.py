@@ -10,6 +10,7 @@ from fnmatch import fnmatchcase
 from dragoman_server.capabilities.model_families import normalized_model_name
 from dragoman_server.capabilities.providers import (
     CHAT,
+    LOOKED_UP,
     RESPONSES,
     is_local,
     port_of,
@@ -19,9 +20,9 @@ from dragoman_server.capabilities.providers import (
 
 @dataclass(frozen=True, slots=True)
 class RelayRewrite:
-    """A protocol at a provider's hosts (`provider`), or at a local server's (`port`).
+    """A protocol at a server: a provider's, by its name in `providers`, or a local one, by its port.
 
-    models: patterns of names, as normalized_model_name() spells them; empty: all.
+    models: patterns of names, as normalized_model_name() spells them.
     why: what goes wrong without. source: where that is documented. date: when it was read.
     """
 
@@ -29,10 +30,9 @@ class RelayRewrite:
     server: str
     why: str
     source: str
-    date: str
-    provider: str | None = None
+    date: str = LOOKED_UP
     port: int | None = None
-    models: tuple[str, ...] = ()
+    models: tuple[str, ...] = ("*",)
 
 
 RELAY_REWRITES = (
@@ -41,62 +41,45 @@ RELAY_REWRITES = (
         "llama.cpp",
         "events without output_index and sequence_number",
         "openai-python 3.54.0 with llama.cpp's server",
-        "2026-11-22",
         port=8080,
     ),
-    RelayRewrite(
-        RESPONSES,
-        "vLLM",
-        "content_index counts on across items",
-        "vllm#45742",
-        "2026-11-22",
-        port=8000,
-    ),
+    RelayRewrite(RESPONSES, "vLLM", "content_index counts on across items", "vllm#45742", port=8000),
     RelayRewrite(
         CHAT,
-        "OpenAI",
+        "openai",
         "an effort together with tools is refused",
         "itzcrazykns/vane#1173",
-        "2026-11-22",
-        provider="openai",
         models=("gpt-5-[4-6]", "gpt-5-[4-6]-*", "gpt-6*"),
     ),
     # Clients adapt to these hosts by their address. Here they have the gateway's, and send what OpenAI accepts.
     RelayRewrite(
         CHAT,
-        "DeepSeek",
+        "deepseek",
         "the role developer is refused, and so are turns without their reasoning",
         "9router#773; pi#3636; pi 0.73.1 and aider 0.86.2",
-        "2026-11-22",
-        provider="deepseek",
     ),
     RelayRewrite(
         CHAT,
-        "Mistral",
+        "mistral",
         "unknown members are refused, among them store and reasoning_content",
         "eca#231; crush#1590; pi 0.73.1, opencode 1.18.33",
-        "2026-11-22",
-        provider="mistral",
     ),
     RelayRewrite(
         CHAT,
-        "Groq",
+        "groq",
         "reasoning_content and unknown members are refused",
         "console.groq.com/docs/openai; opencode 1.18.33",
-        "2026-11-22",
-        provider="groq",
     ),
 )
 
 
 def needs_rewrite(url: str, protocol: str, model: str) -> bool:
     """True if the table has a row for relays of this protocol to this model at `url`."""
-    return any(_fits(row, url, model) for row in RELAY_REWRITES if row.protocol == protocol)
-
-
-def _fits(row: RelayRewrite, url: str, model: str) -> bool:
-    if row.models and not any(fnmatchcase(normalized_model_name(model), pattern) for pattern in row.models):
-        return False
-    if row.port is not None:
-        return is_local(url) and port_of(url) == row.port
-    return provider_name(url) == row.provider
+    name, provider = normalized_model_name(model), provider_name(url)
+    port = port_of(url) if is_local(url) else None
+    return any(
+        row.protocol == protocol
+        and (row.server == provider if row.port is None else row.port == port)
+        and any(fnmatchcase(name, pattern) for pattern in row.models)
+        for row in RELAY_REWRITES
+    )

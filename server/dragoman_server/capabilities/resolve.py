@@ -5,8 +5,7 @@ Later sources win: the host (`providers`), the model's family (`model_families`)
 Capabilities.
 """
 
-from collections.abc import Callable
-from typing import Any
+import msgspec
 
 from dragoman import UPSTREAMS, Capabilities
 from dragoman_server.capabilities.model_families import families_of
@@ -19,24 +18,6 @@ from dragoman_server.settings.upstreams import AUTO_VERSION, NEWEST_VERSION
 
 # Clients choose model names, so there may be any number of them.
 _MAX_CACHED = 1024
-
-
-def _none_is_none(value: object) -> object:
-    return None if value == NONE else value
-
-
-def _frozen(value: object) -> object:
-    return frozenset(value) if isinstance(value, tuple) else value
-
-
-# The settings whose value has another form in Capabilities. All others have the same value there, by the same name.
-_CONVERTERS: dict[str, Callable[[object], object]] = {
-    "reasoning_field": _none_is_none,
-    "reasoning_setting": _none_is_none,
-    "hosted_tools": _frozen,
-    "enforces": _frozen,
-    "refuses": _frozen,
-}
 
 
 def capabilities_for(
@@ -99,10 +80,10 @@ def _resolve(settings: Settings, upstream: UpstreamSettings, model: str, protoco
         known["hosted_tools"] = tuple(
             [use for use in _names(known.get("hosted_tools")) if use != "web_search"]
         )
-    values: dict[str, Any] = {
-        name: _CONVERTERS[name](value) if name in _CONVERTERS else value for name, value in known.items()
-    }
-    return Capabilities(**values)
+    for name in ("reasoning_field", "reasoning_setting"):
+        if known.get(name) == NONE:
+            known[name] = None
+    return msgspec.convert(known, Capabilities)
 
 
 def _names(value: object) -> tuple[object, ...]:

@@ -3,13 +3,13 @@
 Pure functions make the text. It is coloured on a terminal; elsewhere, or if NO_COLOR is set, it is plain.
 """
 
-import enum
 import json
 import shlex
 import sys
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from functools import partial
 from types import MappingProxyType
 from typing import TextIO, TypeAlias
 
@@ -29,7 +29,7 @@ from dragoman_server.models.routes import (
     resolve,
 )
 from dragoman_server.serving.sockets import BoundAddress
-from dragoman_server.settings import SIMULATOR, Settings, UpstreamSettings
+from dragoman_server.settings import SIMULATOR, Settings
 from dragoman_server.settings.patterns import WILDCARD
 from dragoman_server.upstream.client import UpstreamClient, origin_of
 
@@ -49,85 +49,69 @@ LISTS_TIMEOUT_S = 2.0
 ModelLists: TypeAlias = Mapping[str, tuple[ModelInfo, ...] | str]
 
 
-class Style(enum.Enum):
-    """The role of a line. A value is its colour, and True for bold."""
-
-    TITLE = (None, True)
-    LABEL = ("cyan", True)
-    TEXT = (None, None)
-    COMMAND = ("green", None)
-    WARNING = ("yellow", None)
-
-
-@dataclass(frozen=True, slots=True)
-class Line:
-    """One line of the banner. Commands are never wrapped, so that they can be copied."""
-
-    style: Style
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class Example:
-    """A model to try. context: the size of its context window in tokens, if its upstream reports it."""
-
-    model: str
-    context: int | None = None
+# The roles of lines. Commands are never wrapped, so that they can be copied.
+_title = partial(click.style, bold=True)
+_label = partial(click.style, fg="cyan", bold=True)
+_command = partial(click.style, fg="green")
+_warning = partial(click.style, fg="yellow")
 
 
 def banner(
     loaded: LoadedConfig, listening: BoundAddress, version: str, lists: ModelLists = MappingProxyType({})
-) -> Iterator[Line]:
-    """Yield all lines; the last one is `Dragoman listens on URL (BACKEND)`. lists: what the upstreams list."""
+) -> Iterator[str]:
+    """Yield all lines in colours, the last one `Dragoman listens on URL (BACKEND)`. lists: what the upstreams list."""
     settings = loaded.settings
-    yield Line(Style.TITLE, f"Dragoman {version}, configured by {loaded.path or 'the environment'}")
+    yield _title(f"Dragoman {version}, configured by {loaded.path or 'the environment'}")
     for warning in loaded.warnings:
-        yield Line(Style.WARNING, f"warning: {warning}")
-    yield Line(Style.LABEL, "Upstreams")
+        yield _warning(f"warning: {warning}")
+    yield _label("Upstreams")
     for upstream in settings.upstreams:
-        yield Line(Style.TEXT, "  " + _upstream(upstream))
+        # Only the host, because a path may contain the name of an account or a key.
+        origin, _ = origin_of(upstream.base_url)
+        key = f"key {upstream.api_key}" if upstream.api_key is not None else "no key"
+        yield f"  {upstream.name}: {origin}, {', '.join(upstream.protocols)}, {key}"
     if settings.lists_simulator:
-        yield Line(Style.TEXT, f"  {SIMULATOR}: built in, needs no key")
+        yield f"  {SIMULATOR}: built in, needs no key"
     if not settings.upstreams:
         variables = ", ".join(provider.keys[0][0] for provider in PROVIDERS[:_NAMED_PROVIDERS])
-        yield Line(Style.TEXT, f"  for a real model set {variables} or another provider's key,")
-        yield Line(
-            Style.TEXT,
-            f"  or name a server in {DEFAULT_FILE} (see docs/configuration.md), and restart the gateway",
-        )
-    example = example_of(settings, lists)
-    if example is None:
+        yield f"  for a real model set {variables} or another provider's key,"
+        yield f"  or name a server in {DEFAULT_FILE} (see docs/configuration.md), and restart the gateway"
+    model, context = example_model(settings, lists)
+    if model is None:
         first = settings.upstreams[0]
-        example = Example(f"{first.name}/{_UNKNOWN_MODEL}")
+        model = f"{first.name}/{_UNKNOWN_MODEL}"
         reason = lists.get(first.name, "its list was not requested")
         reported = reason if isinstance(reason, str) else "its list is empty"
         add = f', and add default_model = "{_UNKNOWN_MODEL}" below its [[upstreams]]'
-        yield Line(
-            Style.WARNING,
+        yield _warning(
             f"warning: the models of {first.name} are unknown ({reported}): write one in place of "
-            f"{_UNKNOWN_MODEL}{'' if first.variables else add}",
+            f"{_UNKNOWN_MODEL}{'' if first.variables else add}"
         )
-    for title, command in commands(
-        _reachable(listening), example, needs_key=bool(settings.client_keys)
-    ).items():
-        yield Line(Style.LABEL, title)
-        yield Line(Style.COMMAND, "  " + command)
-    yield Line(Style.TITLE, f"Dragoman listens on {listening.url} ({listening.backend})")
+    # The address for a client on this machine, also if the gateway is bound to all addresses.
+    local = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(listening.host, listening.host)
+    url = replace(listening, host=local).url
+    for title, command in commands(url, model, context, needs_key=bool(settings.client_keys)).items():
+        yield _label(title)
+        yield _command("  " + command)
+    yield _title(f"Dragoman listens on {listening.url} ({listening.backend})")
 
 
-def example_of(settings: Settings, lists: ModelLists = MappingProxyType({})) -> Example | None:
-    """Return a model that should work: one that the configuration names, else one that an upstream lists."""
+def example_model(
+    settings: Settings, lists: ModelLists = MappingProxyType({})
+) -> tuple[str | None, int | None]:
+    """Return a model that should work: one that the configuration names, else one that an upstream lists; or None.
+
+    The second value is the size of its context window in tokens, if its upstream reports it.
+    """
     infos = {
         name: {model.id: model for model in models}
         for name, models in lists.items()
         if not isinstance(models, str)
     }
     name = next(_candidates(settings, infos), None)
-    if name is None:
-        return None
-    route = resolve(settings, None, name, infos)
+    route = None if name is None else resolve(settings, None, name, infos)
     info = infos.get(route.upstream, {}).get(route.upstream_model) if isinstance(route, ModelRoute) else None
-    return Example(name, None if info is None else info.context)
+    return name, None if info is None else info.context
 
 
 def _candidates(settings: Settings, listed: ListedModels) -> Iterator[str]:
@@ -147,13 +131,13 @@ def _candidates(settings: Settings, listed: ListedModels) -> Iterator[str]:
         yield SIMULATOR_DEFAULT_MODEL
 
 
-def commands(url: str, example: Example, *, needs_key: bool = False) -> dict[str, str]:
+def commands(url: str, model: str, context: int | None = None, *, needs_key: bool = False) -> dict[str, str]:
     """Return a shell command for each kind of client. needs_key: with a placeholder for the user's key."""
-    model = example.model
     client_key = _KEY_PLACEHOLDER if needs_key else _ANY_KEY
-    headers = ["-H", "content-type: application/json"]
-    headers += ["-H", f"authorization: Bearer {client_key}"] if needs_key else []
-    chat = {"model": model, "messages": [{"role": "user", "content": "Hello"}]}
+    messages = [{"role": "user", "content": "Hello"}]
+    body = ["-H", "content-type: application/json"]
+    body += ["-H", f"authorization: Bearer {client_key}"] if needs_key else []
+    body += ["-d", json.dumps({"model": model, "messages": messages})]
     codex_key = ',env_key="DRAGOMAN_KEY"' if needs_key else ""
     provider = f'{{name="dragoman",base_url="{url}/v1",wire_api="responses"{codex_key}}}'
     # JSON's strings are valid in Python too, and their double quotes need no escape within single quotes of the shell.
@@ -165,43 +149,28 @@ def commands(url: str, example: Example, *, needs_key: bool = False) -> dict[str
     anthropic = (
         f"from anthropic import Anthropic; client = Anthropic(base_url={base}, api_key={key}); "
         f"print(client.messages.create(model={name}, max_tokens=1024, "
-        f"messages={json.dumps(chat['messages'])}).content[0].text)"
+        f"messages={json.dumps(messages)}).content[0].text)"
     )
     claude = {"ANTHROPIC_BASE_URL": url, "ANTHROPIC_AUTH_TOKEN": client_key, "ANTHROPIC_MODEL": model}
-    if example.context is not None:
+    if context is not None:
         # Without it, Claude Code assumes 200,000 tokens for every model.
-        claude["CLAUDE_CODE_MAX_CONTEXT_TOKENS"] = str(example.context)
+        claude["CLAUDE_CODE_MAX_CONTEXT_TOKENS"] = str(context)
+    options = ["-c", "model_provider=dragoman", "-c", f"model_providers.dragoman={provider}", "-m", model]
     return {
-        "curl": _shell(
-            "curl",
-            f"{url}/v1/chat/completions",
-            *headers,
-            "-d",
-            json.dumps(chat),
-        ),
-        "simple API": _shell("curl", "-N", f"{url}/chat/stream", *headers, "-d", json.dumps(chat)),
-        "OpenAI SDK": _shell("python", "-c", openai),
-        "Anthropic SDK": _shell("python", "-c", anthropic),
-        "Claude Code": _environment(claude) + " claude",
-        "Codex": ("DRAGOMAN_KEY=YOUR_KEY " if needs_key else "")
-        + _shell(
-            "codex",
-            "-c",
-            "model_provider=dragoman",
-            "-c",
-            f"model_providers.dragoman={provider}",
-            "-m",
-            model,
-        ),
+        "curl": shlex.join(["curl", f"{url}/v1/chat/completions", *body]),
+        "simple API": shlex.join(["curl", "-N", f"{url}/chat/stream", *body]),
+        "OpenAI SDK": shlex.join(["python", "-c", openai]),
+        "Anthropic SDK": shlex.join(["python", "-c", anthropic]),
+        "Claude Code": " ".join(f"{each}={shlex.quote(value)}" for each, value in claude.items()) + " claude",
+        "Codex": ("DRAGOMAN_KEY=YOUR_KEY " if needs_key else "") + shlex.join(["codex", *options]),
     }
 
 
-def print_lines(lines: Iterable[Line], stream: TextIO, environ: Mapping[str, str]) -> None:
+def print_lines(lines: Iterable[str], stream: TextIO, environ: Mapping[str, str]) -> None:
     """Print to `stream`: in colours on a terminal, plain elsewhere or if NO_COLOR is set."""
     coloured = stream.isatty() and not environ.get("NO_COLOR") and environ.get("TERM") != "dumb"
     for line in lines:
-        colour, bold = line.style.value
-        click.echo(click.style(line.text, fg=colour, bold=bold), file=stream, color=coloured)
+        click.echo(line, file=stream, color=coloured)
 
 
 def print_banner(
@@ -215,8 +184,12 @@ def print_banner(
         if can_list(upstream) and provider_name(upstream.base_url) is None
     ]
 
+    async def fetch() -> ModelLists:
+        async with UpstreamClient() as client:
+            return await fetch_all(client, loaded.settings, to_fetch, LISTS_TIMEOUT_S)
+
     def show() -> None:
-        lists = anyio.run(_fetch_lists, loaded.settings, to_fetch) if to_fetch else {}
+        lists = anyio.run(fetch) if to_fetch else {}
         print_lines(banner(loaded, listening, version, lists), sys.stderr, environ)
 
     if to_fetch:
@@ -224,30 +197,3 @@ def print_banner(
         threading.Thread(target=show, name="banner", daemon=True).start()
     else:
         show()
-
-
-async def _fetch_lists(settings: Settings, upstreams: Sequence[UpstreamSettings]) -> ModelLists:
-    async with UpstreamClient() as client:
-        return await fetch_all(client, settings, upstreams, LISTS_TIMEOUT_S)
-
-
-def _upstream(upstream: UpstreamSettings) -> str:
-    # Only the host, because a path may contain the name of an account or a key.
-    origin, _ = origin_of(upstream.base_url)
-    key = f"key {upstream.api_key}" if upstream.api_key is not None else "no key"
-    return f"{upstream.name}: {origin}, {', '.join(upstream.protocols)}, {key}"
-
-
-def _reachable(listening: BoundAddress) -> str:
-    """Return the URL for a client on this machine, also if the gateway is bound to all addresses."""
-    local = {"0.0.0.0": "127.0.0.1", "::": "::1"}
-    host = local.get(listening.host, listening.host)
-    return BoundAddress(listening.scheme, host, listening.port, listening.backend).url
-
-
-def _shell(*words: str) -> str:
-    return " ".join(map(shlex.quote, words))
-
-
-def _environment(variables: Mapping[str, str]) -> str:
-    return " ".join(f"{name}={shlex.quote(value)}" for name, value in variables.items())

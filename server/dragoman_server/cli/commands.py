@@ -11,19 +11,24 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 
 from dragoman_server.capabilities.resolve import upstreams_without_grammars
-from dragoman_server.cli.config_commands import ConfigEditError, config_lines, json_schema, remove_client_key
-from dragoman_server.config.loader import CONFIG_VARIABLE, DEFAULT_FILE, ConfigError, LoadedConfig, load
+from dragoman_server.cli.config_file import ConfigEditError, config_lines, json_schema, remove_client_key
+from dragoman_server.config.loader import CONFIG_VARIABLE, DEFAULT_FILE, LoadedConfig, load
+from dragoman_server.config.problems import ConfigError
 from dragoman_server.config.values import InvalidValue, check_value
 from dragoman_server.keys import hash_client_key, new_key
 from dragoman_server.settings import ClientKey, ServerSettings, Settings, keys_of
 from dragoman_server.settings.fields import SettingKind, SettingSpec
 from dragoman_server.settings.server import ENV_PREFIX
-from dragoman_server.tool_grammar import grammar_check_available
+from dragoman_server.tool_grammar import grammar_checker
+
+if TYPE_CHECKING:
+    from dragoman_server.serving.run import AppFactory
+    from dragoman_server.serving.sockets import BoundAddress
 
 _CANNOT_START = 1
 _WRONG_CONFIGURATION = 2
@@ -36,39 +41,32 @@ _ANY_HOST = "127.0.0.1"
 
 _SERVER = keys_of(ServerSettings)
 
-_Command = TypeVar("_Command", bound=Callable[..., Any])
+_config_option = click.Option(
+    ["--config", "config_file"],
+    type=click.Path(),
+    metavar="FILE",
+    help=f"configuration file; {DEFAULT_FILE} in the working directory if there is one [{CONFIG_VARIABLE}]",
+)
 
 
-def _server_options(command: _Command) -> _Command:
-    """Add one flag for each key of `[server]`. Values stay text, so that the loader checks them like all others."""
-    for key in reversed(_SERVER.values()):
-        if key.kind is SettingKind.SECRET:
-            continue  # all users of a machine can read the command lines of its processes
-        flag = key.name.replace("_", "-")
-        default = f"[{ENV_PREFIX}{key.name.upper()}]"
-        if key.kind is SettingKind.SWITCH:
-            option = click.option(
-                f"--{flag}/--no-{flag}", key.name, default=None, help=f"{key.help} {default}"
-            )
-        else:
-            option = click.option(
-                f"--{flag}",
-                key.name,
-                metavar=_metavar(key),
-                help=f"{key.help} {default}",
-                shell_complete=_completer(key),
-            )
-        command = option(command)
-    help_ = f"configuration file; {DEFAULT_FILE} in the working directory if there is one [{CONFIG_VARIABLE}]"
-    return click.option("--config", "config_file", type=click.Path(), metavar="FILE", help=help_)(command)
+def _option(key: SettingSpec) -> click.Option:
+    """Return the flag of a key of `[server]`. Its value stays text, so that the loader checks it like all others."""
+    flag, help_ = key.name.replace("_", "-"), f"{key.help} [{ENV_PREFIX}{key.name.upper()}]"
+    if key.kind is SettingKind.SWITCH:
+        return click.Option([f"--{flag}/--no-{flag}", key.name], default=None, help=help_)
+
+    def complete(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+        return [choice for choice in key.choices if choice.startswith(incomplete)]
+
+    metavar = "|".join(key.choices) if key.kind is SettingKind.CHOICE else key.kind.name
+    return click.Option([f"--{flag}", key.name], metavar=metavar, help=help_, shell_complete=complete)
 
 
-def _metavar(key: SettingSpec) -> str:
-    return "|".join(key.choices) if key.kind is SettingKind.CHOICE else key.kind.name
-
-
-def _completer(key: SettingSpec) -> Callable[[click.Context, click.Parameter, str], list[str]]:
-    return lambda context, parameter, incomplete: [c for c in key.choices if c.startswith(incomplete)]
+# Without secrets, because all users of a machine can read the command lines of its processes.
+_server_options = [
+    _config_option,
+    *(_option(key) for key in _SERVER.values() if key.kind is not SettingKind.SECRET),
+]
 
 
 def _load(config_file: str | None, options: Mapping[str, str | bool | None]) -> LoadedConfig:
@@ -81,8 +79,23 @@ def _load(config_file: str | None, options: Mapping[str, str | bool | None]) -> 
     try:
         return load(path=config_file, flags=flags, environ=os.environ)
     except ConfigError as error:
-        click.echo(str(error), err=True)
-        sys.exit(_WRONG_CONFIGURATION)
+        _exit(_WRONG_CONFIGURATION, str(error))
+
+
+def _exit(code: int, message: str) -> NoReturn:
+    click.echo(message, err=True)
+    sys.exit(code)
+
+
+def _run(settings: Settings, make_app: "AppFactory", on_ready: "Callable[[BoundAddress], None]") -> None:
+    # The server and the application take a while to import, and the other commands need neither.
+    from dragoman_server.serving.run import serve
+    from dragoman_server.serving.sockets import StartupError
+
+    try:
+        serve(settings, make_app, on_ready=on_ready)
+    except StartupError as error:
+        _exit(_CANNOT_START, f"dragoman: {error}")
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
@@ -95,23 +108,14 @@ def main() -> None:
     """
 
 
-@main.command()
-@_server_options
+@main.command(params=[*_server_options])
 def serve(config_file: str | None, **options: str | bool | None) -> None:
     """Start the gateway."""
     loaded = _load(config_file, options)
-    # The server and the application take a while to import, and the other commands need neither.
     from dragoman_server.app import create_app
     from dragoman_server.cli.banner import print_banner
-    from dragoman_server.serving.run import serve as run
-    from dragoman_server.serving.sockets import StartupError
 
-    on_ready = partial(print_banner, loaded, version("dragoman"), os.environ)
-    try:
-        run(loaded.settings, create_app, on_ready=on_ready)
-    except StartupError as error:
-        click.echo(f"dragoman: {error}", err=True)
-        sys.exit(_CANNOT_START)
+    _run(loaded.settings, create_app, partial(print_banner, loaded, version("dragoman"), os.environ))
 
 
 @main.command()
@@ -132,19 +136,13 @@ def serve(config_file: str | None, **options: str | bool | None) -> None:
 )
 def simulate(host: str, port: int, backend: str) -> None:
     """Serve only the simulator, as an upstream that speaks all protocols and needs no key."""
-    from dragoman_server.serving.run import serve as run
-    from dragoman_server.serving.sockets import BoundAddress, StartupError
     from dragoman_server.simulator import create_simulator_app
 
-    def on_ready(listening: BoundAddress) -> None:
+    def on_ready(listening: "BoundAddress") -> None:
         click.echo(f"The simulator listens on {listening.url} ({listening.backend})", err=True)
 
     settings = Settings(server=ServerSettings(host=host, port=port, backend=backend))
-    try:
-        run(settings, lambda _: create_simulator_app(), on_ready=on_ready)
-    except StartupError as error:
-        click.echo(f"dragoman: {error}", err=True)
-        sys.exit(_CANNOT_START)
+    _run(settings, lambda _: create_simulator_app(), on_ready)
 
 
 @main.group()
@@ -152,15 +150,14 @@ def config() -> None:
     """Check and show the configuration."""
 
 
-@config.command()
-@_server_options
+@config.command(params=[*_server_options])
 def check(config_file: str | None, **options: str | bool | None) -> None:
     """Check the configuration; print every error with its file, line and key."""
     loaded = _load(config_file, options)
     for warning in loaded.warnings:
         click.echo(f"warning: {warning}", err=True)
     unchecked = upstreams_without_grammars(loaded.settings)
-    if unchecked and loaded.settings.server.check_grammars and not grammar_check_available():
+    if unchecked and loaded.settings.server.check_grammars and grammar_checker() is None:
         click.echo(
             "note: what models write for tools with a grammar is not checked, because dragoman[grammar] is not "
             f"installed; these upstreams do not check it themselves: {', '.join(unchecked)}",
@@ -171,9 +168,12 @@ def check(config_file: str | None, **options: str | bool | None) -> None:
     click.echo(f"{place}: correct; upstreams: {upstreams}, models: {models}")
 
 
-@config.command()
-@click.option("--origin", is_flag=True, help="also print where each value came from")
-@_server_options
+@config.command(
+    params=[
+        click.Option(["--origin"], is_flag=True, help="also print where each value came from"),
+        *_server_options,
+    ]
+)
 def show(config_file: str | None, origin: bool, **options: str | bool | None) -> None:
     """Print the resolved settings, secrets masked."""
     for line in config_lines(_load(config_file, options), with_origin=origin):
@@ -194,37 +194,24 @@ def keys() -> None:
     """
 
 
-_config_option = click.option(
-    "--config",
-    "config_file",
-    type=click.Path(),
-    metavar="FILE",
-    help=f"configuration file [{CONFIG_VARIABLE}]",
-)
-
-
-@keys.command("add")
+@keys.command("add", params=[_config_option])
 @click.argument("name")
-@_config_option
 def add_key(name: str, config_file: str | None) -> None:
     """Make a key for NAME and print it, with the lines for the configuration."""
     settings = _load(config_file, {"host": _ANY_HOST}).settings
     secret = settings.server.secret
     if secret is None:
-        click.echo(
+        _exit(
+            _WRONG_CONFIGURATION,
             "dragoman: keys need server.secret, which their hashes are made with: put 32 or more random characters "
             f"into {ENV_PREFIX}SECRET, as from `openssl rand -hex 32`, and keep them",
-            err=True,
         )
-        sys.exit(_WRONG_CONFIGURATION)
     if any(key.name == name for key in settings.client_keys):
-        click.echo(f"dragoman: there is already a key named {name!a}", err=True)
-        sys.exit(_WRONG_CONFIGURATION)
+        _exit(_WRONG_CONFIGURATION, f"dragoman: there is already a key named {name!a}")
     try:
-        name = str(check_value(keys_of(ClientKey)["name"], name, name))
+        check_value(keys_of(ClientKey)["name"], name, name)
     except InvalidValue as error:
-        click.echo(f"dragoman: {error}", err=True)
-        sys.exit(_WRONG_CONFIGURATION)
+        _exit(_WRONG_CONFIGURATION, f"dragoman: {error}")
     key = new_key()
     click.echo("The key, which is shown only once:", err=True)
     click.echo(key)
@@ -232,8 +219,7 @@ def add_key(name: str, config_file: str | None) -> None:
     click.echo(f'\n[[client_keys]]\nname = "{name}"\nhash = "{hash_client_key(key, secret)}"')
 
 
-@keys.command("list")
-@_config_option
+@keys.command("list", params=[_config_option])
 def list_keys(config_file: str | None) -> None:
     """Print the names of the keys, and what each may do."""
     for key in _load(config_file, {"host": _ANY_HOST}).settings.client_keys:
@@ -254,20 +240,17 @@ def _permissions(key: ClientKey) -> Iterator[str]:
             )
 
 
-@keys.command("revoke")
+@keys.command("revoke", params=[_config_option])
 @click.argument("name")
-@_config_option
 def revoke_key(name: str, config_file: str | None) -> None:
     """Remove the key of NAME from the configuration file."""
     loaded = _load(config_file, {"host": _ANY_HOST})
     index = next((i for i, key in enumerate(loaded.settings.client_keys) if key.name == name), None)
     if index is None or loaded.path is None:
         known = ", ".join(key.name for key in loaded.settings.client_keys) or "none"
-        click.echo(f"dragoman: there is no key named {name!a}; there are {known}", err=True)
-        sys.exit(_WRONG_CONFIGURATION)
+        _exit(_WRONG_CONFIGURATION, f"dragoman: there is no key named {name!a}; there are {known}")
     try:
         lines = remove_client_key(Path(loaded.path), index)
     except ConfigEditError as error:
-        click.echo(f"dragoman: {error}", err=True)
-        sys.exit(_CANNOT_START)
+        _exit(_CANNOT_START, f"dragoman: {error}")
     click.echo(f"{loaded.path}: {lines} lines removed; the key is accepted until the gateway is restarted")

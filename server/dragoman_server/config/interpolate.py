@@ -8,6 +8,8 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
+from dragoman_server.config.values import InvalidValue
+
 # Enough for a key or a certificate chain. A larger file is the wrong file.
 MAX_FILE_BYTES = 64 * 1024
 
@@ -15,12 +17,8 @@ _DOLLAR = re.compile(r"\$(?:(?P<escaped>\$)|\{(?P<inner>[^}]*)\})?")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
-class InterpolationError(Exception):
-    """A reference that cannot be resolved; the text names the reference and never a value."""
-
-
 def expand(text: str, environ: Mapping[str, str], directory: Path, references: list[str]) -> str:
-    """Resolve all references in `text`. Raises InterpolationError.
+    """Resolve all references in `text`. Raises InvalidValue, whose text names the reference and never a value.
 
     directory: where relative files start.
     references: gets what was put in (`KEY`, `file:/run/key`), in the order of the text.
@@ -31,15 +29,15 @@ def expand(text: str, environ: Mapping[str, str], directory: Path, references: l
             return "$"
         inner = match["inner"]
         if inner is None:
-            raise InterpolationError('a single "$": write "${NAME}" for a variable, "$$" for a dollar sign')
+            raise InvalidValue('a single "$": write "${NAME}" for a variable, "$$" for a dollar sign')
         references.append(inner)
         if inner.startswith("file:"):
             return _read(inner.removeprefix("file:"), directory)
         if not _NAME.fullmatch(inner):
-            raise InterpolationError(f'"${{{inner}}}" is neither "${{NAME}}" nor "${{file:PATH}}"')
+            raise InvalidValue(f'"${{{inner}}}" is neither "${{NAME}}" nor "${{file:PATH}}"')
         value = environ.get(inner)
         if value is None:
-            raise InterpolationError(f"the environment variable {inner} is not set")
+            raise InvalidValue(f"the environment variable {inner} is not set")
         return value
 
     return _DOLLAR.sub(replace, text)
@@ -47,18 +45,18 @@ def expand(text: str, environ: Mapping[str, str], directory: Path, references: l
 
 def _read(name: str, directory: Path) -> str:
     if not name:
-        raise InterpolationError('"${file:}" names no file')
+        raise InvalidValue('"${file:}" names no file')
     try:
         path = directory / Path(name).expanduser()
         with path.open("rb") as file:
             data = file.read(MAX_FILE_BYTES + 1)
         if len(data) > MAX_FILE_BYTES:
-            raise InterpolationError(f"the file {name} is larger than {MAX_FILE_BYTES} bytes")
+            raise InvalidValue(f"the file {name} is larger than {MAX_FILE_BYTES} bytes")
         # Editors and `echo` end a file with a newline, which is not part of the key.
         return data.decode("utf-8").rstrip("\r\n")
     except UnicodeDecodeError:
         # `from None`, because the cause contains the bytes of the file.
-        raise InterpolationError(f"the file {name} is not UTF-8 text") from None
+        raise InvalidValue(f"the file {name} is not UTF-8 text") from None
     except (OSError, RuntimeError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
-        raise InterpolationError(f"cannot read the file {name}: {reason}") from None
+        raise InvalidValue(f"cannot read the file {name}: {reason}") from None

@@ -8,7 +8,6 @@ checks what must fit together.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from importlib.util import find_spec
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -17,20 +16,19 @@ from urllib.parse import urlsplit
 from dragoman import PROTOCOLS
 from dragoman.codec import ProtocolSpec, UpstreamSpec
 from dragoman_server.capabilities.providers import PROVIDERS, discover_providers, host_capabilities
-from dragoman_server.config.model_aliases import check_default_model, read_model_aliases
 from dragoman_server.config.problems import (
     COMMAND_LINE,
     ENVIRONMENT,
-    ConfigError,
     ValueOrigin,
     did_you_mean,
     dotted,
     quote_value,
+    type_name,
 )
 from dragoman_server.config.sources import ConfigSources, Rows
 from dragoman_server.config.toml_lines import KeyPath
 from dragoman_server.config.valkey_url import VALKEY_EXTRA_MISSING, parse_valkey_url, valkey_available
-from dragoman_server.config.values import is_loopback
+from dragoman_server.config.values import SOCKS_EXTRA_MISSING, is_loopback, lacks_socks
 from dragoman_server.keys import hash_client_key
 from dragoman_server.settings import (
     ARRAYS,
@@ -44,16 +42,9 @@ from dragoman_server.settings import (
     keys_of,
 )
 from dragoman_server.settings.fields import SettingSpec
+from dragoman_server.settings.patterns import WILDCARD
 from dragoman_server.settings.secret import Secret
 from dragoman_server.settings.server import ENV_PREFIX
-
-__all__ = [
-    "CONFIG_VARIABLE",
-    "DEFAULT_FILE",
-    "ConfigError",
-    "LoadedConfig",
-    "load",
-]
 
 # Read from the working directory if no file is named; it may be missing.
 DEFAULT_FILE = "dragoman.toml"
@@ -72,7 +63,6 @@ _NEEDED = (
 
 # The variables by which requests to upstreams take a proxy.
 _PROXY_VARIABLES = ("http_proxy", "https_proxy", "all_proxy")
-SOCKS_EXTRA_MISSING = "a SOCKS proxy needs an extra: install dragoman[socks]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,21 +106,11 @@ def load(
     return LoadedConfig(settings, file, MappingProxyType(loader.origins), warnings)
 
 
-def is_socks(url: str) -> bool:
-    """True if `url` is that of a SOCKS proxy."""
-    return url.lower().startswith("socks")
-
-
-def socks_available() -> bool:
-    """True if the extra is installed."""
-    return find_spec("socksio") is not None
-
-
 def _warnings(
     settings: Settings, environ: Mapping[str, str], specs: Mapping[str, UpstreamSpec]
 ) -> Iterator[str]:
     for name, value in environ.items():
-        if name.lower() in _PROXY_VARIABLES and is_socks(value) and not socks_available():
+        if name.lower() in _PROXY_VARIABLES and lacks_socks(value):
             yield f"{name}: {SOCKS_EXTRA_MISSING}"
     if not is_loopback(settings.server.host) and not settings.client_keys:
         yield (
@@ -174,15 +154,12 @@ class _Loader(ConfigSources):
         elif not upstreams and not self.problems:
             variables = ", ".join(variable for provider in PROVIDERS for variable, _ in provider.keys)
             text = f"is off, and there is no upstream: add [[upstreams]] to a file or set one of {variables}"
-            self.add_origin_problem(("server", "simulator"), text)
-        models = read_model_aliases(self, self.names)
+            self.add_problem(("server", "simulator"), text)
+        models = self._models()
         rows = {name: self.rows(name, cls) for name, cls in ARRAYS.items() if name != "upstreams"}
         for path, row in (*rows["capabilities"], *rows["accounts"], *rows["rules"]):
             if row.upstream is not None and row.upstream not in self.names:
-                hint = (
-                    did_you_mean(row.upstream, self.names) or f"; there are {', '.join(sorted(self.names))}"
-                )
-                self.add_problem((*path, "upstream"), f"names no upstream{hint}")
+                self.add_problem((*path, "upstream"), f"names no upstream{self._names_hint(row.upstream)}")
         self._check_unique(rows["prices"], "model", "has a price already")
         self._check_unique(rows["client_keys"], "name", "is already the name of another key")
         self._check_client_keys(rows["client_keys"], server)
@@ -202,7 +179,7 @@ class _Loader(ConfigSources):
             proxies=tuple(map(Secret, proxies)),
             **{name: tuple(row for _, row in found) for name, found in rows.items()},
         )
-        check_default_model(self, settings)
+        self._check_default_model(settings)
         self.raise_problems()
         return settings
 
@@ -223,18 +200,18 @@ class _Loader(ConfigSources):
                     self.check_text(values, key, ("server",), text, ValueOrigin(source, where=where))
         for name, value, needed in _NEEDED:
             if name in values and value in (None, values[name]) and needed not in configured:
-                self.add_origin_problem(("server", name), f"needs {needed} as well")
+                self.add_problem(("server", name), f"needs {needed} as well")
         server = ServerSettings(**values)
         if server.response_store == "memory" and server.workers > 1:
             text = "exists in one process only, and there are several workers: use sqlite"
-            self.add_origin_problem(("server", "response_store"), text)
+            self.add_problem(("server", "response_store"), text)
         if server.account_store == "valkey" and not valkey_available():
-            self.add_origin_problem(("server", "account_store"), VALKEY_EXTRA_MISSING)
+            self.add_problem(("server", "account_store"), VALKEY_EXTRA_MISSING)
         if server.account_store_url is not None:
             try:
                 parse_valkey_url(server.account_store_url.reveal())
             except ValueError as error:
-                self.add_origin_problem(("server", "account_store_url"), str(error))
+                self.add_problem(("server", "account_store_url"), str(error))
         return server
 
     # Upstreams.
@@ -247,7 +224,6 @@ class _Loader(ConfigSources):
                 values["protocol"] = values["protocols"][0]
             self.report_missing(path, {**table, **values}, self.upstream_keys)
             self._check_upstream(path, values, server)
-            self._check_proxy(path, values.get("proxy"))
             if len(self.problems) == problems_before:
                 yield _upstream(values)
 
@@ -269,41 +245,96 @@ class _Loader(ConfigSources):
         elif name is not None:
             self.names[name] = (*path, "name")
 
-    def _check_proxy(self, path: KeyPath, proxy: Secret | None) -> None:
-        if proxy is not None and is_socks(proxy.reveal()) and not socks_available():
-            self.add_problem((*path, "proxy"), SOCKS_EXTRA_MISSING)
-
     def _discovered_upstreams(self, server: ServerSettings) -> Iterator[UpstreamSettings]:
         index = 0
-        for found in discover_providers(self.environ):
-            if found.base_url_variable and _is_this_gateway(found.base_url, server):
+        for provider, key_variable, auth in discover_providers(self.environ):
+            name, url_variable = provider.name, provider.base_url_variable
+            url = self.environ.get(url_variable) or None
+            if url and _is_this_gateway(url, server):
                 # ANTHROPIC_BASE_URL points Claude Code at the gateway, which must not send requests to itself.
                 self.warnings.append(
-                    f"{found.base_url_variable} points at this gateway itself, so {found.key_variable} "
-                    f"does not make an upstream {found.provider.name}"
+                    f"{url_variable} points at this gateway itself, so {key_variable} does not make an upstream {name}"
                 )
                 continue
             path, problems_before = ("upstreams", index), len(self.problems)
-            by_key = ValueOrigin(ENVIRONMENT, where=found.key_variable)
-            by_url = ValueOrigin(ENVIRONMENT, where=found.base_url_variable or found.key_variable)
+            by_key = ValueOrigin(ENVIRONMENT, where=key_variable)
+            by_url = ValueOrigin(ENVIRONMENT, where=url_variable) if url else by_key
+            url = url or provider.base_url
+            protocol, protocols = provider.protocols_at(url)
             values: dict[str, Any] = {
-                "name": found.provider.name,
-                "protocol": found.protocol,
-                "protocols": found.protocols,
-                "auth": found.auth,
+                "name": name,
+                "protocol": protocol,
+                "protocols": protocols,
+                "auth": auth,
             }
-            self.origins |= {dotted((*path, name)): by_key for name in values}
-            key = self.environ[found.key_variable]
-            self.check_text(values, self.upstream_keys["base_url"], path, found.base_url, by_url)
-            self.check_text(values, self.upstream_keys["api_key"], path, key, by_key)
+            self.origins |= {dotted((*path, each)): by_key for each in values}
+            self.check_text(values, self.upstream_keys["base_url"], path, url, by_url)
+            self.check_text(values, self.upstream_keys["api_key"], path, self.environ[key_variable], by_key)
             if len(self.problems) == problems_before:
-                self.names[found.provider.name] = ()
+                self.names[name] = ()
                 index += 1
-                url_variable = found.provider.base_url_variable
-                values["variables"] = {"api_key": found.key_variable, "base_url": url_variable}
+                values["variables"] = {"api_key": key_variable, "base_url": url_variable}
                 yield _upstream(values)
 
     # The other tables.
+
+    def _models(self) -> dict[str, str | tuple[str, ...]]:
+        """Return the destinations by the names that clients send: each is `upstream/model`, or a chain of them."""
+        models: dict[str, str | tuple[str, ...]] = {}
+        for alias, raw in self.table(("models",), self.document.get("models", {})).items():
+            path: KeyPath = ("models", alias)
+            chain = raw if isinstance(raw, list) else [raw]
+            if not chain:
+                self.add_problem(path, "is an empty chain")
+            found, references = list[str](), list[str]()
+            for index, each in enumerate(chain):
+                place = (*path, index) if isinstance(raw, list) else path
+                problems_before = len(self.problems)
+                destination = self.expand(place, each, references)
+                problem = self._destination_problem(destination, each, alias)
+                if problem is None and destination in found:
+                    self.add_problem(place, f"{quote_value(each)} is listed twice")
+                elif problem is not None and len(self.problems) == problems_before:
+                    self.add_problem(place, problem)
+                found.append(str(destination))
+            models[alias] = tuple(found) if isinstance(raw, list) else found[0]
+            self.record_file_origin(path, references)
+        return models
+
+    def _destination_problem(self, destination: object, raw: object, alias: str) -> str | None:
+        """Return what is wrong with a destination. raw: the destination before interpolation."""
+        if not isinstance(destination, str):
+            hint = "; write names with dots in quotes" if isinstance(destination, dict) else ""
+            return f"expected a string, found {type_name(destination)}{hint}"
+        upstream, _, model = destination.partition("/")
+        if not upstream or not model:
+            return f'{quote_value(raw)} is not of the form "upstream/model"'
+        if upstream not in self.names:
+            return f"unknown upstream {quote_value(str(raw).partition('/')[0])}{self._names_hint(upstream)}"
+        # The matches of the alias replace the * of the destination.
+        here, there = destination.count(WILDCARD), alias.count(WILDCARD)
+        if here <= there:
+            return None
+        return (
+            f"{quote_value(raw)} has {here} *, and the name {quote_value(alias)} has {there or 'none'}: a * here "
+            "stands for what the * of the name matched; write the model's own name in its place"
+        )
+
+    def _names_hint(self, upstream: str) -> str:
+        there_are = "; there are " + (", ".join(sorted(self.names)) or "none")
+        return did_you_mean(upstream, self.names) or there_are
+
+    def _check_default_model(self, settings: Settings) -> None:
+        if settings.server.default_model is None:
+            return
+        # The router takes a while to import, and most configurations have no default model.
+        from dragoman_server.models.routes import UnknownModel, resolve
+
+        route = resolve(settings, None, settings.server.default_model)
+        if isinstance(route, UnknownModel):
+            hint = "" if route.suggestion is None else f"; did you mean {quote_value(route.suggestion)}?"
+            text = f'is routed to no upstream: write a name of [models], or "upstream/model"{hint}'
+            self.add_problem(("server", "default_model"), text)
 
     def _check_unique(self, rows: Rows[Any], key: str, text: str) -> None:
         seen: set[str] = set()
@@ -322,15 +353,14 @@ class _Loader(ConfigSources):
         if keys and secret is None:
             self.add_problem(("client_keys",), "need server.secret: their hashes are keyed with it")
         if admin and secret and admin == secret:
-            self.add_origin_problem(("server", "admin_key"), "is server.secret: it must be a key of its own")
+            self.add_problem(("server", "admin_key"), "is server.secret: it must be a key of its own")
         elif admin and secret and hash_client_key(admin.reveal(), secret) in {key.hash for _, key in keys}:
-            self.add_origin_problem(("server", "admin_key"), "is a client key: it must be a key of its own")
+            self.add_problem(("server", "admin_key"), "is a client key: it must be a key of its own")
 
     def _check_accounts(self, accounts: Rows[AccountSettings], upstreams: Sequence[UpstreamSettings]) -> None:
         ids: set[str] = set()
         with_keys = {upstream.name for upstream in upstreams if upstream.api_key is not None}
         for path, account in accounts:
-            self._check_proxy(path, account.proxy)
             if account.id in ids:
                 text = f"{quote_value(account.name)} is already an account of this upstream"
                 self.add_problem((*path, "name"), text)
@@ -348,7 +378,7 @@ class _Loader(ConfigSources):
                 "connect could use your upstreams: make a key with `dragoman keys add`, or set "
                 "allow_public_without_keys = true if something else controls who can connect"
             )
-            self.add_origin_problem(("server", "host"), text)
+            self.add_problem(("server", "host"), text)
 
 
 def _upstream(values: dict[str, Any]) -> UpstreamSettings:

@@ -80,41 +80,11 @@ def dotted(path: Sequence[str | int]) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class ConfigProblem:
-    """One thing that is wrong.
-
-    source: a file, "environment" or "command line". line: None outside of files. where: a key, variable or flag.
-    text: what is wrong.
-    """
-
-    source: str
-    line: int | None
-    where: str
-    text: str
-
-    @property
-    def place(self) -> tuple[int, int]:
-        """The order: files by line, then the environment, then the command line."""
-        return {ENVIRONMENT: 1, COMMAND_LINE: 2}.get(self.source, 0), self.line or 0
-
-    def __str__(self) -> str:
-        place = self.source if self.line is None else f"{self.source}:{self.line}"
-        return ": ".join(part for part in (place, self.where, self.text) if part)
-
-
-class ConfigError(Exception):
-    """The configuration is wrong. `str()` is one line for each problem, in the order of their places."""
-
-    def __init__(self, problems: Sequence[ConfigProblem]) -> None:
-        super().__init__("\n".join(map(str, problems)))
-        self.problems = tuple(problems)
-
-
-@dataclass(frozen=True, slots=True)
 class ValueOrigin:
     """Where a value came from.
 
-    source, line, where: as in ConfigProblem; the source may also be "default".
+    source: a file, "environment", "command line" or "default". line: None outside of files.
+    where: the dotted key, the variable or the flag.
     references: the variables and files that were put into it.
     raw: the text of a URL before that.
     """
@@ -125,10 +95,33 @@ class ValueOrigin:
     references: tuple[str, ...] = ()
     raw: str | None = None
 
+    @property
+    def place(self) -> str:
+        """The source, with the line in it."""
+        return self.source if self.line is None else f"{self.source}:{self.line}"
+
     def __str__(self) -> str:
-        place = self.source if self.line is None else f"{self.source}:{self.line}"
         if self.source == COMMAND_LINE:
-            place = self.where
-        elif self.where:
-            place = f"{place} {self.where}"
-        return ", ".join((place, *self.references))
+            return self.where
+        named = f"{ENVIRONMENT} {self.where}" if self.source == ENVIRONMENT else self.place
+        return ", ".join((named, *self.references))
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigProblem:
+    """One thing that is wrong: with which value, and what."""
+
+    origin: ValueOrigin
+    text: str
+
+    @property
+    def order(self) -> tuple[int, int]:
+        """Files come first, by line, then the environment, then the command line."""
+        return {ENVIRONMENT: 1, COMMAND_LINE: 2}.get(self.origin.source, 0), self.origin.line or 0
+
+    def __str__(self) -> str:
+        return ": ".join(part for part in (self.origin.place, self.origin.where, self.text) if part)
+
+
+class ConfigError(Exception):
+    """The configuration is wrong. `str()` is one line for each problem, in the order of their places."""

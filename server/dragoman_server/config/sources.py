@@ -7,11 +7,11 @@ wrong becomes a ConfigProblem with its place. `raise_problems` raises all of the
 import re
 import tomllib
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from dragoman_server.config.interpolate import InterpolationError, expand
+from dragoman_server.config.interpolate import expand
 from dragoman_server.config.problems import (
     ConfigError,
     ConfigProblem,
@@ -82,26 +82,24 @@ class ConfigSources:
             self.lines = TomlLines(text)
 
     def _file_problem(self, line: int | None, text: str) -> None:
-        self.problems.append(ConfigProblem(self.file, line, "", text))
+        self.problems.append(ConfigProblem(ValueOrigin(self.file, line), text))
 
     # Problems and origins.
 
     def add_problem(self, path: KeyPath, text: str) -> None:
-        line = self.lines.line_of(path)
-        self.problems.append(ConfigProblem(self.file, line, dotted(path), text))
-
-    def add_origin_problem(self, path: KeyPath, text: str) -> None:
-        """Record a problem of a setting that may have come from any source."""
-        origin = self.origins[dotted(path)]
-        self.problems.append(ConfigProblem(origin.source, origin.line, origin.where or dotted(path), text))
+        """Record a problem at the origin of a value, or where the file has it, if it has none."""
+        origin = self.origins.get(dotted(path)) or self._file_origin(path)
+        self.problems.append(ConfigProblem(origin, text))
 
     def raise_problems(self) -> None:
         if self.problems:
-            raise ConfigError(sorted(self.problems, key=lambda problem: problem.place))
+            raise ConfigError("\n".join(map(str, sorted(self.problems, key=lambda problem: problem.order))))
 
     def record_file_origin(self, path: KeyPath, references: Sequence[str], raw: str | None = None) -> None:
-        source, line = self.file, self.lines.line_of(path)
-        self.origins[dotted(path)] = ValueOrigin(source, line, references=tuple(references), raw=raw)
+        self.origins[dotted(path)] = replace(self._file_origin(path), references=tuple(references), raw=raw)
+
+    def _file_origin(self, path: KeyPath) -> ValueOrigin:
+        return ValueOrigin(self.file, self.lines.line_of(path), dotted(path))
 
     # Tables.
 
@@ -161,16 +159,19 @@ class ConfigSources:
         return {name: value for name, value in values.items() if value is not None}
 
     def _headers(self, key: SettingSpec, path: KeyPath, raw: object) -> dict[str, object]:
-        headers: dict[str, object] = {}
-        for name, raw_value in self.table(path, raw).items():
+        table = self.table(path, raw)
+        spelled: dict[str, str] = {}
+        for name in table:
             try:
                 lowered = header_name(name)
-                if lowered in headers:
+                if lowered in spelled:
                     raise InvalidValue("is set twice: header names ignore case")
+                spelled[lowered] = name
             except InvalidValue as error:
                 self.add_problem((*path, name), str(error))
-                continue
-            value = self._value(key, (*path, name), raw_value)
+        headers: dict[str, object] = {}
+        for lowered, name in spelled.items():
+            value = self._value(key, (*path, name), table[name])
             if value is not None:
                 headers[lowered] = value
                 self.origins[dotted((*path, lowered))] = self.origins.pop(dotted((*path, name)))
@@ -204,7 +205,7 @@ class ConfigSources:
             values[key.name] = check_value(key, value, value)
             self.origins[dotted((*path, key.name))] = origin
         except InvalidValue as error:
-            self.problems.append(ConfigProblem(origin.source, None, origin.where, str(error)))
+            self.problems.append(ConfigProblem(origin, str(error)))
 
     def expand(self, path: KeyPath, value: object, references: list[str]) -> object:
         """Interpolate all strings in a value; a reference that fails becomes a problem with its place."""
@@ -214,6 +215,6 @@ class ConfigSources:
             return value
         try:
             return expand(value, self.environ, Path(self.file).parent, references)
-        except InterpolationError as error:
+        except InvalidValue as error:
             self.add_problem(path, str(error))
             return value

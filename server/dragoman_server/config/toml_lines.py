@@ -34,7 +34,7 @@ class TomlLines:
         self._at = 0
         # Lines are counted as the walk goes on, so that a long file costs one pass.
         self._line, self._counted_to = 1, 0
-        self._lines: dict[KeyPath, int] = {}
+        self.lines: dict[KeyPath, int] = {}
         # The index of the last element so far of each array of tables.
         self._last: dict[KeyPath, int] = {}
         path: KeyPath = ()
@@ -47,12 +47,9 @@ class TomlLines:
 
     def line_of(self, path: KeyPath) -> int | None:
         """Return the line of `path`, else of its nearest ancestor in the text, else None."""
-        while path and path not in self._lines:
+        while path and path not in self.lines:
             path = path[:-1]
-        return self._lines.get(path)
-
-    def __contains__(self, path: KeyPath) -> bool:
-        return path in self._lines
+        return self.lines.get(path)
 
     def _header(self) -> KeyPath:
         line = self._here()
@@ -61,13 +58,13 @@ class TomlLines:
         path: KeyPath = ()
         for depth, name in enumerate(names, 1):
             path = (*path, name)
-            self._lines.setdefault(path, line)
+            self.lines.setdefault(path, line)
             if array and depth == len(names):
                 self._last[path] = self._last.get(path, -1) + 1
             if path in self._last:
                 # In an array of tables, a header means the last element.
                 path = (*path, self._last[path])
-                self._lines.setdefault(path, line)
+                self.lines.setdefault(path, line)
         return path
 
     def _pair(self, path: KeyPath) -> None:
@@ -75,7 +72,7 @@ class TomlLines:
         (key,) = self._take(_PAIR)
         for name in _names(key):
             path = (*path, name)
-            self._lines.setdefault(path, line)
+            self.lines.setdefault(path, line)
         self._value(path)
 
     def _value(self, path: KeyPath) -> None:
@@ -89,7 +86,7 @@ class TomlLines:
             if opening == "{":
                 self._pair(path)
             else:
-                self._lines[*path, index] = self._here()
+                self.lines[*path, index] = self._here()
                 self._value((*path, index))
                 index += 1
         self._take(_BRACKET)

@@ -64,10 +64,6 @@ class Secret:
     def __hash__(self) -> int:
         return hash((Secret, self._value))
 
-    def __reduce__(self) -> tuple[type["Secret"], tuple[str]]:
-        # Worker processes get their settings through a pipe of multiprocessing.
-        return Secret, (self._value,)
-
 
 def secrets_in(value: object) -> Iterator[Secret]:
     """Yield all secrets in settings, in whichever field."""

@@ -9,7 +9,7 @@ import hashlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from msgspec.structs import replace
 
@@ -49,12 +49,8 @@ MADE_AT = 1_767_225_600
 _ID_HEADERS = {"anthropic_messages": "request-id"}
 
 
-class _Timed(NamedTuple):
-    """An event that is due `due_s` seconds after the head. cut: how the connection ended before it."""
-
-    due_s: float
-    event: Event
-    cut: ConnectionCut | None
+# What happens, and how many seconds after the head. A cut is about what follows it.
+_Timed: TypeAlias = tuple[float, Event | ConnectionCut]
 
 
 class TimedBytes(NamedTuple):
@@ -107,14 +103,17 @@ def reply_to(protocol: str, body: bytes, *, compacts: bool = False) -> Simulated
     if request.stream and not compacts:
         head = [("content-type", spec.endpoints[0].media_type), _id_header(spec, token)]
         return SimulatedReply(200, head, _streamed(spec, context, events))
-    fold = Fold()
-    for timed in events:
-        if isinstance(timed.event, Failed):
-            return _error_reply(spec, token, timed.event.error, delay_s=timed.due_s)
-        fold.send(timed.event)
+    fold, cut = Fold(), None
+    for due_s, event in events:
+        if isinstance(event, ConnectionCut):
+            cut = event
+        elif isinstance(event, Failed):
+            return _error_reply(spec, token, event.error, delay_s=due_s)
+        else:
+            fold.send(event)
     value = spec.write_whole(fold.response(), context, Ledger())
     whole = encode(build_compaction(value, items) if compacts else value)
-    return json_reply(200, whole, _id_header(spec, token), delay_s=timed.due_s, cut=timed.cut)
+    return json_reply(200, whole, _id_header(spec, token), delay_s=due_s, cut=cut)
 
 
 def _token(data: bytes) -> str:
@@ -126,44 +125,45 @@ def _complete(
 ) -> Iterator[_Timed]:
     """Add start, usage, end and times to a script. One delta is one token, and in text that is one word."""
     generated = reasoned = 0
-    due_s, cut, started = 0.0, None, False
+    due_s, started = 0.0, False
     for step in chain(script, [Stopped(StopReason.END)]):
         if isinstance(step, Delay):
             due_s += step.seconds
             continue
-        if isinstance(step, ConnectionCut):
-            cut = step
-            continue
         if not started:
             started = True
-            yield _Timed(due_s, Started(context.id, context.model, context.now), cut)
+            yield due_s, Started(context.id, context.model, context.now)
         if isinstance(step, TextDelta | ReasoningDelta | ArgumentsDelta):
             generated += 1
             reasoned += isinstance(step, ReasoningDelta)
             due_s += 1 / pace if pace else 0
         if isinstance(step, Stopped):
-            yield _Timed(due_s, replace(usage, output=generated, reasoning=reasoned), cut)
-        yield _Timed(due_s, step, cut)
+            yield due_s, replace(usage, output=generated, reasoning=reasoned)
+        yield due_s, step
         if isinstance(step, Stopped | Failed):
             break
-    yield _Timed(due_s, Ended(), cut)
+    yield due_s, Ended()
 
 
 def _compacted(events: Iterator[_Timed]) -> Iterator[_Timed]:
     """Turn the text of the model into the summary of the conversation."""
     stage = CompactionStage()
-    for due_s, event, cut in events:
-        yield from (_Timed(due_s, each, cut) for each in stage.send(event))
+    for due_s, event in events:
+        made = [event] if isinstance(event, ConnectionCut) else stage.send(event)
+        yield from ((due_s, each) for each in made)
 
 
 def _streamed(spec: ProtocolSpec, context: ResponseContext, events: Iterator[_Timed]) -> Iterator[TimedBytes]:
     writer = spec.stream_writer(context, Ledger())
-    for due_s, event, cut in events:
-        if cut is ConnectionCut.NO_END:
+    breaks = False
+    for due_s, event in events:
+        if event is ConnectionCut.NO_END:
             return
-        if data := writer.send(event):
-            yield TimedBytes(due_s, data if cut is None else data[: len(data) // 2], breaks=cut is not None)
-            if cut is not None or isinstance(event, Failed):
+        if isinstance(event, ConnectionCut):
+            breaks = True
+        elif data := writer.send(event):
+            yield TimedBytes(due_s, data[: len(data) // 2] if breaks else data, breaks)
+            if breaks or isinstance(event, Failed):
                 return
 
 

@@ -122,17 +122,24 @@ class SimulatedUpstream:
 
 
 def _reply(method: str, path: str, headers: Sequence[tuple[str, str]], content: bytes) -> SimulatedReply:
-    if method == "POST":
-        for end, reply in ENDPOINTS.items():
-            if path.endswith(end):
+    status = 404
+    for end, reply in ENDPOINTS.items():
+        if path.endswith(end):
+            if method == "POST":
                 return reply(content)
-    if method == "GET" and path.endswith(MODELS_PATH):
-        anthropic = any(name.lower() == "anthropic-version" for name, _ in headers)
-        return json_reply(200, model_list(anthropic=anthropic))
-    return json_reply(404, not_found(method, path))
+            status = 405
+    if path.endswith(MODELS_PATH):
+        if method in ("GET", "HEAD"):
+            anthropic = any(name.lower() == "anthropic-version" for name, _ in headers)
+            return json_reply(200, _model_list(anthropic=anthropic))
+        status = 405
+    message = f"the simulator does not serve {method} {path[:200]}"
+    # All clients read this form.
+    error = {"message": message, "type": "not_found", "param": None, "code": None}
+    return json_reply(status, json.dumps({"error": error}).encode())
 
 
-def model_list(*, anthropic: bool) -> bytes:
+def _model_list(*, anthropic: bool) -> bytes:
     """Return the list of all simulated models, in Anthropic's form or OpenAI's."""
     if not anthropic:
         common: JSONObject = {"object": "model", "created": MADE_AT, "owned_by": "dragoman"}
@@ -142,10 +149,3 @@ def model_list(*, anthropic: bool) -> bytes:
     data = [{"type": "model", "id": name, "display_name": name, **common} for name in MODELS]
     page = {"data": data, "first_id": data[0]["id"], "last_id": data[-1]["id"], "has_more": False}
     return json.dumps(page).encode()
-
-
-def not_found(method: str, path: str) -> bytes:
-    """Return the body of a 404 for an unknown path, in a form that all clients read."""
-    message = f"the simulator does not serve {method} {path[:200]}"
-    error = {"message": message, "type": "not_found", "param": None, "code": None}
-    return json.dumps({"error": error}).encode()

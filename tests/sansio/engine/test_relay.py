@@ -639,6 +639,13 @@ def test_an_unfinished_error_or_one_in_an_error_line_is_masked() -> None:
     assert (out, machine.error) == (content_started + frame_of(Failed(SHOWN)), SHOWN)
 
 
+def test_an_error_before_an_error_line_is_masked_in_the_same_read() -> None:
+    frame = frame_of(Failed(REPORTED))
+    out, machine = masking([frame + b"error: " + frame.removeprefix(b"data: ")])
+    assert b"secret" not in out
+    assert (machine.outcome, machine.error) == (Outcome.FAILED, SHOWN)
+
+
 def test_a_whole_response_that_is_an_error_has_no_secret() -> None:
     data = encode({"failed": msgspec.to_builtins(REPORTED)})
     _, machine = masking([data], streams=False)

@@ -7,7 +7,7 @@ import pytest
 from core.events import ERROR, STARTED, start_of
 from core.toy_protocol import HEARTBEAT, context_of, events_of, toy
 
-from dragoman._engine.sinks import ListSink, StoringSink, StreamSink, WholeSink, sink_for
+from dragoman._engine.sinks import ClientSink, ListSink
 from dragoman._ir.assembly import AssembledBlock, AssembledResponse
 from dragoman._ir.events import (
     ENDED,
@@ -36,7 +36,7 @@ HELLO: list[Event] = [
 
 
 def test_frames_come_as_events_go() -> None:
-    sink = StreamSink(ANY, context_of(), Ledger())
+    sink = ClientSink(ANY, context_of(), Ledger())
     for event in HELLO:
         sink.send(event)
         assert events_of(sink.data_to_send()) == [event]
@@ -53,7 +53,7 @@ def test_one_block_at_a_time_where_it_is_required() -> None:
         BlockEnded(0),
     ]
     for spec, order in ((ANY, [0, 1, 2, 3, 4, 5]), (NARROW, [0, 1, 4, 5, 2, 3])):
-        sink = StreamSink(spec, context_of(), Ledger())
+        sink = ClientSink(spec, context_of(), Ledger())
         for event in events:
             sink.send(event)
         assert events_of(sink.data_to_send()) == [events[at] for at in order]
@@ -61,7 +61,7 @@ def test_one_block_at_a_time_where_it_is_required() -> None:
 
 @pytest.mark.parametrize("spec", [ANY, NARROW])
 def test_the_fast_path_for_the_open_block(spec: object) -> None:
-    sink = StreamSink(spec, context_of(), Ledger())  # type: ignore[arg-type]
+    sink = ClientSink(spec, context_of(), Ledger())  # type: ignore[arg-type]
     for event in HELLO[:2]:
         sink.send(event)
     sink.data_to_send()
@@ -70,7 +70,7 @@ def test_the_fast_path_for_the_open_block(spec: object) -> None:
 
 
 def test_a_waiting_block_has_no_fast_path() -> None:
-    sink = StreamSink(NARROW, context_of(), Ledger())
+    sink = ClientSink(NARROW, context_of(), Ledger())
     for event in [STARTED, start_of(BlockKind.TEXT), start_of(BlockKind.TEXT, 1)]:
         sink.send(event)
     sink.data_to_send()
@@ -80,14 +80,14 @@ def test_a_waiting_block_has_no_fast_path() -> None:
 
 def test_the_heartbeat_is_the_endpoints() -> None:
     context = context_of()
-    assert StreamSink(ANY, context, Ledger()).heartbeat == HEARTBEAT
+    assert ClientSink(ANY, context, Ledger()).heartbeat == HEARTBEAT
     other = Endpoint("/x", heartbeat=b"\n")
     context = msgspec.structs.replace(context, endpoint=other)
-    assert StreamSink(ANY, context, Ledger()).heartbeat == b"\n"
+    assert ClientSink(ANY, context, Ledger()).heartbeat == b"\n"
 
 
 def test_a_document_comes_at_the_end() -> None:
-    sink = WholeSink(ANY, context_of(), Ledger())
+    sink = ClientSink(ANY, context_of(), Ledger(), streams=False)
     for event in HELLO[:2]:
         sink.send(event)
     sink.delta_sender(0)(HELLO[2])
@@ -101,15 +101,14 @@ def test_a_document_comes_at_the_end() -> None:
 
 
 def test_a_failure_gives_no_document() -> None:
-    sink = WholeSink(ANY, context_of(), Ledger())
+    sink = ClientSink(ANY, context_of(), Ledger(), streams=False)
     for event in [*HELLO[:3], Failed(ERROR)]:
         sink.send(event)
     assert (sink.data_to_send(), sink.body) == (b"", None)
 
 
 def test_frames_and_a_document() -> None:
-    sink = sink_for(ANY, context_of(), Ledger(), streams=True, store_response=True)
-    assert isinstance(sink, StoringSink)
+    sink = ClientSink(ANY, context_of(), Ledger(), store_response=True)
     for event in HELLO[:2]:
         sink.send(event)
     sink.delta_sender(0)(HELLO[2])
@@ -141,8 +140,7 @@ def test_a_failed_stream_has_a_document_where_the_protocol_has_a_form_for_it(
 ) -> None:
     spec = msgspec.structs.replace(ANY, write_whole=_recorded, failed_bodies=prints)
     context = msgspec.structs.replace(context_of(), upstream_model="theirs")
-    sink = sink_for(spec, context, Ledger(), streams=True, store_response=True)
-    assert isinstance(sink, StoringSink)
+    sink = ClientSink(spec, context, Ledger(), store_response=True)
     for event in events:
         sink.send(event)
     assert sink.body == (body if prints else None)
@@ -156,14 +154,16 @@ def test_events_as_they_are() -> None:
     assert (sink.events, sink.data_to_send(), sink.heartbeat) == ([STARTED, HELLO[2]], b"", b"")
 
 
-@pytest.mark.parametrize(
-    ("streams", "store_response", "kind"),
-    [
-        (True, False, StreamSink),
-        (False, False, WholeSink),
-        (False, True, WholeSink),
-        (True, True, StoringSink),
-    ],
-)
-def test_the_class_of_a_sink(streams: bool, store_response: bool, kind: type[object]) -> None:
-    assert type(sink_for(ANY, context_of(), Ledger(), streams=streams, store_response=store_response)) is kind
+def test_only_a_client_without_a_stream_gets_the_document(subtests: pytest.Subtests) -> None:
+    for streams, store_response, has_body in (
+        (True, False, False),
+        (False, False, True),
+        (False, True, True),
+        (True, True, True),
+    ):
+        with subtests.test(streams=streams, store_response=store_response):
+            sink = ClientSink(ANY, context_of(), Ledger(), streams=streams, store_response=store_response)
+            for event in HELLO:
+                sink.send(event)
+            assert (sink.body is not None) == has_body
+            assert (sink.data_to_send() == encode(sink.body)) == (not streams)

@@ -127,8 +127,9 @@ GRAMMAR = {"type": "grammar", "grammar": {"syntax": "lark", "definition": "d"}}
     [
         (custom({"type": "text"}), None),
         (custom(GRAMMAR), None),
-        (custom({**GRAMMAR, "x": 1}), {"custom": {"format": {**GRAMMAR, "x": 1}}}),
+        (custom({**GRAMMAR, "x": 1}), {"custom": {"format": {"x": 1}}}),
         (custom({"type": "odd"}), {"custom": {"format": {"type": "odd"}}}),
+        (custom({"type": "text", "x": 1}), {"custom": {"format": {"type": "text", "x": 1}}}),
         (tool(x=1), {"x": 1}),
         (tool(cache_control={"type": "ephemeral", "ttl": "5m"}), None),
         (

@@ -156,7 +156,6 @@ def test_include(include: list[str], params: dict[str, Any]) -> None:
         ({}, None),
         ({"include_obfuscation": False}, None),
         ({"include_obfuscation": True}, {"stream_options": {"include_obfuscation": True}}),
-        ("odd", {"stream_options": "odd"}),
     ],
 )
 def test_stream_options(options: Any, extra: Any) -> None:
@@ -365,7 +364,13 @@ ERRORS: list[tuple[dict[str, Any], str, str]] = [
     ({"tool_choice": {"type": "allowed_tools", "tools": ["x"]}}, "/tool_choice/tools/0", "invalid_type"),
     ({"text": {"format": "json"}}, "/text/format", "invalid_type"),
     ({"text": {"format": {"type": "xml"}}}, "/text/format/type", "invalid_value"),
-    ({"text": {"format": {"type": "json_schema", "name": "n"}}}, "/text/format/schema", "invalid_type"),
+    (
+        {"text": {"format": {"type": "json_schema", "name": "n"}}},
+        "/text/format/schema",
+        "missing_required_parameter",
+    ),
+    ({"text": {"format": {"type": "json_schema", "schema": 1}}}, "/text/format/schema", "invalid_type"),
+    ({"stream_options": "odd"}, "/stream_options", "invalid_type"),
     ({"include": ["x", {}]}, "/include/1", "invalid_type"),
     ({"input": [{"type": {}, "id": "fc_1"}]}, "/input/0/type", "invalid_type"),
 ]

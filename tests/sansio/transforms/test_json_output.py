@@ -29,8 +29,6 @@ from dragoman._transforms.json_output import (
     JSON_TOOL,
     CodeFenceStage,
     JsonToolStage,
-    StructuredOutputMode,
-    choose_output_mode,
     fit_format,
 )
 from dragoman.codec import Capabilities
@@ -54,29 +52,33 @@ def requested(form: ResponseFormat | None = FORM, **fields: Any) -> Request:
 @pytest.mark.parametrize(
     ("request_", "capabilities", "way"),
     [
-        (requested(None), NONE, StructuredOutputMode.NATIVE),
-        (requested(), NATIVE, StructuredOutputMode.NATIVE),
-        (requested(ANY), OBJECT, StructuredOutputMode.NATIVE),
-        (requested(), OBJECT, StructuredOutputMode.OBJECT),
-        (requested(), NONE, StructuredOutputMode.TOOL),
-        (requested(ANY), NONE, StructuredOutputMode.TOOL),
-        (requested(LIST), NONE, StructuredOutputMode.PROMPT),
-        (requested(), Capabilities(structured_output="none", forced_tools="no"), StructuredOutputMode.PROMPT),
+        (requested(None), NONE, "native"),
+        (requested(), NATIVE, "native"),
+        (requested(ANY), OBJECT, "native"),
+        (requested(), OBJECT, "json mode and instruction"),
+        (requested(), NONE, "tool"),
+        (requested(ANY), NONE, "tool"),
+        (requested(LIST), NONE, "instruction"),
+        (requested(), Capabilities(structured_output="none", forced_tools="no"), "instruction"),
         # the client's own choices win
-        (requested(tools=(TOOL,)), NONE, StructuredOutputMode.PROMPT),
-        (requested(tool_choice=ToolChoice("none")), NONE, StructuredOutputMode.PROMPT),
-        (requested(reasoning=ReasoningConfig("adaptive")), NONE, StructuredOutputMode.PROMPT),
-        (requested(reasoning=ReasoningConfig("enabled", budget=2000)), NONE, StructuredOutputMode.PROMPT),
-        (requested(reasoning=ReasoningConfig(effort="low")), NONE, StructuredOutputMode.PROMPT),
-        (requested(reasoning=ReasoningConfig(effort="none")), NONE, StructuredOutputMode.TOOL),
-        (requested(reasoning=ReasoningConfig("disabled")), NONE, StructuredOutputMode.TOOL),
-        (requested(reasoning=ReasoningConfig(display="omitted")), NONE, StructuredOutputMode.TOOL),
+        (requested(tools=(TOOL,)), NONE, "instruction"),
+        (requested(tool_choice=ToolChoice("none")), NONE, "instruction"),
+        (requested(reasoning=ReasoningConfig("adaptive")), NONE, "instruction"),
+        (requested(reasoning=ReasoningConfig("enabled", budget=2000)), NONE, "instruction"),
+        (requested(reasoning=ReasoningConfig(effort="low")), NONE, "instruction"),
+        (requested(reasoning=ReasoningConfig(effort="none")), NONE, "tool"),
+        (requested(reasoning=ReasoningConfig("disabled")), NONE, "tool"),
+        (requested(reasoning=ReasoningConfig(display="omitted")), NONE, "tool"),
     ],
 )
-def test_how_json_is_requested(
-    request_: Request, capabilities: Capabilities, way: StructuredOutputMode
-) -> None:
-    assert choose_output_mode(request_, capabilities) is way
+def test_how_json_is_requested(request_: Request, capabilities: Capabilities, way: str) -> None:
+    fitted = fit_format(request_, pass_context(request_, Ledger(), capabilities))
+    if fitted is request_:
+        assert way == "native"
+    elif fitted.messages == request_.messages:
+        assert (way, [tool.name for tool in fitted.tools]) == ("tool", [JSON_TOOL])  # type: ignore[union-attr]
+    else:
+        assert way == ("instruction" if fitted.response_format is None else "json mode and instruction")
 
 
 def test_native_output_is_unchanged() -> None:

@@ -4,13 +4,7 @@ import itertools
 
 import pytest
 
-from dragoman._wire.frame_cutter import (
-    FrameCutter,
-    last_raw_events,
-    parse_frames,
-    raw_events_of,
-    split_frames,
-)
+from dragoman._wire.frame_cutter import FrameCutter, parse_frames, split_frames
 from dragoman._wire.sse import Frame
 from dragoman.testing import chop
 
@@ -48,12 +42,5 @@ def test_held_bytes_can_be_replaced() -> None:
 
 
 def test_frames_without_a_last_blank_line_are_parsed_too() -> None:
-    assert parse_frames(b": x\n\ndata: 1\n\nevent: e\ndata: 2") == [Frame(b"", b"1"), Frame(b"e", b"2")]
-
-
-@pytest.mark.parametrize("ending", ENDINGS)
-def test_raw_events_of_whole_frames(ending: bytes) -> None:
-    data = b"".join(frames_of(ending))
-    raw_events = [b"event: e\ndata: %d" % number for number in range(3)]
-    assert [each for each in raw_events_of(data) if each] == raw_events
-    assert [each for each in last_raw_events(data, 2) if each][-1] == raw_events[-1]
+    frames = parse_frames(b": x\n\ndata: 1\n\nevent: e\ndata: 2")
+    assert list(frames) == [Frame(b"", b"1"), Frame(b"e", b"2")]

@@ -13,24 +13,16 @@ from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner, Result
 from command.process import Server
 from sdk_clients.processes import Simulator
 
 from dragoman_server.capabilities.providers import PROVIDERS
-from dragoman_server.cli.banner import (
-    Example,
-    Line,
-    ModelLists,
-    Style,
-    banner,
-    commands,
-    example_of,
-    print_lines,
-)
+from dragoman_server.cli.banner import ModelLists, banner, commands, example_model, print_lines
 from dragoman_server.cli.commands import main
-from dragoman_server.cli.config_commands import ConfigEditError, remove_client_key
+from dragoman_server.cli.config_file import ConfigEditError, remove_client_key
 from dragoman_server.config.loader import load
 from dragoman_server.keys import hash_client_key
 from dragoman_server.models.info import ModelInfo
@@ -160,31 +152,36 @@ def test_choices_are_completed() -> None:
 LISTENING = BoundAddress("http", "127.0.0.1", 8080, "trio")
 
 
-def lines_of(settings_text: str, listening: BoundAddress = LISTENING, **environ: str) -> list[Line]:
+def lines_of(settings_text: str, listening: BoundAddress = LISTENING, **environ: str) -> list[str]:
     Path("dragoman.toml").write_text(settings_text)
-    return list(banner(load(environ=environ), listening, "1.2.3"))
+    return [click.unstyle(line) for line in banner(load(environ=environ), listening, "1.2.3")]
+
+
+def commands_of(settings_text: str, listening: BoundAddress = LISTENING, **environ: str) -> list[str]:
+    """Return the lines below the title of a client."""
+    lines = lines_of(settings_text, listening, **environ)
+    return lines[lines.index("curl") + 1 :: 2]
 
 
 @pytest.mark.promise("S3")
 def test_the_banner_names_the_upstreams_and_masks_their_keys() -> None:
-    lines = lines_of(LOCAL, LOCAL_KEY=CANARY)
-    texts = [line.text for line in lines]
+    texts = lines_of(LOCAL, LOCAL_KEY=CANARY)
     assert texts[0] == "Dragoman 1.2.3, configured by dragoman.toml"
     # The path of a URL may hold a secret, so it is left out.
     assert texts[2] == "  local: http://127.0.0.1:9000, openai_chat, key ****q7zk"
     assert "  sim: built in, needs no key" not in texts  # it can be used, but there is a real one
-    assert lines[-1] == Line(Style.TITLE, "Dragoman listens on http://127.0.0.1:8080 (trio)")
+    assert texts[-1] == "Dragoman listens on http://127.0.0.1:8080 (trio)"
     assert CANARY not in "\n".join(texts)
 
 
 def test_the_banner_names_the_simulator_if_it_is_on() -> None:
     lines = lines_of("server.simulator = true\n" + LOCAL, LOCAL_KEY=CANARY)
-    assert lines[3].text == "  sim: built in, needs no key"
+    assert lines[3] == "  sim: built in, needs no key"
 
 
 def test_the_banner_shows_warnings() -> None:
     public = {"DRAGOMAN_HOST": "0.0.0.0", "DRAGOMAN_ALLOW_PUBLIC_WITHOUT_KEYS": "true"}
-    texts = [line.text for line in lines_of("", **public) if line.style is Style.WARNING]
+    texts = [line for line in lines_of("", **public) if line.startswith("warning: ")]
     assert len(texts) == 1
     assert texts[0].startswith("warning: server.host: 0.0.0.0")
 
@@ -194,8 +191,7 @@ def test_the_banner_shows_warnings() -> None:
     [("0.0.0.0", "http://127.0.0.1:8080"), ("::", "http://[::1]:8080"), ("10.0.0.1", "http://10.0.0.1:8080")],
 )
 def test_the_banner_gives_addresses_that_can_be_called(host: str, url: str) -> None:
-    lines = lines_of("", BoundAddress("http", host, 8080, "asyncio"))
-    copied = [line.text for line in lines if line.style is Style.COMMAND]
+    copied = commands_of("", BoundAddress("http", host, 8080, "asyncio"))
     assert len(copied) == 6
     for text in copied:
         assert url in text
@@ -211,40 +207,40 @@ REPORTED: ModelLists = {
 }
 
 
-EXAMPLE_MODELS: list[tuple[Settings, ModelLists, Example | None]] = [
-    (Settings(), {}, Example("sim/echo")),
+EXAMPLE_MODELS: list[tuple[Settings, ModelLists, tuple[str | None, int | None]]] = [
+    (Settings(), {}, ("sim/echo", None)),
     # Names of the configuration come first.
     (
         Settings(server=ServerSettings(default_model="a/d"), upstreams=(upstream("a", "x"),)),
         {},
-        Example("a/d"),
+        ("a/d", None),
     ),
-    (Settings(upstreams=(upstream("a", "x"),), models={"m-*": "a/y", "m": "a/x"}), REPORTED, Example("m")),
+    (Settings(upstreams=(upstream("a", "x"),), models={"m-*": "a/y", "m": "a/x"}), REPORTED, ("m", None)),
     (
         Settings(upstreams=(upstream("a", "x"),), models={"n-*": "a/*", "m-*": ("a/y", "a/x")}),
         {},
-        Example("a/y"),
+        ("a/y", None),
     ),
-    (Settings(upstreams=(upstream("a"),), models={"m": "a/small"}), REPORTED, Example("m", 32_768)),
-    (Settings(upstreams=(upstream("a"), upstream("b", "x", "y"))), {}, Example("b/x")),
-    (Settings(upstreams=(replace(upstream("a", "x"), default_model="y"),)), {}, Example("a/y")),
+    (Settings(upstreams=(upstream("a"),), models={"m": "a/small"}), REPORTED, ("m", 32_768)),
+    (Settings(upstreams=(upstream("a"), upstream("b", "x", "y"))), {}, ("b/x", None)),
+    (Settings(upstreams=(replace(upstream("a", "x"), default_model="y"),)), {}, ("a/y", None)),
     # Then models that an upstream lists.
-    (Settings(upstreams=(upstream("b"), upstream("a"))), REPORTED, Example("a/small", 32_768)),
-    (Settings(upstreams=(upstream("a"),)), {}, None),
-    (Settings(upstreams=(upstream("b"),)), REPORTED, None),
+    (Settings(upstreams=(upstream("b"), upstream("a"))), REPORTED, ("a/small", 32_768)),
+    (Settings(upstreams=(upstream("a"),)), {}, (None, None)),
+    (Settings(upstreams=(upstream("b"),)), REPORTED, (None, None)),
 ]
 
 
 def test_the_model_of_the_example() -> None:
     for settings, lists, example in EXAMPLE_MODELS:
-        assert example_of(settings, lists) == example, settings
+        assert example_model(settings, lists) == example, settings
 
 
 def test_with_one_key_every_command_uses_a_model_of_that_provider() -> None:
     for provider in PROVIDERS:
         variable = provider.keys[0][0]
         model = f"{provider.name}/{provider.capabilities['default_model']}"
-        copied = [line.text for line in lines_of("", **{variable: CANARY}) if line.style is Style.COMMAND]
+        copied = commands_of("", **{variable: CANARY})
         assert len(copied) == 6, provider.name
         for text in copied:
             assert model in text, provider.name
@@ -252,7 +248,7 @@ def test_with_one_key_every_command_uses_a_model_of_that_provider() -> None:
 
 
 def test_with_only_the_simulator_the_banner_names_the_variables() -> None:
-    texts = [line.text for line in lines_of("")]
+    texts = lines_of("")
     assert texts[1:5] == [
         "Upstreams",
         "  sim: built in, needs no key",
@@ -265,7 +261,9 @@ def test_with_only_the_simulator_the_banner_names_the_variables() -> None:
 def test_without_a_model_the_banner_has_the_reason_and_the_line_to_add() -> None:
     Path("dragoman.toml").write_text(LOCAL)
     loaded = load(environ={"LOCAL_KEY": CANARY})
-    texts = [line.text for line in banner(loaded, LISTENING, "1.2.3", {"local": "it returned status 401"})]
+    lines = list(banner(loaded, LISTENING, "1.2.3", {"local": "it returned status 401"}))
+    assert lines[-1] == click.style("Dragoman listens on http://127.0.0.1:8080 (trio)", bold=True)
+    texts = [click.unstyle(line) for line in lines]
     assert (
         "warning: the models of local are unknown (it returned status 401): write one in place of MODEL, "
         'and add default_model = "MODEL" below its [[upstreams]]'
@@ -274,17 +272,15 @@ def test_without_a_model_the_banner_has_the_reason_and_the_line_to_add() -> None
 
 
 def test_claude_code_gets_the_context_window_of_the_model() -> None:
-    made = commands("http://127.0.0.1:8080", Example("local/qwen3", 32_768))
+    made = commands("http://127.0.0.1:8080", "local/qwen3", 32_768)
     assert "CLAUDE_CODE_MAX_CONTEXT_TOKENS=32768 claude" in made["Claude Code"]
-    assert (
-        "CLAUDE_CODE_MAX_CONTEXT_TOKENS" not in commands("http://127.0.0.1:8080", Example("x"))["Claude Code"]
-    )
+    assert "CLAUDE_CODE_MAX_CONTEXT_TOKENS" not in commands("http://127.0.0.1:8080", "x")["Claude Code"]
 
 
 @pytest.mark.parametrize("model", ["sim/echo", 'it\'s "odd" $HOME'])
 def test_the_commands_survive_a_shell(model: str) -> None:
     url = "http://127.0.0.1:8080"
-    arguments = {title: shlex.split(command) for title, command in commands(url, Example(model)).items()}
+    arguments = {title: shlex.split(command) for title, command in commands(url, model).items()}
     assert list(arguments) == ["curl", "simple API", "OpenAI SDK", "Anthropic SDK", "Claude Code", "Codex"]
 
     for title, path in (("curl", "/v1/chat/completions"), ("simple API", "/chat/stream")):
@@ -317,16 +313,17 @@ class Terminal(io.StringIO):
         return True
 
 
-LONG = [Line(Style.COMMAND, "  " + "word " * 60 + "[bold]:smile: 1"), Line(Style.TITLE, "last")]
+LONG = ["  " + "word " * 60 + "[bold]:smile: 1", "last"]
+COLOURED = [click.style(LONG[0], fg="green"), click.style(LONG[1], bold=True)]
 
 
 def test_a_terminal_gets_colours_and_no_wrapped_commands(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "40")
     stream = Terminal()
-    print_lines(LONG, stream, {"TERM": "xterm-256color"})
+    print_lines(COLOURED, stream, {"TERM": "xterm-256color"})
     text = stream.getvalue()
     assert "\x1b[" in text
-    assert re.sub(r"\x1b\[[0-9;]*m", "", text).splitlines() == [line.text for line in LONG]
+    assert re.sub(r"\x1b\[[0-9;]*m", "", text).splitlines() == LONG
 
 
 @pytest.mark.parametrize(
@@ -335,8 +332,8 @@ def test_a_terminal_gets_colours_and_no_wrapped_commands(monkeypatch: pytest.Mon
     ids=["pipe", "NO_COLOR", "dumb"],
 )
 def test_elsewhere_the_lines_are_plain(stream: io.StringIO, environ: dict[str, str]) -> None:
-    print_lines(LONG, stream, environ)
-    assert stream.getvalue().splitlines() == [line.text for line in LONG]
+    print_lines(COLOURED, stream, environ)
+    assert stream.getvalue().splitlines() == LONG
 
 
 # The whole command, in a process.
@@ -540,7 +537,7 @@ def test_a_file_that_cannot_be_written_stays_as_it_is(monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize("configured", [True, False])
 def test_the_banner_has_a_place_for_the_key(configured: bool) -> None:
-    made = commands("http://127.0.0.1:8080", Example("sim/echo"), needs_key=configured)
+    made = commands("http://127.0.0.1:8080", "sim/echo", needs_key=configured)
     assert {"YOUR_KEY" in line for line in made.values()} == {configured}
     assert ('env_key="DRAGOMAN_KEY"' in made["Codex"]) is configured
 
@@ -560,7 +557,8 @@ def test_the_banner_has_a_place_for_the_key(configured: bool) -> None:
 def test_check_notes_that_grammars_are_not_checked(
     settings: str, installed: bool, noted: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dragoman_server.cli.commands.grammar_check_available", lambda: installed)
+    if not installed:
+        monkeypatch.setattr("dragoman_server.tool_grammar.find_spec", lambda name: None)
     Path("dragoman.toml").write_text(LOCAL + settings)
     result = run("config", "check", LOCAL_KEY=CANARY)
     assert result.exit_code == 0

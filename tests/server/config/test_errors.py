@@ -6,7 +6,8 @@ import pytest
 from config_text import CANARY, LOCAL, errors, load_text
 
 from dragoman_server.config.interpolate import MAX_FILE_BYTES
-from dragoman_server.config.loader import _TABLES, ConfigError, load
+from dragoman_server.config.loader import _TABLES, load
+from dragoman_server.config.problems import ConfigError
 from dragoman_server.config.sources import MAX_FILE_BYTES as MAX_CONFIG_BYTES
 from dragoman_server.settings import ServerSettings, keys_of
 
@@ -407,7 +408,7 @@ def test_the_extra_for_socks_proxies_may_be_missing(
     text: str, key: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     load_text(text)
-    monkeypatch.setattr("dragoman_server.config.loader.socks_available", lambda: False)
+    monkeypatch.setattr("dragoman_server.config.values.find_spec", lambda name: None)
     line = text.count("\n")
     missing = "a SOCKS proxy needs an extra: install dragoman[socks]"
     assert errors(text) == [f"dragoman.toml:{line}: {key}: {missing}"]
@@ -418,7 +419,7 @@ def test_a_socks_proxy_of_the_environment_without_the_extra_is_a_warning(
 ) -> None:
     environ = {"ALL_PROXY": f"socks5h://user:{CANARY}@proxy:1080", "https_proxy": "http://proxy:3128"}
     assert load(environ=environ).warnings == ()
-    monkeypatch.setattr("dragoman_server.config.loader.socks_available", lambda: False)
+    monkeypatch.setattr("dragoman_server.config.values.find_spec", lambda name: None)
     assert load(environ=environ).warnings == (
         "ALL_PROXY: a SOCKS proxy needs an extra: install dragoman[socks]",
     )

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ from config_text import CANARY, FULL, LOCAL, SECRET, errors, load_text
 
 from dragoman._wire.json import MAX_DOCUMENT_BYTES
 from dragoman_server.capabilities.providers import PROVIDERS
-from dragoman_server.cli.config_commands import config_lines, setting_rows
+from dragoman_server.cli.config_file import config_lines
 from dragoman_server.config.loader import load
 from dragoman_server.config.problems import nearest
 from dragoman_server.keys import hash_client_key
@@ -450,7 +451,8 @@ def test_show_prints_each_setting_with_its_origin() -> None:
     Path("team").write_text("red")
     environ = {"LOCAL_KEY": CANARY, "SIZE": "8b", "ACCOUNT": "a1", "DRAGOMAN_SECRET": SECRET}
     loaded = load_text(FULL, environ, workers="2")
-    shown = {row.key: (row.value, str(row.origin)) for row in setting_rows(loaded)}
+    lines = [re.fullmatch(r"(\S+) = (.*\S) +# (.*)", line) for line in config_lines(loaded, with_origin=True)]
+    shown = {line[1]: (line[2], line[3]) for line in lines if line is not None}
     assert shown["server.host"] == ('"0.0.0.0"', "dragoman.toml:2")
     assert shown["server.workers"] == ("2", "--workers")
     assert shown["server.port"] == ("8080", "default")

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from dragoman_server.config.loader import ConfigError, LoadedConfig, load
+from dragoman_server.config.loader import LoadedConfig, load
+from dragoman_server.config.problems import ConfigError
 
 UPSTREAM = '[[upstreams]]\nname = "up"\nprotocol = "%s"\nbase_url = "%s"\n'
 RESPONSES, MESSAGES = "openai_responses", "anthropic_messages"

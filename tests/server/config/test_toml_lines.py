@@ -110,4 +110,4 @@ def test_every_key_of_any_document_has_its_line(top: dict[str, object], tables: 
     for path, line in expected.items():
         assert found.line_of(path) == line
     for path in paths_of(document):
-        assert path in found
+        assert path in found.lines

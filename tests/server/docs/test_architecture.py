@@ -30,6 +30,10 @@ def test_folders_and_tables_that_the_guide_for_contributors_names_are_there() ->
     protocols = [
         PACKAGES["dragoman"] / "protocols" / name for name in ("anthropic_messages", "openai_responses")
     ]
-    for name in ("PARAMS", "PARAM_NAMES", "PARAM_TYPES", "STOP_REASONS", "STOP_REASON_NAMES"):
+    for file, name in (
+        ("shapes", "REQUEST_SHAPE"),
+        ("tables", "STOP_REASONS"),
+        ("tables", "STOP_REASON_NAMES"),
+    ):
         assert name in text
-        assert all(f"\n{name}: " in (folder / "tables.py").read_text() for folder in protocols)
+        assert all(f"\n{name}: " in (folder / f"{file}.py").read_text() for folder in protocols)

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from dragoman_server.cli.commands import main
-from dragoman_server.cli.config_commands import json_schema
+from dragoman_server.cli.config_file import json_schema
 from dragoman_server.config.loader import LoadedConfig, load
 from dragoman_server.settings import (
     ClientKey,

@@ -10,7 +10,8 @@ from hyperframe.frame import PingFrame, RstStreamFrame, SettingsFrame
 
 from dragoman._wire.sse import MAX_EVENT_BYTES
 from dragoman_server.cli.commands import main
-from dragoman_server.config.loader import ConfigError, load
+from dragoman_server.config.loader import load
+from dragoman_server.config.problems import ConfigError
 from dragoman_server.http.auth import _OPEN_PATHS
 from dragoman_server.keys import hash_client_key
 from dragoman_server.proxying import attempt, plan

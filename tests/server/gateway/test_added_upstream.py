@@ -18,7 +18,8 @@ from dragoman.codec import ModelList, RateLimitHeaders, TokenCount
 from dragoman_server import simulator
 from dragoman_server.app import Application, create_app
 from dragoman_server.capabilities import providers, relay_rewrites
-from dragoman_server.config.loader import ConfigError, load
+from dragoman_server.config.loader import load
+from dragoman_server.config.problems import ConfigError
 from dragoman_server.keys import hash_client_key
 from dragoman_server.settings import Settings, UpstreamSettings
 from dragoman_server.settings.secret import Secret

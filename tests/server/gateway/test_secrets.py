@@ -325,7 +325,7 @@ def test_the_banner_shows_nothing() -> None:
     base = f"http://me:{CANARY_TEXTS[9]}@up.corp.test/v1?key={CANARY_TEXTS[5]}"  # only code can set it
     loaded = LoadedConfig(settings(base_url=base), None, {}, ())
     lines = banners.banner(loaded, BoundAddress("http", "127.0.0.1", 1, "asyncio"), "1", {"up": "why"})
-    text = "\n".join(line.text for line in lines)
+    text = "\n".join(lines)
     assert "up: http://up.corp.test, openai_chat, key ****" in text
     assert leaked(text) == []
 

@@ -169,7 +169,7 @@ REQUESTED_PATHS: list[tuple[str, str, list[tuple[str, str]], int]] = [
     ("POST", "/v1/chat/completions?x=1", [], 200),
     ("POST", "/prefix/chat/completions", [], 200),
     ("GET", "/v1/models", [], 200),
-    ("GET", "/v1/chat/completions", [], 404),
+    ("GET", "/v1/chat/completions", [], 405),
     ("POST", "/v1/embeddings", [], 404),
 ]
 

@@ -10,16 +10,10 @@ import pytest
 from dragoman.codec import Unchecked
 from dragoman.document import Grammar
 from dragoman_server import tool_grammar as grammar_module
-from dragoman_server.tool_grammar import (
-    MAX_DEFINITION,
-    MAX_TEXT,
-    check_input,
-    grammar_check_available,
-    grammar_checker,
-)
+from dragoman_server.tool_grammar import MAX_DEFINITION, MAX_TEXT, check_input, grammar_checker
 
 needs_extra = pytest.mark.skipif(
-    not grammar_check_available(), reason="the extra dragoman[grammar] is not installed"
+    grammar_checker() is None, reason="the extra dragoman[grammar] is not installed"
 )
 pytestmark = needs_extra
 

@@ -21,10 +21,10 @@ from gateway.scripted import (
 )
 
 from dragoman_server import tool_grammar as grammar_module
-from dragoman_server.tool_grammar import MAX_TEXT, grammar_check_available
+from dragoman_server.tool_grammar import MAX_TEXT, grammar_checker
 
 needs_extra = pytest.mark.skipif(
-    not grammar_check_available(), reason="the extra dragoman[grammar] is not installed"
+    grammar_checker() is None, reason="the extra dragoman[grammar] is not installed"
 )
 pytestmark = pytest.mark.anyio
 

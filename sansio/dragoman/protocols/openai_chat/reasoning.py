@@ -17,18 +17,18 @@ import msgspec
 from dragoman._ir.events import Signature
 from dragoman._ir.losses import Ledger
 from dragoman._ir.request import Citation, Part, Reasoning, Text
+from dragoman._ir.shape import extra_members
 from dragoman._ir.signatures import Signer
 from dragoman._wire.json import JSON, JSONObject
 from dragoman.codec import SignaturePlaces
-from dragoman.protocols.openai_chat.checks import (
-    KNOWN_REASONING_ENTRY,
-    extra_fields,
-)
+from dragoman.protocols.openai_chat.shapes import REASONING_ENTRY_SHAPE
 from dragoman.protocols.openai_chat.tables import (
     CALL_EXTRAS,
     EXTRA_CONTENT,
     NAME,
+    REASONING_ENTRIES,
     REASONING_FIELDS,
+    REASONING_TEXTS,
 )
 from dragoman.protocols.openai_chat.tools import deep_merge
 
@@ -56,13 +56,11 @@ def entries_text(entries: JSON) -> str:
 
 def reasoning_text(fields: JSONObject) -> str:
     """Return the text of a message's or delta's reasoning, from the first member that has any."""
-    text = fields.get("reasoning_content")
-    if type(text) is str and text:
-        return text
-    text = fields.get("reasoning")
-    if type(text) is str and text:
-        return text
-    return entries_text(fields.get("reasoning_details")) or entries_text(fields.get("thinking_blocks"))
+    for field in REASONING_TEXTS:
+        text = fields.get(field)
+        if type(text) is str and text:
+            return text
+    return next(filter(None, [entries_text(fields.get(field)) for field in REASONING_ENTRIES]), "")
 
 
 def part_text(part: JSONObject) -> str:
@@ -80,8 +78,10 @@ class ReasoningEntries:
 
     __slots__ = ("_entries",)
 
-    def __init__(self) -> None:
+    def __init__(self, pieces: Iterable[JSON] = ()) -> None:
         self._entries: list[tuple[JSONObject, dict[str, list[str]]]] = []
+        for piece in pieces:
+            self.add(piece)
 
     def add(self, entry: JSON) -> None:
         if type(entry) is not dict:
@@ -134,12 +134,12 @@ class ReasoningFields:
         """Add the members of a delta. Return its text, which several of them may contain."""
         has_text = False
         seen = bool(self.texts)
-        for field in ("reasoning_content", "reasoning"):
+        for field in REASONING_TEXTS:
             value = delta.get(field)
             if type(value) is str and value:
                 self.texts.setdefault(field, []).append(value)
                 has_text = True
-        for field in ("reasoning_details", "thinking_blocks"):
+        for field in REASONING_ENTRIES:
             value = delta.get(field)
             if type(value) is list and value:
                 entries = self.entries.setdefault(field, ReasoningEntries())
@@ -239,14 +239,12 @@ def _earlier_blocks(message: JSONObject, path: str, signer: Signer) -> list[tupl
     blocks: list[tuple[Reasoning, Position]] = []
     unsigned: list[str] = []  # text of entries without a signature
     opaque: list[Reasoning] = []  # signatures that only a server of this protocol can read
-    for field in ("reasoning_details", "thinking_blocks"):
+    for field in REASONING_ENTRIES:
         entries = fields.get(field)
         if type(entries) is not list:
             continue
-        merged = ReasoningEntries()  # clients may send back the pieces of a stream one by one
-        for entry in entries:
-            merged.add(entry)
-        for index, entry in enumerate(merged.joined()):
+        # Clients may send back the pieces of a stream one by one.
+        for index, entry in enumerate(ReasoningEntries(entries).joined()):
             at = f"{path}/{field}/{index}"
             found = _signed_entry(entry, at, "".join(unsigned), signer)
             if found is None:
@@ -283,7 +281,7 @@ def _signed_entry(
 
     before: the text of the summary entries before it, which is the readable side of a ciphertext.
     """
-    extra = extra_fields(entry, KNOWN_REASONING_ENTRY)
+    extra = extra_members(entry, REASONING_ENTRY_SHAPE)
     for key in CLOSING_KEYS:
         value = entry.get(key)
         if type(value) is str and Signer.is_wrapped(value):
@@ -360,10 +358,7 @@ def join_native_reasoning(natives: list[JSONObject]) -> tuple[JSONObject, list[J
             if not value:
                 continue
             if type(value) is list and type(before) is list:
-                entries = ReasoningEntries()
-                for entry in (*before, *value):
-                    entries.add(entry)
-                value = entries.joined()
+                value = ReasoningEntries((*before, *value)).joined()
             elif type(value) is str and type(before) is str:
                 value = f"{before}\n\n{value}"
             fields[key] = value
@@ -419,7 +414,7 @@ def _replace_signed_entry(
 
 
 SIGNATURE_PLACES = SignaturePlaces(
-    members=("reasoning_details", "thinking_blocks"),
+    members=REASONING_ENTRIES,
     fields={
         "reasoning.encrypted": "data",
         "reasoning.text": "signature",

@@ -13,11 +13,11 @@ from typing import Literal
 import msgspec
 
 from dragoman._ir.events import Signature, ToolKind
-from dragoman._ir.parameters import read_params
 from dragoman._ir.request import (
     Media,
     Message,
     OpaquePart,
+    Param,
     Part,
     Reasoning,
     Refusal,
@@ -26,40 +26,37 @@ from dragoman._ir.request import (
     ToolCall,
     ToolResult,
 )
+from dragoman._ir.shape import (
+    OBJECT,
+    STRING,
+    extra_members,
+    read_settings,
+)
 from dragoman._ir.signatures import Signer
 from dragoman._wire.exceptions import RemoteProtocolError, dotted_path
 from dragoman._wire.json import JSON, JSONObject, wrong_type
-from dragoman.protocols.openai_chat.checks import (
-    KNOWN_ASSISTANT,
-    KNOWN_AUDIO,
-    KNOWN_AUDIO_PART,
-    KNOWN_BODY,
-    KNOWN_CALL,
-    KNOWN_CUSTOM,
-    KNOWN_FILE,
-    KNOWN_FILE_PART,
-    KNOWN_FUNCTION,
-    KNOWN_IMAGE,
-    KNOWN_IMAGE_URL,
-    KNOWN_MESSAGE,
-    KNOWN_REFUSAL,
-    KNOWN_TEXT,
-    KNOWN_TOOL_MESSAGE,
-    arguments_text,
-    extra_fields,
-    read_cache_mark,
-    read_citations,
-    require_text,
-    required_text,
-    with_nested_extra,
-)
+from dragoman.protocols.openai_chat.checks import CHECKS, arguments_text, read_cache_mark, read_citations
 from dragoman.protocols.openai_chat.reasoning import part_text, read_turn
 from dragoman.protocols.openai_chat.request_settings import read_reasoning, read_response_format
-from dragoman.protocols.openai_chat.tables import LEGACY_PARAM_PATHS, NAME, NATIVE_FIELDS, PARAM_PATHS, PARAMS
+from dragoman.protocols.openai_chat.shapes import (
+    ASSISTANT_SHAPE,
+    AUDIO_SHAPE,
+    CALL_SHAPE,
+    FILE_SHAPE,
+    FUNCTION_CALL_SHAPE,
+    IMAGE_SHAPE,
+    MESSAGE_SHAPE,
+    NATIVE_MEMBERS,
+    REFUSAL_SHAPE,
+    REQUEST_SHAPE,
+    SETTING_PATHS,
+    TEXT_SHAPE,
+    TOOL_MESSAGE_SHAPE,
+)
+from dragoman.protocols.openai_chat.tables import NAME
 from dragoman.protocols.openai_chat.tools import read_tools
 
-# For a message whose annotations cannot be attached to a text.
-_KNOWN_WITHOUT_ANNOTATIONS = KNOWN_ASSISTANT - {"annotations"}
+_LEGACY_SETTING_PATHS: dict[Param, str] = {**SETTING_PATHS, "max_output_tokens": "/max_tokens"}
 
 # Roles whose string content needs no further look.
 _PLAIN_ROLES = frozenset({"system", "developer", "user", "assistant"})
@@ -79,19 +76,14 @@ def read_request(body: JSONObject, signer: Signer) -> Request:
     model = body.get("model")
     if type(model) is not str or not model:
         raise wrong_type("/model", "the name of a model", model)
-    extra = extra_fields(body, KNOWN_BODY) or {}
+    settings = read_settings(body, REQUEST_SHAPE, wrong_type)
+    extra = extra_members(body, REQUEST_SHAPE) or {}
     if body.get("max_completion_tokens") is not None and body.get("max_tokens") is not None:
         extra["max_tokens"] = body["max_tokens"]  # the newer name wins
     tools, tool_choice = read_tools(body, extra)
     parallel = body.get("parallel_tool_calls")
     if body.get("functions") and parallel is None and not body.get("tools"):
         parallel = False  # a legacy message holds one call
-    stream = body.get("stream") is True
-    options = body.get("stream_options")
-    if options is not None and type(options) is not dict:
-        raise wrong_type("/stream_options", "an object", options)
-    if options and (rest := extra_fields(options, frozenset({"include_usage"}))):
-        extra["stream_options"] = rest
     return Request(
         protocol=NAME,
         model=model,
@@ -99,14 +91,14 @@ def read_request(body: JSONObject, signer: Signer) -> Request:
         tools=tools,
         tool_choice=tool_choice,
         parallel_tool_calls=parallel,
-        stream=stream,
-        include_usage=bool(options and options.get("include_usage")),
-        params=read_params(body, PARAMS),
-        param_paths=LEGACY_PARAM_PATHS if body.get("max_completion_tokens") is None else PARAM_PATHS,
+        stream=body.get("stream") is True,
+        include_usage=bool((body.get("stream_options") or {}).get("include_usage")),
+        params=settings,
+        param_paths=_LEGACY_SETTING_PATHS if body.get("max_completion_tokens") is None else SETTING_PATHS,
         reasoning=read_reasoning(body, extra),
-        response_format=read_response_format(body.get("response_format"), extra),
+        response_format=read_response_format(body, extra),
         extra=extra or None,
-        defined=NATIVE_FIELDS,
+        defined=NATIVE_MEMBERS,
     )
 
 
@@ -149,7 +141,7 @@ class _MessageReader:
 
     def plain(self, item: JSONObject, path: str) -> Message:
         parts = _read_parts(item.get("content"), f"{path}/content")
-        return _message(item, path, parts, KNOWN_MESSAGE)
+        return _message(item, path, parts, extra_members(item, MESSAGE_SHAPE))
 
     def assistant(self, item: JSONObject, path: str) -> Message:
         parts: list[Part]
@@ -161,12 +153,12 @@ class _MessageReader:
                 parts.append(self._call(call, f"{path}/tool_calls/{index}"))
             return Message("assistant", tuple(parts), path)
         parts = _assistant_parts(item.get("content"), f"{path}/content", calls)
-        known = KNOWN_ASSISTANT
+        extra = extra_members(item, ASSISTANT_SHAPE)
         if item.get("annotations") and not _attach_citations(parts, item["annotations"]):
-            known = _KNOWN_WITHOUT_ANNOTATIONS
-        refusal = item.get("refusal")
+            extra = {**(extra or {}), "annotations": item["annotations"]}
+        refusal = CHECKS.optional(item, "refusal", path, STRING)
         if refusal is not None:
-            parts.append(Refusal(require_text(refusal, f"{path}/refusal"), None, f"{path}/refusal"))
+            parts.append(Refusal(refusal, None, f"{path}/refusal"))
         audio = item.get("audio")
         if audio is not None:
             parts.append(OpaquePart(NAME, "audio", audio, f"{path}/audio"))
@@ -175,20 +167,18 @@ class _MessageReader:
         call_parts: list[Part] = [
             self._call(call, f"{path}/tool_calls/{index}") for index, call in enumerate(calls or ())
         ]
-        legacy = item.get("function_call")
+        legacy = CHECKS.optional(item, "function_call", path, OBJECT)
         if legacy is not None:
             call_parts.append(self._legacy_call(legacy, path))
-        return _message(item, path, read_turn(item, path, self._signer, parts, call_parts), known)
+        return _message(item, path, read_turn(item, path, self._signer, parts, call_parts), extra)
 
-    def _legacy_call(self, legacy: JSON, path: str) -> ToolCall:
+    def _legacy_call(self, legacy: JSONObject, path: str) -> ToolCall:
         at = f"{path}/function_call"
-        if type(legacy) is not dict:
-            raise wrong_type(at, "an object", legacy)
-        name = required_text(legacy, "name", at)
+        name = CHECKS.required(legacy, "name", at, STRING)
         # A legacy call has no id. One made from its place in the conversation can be shared with its result.
         call_id = f"call_{path.rpartition('/')[2]}_{name}"
         self._legacy = name, call_id
-        extra = extra_fields(legacy, KNOWN_FUNCTION)
+        extra = extra_members(legacy, FUNCTION_CALL_SHAPE)
         return ToolCall(call_id, name, arguments_text(legacy.get("arguments")), extra=extra, path=at)
 
     def _call(self, call: JSON, path: str) -> ToolCall:
@@ -200,25 +190,21 @@ class _MessageReader:
             call_id, name, text = call.get("id"), function.get("name"), function.get("arguments")
             if type(call_id) is str and type(name) is str and type(text) is str:
                 return ToolCall(call_id, name, text, _FUNCTION, None, None, None, None, path)
-        call_id = required_text(call, "id", path)
+        call_id = CHECKS.required(call, "id", path, STRING)
         kind = _CUSTOM if type(call.get("custom")) is dict else _FUNCTION
-        member, known = ("custom", KNOWN_CUSTOM) if kind is _CUSTOM else ("function", KNOWN_FUNCTION)
-        function = call.get(member)
-        at = f"{path}/{member}"
-        if type(function) is not dict:
-            raise wrong_type(at, "an object", function)
+        function = CHECKS.required(call, kind.value, path, OBJECT)
+        at = f"{path}/{kind.value}"
         if kind is _CUSTOM:
             self._custom.add(call_id)
-            text = required_text(function, "input", at)
+            text = CHECKS.required(function, "input", at, STRING)
         else:
             text = arguments_text(function.get("arguments"))
-        cache, extra = read_cache_mark(call, path, KNOWN_CALL)
-        extra = with_nested_extra(extra, member, extra_fields(function, known))
-        name = required_text(function, "name", at)
+        cache, extra = read_cache_mark(call, path, extra_members(call, CALL_SHAPE))
+        name = CHECKS.required(function, "name", at, STRING)
         return ToolCall(call_id, name, text, kind, cache=cache, extra=extra, path=path)
 
     def tool(self, item: JSONObject, path: str) -> Message:
-        call_id = required_text(item, "tool_call_id", path)
+        call_id = CHECKS.required(item, "tool_call_id", path, STRING)
         kind = _CUSTOM if call_id in self._custom else _FUNCTION
         content: JSON = item.get("content")
         if len(item) == 3 and type(content) is str:
@@ -228,7 +214,7 @@ class _MessageReader:
         return self._result(item, path, call_id, kind)
 
     def function(self, item: JSONObject, path: str) -> Message:
-        name = required_text(item, "name", path)
+        name = CHECKS.required(item, "name", path, STRING)
         call_parts, call_id = self._legacy
         if call_parts == name:
             self._legacy = "", ""
@@ -240,7 +226,7 @@ class _MessageReader:
     def _result(item: JSONObject, path: str, call_id: str, kind: ToolKind) -> Message:
         content: JSON = item.get("content")
         parts = _read_parts(content, f"{path}/content")
-        cache, extra = read_cache_mark(item, path, KNOWN_TOOL_MESSAGE)
+        cache, extra = read_cache_mark(item, path, extra_members(item, TOOL_MESSAGE_SHAPE))
         result = ToolResult(
             call_id,
             # Parts that only an assistant's message may have are opaque in a result.
@@ -248,7 +234,11 @@ class _MessageReader:
                 part
                 if isinstance(part, (Text, Media, OpaquePart))
                 else OpaquePart(
-                    NAME, str(content[index]["type"]), content[index], part.path, _readable_text(part)
+                    NAME,
+                    str(content[index]["type"]),
+                    content[index],
+                    part.path,
+                    part.text or None if isinstance(part, (Refusal, Reasoning)) else None,
                 )
                 for index, part in enumerate(parts)
             ),
@@ -272,9 +262,9 @@ _ROLES: dict[str, Callable[[_MessageReader, JSONObject, str], Message]] = {
 }
 
 
-def _message(item: JSONObject, path: str, parts: list[Part], known: frozenset[str]) -> Message:
+def _message(item: JSONObject, path: str, parts: list[Part], extra: JSONObject | None) -> Message:
     """Build a message. A cache mark on the message is read as one on its last part."""
-    mark, extra = read_cache_mark(item, path, known)
+    mark, extra = read_cache_mark(item, path, extra)
     if mark is not None:
         last = parts[-1] if parts else None
         if isinstance(last, (Text, Media, ToolCall)):
@@ -318,19 +308,14 @@ def _assistant_parts(content: JSON, path: str, calls: JSON) -> list[Part]:
 
 
 def _text_part(part: JSONObject, path: str) -> Part:
-    text = required_text(part, "text", path)
-    cache, extra = read_cache_mark(part, path, KNOWN_TEXT)
+    text = CHECKS.required(part, "text", path, STRING)
+    cache, extra = read_cache_mark(part, path, extra_members(part, TEXT_SHAPE))
     return Text(text, cache, None, extra, path)
 
 
-def _readable_text(part: Part) -> str | None:
-    """Return the text of reasoning or a refusal, None for any other part."""
-    return part.text or None if isinstance(part, (Refusal, Reasoning)) else None
-
-
 def _refusal_part(part: JSONObject, path: str) -> Part:
-    text = required_text(part, "refusal", path)
-    return Refusal(text, extra_fields(part, KNOWN_REFUSAL), path)
+    text = CHECKS.required(part, "refusal", path, STRING)
+    return Refusal(text, extra_members(part, REFUSAL_SHAPE), path)
 
 
 def _thinking_part(part: JSONObject, path: str) -> Part:
@@ -345,9 +330,8 @@ def _image_part(part: JSONObject, path: str) -> Part:
         image = {"url": image}
     elif type(image) is not dict:
         raise wrong_type(at, "an object with a url", image)
-    source, data, media_type = _split_url(required_text(image, "url", at))
-    cache, extra = read_cache_mark(part, path, KNOWN_IMAGE)
-    extra = with_nested_extra(extra, "image_url", extra_fields(image, KNOWN_IMAGE_URL))
+    source, data, media_type = _split_url(CHECKS.required(image, "url", at, STRING))
+    cache, extra = read_cache_mark(part, path, extra_members(part, IMAGE_SHAPE))
     return Media(
         kind="image",
         source="base64" if source else "url",
@@ -361,16 +345,12 @@ def _image_part(part: JSONObject, path: str) -> Part:
 
 
 def _audio_part(part: JSONObject, path: str) -> Part:
-    audio = part.get("input_audio")
-    at = f"{path}/input_audio"
-    if type(audio) is not dict:
-        raise wrong_type(at, "an object", audio)
-    cache, extra = read_cache_mark(part, path, KNOWN_AUDIO_PART)
-    extra = with_nested_extra(extra, "input_audio", extra_fields(audio, KNOWN_AUDIO))
+    audio = CHECKS.required(part, "input_audio", path, OBJECT)
+    cache, extra = read_cache_mark(part, path, extra_members(part, AUDIO_SHAPE))
     return Media(
         kind="audio",
         source="base64",
-        data=required_text(audio, "data", at),
+        data=CHECKS.required(audio, "data", f"{path}/input_audio", STRING),
         media_type=f"audio/{audio['format']}" if audio.get("format") else None,
         cache=cache,
         extra=extra,
@@ -379,23 +359,20 @@ def _audio_part(part: JSONObject, path: str) -> Part:
 
 
 def _file_part(part: JSONObject, path: str) -> Part:
-    file = part.get("file")
+    file = CHECKS.required(part, "file", path, OBJECT)
     at = f"{path}/file"
-    if type(file) is not dict:
-        raise wrong_type(at, "an object", file)
     filename = file.get("filename")
     media_type = "application/pdf" if str(filename).lower().endswith(".pdf") else None
     source: Literal["base64", "url", "file_id"] = "base64"
-    data = file.get("file_data")
+    data = CHECKS.optional(file, "file_data", at, STRING)
     if data is None:
-        source, data = "file_id", required_text(file, "file_id", at)
+        source, data = "file_id", CHECKS.required(file, "file_id", at, STRING)
     else:
-        _, data, found = _split_url(require_text(data, f"{at}/file_data"))
+        _, data, found = _split_url(data)
         media_type = found or media_type
         if data.startswith(("http://", "https://")):
             source = "url"
-    cache, extra = read_cache_mark(part, path, KNOWN_FILE_PART)
-    extra = with_nested_extra(extra, "file", extra_fields(file, KNOWN_FILE))
+    cache, extra = read_cache_mark(part, path, extra_members(part, FILE_SHAPE))
     return Media(
         kind="file",
         source=source,

@@ -8,7 +8,7 @@ calls.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 
 from dragoman._ir.events import ToolKind
 from dragoman._ir.losses import Ledger, LossCode
@@ -16,6 +16,7 @@ from dragoman._ir.request import Media, Message, OpaquePart, Part, Reasoning, Re
 from dragoman._ir.tools import CacheMark
 from dragoman._wire.json import JSON, JSONObject
 from dragoman.codec import Capabilities
+from dragoman.protocols.openai_chat.checks import write_cache_mark
 from dragoman.protocols.openai_chat.reasoning import (
     LOST_CALL,
     add_texts,
@@ -26,15 +27,15 @@ from dragoman.protocols.openai_chat.reasoning import (
     stands_in_fields,
 )
 from dragoman.protocols.openai_chat.tables import (
-    BREAKPOINT_TTL_NAMES,
     CALL_EXTRAS,
     DUMMY_THOUGHT_SIGNATURE,
     EXTRA_CONTENT,
     MAX_CACHE_MARKS,
     NAME,
     REASONING_FIELDS,
+    REASONING_TEXTS,
 )
-from dragoman.protocols.openai_chat.tools import deep_merge, write_cache_control
+from dragoman.protocols.openai_chat.tools import deep_merge
 
 _CUSTOM = ToolKind.CUSTOM  # an Enum's member is slow to look up
 
@@ -43,9 +44,6 @@ _ALWAYS_RETURNED = {CALL_EXTRAS, EXTRA_CONTENT, "content"}
 
 # Members that do not make a message worth sending.
 _SPEAKER = {"role", "name"}
-
-# Two names for reasoning as one text.
-_PLAIN_FIELDS = {"reasoning_content", "reasoning"}
 
 TEXT_PART_KEYS = {"type", "text"}
 
@@ -105,11 +103,11 @@ class PartWriter:
         if self.capabilities.cache_marks == "none":
             self.ledger.dropped(mark.path, "the upstream does not accept cache marks")
         else:
-            name, form = _MARKS[self.capabilities.cache_marks]
+            name = _MARK_NAMES[self.capabilities.cache_marks]
             if name in part:
                 self.ledger.altered(mark.path, "merged with the mark before it: both are at the same place")
             else:
-                part[name] = form(mark)
+                part[name] = write_cache_mark(mark, name)
                 self._cache_marks.append((part, name, mark))
 
     def drop_excess_marks(self) -> None:
@@ -138,9 +136,10 @@ class PartWriter:
             body.update(message.extra)
 
     def write_content(self, parts: list[JSONObject]) -> JSON:
-        """Return the parts, as one string if that is enough."""
-        if len(parts) < 2 or self.capabilities.text_content == "string":
-            return join_plain_texts(parts)
+        """Return the parts, plain texts as one string with blank lines between them if that is enough."""
+        as_string = len(parts) < 2 or self.capabilities.text_content == "string"
+        if as_string and all(part.keys() == TEXT_PART_KEYS and part["type"] == "text" for part in parts):
+            return "\n\n".join([part["text"] for part in parts])
         return parts
 
     def raw_message(self, message: Message) -> JSONObject:
@@ -209,25 +208,8 @@ class PartWriter:
         return f"{part.filename}\n\n{part.data}"
 
 
-def _breakpoint(mark: CacheMark) -> JSONObject:
-    point: JSONObject = {"mode": "explicit"}
-    if mark.ttl is not None:
-        point["ttl"] = BREAKPOINT_TTL_NAMES[mark.ttl]
-    return point
-
-
-# Capabilities.cache_marks -> the member of a part, and its value.
-_MARKS: Mapping[str, tuple[str, Callable[[CacheMark], JSONObject]]] = {
-    "breakpoint": ("prompt_cache_breakpoint", _breakpoint),
-    "cache_control": ("cache_control", write_cache_control),
-}
-
-
-def join_plain_texts(parts: list[JSONObject]) -> JSON:
-    """Join plain texts with a blank line. Return the parts if one is no plain text."""
-    if all(part.keys() == TEXT_PART_KEYS and part["type"] == "text" for part in parts):
-        return "\n\n".join([part["text"] for part in parts])
-    return parts
+# Capabilities.cache_marks -> the member of a part.
+_MARK_NAMES = {"breakpoint": "prompt_cache_breakpoint", "cache_control": "cache_control"}
 
 
 def _data_uri(part: Media) -> str:
@@ -356,10 +338,15 @@ class _TurnWriter:
     def finish(self, message: Message, in_loop: bool) -> JSONObject | None:
         """Return the wire message, None if nothing is left of it. message: the first one of the turn."""
         fields, leading = self._reasoning_fields()
-        self._restore_call_extras()
-        self._add_dummy_signature()
         content = leading + self.content
         calls, body = self.calls, self.body
+        for reasoning, position, call_id, extra in self.call_extras:
+            if not put_on_call(calls, call_id, position, extra):
+                self._writer.ledger.dropped(reasoning.path, LOST_CALL)
+        if self._writer.capabilities.thought_signatures and calls:
+            # Google: "Function call is missing a thought_signature in functionCall parts." (openclaude#67, read
+            # 2026-11-22)
+            calls[0] = deep_merge(DUMMY_THOUGHT_SIGNATURE, calls[0])
         if not (content or self.refusals or calls or fields or body.keys() - _SPEAKER):
             return None
         optional = bool(self.refusals or calls or body.get("audio"))
@@ -388,17 +375,6 @@ class _TurnWriter:
                 message.path,
                 "the upstream requires the reasoning of this turn: a blank was sent in its place",
             )
-
-    def _add_dummy_signature(self) -> None:
-        """Give the first call of a turn a signature, unless it has one."""
-        # Google: "Function call is missing a thought_signature in functionCall parts." (openclaude#67, read 2026-11-22)
-        if self._writer.capabilities.thought_signatures and self.calls:
-            self.calls[0] = deep_merge(DUMMY_THOUGHT_SIGNATURE, self.calls[0])
-
-    def _restore_call_extras(self) -> None:
-        for reasoning, position, call_id, extra in self.call_extras:
-            if not put_on_call(self.calls, call_id, position, extra):
-                self._writer.ledger.dropped(reasoning.path, LOST_CALL)
 
     def _reasoning_fields(self) -> tuple[JSONObject, list[JSONObject]]:
         """Return the earlier reasoning of the turn: members of the message, and parts at the start of its content."""
@@ -435,9 +411,13 @@ class _TurnWriter:
         fields, leading = join_native_reasoning(natives)
         if texts and field is not None:
             add_texts(fields, field, texts)
-        if returns_fields and field in _PLAIN_FIELDS:
-            for other in (_PLAIN_FIELDS - {field}) & fields.keys():
-                if fields.setdefault(field, fields[other]) == fields[other]:
+        if returns_fields and field in REASONING_TEXTS:
+            for other in REASONING_TEXTS:
+                if (
+                    other != field
+                    and other in fields
+                    and fields.setdefault(field, fields[other]) == fields[other]
+                ):
                     del fields[other]  # the same text under the upstream's name for it
         return fields, leading
 

@@ -74,30 +74,27 @@ def _messages(
 ) -> list[JSONObject]:
     writer = MessageWriter(request, same_protocol, capabilities, ledger)
     messages = request.messages
-    count = len(messages)
-    last_user = _last_user_message(messages) if capabilities.reasoning_back == "tool_loop" else count
-    index = 0
+    # Behind the last user message that is more than tool results a loop of tool calls goes on.
+    loop = len(messages)
+    if capabilities.reasoning_back == "tool_loop":
+        while loop and not _is_from_user(messages[loop - 1]):
+            loop -= 1
+    index, count = 0, len(messages)
     while index < count:
+        from_assistant = messages[index].role == "assistant"
         end = index + 1
-        if messages[index].role == "assistant":
-            while end < count and messages[end].role == "assistant":
-                end += 1
-            writer.write_assistant_turn(messages[index:end], index > last_user)
+        while end < count and (messages[end].role == "assistant") is from_assistant:
+            end += 1
+        if from_assistant:
+            writer.write_assistant_turn(messages[index:end], index >= loop)
         else:
-            while end < count and messages[end].role != "assistant":
-                end += 1
             writer.write_between_turns(messages[index:end])
         index = end
     return writer.finish()
 
 
-def _last_user_message(messages: Sequence[Message]) -> int:
-    """Return the index of the last user message that is more than tool results, -1 without any."""
-    for index in range(len(messages) - 1, -1, -1):
-        message = messages[index]
-        if message.role == "user" and any(type(part) is not ToolResult for part in message.parts):
-            return index
-    return -1
+def _is_from_user(message: Message) -> bool:
+    return message.role == "user" and any(type(part) is not ToolResult for part in message.parts)
 
 
 # Inserted where an upstream requires another order of turns than the client's.
@@ -155,7 +152,8 @@ class MessageWriter:
         if body is None:
             body = write_turn(run, self._writer, in_loop)
         if body is not None:
-            if self._capabilities.turn_order == "alternate" and self._is_at_start():
+            at_start = not self._out or self._out[-1]["role"] in ("system", "developer")
+            if at_start and self._capabilities.turn_order == "alternate":
                 self._out.append({"role": "user", "content": _FIRST_USER_TEXT})
                 self._ledger.add(
                     LossCode.REPAIRED,
@@ -163,9 +161,6 @@ class MessageWriter:
                     "the upstream requires a user message first: one was inserted",
                 )
             self._out.append(body)
-
-    def _is_at_start(self) -> bool:
-        return not self._out or self._out[-1]["role"] in ("system", "developer")
 
     def write_between_turns(self, run: Sequence[Message]) -> None:
         """Write the messages between two assistant turns: results, then their media, then the rest in order."""
@@ -284,8 +279,9 @@ class MessageWriter:
     def _write_result(self, result: ToolResult, message: Message, media: list[JSONObject]) -> JSONObject:
         """Return a tool message. Media that it cannot hold are appended to `media`."""
         content: list[JSONObject] = []
+        images = self._capabilities.tool_images
         for part in result.parts:
-            if not isinstance(part, Media) or part.source == "text" or self._fits_result(part):
+            if not isinstance(part, Media) or part.source == "text" or (part.kind == "image" and images):
                 self._writer.write_part(part, message, content)
                 continue
             before = len(media)
@@ -309,9 +305,6 @@ class MessageWriter:
         if self._same_protocol:
             body.update(result.extra or {})
         return body
-
-    def _fits_result(self, part: Media) -> bool:
-        return part.kind == "image" and self._capabilities.tool_images
 
 
 def _simple_message(message: Message) -> JSONObject | None:

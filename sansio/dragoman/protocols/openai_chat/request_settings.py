@@ -8,7 +8,7 @@ structured output with `strict` only where the server would not refuse it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import msgspec
 
@@ -22,74 +22,44 @@ from dragoman._ir.parameters import (
     write_params,
 )
 from dragoman._ir.request import Param, ReasoningConfig, Request, ResponseFormat
-from dragoman._wire.json import JSON, JSONObject, wrong_type
+from dragoman._ir.shape import INTEGER, OBJECT, STRING, JSONType, extra_members, setting_paths
+from dragoman._wire.json import JSON, JSONObject
 from dragoman._wire.json_schema import is_strict
 from dragoman.codec import Capabilities
-from dragoman.protocols.openai_chat.checks import (
-    KNOWN_JSON_SCHEMA,
-    KNOWN_REASONING,
-    KNOWN_RESPONSE_FORMAT,
-    KNOWN_TEMPLATE_KWARGS,
-    KNOWN_THINKING,
-    extra_fields,
-    require_text,
-)
+from dragoman.protocols.openai_chat.checks import CHECKS
+from dragoman.protocols.openai_chat.shapes import FORMAT_SHAPE, REQUEST_SHAPE
 from dragoman.protocols.openai_chat.tables import (
-    CHAT_TEMPLATE_KWARGS,
     IMPLIED_INCLUDES,
     INCLUDE_LOGPROBS,
     MAX_SAFETY_IDENTIFIER,
     MAX_USER,
-    PARAM_NAMES,
-    REASONING_SETTINGS,
     SERVICE_TIER_ALIASES,
     SERVICE_TIERS,
 )
 
+# What open servers pass to the model's template.
+_TEMPLATE = "chat_template_kwargs"
 
-def _budget(value: JSON, path: str) -> int:
-    if type(value) is not int:
-        raise wrong_type(path, "an integer", value)
-    return value
+_SWITCH = {True: "adaptive", False: "disabled"}
 
-
-def _switch(value: JSON, path: str) -> str | None:
-    """Return the mode for a plain switch, which sets no amount."""
-    return ("adaptive" if value else "disabled") if type(value) is bool else None
-
-
-def _mode(value: JSON, path: str) -> str | None:
-    return value if value in ("enabled", "disabled", "adaptive") else None
-
-
-def _display_if_excluded(value: JSON, path: str) -> str | None:
-    return ("omitted" if value else "summarized") if type(value) is bool else None
-
-
-def _display_if_included(value: JSON, path: str) -> str | None:
-    return ("summarized" if value else "omitted") if type(value) is bool else None
-
-
-# Setting, its member ("" for none), the field of ReasoningConfig that it sets, and how to read it, with None for an
-# unknown value. All but the first are of compatible servers: Qwen, Z.ai, OpenRouter and vLLM (November 2026).
-_PLACES: tuple[tuple[str, str, str, Callable[[JSON, str], str | int | None]], ...] = (
-    ("reasoning_effort", "", "effort", require_text),
-    ("reasoning", "effort", "effort", require_text),
-    ("reasoning", "enabled", "mode", _switch),
-    ("reasoning", "max_tokens", "budget", _budget),
-    ("reasoning", "exclude", "display", _display_if_excluded),
-    ("thinking", "type", "mode", _mode),
-    ("thinking", "budget_tokens", "budget", _budget),
-    ("enable_thinking", "", "mode", _switch),
-    ("chat_template_kwargs", "enable_thinking", "mode", _switch),
-    ("chat_template_kwargs", "thinking", "mode", _switch),
-    ("thinking_budget", "", "budget", _budget),
-    ("include_reasoning", "", "display", _display_if_included),
-)
-_KNOWN_MEMBERS = {
-    "reasoning": KNOWN_REASONING,
-    "thinking": KNOWN_THINKING,
-    "chat_template_kwargs": KNOWN_TEMPLATE_KWARGS,
+# Setting -> its member ("" for none) -> the field of ReasoningConfig that it sets, and the type of the value or what
+# each value means. All but the first are of compatible servers: Qwen, Z.ai, OpenRouter and vLLM (November 2026).
+_PLACES: dict[str, dict[str, tuple[str, JSONType | Mapping[JSON, str]]]] = {
+    "reasoning_effort": {"": ("effort", STRING)},
+    "reasoning": {
+        "effort": ("effort", STRING),
+        "enabled": ("mode", _SWITCH),
+        "max_tokens": ("budget", INTEGER),
+        "exclude": ("display", {True: "omitted", False: "summarized"}),
+    },
+    "thinking": {
+        "type": ("mode", {mode: mode for mode in ("enabled", "disabled", "adaptive")}),
+        "budget_tokens": ("budget", INTEGER),
+    },
+    "enable_thinking": {"": ("mode", _SWITCH)},
+    _TEMPLATE: {"enable_thinking": ("mode", _SWITCH), "thinking": ("mode", _SWITCH)},
+    "thinking_budget": {"": ("budget", INTEGER)},
+    "include_reasoning": {"": ("display", {True: "summarized", False: "omitted"})},
 }
 
 
@@ -98,28 +68,24 @@ def read_reasoning(body: JSONObject, extra: JSONObject) -> ReasoningConfig | Non
 
     Raises RemoteProtocolError (400) for an effort or budget of a wrong type.
     """
-    if not any(key in body for key in REASONING_SETTINGS):
-        return None
-    for key, known in _KNOWN_MEMBERS.items():
-        holder = body.get(key)
-        unknown = extra_fields(holder, known) if type(holder) is dict else holder
-        if unknown is not None:
-            extra[key] = unknown
     found: dict[str, JSON] = {}
     paths: dict[str, str] = {}
-    for key, member, field, read in _PLACES:
-        value = body.get(key)
-        path = f"/{key}"
-        if member:
-            value = value.get(member) if type(value) is dict else None
-            path = f"{path}/{member}"
-        if value is None:
+    for key, members in _PLACES.items():
+        if body.get(key) is None:
             continue
-        meaning = read(value, path)
-        if meaning is None or not _agrees(field, found.setdefault(field, meaning), meaning):
-            extra[key] = {**extra.get(key, {}), member: value} if member else value
-        else:
-            paths.setdefault(field, path)
+        holder = body[key] if type(body[key]) is dict else {"": body[key]}
+        unread = {name: value for name, value in holder.items() if value is not None}
+        for member, (field, values) in members.items():
+            if isinstance(values, JSONType):
+                meaning = CHECKS.optional(holder, member, f"/{key}", values)
+            else:
+                value = holder.get(member)
+                meaning = values.get(value) if type(value) in (bool, str) else None
+            if meaning is not None and _agrees(field, found.setdefault(field, meaning), meaning):
+                paths.setdefault(field, f"/{key}/{member}" if member else f"/{key}")
+                del unread[member]
+        if unread:
+            extra[key] = unread if holder is body[key] else body[key]
     if not found:
         return None
     if "budget" in found and found.get("mode") != "disabled":
@@ -146,11 +112,11 @@ def write_reasoning(
         return
     if (
         same_protocol
-        and config.path == f"/{CHAT_TEMPLATE_KWARGS}"
+        and config.path == f"/{_TEMPLATE}"
         and capabilities.reasoning_setting == "reasoning_effort"
     ):
         # Only the client has the template of the model, and with it the names of its settings.
-        out[CHAT_TEMPLATE_KWARGS] = request.native[CHAT_TEMPLATE_KWARGS]
+        out[_TEMPLATE] = request.native[_TEMPLATE]
         config = msgspec.structs.replace(config, mode=None, path=config.effort_path)
     path = config.path or "/reasoning"
     if config.display is not None:
@@ -173,19 +139,25 @@ def write_reasoning(
         # DeepSeek: "thinking options type cannot be disabled when reasoning_effort is set" (cc-switch#3876, read
         # 2026-11-22).
         out[setting] = {"type": "disabled"} if setting == "thinking" else False
-        return
-    if setting == "reasoning" and config.effort is None and config.budget is not None and requested != "none":
-        out["reasoning"] = {"max_tokens": config.budget}
-        return
-    if config.budget is not None and requested != "none":
-        ledger.altered(path, "the token budget was converted to an effort")
-    effort = fit_effort(requested, capabilities.efforts)
-    if (
-        setting == "reasoning_effort"
-        and not capabilities.tools_with_effort
-        and effort != "none"
-        and "tools" in out
+    elif (
+        setting == "reasoning" and config.effort is None and config.budget is not None and requested != "none"
     ):
+        out["reasoning"] = {"max_tokens": config.budget}
+    else:
+        if config.budget is not None and requested != "none":
+            ledger.altered(path, "the token budget was converted to an effort")
+        _write_effort(requested, config.effort is not None, at, capabilities, out, ledger)
+
+
+def _write_effort(
+    requested: str, by_name: bool, at: str, capabilities: Capabilities, out: JSONObject, ledger: Ledger
+) -> None:
+    """Put the effort that the upstream accepts into `out`. by_name: the client sent an effort."""
+    setting = capabilities.reasoning_setting
+    assert setting is not None
+    effort = fit_effort(requested, capabilities.efforts)
+    restricted = setting == "reasoning_effort" and not capabilities.tools_with_effort
+    if restricted and effort != "none" and "tools" in out:
         # "Function tools with reasoning_effort are not supported for ... in /v1/chat/completions. To use function
         # tools, use /v1/responses or set reasoning_effort to 'none'." (itzcrazykns/vane#1173, read 2026-11-22)
         ledger.altered(at, "the model does not accept an effort together with tools in Chat Completions")
@@ -198,7 +170,7 @@ def write_reasoning(
         out[setting] = {"type": capabilities.thinking_type} if setting == "thinking" else True
         if capabilities.efforts:
             out["reasoning_effort"] = effort
-        elif config.effort is not None:
+        elif by_name:
             ledger.altered(at, "sent as a switch: the upstream has no setting for the effort")
     else:
         out[setting] = {"effort": effort} if setting == "reasoning" else effort
@@ -215,32 +187,26 @@ def _requested_effort(config: ReasoningConfig) -> str | None:
     return None if config.mode is None else DEFAULT_EFFORT
 
 
-def read_response_format(value: JSON, extra: JSONObject) -> ResponseFormat | None:
-    """Read `response_format`. Raises RemoteProtocolError (400) if it is not an object."""
+def read_response_format(body: JSONObject, extra: JSONObject) -> ResponseFormat | None:
+    """Read `response_format`. One of a kind of its own is extra as a whole."""
+    value = body.get("response_format")
     if value is None:
         return None
-    if type(value) is not dict:
-        raise wrong_type("/response_format", "an object", value)
     kind = value.get("type")
-    unknown = extra_fields(value, KNOWN_RESPONSE_FORMAT)
-    if unknown:
-        extra["response_format"] = unknown if kind != "text" else value
+    path = "/response_format"
+    if kind == "json_object":
+        return ResponseFormat(path=path)
     if kind == "json_schema":
-        path = "/response_format/json_schema"
-        schema = value.get("json_schema")
-        if type(schema) is not dict:
-            raise wrong_type(path, "an object", schema)
+        schema = CHECKS.required(value, "json_schema", path, OBJECT)
         return ResponseFormat(
             schema.get("schema") or {},
             schema.get("name"),
             schema.get("description"),
             schema.get("strict"),
-            extra_fields(schema, KNOWN_JSON_SCHEMA),
-            path,
+            extra_members(schema, FORMAT_SHAPE),
+            f"{path}/json_schema",
         )
-    if kind == "json_object":
-        return ResponseFormat(path="/response_format")
-    if kind != "text":
+    if kind != "text" or "response_format" in extra:
         extra["response_format"] = value  # a server's own kind, such as a grammar
     return None
 
@@ -293,17 +259,27 @@ def _add_instruction(messages: list[JSONObject], text: str) -> None:
         first["content"] = [*first["content"], {"type": "text", "text": text}]
 
 
+_NAMES: dict[Param, str] = {param: path[1:] for param, path in setting_paths(REQUEST_SHAPE).items()}
+# Neutral name -> wire name, for each of the two names of the output limit.
+_SETTING_NAMES: dict[str, dict[Param, str]] = {
+    limit: {**_NAMES, "max_output_tokens": limit, "speed": "service_tier"}
+    for limit in ("max_tokens", "max_completion_tokens")
+}
+
+
 def write_settings(
     request: Request, same_protocol: bool, capabilities: Capabilities, out: JSONObject, ledger: Ledger
 ) -> None:
     """Put the plain settings into `out`."""
     if request.params:
-        converters = CONVERTERS if capabilities.cache_marks == "breakpoint" else _CONVERTERS_WITHOUT_MARKS
+        converters = dict(CONVERTERS)
+        if capabilities.cache_marks != "breakpoint":
+            converters["prompt_cache_options"] = _drop_cache_options
         if "service_tier" in capabilities.refuses:
-            converters = {**converters, "speed": _drop_speed}
-        if same_protocol:  # the client names tiers as the upstream does
-            converters = {param: each for param, each in converters.items() if param != "service_tier"}
-        write_params(request, PARAM_NAMES[capabilities.max_tokens_field], converters, out, ledger)
+            converters["speed"] = _drop_speed
+        if same_protocol:
+            del converters["service_tier"]  # the client names tiers as the upstream does
+        write_params(request, _SETTING_NAMES[capabilities.max_tokens_field], converters, out, ledger)
         if not same_protocol:
             _derived_settings(request, capabilities, out, ledger)
 
@@ -367,9 +343,4 @@ CONVERTERS: Mapping[Param, Converter] = {
     "background": lambda value, path, ledger: None,  # false here: write_request refuses true
     "safety_identifier": hash_longer_than(MAX_SAFETY_IDENTIFIER),
     "user": hash_longer_than(MAX_USER),
-}
-
-_CONVERTERS_WITHOUT_MARKS: Mapping[Param, Converter] = {
-    **CONVERTERS,
-    "prompt_cache_options": _drop_cache_options,
 }

@@ -35,16 +35,14 @@ from dragoman.protocols.openai_chat.response_tool_calls_in import (
     ToolCallReader,
     signature_events,
 )
+from dragoman.protocols.openai_chat.shapes import ANNOTATION_SHAPE, CONTENT_SHAPE, DELTA_SHAPE
 from dragoman.protocols.openai_chat.tables import (
-    ANNOTATION_SHAPE,
-    CONTENT_SHAPE,
-    DELTA_FIELDS,
     END_FINISH_REASONS,
     EXECUTED_TOOLS,
     EXTRA_CONTENT,
-    MESSAGE_SHAPE,
     NAME,
     OPAQUE_FIELDS,
+    REASONING_FIELDS,
     STOP_REASONS,
 )
 
@@ -98,7 +96,7 @@ class ChoiceReader:
         self._pending_citations: list[tuple[JSONObject, str]] = []  # with their path, until there is text
         self._annotation_count = 0  # of the annotations so far
         self._cited_urls: set[str | None] = set()  # of the pages that are cited
-        self._executed: list[JSON] = []  # uses of the server's own tools, not yet emitted
+        self._executed: dict[object, JSON] = {}  # uses of the server's own tools, not yet emitted
         self._extra_content: JSONObject = {}  # what the server needs back, not yet emitted
 
     def read_delta(self, delta: JSONObject, *, whole: bool, out: list[Event]) -> None:
@@ -130,17 +128,11 @@ class ChoiceReader:
         if legacy is not None:
             self._end_block(out)
             self._emit_deferred(out)
-            self.calls.read_legacy(legacy, out)
+            self.calls.read_fragment({"index": 0, "function": legacy}, out)  # one call without id and index
 
     def _read_extensions(self, delta: JSONObject, out: list[Event]) -> None:
         """Read the members outside of the official delta: reasoning, annotations, and unknown ones."""
-        reasoning = (
-            delta.get("reasoning_content")
-            or delta.get("reasoning")
-            or delta.get("reasoning_details")
-            or delta.get("thinking_blocks")
-        )
-        if reasoning:
+        if any(map(delta.get, REASONING_FIELDS)):
             if self.kind is not BlockKind.REASONING:
                 self._open(BlockKind.REASONING, out)
             self._emit_reasoning(self.reasoning.add(delta), out)
@@ -150,17 +142,20 @@ class ChoiceReader:
         extra_content = delta.get(EXTRA_CONTENT)
         if type(extra_content) is dict:
             self._extra_content = {**self._extra_content, **extra_content}
-        for key, value in delta.items():
-            if key in DELTA_FIELDS:
-                continue
-            path = child(f"{self.path}/message", key)
-            if key == EXECUTED_TOOLS and type(value) is list:
-                self._executed = _merge_executed_tools([*self._executed, *value])
-            elif key in OPAQUE_FIELDS:
-                if value:
-                    out.append(Opaque(NAME, key, value, path, self.index, round_trip=False))
-            else:
-                note_unread({key: value}, MESSAGE_SHAPE, f"{self.path}/message", self._ledger)
+        executed = delta.get(EXECUTED_TOOLS)
+        if executed is not None:
+            for use in executed if type(executed) is list else [executed]:
+                # A tool is reported when it starts and, with the same index, when it has ended.
+                index = use.get("index") if type(use) is dict else None
+                number = index if type(index) is int else object()
+                before = self._executed.get(number)
+                self._executed[number] = use if before is None else {**before, **use}
+        for key in OPAQUE_FIELDS:
+            if value := delta.get(key):
+                out.append(
+                    Opaque(NAME, key, value, f"{self.path}/message/{key}", self.index, round_trip=False)
+                )
+        note_unread(delta, DELTA_SHAPE, self.path, self._ledger, ("message",))
 
     def _read_part(self, part: JSON, out: list[Event]) -> None:
         """Read a part of content that is a list, as Mistral's servers send it."""
@@ -226,7 +221,11 @@ class ChoiceReader:
                 event = Logprobs(
                     self.block, [_complete_token(token) for token in tokens if type(token) is dict]
                 )
-                texts = (at for at in range(start, len(out)) if _is_text_of(out[at], self.block))
+                texts = (
+                    at
+                    for at, each in enumerate(out[start:], start)
+                    if isinstance(each, TextDelta) and each.block == self.block
+                )
                 out.insert(next(texts, len(out)), event)
             else:
                 # Tokens of reasoning or of a call.
@@ -256,15 +255,14 @@ class ChoiceReader:
         """Emit what waits for the block to end: uses of the server's own tools, and members that it needs back."""
         if self._executed:
             path = f"{self.path}/message/{EXECUTED_TOOLS}"
-            search = _read_search(self._executed)
+            executed = list(self._executed.values())
+            search = _read_search(executed)
             if search is not None:
                 self._ledger.altered(path, "reported as a web search: only its queries and pages were kept")
             out.append(
-                Opaque(
-                    NAME, EXECUTED_TOOLS, self._executed, path, self.index, round_trip=False, search=search
-                )
+                Opaque(NAME, EXECUTED_TOOLS, executed, path, self.index, round_trip=False, search=search)
             )
-            self._executed = []
+            self._executed.clear()
         if self._extra_content:
             out += signature_events({EXTRA_CONTENT: self._extra_content}, self.index, self._ids, self._model)
             self._extra_content = {}
@@ -303,30 +301,11 @@ def _complete_token(token: JSONObject) -> JSONObject:
     return {"bytes": None, **token, "top_logprobs": token.get("top_logprobs") or []}
 
 
-def _is_text_of(event: Event, block: int) -> bool:
-    return isinstance(event, TextDelta) and event.block == block
-
-
-def _merge_executed_tools(executed: list[JSON]) -> list[JSON]:
-    """Merge the entries of a stream. A tool is reported when it starts and, with the same index, when it has ended."""
-    out: list[JSON] = []
-    at: dict[int, int] = {}
-    for tool in executed:
-        index = tool.get("index") if type(tool) is dict else None
-        if type(index) is int and index in at:
-            out[at[index]] = {**out[at[index]], **tool}
-            continue
-        if type(index) is int:
-            at[index] = len(out)
-        out.append(tool)
-    return out
-
-
-def _read_search(executed: JSON) -> Search | None:
+def _read_search(executed: list[JSON]) -> Search | None:
     """Return the web search in a list of executed tools (Groq), None if none has found anything yet."""
     queries: list[str] = []
     sources: list[Source] = []
-    for tool in executed if type(executed) is list else ():
+    for tool in executed:
         found = tool.get("search_results") if type(tool) is dict else None
         pages = found.get("results") if type(found) is dict else None
         if type(pages) is not list or not pages:

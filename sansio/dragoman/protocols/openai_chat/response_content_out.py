@@ -1,9 +1,14 @@
-"""Write the members of messages and responses that streamed and whole responses share."""
+"""What streamed and whole responses share: the state of a choice, tool calls and log probabilities."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from dragoman._ir.assembly import AssembledBlock
 from dragoman._ir.events import (
     Annotation,
+    BlockKind,
+    BlockStarted,
     Signature,
     Stopped,
     StopReason,
@@ -25,12 +30,143 @@ from dragoman.protocols.openai_chat.tables import (
 # Between paragraphs of reasoning, which here is one string.
 PARAGRAPH_BREAK = "\n\n"
 
-NO_PHASE = "Chat Completions has no message phases"
 
+class WrittenChoice:
+    """What a stream and a whole response have to count and collect of one choice.
 
-def uses_legacy_functions(context: ResponseContext) -> bool:
-    """True if the client sent the legacy `functions`, and therefore reads only `function_call`."""
-    return bool(context.echo.get("functions")) and not context.echo.get("tools")
+    Call `start_block`, `cite` and `end_block` for each block, then `explanation` and `finish_reason`.
+
+    legacy: the client sent the legacy `functions`, and therefore reads only `function_call`.
+    calls: the number of tool calls so far; annotations: the citations so far.
+    last_part: block and part of the last reasoning text of a stream; stopped: the end of the choice in a stream.
+    """
+
+    __slots__ = (
+        "_chars",
+        "_context",
+        "_details",
+        "_has_content",
+        "_ledger",
+        "_path",
+        "annotations",
+        "calls",
+        "last_part",
+        "legacy",
+        "stopped",
+    )
+
+    def __init__(self, index: int, context: ResponseContext, ledger: Ledger) -> None:
+        self.legacy = bool(context.echo.get("functions")) and not context.echo.get("tools")
+        self.calls = 0
+        self.annotations: list[JSON] = []
+        self.last_part: tuple[int, int] | None = None
+        self.stopped: Stopped | None = None
+        self._path = f"/choices/{index}"
+        self._context = context
+        self._ledger = ledger
+        self._chars = 0  # characters of text in blocks that have ended
+        self._details = 0  # entries of reasoning_details
+        self._has_content = False  # there is a text or refusal
+
+    def start_block(self, block: BlockStarted | AssembledBlock) -> Position:
+        """Return the position of a block. Record what is lost of it."""
+        position = self._chars, self.calls
+        if block.phase is not None:
+            self._ledger.dropped(f"{self._path}/message/phase", "Chat Completions has no message phases")
+        if block.tool is not None:
+            self.calls += 1
+        elif block.kind is BlockKind.TEXT and self.calls:
+            self._ledger.altered(
+                f"{self._path}/message/content",
+                "text after a tool call: a message has all its text before its calls",
+            )
+        return position
+
+    def cite(self, citations: Iterable[Annotation], position: Position, size: int) -> None:
+        """Collect the citations of a block in the official form. One without a span cites the whole block.
+
+        size: of the block's text in characters.
+        """
+        base = position[0]
+        for event in citations:
+            native = event.native
+            if event.url is None and event.origin == NAME:
+                self.annotations.append(native)
+                continue
+            path = event.path or f"{self._path}/message/annotations"
+            if event.url is None:
+                self._ledger.dropped(path, "only citations of web pages have a counterpart")
+                continue
+            start, end = event.start, event.end
+            if start is None or end is None:
+                start, end = 0, size
+            cited = {
+                "url": event.url,
+                "title": event.title or "",
+                "start_index": base + start,
+                "end_index": base + end,
+            }
+            if event.origin == NAME:
+                self.annotations.append({**native, "url_citation": {**native["url_citation"], **cited}})
+                continue
+            if event.has_unmapped_fields():
+                self._ledger.altered(path, "only the source and span of the citation were kept")
+            self.annotations.append({"type": "url_citation", "url_citation": cited})
+
+    def end_block(
+        self, kind: BlockKind, size: int, position: Position, signature: Signature | None
+    ) -> list[JSONObject]:
+        """Return the entries of `reasoning_details` with which a client sends a block's signature back.
+
+        size: of the block's text in characters. A Chat upstream's own entries are returned unchanged.
+        """
+        if kind is BlockKind.TEXT:
+            self._chars += size
+        if kind in (BlockKind.TEXT, BlockKind.REFUSAL) and size:
+            self._has_content = True
+        if signature is None:
+            return []
+        native = signature.native if signature.origin == NAME else None
+        details: list[JSONObject]
+        if type(native) is dict and type(native.get("reasoning_details")) is list:
+            details = native["reasoning_details"]
+        else:
+            data = self._context.signer.wrap(signature)
+            index, entry_id = self._details, position_id(position)
+            details = [
+                {"type": "reasoning.encrypted", "data": data, "format": SIGNATURE_FORMAT, "index": index}
+            ]
+            if entry_id is not None:
+                details[0]["id"] = entry_id
+        self._details += len(details)
+        return details
+
+    def add_compaction(self, text: str) -> None:
+        """Count a summary, which is text of the message."""
+        self._chars += len(text)
+        self._has_content = True
+
+    def explanation(self, stopped: Stopped) -> str | None:
+        """Return the upstream's explanation if it is to be sent as a refusal: there is no other text."""
+        if stopped.explanation is not None and self._has_content:
+            self._ledger.dropped(
+                "/stop_details/explanation",
+                "the response has text; Chat Completions has no field for the explanation",
+            )
+            return None
+        return stopped.explanation
+
+    def finish_reason(self, stopped: Stopped) -> str:
+        reason = stopped.reason
+        if reason in LOSSY_STOP_REASONS:
+            why = f"the upstream stopped for {reason.value}, which is reported as stop"
+            self._ledger.altered(f"{self._path}/finish_reason", why)
+        if reason in (StopReason.END, StopReason.TOOL_USE):
+            # Agents act on this value: it is tool_calls if and only if there are some.
+            reason = StopReason.TOOL_USE if self.calls else StopReason.END
+        if self.legacy and reason is StopReason.TOOL_USE:
+            return "function_call"
+        return STOP_REASON_NAMES[reason]
 
 
 def write_service_tier(tier: str | None, ledger: Ledger) -> str | None:
@@ -46,53 +182,6 @@ def write_tool_call(head: ToolHead, text: str) -> JSONObject:
     """Return a tool call with `text` as its arguments or input."""
     inner: JSONObject = {"name": head.name, "input" if head.kind is ToolKind.CUSTOM else "arguments": text}
     return {"id": head.call_id, "type": head.kind.value, head.kind.value: inner}
-
-
-def write_reasoning_details(
-    signature: Signature, number: int, position: Position, context: ResponseContext
-) -> list[JSONObject]:
-    """Return the entries of `reasoning_details` with which a client sends a signature back.
-
-    number: the index of the first entry. A Chat upstream's own entries are returned unchanged.
-    """
-    if signature.origin == NAME and type(signature.native) is dict:
-        native = signature.native.get("reasoning_details")
-        if type(native) is list:
-            return native
-    data = context.signer.wrap(signature)
-    entry: JSONObject = {
-        "type": "reasoning.encrypted",
-        "data": data,
-        "format": SIGNATURE_FORMAT,
-        "index": number,
-    }
-    entry_id = position_id(position)
-    return [entry if entry_id is None else {**entry, "id": entry_id}]
-
-
-def write_citation(event: Annotation, base: int, size: int, choice: int, ledger: Ledger) -> JSONObject | None:
-    """Return a citation in the official form, None for one without a URL.
-
-    base: the characters of the message's text before the cited block; size: those of the block.
-    """
-    if event.origin == NAME and event.url is None:
-        native: JSONObject = event.native
-        return native
-    path = event.path or f"/choices/{choice}/message/annotations"
-    if event.url is None:
-        ledger.dropped(path, "only citations of web pages have a counterpart")
-        return None
-    if event.start is None or event.end is None:
-        start, end = base, base + size  # it cites the whole block
-    else:
-        start, end = base + event.start, base + event.end
-    cited: JSONObject = {"url": event.url, "title": event.title or "", "start_index": start, "end_index": end}
-    if event.origin == NAME:
-        native = event.native
-        return {**native, "url_citation": {**native["url_citation"], **cited}}
-    if event.has_unmapped_fields():
-        ledger.altered(path, "only the source and span of the citation were kept")
-    return {"type": "url_citation", "url_citation": cited}
 
 
 def write_logprobs(content: list[JSON], refusal: list[JSON]) -> JSONObject:
@@ -111,33 +200,3 @@ def _complete_tokens(tokens: JSON) -> list[JSONObject]:
         else token
         for token in whole
     ]
-
-
-def write_finish_reason(stopped: Stopped, calls: int, legacy: bool, ledger: Ledger) -> str:
-    """Return the finish reason of a choice with that many tool calls."""
-    reason = stopped.reason
-    if reason in LOSSY_STOP_REASONS:
-        path = f"/choices/{stopped.choice}/finish_reason"
-        ledger.altered(path, f"the upstream stopped for {reason.value}, which is reported as stop")
-    if reason in (StopReason.END, StopReason.TOOL_USE):
-        # Agents act on this value: it is tool_calls if and only if there are some.
-        reason = StopReason.TOOL_USE if calls else StopReason.END
-    if legacy and reason is StopReason.TOOL_USE:
-        return "function_call"
-    return STOP_REASON_NAMES[reason]
-
-
-def note_text_after_call(choice: int, ledger: Ledger) -> None:
-    """Record that a text comes after a tool call."""
-    ledger.altered(
-        f"/choices/{choice}/message/content",
-        "text after a tool call: a message has all its text before its calls",
-    )
-
-
-def note_lost_explanation(ledger: Ledger) -> None:
-    """Record that the explanation of a refusal is dropped."""
-    ledger.dropped(
-        "/stop_details/explanation",
-        "the response has text; Chat Completions has no field for the explanation",
-    )

@@ -28,18 +28,16 @@ from dragoman._ir.losses import Ledger
 from dragoman._ir.shape import note_unread
 from dragoman._wire.errors import WireError
 from dragoman._wire.exceptions import RemoteProtocolError, unreadable_response
-from dragoman._wire.json import JSON, JSONObject, decode, kind_of, text_or_none
+from dragoman._wire.json import JSONObject, decode, kind_of, text_or_none
 from dragoman._wire.sse import Frame
 from dragoman.codec import ResponseContext
 from dragoman.protocols.openai_chat.errors import has_error, parse_error
 from dragoman.protocols.openai_chat.response_content_in import ChoiceReader
 from dragoman.protocols.openai_chat.response_tool_calls_in import IdAllocator
+from dragoman.protocols.openai_chat.shapes import CHOICE_SHAPE, READ_SHAPE, RESPONSE_SHAPE
 from dragoman.protocols.openai_chat.tables import (
-    CHOICE_SHAPE,
-    CHUNK_FIELDS,
     ERROR_FINISH_REASONS,
     NAME,
-    RESPONSE_SHAPE,
     RESPONSE_TIER_ALIASES,
     SERVICE_TIERS,
 )
@@ -138,7 +136,7 @@ class ChatReader:
         choices = chunk.get("choices")
         if self._context.rewritten:
             extra = {
-                key: value for key, value in chunk.items() if key not in CHUNK_FIELDS and value is not None
+                key: value for key, value in chunk.items() if key not in READ_SHAPE and value is not None
             }
             unread = {key: value for key, value in chunk.items() if key not in extra}
         else:
@@ -158,7 +156,7 @@ class ChatReader:
         moderation = chunk.get("moderation")
         if moderation is not None and self._started:
             out.append(Opaque(NAME, "moderation", moderation, "/moderation", round_trip=False))
-        if extra and self._started:
+        if self._started:
             for key, value in extra.items():
                 out.append(Opaque(NAME, key, value, f"/{key}", round_trip=False))
         if "citations" in chunk or "search_results" in chunk:
@@ -171,9 +169,7 @@ class ChatReader:
         if choice is None:
             self._ledger.dropped("/citations", "they came before the text that cites them")
             return
-        choice.cite_pages(_listed_pages(chunk), out)
-        for key in _lossy_page_lists(chunk):
-            self._ledger.altered(f"/{key}", "reported as citations: only URL and title were kept")
+        choice.cite_pages(_listed_pages(chunk, self._ledger), out)
 
     def _start(self, chunk: JSONObject, out: list[Event]) -> None:
         self._started = True
@@ -218,11 +214,7 @@ class ChatReader:
         """End the response with an error. The usage so far still counts."""
         self._ended = True
         self._note_usage(chunk, with_choices=True)
-        out: list[Event] = []
-        if self._started:
-            out += self._usage_events()
-        out.append(Failed(error))
-        return out
+        return [*(self._usage_events() if self._started else ()), Failed(error)]
 
     def _read_choice(self, choice: JSONObject, position: int, out: list[Event]) -> None:
         index = choice.get("index")
@@ -295,31 +287,18 @@ _PAGE_LISTS = ("search_results", "citations")
 _PAGE_FIELDS = {"url", "title"}
 
 
-def _listed_pages(body: JSONObject) -> list[JSONObject]:
+def _listed_pages(body: JSONObject, ledger: Ledger) -> list[JSONObject]:
     """Return the listed pages in the form of annotations, each URL once."""
     found: dict[str, JSONObject] = {}
     for key in _PAGE_LISTS:
         pages = body.get(key)
-        for page in pages if type(pages) is list else ():
-            url = _url(page)
-            if url is not None and url not in found:
-                title = text_or_none(page.get("title")) if type(page) is dict else None
-                found[url] = {"type": "url_citation", "url_citation": {"url": url, "title": title}}
+        lossy = pages is not None and type(pages) is not list
+        for each in pages if type(pages) is list else ():
+            page = each if type(each) is dict else {"url": each}
+            url, title = text_or_none(page.get("url")), text_or_none(page.get("title"))
+            if url is not None:
+                found.setdefault(url, {"type": "url_citation", "url_citation": {"url": url, "title": title}})
+            lossy = lossy or url is None or not page.keys() <= _PAGE_FIELDS
+        if lossy:
+            ledger.altered(f"/{key}", "reported as citations: only URL and title were kept")
     return list(found.values())
-
-
-def _lossy_page_lists(body: JSONObject) -> list[str]:
-    """Return the names of the lists that have more of a page than URL and title, or that cannot be read."""
-    return [key for key in _PAGE_LISTS if body.get(key) is not None and not _has_plain_pages(body[key])]
-
-
-def _has_plain_pages(pages: JSON) -> bool:
-    if type(pages) is not list:
-        return False
-    return all(
-        _url(page) is not None and (type(page) is str or page.keys() <= _PAGE_FIELDS) for page in pages
-    )
-
-
-def _url(page: JSON) -> str | None:
-    return text_or_none(page.get("url") if type(page) is dict else page)

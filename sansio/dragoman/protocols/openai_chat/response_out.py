@@ -11,6 +11,7 @@ blocks are sorted into those.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from dragoman._ir.assembly import AssembledBlock, AssembledResponse
 from dragoman._ir.events import (
@@ -38,35 +39,15 @@ from dragoman._ir.losses import Ledger
 from dragoman._wire.json import JSON, JSONObject, encode
 from dragoman.codec import ResponseContext
 from dragoman.protocols.openai_chat.errors import error_frame
+from dragoman.protocols.openai_chat.reasoning import Position
 from dragoman.protocols.openai_chat.response_content_out import (
-    NO_PHASE,
     PARAGRAPH_BREAK,
-    note_lost_explanation,
-    note_text_after_call,
-    uses_legacy_functions,
-    write_citation,
-    write_finish_reason,
+    WrittenChoice,
     write_logprobs,
-    write_reasoning_details,
     write_service_tier,
     write_tool_call,
 )
 from dragoman.protocols.openai_chat.usage import write_usage
-
-
-class _WrittenChoice:
-    """Counts of one choice, for what is still to be written of it."""
-
-    __slots__ = ("annotations", "calls", "chars", "details", "has_content", "last_part", "stopped")
-
-    def __init__(self) -> None:
-        self.annotations: list[JSON] = []
-        self.calls = 0
-        self.details = 0
-        self.chars = 0  # characters of text in blocks that have ended
-        self.has_content = False  # a text or refusal was written
-        self.last_part: tuple[int, int] | None = None  # block and part of the last reasoning text
-        self.stopped: Stopped | None = None
 
 
 class _WrittenBlock:
@@ -74,7 +55,7 @@ class _WrittenBlock:
 
     __slots__ = ("citations", "index", "kind", "pieces", "position", "signature")
 
-    def __init__(self, index: int, kind: BlockKind, position: tuple[int, int]) -> None:
+    def __init__(self, index: int, kind: BlockKind, position: Position) -> None:
         self.index = index
         self.kind = kind
         self.position = position  # how many characters and calls are before it
@@ -97,7 +78,6 @@ class ChatWriter:
         "_fields",
         "_head",
         "_ledger",
-        "_legacy",
         "_reasoning_frames",
         "_tail",
         "_text_frames",
@@ -107,13 +87,12 @@ class ChatWriter:
     def __init__(self, context: ResponseContext, ledger: Ledger) -> None:
         self._context = context
         self._ledger = ledger
-        self._legacy = uses_legacy_functions(context)
-        self._choices: dict[int, _WrittenChoice] = {}
+        self._choices: dict[int, WrittenChoice] = {}
         self._blocks: dict[int, _WrittenBlock] = {}
         # Block -> the bytes around the text of its frames, and a function that records each text.
         self._text_frames: dict[int, tuple[bytes, bytes, Callable[[str], None]]] = {}
         # The same for reasoning, with its choice instead.
-        self._reasoning_frames: dict[int, tuple[bytes, bytes, _WrittenChoice]] = {}
+        self._reasoning_frames: dict[int, tuple[bytes, bytes, WrittenChoice]] = {}
         self._usage = Usage()
         self._fields: JSONObject = {}  # members of every chunk
         self._head = b""
@@ -126,48 +105,40 @@ class ChatWriter:
             text: str = event.text  # type: ignore[union-attr]
             record(text)
             return before + encode(text) + after
-        if isinstance(event, ReasoningDelta):
-            before, after, choice = self._reasoning_frames[event.block]
-            part = (event.block, event.part)
-            text = event.text
-            if choice.last_part != part:
-                text = PARAGRAPH_BREAK + text if choice.last_part is not None else text
-                choice.last_part = part
-            return before + encode(text) + after
-        return self._send_other(event)
+        return _SENDERS[kind](self, event)
 
-    def _send_other(self, event: Event) -> bytes:
-        if isinstance(event, BlockStarted):
-            return self._start_block(event)
-        if isinstance(event, BlockEnded):
-            return self._end_block(event)
-        if isinstance(event, SignatureDelta):
-            self._blocks[event.block].signature = event.signature
-        elif isinstance(event, Usage):
-            self._usage = self._usage.updated(event)
-        elif isinstance(event, Stopped):
-            head = self._open_choice(event.choice)
-            self._choices[event.choice].stopped = event
-            return head
-        elif isinstance(event, Started):
-            self._start(event)
-            return self._open_choice(0)
-        elif isinstance(event, Ended):
-            return self._end()
-        elif isinstance(event, Failed):
-            return self._fail(event)
-        elif isinstance(event, Logprobs):
-            return self._logprobs(event)
-        elif isinstance(event, Annotation):
-            self._blocks[event.block].citations.append(event)
-        elif isinstance(event, Compacted):
-            return self._open_choice(0) + self._chunk(0, {"content": event.text})
-        else:
-            assert isinstance(event, Opaque)  # deltas are written above
-            return self._opaque(event)
+    def _reasoning_delta(self, event: ReasoningDelta) -> bytes:
+        before, after, choice = self._reasoning_frames[event.block]
+        part = (event.block, event.part)
+        text = event.text
+        if choice.last_part != part:
+            text = PARAGRAPH_BREAK + text if choice.last_part is not None else text
+            choice.last_part = part
+        return before + encode(text) + after
+
+    def _signature_delta(self, event: SignatureDelta) -> bytes:
+        self._blocks[event.block].signature = event.signature
         return b""
 
-    def _start(self, event: Started) -> None:
+    def _annotation(self, event: Annotation) -> bytes:
+        self._blocks[event.block].citations.append(event)
+        return b""
+
+    def _add_usage(self, event: Usage) -> bytes:
+        self._usage = self._usage.updated(event)
+        return b""
+
+    def _stopped(self, event: Stopped) -> bytes:
+        head = self._open_choice(event.choice)
+        self._choices[event.choice].stopped = event
+        return head
+
+    def _compacted(self, event: Compacted) -> bytes:
+        head = self._open_choice(0)
+        self._choices[0].add_compaction(event.text)
+        return head + self._chunk(0, {"content": event.text})
+
+    def _started(self, event: Started) -> bytes:
         context = self._context
         self._fields = {
             "id": context.response_id("chatcmpl-", event.id),
@@ -178,6 +149,7 @@ class ChatWriter:
         # "All other chunks will also include a `usage` field, but with a null value." (openai-python 3.54.0)
         self._tail = b'],"usage":null}\n\n' if context.request.include_usage else b"]}\n\n"
         self._set_head(event.service_tier)
+        return self._open_choice(0)
 
     def _set_head(self, service_tier: str | None) -> None:
         tier = write_service_tier(service_tier, self._ledger)
@@ -199,29 +171,23 @@ class ChatWriter:
         """Return the first frame of a choice once: its role, and empty content."""
         if index in self._choices:
             return b""
-        self._choices[index] = _WrittenChoice()
+        self._choices[index] = WrittenChoice(index, self._context, self._ledger)
         return self._frame(index, b'{"role":"assistant","content":"","refusal":null}')
 
-    def _start_block(self, event: BlockStarted) -> bytes:
+    def _block_started(self, event: BlockStarted) -> bytes:
         index = event.choice
-        if event.phase is not None:
-            self._ledger.dropped(f"/choices/{index}/message/phase", NO_PHASE)
         out = self._open_choice(index)
         choice = self._choices[index]
-        block = self._blocks[event.block] = _WrittenBlock(index, event.kind, (choice.chars, choice.calls))
+        number = choice.calls
+        block = self._blocks[event.block] = _WrittenBlock(index, event.kind, choice.start_block(event))
         if event.tool is None:
-            choice.has_content = choice.has_content or event.kind is not BlockKind.REASONING
-            if event.kind is BlockKind.TEXT and choice.calls:
-                note_text_after_call(index, self._ledger)
             before, after = self._split(index, _TEXT_MEMBERS[event.kind], b"}")
             if event.kind is BlockKind.REASONING:
                 self._reasoning_frames[event.block] = before, after, choice
             else:
                 self._text_frames[event.block] = before, after, block.pieces.append
             return out
-        number = choice.calls
-        choice.calls += 1
-        if self._legacy:
+        if choice.legacy:
             delta: JSONObject = {"function_call": {"name": event.tool.name, "arguments": ""}}
             before, after = self._split(index, b'{"function_call":{"arguments":', b"}}")
         else:
@@ -237,25 +203,13 @@ class ChatWriter:
         start, _, end = self._frame(choice, before + b"\0" + after).partition(b"\0")
         return start, end
 
-    def _end_block(self, event: BlockEnded) -> bytes:
+    def _block_ended(self, event: BlockEnded) -> bytes:
         block = self._blocks.pop(event.block)
         (self._reasoning_frames if block.kind is BlockKind.REASONING else self._text_frames).pop(event.block)
         choice = self._choices[block.index]
-        if block.kind is BlockKind.TEXT:
-            choice.chars += block.size()
-        self._cite(block)
-        if block.signature is None:
-            return b""
-        details = write_reasoning_details(block.signature, choice.details, block.position, self._context)
-        choice.details += len(details)
-        return self._chunk(block.index, {"reasoning_details": details})
-
-    def _cite(self, block: _WrittenBlock) -> None:
-        """Collect the citations of a block. One without a span cites the whole block."""
-        for citation in block.citations:
-            body = write_citation(citation, block.position[0], block.size(), block.index, self._ledger)
-            if body is not None:
-                self._choices[block.index].annotations.append(body)
+        choice.cite(block.citations, block.position, block.size())
+        details = choice.end_block(block.kind, block.size(), block.position, block.signature)
+        return self._chunk(block.index, {"reasoning_details": details}) if details else b""
 
     def _annotations(self, index: int) -> bytes:
         """Return all citations of a choice in one frame.
@@ -266,9 +220,9 @@ class ChatWriter:
         annotations = self._choices[index].annotations
         return self._chunk(index, {"annotations": annotations}) if annotations else b""
 
-    def _fail(self, event: Failed) -> bytes:
+    def _failed(self, event: Failed) -> bytes:
         for block in self._blocks.values():
-            self._cite(block)
+            self._choices[block.index].cite(block.citations, block.position, block.size())
         return b"".join(map(self._annotations, self._choices)) + error_frame(event.error)
 
     def _logprobs(self, event: Logprobs) -> bytes:
@@ -287,7 +241,7 @@ class ChatWriter:
         out = self._open_choice(event.choice)
         return out + self._chunk(event.choice, {event.kind: event.native})
 
-    def _end(self) -> bytes:
+    def _ended(self, event: Ended) -> bytes:
         out = b""
         if self._usage.service_tier is not None:
             self._set_head(self._usage.service_tier)
@@ -295,12 +249,11 @@ class ChatWriter:
             stopped = choice.stopped
             if stopped is None:
                 continue
-            if stopped.explanation is not None and not choice.has_content:
-                out += self._chunk(index, {"refusal": stopped.explanation})
-            elif stopped.explanation is not None:
-                note_lost_explanation(self._ledger)
+            explanation = choice.explanation(stopped)
+            if explanation is not None:
+                out += self._chunk(index, {"refusal": explanation})
             out += self._annotations(index)
-            finish = encode(write_finish_reason(stopped, choice.calls, self._legacy, self._ledger))
+            finish = encode(choice.finish_reason(stopped))
             if stopped.sequence is not None:
                 finish += b',"stop_reason":' + encode(stopped.sequence)
             out += self._frame(index, b"{}", finish)
@@ -309,6 +262,22 @@ class ChatWriter:
             out += self._head + b'],"usage":' + usage + b"}\n\n"
         return out + b"data: [DONE]\n\n"
 
+
+_SENDERS: dict[type[Event], Callable[[ChatWriter, Any], bytes]] = {
+    Started: ChatWriter._started,
+    BlockStarted: ChatWriter._block_started,
+    ReasoningDelta: ChatWriter._reasoning_delta,
+    SignatureDelta: ChatWriter._signature_delta,
+    Annotation: ChatWriter._annotation,
+    Logprobs: ChatWriter._logprobs,
+    BlockEnded: ChatWriter._block_ended,
+    Opaque: ChatWriter._opaque,
+    Compacted: ChatWriter._compacted,
+    Usage: ChatWriter._add_usage,
+    Stopped: ChatWriter._stopped,
+    Ended: ChatWriter._ended,
+    Failed: ChatWriter._failed,
+}
 
 # The bytes of a delta before its text.
 _TEXT_MEMBERS = {
@@ -332,7 +301,7 @@ def write_whole(response: AssembledResponse, context: ResponseContext, ledger: L
         "created": context.now,
         "model": context.model,
         "choices": [
-            _MessageBuilder(response, stopped, context, ledger).choice()
+            _whole_choice(response, stopped, context, ledger)
             for stopped in sorted(response.stops, key=lambda stopped: stopped.choice)
         ],
     }
@@ -347,97 +316,58 @@ def write_whole(response: AssembledResponse, context: ResponseContext, ledger: L
     return body
 
 
-class _MessageBuilder:
-    """Builds the message of one choice."""
-
-    def __init__(
-        self, response: AssembledResponse, stopped: Stopped, context: ResponseContext, ledger: Ledger
-    ) -> None:
-        self._stopped = stopped
-        self._context = context
-        self._ledger = ledger
-        self._legacy = uses_legacy_functions(context)
-        self._text = ""
-        self._refusal = ""
-        self._reasoning: list[str] = []
-        self._details: list[JSONObject] = []
-        self._annotations: list[JSONObject] = []
-        self._calls: list[JSONObject] = []
-        self._tokens: dict[BlockKind, list[JSON]] = {kind: [] for kind in BlockKind}
-        self._opaque_members: JSONObject = {}
-        for block in response.blocks:
-            if isinstance(block, Compacted):
-                self._text += block.text
-            elif block.choice != stopped.choice:
-                continue
-            elif isinstance(block, AssembledBlock):
-                self._add(block)
-            elif not _is_response_member(block):
-                self._opaque_members[block.kind] = _extended(
-                    self._opaque_members.get(block.kind), block.native
-                )
-
-    def _add(self, block: AssembledBlock) -> None:
-        if block.phase is not None:
-            self._ledger.dropped(f"/choices/{block.choice}/message/phase", NO_PHASE)
-        self._tokens[block.kind] += block.logprobs
-        if block.tool is not None:
-            self._calls.append(write_tool_call(block.tool, block.text))
-        elif block.kind is BlockKind.REASONING:
-            self._reasoning += [part.text for part in block.reasoning if part.text]
-            if block.signature is not None:
-                position = len(self._text), len(self._calls)
-                self._details += write_reasoning_details(
-                    block.signature, len(self._details), position, self._context
-                )
-        elif block.kind is BlockKind.REFUSAL:
-            self._refusal += block.text
-        else:
-            if self._calls:
-                note_text_after_call(block.choice, self._ledger)
-            base = len(self._text)
-            self._text += block.text
-            for each in block.annotations:
-                body = write_citation(each, base, len(block.text), block.choice, self._ledger)
-                if body is not None:
-                    self._annotations.append(body)
-
-    def choice(self) -> JSONObject:
-        stopped = self._stopped
-        logprobs = write_logprobs(self._tokens[BlockKind.TEXT], self._tokens[BlockKind.REFUSAL])
-        choice: JSONObject = {
-            "index": stopped.choice,
-            "message": self._message(),
-            "logprobs": logprobs if any(logprobs.values()) else None,
-            "finish_reason": write_finish_reason(stopped, len(self._calls), self._legacy, self._ledger),
-        }
-        if stopped.sequence is not None:
-            choice["stop_reason"] = stopped.sequence
-        return choice
-
-    def _message(self) -> JSONObject:
-        text, refusal, explanation = self._text, self._refusal, self._stopped.explanation
-        if not text and not refusal:
-            refusal = explanation or ""
-        elif explanation is not None:
-            note_lost_explanation(self._ledger)
-        message: JSONObject = {
+def _whole_choice(
+    response: AssembledResponse, stopped: Stopped, context: ResponseContext, ledger: Ledger
+) -> JSONObject:
+    """Return one choice with its message."""
+    choice = WrittenChoice(stopped.choice, context, ledger)
+    texts: dict[BlockKind, list[str]] = {kind: [] for kind in BlockKind}
+    tokens: dict[BlockKind, list[JSON]] = {kind: [] for kind in BlockKind}
+    calls: list[JSONObject] = []
+    details: list[JSONObject] = []
+    opaque: JSONObject = {}
+    for block in response.blocks:
+        if isinstance(block, Compacted):
+            choice.add_compaction(block.text)
+            texts[BlockKind.TEXT].append(block.text)
+        elif block.choice != stopped.choice:
+            continue
+        elif isinstance(block, AssembledBlock):
+            position = choice.start_block(block)
+            choice.cite(block.annotations, position, len(block.text))
+            details += choice.end_block(block.kind, len(block.text), position, block.signature)
+            tokens[block.kind] += block.logprobs
+            if block.tool is not None:
+                calls.append(write_tool_call(block.tool, block.text))
+            else:
+                texts[block.kind] += [block.text, *[part.text for part in block.reasoning]]
+        elif not _is_response_member(block):
+            opaque[block.kind] = _extended(opaque.get(block.kind), block.native)
+    text, refusal = "".join(texts[BlockKind.TEXT]), "".join(texts[BlockKind.REFUSAL])
+    refusal = choice.explanation(stopped) or refusal
+    optional: JSONObject = {
+        "reasoning_content": PARAGRAPH_BREAK.join(filter(None, texts[BlockKind.REASONING])),
+        "reasoning_details": details,
+        "annotations": choice.annotations,
+        "function_call": calls[0]["function"] if calls and choice.legacy else None,
+        "tool_calls": None if choice.legacy else calls,
+    }
+    logprobs = write_logprobs(tokens[BlockKind.TEXT], tokens[BlockKind.REFUSAL])
+    body: JSONObject = {
+        "index": stopped.choice,
+        "message": {
             "role": "assistant",
-            "content": None if not text and (self._calls or refusal) else text,
+            "content": None if not text and (calls or refusal) else text,
             "refusal": refusal or None,
-        }
-        if self._reasoning:
-            message["reasoning_content"] = PARAGRAPH_BREAK.join(self._reasoning)
-        if self._details:
-            message["reasoning_details"] = self._details
-        if self._annotations:
-            message["annotations"] = self._annotations
-        if self._calls and self._legacy:
-            message["function_call"] = self._calls[0]["function"]
-        elif self._calls:
-            message["tool_calls"] = self._calls
-        message.update(self._opaque_members)
-        return message
+            **{name: value for name, value in optional.items() if value},
+            **opaque,
+        },
+        "logprobs": logprobs if any(logprobs.values()) else None,
+        "finish_reason": choice.finish_reason(stopped),
+    }
+    if stopped.sequence is not None:
+        body["stop_reason"] = stopped.sequence
+    return body
 
 
 def _is_response_member(block: Opaque) -> bool:

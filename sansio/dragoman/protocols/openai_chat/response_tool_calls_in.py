@@ -20,16 +20,12 @@ from dragoman._ir.events import (
     ToolHead,
     ToolKind,
 )
+from dragoman._ir.shape import extra_members
 from dragoman._wire.exceptions import unreadable_response
 from dragoman._wire.json import JSON, JSONObject, is_object_text, kind_of
 from dragoman.protocols.openai_chat.checks import arguments_text
-from dragoman.protocols.openai_chat.tables import (
-    CALL_EXTRAS,
-    CALL_FIELDS,
-    CUSTOM_FIELDS,
-    FUNCTION_FIELDS,
-    NAME,
-)
+from dragoman.protocols.openai_chat.shapes import CALL_DELTA_SHAPE
+from dragoman.protocols.openai_chat.tables import CALL_EXTRAS, NAME
 
 
 class StreamedCall:
@@ -119,7 +115,7 @@ class ToolCallReader:
             if not (call_id or name or piece.strip()):
                 return  # an empty fragment before any call
             call = self._start(kind, index, out)
-        extra = _extra_members(fragment, inner, kind)
+        extra = extra_members(fragment, CALL_DELTA_SHAPE)
         if extra:
             call.extra.update(extra)
         if call.ended:
@@ -129,10 +125,6 @@ class ToolCallReader:
             self._emit_extra(call, out)
             return
         self._fill(call, call_id, name, piece, out)
-
-    def read_legacy(self, value: JSON, out: list[Event]) -> None:
-        """Read a `function_call`: one call without id and index."""
-        self.read_fragment({"index": 0, "function": value}, out)
 
     def end(self, cut: bool, out: list[Event]) -> None:
         """End all calls, because the choice ends. cut: it was cut short, so the last call may be incomplete."""
@@ -221,13 +213,3 @@ def signature_events(native: JSONObject, choice: int, ids: IdAllocator, model: s
     block = ids.next_block()
     signature = SignatureDelta(block, Signature(NAME, native, model))
     return [BlockStarted(block, BlockKind.REASONING, choice), signature, BlockEnded(block)]
-
-
-def _extra_members(fragment: JSONObject, inner: JSONObject, kind: ToolKind) -> JSONObject:
-    """Return the members of a call that the protocol does not have, nested as they came."""
-    known = CUSTOM_FIELDS if kind is ToolKind.CUSTOM else FUNCTION_FIELDS
-    if fragment.keys() <= CALL_FIELDS and inner.keys() <= known:
-        return {}
-    extra = {key: value for key, value in fragment.items() if key not in CALL_FIELDS and value is not None}
-    within = {key: value for key, value in inner.items() if key not in known and value is not None}
-    return {**extra, kind.value: within} if within else extra

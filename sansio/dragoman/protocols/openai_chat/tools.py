@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from dragoman._ir.events import ToolKind
 from dragoman._ir.losses import Ledger, child
 from dragoman._ir.request import Request
+from dragoman._ir.shape import OBJECT, STRING, extra_members
 from dragoman._ir.tools import (
-    CacheMark,
     CustomTool,
     FunctionTool,
     Grammar,
@@ -27,22 +27,9 @@ from dragoman._wire.exceptions import RemoteProtocolError, dotted_path
 from dragoman._wire.json import JSON, JSONObject, encode_text, wrong_type
 from dragoman._wire.json_schema import is_strict
 from dragoman.codec import Capabilities
-from dragoman.protocols.openai_chat.checks import (
-    KNOWN_APPROXIMATE_LOCATION,
-    KNOWN_CUSTOM_DEFINITION,
-    KNOWN_FUNCTION_DEFINITION,
-    KNOWN_LOCATION,
-    KNOWN_TOOL,
-    KNOWN_WEB_SEARCH,
-    extra_fields,
-    optional_text,
-    read_cache_mark,
-    required_text,
-    with_nested_extra,
-)
-from dragoman.protocols.openai_chat.tables import CACHE_CONTROL_TTL_NAMES, NAME, WEB_SEARCH_OPTIONS
-
-_LOCATION_FIELDS = ("city", "country", "region", "timezone")
+from dragoman.protocols.openai_chat.checks import CHECKS, read_cache_mark, write_cache_mark
+from dragoman.protocols.openai_chat.shapes import FUNCTION_SHAPE, LOCATION_SHAPE, TOOL_SHAPE, WEB_SEARCH_SHAPE
+from dragoman.protocols.openai_chat.tables import NAME, WEB_SEARCH_OPTIONS
 
 # Modes of tool_choice, with words of other protocols that clients send here.
 _CHOICES = {"auto": "auto", "none": "none", "required": "required", "any": "required"}
@@ -51,135 +38,82 @@ _CHOICES = {"auto": "auto", "none": "none", "required": "required", "any": "requ
 def read_tools(body: JSONObject, extra: JSONObject) -> tuple[tuple[Tool, ...], ToolChoice | None]:
     """Read the tools and the choice. A choice with members that `ToolChoice` lacks goes into `extra` as well."""
     tools: list[Tool] = []
-    for field, legacy in (("tools", False), ("functions", True)):
-        items = body.get(field)
-        if items is not None and type(items) is not list:
-            raise wrong_type(f"/{field}", "an array", items)
-        for index, item in enumerate(items or ()):
-            path = f"/{field}/{index}"
-            if type(item) is not dict:
-                raise wrong_type(path, "an object", item)
-            tools.append(_read_legacy_function(item, path) if legacy else _read_tool(item, path))
+    for field, read in (("tools", _read_tool), ("functions", _read_legacy_function)):
+        for index, item in enumerate(CHECKS.objects(body, field, "")):
+            tools.append(read(item, f"/{field}/{index}"))
     if body.get(WEB_SEARCH_OPTIONS) is not None:
         tools.append(_read_web_search(body[WEB_SEARCH_OPTIONS], extra))
-    choice = _read_choice(body.get("tool_choice"), "/tool_choice", tools)
-    if type(body.get("tool_choice")) is dict and not _is_plain_choice(body["tool_choice"]):
-        extra["tool_choice"] = body["tool_choice"]
-    legacy_choice = body.get("function_call")
-    if legacy_choice is not None:
-        if type(legacy_choice) is dict:
-            called = {"type": "function", "function": legacy_choice}
-        if choice is not None or (type(legacy_choice) is dict and not _is_plain_choice(called)):
-            extra["function_call"] = legacy_choice  # it has extra members, or the newer name wins
-        if choice is None:
-            choice = _read_choice(
-                called if type(legacy_choice) is dict else legacy_choice, "/function_call", tools
-            )
+    choice: ToolChoice | None = None
+    for field in ("tool_choice", "function_call"):
+        received = body.get(field)
+        if received is None:
+            continue
+        if choice is not None:
+            extra[field] = received  # the newer name wins
+            continue
+        form = received
+        if field == "function_call" and type(received) is dict:
+            form = {"type": "function", "function": received}
+        choice = _read_choice(form, f"/{field}", tools)
+        if type(form) is dict and not _is_plain_choice(form, choice):
+            extra[field] = received
     return tuple(tools), choice
 
 
 def _read_tool(tool: JSONObject, path: str) -> Tool:
-    kind = tool.get("type", "function")
+    kind = tool.get("type") or "function"
+    if kind not in ("function", "custom"):
+        return HostedTool(NAME, str(kind), tool, path)
+    inner = CHECKS.required(tool, kind, path, OBJECT)
+    at = f"{path}/{kind}"
+    name = CHECKS.required(inner, "name", at, STRING)
+    description = CHECKS.optional(inner, "description", at, STRING)
+    cache, extra = read_cache_mark(tool, path, extra_members(tool, TOOL_SHAPE))
     if kind == "function":
-        return _read_function_tool(tool, path)
-    if kind == "custom":
-        return _read_custom_tool(tool, path)
-    return HostedTool(NAME, str(kind), tool, path)
+        parameters, strict = inner.get("parameters"), inner.get("strict")
+        return FunctionTool(name, description, parameters, strict, cache=cache, extra=extra, path=path)
+    # A grammar is nested one deeper than in Responses: {type: grammar, grammar: {definition, syntax}}.
+    form, grammar = inner.get("format"), None
+    if type(form) is dict and form.get("type") == "grammar" and type(form.get("grammar")) is dict:
+        at = f"{at}/format/grammar"
+        syntax = CHECKS.required(form["grammar"], "syntax", at, STRING)
+        grammar = Grammar(syntax, CHECKS.required(form["grammar"], "definition", at, STRING))
+    elif form not in (None, {"type": "text"}):
+        extra = deep_merge(extra or {}, {"custom": {"format": form}})
+    return CustomTool(name, description, grammar, cache=cache, extra=extra, path=path)
 
 
 def _read_legacy_function(function: JSONObject, path: str) -> FunctionTool:
     return FunctionTool(
-        required_text(function, "name", path),
-        optional_text(function, "description", path),
+        CHECKS.required(function, "name", path, STRING),
+        CHECKS.optional(function, "description", path, STRING),
         function.get("parameters"),
         function.get("strict"),
-        extra=extra_fields(function, KNOWN_FUNCTION_DEFINITION),
+        extra=extra_members(function, FUNCTION_SHAPE),
         path=path,
     )
 
 
-def _read_function_tool(tool: JSONObject, path: str) -> FunctionTool:
-    function = tool.get("function")
-    if type(function) is not dict:
-        raise wrong_type(f"{path}/function", "an object", function)
-    cache, extra = read_cache_mark(tool, path, KNOWN_TOOL)
-    return FunctionTool(
-        required_text(function, "name", f"{path}/function"),
-        optional_text(function, "description", f"{path}/function"),
-        function.get("parameters"),
-        function.get("strict"),
-        cache=cache,
-        extra=with_nested_extra(extra, "function", extra_fields(function, KNOWN_FUNCTION_DEFINITION)),
-        path=path,
-    )
-
-
-def _read_custom_tool(tool: JSONObject, path: str) -> CustomTool:
-    custom = tool.get("custom")
-    if type(custom) is not dict:
-        raise wrong_type(f"{path}/custom", "an object", custom)
-    # A grammar is nested one deeper than in Responses: {type: grammar, grammar: {definition, syntax}}.
-    form = custom.get("format")
-    grammar = form.get("grammar") if type(form) is dict and form.get("type") == "grammar" else None
-    at = f"{path}/custom/format/grammar"
-    cache, extra = read_cache_mark(tool, path, KNOWN_TOOL)
-    unknown = extra_fields(custom, KNOWN_CUSTOM_DEFINITION)
-    if form is not None and not _is_plain_format(form):
-        unknown = {**(unknown or {}), "format": form}
-    return CustomTool(
-        required_text(custom, "name", f"{path}/custom"),
-        optional_text(custom, "description", f"{path}/custom"),
-        Grammar(required_text(grammar, "syntax", at), required_text(grammar, "definition", at))
-        if type(grammar) is dict
-        else None,
-        cache=cache,
-        extra=with_nested_extra(extra, "custom", unknown),
-        path=path,
-    )
-
-
-def _read_web_search(options: JSON, extra: JSONObject) -> HostedTool:
+def _read_web_search(options: JSONObject, extra: JSONObject) -> HostedTool:
     """Read `web_search_options`. The location is nested one deeper than in other protocols."""
-    path = f"/{WEB_SEARCH_OPTIONS}"
-    if type(options) is not dict:
-        raise wrong_type(path, "an object", options)
-    extra_options = extra_fields(options, KNOWN_WEB_SEARCH)
+    unread = extra_members(options, WEB_SEARCH_SHAPE) or {}
     location = options.get("user_location")
+    received = location.get("approximate") if type(location) is dict else location
     approximate: JSONObject | None = None
-    if type(location) is dict:
-        unknown = extra_fields(location, KNOWN_LOCATION) or {}
-        if location.get("type") != "approximate":
-            unknown["type"] = location.get("type")
-        received: JSON = location.get("approximate")
-        if type(received) is dict:
-            extra_received = extra_fields(received, KNOWN_APPROXIMATE_LOCATION)
-            if extra_received is not None:
-                unknown["approximate"] = extra_received
-            approximate = {
-                "type": "approximate",
-                **{key: received[key] for key in _LOCATION_FIELDS if key in received},
-            }
-        elif received is not None:
-            unknown["approximate"] = received
-        extra_options = with_nested_extra(extra_options, "user_location", unknown or None)
-    elif location is not None:
-        extra_options = {**(extra_options or {}), "user_location": location}
-    if extra_options is not None:
-        extra[WEB_SEARCH_OPTIONS] = extra_options
+    if type(received) is dict:
+        known = {key: received[key] for key in LOCATION_SHAPE if key in received}
+        approximate = {"type": "approximate", **known}
+    elif received is not None:
+        unread["user_location"] = location
+    if type(location) is dict and location.get("type") != "approximate":
+        unread["user_location"] = location
+    if unread:
+        extra[WEB_SEARCH_OPTIONS] = unread
     use = WebSearch(location=approximate, context_size=options.get("search_context_size"))
-    return HostedTool(NAME, WEB_SEARCH_OPTIONS, options, path, use)
+    return HostedTool(NAME, WEB_SEARCH_OPTIONS, options, f"/{WEB_SEARCH_OPTIONS}", use)
 
 
-def _is_plain_format(form: JSON) -> bool:
-    """True if a format is plain `text`, or a grammar without extra members."""
-    if type(form) is dict and form.get("type") == "grammar" and type(form.get("grammar")) is dict:
-        return form.keys() <= {"type", "grammar"} and form["grammar"].keys() <= {"syntax", "definition"}
-    return bool(form == {"type": "text"})
-
-
-def _read_choice(choice: JSON, path: str, tools: Sequence[Tool]) -> ToolChoice | None:
-    if choice is None:
-        return None
+def _read_choice(choice: JSON, path: str, tools: Sequence[Tool]) -> ToolChoice:
     kind = choice.get("type") if type(choice) is dict else choice
     mode = _CHOICES.get(kind) if type(kind) is str else None
     if mode is not None:
@@ -204,35 +138,21 @@ def _read_choice(choice: JSON, path: str, tools: Sequence[Tool]) -> ToolChoice |
 
 
 def _read_reference(tool: JSON) -> ToolRef | None:
-    name = _referenced_name(tool)
-    return ToolRef(name, kind=ToolKind.CUSTOM if "custom" in tool else ToolKind.FUNCTION) if name else None
-
-
-def _referenced_name(tool: JSON) -> str:
-    """Return the name in a reference to a tool: {type: T, T: {name}}."""
+    """Read a reference to a tool: {type: T, T: {name}}."""
     kind = tool.get("type") if type(tool) is dict else None
     inner = tool.get(kind) if type(kind) is str else None
     name = inner.get("name") if type(inner) is dict else None
-    return name if type(name) is str else ""
+    if type(name) is not str or not name:
+        return None
+    return ToolRef(name, kind=ToolKind.CUSTOM if "custom" in tool else ToolKind.FUNCTION)
 
 
-def _is_plain_choice(choice: JSONObject) -> bool:
-    """True if a choice has no members that `ToolChoice` lacks."""
-    if choice.get("type") == "allowed_tools":
-        allowed = choice.get("allowed_tools")
-        return (
-            type(allowed) is dict
-            and len(choice) == 2
-            and allowed.keys() <= {"mode", "tools"}
-            and allowed.get("mode", "auto") in ("auto", "required")
-            and all(map(_is_plain_reference, allowed.get("tools") or ()))
-        )
-    return choice.keys() == {"type"} or _is_plain_reference(choice)
-
-
-def _is_plain_reference(tool: JSON) -> bool:
-    name = _referenced_name(tool)
-    return bool(name) and tool in ({"type": kind, kind: {"name": name}} for kind in ("function", "custom"))
+def _is_plain_choice(received: JSONObject, choice: ToolChoice) -> bool:
+    """True if a choice has no members that `ToolChoice` lacks: written again, it is the same."""
+    if choice.mode == "allowed":
+        defaults = {"mode": "auto", "tools": []}
+        received = {**received, "allowed_tools": {**defaults, **received["allowed_tools"]}}
+    return len(received) == 1 or received == _write_choice(choice, Ledger())
 
 
 def write_tools(
@@ -242,9 +162,7 @@ def write_tools(
     tools: list[JSONObject] = []
     for tool in request.tools:
         if not isinstance(tool, HostedTool):
-            body = _translated_tool(
-                tool, same_protocol and capabilities.cache_marks == "cache_control", ledger
-            )
+            body = _write_tool(tool, same_protocol and capabilities.cache_marks == "cache_control", ledger)
             tools.append(deep_merge(body, tool.extra) if same_protocol and tool.extra else body)
         elif not same_protocol:
             _write_hosted(tool, capabilities, out, ledger)
@@ -268,29 +186,22 @@ def write_tools(
         out["parallel_tool_calls"] = False
 
 
-def _tool_body(tool: FunctionTool | CustomTool) -> JSONObject:
-    """Return the members that both kinds of tool have."""
+def _write_tool(tool: FunctionTool | CustomTool, marks: bool, ledger: Ledger) -> JSONObject:
+    """Return a tool in the form of the protocol. marks: the upstream accepts cache marks on tools."""
+    kind = "custom" if isinstance(tool, CustomTool) else "function"
     inner: JSONObject = {"name": tool.name}
+    body: JSONObject = {"type": kind, kind: inner}
     if tool.description is not None:
         inner["description"] = tool.description
-    kind = "function"
-    if isinstance(tool, CustomTool):
-        kind = "custom"
-        if tool.grammar is not None:
-            grammar = {"definition": tool.grammar.definition, "syntax": tool.grammar.syntax}
-            inner["format"] = {"type": "grammar", "grammar": grammar}
-    return {"type": kind, kind: inner}
-
-
-def _translated_tool(tool: FunctionTool | CustomTool, marks: bool, ledger: Ledger) -> JSONObject:
-    body = _tool_body(tool)
     if tool.cache is not None and marks:
-        body["cache_control"] = write_cache_control(tool.cache)
+        body["cache_control"] = write_cache_mark(tool.cache, "cache_control")
     elif tool.cache is not None:
         ledger.dropped(tool.cache.path, "tools cannot have cache marks in Chat Completions")
     if isinstance(tool, CustomTool):
+        if tool.grammar is not None:
+            grammar = {"definition": tool.grammar.definition, "syntax": tool.grammar.syntax}
+            inner["format"] = {"type": "grammar", "grammar": grammar}
         return body
-    inner = body["function"]
     if tool.examples:
         examples = "\n".join(["Examples of its input:", *[encode_text(each) for each in tool.examples]])
         inner["description"] = f"{tool.description}\n\n{examples}" if tool.description else examples
@@ -315,20 +226,15 @@ def _write_hosted(tool: HostedTool, capabilities: Capabilities, out: JSONObject,
     elif WEB_SEARCH_OPTIONS in out:
         ledger.dropped(tool.path, "a request can have only one web search")
     else:
-        out[WEB_SEARCH_OPTIONS] = _search_options(use)
-        _note_lost_settings(tool.native, out[WEB_SEARCH_OPTIONS], tool, ledger)
-
-
-def _search_options(use: WebSearch) -> JSONObject:
-    options: JSONObject = {}
-    if use.context_size is not None:
-        options["search_context_size"] = use.context_size
-    if use.location is not None:
-        approximate = {
-            key: value for key, value in use.location.items() if key != "type" and value is not None
-        }
-        options["user_location"] = {"type": "approximate", "approximate": approximate}
-    return options
+        options = out[WEB_SEARCH_OPTIONS] = {}
+        if use.context_size is not None:
+            options["search_context_size"] = use.context_size
+        if use.location is not None:
+            approximate = {
+                key: value for key, value in use.location.items() if key != "type" and value is not None
+            }
+            options["user_location"] = {"type": "approximate", "approximate": approximate}
+        _note_lost_settings(tool.native, options, tool, ledger)
 
 
 def _note_lost_settings(native: JSON, options: JSONObject, tool: HostedTool, ledger: Ledger) -> None:
@@ -374,14 +280,6 @@ def _write_choice(choice: ToolChoice, ledger: Ledger) -> JSON:
 
 def _tool_reference(ref: ToolRef) -> JSONObject:
     return {"type": ref.kind.value, ref.kind.value: {"name": ref.name}}
-
-
-def write_cache_control(mark: CacheMark) -> JSONObject:
-    """Return a cache mark in the form for servers of Claude models."""
-    control: JSONObject = {"type": "ephemeral"}
-    if mark.ttl is not None:
-        control["ttl"] = CACHE_CONTROL_TTL_NAMES[mark.ttl]
-    return control
 
 
 def deep_merge(base: JSON, extra: JSON) -> JSON:

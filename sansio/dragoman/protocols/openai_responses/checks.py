@@ -1,103 +1,23 @@
-"""Sets of known fields, checks of JSON types, and the citations and images that several readers and writers share.
-
-The fields are those of openai-python 3.52.0 (types.responses). A field outside of them goes into `extra`: it is written
-again for another Responses server, and is a loss for any other protocol.
-"""
+"""Checks of requests, lenient access to members, and citations and images as readers and writers share them."""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
+from typing import Literal
+
+from dragoman._ir.checks import Checks
 from dragoman._ir.request import Citation, Media, Text
+from dragoman._ir.shape import STRING, Shape, extra_members
 from dragoman._wire.exceptions import RemoteProtocolError, dotted_path
-from dragoman._wire.json import JSON, JSONObject, text_or_none, wrong_type
-
-# A request.
-KNOWN_BODY = frozenset(
-    (
-        "model",
-        "input",
-        "instructions",
-        "background",
-        "client_metadata",
-        "context_management",
-        "conversation",
-        "include",
-        "max_output_tokens",
-        "max_tool_calls",
-        "metadata",
-        "moderation",
-        "parallel_tool_calls",
-        "previous_response_id",
-        "prompt",
-        "prompt_cache_key",
-        "prompt_cache_options",
-        "prompt_cache_retention",
-        "reasoning",
-        "safety_identifier",
-        "service_tier",
-        "store",
-        "stream",
-        "stream_options",
-        "temperature",
-        "text",
-        "tool_choice",
-        "tools",
-        "top_logprobs",
-        "top_p",
-        "truncation",
-        "user",
-    )
-)
-# `reasoning` of a request.
-KNOWN_REASONING = frozenset(("effort", "summary"))
-# `text` of a request.
-KNOWN_TEXT_CONFIG = frozenset(("format", "verbosity"))
-# `text.format`: flat, unlike in Chat.
-KNOWN_FORMAT = frozenset(("type", "name", "schema", "description", "strict"))
-# A message; clients leave out `type`, and assistants' messages may come without id and status.
-KNOWN_MESSAGE = frozenset(("type", "role", "content", "id", "status", "phase"))
-# A function call. `id` names the item, `call_id` the call.
-KNOWN_FUNCTION_CALL = frozenset(("type", "call_id", "name", "arguments", "id", "namespace", "status"))
-# A call of a custom tool. It has no status.
-KNOWN_CUSTOM_CALL = frozenset(("type", "call_id", "name", "input", "id", "namespace", "status"))
-# The result of a function or a custom tool.
-KNOWN_CALL_OUTPUT = frozenset(("type", "call_id", "output", "id", "name", "namespace", "status"))
-# Reasoning: summaries for people, content where the server shows it, ciphertext for the model.
-KNOWN_REASONING_ITEM = frozenset(("type", "id", "summary", "content", "encrypted_content", "status"))
-# A call of a tool that the client runs and whose form the vendor defines, of any kind.
-KNOWN_CLIENT_CALL = frozenset(
-    ("type", "id", "call_id", "action", "actions", "arguments", "operation", "status")
-)
-# The result of such a tool.
-KNOWN_CLIENT_OUTPUT = frozenset(("type", "id", "call_id", "output", "tools", "status"))
-# The summary that replaces a conversation.
-KNOWN_COMPACTION = frozenset(("type", "id", "encrypted_content"))
-# Settings that change in mid-conversation.
-KNOWN_CONFIGURATION = frozenset(("type", "id", "reasoning", "text"))
-# Tools that are declared in mid-conversation.
-KNOWN_ADDITIONAL_TOOLS = frozenset(("type", "role", "tools", "id"))
-# Tools under a common name.
-KNOWN_NAMESPACE = frozenset(("type", "name", "description", "tools"))
-# `output_text` in an assistant's message.
-KNOWN_OUTPUT_TEXT = frozenset(("type", "text", "annotations", "prompt_cache_breakpoint"))
-# `refusal` in an assistant's message.
-KNOWN_REFUSAL = frozenset(("type", "refusal"))
-# `input_image`: image_url is a URL or a data URI.
-KNOWN_INPUT_IMAGE = frozenset(("type", "image_url", "file_id", "detail", "prompt_cache_breakpoint"))
-# `input_file`: file_data is a data URI or bare base64.
-KNOWN_INPUT_FILE = frozenset(
-    ("type", "file_data", "file_url", "file_id", "filename", "detail", "prompt_cache_breakpoint")
-)
-# A function tool: flat, unlike in Chat.
-KNOWN_FUNCTION_TOOL = frozenset(("type", "name", "description", "parameters", "strict", "defer_loading"))
-# A custom tool.
-KNOWN_CUSTOM_TOOL = frozenset(("type", "name", "description", "format"))
+from dragoman._wire.json import JSON, JSONObject, encode_text, text_or_none, wrong_type
+from dragoman.protocols.openai_responses.shapes import IMPLIED_VALUES
 
 
-def extra_fields(value: JSONObject, known: frozenset[str]) -> JSONObject | None:
-    """Return the fields of `value` outside of `known`, None if there are none. Null fields count."""
-    if value.keys() <= known:
-        return None
-    return {name: field for name, field in value.items() if name not in known}
+def _wrong_type(path: str, expected: str, value: JSON) -> RemoteProtocolError:
+    return missing_field(path) if value is None else wrong_type(path, expected, value)
+
+
+CHECKS = Checks(_wrong_type)
 
 
 def int_or_none(value: JSON) -> int | None:
@@ -114,19 +34,19 @@ def objects_in(value: JSON) -> list[JSONObject]:
 
 
 def required_text(value: JSONObject, name: str, path: str) -> str:
-    """Return a string field that must not be empty. Raises RemoteProtocolError."""
-    found = value.get(name)
-    if type(found) is str and found:
-        return found
-    raise missing_field(f"{path}/{name}") if not found else wrong_type(f"{path}/{name}", "a string", found)
+    """Return a string that must not be empty. Raises RemoteProtocolError."""
+    found: str | None = CHECKS.optional(value, name, path, STRING)
+    if not found:
+        raise missing_field(f"{path}/{name}")
+    return found
 
 
-def optional_text(value: JSONObject, name: str, path: str) -> str | None:
-    """Return a string field, None if it is absent, null or empty. Raises RemoteProtocolError for other types."""
-    found = value.get(name)
-    if found is None or type(found) is str:
-        return found or None
-    raise wrong_type(f"{path}/{name}", "a string", found)
+def read_extra(value: JSONObject, shape: Mapping[str, Shape]) -> JSONObject | None:
+    """Return the members that have no place in the document, without those that it implies."""
+    extra = extra_members(value, shape)
+    if extra is None:
+        return None
+    return {name: member for name, member in extra.items() if member != IMPLIED_VALUES.get(name)} or None
 
 
 def missing_field(path: str) -> RemoteProtocolError:
@@ -173,36 +93,46 @@ def write_citations(part: Text) -> list[JSON]:
 
 def has_unmapped_citations(part: Text) -> bool:
     """True if the citations have values that are not in the sources read from them."""
-    mapped: set[JSON] = {None, *(value for each in part.sources for value in (each.url, each.title))}
-    mapped.update(value for each in part.sources for value in (each.start, each.end))
-    left: list[JSON] = [part.citations]
+    mapped = [[each.url, each.title, each.start, each.end] for each in part.sources]
+    return not leaf_values(part.citations, skipped=("type",)) <= leaf_values(mapped)
+
+
+def leaf_values(value: JSON, skipped: Collection[str] = ()) -> set[str]:
+    """Return the strings, numbers and booleans in a value, encoded, without those in members of the skipped names."""
+    found: set[str] = set()
+    left = [value]
     while left:
         value = left.pop()
         if type(value) is dict:
-            left += [member for key, member in value.items() if key != "type"]
+            left += [member for name, member in value.items() if name not in skipped]
         elif type(value) is list:
             left += value
-        elif value not in mapped:
-            return True
-    return False
+        elif value is not None:
+            found.add(encode_text(value))
+    return found
 
 
-def read_image(value: JSONObject, path: str, **fields: JSON) -> Media:
-    """Read an image from `image_url` (a URL or a data URI) or `file_id`. Raises RemoteProtocolError without one."""
-    url = value.get("image_url")
-    if type(url) is str:
-        media_type, data = split_data_uri(url)
-        if data is not None:
-            return Media("image", "base64", data, media_type, path=path, **fields)
-        return Media("image", "url", url, path=path, **fields)
-    file_id = value.get("file_id")
-    if type(file_id) is str:
-        return Media("image", "file_id", file_id, path=path, **fields)
-    raise RemoteProtocolError(
-        f"{dotted_path(path)} needs image_url or file_id, a string",
-        path=path,
-        code="missing_required_parameter",
+# Members with the content of an image or a file. In the first one it may be a data URI.
+_SOURCES = {"image": ("image_url", "file_id"), "file": ("file_data", "file_url", "file_id")}
+
+
+def read_media(kind: Literal["image", "file"], value: JSONObject, path: str, **fields: JSON) -> Media:
+    """Read an image or a file. Raises RemoteProtocolError without any content."""
+    names = _SOURCES[kind]
+    name = next((name for name in names if type(value.get(name)) is str), None)
+    if name is None:
+        raise RemoteProtocolError(
+            f"{dotted_path(path)} needs {', '.join(names[:-1])} or {names[-1]}, a string",
+            path=path,
+            code="missing_required_parameter",
+        )
+    media_type, data = split_data_uri(value[name]) if name == names[0] else (None, None)
+    if data is not None:
+        return Media(kind, "base64", data, media_type, path=path, **fields)
+    source: Literal["base64", "url", "file_id"] = (
+        "base64" if name == "file_data" else "file_id" if name == "file_id" else "url"
     )
+    return Media(kind, source, value[name], path=path, **fields)
 
 
 def split_data_uri(text: str) -> tuple[str | None, str | None]:

@@ -8,40 +8,41 @@ member stays a call of the function: nothing is made up.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 import msgspec
 
 from dragoman._ir.tools import FunctionTool
 from dragoman._wire.exceptions import RemoteProtocolError
 from dragoman._wire.json import JSON, JSONObject, decode, encode_text, text_or_none
+from dragoman._wire.json_schema import SchemaUndecided, find_broken_keyword
 from dragoman.protocols.openai_responses.checks import objects_in
 
 COMPUTERS = frozenset(("computer", "computer_use_preview"))
 
 
 class ClientTool(msgspec.Struct, frozen=True):
-    """One kind of tool.
+    """One kind of tool, and the function in its place.
 
-    name: name of the function in its place.
+    name: name of the function.
     call, output: types of the items of its call and of its result.
     prefix: prefix of the ids of its calls.
+    description, schema: of the function.
+    fields: Return the fields of a call's item from the model's arguments. Raises _InvalidArgumentsError.
     """
 
     name: str
     call: str
     output: str
     prefix: str
+    description: str
+    schema: JSONObject
+    fields: Callable[[JSONObject], JSONObject]
 
 
-CLIENT_TOOLS: dict[str, ClientTool] = {
-    "apply_patch": ClientTool("apply_patch", "apply_patch_call", "apply_patch_call_output", "apc"),
-    "computer": ClientTool("computer", "computer_call", "computer_call_output", "cu"),
-    "computer_use_preview": ClientTool("computer", "computer_call", "computer_call_output", "cu"),
-    "local_shell": ClientTool("local_shell", "local_shell_call", "local_shell_call_output", "lsh"),
-    "shell": ClientTool("shell", "shell_call", "shell_call_output", "sh"),
-    "tool_search": ClientTool("tool_search", "tool_search_call", "tool_search_output", "tsc"),
-}
+class _InvalidArgumentsError(Exception):
+    """The arguments lack a member that the item requires."""
+
 
 # The functions in their place.
 
@@ -138,160 +139,62 @@ _COMPUTER = _object_schema(
 )
 _COMPUTER_PREVIEW = _object_schema({"action": _ACTION}, "action")
 
-# kind -> description and schema.
-_FALLBACKS: dict[str, tuple[str, JSONObject]] = {
-    "apply_patch": ("Creates, changes or deletes one file.", _APPLY_PATCH),
-    "computer": (
-        "Uses the user's computer. What the screen shows afterwards comes back as a picture.",
-        _COMPUTER,
-    ),
-    "computer_use_preview": (
-        "Uses the user's computer. What the screen shows afterwards comes back as a picture.",
-        _COMPUTER_PREVIEW,
-    ),
-    "local_shell": ("Runs one command on the user's computer and gives its output.", _LOCAL_SHELL),
-    "shell": (
-        "Runs commands in a shell on the user's computer and gives their output and exit codes.",
-        _SHELL,
-    ),
-    "tool_search": (
-        "Searches for tools that are not shown yet. What it finds can be called afterwards.",
-        _TOOL_SEARCH,
-    ),
+
+# Actions and operations by type: the members that are required, and those that may be there.
+_Forms = Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]]
+_ACTIONS: _Forms = {
+    "click": (("button", "x", "y"), ("keys",)),
+    "double_click": (("x", "y"), ("keys",)),
+    "drag": (("path",), ("keys",)),
+    "keypress": (("keys",), ()),
+    "move": (("x", "y"), ("keys",)),
+    "screenshot": ((), ()),
+    "scroll": (("scroll_x", "scroll_y", "x", "y"), ("keys",)),
+    "type": (("text",), ()),
+    "wait": ((), ()),
+}
+_OPERATIONS: _Forms = {
+    "create_file": (("path", "diff"), ()),
+    "update_file": (("path", "diff"), ()),
+    "delete_file": (("path",), ()),
 }
 
 
-def function_fallback(kind: str, tool: JSONObject, path: str) -> FunctionTool | None:
-    """Return the function in place of a tool, None if the provider runs the tool or its kind is another."""
-    if kind not in _FALLBACKS or not _client_runs(kind, tool):
-        return None
-    description, schema = _FALLBACKS[kind]
-    if kind == "tool_search":
-        description = text_or_none(tool.get("description")) or description
-        if type(tool.get("parameters")) is dict:
-            schema = tool["parameters"]
-    elif kind == "shell":
-        description += _skills(tool.get("environment"))
-    elif kind == "computer_use_preview":
-        width, height = tool.get("display_width"), tool.get("display_height")
-        description += f" The screen has {width} x {height} pixels; it is: {tool.get('environment')}."
-    return FunctionTool(CLIENT_TOOLS[kind].name, description, schema, path=path)
-
-
-def _client_runs(kind: str, tool: JSONObject) -> bool:
-    if kind == "tool_search":
-        return tool.get("execution") == "client"
-    # A shell in a container is the provider's.
-    environment = tool.get("environment")
-    return kind != "shell" or type(environment) is not dict or environment.get("type") == "local"
-
-
-def _skills(environment: JSON) -> str:
-    """Return the list of skills in a local environment, as the end of a description."""
-    skills = objects_in(environment.get("skills")) if type(environment) is dict else []
-    lines = [f"{skill.get('name')} ({skill.get('path')}): {skill.get('description')}" for skill in skills]
-    return "\n".join(["\nSkills that can be read there:", *lines]) if lines else ""
-
-
-# Arguments of the model -> fields of the item.
-
-MemberCheck = Callable[[JSON], bool]
-
-
-def _is_text(value: JSON) -> bool:
-    return type(value) is str
-
-
-def _is_count(value: JSON) -> bool:
-    return type(value) is int
-
-
-def _are_texts(value: JSON) -> bool:
-    return type(value) is list and all(type(each) is str for each in value)
-
-
-def _are_named_texts(value: JSON) -> bool:
-    return type(value) is dict and _are_texts(list(value.values()))
-
-
-def _is_path(value: JSON) -> bool:
-    return type(value) is list and all(
-        type(each) is dict and each.keys() == {"x", "y"} and _is_count(each["x"]) and _is_count(each["y"])
-        for each in value
-    )
-
-
-def _is_button(value: JSON) -> bool:
-    return value in ("left", "right", "wheel", "back", "forward")
-
-
-# Members: name -> (check, required).
-MemberChecks = Mapping[str, tuple[MemberCheck, bool]]
-
-_POINT: MemberChecks = {"x": (_is_count, True), "y": (_is_count, True)}
-_HELD: MemberChecks = {"keys": (_are_texts, False)}
-_ACTIONS: Mapping[str, MemberChecks] = {
-    "click": {"button": (_is_button, True), **_POINT, **_HELD},
-    "double_click": {**_POINT, **_HELD},
-    "drag": {"path": (_is_path, True), **_HELD},
-    "keypress": {"keys": (_are_texts, True)},
-    "move": {**_POINT, **_HELD},
-    "screenshot": {},
-    "scroll": {"scroll_x": (_is_count, True), "scroll_y": (_is_count, True), **_POINT, **_HELD},
-    "type": {"text": (_is_text, True)},
-    "wait": {},
-}
-_OPERATIONS: Mapping[str, MemberChecks] = {
-    "create_file": {"path": (_is_text, True), "diff": (_is_text, True)},
-    "update_file": {"path": (_is_text, True), "diff": (_is_text, True)},
-    "delete_file": {"path": (_is_text, True)},
-}
-_COMMANDS: MemberChecks = {
-    "commands": (_are_texts, True),
-    "timeout_ms": (_is_count, False),
-    "max_output_length": (_is_count, False),
-}
-_COMMAND: MemberChecks = {
-    "command": (_are_texts, True),
-    "env": (_are_named_texts, False),
-    "timeout_ms": (_is_count, False),
-    "user": (_is_text, False),
-    "working_directory": (_is_text, False),
-}
-
-
-class _InvalidArgumentsError(Exception):
-    """The arguments lack a member that the item requires."""
-
-
-def _take(value: JSONObject, members: MemberChecks) -> JSONObject:
-    """Return the members of `value` that the item has. Optional ones of a wrong type are left out."""
+def _take(
+    value: JSONObject, schema: JSONObject, required: Collection[str], optional: Collection[str]
+) -> JSONObject:
+    """Return these members of `value`. Optional ones that do not match the schema are left out."""
     out: JSONObject = {}
-    for name, (check, required) in members.items():
-        if name in value and check(value[name]):
+    for name in (*required, *optional):
+        if name in value and find_broken_keyword(schema["properties"][name], value[name]) is None:
             out[name] = value[name]
-        elif required:
+        elif name in required:
             raise _InvalidArgumentsError
     return out
 
 
-def _take_typed(value: JSON, forms: Mapping[str, MemberChecks]) -> JSONObject:
+def _take_all(value: JSONObject, schema: JSONObject) -> JSONObject:
+    required = schema["required"]
+    return _take(value, schema, required, [name for name in schema["properties"] if name not in required])
+
+
+def _take_typed(value: JSON, schema: JSONObject, forms: _Forms) -> JSONObject:
     kind = value.get("type") if type(value) is dict else None
     if type(kind) is not str or kind not in forms:
         raise _InvalidArgumentsError
-    return {"type": kind, **_take(value, forms[kind])}
+    return {"type": kind, **_take(value, schema, *forms[kind])}
 
 
 def _shell(arguments: JSONObject) -> JSONObject:
-    return {"action": _take(arguments, _COMMANDS), "environment": {"type": "local"}}
+    return {"action": _take_all(arguments, _SHELL), "environment": {"type": "local"}}
 
 
 def _local_shell(arguments: JSONObject) -> JSONObject:
-    return {"action": {"type": "exec", "env": {}, **_take(arguments, _COMMAND)}}
+    return {"action": {"type": "exec", "env": {}, **_take_all(arguments, _LOCAL_SHELL)}}
 
 
 def _apply_patch(arguments: JSONObject) -> JSONObject:
-    return {"operation": _take_typed(arguments, _OPERATIONS)}
+    return {"operation": _take_typed(arguments, _APPLY_PATCH, _OPERATIONS)}
 
 
 def _tool_search(arguments: JSONObject) -> JSONObject:
@@ -301,7 +204,9 @@ def _tool_search(arguments: JSONObject) -> JSONObject:
 def _actions(arguments: JSONObject) -> list[JSONObject]:
     """Return the actions, which the model may write as a list or as one object."""
     mapped = arguments.get("actions", arguments.get("action"))
-    actions = [_take_typed(each, _ACTIONS) for each in (mapped if type(mapped) is list else [mapped])]
+    actions = [
+        _take_typed(each, _ACTION, _ACTIONS) for each in (mapped if type(mapped) is list else [mapped])
+    ]
     if not actions:
         raise _InvalidArgumentsError
     for each in actions:
@@ -321,44 +226,118 @@ def _computer_preview(arguments: JSONObject) -> JSONObject:
     return {"action": actions[0], "pending_safety_checks": []}
 
 
-_FIELDS: dict[str, Callable[[JSONObject], JSONObject]] = {
-    "apply_patch": _apply_patch,
-    "computer": _computer,
-    "computer_use_preview": _computer_preview,
-    "local_shell": _local_shell,
-    "shell": _shell,
-    "tool_search": _tool_search,
+_USES_COMPUTER = "Uses the user's computer. What the screen shows afterwards comes back as a picture."
+
+CLIENT_TOOLS: dict[str, ClientTool] = {
+    "apply_patch": ClientTool(
+        "apply_patch",
+        "apply_patch_call",
+        "apply_patch_call_output",
+        "apc",
+        "Creates, changes or deletes one file.",
+        _APPLY_PATCH,
+        _apply_patch,
+    ),
+    "computer": ClientTool(
+        "computer", "computer_call", "computer_call_output", "cu", _USES_COMPUTER, _COMPUTER, _computer
+    ),
+    "computer_use_preview": ClientTool(
+        "computer",
+        "computer_call",
+        "computer_call_output",
+        "cu",
+        _USES_COMPUTER,
+        _COMPUTER_PREVIEW,
+        _computer_preview,
+    ),
+    "local_shell": ClientTool(
+        "local_shell",
+        "local_shell_call",
+        "local_shell_call_output",
+        "lsh",
+        "Runs one command on the user's computer and gives its output.",
+        _LOCAL_SHELL,
+        _local_shell,
+    ),
+    "shell": ClientTool(
+        "shell",
+        "shell_call",
+        "shell_call_output",
+        "sh",
+        "Runs commands in a shell on the user's computer and gives their output and exit codes.",
+        _SHELL,
+        _shell,
+    ),
+    "tool_search": ClientTool(
+        "tool_search",
+        "tool_search_call",
+        "tool_search_output",
+        "tsc",
+        "Searches for tools that are not shown yet. What it finds can be called afterwards.",
+        _TOOL_SEARCH,
+        _tool_search,
+    ),
 }
 
 
-def parse_call_arguments(kind: str, text: str) -> JSONObject | None:
-    """Return the fields of a call's item from the model's arguments, None if these do not have its form."""
+def function_fallback(kind: str, tool: JSONObject, path: str) -> FunctionTool | None:
+    """Return the function in place of a tool, None if the provider runs the tool or its kind is another."""
+    if kind not in CLIENT_TOOLS or not _client_runs(kind, tool):
+        return None
+    client_tool = CLIENT_TOOLS[kind]
+    description, schema = client_tool.description, client_tool.schema
+    if kind == "tool_search":
+        description = text_or_none(tool.get("description")) or description
+        if type(tool.get("parameters")) is dict:
+            schema = tool["parameters"]
+    elif kind == "shell":
+        description += _skills(tool.get("environment"))
+    elif kind == "computer_use_preview":
+        width, height = tool.get("display_width"), tool.get("display_height")
+        description += f" The screen has {width} x {height} pixels; it is: {tool.get('environment')}."
+    return FunctionTool(client_tool.name, description, schema, path=path)
+
+
+def _client_runs(kind: str, tool: JSONObject) -> bool:
+    if kind == "tool_search":
+        return tool.get("execution") == "client"
+    # A shell in a container is the provider's.
+    environment = tool.get("environment")
+    return kind != "shell" or type(environment) is not dict or environment.get("type") == "local"
+
+
+def _skills(environment: JSON) -> str:
+    """Return the list of skills in a local environment, as the end of a description."""
+    skills = objects_in(environment.get("skills")) if type(environment) is dict else []
+    lines = [f"{skill.get('name')} ({skill.get('path')}): {skill.get('description')}" for skill in skills]
+    return "\n".join(["\nSkills that can be read there:", *lines]) if lines else ""
+
+
+def parse_call_arguments(kind: str, text: str) -> tuple[JSONObject, bool] | None:
+    """Return the fields of a call's item from the model's arguments, and True if the arguments have values that the
+    item has no field for. None if they do not have the form of the item.
+    """
     try:
         arguments = decode(text.encode("utf-8", "surrogatepass"))
         if type(arguments) is dict:
-            return _FIELDS[kind](arguments)
-    except (RemoteProtocolError, _InvalidArgumentsError):
+            fields = CLIENT_TOOLS[kind].fields(arguments)
+            return fields, not _members(arguments) <= _members(fields)
+    except (RemoteProtocolError, SchemaUndecided, _InvalidArgumentsError):
         pass
     return None
 
 
-def has_unmapped_arguments(text: str, fields: JSONObject) -> bool:
-    """True if arguments have values that are not in the fields of the item made from them."""
-    mapped = [fields]
-    texts: set[str] = set()
-    while mapped:
-        for name, value in mapped.pop().items():
-            texts.add(encode_text([name, value]))
-            mapped += [value] if type(value) is dict else objects_in(value)
-    left: list[JSONObject] = [decode(text.encode("utf-8", "surrogatepass"))]
+def _members(value: JSONObject) -> set[str]:
+    """Return the members of an object and of the objects in it, encoded with their names. null counts as absent."""
+    found: set[str] = set()
+    left = [value]
     while left:
-        for name, value in left.pop().items():
-            inner = [value] if type(value) is dict else objects_in(value)
-            if inner and encode_text([name, value]) not in texts:
-                left += inner
-            elif value is not None and not inner and encode_text([name, value]) not in texts:
-                return True
-    return False
+        for name, member in left.pop().items():
+            inner = [member] if type(member) is dict else objects_in(member)
+            left += inner
+            if not inner and member is not None:
+                found.add(encode_text([name, member]))
+    return found
 
 
 def announced_fields(kind: str, fields: JSONObject) -> JSONObject:

@@ -10,7 +10,7 @@ from dragoman._ir.events import Usage
 from dragoman._ir.losses import Ledger
 from dragoman._wire.errors import WireError
 from dragoman._wire.exceptions import RemoteProtocolError
-from dragoman._wire.json import JSON, JSONObject, decode, encode, text_or_none
+from dragoman._wire.json import JSONObject, decode, encode, text_or_none
 from dragoman._wire.sse import Frame, encode_frame
 from dragoman.codec import ResponseContext
 from dragoman.protocols.openai_responses.checks import object_or_empty
@@ -80,7 +80,8 @@ class ResponsesObserver:
 
     def fail(self, error: WireError) -> bytes:
         """Return an error event and a failed response, numbered on from what was relayed."""
-        number = self._next_number()
+        last = _decode_object_or_empty(self._last_data).get("sequence_number")
+        number = last + 1 if type(last) is int else self._count
         out = b""
         response = self._response
         if response is None:
@@ -91,10 +92,6 @@ class ResponsesObserver:
         failed = self.whole_body = {**response, "status": "failed", "error": response_error(error)}
         out += encode_frame(encode(error_event(error, number)), b"error")
         return out + _numbered("response.failed", number + 1, failed)
-
-    def _next_number(self) -> int:
-        number = _decode_object_or_empty(self._last_data).get("sequence_number")
-        return number + 1 if type(number) is int else self._count
 
 
 def _numbered(kind: str, number: int, response: JSONObject) -> bytes:
@@ -113,8 +110,8 @@ def _decode_object_or_empty(data: bytes) -> JSONObject:
 
 def _has_content(event: JSONObject) -> bool:
     """True if an event has content. Items and their parts are announced empty, except for calls."""
-    return any(_is_content(value) for name, value in event.items() if name not in _NO_CONTENT_FIELDS)
-
-
-def _is_content(value: JSON) -> bool:
-    return _has_content(value) if type(value) is dict else bool(value)
+    return any(
+        _has_content(value) if type(value) is dict else bool(value)
+        for name, value in event.items()
+        if name not in _NO_CONTENT_FIELDS
+    )

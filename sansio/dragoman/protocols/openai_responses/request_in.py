@@ -10,32 +10,32 @@ from __future__ import annotations
 import msgspec
 
 from dragoman._ir.losses import Loss, LossCode
-from dragoman._ir.parameters import read_params
 from dragoman._ir.request import Message, Param, ReasoningConfig, Request, ResponseFormat, Text
+from dragoman._ir.shape import OBJECT, STRING, read_settings
 from dragoman._ir.signatures import Signer
 from dragoman._ir.tools import Namespace
 from dragoman._wire.json import JSON, JSONObject, wrong_type
 from dragoman.protocols.openai_responses.checks import (
-    KNOWN_BODY,
-    KNOWN_FORMAT,
-    KNOWN_REASONING,
-    KNOWN_TEXT_CONFIG,
-    extra_fields,
+    CHECKS,
     invalid_value,
     missing_field,
-    optional_text,
+    read_extra,
 )
 from dragoman.protocols.openai_responses.request_messages_in import InputReader
+from dragoman.protocols.openai_responses.shapes import (
+    FORMAT_SHAPE,
+    NATIVE_MEMBERS,
+    REASONING_SHAPE,
+    REQUEST_SHAPE,
+    SETTING_PATHS,
+)
 from dragoman.protocols.openai_responses.tables import (
     CALL_ITEMS,
     IMPLIED_INCLUDES,
     INCLUDE_LOGPROBS,
     NAME,
-    NATIVE_FIELDS,
     NO_OP_VALUES,
-    PARAM_PATHS,
-    PARAM_TYPES,
-    PARAMS,
+    SUMMARY_NAMES,
 )
 from dragoman.protocols.openai_responses.tools import read_tool_choice, read_tools
 
@@ -45,11 +45,11 @@ def read_request(body: JSONObject, signer: Signer) -> Request:
 
     Raises RemoteProtocolError (400) with the path of the wrong value.
     """
-    model = body.get("model")
-    if type(model) is not str or not model:
-        raise missing_field("/model") if model is None else wrong_type("/model", "a string", model)
+    model: str = CHECKS.required(body, "model", "", STRING)
+    if not model:
+        raise wrong_type("/model", STRING.name, model)
     repairs = repair_request(body)
-    _check_types(body)
+    params = read_settings(body, REQUEST_SHAPE, CHECKS.wrong_type)
     namespaces: list[Namespace] = []
     reader = InputReader(signer, read_tools(body.get("tools") or [], "/tools", namespaces), namespaces)
     instructions = body.get("instructions")
@@ -57,9 +57,12 @@ def read_request(body: JSONObject, signer: Signer) -> Request:
         text = Text(instructions, path="/instructions")
         reader.messages.append(Message("system", (text,), "/instructions"))
     _read_input(body, reader)
-    extra = extra_fields(body, KNOWN_BODY) or {}
-    params, text_format = _read_params(body, extra)
-    paths = PARAM_PATHS
+    _read_include(body.get("include"), params)
+    for name, nothing in NO_OP_VALUES.items():
+        if name in params and params[name] == nothing:
+            del params[name]
+    extra = read_extra(body, REQUEST_SHAPE) or {}
+    paths = SETTING_PATHS
     if reader.reference is not None and "previous_response_id" not in params:
         # A reference means the same: part of the conversation is only in the vendor's store.
         params["previous_response_id"], place = reader.reference
@@ -76,11 +79,11 @@ def read_request(body: JSONObject, signer: Signer) -> Request:
         params=params,
         param_paths=paths,
         reasoning=_read_reasoning(body.get("reasoning"), reader.effort),
-        response_format=_latest_format(text_format, reader.format, extra),
+        response_format=_latest_format(body, reader.format, extra),
         extra=extra or None,
         compact=reader.compact,
         repairs=repairs,
-        defined=NATIVE_FIELDS,
+        defined=NATIVE_MEMBERS,
     )
 
 
@@ -96,49 +99,26 @@ def _read_input(body: JSONObject, reader: InputReader) -> None:
         raise missing_field("/input")
 
 
-def _check_types(body: JSONObject) -> None:
-    for name, (types, expected) in PARAM_TYPES.items():
-        value = body.get(name)
-        # bool is an int in Python, and never one in JSON.
-        if value is not None and (type(value) not in types):
-            raise wrong_type(f"/{name}", expected, value)
-
-
-def _read_params(body: JSONObject, extra: JSONObject) -> tuple[dict[Param, JSON], JSON]:
-    """Return the settings, and the text format as it came."""
-    params = read_params(body, PARAMS)
-    for name, nothing in NO_OP_VALUES.items():
-        param = PARAMS[name]
-        if param in params and params[param] == nothing:
-            del params[param]
-    include = body.get("include")
+def _read_include(include: list[JSON] | None, params: dict[Param, JSON]) -> None:
+    for index, name in enumerate(include or ()):
+        if type(name) is not str:
+            raise wrong_type(f"/include/{index}", STRING.name, name)
     if include:
         if INCLUDE_LOGPROBS in include:
             params["logprobs"] = True
-        for index, name in enumerate(include):
-            if type(name) is not str:
-                raise wrong_type(f"/include/{index}", "a string", name)
         if not IMPLIED_INCLUDES.issuperset(include):
             params["include"] = include
-    text: JSONObject = body.get("text") or {}
-    if text.get("verbosity") is not None:
-        params["verbosity"] = text["verbosity"]
-    unknown = extra_fields(text, KNOWN_TEXT_CONFIG)
-    if unknown:
-        extra["text"] = unknown
-    text_format = text.get("format")
-    if type(text_format) is dict and text_format.get("type") == "text" and len(text_format) > 1:
-        extra.setdefault("text", {})["format"] = text_format
-    options = body.get("stream_options")
-    if options is not None and options not in ({}, {"include_obfuscation": False}):
-        extra["stream_options"] = options  # padding is never added here, so only false has its effect
-    return params, text_format
 
 
-def _latest_format(first: JSON, later: tuple[JSON, str] | None, extra: JSONObject) -> ResponseFormat | None:
+def _latest_format(
+    body: JSONObject, later: tuple[JSON, str] | None, extra: JSONObject
+) -> ResponseFormat | None:
     """Return the text format in force, which an input item may have changed. A first one that differs goes into
     `extra`.
     """
+    first = (body.get("text") or {}).get("format")
+    if type(first) is dict and first.get("type") == "text" and len(first) > 1:
+        extra.setdefault("text", {})["format"] = first
     if later is None:
         return _read_format(first, "/text/format")
     read = _read_format(*later)
@@ -154,22 +134,21 @@ def _read_format(value: JSON, path: str) -> ResponseFormat | None:
     if value is None:
         return None
     if type(value) is not dict:
-        raise wrong_type(path, "an object", value)
+        raise wrong_type(path, OBJECT.name, value)
     kind = value.get("type")
     if kind == "text":
         return None
+    extra = read_extra(value, FORMAT_SHAPE)
     if kind == "json_object":
-        return ResponseFormat(extra=extra_fields(value, KNOWN_FORMAT), path=path)
+        return ResponseFormat(extra=extra, path=path)
     if kind != "json_schema":
         raise invalid_value(f"{path}/type", "text, json_schema or json_object")
-    if type(value.get("schema")) is not dict:
-        raise wrong_type(f"{path}/schema", "an object", value.get("schema"))
     return ResponseFormat(
-        schema=value["schema"],
-        name=optional_text(value, "name", path),
-        description=optional_text(value, "description", path),
+        schema=CHECKS.required(value, "schema", path, OBJECT),
+        name=CHECKS.optional(value, "name", path, STRING) or None,
+        description=CHECKS.optional(value, "description", path, STRING) or None,
         strict=value.get("strict"),
-        extra=extra_fields(value, KNOWN_FORMAT),
+        extra=extra,
         path=path,
     )
 
@@ -180,15 +159,10 @@ def _read_reasoning(value: JSONObject | None, later: tuple[str, str] | None) -> 
         if later is None:
             return None
         return ReasoningConfig(effort=later[0], path="/reasoning", effort_path=later[1])
-    # `generate_summary` is the old name of `summary` (openai-python 3.52.0).
-    summary_name = next(
-        (name for name in ("summary", "generate_summary") if value.get(name) is not None), None
-    )
-    extra = extra_fields(value, KNOWN_REASONING) or {}
-    extra.pop("generate_summary", None)
-    if summary_name is not None and value[summary_name] != "auto":
-        extra[summary_name] = value[summary_name]  # the requested length of the summary
-    effort, effort_path = optional_text(value, "effort", "/reasoning"), "/reasoning/effort"
+    summary_name = next((name for name in SUMMARY_NAMES if value.get(name) is not None), None)
+    extra = read_extra(value, REASONING_SHAPE) or {}
+    effort = CHECKS.optional(value, "effort", "/reasoning", STRING) or None
+    effort_path = "/reasoning/effort"
     if later is not None:
         if effort not in (None, later[0]):
             extra["effort"] = effort  # replaced by the later one

@@ -25,32 +25,19 @@ from dragoman._ir.request import (
     ToolCall,
     ToolResult,
 )
+from dragoman._ir.shape import STRING, Shape
 from dragoman._ir.signatures import Signer, unwrap_summary
 from dragoman._ir.tools import CacheMark, FunctionTool, HostedTool, Namespace, Tool
-from dragoman._wire.exceptions import RemoteProtocolError, dotted_path
 from dragoman._wire.json import JSON, JSONObject, encode_text, text_or_none, wrong_type
 from dragoman.protocols.openai_responses.checks import (
-    KNOWN_ADDITIONAL_TOOLS,
-    KNOWN_CALL_OUTPUT,
-    KNOWN_COMPACTION,
-    KNOWN_CONFIGURATION,
-    KNOWN_CUSTOM_CALL,
-    KNOWN_FUNCTION_CALL,
-    KNOWN_INPUT_FILE,
-    KNOWN_INPUT_IMAGE,
-    KNOWN_MESSAGE,
-    KNOWN_OUTPUT_TEXT,
-    KNOWN_REASONING_ITEM,
-    KNOWN_REFUSAL,
-    extra_fields,
+    CHECKS,
     invalid_value,
     missing_field,
     objects_in,
-    optional_text,
     read_citations,
-    read_image,
+    read_extra,
+    read_media,
     required_text,
-    split_data_uri,
 )
 from dragoman.protocols.openai_responses.client_tools import CLIENT_TOOLS
 from dragoman.protocols.openai_responses.request_tool_items_in import (
@@ -58,6 +45,7 @@ from dragoman.protocols.openai_responses.request_tool_items_in import (
     read_client_output,
     render_text,
 )
+from dragoman.protocols.openai_responses.shapes import INPUT_SHAPES, PART_SHAPES
 from dragoman.protocols.openai_responses.tables import (
     CACHE_TTLS,
     NAME,
@@ -124,23 +112,22 @@ class InputReader:
                     messages.append(_read_message(item, path))
                 continue
             if type(kind) is not str:
-                raise wrong_type(f"{path}/type", "a string", kind)
+                raise wrong_type(f"{path}/type", STRING.name, kind)
             read = _ITEM_READERS.get(kind)
             if read is not None:
                 messages.append(read(item, path))
                 continue
             if kind == "compaction_trigger" and index == len(items) - 1:
                 self.compact = True
-                self._note_extra(item, path, KNOWN_COMPACTION)
+                self._note_extra(read_extra(item, INPUT_SHAPES[kind]), path)
                 continue
             special = _ITEM_METHODS.get(kind, InputReader._opaque)
             special(self, item, path, kind)
 
-    def _note_extra(self, item: JSONObject, path: str, known: frozenset[str]) -> None:
+    def _note_extra(self, extra: JSONObject | None, path: str) -> None:
         """Keep unknown fields of an item without a message, in an empty message."""
-        left = extra_fields(item, known)
-        if left:
-            self.messages.append(Message("user", (), path, extra=left))
+        if extra:
+            self.messages.append(Message("user", (), path, extra=extra))
 
     def _opaque(self, item: JSONObject, path: str, kind: str) -> None:
         result = kind.endswith("_output") and kind not in PROVIDER_OUTPUTS
@@ -164,9 +151,13 @@ class InputReader:
             signature = self._signer.unwrap(encrypted)
         else:
             signature = Signature(NAME, item)
-        extra = extra_fields(item, KNOWN_REASONING_ITEM)
         reasoning = Reasoning(
-            text, signature, optional_text(item, "id", path), extra, path, forged=signature is None
+            text,
+            signature,
+            CHECKS.optional(item, "id", path, STRING) or None,
+            read_extra(item, INPUT_SHAPES[kind]),
+            path,
+            forged=signature is None,
         )
         self.messages.append(Message("assistant", (reasoning,), path))
 
@@ -176,7 +167,7 @@ class InputReader:
             self._opaque(item, path, kind)
             return
         text = Text(summary, path=f"{path}/encrypted_content")
-        self.messages.append(Message("user", (text,), path, extra=extra_fields(item, KNOWN_COMPACTION)))
+        self.messages.append(Message("user", (text,), path, extra=read_extra(item, INPUT_SHAPES[kind])))
 
     def _web_search(self, item: JSONObject, path: str, kind: str) -> None:
         """Join a search that follows its own signature. A search of another vendor is sent to the client twice: in a
@@ -196,11 +187,9 @@ class InputReader:
         if kind == "tool_search_call" and not text_or_none(item.get("call_id")):
             self._opaque(item, path, kind)  # the provider searched
             return
-        message = read_client_call(item, path)
-        self.messages.append(message)
-        [call] = message.parts
-        if kind == "local_shell_call" and isinstance(call, ToolCall) and call.item_id is not None:
-            self._shell_calls[call.item_id] = call.call_id
+        self.messages.append(read_client_call(item, path))
+        if kind == "local_shell_call" and item.get("id"):
+            self._shell_calls[item["id"]] = item["call_id"]
 
     def _client_output(self, item: JSONObject, path: str, kind: str) -> None:
         tool = _OUTPUT_TOOLS[kind]
@@ -221,7 +210,7 @@ class InputReader:
     def _additional_tools(self, item: JSONObject, path: str, kind: str) -> None:
         """Add tools that are declared in the middle of the conversation. For other protocols they are tools."""
         self._add_tools(item, path, found=False)
-        self._note_extra(item, path, KNOWN_ADDITIONAL_TOOLS)
+        self._note_extra(read_extra(item, INPUT_SHAPES[kind]), path)
 
     def _add_tools(self, item: JSONObject, path: str, *, found: bool) -> None:
         """Add tools. A later declaration replaces that of an earlier item, but not one in the request's `tools`. A tool
@@ -248,12 +237,12 @@ class InputReader:
             self.effort = (effort, f"{path}/reasoning/effort")
         if type(text) is dict and text.get("format") is not None:
             self.format = (text["format"], f"{path}/text/format")
-        known = set(KNOWN_CONFIGURATION)
-        for name, known_members in (("reasoning", {"effort"}), ("text", {"format"})):
-            value = item.get(name)
-            if value is not None and not (type(value) is dict and value.keys() <= known_members):
-                known.discard(name)
-        self._note_extra(item, path, frozenset(known))
+        odd = {
+            name: value
+            for name, value in (("reasoning", reasoning), ("text", text))
+            if value is not None and type(value) is not dict
+        }
+        self._note_extra({**(read_extra(item, INPUT_SHAPES[kind]) or {}), **odd}, path)
 
 
 def _visible(tool: Tool) -> Tool:
@@ -280,32 +269,31 @@ def _read_message(item: JSONObject, path: str) -> Message:
         parts = (Text(content, None, None, None, path + "/content"),)
     elif type(content) is list:
         parts = read_parts(content, path + "/content")
-    elif content is None:
-        raise missing_field(f"{path}/content")
     else:
-        raise wrong_type(f"{path}/content", "a string or an array", content)
+        raise CHECKS.wrong_type(f"{path}/content", "a string or an array", content)
     if len(item) == 2 or (len(item) == 3 and "type" in item):  # the commonest shape: role and content only
         return Message(role, parts, path)
     return Message(
         role,
         parts,
         path,
-        phase=optional_text(item, "phase", path),
-        item_id=optional_text(item, "id", path),
-        extra=extra_fields(item, KNOWN_MESSAGE),
+        phase=CHECKS.optional(item, "phase", path, STRING) or None,
+        item_id=CHECKS.optional(item, "id", path, STRING) or None,
+        extra=read_extra(item, INPUT_SHAPES["message"]),
     )
 
 
 def _read_call(item: JSONObject, path: str) -> Message:
-    custom = item["type"] == "custom_tool_call"
+    kind: str = item["type"]
+    custom = kind == "custom_tool_call"
     field = "input" if custom else "arguments"
     text = item.get(field)
     if len(item) == 4 and type(text) is str:
         # The commonest shape: type, call_id, name and the text only.
         call_id, name = item.get("call_id"), item.get("name")
         if type(call_id) is str and call_id and type(name) is str and name:
-            kind = _CUSTOM if custom else _FUNCTION
-            call = ToolCall(call_id, name, text, kind, None, None, None, None, path)
+            tool_kind = _CUSTOM if custom else _FUNCTION
+            call = ToolCall(call_id, name, text, tool_kind, None, None, None, None, path)
             return Message("assistant", (call,), path)
     if type(text) is not str:
         # Some clients send the arguments as an object, or none at all for a tool without parameters.
@@ -315,21 +303,13 @@ def _read_call(item: JSONObject, path: str) -> Message:
         required_text(item, "name", path),
         text,
         _CUSTOM if custom else _FUNCTION,
-        optional_text(item, "namespace", path),
-        optional_text(item, "id", path),
+        CHECKS.optional(item, "namespace", path, STRING) or None,
+        CHECKS.optional(item, "id", path, STRING) or None,
         None,
-        _call_extra(item, KNOWN_CUSTOM_CALL if custom else KNOWN_FUNCTION_CALL),
+        read_extra(item, INPUT_SHAPES[kind]),
         path,
     )
     return Message("assistant", (call,), path)
-
-
-def _call_extra(item: JSONObject, known: frozenset[str]) -> JSONObject | None:
-    """Return the unknown fields of a call or result. That the model itself called is the default."""
-    extra = extra_fields(item, known)
-    if extra and extra.get("caller", False) in (None, {"type": "direct"}):
-        del extra["caller"]
-    return extra or None
 
 
 def _read_result(item: JSONObject, path: str) -> Message:
@@ -346,14 +326,12 @@ def _read_result(item: JSONObject, path: str) -> Message:
                 for part, raw in zip(read_parts(output, where), output, strict=True)
             ]
         )
-    elif output is None:
-        raise missing_field(where)
     else:
-        raise wrong_type(where, "a string or an array", output)
+        raise CHECKS.wrong_type(where, "a string or an array", output)
     kind: str = item["type"]
     plain = len(item) == 3  # type, call_id and output only, the commonest shape
-    call_id = optional_text(item, "call_id", path)
-    if call_id is None:
+    call_id = CHECKS.optional(item, "call_id", path, STRING)
+    if not call_id:
         # `call_id` may be absent (openai-python 3.52.0): then it is the result of no call, and only text.
         return Message("user", (OpaquePart(NAME, kind, item, path, render_text(kind, item)),), path)
     result = ToolResult(
@@ -361,9 +339,9 @@ def _read_result(item: JSONObject, path: str) -> Message:
         cast("tuple[Text | Media | OpaquePart, ...]", parts),
         _CUSTOM if kind == "custom_tool_call_output" else _FUNCTION,
         None,
-        None if plain else optional_text(item, "id", path),
+        None if plain else CHECKS.optional(item, "id", path, STRING) or None,
         None,
-        None if plain else _call_extra(item, KNOWN_CALL_OUTPUT),
+        None if plain else read_extra(item, INPUT_SHAPES[kind]),
         path,
     )
     return Message("user", (result,), path)
@@ -400,42 +378,32 @@ def _read_part(part: JSON, path: str) -> Part:
         raise wrong_type(path, "an object", part)
     kind = part.get("type")
     if type(kind) is not str:
-        raise missing_field(f"{path}/type") if kind is None else wrong_type(f"{path}/type", "a string", kind)
+        raise CHECKS.wrong_type(f"{path}/type", STRING.name, kind)
     if kind in _TEXT_PARTS:
         text = part.get("text")
         if type(text) is not str:
-            at = f"{path}/text"
-            raise missing_field(at) if text is None else wrong_type(at, "a string", text)
+            raise CHECKS.wrong_type(f"{path}/text", STRING.name, text)
         if len(part) == 2 or (len(part) == 3 and part.get("annotations") == []):
             return Text(
                 text, None, None, None, path
             )  # the second shape is what servers send and clients return
-        return _read_text(text, part, path)
-    if kind == "input_image":
-        return _read_image(part, path)
-    if kind == "input_file":
-        return _read_file(part, path)
+        mark, extra = _read_cache_mark(part, path, PART_SHAPES["output_text"])
+        annotations = part.get("annotations") or None
+        return Text(text, mark, annotations, extra, path, read_citations(annotations))
+    if kind == "input_image" or kind == "input_file":
+        return _read_media(part, path)
     if kind == "refusal" and type(part.get("refusal")) is str:
-        return Refusal(part["refusal"], extra_fields(part, KNOWN_REFUSAL), path)
+        return Refusal(part["refusal"], read_extra(part, PART_SHAPES[kind]), path)
     return OpaquePart(NAME, kind, part, path)
 
 
-def _read_text(text: str, part: JSONObject, path: str) -> Text:
-    mark, extra = read_cache_mark(part, path, KNOWN_OUTPUT_TEXT)
-    if extra and not extra.get("logprobs", True):
-        # Empty, so nothing is lost.
-        extra = {name: value for name, value in extra.items() if name != "logprobs"} or None
-    annotations = part.get("annotations") or None
-    return Text(text, mark, annotations, extra, path, read_citations(annotations))
-
-
-def read_cache_mark(
-    part: JSONObject, path: str, known: frozenset[str]
+def _read_cache_mark(
+    part: JSONObject, path: str, shape: dict[str, Shape]
 ) -> tuple[CacheMark | None, JSONObject | None]:
-    """Return the cache mark, and the fields outside of the known ones. A mark with further members is also among those,
+    """Return the cache mark, and the fields outside of the shape. A mark with further members is also among those,
     whole.
     """
-    extra = extra_fields(part, known)
+    extra = read_extra(part, shape)
     mark = part.get("prompt_cache_breakpoint")
     if type(mark) is not dict:
         return None, extra
@@ -445,37 +413,10 @@ def read_cache_mark(
     return CacheMark(f"{path}/prompt_cache_breakpoint", CACHE_TTLS.get(ttl)), extra
 
 
-def _read_image(part: JSONObject, path: str) -> Media:
-    detail = optional_text(part, "detail", path)
-    mark, extra = read_cache_mark(part, path, KNOWN_INPUT_IMAGE)
-    return read_image(part, path, detail=detail, cache=mark, extra=extra)
-
-
-def _read_file(part: JSONObject, path: str) -> Media:
-    name = optional_text(part, "filename", path)
-    detail = optional_text(part, "detail", path)
-    mark, extra = read_cache_mark(part, path, KNOWN_INPUT_FILE)
-    data = part.get("file_data")
-    if type(data) is str:
-        media_type, encoded = split_data_uri(data)
-        bare = data if encoded is None else encoded
-        return Media("file", "base64", bare, media_type, name, detail, cache=mark, extra=extra, path=path)
-    for field in ("file_url", "file_id"):
-        value = part.get(field)
-        if type(value) is str:
-            source = "url" if field == "file_url" else "file_id"
-            return Media(
-                "file",
-                source,  # type: ignore[arg-type]
-                value,
-                filename=name,
-                detail=detail,
-                cache=mark,
-                extra=extra,
-                path=path,
-            )
-    raise RemoteProtocolError(
-        f"{dotted_path(path)} needs file_data, file_url or file_id, a string",
-        path=path,
-        code="missing_required_parameter",
-    )
+def _read_media(part: JSONObject, path: str) -> Media:
+    mark, extra = _read_cache_mark(part, path, PART_SHAPES[part["type"]])
+    detail = CHECKS.optional(part, "detail", path, STRING) or None
+    if part["type"] == "input_image":
+        return read_media("image", part, path, detail=detail, cache=mark, extra=extra)
+    name = CHECKS.optional(part, "filename", path, STRING) or None
+    return read_media("file", part, path, filename=name, detail=detail, cache=mark, extra=extra)

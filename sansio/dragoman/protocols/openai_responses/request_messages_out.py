@@ -8,6 +8,7 @@ are copied from the client's body, in their place. The commonest shapes of messa
 from __future__ import annotations
 
 from base64 import b64encode
+from collections.abc import Callable
 
 from dragoman._ir.events import ToolKind
 from dragoman._ir.losses import Ledger, LossCode
@@ -19,6 +20,7 @@ from dragoman._ir.request import (
     Reasoning,
     Refusal,
     Request,
+    Role,
     Text,
     ToolCall,
     ToolResult,
@@ -74,24 +76,18 @@ class InputWriter:
             self._skip_to(None)
             return items
         for message in messages:
-            parts = message.parts
-            if len(parts) == 1:
-                # The commonest shapes: one plain text, one call or one result.
-                part = parts[0]
-                if type(part) is Text:
-                    if part.cache is None and part.citations is None and not part.sources:
-                        self._note_name(message)
-                        items.append(_plain_message(message, part))
-                        continue
-                elif type(part) is ToolCall:
-                    self._note_name(message)
-                    self._write_call(part)
-                    continue
-                elif type(part) is ToolResult:
-                    self._note_name(message)
-                    self._write_result(part)
-                    continue
-            self._write_message(message)
+            if message.name is not None:
+                self._ledger.dropped(f"{message.path}/name", "Responses has no names on messages")
+            # The commonest shapes: one plain text, one call or one result.
+            part = message.parts[0] if len(message.parts) == 1 else None
+            if type(part) is Text and part.cache is None and part.citations is None and not part.sources:
+                items.append(_plain_message(message, part))
+                continue
+            write = _ITEM_WRITERS.get(type(part))
+            if write is None:
+                self._write_message(message)
+            else:
+                write(self, part)
         if self._signed:
             self._drop_dangling()
         return items
@@ -143,32 +139,19 @@ class InputWriter:
 
     # Messages.
 
-    def _note_name(self, message: Message) -> None:
-        if message.name is not None:
-            self._ledger.dropped(f"{message.path}/name", "Responses has no names on messages")
-
     def _write_message(self, message: Message) -> None:
-        self._note_name(message)
         content: list[JSON] = []
         for part in message.parts:
-            kind = type(part)
-            if kind is Text or kind is Media or kind is Refusal:
-                self._write_content(part, message, content)
-                continue
-            if kind is OpaquePart and part.path != message.path:
-                self._write_opaque(part, content)  # type: ignore[arg-type]
+            write = _ITEM_WRITERS.get(type(part))
+            if write is None and not (isinstance(part, OpaquePart) and part.path == message.path):
+                self._write_content(part, message.role, content)
                 continue
             if content:
                 self._flush(message, content)
-            if isinstance(part, ToolCall):
-                self._write_call(part)
-            elif isinstance(part, ToolResult):
-                self._write_result(part)
-            elif isinstance(part, Reasoning):
-                self._write_reasoning(part)
-            else:
-                assert isinstance(part, OpaquePart)
+            if write is None:
                 self._write_opaque(part, self._items)
+            else:
+                write(self, part)
         if content:
             self._flush(message, content)
 
@@ -184,24 +167,25 @@ class InputWriter:
                 item["content"] = item["content"][0]["text"]
         self._items.append(item)
 
-    def _write_content(self, part: Part, message: Message, content: list[JSON]) -> None:
+    def _write_content(self, part: Part, role: Role, content: list[JSON]) -> None:
+        out: JSONObject | None
         if isinstance(part, Text):
-            out = self._assistant_text(part) if message.role == "assistant" else self._input_text(part)
-        elif isinstance(part, Media):
-            if message.role == "assistant":
-                self._ledger.dropped(part.path, "an assistant message can contain only text")
-                return
-            media = self._media(part, content)
-            if media is None:
-                return
-            out = media
-        else:
-            assert isinstance(part, Refusal)
-            kind, field = ("refusal", "refusal") if message.role == "assistant" else ("input_text", "text")
+            out = self._assistant_text(part) if role == "assistant" else self._input_text(part)
+        elif isinstance(part, Refusal):
+            kind, field = ("refusal", "refusal") if role == "assistant" else ("input_text", "text")
             out = {"type": kind, field: part.text}
-        if self._same_protocol and part.extra:
-            out.update(part.extra)
-        content.append(out)
+        elif not isinstance(part, Media):
+            self._write_opaque(part, content)
+            return
+        elif role == "assistant":
+            self._ledger.dropped(part.path, "an assistant message can contain only text")
+            return
+        else:
+            out = self._media(part, content)
+        if out is not None:
+            if self._same_protocol and part.extra:
+                out.update(part.extra)
+            content.append(out)
 
     def _input_text(self, part: Text) -> JSONObject:
         """Write a text of the client's side."""
@@ -299,17 +283,7 @@ class InputWriter:
                 return  # the commonest shape: one plain text
         output: list[JSON] = []
         for each in part.parts:
-            if isinstance(each, Text):
-                output.append(self._input_text(each))
-            elif isinstance(each, Media):
-                media = self._media(each, output)
-                if media is not None:
-                    output.append(media)
-            else:
-                self._write_opaque(each, output)
-                continue
-            if self._same_protocol and each.extra and output:
-                output[-1].update(each.extra)
+            self._write_content(each, "user", output)
         custom = part.kind is _CUSTOM
         item = {
             "type": "custom_tool_call_output" if custom else "function_call_output",
@@ -367,11 +341,20 @@ class InputWriter:
         followed_items.reverse()
         self._items[:] = followed_items
 
-    def _write_opaque(self, part: OpaquePart, into: list[JSON]) -> None:
+    def _write_opaque(self, part: Part, into: list[JSON]) -> None:
+        assert isinstance(part, OpaquePart)
         if part.origin == NAME and self._same_protocol:
             into.append(part.native)
         else:
             self._ledger.add(LossCode.UNKNOWN_KIND, part.path, f"Responses has no counterpart of {part.kind}")
+
+
+# Parts that are items of their own.
+_ITEM_WRITERS: dict[type, Callable[[InputWriter, JSON], None]] = {
+    ToolCall: InputWriter._write_call,
+    ToolResult: InputWriter._write_result,
+    Reasoning: InputWriter._write_reasoning,
+}
 
 
 def _item_index(path: str) -> int | None:

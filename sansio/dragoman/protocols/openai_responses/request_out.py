@@ -19,6 +19,7 @@ from dragoman._ir.parameters import (
     write_params,
 )
 from dragoman._ir.request import Message, Param, ReasoningConfig, Request, ResponseFormat, Text
+from dragoman._ir.shape import setting_paths
 from dragoman._ir.signatures import Signer, unwrap_summary
 from dragoman._wire.json import JSON, JSONObject
 from dragoman._wire.json_schema import is_strict
@@ -28,6 +29,7 @@ from dragoman.protocols.openai_responses.request_messages_out import (
     InputWriter,
     unwrapped_item,
 )
+from dragoman.protocols.openai_responses.shapes import REQUEST_SHAPE
 from dragoman.protocols.openai_responses.tables import (
     EFFORT_IMPLIES_SUMMARY,
     INCLUDE_LOGPROBS,
@@ -36,11 +38,10 @@ from dragoman.protocols.openai_responses.tables import (
     MAX_USER,
     MIN_OUTPUT_TOKENS,
     NAME,
-    NATIVE_PARAM_NAMES,
     NO_OP_VALUES,
-    PARAM_NAMES,
     SERVICE_TIER_ALIASES,
     SERVICE_TIERS,
+    SUMMARY_NAMES,
     VERBATIM_FIELDS,
 )
 from dragoman.protocols.openai_responses.tools import (
@@ -49,6 +50,9 @@ from dragoman.protocols.openai_responses.tools import (
     write_tool_choice,
     write_tools,
 )
+
+# The names of settings. `text.verbosity` is written by functions.
+_PARAM_NAMES: dict[Param, str] = {param: path[1:] for param, path in setting_paths(REQUEST_SHAPE).items()}
 
 # OpenAI's server refuses `text.format` of type `json_object` if no input message has the word "json", as Chat does for
 # `response_format` (ultimatejimmy/xray.koplugin#33, read 2026-11-22).
@@ -163,7 +167,7 @@ def write_settings(request: Request, capabilities: Capabilities, out: JSONObject
         text["verbosity"] = verbosity
     if text:
         out["text"] = text
-    write_params(request, PARAM_NAMES, CONVERTERS, out, ledger)
+    write_params(request, _PARAM_NAMES, CONVERTERS, out, ledger)
     if request.params.get("speed") == "fast":
         if "service_tier" in capabilities.refuses:
             ledger.dropped(
@@ -197,19 +201,13 @@ def rewrite_settings(request: Request, capabilities: Capabilities, out: JSONObje
     its reasoning as the capabilities have it.
     """
     raw = request.native
-    write_params(request, NATIVE_PARAM_NAMES, _NATIVE_CONVERTERS, out, ledger)
-    for name in VERBATIM_FIELDS:
-        if raw.get(name) is not None:
-            out[name] = raw[name]
-    for name in (*NO_OP_VALUES, "include", "stream_options"):
-        if name in raw and name not in out:
+    write_params(request, _PARAM_NAMES, _NATIVE_CONVERTERS, out, ledger)
+    for name in (*VERBATIM_FIELDS, *NO_OP_VALUES, "include", "stream_options"):
+        if name not in out and raw.get(name) is not None and name not in capabilities.refuses:
             out[name] = raw[name]
     if "previous_response_id" not in raw:
         out.pop("previous_response_id", None)  # it was made from a reference among the items
     out.update({name: value for name, value in (request.extra or {}).items() if name not in VERBATIM_FIELDS})
-    for name in (*NO_OP_VALUES, "include"):
-        if name in capabilities.refuses:
-            out.pop(name, None)
     text = dict(out.get("text") or {})
     text_format, kind = request.response_format, (text.get("format") or {}).get("type")
     if text_format is None and kind != "text":
@@ -231,9 +229,9 @@ def rewrite_settings(request: Request, capabilities: Capabilities, out: JSONObje
         if include:
             out["include"] = include
     if "summary" not in fitted:
-        for name in _SUMMARY_NAMES:
+        for name in SUMMARY_NAMES:
             reasoning.pop(name, None)
-    elif reasoning.keys() & _SUMMARY_NAMES:
+    elif not reasoning.keys().isdisjoint(SUMMARY_NAMES):
         del fitted["summary"]  # the client's own setting stays
     _put(out, "reasoning", {**reasoning, **fitted})
 
@@ -244,10 +242,6 @@ def _put(out: JSONObject, name: str, value: JSONObject) -> None:
         out[name] = present
     else:
         out.pop(name, None)
-
-
-# The member of a summary, and its older name.
-_SUMMARY_NAMES = {"summary", "generate_summary"}
 
 
 def _write_format(text_format: ResponseFormat, ledger: Ledger) -> JSONObject:

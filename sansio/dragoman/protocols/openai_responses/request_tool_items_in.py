@@ -10,50 +10,30 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from dragoman._ir.request import Media, Message, OpaquePart, Text, ToolCall, ToolResult
-from dragoman._wire.json import JSON, JSONObject, encode_text, is_object_text, text_or_none, wrong_type
+from dragoman._ir.shape import OBJECT, STRING
+from dragoman._wire.json import JSON, JSONObject, encode_text, is_object_text, text_or_none
 from dragoman.protocols.openai_responses.checks import (
-    KNOWN_CLIENT_CALL,
-    KNOWN_CLIENT_OUTPUT,
-    extra_fields,
+    CHECKS,
     object_or_empty,
     objects_in,
-    optional_text,
-    read_image,
+    read_extra,
+    read_media,
     required_text,
 )
 from dragoman.protocols.openai_responses.client_tools import CLIENT_TOOLS
-
-# Values that mean the same as the absence of their field.
-_IMPLIED_VALUES: JSONObject = {
-    "acknowledged_safety_checks": [],
-    "caller": {"type": "direct"},
-    "environment": {"type": "local"},
-    "execution": "client",
-    "pending_safety_checks": [],
-}
-_SCREEN_FIELDS = frozenset(("image_url", "file_id"))
-_ENTRY_FIELDS = frozenset(("stdout", "stderr", "outcome"))
-_OUTCOME_FIELDS = frozenset(("type", "exit_code"))
-
-
-def _drop_implied(extra: JSONObject) -> None:
-    for name, plain in _IMPLIED_VALUES.items():
-        if name in extra and extra[name] in (plain, None):
-            del extra[name]
+from dragoman.protocols.openai_responses.shapes import INPUT_SHAPES, SCREEN_SHAPE, SHELL_OUTPUT_SHAPE
 
 
 def read_client_call(item: JSONObject, path: str) -> Message:
     """Read a call as an assistant's message. Raises RemoteProtocolError for a call without its fields."""
     item_type: str = item["type"]
-    kind, text = _INPUTS[item_type](item, path)
-    extra = extra_fields(item, KNOWN_CLIENT_CALL) or {}
-    _drop_implied(extra)
+    kind, text = _call_input(item, path)
     call = ToolCall(
         required_text(item, "call_id", path),
         CLIENT_TOOLS[kind].name,
         text,
-        item_id=optional_text(item, "id", path),
-        extra=extra or None,
+        item_id=CHECKS.optional(item, "id", path, STRING) or None,
+        extra=read_extra(item, INPUT_SHAPES[item_type]),
         path=path,
         hosted=kind,
     )
@@ -61,59 +41,49 @@ def read_client_call(item: JSONObject, path: str) -> Message:
 
 
 def _required_object(item: JSONObject, path: str, name: str) -> JSONObject:
-    value = item.get(name)
-    if type(value) is not dict:
-        raise wrong_type(f"{path}/{name}", "an object", value)
+    value: JSONObject = CHECKS.required(item, name, path, OBJECT)
     return {key: member for key, member in value.items() if member is not None}
 
 
-def _shell_input(item: JSONObject, path: str) -> tuple[str, str]:
-    return "shell", encode_text(_required_object(item, path, "action"))
-
-
-def _local_shell_input(item: JSONObject, path: str) -> tuple[str, str]:
-    action = _required_object(item, path, "action")
-    if action.get("type") == "exec":
-        del action["type"]  # the only type
-    if not action.get("env", True):
-        del action["env"]
-    return "local_shell", encode_text(action)
-
-
-def _patch_input(item: JSONObject, path: str) -> tuple[str, str]:
-    return "apply_patch", encode_text(_required_object(item, path, "operation"))
-
-
-def _computer_input(item: JSONObject, path: str) -> tuple[str, str]:
-    if type(item.get("actions")) is list:
-        return "computer", encode_text({"actions": item["actions"]})
-    return "computer_use_preview", encode_text({"action": _required_object(item, path, "action")})
-
-
-def _search_input(item: JSONObject, path: str) -> tuple[str, str]:
-    arguments = item.get("arguments")
-    if type(arguments) is str and is_object_text(arguments):
-        return "tool_search", arguments
-    return "tool_search", encode_text(arguments if type(arguments) is dict else {"query": arguments})
-
-
-_INPUTS: dict[str, Callable[[JSONObject, str], tuple[str, str]]] = {
-    "apply_patch_call": _patch_input,
-    "computer_call": _computer_input,
-    "local_shell_call": _local_shell_input,
-    "shell_call": _shell_input,
-    "tool_search_call": _search_input,
+# Types of calls -> kind of the tool, and the member with its arguments.
+_ARGUMENTS = {
+    "apply_patch_call": ("apply_patch", "operation"),
+    "local_shell_call": ("local_shell", "action"),
+    "shell_call": ("shell", "action"),
 }
+
+
+def _call_input(item: JSONObject, path: str) -> tuple[str, str]:
+    """Return the kind of the tool that was called, and the arguments of the function in its place."""
+    if item["type"] == "tool_search_call":
+        arguments = item.get("arguments")
+        if type(arguments) is str and is_object_text(arguments):
+            return "tool_search", arguments
+        return "tool_search", encode_text(arguments if type(arguments) is dict else {"query": arguments})
+    if item["type"] == "computer_call":
+        if type(item.get("actions")) is list:
+            return "computer", encode_text({"actions": item["actions"]})
+        return "computer_use_preview", encode_text({"action": _required_object(item, path, "action")})
+    kind, member = _ARGUMENTS[item["type"]]
+    fields = _required_object(item, path, member)
+    if kind == "local_shell":
+        if fields.get("type") == "exec":
+            del fields["type"]  # the only type
+        if not fields.get("env", True):
+            del fields["env"]
+    return kind, encode_text(fields)
 
 
 def read_client_output(item: JSONObject, path: str, call_id: str, kind: str) -> Message:
     """Read the result of a tool of this kind as a user's message."""
-    extra = extra_fields(item, KNOWN_CLIENT_OUTPUT) or {}
+    extra = read_extra(item, INPUT_SHAPES[item["type"]]) or {}
     is_error: bool | None = None
     part: Text | Media
     if kind == "apply_patch":
         is_error = item.get("status") == "failed"
-        part = Text(optional_text(item, "output", path) or str(item.get("status")), path=f"{path}/output")
+        part = Text(
+            CHECKS.optional(item, "output", path, STRING) or str(item.get("status")), path=f"{path}/output"
+        )
     elif kind == "shell":
         part = Text(_render_shell_output(item.get("output"), extra), path=f"{path}/output")
     elif kind == "tool_search":
@@ -122,17 +92,13 @@ def read_client_output(item: JSONObject, path: str, call_id: str, kind: str) -> 
         part = Text(_as_text(item.get("output")), path=f"{path}/output")
     else:
         screen = _required_object(item, path, "output")
-        left = extra_fields(screen, _SCREEN_FIELDS) or {}
-        if left.get("type") == "computer_screenshot":
-            del left["type"]  # the only type
-        part = read_image(screen, f"{path}/output", extra=left or None)
-    _drop_implied(extra)
+        part = read_media("image", screen, f"{path}/output", extra=read_extra(screen, SCREEN_SHAPE))
     parts: tuple[Text | Media | OpaquePart, ...] = (part,)
     result = ToolResult(
         call_id,
         parts,
         is_error=is_error,
-        item_id=optional_text(item, "id", path),
+        item_id=CHECKS.optional(item, "id", path, STRING) or None,
         extra=extra or None,
         path=path,
         hosted=kind,
@@ -152,7 +118,7 @@ def _render_shell_output(output: JSON, extra: JSONObject) -> str:
     for entry in output:
         found = entry if type(entry) is dict else {"stdout": _as_text(entry)}
         outcome = object_or_empty(found.get("outcome"))
-        if not (found.keys() <= _ENTRY_FIELDS and outcome.keys() <= _OUTCOME_FIELDS):
+        if read_extra(found, SHELL_OUTPUT_SHAPE):
             extra["output"] = output
         if found.get("stdout"):
             lines.append(_as_text(found["stdout"]).rstrip("\n"))
@@ -171,13 +137,22 @@ _FOUND = "Found: "
 def render_text(kind: str, item: JSONObject) -> str | None:
     """Return an item as text, None if its type has none."""
     render = _RENDERERS.get(kind)
-    return None if render is None else render(item) + _unfinished_status(item)
-
-
-def _unfinished_status(item: JSONObject) -> str:
-    """Return the status of a call that did not finish."""
+    if render is None:
+        return None
+    text = _fill(render, item) if isinstance(render, str) else render(item)
     status = item.get("status")
-    return f" ({status})" if status in ("failed", "incomplete") else ""
+    return f"{text} ({status})" if status in ("failed", "incomplete") else text
+
+
+def _fill(template: str, item: JSONObject) -> str:
+    return template.format(
+        arguments=_as_text(item.get("arguments")),
+        code=text_or_none(item.get("code")) or "",
+        name=text_or_none(item.get("name")) or "a tool",
+        output=_as_text(item.get("output")),
+        result=text_or_none(item.get("result")) or "",
+        server=f"the MCP server {text_or_none(item.get('server_label')) or ''}".rstrip(),
+    )
 
 
 def _texts(value: JSON) -> list[str]:
@@ -219,7 +194,7 @@ def _render_file_search(item: JSONObject) -> str:
 
 
 def _render_code(item: JSONObject) -> str:
-    lines = [f"Ran this code:\n{text_or_none(item.get('code')) or ''}"]
+    lines = [_fill("Ran this code:\n{code}", item)]
     for output in objects_in(item.get("outputs")):
         logs = text_or_none(output.get("logs"))
         url = text_or_none(output.get("url"))
@@ -244,47 +219,21 @@ def _render_error(item: JSONObject) -> str:
     return f"\nError: {message or encode_text(error)}"
 
 
-def _server_name(item: JSONObject) -> str:
-    return f"the MCP server {text_or_none(item.get('server_label')) or ''}".rstrip()
-
-
 def _render_mcp_tools(item: JSONObject) -> str:
     names = [text_or_none(tool.get("name")) or "" for tool in objects_in(item.get("tools"))]
-    return f"The tools of {_server_name(item)}: {', '.join(names)}{_render_error(item)}"
+    return f"{_fill('The tools of {server}', item)}: {', '.join(names)}{_render_error(item)}"
 
 
 def _render_mcp_call(item: JSONObject) -> str:
-    text = f"Called {text_or_none(item.get('name')) or 'a tool'} of {_server_name(item)} with {_arguments_text(item)}"
+    text = _fill("Called {name} of {server} with {arguments}", item) + _render_error(item)
     output = text_or_none(item.get("output"))
-    return text + _render_error(item) + ("" if output is None else f"\nOutput:\n{output}")
-
-
-def _arguments_text(item: JSONObject) -> str:
-    value = item.get("arguments")
-    return value if type(value) is str else encode_text(value)
-
-
-def _render_approval_request(item: JSONObject) -> str:
-    name = text_or_none(item.get("name")) or "a tool"
-    return f"Asked whether {name} of {_server_name(item)} may be called with {_arguments_text(item)}"
+    return text if output is None else f"{text}\nOutput:\n{output}"
 
 
 def _render_approval_response(item: JSONObject) -> str:
     reason = text_or_none(item.get("reason"))
     text = "The call is approved" if item.get("approve") is True else "The call is not approved"
     return text if reason is None else f"{text}: {reason}"
-
-
-def _render_program(item: JSONObject) -> str:
-    return f"Ran this program:\n{text_or_none(item.get('code')) or ''}"
-
-
-def _render_program_output(item: JSONObject) -> str:
-    return f"The program gave:\n{text_or_none(item.get('result')) or ''}"
-
-
-def _render_tool_search(item: JSONObject) -> str:
-    return f"Searched for tools: {_arguments_text(item)}"
 
 
 def render_found_tools(item: JSONObject) -> str:
@@ -303,26 +252,20 @@ def _tool_names(tools: JSON) -> list[str]:
     return names
 
 
-def _render_output(item: JSONObject) -> str:
-    """Render a result that names no call."""
-    output = item.get("output")
-    text = output if type(output) is str else encode_text(output)
-    return f"Output of {text_or_none(item.get('name')) or 'a tool'}:\n{text}"
-
-
-_RENDERERS: dict[str, Callable[[JSONObject], str]] = {
+# Templates, see _fill, and functions for what is more than a text.
+_RENDERERS: dict[str, str | Callable[[JSONObject], str]] = {
     "code_interpreter_call": _render_code,
-    "custom_tool_call_output": _render_output,
+    "custom_tool_call_output": "Output of {name}:\n{output}",  # names no call
     "file_search_call": _render_file_search,
-    "function_call_output": _render_output,
+    "function_call_output": "Output of {name}:\n{output}",
     "image_generation_call": _render_image,
-    "mcp_approval_request": _render_approval_request,
+    "mcp_approval_request": "Asked whether {name} of {server} may be called with {arguments}",
     "mcp_approval_response": _render_approval_response,
     "mcp_call": _render_mcp_call,
     "mcp_list_tools": _render_mcp_tools,
-    "program": _render_program,
-    "program_output": _render_program_output,
-    "tool_search_call": _render_tool_search,
+    "program": "Ran this program:\n{code}",
+    "program_output": "The program gave:\n{result}",
+    "tool_search_call": "Searched for tools: {arguments}",
     "tool_search_output": render_found_tools,
     "web_search_call": _render_web_search,
 }

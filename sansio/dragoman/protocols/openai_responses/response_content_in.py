@@ -33,7 +33,8 @@ from dragoman._ir.shape import note_unread
 from dragoman._wire.json import JSON, JSONObject, is_object_text, text_or_none
 from dragoman.protocols.openai_responses.checks import int_or_none, objects_in
 from dragoman.protocols.openai_responses.request_tool_items_in import search_queries
-from dragoman.protocols.openai_responses.tables import ANNOTATION_SHAPE, NAME
+from dragoman.protocols.openai_responses.shapes import ANNOTATION_SHAPE
+from dragoman.protocols.openai_responses.tables import NAME
 
 NextNumber = Callable[[], int]
 
@@ -161,11 +162,10 @@ _TEXT_PART_TYPES = frozenset(("output_text", "refusal", "text", None))
 class MessageItem(OutputItem):
     """A message, with one block for each content part."""
 
-    __slots__ = ("annotations", "item_id", "parts", "phase")
+    __slots__ = ("annotations", "parts", "phase")
 
     def __init__(self, item: JSONObject, index: int, number: NextNumber, model: str, ledger: Ledger) -> None:
         super().__init__(item, index, number, model, ledger)
-        self.item_id = self.ids["id"]
         self.phase = text_or_none(item.get("phase"))
         self.parts = _PartTexts()
         self.annotations: dict[int, int] = {}
@@ -262,7 +262,7 @@ class MessageItem(OutputItem):
                 self.number(), [] if emitted is None else emitted.pieces
             )
             kind = BlockKind.REFUSAL if refusal else BlockKind.TEXT
-            out.append(BlockStarted(emitted.block, kind, item_id=self.item_id, phase=self.phase))
+            out.append(BlockStarted(emitted.block, kind, item_id=self.ids["id"], phase=self.phase))
         return emitted
 
 
@@ -279,11 +279,10 @@ def _emit_logprobs(block: int, value: JSON, out: list[Event]) -> None:
 class ReasoningItem(OutputItem):
     """A reasoning item, with one block. Its parts are the summaries and the visible texts."""
 
-    __slots__ = ("block", "item_id", "summaries", "texts")
+    __slots__ = ("block", "summaries", "texts")
 
     def __init__(self, item: JSONObject, index: int, number: NextNumber, model: str, ledger: Ledger) -> None:
         super().__init__(item, index, number, model, ledger)
-        self.item_id = self.ids["id"]
         self.block: int | None = None
         self.summaries = _PartTexts()
         self.texts = _PartTexts()
@@ -333,7 +332,7 @@ class ReasoningItem(OutputItem):
     def _open(self, out: list[Event]) -> int:
         if self.block is None:
             self.block = self.number()
-            out.append(BlockStarted(self.block, BlockKind.REASONING, item_id=self.item_id))
+            out.append(BlockStarted(self.block, BlockKind.REASONING, item_id=self.ids["id"]))
         return self.block
 
 

@@ -6,12 +6,11 @@ if it uses this protocol too, else they derive from the response's id and the it
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TypeVar
 
 import msgspec
 
-from dragoman._ir.assembly import AssembledBlock, ReasoningPart
+from dragoman._ir.assembly import AssembledBlock
 from dragoman._ir.events import (
     Annotation,
     BlockKind,
@@ -19,6 +18,7 @@ from dragoman._ir.events import (
     Compacted,
     Opaque,
     ReasoningForm,
+    Signature,
     Started,
     Stopped,
     ToolHead,
@@ -27,15 +27,16 @@ from dragoman._ir.events import (
 )
 from dragoman._ir.losses import Ledger, LossCode
 from dragoman._ir.signatures import wrap_summary
+from dragoman._wire.errors import WireError
 from dragoman._wire.json import JSON, JSONObject, text_or_none
 from dragoman.codec import ResponseContext
 from dragoman.protocols.openai_responses.checks import objects_in, write_url_citation
 from dragoman.protocols.openai_responses.client_tools import (
     CLIENT_TOOLS,
     announced_fields,
-    has_unmapped_arguments,
     parse_call_arguments,
 )
+from dragoman.protocols.openai_responses.errors import response_error
 from dragoman.protocols.openai_responses.tables import (
     DEFAULT_TIER,
     LOSSY_STOP_REASONS,
@@ -50,7 +51,6 @@ from dragoman.protocols.openai_responses.usage import write_tool_usage, write_us
 AnyBlock = TypeVar("AnyBlock", BlockStarted, AssembledBlock)
 
 TEXT_KINDS = (BlockKind.TEXT, BlockKind.REFUSAL)
-_PREFIXES = {BlockKind.TEXT: "msg", BlockKind.REFUSAL: "msg", BlockKind.REASONING: "rs"}
 
 # The status of these is never "in_progress" (openai-python 3.52.0).
 _NEVER_IN_PROGRESS = frozenset(("apply_patch_call_output", "program_output"))
@@ -81,32 +81,10 @@ _CUT_CUSTOM_CALL = (
 )
 
 
-class ItemIds:
-    """Makes the ids of the items of one response. No id is used twice."""
-
-    __slots__ = ("_token", "_used")
-
-    def __init__(self, context: ResponseContext) -> None:
-        self._token = context.id
-        self._used: set[str] = set()
-
-    def for_block(self, block: BlockStarted | AssembledBlock, index: int) -> str:
-        item_id = block.item_id or (block.tool.item_id if block.tool is not None else None)
-        if item_id is None or item_id in self._used:
-            prefix = _PREFIXES.get(block.kind)
-            if prefix is None:
-                assert block.tool is not None
-                prefix = _call_prefix(block.tool)
-            item_id = f"{prefix}_{self._token}_{index}"
-        self._used.add(item_id)
-        return item_id
-
-    def for_item(self, prefix: str, index: int) -> str:
-        """Return the id of an item without a block."""
-        return f"{prefix}_{self._token}_{index}"
-
-
-def _call_prefix(tool: ToolHead) -> str:
+def _prefix(block: BlockStarted | AssembledBlock) -> str:
+    tool = block.tool
+    if tool is None:
+        return "rs" if block.kind is BlockKind.REASONING else "msg"
     if is_client_run(tool):
         return CLIENT_TOOLS[tool.hosted or ""].prefix
     return "ctc" if tool.kind is ToolKind.CUSTOM else "fc"
@@ -126,24 +104,6 @@ def added_item(start: BlockStarted, item_id: str) -> JSONObject:
     return _write_message(item_id, start.phase, [], "in_progress")
 
 
-def write_client_call(block: AssembledBlock, item_id: str, index: int, ledger: Ledger) -> JSONObject | None:
-    """Write the call at `index` of a tool that the client runs, None if the arguments do not have its form: then it
-    stays a call of the function that replaced the tool.
-    """
-    tool = block.tool
-    assert tool is not None
-    assert tool.hosted is not None
-    fields = parse_call_arguments(tool.hosted, block.text)
-    path = f"/output/{index}/arguments"
-    if fields is None:
-        ledger.add(LossCode.BREACH, path, f"the arguments do not have the form of a call of {tool.hosted}")
-        return None
-    if has_unmapped_arguments(block.text, fields):
-        ledger.altered(path, f"what a call of {tool.hosted} has no field for was left out")
-    head = {"id": item_id, "type": CLIENT_TOOLS[tool.hosted].call, "call_id": tool.call_id}
-    return {**head, **fields, "status": "completed"}
-
-
 def as_function_call(block: AnyBlock) -> AnyBlock:
     """Return the same call as a call of the function that replaced the tool."""
     assert block.tool is not None
@@ -153,52 +113,6 @@ def as_function_call(block: AnyBlock) -> AnyBlock:
 def announced_client_call(tool: ToolHead, item: JSONObject) -> JSONObject:
     """Return the same item as it is announced."""
     return {**announced_fields(tool.hosted or "", item), "status": "in_progress"}
-
-
-def write_search_call(event: Opaque, item_id: str, ledger: Ledger) -> JSONObject:
-    """Write another vendor's web search."""
-    search = event.search
-    assert search is not None
-    if not event.round_trip:
-        ledger.altered(event.path, "only the queries and the pages found were kept")
-    action: JSONObject = {
-        "type": "search",
-        "query": search.queries[0] if search.queries else "",
-        "queries": list(search.queries),
-        "sources": [{"type": "url", "url": source.url} for source in search.sources],
-    }
-    return {"id": item_id, "type": "web_search_call", "status": "completed", "action": action}
-
-
-def write_compaction(event: Compacted, item_id: str, context: ResponseContext) -> JSONObject:
-    """Write a summary that was made here, wrapped so that only this gateway can read it."""
-    encrypted = wrap_summary(event.text, context.signer)
-    return {"id": item_id, "type": "compaction", "encrypted_content": encrypted}
-
-
-def finished_item(
-    block: AssembledBlock, item_id: str, context: ResponseContext, ledger: Ledger
-) -> JSONObject:
-    """Return the completed output item, as sent in `response.output_item.done`."""
-    status = "completed" if block.complete else "incomplete"
-    if block.kind is BlockKind.REASONING:
-        return _write_reasoning(block, item_id, context, status)
-    if block.tool is not None:
-        return _write_call(block.tool, item_id, block.text, status)
-    return _write_message(item_id, block.phase, [finished_part(block, ledger)], status)
-
-
-def unfinished_item(
-    block: AssembledBlock, item_id: str, index: int, context: ResponseContext, ledger: Ledger
-) -> JSONObject | None:
-    """Return an item that was cut by the output limit or a failure, for the final output.
-
-    A custom tool call has no status, so a cut one would look complete: it is left out.
-    """
-    if block.tool is not None and block.tool.kind is ToolKind.CUSTOM:
-        ledger.dropped(f"/output/{index}", _CUT_CUSTOM_CALL)
-        return None
-    return finished_item(block, item_id, context, ledger)
 
 
 def is_empty_text(block: AssembledBlock) -> bool:
@@ -233,28 +147,15 @@ def _write_call(tool: ToolHead, item_id: str, text: str, status: str) -> JSONObj
     return item
 
 
-def _write_reasoning(
-    block: AssembledBlock, item_id: str, context: ResponseContext, status: str
-) -> JSONObject:
-    summary = [
-        _summary_part(part.text) for part in block.reasoning if not goes_into_content(block, part.form)
-    ]
-    content = [_content_part(part.text) for part in block.reasoning if goes_into_content(block, part.form)]
+def _reasoning_item(block: AssembledBlock, item_id: str) -> JSONObject:
+    summary: list[JSON] = []
+    content: list[JSON] = []
+    for part in block.reasoning:
+        in_content = goes_into_content(block, part.form)
+        (content if in_content else summary).append(reasoning_part(part.text, in_content))
     item: JSONObject = {"id": item_id, "type": "reasoning", "summary": summary}
-    signature = block.signature
-    if signature is not None:
-        if signature.origin == NAME:
-            item = {**signature.native, **item}
-        else:
-            item["encrypted_content"] = context.signer.wrap(signature)
     if content:
         item["content"] = content
-    if signature is not None and signature.origin == NAME:
-        # The server's own parts may have more members than their texts.
-        item.update(
-            {name: signature.native[name] for name in ("summary", "content") if signature.native.get(name)}
-        )
-    item["status"] = status
     return item
 
 
@@ -265,16 +166,8 @@ def goes_into_content(block: BlockStarted | AssembledBlock, form: ReasoningForm)
     return form is ReasoningForm.FULL and block.item_id is not None
 
 
-def _summary_part(text: str) -> JSONObject:
-    return {"type": "summary_text", "text": text}
-
-
-def _content_part(text: str) -> JSONObject:
-    return {"type": "reasoning_text", "text": text}
-
-
-def write_reasoning_part(part: ReasoningPart, open_text: bool) -> JSONObject:
-    return _content_part(part.text) if open_text else _summary_part(part.text)
+def reasoning_part(text: str, in_content: bool) -> JSONObject:
+    return {"type": "reasoning_text" if in_content else "summary_text", "text": text}
 
 
 def empty_part(kind: BlockKind) -> JSONObject:
@@ -337,29 +230,123 @@ def _logprob(token: JSONObject) -> JSONObject:
     return {"token": token.get("token") or "", "logprob": token.get("logprob") or 0}
 
 
-def added_opaque(event: Opaque) -> JSONObject:
+def announced_item(item: JSONObject) -> JSONObject:
     """Return an item that came whole as it would have been announced."""
-    item: JSONObject = event.native
-    if "status" in item and event.kind not in _NEVER_IN_PROGRESS:
+    if "status" in item and item.get("type") not in _NEVER_IN_PROGRESS:
         return {**item, "status": "in_progress"}
     return item
 
 
-def refusal_block(number: int, explanation: str) -> AssembledBlock:
-    """Return a block with the explanation of a refused response without text."""
-    return AssembledBlock(number=number, kind=BlockKind.REFUSAL, text=explanation)
-
-
 class ResponseBuilder:
-    """Builds the Response objects of one response, which differ in a few fields at its start, end and failure."""
+    """Builds the output items of one response, and the Response objects, which differ in a few fields at its start,
+    end and failure.
 
-    __slots__ = ("_context", "_fixed_fields", "_ledger", "id")
+    id: of the response.
+    output: the finished items.
+    index: that of the next item.
+    """
+
+    __slots__ = ("_context", "_fixed_fields", "_item_ids", "_ledger", "id", "index", "output")
 
     def __init__(self, context: ResponseContext, ledger: Ledger) -> None:
         self._ledger = ledger
         self._context = context
-        self.id = context.response_id("resp_", "")
         self._fixed_fields = _fixed_fields(context)
+        self._item_ids: set[str] = set()
+        self.id = context.response_id("resp_", "")
+        self.output: list[JSON] = []
+        self.index = 0
+
+    # Items.
+
+    def item_id(self, block: BlockStarted | AssembledBlock) -> str:
+        """Return the id of a block's item. No id is used twice."""
+        item_id = block.item_id or (block.tool.item_id if block.tool is not None else None)
+        if item_id is None or item_id in self._item_ids:
+            item_id = self._new_id(_prefix(block))
+        self._item_ids.add(item_id)
+        return item_id
+
+    def _new_id(self, prefix: str) -> str:
+        return f"{prefix}_{self._context.id}_{self.index}"
+
+    def add(self, item: JSON) -> None:
+        """Put the next item into the output. None is left out."""
+        if item is not None:
+            self.output.append(item)
+        self.index += 1
+
+    def whole_item(self, event: Opaque | Compacted) -> JSONObject:
+        """Return an item that has no block: a summary that was made here, wrapped so that only this gateway can read
+        it, another vendor's web search, or the vendor's own item.
+        """
+        if isinstance(event, Compacted):
+            encrypted = wrap_summary(event.text, self._context.signer)
+            return {"id": self._new_id("cmp"), "type": "compaction", "encrypted_content": encrypted}
+        if event.origin == NAME:
+            native: JSONObject = event.native
+            return native
+        search = event.search
+        assert search is not None
+        if not event.round_trip:
+            self._ledger.altered(event.path, "only the queries and the pages found were kept")
+        action: JSONObject = {
+            "type": "search",
+            "query": search.queries[0] if search.queries else "",
+            "queries": list(search.queries),
+            "sources": [{"type": "url", "url": source.url} for source in search.sources],
+        }
+        return {"id": self._new_id("ws"), "type": "web_search_call", "status": "completed", "action": action}
+
+    def client_call(self, block: AssembledBlock, item_id: str) -> JSONObject | None:
+        """Return the call of a tool that the client runs, None if the arguments do not have its form: then it stays a
+        call of the function that replaced the tool.
+        """
+        tool = block.tool
+        assert tool is not None
+        assert tool.hosted is not None
+        parsed = parse_call_arguments(tool.hosted, block.text)
+        path = f"/output/{self.index}/arguments"
+        if parsed is None:
+            detail = f"the arguments do not have the form of a call of {tool.hosted}"
+            self._ledger.add(LossCode.BREACH, path, detail)
+            return None
+        fields, has_unmapped = parsed
+        if has_unmapped:
+            self._ledger.altered(path, f"what a call of {tool.hosted} has no field for was left out")
+        head = {"id": item_id, "type": CLIENT_TOOLS[tool.hosted].call, "call_id": tool.call_id}
+        return {**head, **fields, "status": "completed"}
+
+    def finished_item(self, block: AssembledBlock, item_id: str) -> JSONObject:
+        """Return the completed output item, as sent in `response.output_item.done`."""
+        status = "completed" if block.complete else "incomplete"
+        if block.kind is BlockKind.REASONING:
+            return {**self._signed(_reasoning_item(block, item_id), block.signature), "status": status}
+        if block.tool is not None:
+            return _write_call(block.tool, item_id, block.text, status)
+        return _write_message(item_id, block.phase, [finished_part(block, self._ledger)], status)
+
+    def _signed(self, item: JSONObject, signature: Signature | None) -> JSONObject:
+        if signature is None:
+            return item
+        if signature.origin != NAME:
+            return {**item, "encrypted_content": self._context.signer.wrap(signature)}
+        native: JSONObject = signature.native
+        # The server's own parts may have more members than their texts.
+        own_parts = {name: native[name] for name in ("summary", "content") if native.get(name)}
+        return {**native, **item, **own_parts}
+
+    def unfinished_item(self, block: AssembledBlock, item_id: str) -> JSONObject | None:
+        """Return an item that was cut by the output limit or a failure, for the final output.
+
+        A custom tool call has no status, so a cut one would look complete: it is left out.
+        """
+        if block.tool is not None and block.tool.kind is ToolKind.CUSTOM:
+            self._ledger.dropped(f"/output/{self.index}", _CUT_CUSTOM_CALL)
+            return None
+        return self.finished_item(block, item_id)
+
+    # The response.
 
     def started(self, started: Started) -> None:
         """Take id and service tier from the upstream's first event."""
@@ -377,7 +364,6 @@ class ResponseBuilder:
         self,
         status: str,
         *,
-        output: Sequence[JSON] = (),
         usage: Usage | None = None,
         error: JSONObject | None = None,
         incomplete: str | None = None,
@@ -399,11 +385,36 @@ class ResponseBuilder:
             "error": error,
             "incomplete_details": None if incomplete is None else {"reason": incomplete},
             "model": self._context.model,
-            "output": output,
+            "output": self.output,
             "usage": figures,
             **({} if tool_usage is None else {"tool_usage": tool_usage}),
             **self._fixed_fields,
         }
+
+    def ended(self, stop: Stopped, usage: Usage, explained: bool) -> JSONObject:
+        """Return the final response, and record what it cannot express.
+
+        explained: the explanation of a refusal is in the output.
+        """
+        # Reasons that only this protocol has keep their own names.
+        native = stop.native if STOP_REASONS.get(stop.native or "") is stop.reason else None
+        reason = native or STOP_REASON_NAMES.get(stop.reason)
+        # A stop without a native reason is the gateway's own.
+        if stop.reason in LOSSY_STOP_REASONS and stop.native and reason is None:
+            detail = f"the upstream stopped for {stop.reason.value}, which is reported as completed"
+            self._ledger.altered("/status", detail)
+        if text_or_none(stop.sequence):
+            detail = "Responses has no field for the stop sequence that matched"
+            self._ledger.dropped("/stop_sequence", detail)
+        if stop.explanation and not explained:
+            detail = "the response has text; Responses has no field for the explanation"
+            self._ledger.dropped("/stop_details/explanation", detail)
+        status = "completed" if reason is None else "incomplete"
+        return self.response(status, usage=usage, incomplete=reason)
+
+    def failed(self, error: WireError, usage: Usage) -> JSONObject:
+        known = usage.input is not None or usage.output is not None
+        return self.response("failed", usage=usage if known else None, error=response_error(error))
 
 
 ECHOED_MEMBERS = (*_ECHO, "prompt_cache_retention", "reasoning", "text", "tools")
@@ -431,25 +442,3 @@ def _echo_tool(tool: JSONObject) -> JSONObject:
     if tool.get("type") == "function":
         return {"parameters": None, **tool, "strict": tool.get("strict") or False}
     return tool
-
-
-def end_status(stop: Stopped) -> tuple[str, str | None]:
-    """Return the status, and the reason if it is incomplete."""
-    # Reasons that only this protocol has keep their own names.
-    native = stop.native if STOP_REASONS.get(stop.native or "") is stop.reason else None
-    reason = native or STOP_REASON_NAMES.get(stop.reason)
-    return ("completed", None) if reason is None else ("incomplete", reason)
-
-
-def note_stop(stop: Stopped, explained: bool, ledger: Ledger) -> None:
-    """Record what an ended response cannot express. A stop without a native reason is the gateway's own."""
-    if stop.reason in LOSSY_STOP_REASONS and stop.native and end_status(stop)[1] is None:
-        ledger.altered(
-            "/status", f"the upstream stopped for {stop.reason.value}, which is reported as completed"
-        )
-    if text_or_none(stop.sequence):
-        ledger.dropped("/stop_sequence", "Responses has no field for the stop sequence that matched")
-    if stop.explanation and not explained:
-        ledger.dropped(
-            "/stop_details/explanation", "the response has text; Responses has no field for the explanation"
-        )

@@ -7,6 +7,7 @@ is a final response without earlier events.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 
 import msgspec
@@ -40,18 +41,17 @@ from dragoman.protocols.openai_responses.response_content_in import (
     ReasoningItem,
     new_item,
 )
+from dragoman.protocols.openai_responses.shapes import EVENT_SHAPE, ITEM_SHAPE, RESPONSE_SHAPE
 from dragoman.protocols.openai_responses.tables import (
     AUTO_TIER,
-    EVENT_FIELDS,
-    ITEM_SHAPE,
     LOST_EVENTS,
     PROGRESS_EVENTS,
-    RESPONSE_SHAPE,
     STOP_REASONS,
 )
 from dragoman.protocols.openai_responses.usage import read_usage
 
 _DONE = b"[DONE]"
+_EVENT_MEMBERS = EVENT_SHAPE.keys()
 
 
 class ResponsesReader:
@@ -64,7 +64,7 @@ class ResponsesReader:
         "_items",
         "_ledger",
         "_model",
-        "_next",
+        "_number",
         "_start_tier",
         "_started",
     )
@@ -73,7 +73,7 @@ class ResponsesReader:
         self._ledger = ledger
         self._items: dict[int, OutputItem] = {}  # by output index
         self._all: list[OutputItem] = []  # in the order of arrival
-        self._next = 0  # number of the next block
+        self._number = itertools.count().__next__  # of the next block
         self._model = ""
         self._start_tier: str | None = None  # service tier of the first event
         self._started = False
@@ -96,26 +96,16 @@ class ResponsesReader:
             self._ended = True
             return (Failed(parse_error(value)),)
         handle = _HANDLERS.get(kind)
-        if handle is None:
-            self._note_unhandled(kind, value)
-        else:
-            if not value.keys() <= EVENT_FIELDS:
-                index = value.get("output_index")
-                path = f"/output/{index}" if type(index) is int else ""
-                unknown = {name: value[name] for name in value if name not in EVENT_FIELDS}
-                self._ledger.unknown_fields(path, unknown)
+        if handle is not None:
+            if not value.keys() <= _EVENT_MEMBERS:
+                note_unread(value, EVENT_SHAPE, _item_path(value), self._ledger)
             handle(self, value, out)
-        return out
-
-    def _note_unhandled(self, kind: str, event: JSONObject) -> None:
-        """Record an event without a handler, unless it only shows progress."""
-        index = event.get("output_index")
-        path = f"/output/{index}" if type(index) is int else ""
-        lost = LOST_EVENTS.get(kind)
-        if lost is not None:
-            self._ledger.dropped(f"{path}/{lost[0]}", lost[1])
+        elif kind in LOST_EVENTS:
+            name, detail = LOST_EVENTS[kind]
+            self._ledger.dropped(f"{_item_path(value)}/{name}", detail)
         elif kind and kind not in PROGRESS_EVENTS:
-            self._ledger.add(LossCode.UNKNOWN_KIND, path, "an event of an unknown type")
+            self._ledger.add(LossCode.UNKNOWN_KIND, _item_path(value), "an event of an unknown type")
+        return out
 
     def eof(self) -> Sequence[Event]:
         """Raises RemoteProtocolError (502) unless the terminal event has come."""
@@ -175,7 +165,8 @@ class ResponsesReader:
         note_unread(response, RESPONSE_SHAPE, "", self._ledger)
         self._ended = True
         if status == "failed" or status == "cancelled":
-            out.append(Failed(_failure_of(response, status)))
+            cancelled = WireError(ErrorKind.CANCELLED, "the response was cancelled at the upstream")
+            out.append(Failed(cancelled if status == "cancelled" else parse_error(response.get("error"))))
             return
         complete = status == "completed"
         output = response.get("output")
@@ -216,20 +207,17 @@ class ResponsesReader:
 
     # Events that carry an item.
 
-    def on_added(self, event: JSONObject, out: list[Event]) -> None:
+    def on_item(self, event: JSONObject, out: list[Event]) -> None:
         self._start({}, out)
-        item = event.get("item")
-        if type(item) is dict:
-            index = event.get("output_index")
-            self._add(item, index if type(index) is int else len(self._items), out)
-
-    def on_done(self, event: JSONObject, out: list[Event]) -> None:
-        self._start({}, out)
-        item = event.get("item")
-        if type(item) is dict:
-            index = event.get("output_index")
-            place = index if type(index) is int else len(self._items)
-            self._finish_item(item, place, self._find_item(item, place), out)
+        item, index = event.get("item"), event.get("output_index")
+        if type(item) is not dict:
+            return
+        if type(index) is not int:
+            index = len(self._items)
+        if event["type"] == "response.output_item.added":
+            self._add(item, index, out)
+        else:
+            self._finish_item(item, index, self._find_item(item, index), out)
 
     def _add(self, item: JSONObject, index: int, out: list[Event]) -> OutputItem:
         made = new_item(item, index, self._number, self._model, self._ledger)
@@ -262,11 +250,6 @@ class ResponsesReader:
                     return known
         found = self._items.get(index)
         return found if found is not None and found.kind == item.get("type") else None
-
-    def _number(self) -> int:
-        number = self._next
-        self._next += 1
-        return number
 
     # Events that carry a piece of an item.
 
@@ -350,8 +333,8 @@ _HANDLERS: dict[str, Callable[[ResponsesReader, JSONObject, list[Event]], None]]
     "response.created": ResponsesReader.on_opening,
     "response.queued": ResponsesReader.on_opening,
     "response.in_progress": ResponsesReader.on_opening,
-    "response.output_item.added": ResponsesReader.on_added,
-    "response.output_item.done": ResponsesReader.on_done,
+    "response.output_item.added": ResponsesReader.on_item,
+    "response.output_item.done": ResponsesReader.on_item,
     "response.output_text.delta": ResponsesReader.on_text,
     "response.refusal.delta": ResponsesReader.on_text,
     "response.output_text.done": ResponsesReader.on_text_done,
@@ -383,17 +366,16 @@ def read_whole(body: JSONObject, context: ResponseContext, ledger: Ledger) -> Se
     return ResponsesReader(context, ledger).whole(body)
 
 
-def _failure_of(response: JSONObject, status: str) -> WireError:
-    if status == "cancelled":
-        return WireError(ErrorKind.CANCELLED, "the response was cancelled at the upstream")
-    return parse_error(response.get("error"))
-
-
 def _required_object(event: JSONObject, name: str) -> JSONObject:
     value = event.get(name)
     if type(value) is not dict:
         raise unreadable_response(f"{event['type']} has no {name}")
     return value
+
+
+def _item_path(event: JSONObject) -> str:
+    index = event.get("output_index")
+    return f"/output/{index}" if type(index) is int else ""
 
 
 def _index(event: JSONObject, name: str = "content_index") -> int:

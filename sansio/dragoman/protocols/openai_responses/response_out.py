@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from dragoman._ir.assembly import AssembledBlock, AssembledResponse, ReasoningPart
+from dragoman._ir.assembly import AssembledBlock, AssembledResponse, OpenBlock
 from dragoman._ir.events import (
     Annotation,
     ArgumentsDelta,
@@ -26,7 +26,6 @@ from dragoman._ir.events import (
     Opaque,
     ReasoningDelta,
     ReasoningForm,
-    Signature,
     SignatureDelta,
     Started,
     Stopped,
@@ -37,34 +36,24 @@ from dragoman._ir.events import (
     Usage,
 )
 from dragoman._ir.losses import Ledger
-from dragoman._wire.errors import WireError
 from dragoman._wire.json import JSON, JSONObject, encode
 from dragoman._wire.sse import encode_frame
 from dragoman.codec import ResponseContext
-from dragoman.protocols.openai_responses.errors import error_event, response_error
+from dragoman.protocols.openai_responses.errors import error_event
 from dragoman.protocols.openai_responses.response_content_out import (
     TEXT_KINDS,
-    ItemIds,
     ResponseBuilder,
     added_item,
-    added_opaque,
     announced_client_call,
+    announced_item,
     as_function_call,
     empty_part,
-    end_status,
     event_logprob,
-    finished_item,
     finished_part,
     goes_into_content,
     is_client_run,
     is_empty_text,
-    note_stop,
-    refusal_block,
-    unfinished_item,
-    write_client_call,
-    write_compaction,
-    write_reasoning_part,
-    write_search_call,
+    reasoning_part,
 )
 from dragoman.protocols.openai_responses.tables import NAME
 
@@ -76,26 +65,18 @@ class ResponsesWriter:
     """Writes one stream. See StreamWriter."""
 
     def __init__(self, context: ResponseContext, ledger: Ledger) -> None:
-        self._context = context
         self._ledger = ledger
         self._builder = ResponseBuilder(context, ledger)
-        self._ids = ItemIds(context)
         self._sequence = 0
-        self._index = 0  # index of the open or the next item
-        self._output: list[JSON] = []  # finished items, encoded
         self._usage = Usage()
         self._stop: Stopped | None = None
         self._has_text = False  # True once there was text
-        # The open block.
-        self._start: BlockStarted | None = None
+        self._open: OpenBlock | None = None
         self._deferred = False  # the item is announced only once its arguments are complete
         self._item_id = ""
-        self._texts: list[str] = []
-        self._parts: list[ReasoningPart] = []
+        self._texts: list[str] = []  # of the open block, or the open part of its reasoning
         self._part: tuple[int, ReasoningForm] | None = None
-        self._signature: Signature | None = None
-        self._annotations: list[Annotation] = []
-        self._logprobs: list[JSON] = []
+        self._part_index = 0
         # The constant bytes of its delta frames: before the sequence number, up to the text, after it.
         self._head = self._middle = self._tail = b""
         self._tail_is_once = False  # the tail has the log probabilities of one delta
@@ -119,7 +100,7 @@ class ResponsesWriter:
         return encode_frame(encode({"type": kind, "sequence_number": number, **fields}), kind.encode("ascii"))
 
     def _in_item(self, kind: str, **fields: JSON) -> bytes:
-        return self._frame(kind, item_id=self._item_id, output_index=self._index, **fields)
+        return self._frame(kind, item_id=self._item_id, output_index=self._builder.index, **fields)
 
     def _set_delta(self, kind: str, place: str, tail: bytes) -> None:
         """Prepare the delta frames of a part. place: its further index, as JSON members."""
@@ -127,7 +108,7 @@ class ResponsesWriter:
         item_id = encode(self._item_id)
         self._middle = b',"item_id":%b,"output_index":%d%b,"delta":' % (
             item_id,
-            self._index,
+            self._builder.index,
             place.encode("ascii"),
         )
         self._tail = tail
@@ -155,11 +136,11 @@ class ResponsesWriter:
         out = b""
         explained = _needs_explanation(stop, self._has_text)
         if explained:
-            out = self._whole_block(refusal_block(-1, stop.explanation or ""))
-        note_stop(stop, explained, self._ledger)
-        status, reason = end_status(stop)
-        response = self._builder.response(status, output=self._output, usage=self._usage, incomplete=reason)
-        return out + self._frame(f"response.{status}", response=response)
+            out = self._block_started(BlockStarted(-1, BlockKind.REFUSAL))
+            out += self.send(TextDelta(-1, stop.explanation or ""))
+            out += self._block_ended(BlockEnded(-1))
+        response = self._builder.ended(stop, self._usage, explained)
+        return out + self._frame(f"response.{response['status']}", response=response)
 
     def _failed(self, event: Failed) -> bytes:
         """Write an error event, then a failed response. Only that has the unfinished item, as incomplete."""
@@ -167,29 +148,27 @@ class ResponsesWriter:
         if self._sequence == 0:  # for clients a stream begins with response.created
             response = self._builder.response("in_progress")
             out = self._frame("response.created", response=response)
-        elif self._start is not None:
-            block = self._block(self._start, False)
+        elif self._open is not None:
+            block = self._open.finish(complete=False)
             if self._deferred and block.tool is not None:
                 out = self._write_client_call(block, block.tool)
             elif not is_empty_text(block):
                 self._leave_open(block)
         out += encode_frame(encode(error_event(event.error, self._sequence)), b"error")
         self._sequence += 1
-        response = _failed_response(self._builder, event.error, self._output, self._usage)
+        response = self._builder.failed(event.error, self._usage)
         return out + self._frame("response.failed", response=response)
 
     # Items.
 
     def _block_started(self, event: BlockStarted) -> bytes:
-        self._start = event
-        self._item_id = self._ids.for_block(event, self._index)
-        self._texts, self._parts, self._part, self._signature = [], [], None, None
-        self._annotations, self._logprobs = [], []
+        self._open = OpenBlock(event)
+        self._texts, self._part = self._open.text, None
+        self._item_id = self._builder.item_id(event)
         self._deferred = event.tool is not None and is_client_run(event.tool)
         if self._deferred:
             return b""
-        item = added_item(event, self._item_id)
-        out = self._frame("response.output_item.added", output_index=self._index, item=item)
+        out = self._added(added_item(event, self._item_id))
         if event.tool is not None:
             self._set_delta(f"response.{_CALL_EVENTS[event.tool.kind][0]}.delta", "", _END)
         elif event.kind is not BlockKind.REASONING:
@@ -202,41 +181,19 @@ class ResponsesWriter:
         return out
 
     def _block_ended(self, event: BlockEnded) -> bytes:
-        start = self._start
-        assert start is not None
-        if start.kind is BlockKind.REASONING:
-            out = self._close_part()
-            block = self._block(start, event.complete)
-        elif start.tool is not None:
-            block = self._block(start, event.complete)
-            if self._deferred:
-                return self._write_client_call(block, start.tool)
+        assert self._open is not None
+        out = self._close_part()
+        block = self._open.finish(event.complete)
+        if self._deferred and block.tool is not None:
+            return self._write_client_call(block, block.tool)
+        if block.tool is not None:
             if not event.complete:
                 return self._leave_open(block)
-            name, field = _CALL_EVENTS[start.tool.kind]
+            name, field = _CALL_EVENTS[block.tool.kind]
             out = self._in_item(f"response.{name}.done", **{field: block.text})
-        else:
-            block = self._block(start, event.complete)
+        elif block.kind is not BlockKind.REASONING:
             out = self._text_done(block)
-        return out + self._item_done(finished_item(block, self._item_id, self._context, self._ledger))
-
-    def _block(self, start: BlockStarted, complete: bool) -> AssembledBlock:
-        """Return the open block with everything collected so far."""
-        text = "".join(self._texts)
-        part = [] if self._part is None else [ReasoningPart(self._part[1], text)]
-        return AssembledBlock(
-            number=start.block,
-            kind=start.kind,
-            text=text,
-            tool=start.tool,
-            item_id=start.item_id,
-            phase=start.phase,
-            reasoning=(*self._parts, *part),
-            signature=self._signature,
-            annotations=tuple(self._annotations),
-            logprobs=tuple(self._logprobs),
-            complete=complete,
-        )
+        return out + self._item_done(self._builder.finished_item(block, self._item_id))
 
     def _text_done(self, block: AssembledBlock) -> bytes:
         part = finished_part(block, self._ledger)
@@ -262,11 +219,8 @@ class ResponsesWriter:
 
         It is the last item. Agents run a call as soon as its item is done, whatever its status.
         """
-        item = unfinished_item(block, self._item_id, self._index, self._context, self._ledger)
-        if item is not None:
-            self._output.append(item)
-        self._start = None
-        self._index += 1
+        self._builder.add(self._builder.unfinished_item(block, self._item_id))
+        self._open = None
         return b""
 
     def _write_client_call(self, block: AssembledBlock, tool: ToolHead) -> bytes:
@@ -275,10 +229,9 @@ class ResponsesWriter:
         """
         self._deferred = False
         if block.complete:
-            item = write_client_call(block, self._item_id, self._index, self._ledger)
+            item = self._builder.client_call(block, self._item_id)
             if item is not None:
-                added = announced_client_call(tool, item)
-                out = self._frame("response.output_item.added", output_index=self._index, item=added)
+                out = self._added(announced_client_call(tool, item))
                 return out + self._commands(item) + self._item_done(item)
         out = self._block_started(as_function_call(BlockStarted(block.number, block.kind, tool=tool)))
         if block.text:
@@ -291,7 +244,7 @@ class ResponsesWriter:
             return b""
         out = b""
         for number, command in enumerate(item["action"]["commands"]):
-            place = {"output_index": self._index, "command_index": number}
+            place = {"output_index": self._builder.index, "command_index": number}
             out += self._frame("response.shell_call_command.added", **place, command="")
             out += self._frame("response.shell_call_command.delta", **place, delta=command)
             out += self._frame("response.shell_call_command.done", **place, command=command)
@@ -301,40 +254,24 @@ class ResponsesWriter:
         self._texts.append(event.text)
         return b""
 
+    def _added(self, item: JSONObject) -> bytes:
+        return self._frame("response.output_item.added", output_index=self._builder.index, item=item)
+
     def _item_done(self, item: JSONObject) -> bytes:
         encoded = msgspec.Raw(encode(item))
-        self._output.append(encoded)
-        self._start = None
-        out = self._frame("response.output_item.done", output_index=self._index, item=encoded)
-        self._index += 1
+        self._open = None
+        out = self._frame("response.output_item.done", output_index=self._builder.index, item=encoded)
+        self._builder.add(encoded)
         return out
 
-    def _opaque(self, event: Opaque) -> bytes:
-        if event.origin != NAME:
-            return self._search(event)
-        item = added_opaque(event)
-        out = self._frame("response.output_item.added", output_index=self._index, item=item)
-        return out + self._item_done(event.native)
-
-    def _search(self, event: Opaque) -> bytes:
-        self._item_id = self._ids.for_item("ws", self._index)
-        item = write_search_call(event, self._item_id, self._ledger)
-        added = {**item, "status": "in_progress"}
-        out = self._frame("response.output_item.added", output_index=self._index, item=added)
-        for state in ("in_progress", "searching", "completed"):
-            out += self._in_item(f"response.web_search_call.{state}")
+    def _whole_item(self, event: Opaque | Compacted) -> bytes:
+        item = self._builder.whole_item(event)
+        out = self._added(announced_item(item))
+        if isinstance(event, Opaque) and event.origin != NAME:
+            self._item_id = item["id"]
+            for state in ("in_progress", "searching", "completed"):
+                out += self._in_item(f"response.web_search_call.{state}")
         return out + self._item_done(item)
-
-    def _compacted(self, event: Compacted) -> bytes:
-        item = write_compaction(event, self._ids.for_item("cmp", self._index), self._context)
-        out = self._frame("response.output_item.added", output_index=self._index, item=item)
-        return out + self._item_done(item)
-
-    def _whole_block(self, block: AssembledBlock) -> bytes:
-        """Write a block that did not come in pieces."""
-        out = self._block_started(BlockStarted(block.number, block.kind))
-        out += self.send(TextDelta(block.number, block.text))
-        return out + self._block_ended(BlockEnded(block.number))
 
     # Content of items.
 
@@ -348,49 +285,44 @@ class ResponsesWriter:
         self._sequence = number + 1
         return out + b"%b%d%b%b%b" % (self._head, number, self._middle, encode(text), self._tail)
 
-    def _goes_into_content(self, form: ReasoningForm) -> bool:
-        assert self._start is not None
-        return goes_into_content(self._start, form)
-
     def _open_part(self, event: ReasoningDelta) -> bytes:
-        self._part = (event.part, event.form)
-        self._texts = []
-        in_content = self._goes_into_content(event.form)
+        assert self._open is not None
+        in_content = goes_into_content(self._open.start, event.form)
+        before = [goes_into_content(self._open.start, form) for _, form in self._open.parts]
+        self._part, self._part_index = (event.part, event.form), before.count(in_content)
+        self._texts = self._open.parts.setdefault(self._part, [])
         part_event, text_event, index_name = _REASONING_EVENTS[in_content]
-        index = sum(1 for part in self._parts if self._goes_into_content(part.form) is in_content)
-        self._set_delta(f"{text_event}.delta", f',"{index_name}":{index}', _END)
-        empty = write_reasoning_part(ReasoningPart(event.form, ""), in_content)
-        return self._in_item(f"{part_event}.added", **{index_name: index}, part=empty)
+        place = {index_name: self._part_index}
+        self._set_delta(f"{text_event}.delta", f',"{index_name}":{self._part_index}', _END)
+        return self._in_item(f"{part_event}.added", **place, part=reasoning_part("", in_content))
 
     def _close_part(self) -> bytes:
-        if self._part is None:
+        if self._part is None or self._open is None:
             return b""
-        form = self._part[1]
-        self._part = None
-        part = ReasoningPart(form, "".join(self._texts))
-        in_content = self._goes_into_content(form)
+        in_content = goes_into_content(self._open.start, self._part[1])
         part_event, text_event, index_name = _REASONING_EVENTS[in_content]
-        index = sum(1 for each in self._parts if self._goes_into_content(each.form) is in_content)
-        self._parts.append(part)
-        done = write_reasoning_part(part, in_content)
-        return self._in_item(f"{text_event}.done", **{index_name: index}, text=part.text) + self._in_item(
-            f"{part_event}.done", **{index_name: index}, part=done
-        )
+        place = {index_name: self._part_index}
+        text = "".join(self._texts)
+        self._part = None
+        out = self._in_item(f"{text_event}.done", **place, text=text)
+        return out + self._in_item(f"{part_event}.done", **place, part=reasoning_part(text, in_content))
 
     def _note_signature(self, event: SignatureDelta) -> bytes:
-        self._signature = event.signature
+        assert self._open is not None
+        self._open.signature = event.signature
         return b""
 
     def _note_annotation(self, event: Annotation) -> bytes:
         """Keep an annotation until the text is complete, because one without a span cites all of it."""
-        self._annotations.append(event)
+        assert self._open is not None
+        self._open.annotations.append(event)
         return b""
 
     def _note_logprobs(self, event: Logprobs) -> bytes:
         """Put log probabilities into the next delta. A refusal has no field for them."""
-        self._logprobs += event.tokens
-        assert self._start is not None
-        if self._start.kind is BlockKind.TEXT:
+        assert self._open is not None
+        self._open.logprobs += event.tokens
+        if self._open.start.kind is BlockKind.TEXT:
             self._tail = b',"logprobs":%b}\n\n' % encode([event_logprob(token) for token in event.tokens])
             self._tail_is_once = True
         return b""
@@ -405,8 +337,8 @@ _SENDERS: dict[type, Callable[[ResponsesWriter, JSON], bytes]] = {
     Annotation: ResponsesWriter._note_annotation,
     Logprobs: ResponsesWriter._note_logprobs,
     BlockEnded: ResponsesWriter._block_ended,
-    Opaque: ResponsesWriter._opaque,
-    Compacted: ResponsesWriter._compacted,
+    Opaque: ResponsesWriter._whole_item,
+    Compacted: ResponsesWriter._whole_item,
     Usage: ResponsesWriter._note_usage,
     Stopped: ResponsesWriter._note_stop,
     Ended: ResponsesWriter._ended,
@@ -432,67 +364,37 @@ def _needs_explanation(stop: Stopped, has_text: bool) -> bool:
     return stop.reason is StopReason.CONTENT_FILTER and bool(stop.explanation) and not has_text
 
 
-def _failed_response(
-    builder: ResponseBuilder, error: WireError, output: list[JSON], usage: Usage
-) -> JSONObject:
-    known = usage.input is not None or usage.output is not None
-    return builder.response(
-        "failed", output=output, usage=usage if known else None, error=response_error(error)
-    )
-
-
 def write_whole(response: AssembledResponse, context: ResponseContext, ledger: Ledger) -> JSONObject:
     """Return the body of a whole response, equal to the response that ends a stream of the same events."""
     builder = ResponseBuilder(context, ledger)
     builder.started(response.started)
-    ids = ItemIds(context)
     stop = response.stops[0] if response.stops else Stopped(StopReason.END)
     blocks = list(response.blocks)
     has_text = any(isinstance(block, AssembledBlock) and block.kind in TEXT_KINDS for block in blocks)
     failed = response.error is not None
-    if failed:
-        blocks = [
-            block for block in blocks if not (isinstance(block, AssembledBlock) and is_empty_text(block))
-        ]
     explained = not failed and _needs_explanation(stop, has_text)
     if explained:
-        blocks.append(refusal_block(-1, stop.explanation or ""))
-    output: list[JSON] = []
-    for index, block in enumerate(blocks):
-        item = _whole_item(block, index, ids, context, ledger)
-        if item is not None:
-            output.append(item)
+        blocks.append(AssembledBlock(number=-1, kind=BlockKind.REFUSAL, text=stop.explanation or ""))
+    for block in blocks:
+        if isinstance(block, AssembledBlock):
+            if not (failed and is_empty_text(block)):
+                builder.add(_block_item(block, builder))
+        else:
+            builder.add(builder.whole_item(block))
     if response.error is not None:
-        return _failed_response(builder, response.error, output, response.usage)
-    note_stop(stop, explained, ledger)
-    status, reason = end_status(stop)
-    return builder.response(status, output=output, usage=response.usage, incomplete=reason)
+        return builder.failed(response.error, response.usage)
+    return builder.ended(stop, response.usage, explained)
 
 
-def _whole_item(
-    block: AssembledBlock | Opaque | Compacted,
-    index: int,
-    ids: ItemIds,
-    context: ResponseContext,
-    ledger: Ledger,
-) -> JSONObject | None:
-    """Return the item at this index, None if it must be left out."""
-    if isinstance(block, Compacted):
-        return write_compaction(block, ids.for_item("cmp", index), context)
-    if isinstance(block, Opaque):
-        if block.origin != NAME:
-            return write_search_call(block, ids.for_item("ws", index), ledger)
-        native: JSONObject = block.native
-        return native
-    item_id = ids.for_block(block, index)
-    if block.tool is not None:
-        if block.complete and is_client_run(block.tool):
-            item = write_client_call(block, item_id, index, ledger)
-            if item is not None:
-                return item
-        if is_client_run(block.tool):
-            block = as_function_call(block)
-            item_id = ids.for_block(block, index)
-        if not block.complete:
-            return unfinished_item(block, item_id, index, context, ledger)
-    return finished_item(block, item_id, context, ledger)
+def _block_item(block: AssembledBlock, builder: ResponseBuilder) -> JSONObject | None:
+    """Return the item of a block, None if it must be left out."""
+    item_id = builder.item_id(block)
+    if block.tool is not None and is_client_run(block.tool):
+        item = builder.client_call(block, item_id) if block.complete else None
+        if item is not None:
+            return item
+        block = as_function_call(block)
+        item_id = builder.item_id(block)
+    if block.tool is not None and not block.complete:
+        return builder.unfinished_item(block, item_id)
+    return builder.finished_item(block, item_id)

@@ -1,4 +1,4 @@
-"""Names, limits and shapes of the Responses protocol: settings, stop reasons, items, events. Data only."""
+"""Names and limits of the Responses protocol: settings, stop reasons, items, events. Data only."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from typing import Literal
 
 from dragoman._ir.events import StopReason
 from dragoman._ir.request import Param, Role
-from dragoman._ir.shape import ByType, Counters, DroppedUnless, Shape
 from dragoman._wire.json import JSON
 from dragoman.codec import TokenCount
 
@@ -36,66 +35,9 @@ TOKEN_COUNT = TokenCount(
 
 ROLES: frozenset[Role] = frozenset(("user", "assistant", "system", "developer"))
 
-# Settings that need only another name, wire -> neutral. `include` and `text` are read by functions.
-PARAMS: dict[str, Param] = {
-    "background": "background",
-    "client_metadata": "client_metadata",
-    "context_management": "context_management",
-    "conversation": "conversation",
-    "max_output_tokens": "max_output_tokens",
-    "max_tool_calls": "max_tool_calls",
-    "metadata": "metadata",
-    "moderation": "moderation",
-    "previous_response_id": "previous_response_id",
-    "prompt": "prompt",
-    "prompt_cache_key": "prompt_cache_key",
-    "prompt_cache_options": "prompt_cache_options",
-    "prompt_cache_retention": "prompt_cache_retention",
-    "safety_identifier": "safety_identifier",
-    "service_tier": "service_tier",
-    "store": "store",
-    "temperature": "temperature",
-    "top_logprobs": "top_logprobs",
-    "top_p": "top_p",
-    "truncation": "truncation",
-    "user": "user",
-}
-
-# Paths of the settings in a body.
-PARAM_PATHS: dict[Param, str] = {
-    **{param: f"/{name}" for name, param in PARAMS.items()},
-    "include": "/include",
-    "logprobs": "/include",
-    "verbosity": "/text/verbosity",
-}
-
-PARAM_TYPES: dict[str, tuple[tuple[type, ...], str]] = {
-    "background": ((bool,), "a boolean"),
-    "include": ((list,), "an array"),
-    "instructions": ((str,), "a string"),
-    "max_output_tokens": ((int,), "an integer"),
-    "max_tool_calls": ((int,), "an integer"),
-    "metadata": ((dict,), "an object"),
-    "parallel_tool_calls": ((bool,), "a boolean"),
-    "previous_response_id": ((str,), "a string"),
-    "prompt_cache_key": ((str,), "a string"),
-    "reasoning": ((dict,), "an object"),
-    "safety_identifier": ((str,), "a string"),
-    "service_tier": ((str,), "a string"),
-    "store": ((bool,), "a boolean"),
-    "stream": ((bool,), "a boolean"),
-    "temperature": ((int, float), "a number"),
-    "text": ((dict,), "an object"),
-    "tools": ((list,), "an array"),
-    "top_logprobs": ((int,), "an integer"),
-    "top_p": ((int, float), "a number"),
-    "truncation": ((str,), "a string"),
-    "user": ((str,), "a string"),
-}
-
 # Values that request nothing: every other protocol behaves like this anyway, so leaving them out is no loss. `store` is
 # one of them: only an explicit true requests something that others lack. Responses upstreams get them as they came.
-NO_OP_VALUES: dict[str, JSON] = {
+NO_OP_VALUES: dict[Param, JSON] = {
     "background": False,
     "metadata": {},
     "store": False,
@@ -110,28 +52,12 @@ INCLUDE_LOGPROBS = "message.output_text.logprobs"
 # Entries that request what every response has anyway if it exists.
 IMPLIED_INCLUDES = frozenset((INCLUDE_REASONING, INCLUDE_LOGPROBS, "web_search_call.action.sources"))
 
-# Settings of other protocols that are the same here, neutral -> wire, and those of this protocol.
-PARAM_NAMES: dict[Param, str] = {
-    "context_management": "context_management",
-    "max_output_tokens": "max_output_tokens",
-    "max_tool_calls": "max_tool_calls",
-    "metadata": "metadata",
-    "moderation": "moderation",
-    "prompt_cache_key": "prompt_cache_key",
-    "prompt_cache_options": "prompt_cache_options",
-    "prompt_cache_retention": "prompt_cache_retention",
-    "safety_identifier": "safety_identifier",
-    "service_tier": "service_tier",
-    "temperature": "temperature",
-    "top_logprobs": "top_logprobs",
-    "top_p": "top_p",
-    "user": "user",
-}
-NATIVE_PARAM_NAMES: dict[Param, str] = {param: name for name, param in PARAMS.items()}
 # Items that may have no message in the document: tools, settings, and repetitions of another item.
 ITEMS_WITHOUT_MESSAGE = frozenset(
     ("additional_tools", "compaction_trigger", "configuration_update", "web_search_call")
 )
+# The member of `reasoning` for summaries, and its older name (openai-python 3.52.0).
+SUMMARY_NAMES = ("summary", "generate_summary")
 # Settings that several fields of the document hold, or that an input item may have changed: copied from the body.
 VERBATIM_FIELDS = ("reasoning", "text")
 
@@ -151,28 +77,6 @@ AUTO_TIER, DEFAULT_TIER = "auto", "default"
 # Other vendors' names of the same tiers, in requests and in responses.
 SERVICE_TIER_ALIASES = {"standard_only": "default", "standard": "default", "batch": "flex"}
 
-# Fields of this protocol that are not read, because no other protocol has a counterpart.
-NATIVE_FIELDS = frozenset(
-    (
-        "access_programs",
-        "acknowledged_safety_checks",
-        "allowed_callers",
-        "async",
-        "background_options",
-        "caller",
-        "context",
-        "defer_loading",
-        "generate_summary",
-        "image",
-        "include_obfuscation",
-        "logprobs",
-        "max_output_length",
-        "mode",
-        "output_schema",
-        "pending_safety_checks",
-        "summary",
-    )
-)
 # Protocols without a setting for visible reasoning: there an effort requests it too.
 EFFORT_IMPLIES_SUMMARY = frozenset(("openai_chat",))
 # Protocols whose file ids refer to the same vendor's store.
@@ -233,167 +137,6 @@ STOP_REASON_NAMES: dict[StopReason, str] = {
 # Reasons that mean more than the status `completed` by which they are written.
 LOSSY_STOP_REASONS = frozenset((StopReason.PAUSE, StopReason.COMPACTION))
 
-# The fields of a response that are read, see `_ir.shape`.
-
-_NO_FIELD = "other protocols have no field for it"
-_TOP: dict[str, Shape] = {"token": None, "bytes": None, "logprob": None}
-_TOKEN: Shape = {**_TOP, "top_logprobs": [_TOP]}
-_TEXT: Shape = {"type": None, "text": None, "annotations": None, "logprobs": [_TOKEN]}
-# Web pages have the first members, files the others.
-ANNOTATION_SHAPE: Shape = dict.fromkeys(
-    ("type", "url", "title", "start_index", "end_index", "file_id", "filename", "index", "container_id")
-)
-_CALL: dict[str, Shape] = {
-    "type": None,
-    "id": None,
-    "call_id": None,
-    "name": None,
-    "namespace": None,
-    "status": None,
-    "caller": None,
-    "created_by": None,
-    "async": _NO_FIELD,
-}
-# Items of other types travel whole, and so does reasoning, in its signature.
-ITEM_SHAPE: Shape = ByType(
-    {
-        "message": {
-            "type": None,
-            "id": None,
-            "role": None,
-            "status": None,
-            "phase": None,
-            "created_by": None,
-            "content": [ByType({"output_text": _TEXT, "refusal": {"type": None, "refusal": None}})],
-        },
-        "function_call": {**_CALL, "arguments": None},
-        "custom_tool_call": {**_CALL, "input": None},
-    }
-)
-_FILTERED = "other protocols report only that a response was stopped, not what was found in it"
-# What hosts add to their usage, as recorded: prices, times and details. Tokens and searches are in the counters.
-_USAGE_BOOKKEEPING = (
-    "completion_time",  # Groq, as the other times
-    "context_details",  # xAI
-    "cost",  # OpenRouter
-    "cost_details",
-    "cost_in_nano_usd",  # xAI
-    "cost_in_usd_ticks",
-    "is_byok",  # OpenRouter
-    "num_server_side_tools_used",  # xAI
-    "num_sources_used",
-    "prompt_time",
-    "queue_time",
-    "server_side_tool_usage_details",  # xAI
-    "total_time",
-    "x_details",  # Qwen: the same figures once more, by billing type
-)
-RESPONSE_SHAPE: dict[str, Shape] = {
-    # Echo of the request.
-    **dict.fromkeys(
-        (
-            "access_programs",
-            "background",
-            "conversation",
-            "frequency_penalty",
-            "image",
-            "instructions",
-            "max_output_tokens",
-            "max_tool_calls",
-            "metadata",
-            "parallel_tool_calls",
-            "presence_penalty",
-            "previous_response_id",
-            "prompt",
-            "prompt_cache_key",
-            "prompt_cache_options",
-            "prompt_cache_retention",
-            "reasoning",
-            "safety_identifier",
-            "store",
-            "temperature",
-            "text",
-            "tool_choice",
-            "tools",
-            "top_logprobs",
-            "top_p",
-            "truncation",
-            "user",
-        )
-    ),
-    # The server's own bookkeeping.
-    **dict.fromkeys(
-        (
-            "billing",  # OpenAI: {"payer": "developer"}
-            "copilot_usage",  # GitHub
-            "kv_transfer_params",  # vLLM
-            "native_finish_reason",  # OpenRouter: the stop reason as the model's vendor names it
-            "openrouter_metadata",
-            "provider",  # OpenRouter
-            "request_id",
-            "session_id",  # OpenRouter
-            "system_fingerprint",
-            "timings",  # llama.cpp
-            "x_groq",
-        )
-    ),
-    "completed_at": None,
-    "content_filters": [  # Azure
-        {
-            "blocked": _FILTERED,
-            "content_filter_offsets": None,
-            "content_filter_raw": None,
-            "content_filter_results": DroppedUnless(_FILTERED, frozenset(("safe",))),
-            "source_type": None,
-        }
-    ],
-    "created_at": None,
-    "error": {"code": None, "message": None, "param": None, "misalignment": _NO_FIELD},
-    "id": None,
-    "incomplete_details": {"reason": None},
-    "input_transformations": _NO_FIELD,
-    "model": None,
-    "moderation": _NO_FIELD,
-    "object": None,
-    "output": None,  # item by item
-    "output_text": None,  # the SDK's own, all texts joined
-    "prompt_cache_diagnostics": _NO_FIELD,
-    "service_tier": None,
-    "status": None,
-    # Zeros if no images were made.
-    "tool_usage": {
-        "image_gen": "other protocols have no such counters",
-        "web_search": {"num_requests": None},
-    },
-    "usage": Counters(
-        {
-            "input_tokens": None,
-            "input_tokens_details": Counters(
-                {
-                    "cached_tokens": None,
-                    "cache_write_tokens": None,
-                    "cache_write_tokens_details": None,
-                    # vLLM: counters of each turn, and their sum without those of tools.
-                    "cached_tokens_per_turn": None,
-                    "input_tokens_per_turn": None,
-                    "text_tokens": None,  # xAI, Qwen: the remainder of the total
-                }
-            ),
-            "output_tokens": None,
-            "output_tokens_details": Counters(
-                {
-                    "reasoning_tokens": None,
-                    "output_tokens_per_turn": None,  # vLLM, as the next two
-                    "tool_output_tokens": None,
-                    "tool_output_tokens_per_turn": None,
-                    "text_tokens": None,
-                }
-            ),
-            "total_tokens": None,
-            **dict.fromkeys(_USAGE_BOOKKEEPING),
-        }
-    ),
-}
 # Events on the progress of an item. Its result is in the finished item.
 PROGRESS_EVENTS = frozenset(
     f"response.{name}"
@@ -443,29 +186,3 @@ LOST_EVENTS: dict[str, tuple[str, str]] = {
         "other protocols have no field for unfinished images",
     ),
 }
-# The members of the stream's events. Those about an item or part are repeated in the finished one.
-EVENT_FIELDS = frozenset(
-    (
-        "annotation",
-        "annotation_index",
-        "arguments",
-        "code",
-        "content_index",
-        "delta",
-        "input",
-        "item",
-        "item_id",
-        "logprobs",
-        "name",
-        "obfuscation",
-        "output_index",
-        "part",
-        "refusal",
-        "response",
-        "sequence_number",
-        "status",
-        "summary_index",
-        "text",
-        "type",
-    )
-)

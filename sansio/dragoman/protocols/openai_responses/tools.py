@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dragoman._ir.events import ToolKind
 from dragoman._ir.losses import Ledger, child
 from dragoman._ir.request import Request
+from dragoman._ir.shape import ARRAY, OBJECT, STRING
 from dragoman._ir.tools import (
     CodeExecution,
     CustomTool,
@@ -29,28 +30,27 @@ from dragoman._wire.json import JSON, JSONObject, encode_text, text_or_none, wro
 from dragoman._wire.json_schema import is_strict
 from dragoman.codec import Capabilities, HostedUse
 from dragoman.protocols.openai_responses.checks import (
-    KNOWN_CUSTOM_TOOL,
-    KNOWN_FUNCTION_TOOL,
-    KNOWN_NAMESPACE,
-    extra_fields,
+    CHECKS,
     invalid_value,
-    missing_field,
-    optional_text,
+    leaf_values,
+    read_extra,
     required_text,
 )
 from dragoman.protocols.openai_responses.client_tools import COMPUTERS, function_fallback
+from dragoman.protocols.openai_responses.shapes import (
+    CHOICE_SHAPE,
+    HOSTED_REFERENCE_SHAPE,
+    REFERENCE_SHAPE,
+    TOOL_SHAPES,
+)
 from dragoman.protocols.openai_responses.tables import NAME, WEB_SEARCH_TYPES
 
 _CALLABLE: dict[str | None, ToolKind] = {"function": ToolKind.FUNCTION, "custom": ToolKind.CUSTOM}
 _CUSTOM_FORMATS = ("text", "grammar")
 _TOOL_FAMILIES = (WEB_SEARCH_TYPES, COMPUTERS | {"computer_use"})
-# Members of a reference. In a list of allowed tools it has no namespace.
-_REFERENCE_FIELDS = frozenset(("type", "name", "namespace"))
 _TYPE_NAMES = {ToolKind.FUNCTION: "function", ToolKind.CUSTOM: "custom"}
 # Fields whose null or default value the document does not keep.
 _IMPLIED_FIELDS = ("description", "parameters", "strict", "format", "defer_loading", "allowed_callers")
-# Names of the tool or its kind, which its equivalent replaces.
-_NAMING_FIELDS = frozenset(("type", "name"))
 _USES: dict[type, HostedUse] = {WebSearch: "web_search", CodeExecution: "code_execution", McpServer: "mcp"}
 
 
@@ -59,12 +59,12 @@ def read_tools(
 ) -> list[Tool]:
     """Read a list of tools, those of namespaces in place. The namespaces are appended to `namespaces`."""
     if type(tools) is not list:
-        raise wrong_type(path, "an array", tools)
+        raise wrong_type(path, ARRAY.name, tools)
     found: list[Tool] = []
     for index, tool in enumerate(tools):
         where = f"{path}/{index}"
         if type(tool) is not dict:
-            raise wrong_type(where, "an object", tool)
+            raise wrong_type(where, OBJECT.name, tool)
         kind = required_text(tool, "type", where)
         if kind == "function":
             found.append(_read_function(tool, where, namespace))
@@ -72,8 +72,8 @@ def read_tools(
             found.append(_read_custom(tool, where, namespace))
         elif kind == "namespace" and _holds_only_callables(tool):
             name = required_text(tool, "name", where)
-            description = optional_text(tool, "description", where)
-            namespaces.append(Namespace(description, extra_fields(tool, KNOWN_NAMESPACE), where))
+            description = CHECKS.optional(tool, "description", where, STRING) or None
+            namespaces.append(Namespace(description, read_extra(tool, TOOL_SHAPES[kind]), where))
             found += read_tools(tool["tools"], f"{where}/tools", namespaces, name)
         else:
             found.append(
@@ -123,33 +123,25 @@ def _text_tuple(value: JSON) -> tuple[str, ...] | None:
 def _holds_only_callables(tool: JSONObject) -> bool:
     """True if a namespace can be taken apart. One that is empty or has hosted tools stays whole."""
     inner = tool.get("tools")
-    return bool(inner) and type(inner) is list and all(map(_is_callable, inner))
-
-
-def _is_callable(tool: JSON) -> bool:
-    return type(tool) is dict and text_or_none(tool.get("type")) in _CALLABLE
+    return (
+        bool(inner)
+        and type(inner) is list
+        and all(type(each) is dict and text_or_none(each.get("type")) in _CALLABLE for each in inner)
+    )
 
 
 def _read_function(tool: JSONObject, path: str, namespace: str | None) -> FunctionTool:
     deferred = tool.get("defer_loading")
     return FunctionTool(
         required_text(tool, "name", path),
-        optional_text(tool, "description", path),
+        CHECKS.optional(tool, "description", path, STRING) or None,
         tool.get("parameters"),
         tool.get("strict"),
         namespace,
-        extra=_tool_extra(tool, KNOWN_FUNCTION_TOOL),
+        extra=read_extra(tool, TOOL_SHAPES["function"]),
         path=path,
         deferred=deferred if type(deferred) is bool else None,
     )
-
-
-def _tool_extra(tool: JSONObject, known: frozenset[str]) -> JSONObject | None:
-    """Return the unknown fields of a tool. That the model itself may call it is the default."""
-    extra = extra_fields(tool, known)
-    if extra and extra.get("allowed_callers", False) in (None, ["direct"]):
-        del extra["allowed_callers"]
-    return extra or None
 
 
 def _read_custom(tool: JSONObject, path: str, namespace: str | None) -> CustomTool:
@@ -158,7 +150,7 @@ def _read_custom(tool: JSONObject, path: str, namespace: str | None) -> CustomTo
     if type(form) is dict and form.get("type") == "grammar":
         where = f"{path}/format"
         grammar = Grammar(required_text(form, "syntax", where), required_text(form, "definition", where))
-    extra = _tool_extra(tool, KNOWN_CUSTOM_TOOL)
+    extra = read_extra(tool, TOOL_SHAPES["custom"])
     plain = {"type"} if grammar is None else {"type", "syntax", "definition"}
     if form is not None and not (
         type(form) is dict and form.keys() == plain and form["type"] in _CUSTOM_FORMATS
@@ -166,7 +158,7 @@ def _read_custom(tool: JSONObject, path: str, namespace: str | None) -> CustomTo
         extra = {**(extra or {}), "format": form}
     return CustomTool(
         required_text(tool, "name", path),
-        optional_text(tool, "description", path),
+        CHECKS.optional(tool, "description", path, STRING) or None,
         grammar,
         namespace,
         extra=extra,
@@ -187,15 +179,10 @@ def read_tool_choice(value: JSON, tools: list[Tool], extra: JSONObject) -> ToolC
     if kind != "allowed_tools":
         ref = _read_ref(value, path, tools, extra)
         return ToolChoice("named", ref.name or None, ref.kind, ref.namespace, path=path, hosted=ref.hosted)
-    refs = value.get("tools")
-    if type(refs) is not list:
-        raise (
-            missing_field(f"{path}/tools") if refs is None else wrong_type(f"{path}/tools", "an array", refs)
-        )
+    refs: list[JSON] = CHECKS.required(value, "tools", path, ARRAY)
     left: JSONObject = {}
     allowed = [_read_ref(ref, f"{path}/tools/{index}", tools, left) for index, ref in enumerate(refs)]
-    plain = value.keys() <= {"type", "mode", "tools"} and value.get("mode", "auto") in ("auto", "required")
-    if left or not plain:
+    if left or read_extra(value, CHOICE_SHAPE) or value.get("mode") not in (None, "auto", "required"):
         extra["tool_choice"] = value
     return ToolChoice("allowed", allowed=tuple(allowed), required=value.get("mode") == "required", path=path)
 
@@ -203,15 +190,17 @@ def read_tool_choice(value: JSON, tools: list[Tool], extra: JSONObject) -> ToolC
 def _read_ref(ref: JSON, path: str, tools: list[Tool], extra: JSONObject) -> ToolRef:
     """Read a reference to one tool. One with further members is put into `extra`."""
     if type(ref) is not dict:
-        raise wrong_type(path, "an object", ref)
+        raise wrong_type(path, OBJECT.name, ref)
     kind = required_text(ref, "type", path)
     if kind in _CALLABLE:
-        if not ref.keys() <= _REFERENCE_FIELDS:
+        if read_extra(ref, REFERENCE_SHAPE):
             extra["tool_choice"] = ref
         return ToolRef(
-            required_text(ref, "name", path), optional_text(ref, "namespace", path), _CALLABLE[kind]
+            required_text(ref, "name", path),
+            CHECKS.optional(ref, "namespace", path, STRING) or None,
+            _CALLABLE[kind],
         )
-    if not ref.keys() <= {"type", "server_label"}:
+    if read_extra(ref, HOSTED_REFERENCE_SHAPE):
         extra["tool_choice"] = ref
     # A tool may have several names: `computer_use`, and the dated ones of the web search.
     family = next((each for each in _TOOL_FAMILIES if kind in each), frozenset((kind,)))
@@ -313,30 +302,10 @@ def _write_hosted(tool: HostedTool, capabilities: Capabilities, ledger: Ledger) 
         out["require_approval"] = "never"
     else:
         out = {"type": "code_interpreter", "container": {"type": "auto"}}
-    if _has_unmapped_fields(tool, [out, *mapped]):
+    native = {name: value for name, value in (tool.native or {}).items() if name not in ("type", "name")}
+    if not leaf_values(native) <= leaf_values([out, *mapped]):
         ledger.altered(tool.path, f"only what the tools have in common was kept in {out['type']}")
     return out
-
-
-def _has_unmapped_fields(tool: HostedTool, mapped: list[JSON]) -> bool:
-    """True if the tool as it came has values that were not mapped."""
-    known: set[str] = set()
-    _leaves(mapped, known)
-    native: set[str] = set()
-    if type(tool.native) is dict:
-        _leaves([value for key, value in tool.native.items() if key not in _NAMING_FIELDS], native)
-    return not native <= known
-
-
-def _leaves(value: JSON, found: set[str]) -> None:
-    if type(value) is dict:
-        for member in value.values():
-            _leaves(member, found)
-    elif type(value) is list:
-        for member in value:
-            _leaves(member, found)
-    elif value is not None:
-        found.add(encode_text(value))
 
 
 def sum_max_uses(tools: Sequence[Tool], capabilities: Capabilities, ledger: Ledger) -> int | None:

@@ -1,4 +1,4 @@
-"""Print the settings, make their JSON Schema, and change the configuration file, for `dragoman config` and `keys`.
+"""Print the settings, make the JSON Schema of the configuration file, and change it, for `dragoman config` and `keys`.
 
 The schema is made from the classes of the settings, for editors that complete and check. It accepts more than the
 loader does, because any string may contain a `${VARIABLE}`. `remove_client_key` is the one place where Dragoman writes
@@ -10,7 +10,6 @@ import json
 import tempfile
 import tomllib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +17,12 @@ import msgspec
 
 from dragoman_server.config.loader import LoadedConfig
 from dragoman_server.config.problems import ValueOrigin, dotted, quote_value
-from dragoman_server.config.toml_lines import TomlLines
+from dragoman_server.config.toml_lines import KeyPath, TomlLines
 from dragoman_server.settings import ARRAYS, ServerSettings, UpstreamSettings, keys_of
 from dragoman_server.settings.fields import SettingKind, SettingSpec
 from dragoman_server.settings.secret import Secret
 
 _DEFAULT_ORIGIN = ValueOrigin("default")
-
-_BOM = codecs.BOM_UTF8
 
 Schema = dict[str, object]
 
@@ -35,48 +32,35 @@ _VARIABLE = r"\$\{"
 # Show.
 
 
-@dataclass(frozen=True, slots=True)
-class SettingRow:
-    """One setting.
-
-    key: its dotted path. value: as TOML would write it, with secrets masked. origin: where it came from.
-    """
-
-    key: str
-    value: str
-    origin: ValueOrigin
-
-
-def setting_rows(loaded: LoadedConfig) -> Iterator[SettingRow]:
-    """Yield all settings that have a value, in the order of the tables."""
-    settings = loaded.settings
-    for name in keys_of(ServerSettings):
-        yield from _setting_rows(loaded, ("server", name), getattr(settings.server, name))
-    for array, cls in ARRAYS.items():
-        for index, table in enumerate(getattr(settings, array)):
-            for name in keys_of(cls):
-                yield from _setting_rows(loaded, (array, index, name), getattr(table, name))
-    for alias, target in settings.models.items():
-        yield from _setting_rows(loaded, ("models", alias), target)
-
-
 def config_lines(loaded: LoadedConfig, *, with_origin: bool) -> Iterator[str]:
-    """Yield `key = value` for each setting, followed by `# origin` if requested."""
-    table = list(setting_rows(loaded))
-    width = max(len(f"{row.key} = {row.value}") for row in table) if with_origin else 0
-    for row in table:
-        text = f"{row.key} = {row.value}"
-        yield f"{text:<{width}}  # {row.origin}" if with_origin else text
-
-
-def _setting_rows(loaded: LoadedConfig, path: tuple[str | int, ...], value: object) -> Iterator[SettingRow]:
-    if isinstance(value, Mapping):
-        for name, element in value.items():
-            yield from _setting_rows(loaded, (*path, name), element)
-    elif value is not None:
+    """Yield `key = value` for each setting that has a value, followed by `# origin` if requested."""
+    settings = loaded.settings
+    tables: dict[str, object] = {"server": _table(settings.server)}
+    tables |= {name: list(map(_table, getattr(settings, name))) for name in ARRAYS}
+    rows = []
+    for path, value in _leaves((), tables | {"models": settings.models}):
         key = dotted(path)
         origin = loaded.origins.get(key, _DEFAULT_ORIGIN)
-        yield SettingRow(key, origin.raw or _toml_text(value), origin)
+        rows.append((f"{key} = {origin.raw or _toml_text(value)}", origin))
+    width = max(len(text) for text, _ in rows)
+    for text, origin in rows:
+        yield f"{text:<{width}}  # {origin}" if with_origin else text
+
+
+def _table(row: object) -> dict[str, object]:
+    return {name: getattr(row, name) for name in keys_of(type(row))}
+
+
+def _leaves(path: KeyPath, value: object) -> Iterator[tuple[KeyPath, object]]:
+    """Yield the values in tables and arrays of tables, each with its path. The arrays of settings are tuples."""
+    if isinstance(value, Mapping):
+        for name, element in value.items():
+            yield from _leaves((*path, name), element)
+    elif isinstance(value, list):
+        for index, element in enumerate(value):
+            yield from _leaves((*path, index), element)
+    elif value is not None:
+        yield path, value
 
 
 def _toml_text(value: object) -> str:
@@ -167,13 +151,21 @@ def remove_client_key(path: Path, index: int) -> int:
         data = path.read_bytes()
     except OSError as error:
         raise ConfigEditError(f"cannot read {path}: {error.strerror}") from None
-    mark = _BOM if data.startswith(_BOM) else b""
+    mark = codecs.BOM_UTF8 if data.startswith(codecs.BOM_UTF8) else b""
     text = data.removeprefix(mark).decode()
+    wanted = tomllib.loads(text)
+    del wanted["client_keys"][index]
+    if not wanted["client_keys"]:
+        del wanted["client_keys"]
     # Only TOML's own line ends: strings and comments may contain what str.splitlines() takes for one.
     lines = text.split("\n")
     first, last = _key_lines(text, lines, index)
     shorter = "\n".join(lines[:first] + lines[last:])
-    if _parse_toml(shorter) != _without_key(tomllib.loads(text), index):
+    try:
+        found = tomllib.loads(shorter)
+    except tomllib.TOMLDecodeError:
+        found = {}
+    if found != wanted:
         raise ConfigEditError(
             f"{path} is written in an unusual way: remove the key by hand, line {first + 1}"
         )
@@ -191,20 +183,6 @@ def _key_lines(text: str, lines: list[str], index: int) -> tuple[int, int]:
     while last > first + 1 and (not lines[last - 1].strip() or lines[last - 1].lstrip().startswith("#")):
         last -= 1
     return first, last
-
-
-def _without_key(document: dict[str, Any], index: int) -> dict[str, Any]:
-    keys = list(document["client_keys"])
-    del keys[index]
-    rest = {name: value for name, value in document.items() if name != "client_keys"}
-    return {**rest, "client_keys": keys} if keys else rest
-
-
-def _parse_toml(text: str) -> dict[str, Any] | None:
-    try:
-        return tomllib.loads(text)
-    except tomllib.TOMLDecodeError:
-        return None
 
 
 def _replace_file(path: Path, data: bytes) -> None:

@@ -1,0 +1,359 @@
+"""The members of the objects of requests and responses, see `_ir.shape`. Data only.
+
+Those of requests are in the types of openai-python 3.52.0 (types.responses). A member of a request that is not here
+goes into `extra`: it is written again for another Responses server, and is a loss for any other protocol.
+"""
+
+from __future__ import annotations
+
+from dragoman._ir.request import Param
+from dragoman._ir.shape import (
+    ARRAY,
+    BOOLEAN,
+    INTEGER,
+    NUMBER,
+    OBJECT,
+    STRING,
+    ByType,
+    Counters,
+    DroppedUnless,
+    Setting,
+    Shape,
+    native_members,
+    setting_paths,
+)
+from dragoman._wire.json import JSON
+
+# Requests.
+
+_NATIVE = Setting(None)
+
+REQUEST_SHAPE: dict[str, Shape] = {
+    "model": STRING,
+    "input": None,
+    "instructions": STRING,
+    "access_programs": _NATIVE,
+    "background": Setting("background", BOOLEAN),
+    "background_options": _NATIVE,
+    "client_metadata": Setting("client_metadata"),
+    "context_management": Setting("context_management"),
+    "conversation": Setting("conversation"),
+    "image": _NATIVE,
+    "include": ARRAY,
+    "max_output_tokens": Setting("max_output_tokens", INTEGER),
+    "max_tool_calls": Setting("max_tool_calls", INTEGER),
+    "metadata": Setting("metadata", OBJECT),
+    "moderation": Setting("moderation"),
+    "parallel_tool_calls": BOOLEAN,
+    "previous_response_id": Setting("previous_response_id", STRING),
+    "prompt": Setting("prompt"),
+    "prompt_cache_key": Setting("prompt_cache_key", STRING),
+    "prompt_cache_options": Setting("prompt_cache_options"),
+    "prompt_cache_retention": Setting("prompt_cache_retention"),
+    "reasoning": OBJECT,
+    "safety_identifier": Setting("safety_identifier", STRING),
+    "service_tier": Setting("service_tier", STRING),
+    "store": Setting("store", BOOLEAN),
+    "stream": BOOLEAN,
+    "stream_options": {"include_obfuscation": _NATIVE},
+    "temperature": Setting("temperature", NUMBER),
+    "text": {"format": None, "verbosity": Setting("verbosity")},
+    "tool_choice": None,
+    "tools": ARRAY,
+    "top_logprobs": Setting("top_logprobs", INTEGER),
+    "top_p": Setting("top_p", NUMBER),
+    "truncation": Setting("truncation", STRING),
+    "user": Setting("user", STRING),
+}
+# A path to each setting, and to two that a function reads from one member.
+SETTING_PATHS: dict[Param, str] = {
+    **setting_paths(REQUEST_SHAPE),
+    "include": "/include",
+    "logprobs": "/include",
+}
+# Summaries are either requested or not in the document; their length is only in these members.
+REASONING_SHAPE: dict[str, Shape] = {
+    "effort": None,
+    "summary": _NATIVE,
+    "generate_summary": _NATIVE,  # its old name
+    "context": _NATIVE,
+    "mode": _NATIVE,
+}
+# `text.format`: flat, unlike in Chat.
+FORMAT_SHAPE: dict[str, Shape] = dict.fromkeys(("type", "name", "schema", "description", "strict"))
+
+# Tools, by their type.
+_TOOL: dict[str, Shape] = {"type": None, "name": None, "description": None, "allowed_callers": _NATIVE}
+TOOL_SHAPES: dict[str, dict[str, Shape]] = {
+    # flat, unlike in Chat
+    "function": {
+        **_TOOL,
+        "parameters": None,
+        "strict": None,
+        "defer_loading": None,
+        "output_schema": _NATIVE,
+    },
+    "custom": {**_TOOL, "format": None, "defer_loading": _NATIVE},
+    "namespace": dict.fromkeys(("type", "name", "description", "tools")),
+}
+CHOICE_SHAPE: dict[str, Shape] = dict.fromkeys(("type", "mode", "tools"))
+# References to tools. In a list of allowed tools they have no namespace.
+REFERENCE_SHAPE: dict[str, Shape] = dict.fromkeys(("type", "name", "namespace"))
+HOSTED_REFERENCE_SHAPE: dict[str, Shape] = dict.fromkeys(("type", "server_label"))
+
+# Input items, by their type. `id` is that of the item, `call_id` that of the call. Custom calls have no status.
+_CALL_ITEM: dict[str, Shape] = {
+    **dict.fromkeys(("type", "call_id", "name", "id", "namespace", "status")),
+    "async": _NATIVE,
+    "caller": _NATIVE,
+}
+_CALL_OUTPUT: dict[str, Shape] = {
+    **dict.fromkeys(("type", "call_id", "output", "id", "name", "namespace", "status")),
+    "caller": _NATIVE,
+}
+# Calls and results of tools that the client runs and whose form the vendor defines, of any kind.
+_CLIENT_CALL: dict[str, Shape] = {
+    **dict.fromkeys(("type", "id", "call_id", "action", "actions", "arguments", "operation", "status")),
+    "caller": _NATIVE,
+    "pending_safety_checks": _NATIVE,
+}
+_CLIENT_OUTPUT: dict[str, Shape] = {
+    **dict.fromkeys(("type", "id", "call_id", "output", "tools", "status")),
+    "acknowledged_safety_checks": _NATIVE,
+    "caller": _NATIVE,
+    "max_output_length": _NATIVE,
+}
+_COMPACTION: dict[str, Shape] = dict.fromkeys(("type", "id", "encrypted_content"))
+INPUT_SHAPES: dict[str, dict[str, Shape]] = {
+    "message": dict.fromkeys(("type", "role", "content", "id", "status", "phase")),
+    "function_call": {**_CALL_ITEM, "arguments": None},
+    "custom_tool_call": {**_CALL_ITEM, "input": None},
+    "function_call_output": _CALL_OUTPUT,
+    "custom_tool_call_output": _CALL_OUTPUT,
+    # Summaries for people, content where the server shows it, ciphertext for the model.
+    "reasoning": dict.fromkeys(("type", "id", "summary", "content", "encrypted_content", "status")),
+    **dict.fromkeys(
+        ("apply_patch_call", "computer_call", "local_shell_call", "shell_call", "tool_search_call"),
+        _CLIENT_CALL,
+    ),
+    **dict.fromkeys(
+        (
+            "apply_patch_call_output",
+            "computer_call_output",
+            "local_shell_call_output",
+            "shell_call_output",
+            "tool_search_output",
+        ),
+        _CLIENT_OUTPUT,
+    ),
+    "compaction": _COMPACTION,
+    "compaction_trigger": _COMPACTION,
+    "configuration_update": {
+        "type": None,
+        "id": None,
+        "reasoning": {"effort": None},
+        "text": {"format": None},
+    },
+    "additional_tools": dict.fromkeys(("type", "role", "tools", "id")),
+}
+# The output of a computer, and an entry of a shell's.
+SCREEN_SHAPE: dict[str, Shape] = dict.fromkeys(("image_url", "file_id"))
+SHELL_OUTPUT_SHAPE: dict[str, Shape] = {
+    "stdout": None,
+    "stderr": None,
+    "outcome": {"type": None, "exit_code": None},
+}
+
+# Content parts, by their type.
+PART_SHAPES: dict[str, dict[str, Shape]] = {
+    "output_text": {
+        **dict.fromkeys(("type", "text", "annotations", "prompt_cache_breakpoint")),
+        "logprobs": _NATIVE,
+    },
+    "refusal": dict.fromkeys(("type", "refusal")),
+    "input_image": dict.fromkeys(("type", "image_url", "file_id", "detail", "prompt_cache_breakpoint")),
+    "input_file": dict.fromkeys(
+        ("type", "file_data", "file_url", "file_id", "filename", "detail", "prompt_cache_breakpoint")
+    ),
+}
+
+_REQUEST_SHAPES = (
+    REQUEST_SHAPE,
+    REASONING_SHAPE,
+    *TOOL_SHAPES.values(),
+    *INPUT_SHAPES.values(),
+    *PART_SHAPES.values(),
+)
+NATIVE_MEMBERS = frozenset[str]().union(*map(native_members, _REQUEST_SHAPES))
+# Values of members outside of the document that it implies: defaults, and the only possible ones.
+IMPLIED_VALUES: dict[str, JSON] = {
+    "acknowledged_safety_checks": [],
+    "allowed_callers": ["direct"],
+    "caller": {"type": "direct"},  # the model itself
+    "environment": {"type": "local"},
+    "execution": "client",
+    "generate_summary": "auto",
+    "logprobs": [],
+    "pending_safety_checks": [],
+    "stream_options": {"include_obfuscation": False},  # padding is never added here
+    "summary": "auto",
+    "type": "computer_screenshot",
+}
+
+# Responses.
+
+_NO_FIELD = "other protocols have no field for it"
+_TOP: dict[str, Shape] = {"token": None, "bytes": None, "logprob": None}
+_TOKEN: Shape = {**_TOP, "top_logprobs": [_TOP]}
+_TEXT: Shape = {"type": None, "text": None, "annotations": None, "logprobs": [_TOKEN]}
+# Web pages have the first members, files the others.
+ANNOTATION_SHAPE: Shape = dict.fromkeys(
+    ("type", "url", "title", "start_index", "end_index", "file_id", "filename", "index", "container_id")
+)
+_CALL: dict[str, Shape] = {
+    "type": None,
+    "id": None,
+    "call_id": None,
+    "name": None,
+    "namespace": None,
+    "status": None,
+    "caller": None,
+    "created_by": None,
+    "async": _NO_FIELD,
+}
+# Items of other types travel whole, and so does reasoning, in its signature.
+ITEM_SHAPE: Shape = ByType(
+    {
+        "message": {
+            "type": None,
+            "id": None,
+            "role": None,
+            "status": None,
+            "phase": None,
+            "created_by": None,
+            "content": [ByType({"output_text": _TEXT, "refusal": {"type": None, "refusal": None}})],
+        },
+        "function_call": {**_CALL, "arguments": None},
+        "custom_tool_call": {**_CALL, "input": None},
+    }
+)
+_FILTERED = "other protocols report only that a response was stopped, not what was found in it"
+# What hosts add to their usage, as recorded: prices, times and details. Tokens and searches are in the counters.
+_USAGE_BOOKKEEPING = (
+    "completion_time",  # Groq, as the other times
+    "context_details",  # xAI
+    "cost",  # OpenRouter
+    "cost_details",
+    "cost_in_nano_usd",  # xAI
+    "cost_in_usd_ticks",
+    "is_byok",  # OpenRouter
+    "num_server_side_tools_used",  # xAI
+    "num_sources_used",
+    "prompt_time",
+    "queue_time",
+    "server_side_tool_usage_details",  # xAI
+    "total_time",
+    "x_details",  # Qwen: the same figures once more, by billing type
+)
+RESPONSE_SHAPE: dict[str, Shape] = {
+    # Echo of the request, and two settings of Chat.
+    **dict.fromkeys((*REQUEST_SHAPE, "frequency_penalty", "presence_penalty")),
+    # The server's own bookkeeping.
+    **dict.fromkeys(
+        (
+            "billing",  # OpenAI: {"payer": "developer"}
+            "copilot_usage",  # GitHub
+            "kv_transfer_params",  # vLLM
+            "native_finish_reason",  # OpenRouter: the stop reason as the model's vendor names it
+            "openrouter_metadata",
+            "provider",  # OpenRouter
+            "request_id",
+            "session_id",  # OpenRouter
+            "system_fingerprint",
+            "timings",  # llama.cpp
+            "x_groq",
+        )
+    ),
+    "completed_at": None,
+    "content_filters": [  # Azure
+        {
+            "blocked": _FILTERED,
+            "content_filter_offsets": None,
+            "content_filter_raw": None,
+            "content_filter_results": DroppedUnless(_FILTERED, frozenset(("safe",))),
+            "source_type": None,
+        }
+    ],
+    "created_at": None,
+    "error": {"code": None, "message": None, "param": None, "misalignment": _NO_FIELD},
+    "id": None,
+    "incomplete_details": {"reason": None},
+    "input_transformations": _NO_FIELD,
+    "model": None,
+    "moderation": _NO_FIELD,
+    "object": None,
+    "output": None,  # item by item
+    "output_text": None,  # the SDK's own, all texts joined
+    "prompt_cache_diagnostics": _NO_FIELD,
+    "service_tier": None,
+    "status": None,
+    # Zeros if no images were made.
+    "tool_usage": {
+        "image_gen": "other protocols have no such counters",
+        "web_search": {"num_requests": None},
+    },
+    "usage": Counters(
+        {
+            "input_tokens": None,
+            "input_tokens_details": Counters(
+                {
+                    "cached_tokens": None,
+                    "cache_write_tokens": None,
+                    "cache_write_tokens_details": None,
+                    # vLLM: counters of each turn, and their sum without those of tools.
+                    "cached_tokens_per_turn": None,
+                    "input_tokens_per_turn": None,
+                    "text_tokens": None,  # xAI, Qwen: the remainder of the total
+                }
+            ),
+            "output_tokens": None,
+            "output_tokens_details": Counters(
+                {
+                    "reasoning_tokens": None,
+                    "output_tokens_per_turn": None,  # vLLM, as the next two
+                    "tool_output_tokens": None,
+                    "tool_output_tokens_per_turn": None,
+                    "text_tokens": None,
+                }
+            ),
+            "total_tokens": None,
+            **dict.fromkeys(_USAGE_BOOKKEEPING),
+        }
+    ),
+}
+# The members of the stream's events. Those about an item or part are repeated in the finished one.
+EVENT_SHAPE: dict[str, Shape] = dict.fromkeys(
+    (
+        "annotation",
+        "annotation_index",
+        "arguments",
+        "code",
+        "content_index",
+        "delta",
+        "input",
+        "item",
+        "item_id",
+        "logprobs",
+        "name",
+        "obfuscation",
+        "output_index",
+        "part",
+        "refusal",
+        "response",
+        "sequence_number",
+        "status",
+        "summary_index",
+        "text",
+        "type",
+    )
+)
