@@ -7,6 +7,7 @@ the bytes on without decoding them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import msgspec
 
@@ -97,7 +98,7 @@ class ResponseTranslator(ResponseMachine):
         self._skipped: set[int] = set()  # blocks of choices that the client's protocol does not have
         needs_text = self._pipeline.needs_text
         self._send_text = self._pass if needs_text else self._sink.send
-        self._send_arguments = self._pass if needs_text else self._emit_arguments
+        self._send_arguments = self._pass if needs_text else partial(self._emit_arguments, self._sink.send)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._upstream.name} -> {self._client.name}, {self.outcome.value}>"
@@ -137,14 +138,15 @@ class ResponseTranslator(ResponseMachine):
         """Return what takes deltas like this one, None if the client does not get them."""
         if event.block in self._skipped:
             return None
-        if isinstance(event, ArgumentsDelta):
-            return self._send_arguments
-        return self._pass if self._pipeline.needs_text else self._sink.delta_sender(event.block)
+        if self._pipeline.needs_text:
+            return self._pass
+        send = self._sink.delta_sender(event.block)
+        return partial(self._emit_arguments, send) if isinstance(event, ArgumentsDelta) else send
 
-    def _emit_arguments(self, event: Event) -> None:
-        """Do as _pass(), for events that only the stage of tool calls may change."""
+    def _emit_arguments(self, send: Callable[[Event], object], event: Event) -> None:
+        """Send an event that only the stage of tool calls may change."""
         for staged in self._pipeline.calls.send(event):
-            self._sink.send(staged)
+            send(staged)
 
     def _take(self, events: Iterator[Event]) -> None:
         """Pass on events until the response ends. What cannot be read ends it with an error."""
