@@ -264,7 +264,7 @@ class _Run(logging.Handler):
             "scopes of requests": len(self._requests._scopes),
             "leases of upstream connections": transport.busy_connections,  # type: ignore[union-attr]
             "conversations with upstreams": len(self._playing),
-            "leases of accounts": sum(map(len, accounts._leases.values())),
+            "leases of accounts": sum(map(len, accounts._expiries.values())),
             "dollars reserved": round(spent - self._cost, 9),
         }
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from dragoman_server.capabilities.providers import CHAT, MESSAGES, RESPONSES
 from fidelity.judge import Cell, Fate, Note, cells_of
 from fidelity.probe import Probe
 from fidelity.rows import read
-from fidelity.run import CHAT, MESSAGES, PROTOCOL_NAMES, RESPONSES, VENDORS
+from fidelity.run import PROTOCOL_NAMES, VENDORS
 
 TITLES = {CHAT: "Chat Completions", MESSAGES: "Messages", RESPONSES: "Responses"}
 VENDOR_NAMES = {"openai": "OpenAI", "anthropic": "Anthropic"}

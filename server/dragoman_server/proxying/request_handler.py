@@ -1,21 +1,18 @@
 """Carry out a planned request in one task group: everything that a request starts ends with it.
 
-Four tasks: the disconnect watcher cancels reading and writing when the client leaves; the upstream reader owns the
-upstream response, so that cancelling it closes that connection at once; the ticker sends heartbeats during silence;
-the writer is the only one that calls `send`. Reader, ticker and writer meet at a stream without a buffer, so a client
-that reads slowly pauses the upstream. Expected failures are values (a Reply, or an error in the stream); only bugs are
-raised.
+Three tasks: the disconnect watcher cancels the reading when the client leaves; the ticker sends heartbeats during
+silence; the third one reads the upstream and sends what it has, so a client that reads slowly pauses the upstream. It
+owns the upstream response, so cancelling it closes that connection at once. Expected failures are values (a Reply, or
+an error in the stream); only bugs, and what `send` raises, are raised.
 
 Nothing is sent before there is content, because until then a failure can still be a plain HTTP error, on which clients
 retry. Only a heartbeat that is due may come first.
 """
 
 from collections.abc import Awaitable, Callable
-from typing import NamedTuple
 
 import anyio
 import msgspec
-from anyio.abc import ObjectReceiveStream, ObjectSendStream
 from starlette.types import Receive, Send
 
 from dragoman import ErrorKind, Keepalive, Ledger, LossCode, Outcome, Relay, ResponseMachine, WireError
@@ -58,13 +55,6 @@ STORE_TIMEOUT_S = 5.0
 _REPORT_S = 1.0
 
 _CLIENT_LEFT = WireError(ErrorKind.TRUNCATED, "the client has left")
-
-
-class Chunk(NamedTuple):
-    """Bytes of the client's stream. last: nothing follows."""
-
-    data: bytes
-    last: bool
 
 
 class RequestHandler:
@@ -122,31 +112,29 @@ class RequestHandler:
         self._upstream_headers: HeaderList = []
         self._started = False  # bytes of the response are out, or on their way
         self._end_sent = False  # the final body message has been handed to the server
-        self._unsent = 0  # chunks on their way to `send`
-        # Held from taking bytes (or from the decision for a plain error) until the writer has them: reader and ticker
-        # would otherwise send in the wrong order.
+        self._unsent = False  # bytes of the response wait for its head to be sent
+        # Held from taking bytes (or from the decision for a plain error) until they are sent: reader and ticker would
+        # otherwise send in the wrong order.
         self._send_order = anyio.Lock(fast_acquire=True)
         # Scopes inside of the tasks: on asyncio, a task that its group cancels holds the request with its body until a
         # garbage collection.
         self._helpers = anyio.CancelScope(), anyio.CancelScope()
-        self._reading, self._writing = anyio.CancelScope(), anyio.CancelScope()
+        self._reading = anyio.CancelScope()
 
     async def run(self) -> None:
         """Send the response. Return when it is sent or the client has left; a cancelled run leaves nothing behind."""
-        outbox, inbox = anyio.create_memory_object_stream[Reply | Chunk](0)
-        async with anyio.create_task_group() as tasks, inbox:
+        async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._watch_disconnect)
             if self._plan.streams:
-                tasks.start_soon(self._tick, outbox.clone())
-            tasks.start_soon(self._read_upstream, outbox)
-            with self._writing:
-                await self._write_client(inbox)
+                tasks.start_soon(self._tick)
+            with self._reading:
+                await self._read_upstream()
             for helper in self._helpers:
                 helper.cancel()
         self._record_end()
         if self._record.outcome == "client_left":
             await self._store_partial()
-        # The group's tasks and streams form a reference cycle, which holds this object until a garbage collection.
+        # The group and its tasks form a reference cycle, which holds this object until a garbage collection.
         self._machine = self._winner = self._unstored = None
         self._failed.clear()
 
@@ -158,7 +146,6 @@ class RequestHandler:
                 return  # servers also send "disconnect" when a response is complete
             self._record.outcome = "completed" if self._end_for_disconnect() else "client_left"
             self._reading.cancel()
-            self._writing.cancel()
 
     def _end_for_disconnect(self) -> bool:
         """End the response of a client that leaves. Return true if the client has got all of it.
@@ -172,24 +159,17 @@ class RequestHandler:
         machine.fail(_CLIENT_LEFT)
         return sent and machine.outcome is Outcome.COMPLETED
 
-    async def _hand_over(self, item: Reply | Chunk, outbox: ObjectSendStream[Reply | Chunk]) -> None:
-        self._unsent += 1
-        await outbox.send(item)
-
-    async def _tick(self, outbox: ObjectSendStream[Reply | Chunk]) -> None:
+    async def _tick(self) -> None:
         with self._helpers[1]:
-            async with outbox:
-                while (deadline := self._keepalive.next_deadline()) is not None:
-                    await anyio.sleep_until(deadline)
-                    async with self._send_order:
-                        if not self._keepalive.due(anyio.current_time()):
-                            continue
-                        heartbeat = self._heartbeat()
-                        if not heartbeat:
-                            return
-                        self._started = True
-                        await self._hand_over(Chunk(heartbeat, last=False), outbox)
-                        self._keepalive.sent(anyio.current_time())
+            while (deadline := self._keepalive.next_deadline()) is not None:
+                await anyio.sleep_until(deadline)
+                async with self._send_order:
+                    if not self._keepalive.due(anyio.current_time()):
+                        continue
+                    heartbeat = self._heartbeat()
+                    if self._end_sent or not heartbeat:
+                        return
+                    await self._send_chunk(heartbeat)
 
     def _heartbeat(self) -> bytes:
         """Return bytes to send between frames. Held-back events stay, because another attempt may start again."""
@@ -202,18 +182,16 @@ class RequestHandler:
 
     # The attempts.
 
-    async def _read_upstream(self, outbox: ObjectSendStream[Reply | Chunk]) -> None:
-        self._outbox = outbox
-        with self._reading:
-            async with outbox, self._attempts as attempts:
-                while self._winner is None and (lease := await attempts.next()) is not None:
-                    hedge_s = lease.plan.destination.settings.hedge_s
-                    if hedge_s > 0:
-                        await self._hedged(lease, hedge_s)
-                    else:
-                        await self._attempt(self._attempt_with(lease))
-                if self._winner is None:
-                    await self._give_up()
+    async def _read_upstream(self) -> None:
+        async with self._attempts as attempts:
+            while self._winner is None and (lease := await attempts.next()) is not None:
+                hedge_s = lease.plan.destination.settings.hedge_s
+                if hedge_s > 0:
+                    await self._hedged(lease, hedge_s)
+                else:
+                    await self._attempt(self._attempt_with(lease))
+            if self._winner is None:
+                await self._give_up()
 
     def _attempt_with(self, lease: AccountLease) -> Attempt:
         self._plan = lease.plan
@@ -227,7 +205,7 @@ class RequestHandler:
         """Make one attempt, and report its outcome to its account. None: the client gets this response, or another."""
         try:
             failure = await self._run_and_resend(attempt)
-        except anyio.get_cancelled_exc_class():
+        except (anyio.get_cancelled_exc_class(), OSError):
             machine = attempt.machine
             if attempt is self._winner and machine is not None and machine.outcome is Outcome.COMPLETED:
                 with anyio.move_on_after(_REPORT_S, shield=True):
@@ -244,7 +222,7 @@ class RequestHandler:
         action = await self._attempts.failed(
             attempt.lease, failure.error, failure.retry_after, connecting=failure.connecting
         )
-        if action is ErrorAction.RETURN_TO_CLIENT:
+        if action is ErrorAction.RETURN_TO_CLIENT and self._winner is None:
             self._cancel_others(attempt)
         return failure
 
@@ -324,7 +302,7 @@ class RequestHandler:
                 machine = self._machine = plan.response_machine(upstream_streams=True)
                 machine.fail(error)
                 await self._store_when_complete(machine)
-                await self._hand_over(Chunk(machine.data_to_send(), last=True), self._outbox)
+                await self._send_chunk(machine.data_to_send(), last=True)
                 return
             self._upstream_headers = [] if failure is None else failure.headers
             headers = with_retry_after(self._headers(), self._attempts.retry_at)
@@ -332,7 +310,7 @@ class RequestHandler:
                 reply = error_reply(plan.client, error, plan.id, headers)
             else:
                 reply = encoded_error_reply(error.kind, failure.status, failure.body, headers)
-            await self._hand_over(reply, self._outbox)
+            await self._send_reply(reply)
 
     async def _send_ready(self, attempt: Attempt) -> bool:
         """Send what an attempt has for the client. False: another attempt was faster, so this one must end."""
@@ -343,10 +321,9 @@ class RequestHandler:
         await self._store_when_complete(machine)
         async with self._send_order:
             if attempt.ended:
-                await self._hand_over(self._end_of(machine), self._outbox)
+                await self._send_end(machine)
             elif ready := machine.data_to_send():
-                self._started = True
-                await self._hand_over(Chunk(ready, last=False), self._outbox)
+                await self._send_chunk(ready)
         return True
 
     def _claim(self, attempt: Attempt) -> bool:
@@ -397,17 +374,16 @@ class RequestHandler:
             machine.error is not None and not self._started and not (self._plan.streams and machine.committed)
         )
 
-    def _end_of(self, machine: ResponseMachine) -> Reply | Chunk:
-        """Return the last bytes of the response, completed or failed."""
+    async def _send_end(self, machine: ResponseMachine) -> None:
+        """Send the last bytes of the response, completed or failed."""
         self._cache_reasoning_of(machine)
-        if self._plan.streams:
-            self._started = True
-            return Chunk(machine.data_to_send(), last=True)
-        headers = [*JSON_HEADERS, *self._headers(machine.losses)]
         body = machine.data_to_send()
+        if self._plan.streams:
+            await self._send_chunk(body, last=True)
+            return
         if self._unstored is not None and not isinstance(machine, Relay):
             body = encode({**self._unstored, "store": False})
-        return Reply(200, headers, body)
+        await self._send_reply(Reply(200, [*JSON_HEADERS, *self._headers(machine.losses)], body))
 
     def _cache_reasoning_of(self, machine: ResponseMachine) -> None:
         """Cache it before the client has the whole response, because its next request may come at once."""
@@ -418,33 +394,30 @@ class RequestHandler:
         if cached_reasoning is not None:
             cache(cached_reasoning)
 
-    async def _write_client(self, inbox: ObjectReceiveStream[Reply | Chunk]) -> None:
-        send, keepalive = self._send, self._keepalive
-        headers_sent = False
-        async for item in inbox:
-            if isinstance(item, Reply):
-                await self._send_reply(item)
-                return
-            assert send is not None  # only plans that do not stream go without
-            if not headers_sent:
-                headers_sent = True
-                self._record.status = 200
-                self._record.first_byte_s = anyio.current_time() - self._started_at
-                await send({"type": "http.response.start", "status": 200, "headers": self._stream_headers()})
-            self._end_sent = item.last
-            self._unsent -= 1
-            await send({"type": "http.response.body", "body": item.data, "more_body": not item.last})
-            if item.last:
-                return
-            keepalive.sent(anyio.current_time())
+    async def _send_chunk(self, data: bytes, *, last: bool = False) -> None:
+        """Send bytes of the client's stream. Needs `_send_order`."""
+        assert self._send is not None  # only plans that do not stream go without
+        if not self._started:
+            self._started = self._unsent = True
+            self._record_head(200)
+            await self._send(
+                {"type": "http.response.start", "status": 200, "headers": self._stream_headers()}
+            )
+            self._unsent = False
+        self._end_sent = last
+        await self._send({"type": "http.response.body", "body": data, "more_body": not last})
+        self._keepalive.sent(anyio.current_time())
 
     async def _send_reply(self, reply: Reply) -> None:
-        self._record.status = reply.status
-        self._record.first_byte_s = anyio.current_time() - self._started_at
+        self._record_head(reply.status)
         self._end_sent = True
         self.reply = reply
         if self._send is not None:
             await send_reply(self._send, reply)
+
+    def _record_head(self, status: int) -> None:
+        self._record.status = status
+        self._record.first_byte_s = anyio.current_time() - self._started_at
 
     def _headers(self, response_losses: Ledger | None = None) -> HeaderList:
         """Return the headers of every response: the upstream's limits and id, and what was lost."""

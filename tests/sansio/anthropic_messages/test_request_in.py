@@ -198,7 +198,7 @@ def test_settings(subtests: pytest.Subtests) -> None:
 
 
 def test_paths_of_settings() -> None:
-    paths = read().param_paths
+    paths = read(metadata={"user_id": "u"}, thread={}, cache_control={"type": "ephemeral"}).param_paths
     assert paths["user"] == "/metadata/user_id"
     assert paths["thread"] == "/thread"
     assert paths["prompt_cache_options"] == "/cache_control"

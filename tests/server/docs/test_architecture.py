@@ -30,6 +30,10 @@ def test_folders_and_tables_that_the_guide_for_contributors_names_are_there() ->
     protocols = [
         PACKAGES["dragoman"] / "protocols" / name for name in ("anthropic_messages", "openai_responses")
     ]
-    for file, name in (("tables", "STOP_REASONS"), ("tables", "STOP_REASON_NAMES")):
+    for file, name in (
+        ("shapes", "REQUEST_SHAPE"),
+        ("tables", "STOP_REASONS"),
+        ("tables", "STOP_REASON_NAMES"),
+    ):
         assert name in text
         assert all(f"\n{name}: " in (folder / f"{file}.py").read_text() for folder in protocols)

@@ -1,85 +1,15 @@
-"""Known fields of each object, and checks that the readers share.
-
-Checks raise errors in the form of the vendor's validator: `messages.0.content: Field required`. Every field that is not
-in the set of its object is kept as an extra field.
-"""
+"""Checks that the readers share, in the words of the vendor's validator: `messages.0.content: Field required`."""
 
 from __future__ import annotations
 
-from dragoman._ir.request import Citation
+from collections.abc import Mapping
+
+from dragoman._ir.checks import Checks
+from dragoman._ir.shape import ARRAY, BOOLEAN, INTEGER, NUMBER, STRING, Shape, extra_members
 from dragoman._ir.tools import CacheMark
 from dragoman._wire.exceptions import RemoteProtocolError
 from dragoman._wire.json import JSON, JSONObject
-from dragoman.protocols.anthropic_messages.tables import CACHE_TTLS, PARAMS
-
-KNOWN_CACHE_CONTROL = frozenset({"type", "ttl"})
-KNOWN_TEXT = frozenset({"type", "text", "citations", "cache_control"})
-# The source of an image or a document; its `type` says which of the other fields it has.
-KNOWN_SOURCE = frozenset({"type", "media_type", "data", "url", "file_id"})
-KNOWN_IMAGE = frozenset({"type", "source", "cache_control"})
-KNOWN_DOCUMENT = frozenset({"type", "source", "title", "context", "citations", "cache_control"})
-KNOWN_TOOL_USE = frozenset({"type", "id", "name", "input", "cache_control"})
-KNOWN_TOOL_RESULT = frozenset({"type", "tool_use_id", "content", "is_error", "cache_control"})
-# Of both types: thinking has thinking and signature, redacted_thinking has data.
-KNOWN_THINKING_BLOCK = frozenset({"type", "thinking", "signature", "data"})
-KNOWN_MESSAGE = frozenset({"role", "content"})
-# A tool with a schema: its `type` is absent or "custom".
-KNOWN_TOOL = frozenset(
-    {
-        "type",
-        "name",
-        "description",
-        "input_schema",
-        "strict",
-        "defer_loading",
-        "input_examples",
-        "cache_control",
-    }
-)
-KNOWN_MCP_SERVER = frozenset({"type", "name", "url", "authorization_token", "tool_configuration"})
-KNOWN_TOOL_CHOICE = frozenset({"type", "name", "disable_parallel_tool_use"})
-KNOWN_THINKING = frozenset({"type", "budget_tokens", "display"})
-KNOWN_OUTPUT_FORMAT = frozenset({"type", "schema"})
-KNOWN_OUTPUT_CONFIG = frozenset({"effort", "format"})
-KNOWN_METADATA = frozenset({"user_id"})
-KNOWN_CONTEXT_MANAGEMENT = frozenset({"edits"})
-KNOWN_COMPACT_EDIT = frozenset({"type", "trigger"})
-KNOWN_TRIGGER = frozenset({"type", "value"})
-KNOWN_COMPACTION = frozenset({"type", "instructions"})
-# A request. `output_format` is the older place of `output_config.format`, deprecated in anthropic 2.12.0.
-KNOWN_BODY = frozenset(
-    {
-        *PARAMS,
-        "model",
-        "messages",
-        "system",
-        "stream",
-        "tools",
-        "tool_choice",
-        "thinking",
-        "output_config",
-        "output_format",
-        "metadata",
-        "context_management",
-        "compaction",
-        "cache_control",
-    }
-)
-KNOWN_USAGE = frozenset(
-    {
-        "input_tokens",
-        "output_tokens",
-        "cache_read_input_tokens",
-        "cache_creation_input_tokens",
-        "output_tokens_details",
-        "server_tool_use",
-        "service_tier",
-    }
-)
-# A response, or the message that message_start holds.
-KNOWN_RESPONSE = frozenset(
-    {"id", "type", "role", "model", "content", "stop_reason", "stop_sequence", "stop_details", "usage"}
-)
+from dragoman.protocols.anthropic_messages.tables import CACHE_TTLS
 
 
 def invalid_request(path: str, message: str) -> RemoteProtocolError:
@@ -89,45 +19,25 @@ def invalid_request(path: str, message: str) -> RemoteProtocolError:
     )
 
 
-def required_field(value: JSONObject, name: str, path: str, kind: type, type_name: str) -> JSON:
-    """Return a required field of type `kind`. type_name: as the error names the type."""
-    field = value.get(name)
-    if type(field) is kind:
-        return field
-    raise invalid_request(
-        f"{path}/{name}", "Field required" if field is None else f"Input should be a valid {type_name}"
+# The words for types, where they are other ones than ours.
+_TYPE_NAMES = {
+    STRING.name: "a valid string",
+    BOOLEAN.name: "a valid boolean",
+    INTEGER.name: "a valid integer",
+    NUMBER.name: "a valid number",
+    ARRAY.name: "a valid list",
+}
+
+
+def wrong_type(path: str, type_name: str, value: JSON) -> RemoteProtocolError:
+    """Return the error (400) for a value that is missing or not of a type."""
+    return invalid_request(
+        path,
+        "Field required" if value is None else f"Input should be {_TYPE_NAMES.get(type_name, type_name)}",
     )
 
 
-def optional_field(value: JSONObject, name: str, path: str, kind: type, type_name: str) -> JSON:
-    """Return a field of type `kind`, None if it is absent or null."""
-    field = value.get(name)
-    if field is None or type(field) is kind:
-        return field
-    raise invalid_request(f"{path}/{name}", f"Input should be a valid {type_name}")
-
-
-def object_list(value: JSONObject, name: str, path: str) -> list[JSONObject]:
-    """Return a list of objects, [] if it is absent."""
-    field = value.get(name)
-    if field is None:
-        return []
-    if type(field) is not list:
-        raise invalid_request(f"{path}/{name}", "Input should be a valid list")
-    for index, item in enumerate(field):
-        if type(item) is not dict:
-            raise invalid_request(f"{path}/{name}/{index}", "Input should be an object")
-    return field
-
-
-def optional_object(value: JSONObject, name: str, path: str) -> JSONObject:
-    """Return an object, {} if it is absent."""
-    field = value.get(name)
-    if field is None:
-        return {}
-    if type(field) is not dict:
-        raise invalid_request(f"{path}/{name}", "Input should be an object")
-    return field
+CHECKS = Checks(wrong_type)
 
 
 def string_or_none(value: JSON) -> str | None:
@@ -140,34 +50,24 @@ def text_or_empty(value: JSON) -> str:
     return value if type(value) is str else ""
 
 
-def extra_fields(value: JSONObject, known: frozenset[str]) -> JSONObject | None:
-    """Return the fields that are not in `known` and not null, None if there are none."""
-    return {key: item for key, item in value.items() if key not in known and item is not None} or None
-
-
-def collect_extra(collected: JSONObject, name: str, extra: JSONObject | None) -> None:
-    """Add the extra fields of the object `name`, which has no place in the neutral request, to `collected`."""
-    if extra:
-        collected[name] = {**collected.get(name, {}), **extra}
-
-
 def read_cache_mark(
-    block: JSONObject, path: str, extra: JSONObject | None
+    value: JSONObject, path: str, shape: Mapping[str, Shape]
 ) -> tuple[CacheMark | None, JSONObject | None]:
-    """Return the cache mark of a block or tool, and its extra fields with what the mark has beside its ttl."""
-    mark = optional_object(block, "cache_control", path) if "cache_control" in block else None
-    if not mark:
-        return None, extra
-    mark_extra = extra_fields(mark, KNOWN_CACHE_CONTROL) or {}
-    ttl = mark.get("ttl")
-    neutral_ttl = CACHE_TTLS.get(text_or_empty(ttl))
-    if ttl is not None and neutral_ttl is None:
-        mark_extra["ttl"] = ttl
+    """Return the cache mark of a block, a tool or the body, and the extra members beside it."""
+    extra = extra_members(value, shape)
+    if value.get("cache_control") is None:
+        return None, extra  # as nearly always
+    mark = CHECKS.object(value, "cache_control", path)
+    unread: JSONObject = {}
+    ttl = CACHE_TTLS.get(text_or_empty(mark.get("ttl")))
+    if ttl is None and mark.get("ttl") is not None:
+        unread["ttl"] = mark["ttl"]
     if mark.get("type") not in (None, "ephemeral"):
-        mark_extra["type"] = mark["type"]
-    if mark_extra:
-        extra = {**(extra or {}), "cache_control": mark_extra}
-    return CacheMark(f"{path}/cache_control", neutral_ttl), extra
+        unread["type"] = mark["type"]
+    if unread:
+        extra = extra or {}
+        extra["cache_control"] = {**extra.get("cache_control", {}), **unread}
+    return CacheMark(f"{path}/cache_control", ttl), extra
 
 
 def cited_url(citation: JSONObject) -> str | None:
@@ -181,14 +81,3 @@ def cited_url(citation: JSONObject) -> str | None:
 
 def cited_title(citation: JSONObject) -> str | None:
     return string_or_none(citation.get("title", citation.get("document_title")))
-
-
-def read_citations(citations: JSON) -> tuple[Citation, ...]:
-    """Return the citations of web pages. They are about the whole text block."""
-    cited: list[Citation] = []
-    for citation in citations if type(citations) is list else ():
-        if type(citation) is dict:
-            url = cited_url(citation)
-            if url is not None:
-                cited.append(Citation(url, cited_title(citation)))
-    return tuple(cited)

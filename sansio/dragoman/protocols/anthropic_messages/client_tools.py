@@ -164,16 +164,3 @@ _FAMILIES: dict[str, Describe] = {
     "memory": _memory,
     "computer": _computer,
 }
-
-# Fields of a tool that its description includes.
-DESCRIBED_FIELDS = frozenset(
-    {
-        "type",
-        "name",
-        "max_characters",
-        "display_width_px",
-        "display_height_px",
-        "display_number",
-        "enable_zoom",
-    }
-)

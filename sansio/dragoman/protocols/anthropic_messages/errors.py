@@ -6,7 +6,7 @@ shapes and proxies send HTML, so the message is looked for in its usual places, 
 
 from __future__ import annotations
 
-from dragoman._wire.errors import ErrorKind, WireError, kind_from_message, kind_of_status
+from dragoman._wire.errors import STATUS_BY_KIND, ErrorKind, WireError, kind_from_message, kind_of_status
 from dragoman._wire.exceptions import RemoteProtocolError
 from dragoman._wire.json import JSONObject, decode, encode
 from dragoman._wire.sse import encode_frame
@@ -66,30 +66,21 @@ DETAIL_CODES = frozenset(
     }
 )
 
-# Kind -> (type, status).
-ERRORS: dict[ErrorKind, tuple[str, int]] = {
-    ErrorKind.INVALID_REQUEST: ("invalid_request_error", 400),
-    ErrorKind.CONTEXT_LENGTH: ("invalid_request_error", 400),
-    ErrorKind.AUTHENTICATION: ("authentication_error", 401),
-    ErrorKind.BILLING: ("billing_error", 402),
-    ErrorKind.PERMISSION: ("permission_error", 403),
-    ErrorKind.NOT_FOUND: ("not_found_error", 404),
-    ErrorKind.METHOD: ("invalid_request_error", 405),
-    ErrorKind.TIMEOUT: ("timeout_error", 504),
-    ErrorKind.CONFLICT: ("conflict_error", 409),
-    ErrorKind.TOO_LARGE: ("request_too_large", 413),
-    ErrorKind.UNPROCESSABLE: ("invalid_request_error", 422),
-    ErrorKind.MEDIA_TYPE: ("invalid_request_error", 415),
-    ErrorKind.RATE_LIMIT: ("rate_limit_error", 429),
-    ErrorKind.OVERLOADED: ("overloaded_error", 529),
-    ErrorKind.SERVER: ("api_error", 500),
-    ErrorKind.UNREACHABLE: ("api_error", 502),
-    ErrorKind.TRUNCATED: ("api_error", 502),
-    ErrorKind.UNREADABLE: ("api_error", 502),
+# Kind -> type. Some kinds have none of their own.
+TYPES: dict[ErrorKind, str] = {
+    ErrorKind.CONTEXT_LENGTH: "invalid_request_error",
+    ErrorKind.METHOD: "invalid_request_error",
+    ErrorKind.UNPROCESSABLE: "invalid_request_error",
+    ErrorKind.MEDIA_TYPE: "invalid_request_error",
+    ErrorKind.UNREACHABLE: "api_error",
+    ErrorKind.TRUNCATED: "api_error",
+    ErrorKind.UNREADABLE: "api_error",
     # Not "overloaded_error": Claude Code 2.1.329 retries that, whatever the status and headers are.
-    ErrorKind.MISCONFIGURED: ("api_error", 503),
-    ErrorKind.CANCELLED: ("api_error", 499),
+    ErrorKind.MISCONFIGURED: "api_error",
+    ErrorKind.CANCELLED: "api_error",
+    **{kind: name for name, kind in reversed(KIND_BY_TYPE.items())},  # of several the first one
 }
+STATUSES = {**STATUS_BY_KIND, ErrorKind.OVERLOADED: 529}
 
 # Statuses of the protocol (anthropic 2.12.0, _exceptions.py), except for 503, because overload is 529.
 KNOWN_STATUSES = frozenset(
@@ -173,7 +164,7 @@ def error_body(wire_error: WireError, request_id: str | None) -> bytes:
     message = wire_error.message
     if wire_error.kind is ErrorKind.CONTEXT_LENGTH and "prompt is too long" not in message:
         message = f"prompt is too long: {message}"
-    error: JSONObject = {"type": ERRORS[wire_error.kind][0], "message": message}
+    error: JSONObject = {"type": TYPES[wire_error.kind], "message": message}
     if wire_error.code in DETAIL_CODES:
         error["details"] = {"error_code": wire_error.code}
     return encode({"type": "error", "error": error, "request_id": request_id})
@@ -186,7 +177,7 @@ def error_frame(error: WireError, request_id: str) -> bytes:
 
 def write_error(error: WireError, request_id: str | None) -> tuple[int, bytes]:
     """Return status and body of an error response to a client of this protocol."""
-    status = ERRORS[error.kind][1]
+    status = STATUSES[error.kind]
     # The upstream's status stays if it has the same kind, because it is more exact.
     if error.status in KNOWN_STATUSES and kind_of_status(error.status) is error.kind:
         status = error.status

@@ -7,11 +7,11 @@ where the neutral request has them. Each setting that is more than a name and a 
 
 from __future__ import annotations
 
+from itertools import chain, count
 from typing import Literal
 
 import msgspec
 
-from dragoman._ir.parameters import read_params
 from dragoman._ir.request import (
     Message,
     OpaquePart,
@@ -23,34 +23,30 @@ from dragoman._ir.request import (
     Text,
     ToolResult,
 )
+from dragoman._ir.shape import ARRAY, INTEGER, OBJECT, STRING, extra_members, read_settings
 from dragoman._ir.signatures import Signer
 from dragoman._ir.tools import FunctionTool, Tool
 from dragoman._wire.json import JSON, JSONObject
 from dragoman.protocols.anthropic_messages.checks import (
-    KNOWN_BODY,
-    KNOWN_CACHE_CONTROL,
-    KNOWN_COMPACT_EDIT,
-    KNOWN_COMPACTION,
-    KNOWN_CONTEXT_MANAGEMENT,
-    KNOWN_MESSAGE,
-    KNOWN_METADATA,
-    KNOWN_OUTPUT_CONFIG,
-    KNOWN_OUTPUT_FORMAT,
-    KNOWN_THINKING,
-    KNOWN_TRIGGER,
-    collect_extra,
-    extra_fields,
+    CHECKS,
     invalid_request,
-    object_list,
-    optional_field,
-    optional_object,
-    required_field,
+    read_cache_mark,
     text_or_empty,
+    wrong_type,
 )
 from dragoman.protocols.anthropic_messages.request_messages_in import (
     EffortOverride,
     ReadContext,
     read_content,
+)
+from dragoman.protocols.anthropic_messages.shapes import (
+    COMPACT_EDIT_SHAPE,
+    FORMAT_SHAPE,
+    MESSAGE_SHAPE,
+    NATIVE_MEMBERS,
+    REQUEST_SHAPE,
+    SETTING_PATHS,
+    THINKING_SHAPE,
 )
 from dragoman.protocols.anthropic_messages.tables import (
     BILLING_HEADER,
@@ -59,10 +55,6 @@ from dragoman.protocols.anthropic_messages.tables import (
     DEFAULT_COMPACT_THRESHOLD,
     KEEP_THINKING_EDIT,
     NAME,
-    NATIVE_FIELDS,
-    PARAM_PATHS,
-    PARAM_TYPES,
-    PARAMS,
     REQUEST_TIERS,
 )
 from dragoman.protocols.anthropic_messages.tools import read_tool, read_tool_choice, read_tools
@@ -75,9 +67,12 @@ _PATHS = tuple([f"/messages/{index}" for index in range(512)])
 
 def read_request(body: JSONObject, signer: Signer) -> Request:
     """Return the neutral request of a body. Raises RemoteProtocolError (400) with the path of what is wrong."""
-    model = required_field(body, "model", "", str, "string")
-    required_field(body, "max_tokens", "", int, "integer")
-    body_messages = required_field(body, "messages", "", list, "list")
+    for name, wanted in (("model", STRING), ("max_tokens", INTEGER), ("messages", ARRAY)):
+        CHECKS.required(body, name, "", wanted)
+    settings = read_settings(body, REQUEST_SHAPE, wrong_type)
+    # Each function below adds the values that it cannot read.
+    mark, extra = read_cache_mark(body, "", REQUEST_SHAPE)
+    extra = extra or {}
     context = ReadContext(signer)
     messages: list[Message] = []
     system = body.get("system")
@@ -86,42 +81,46 @@ def read_request(body: JSONObject, signer: Signer) -> Request:
         if parts:
             messages.append(Message("system", parts, "/system"))
     first_message = len(messages)
-    _read_messages(body_messages, context, messages)
+    _read_messages(body["messages"], context, messages)
     if context.summary is not None:
         messages = _start_at_summary(messages, first_message, context.summary)
     if context.effort is not None:
         messages = [_without_effort(message, context.effort) for message in messages]
-    extra: JSONObject = extra_fields(body, KNOWN_BODY) or {}
     tools = read_tools(body, extra)
     if context.has_system_messages or any(isinstance(tool, FunctionTool) and tool.deferred for tool in tools):
         tools = _add_found_tools(tools, messages[first_message:])
-    choice, parallel = read_tool_choice(body, tools, extra)
-    compact, instructions = read_compaction(body, extra)
+    choice, parallel = read_tool_choice(body, tools)
+    instructions = _read_compaction(body)
     if instructions is not None:
         messages.append(instructions)
+    _convert_settings(settings, body, extra)
+    if mark is not None:
+        settings["prompt_cache_options"] = {"mode": "implicit"}
+        if mark.ttl is not None:
+            settings["prompt_cache_options"]["ttl"] = CACHE_OPTION_TTLS[mark.ttl]
     return Request(
         protocol=NAME,
-        model=model,
+        model=body["model"],
         messages=tuple(messages),
         tools=tuple(tools),
         tool_choice=choice,
         parallel_tool_calls=parallel,
         parallel_path="/tool_choice/disable_parallel_tool_use",
         stream=body.get("stream") is True,
-        params=read_settings(body, extra),
-        param_paths=PARAM_PATHS,
-        reasoning=read_reasoning(body, context.effort, extra),
-        response_format=read_response_format(body, extra),
+        params=settings,
+        param_paths={param: SETTING_PATHS[param] for param in settings},
+        reasoning=_read_reasoning(body, context.effort, extra),
+        response_format=_read_response_format(body, extra),
         extra=extra or None,
-        defined=NATIVE_FIELDS,
-        compact=compact,
+        defined=NATIVE_MEMBERS,
+        compact=body.get("compaction") is not None,
     )
 
 
 def _read_messages(body_messages: list[JSON], context: ReadContext, messages: list[Message]) -> None:
     """Add the messages of a body to `messages`."""
-    for index, message in enumerate(body_messages):
-        path = _PATHS[index] if index < len(_PATHS) else f"/messages/{index}"
+    further_paths = (f"/messages/{index}" for index in count(len(_PATHS)))
+    for path, message in zip(chain(_PATHS, further_paths), body_messages, strict=False):
         if type(message) is not dict:
             raise invalid_request(path, "Input should be an object")
         role = message.get("role")
@@ -142,7 +141,7 @@ def _read_messages(body_messages: list[JSON], context: ReadContext, messages: li
             continue
         if role == "system" and message.get("output_config") is not None:
             context.effort = _read_effort(message, path) or context.effort
-        messages.append(Message(role, parts, path, extra=extra_fields(message, KNOWN_MESSAGE)))
+        messages.append(Message(role, parts, path, extra=extra_members(message, MESSAGE_SHAPE)))
 
 
 def _split_billing_header(parts: tuple[Part, ...], system: JSON) -> tuple[Part, ...]:
@@ -167,8 +166,8 @@ def _split_billing_header(parts: tuple[Part, ...], system: JSON) -> tuple[Part, 
 
 
 def _read_effort(message: JSONObject, path: str) -> EffortOverride | None:
-    config = optional_object(message, "output_config", path)
-    effort = optional_field(config, "effort", f"{path}/output_config", str, "string")
+    config = CHECKS.object(message, "output_config", path)
+    effort = CHECKS.optional(config, "effort", f"{path}/output_config", STRING)
     return None if effort is None else (f"{path}/output_config/effort", effort)
 
 
@@ -185,14 +184,9 @@ def _without_effort(message: Message, override: EffortOverride) -> Message:
 
 def _start_at_summary(messages: list[Message], first_message: int, summary: Text) -> list[Message]:
     """Return the conversation from a summary on, which replaces everything before it."""
-    index, part_index = next(
-        (index, part_index)
-        for index, message in enumerate(messages)
-        for part_index, part in enumerate(message.parts)
-        if part is summary
-    )
+    index = next(index for index, message in enumerate(messages) if summary in message.parts)
     message = messages[index]
-    rest = message.parts[part_index + 1 :]
+    rest = message.parts[message.parts.index(summary) + 1 :]
     after = [msgspec.structs.replace(message, parts=rest)] if rest else []
     return [
         *messages[:first_message],
@@ -213,9 +207,9 @@ def _add_found_tools(tools: list[Tool], messages: list[Message]) -> list[Tool]:
                     if type(inner) is OpaquePart and inner.kind == "tool_reference":
                         found.add(text_or_empty(inner.native.get("tool_name")))
             elif type(part) is OpaquePart and part.kind == "tool_addition":
-                tool = optional_object(part.native, "tool", part.path)
+                tool = CHECKS.object(part.native, "tool", part.path)
                 if tool.get("type") == "tool_definition":
-                    definition = required_field(tool, "definition", f"{part.path}/tool", dict, "dictionary")
+                    definition = CHECKS.required(tool, "definition", f"{part.path}/tool", OBJECT)
                     defined.append(read_tool(definition, f"{part.path}/tool/definition", {}))
                 else:
                     found.add(text_or_empty(tool.get("name")))
@@ -227,140 +221,103 @@ def _add_found_tools(tools: list[Tool], messages: list[Message]) -> list[Tool]:
     ] + defined
 
 
-# Settings: each function adds to `request_extra` what the neutral form has no place for.
+# Settings that are more than a name and a value. Their types have been checked by REQUEST_SHAPE.
 
 
-def read_settings(body: JSONObject, request_extra: JSONObject) -> dict[Param, JSON]:
-    """Return the plain settings by their neutral names."""
-    for name, types, type_name in PARAM_TYPES:
-        if body.get(name) is not None and type(body[name]) not in types:
-            raise invalid_request(f"/{name}", f"Input should be a valid {type_name}")
-    params = read_params(body, PARAMS)
-    for index, text in enumerate(params.get("stop", ())):
+def _convert_settings(settings: dict[Param, JSON], body: JSONObject, extra: JSONObject) -> None:
+    """Translate values that are other ones in the neutral request."""
+    for index, text in enumerate(settings.get("stop", ())):
         if type(text) is not str:
-            raise invalid_request(f"/stop_sequences/{index}", "Input should be a valid string")
-    if "service_tier" in params:
-        params["service_tier"] = REQUEST_TIERS.get(params["service_tier"], params["service_tier"])
-    if body.get("metadata") is not None:
-        metadata = optional_object(body, "metadata", "")
-        user = optional_field(metadata, "user_id", "/metadata", str, "string")
-        if user is not None:
-            params["user"] = user
-        collect_extra(request_extra, "metadata", extra_fields(metadata, KNOWN_METADATA))
-    if body.get("cache_control") is not None:
-        params["prompt_cache_options"] = _read_cache_options(body, request_extra)
-    if body.get("context_management") is not None:
-        compactions = _read_compactions(body, request_extra)
-        if compactions:
-            params["context_management"] = compactions
-    return params
+            raise wrong_type(f"/stop_sequences/{index}", STRING.name, text)
+    tier = settings.get("service_tier")
+    if tier in REQUEST_TIERS:
+        settings["service_tier"] = REQUEST_TIERS[tier]
+    compactions = _read_compactions(body.get("context_management") or {}, extra)
+    if compactions:
+        settings["context_management"] = compactions
 
 
-def _read_cache_options(body: JSONObject, request_extra: JSONObject) -> JSONObject:
-    """Return the options for a mark at the top level, which other protocols call the implicit mode."""
-    mark = optional_object(body, "cache_control", "")
-    options: JSONObject = {"mode": "implicit"}
-    extra = extra_fields(mark, KNOWN_CACHE_CONTROL) or {}
-    ttl: JSON = mark.get("ttl")
-    if text_or_empty(ttl) in CACHE_OPTION_TTLS:
-        options["ttl"] = CACHE_OPTION_TTLS[text_or_empty(ttl)]
-    elif ttl is not None:
-        extra["ttl"] = ttl
-    if mark.get("type") not in (None, "ephemeral"):
-        extra["type"] = mark["type"]
-    collect_extra(request_extra, "cache_control", extra)
-    return options
-
-
-def _read_compactions(body: JSONObject, request_extra: JSONObject) -> list[JSON]:
-    """Return the edits that summarize the conversation, in the form of other protocols. The rest are extra fields."""
-    management = optional_object(body, "context_management", "")
+def _read_compactions(management: JSONObject, extra: JSONObject) -> list[JSON]:
+    """Return the edits that summarize the conversation, in the form of other protocols."""
     compactions: list[JSON] = []
-    extra_edits: list[JSON] = []
-    for index, edit in enumerate(object_list(management, "edits", "/context_management")):
+    unread: list[JSON] = []
+    for index, edit in enumerate(CHECKS.objects(management, "edits", "/context_management")):
         if edit == KEEP_THINKING_EDIT:
             continue
         if edit.get("type") != COMPACT_EDIT:
-            extra_edits.append(edit)
+            unread.append(edit)
             continue
-        trigger = optional_object(edit, "trigger", f"/context_management/edits/{index}")
+        trigger = CHECKS.object(edit, "trigger", f"/context_management/edits/{index}")
         value = trigger.get("value", DEFAULT_COMPACT_THRESHOLD)
         compactions.append({"type": "compaction", "compact_threshold": value})
-        edit_extra = extra_fields(edit, KNOWN_COMPACT_EDIT) or {}
-        collect_extra(edit_extra, "trigger", extra_fields(trigger, KNOWN_TRIGGER))
+        edit_extra = extra_members(edit, COMPACT_EDIT_SHAPE) or {}
         if trigger.get("type") not in (None, "input_tokens"):
-            collect_extra(edit_extra, "trigger", {"type": trigger["type"]})
+            edit_extra["trigger"] = {**edit_extra.get("trigger", {}), "type": trigger["type"]}
         if edit_extra:
-            extra_edits.append(edit_extra)
-    extra = extra_fields(management, KNOWN_CONTEXT_MANAGEMENT) or {}
-    if extra_edits:
-        extra["edits"] = extra_edits
-    collect_extra(request_extra, "context_management", extra)
+            unread.append(edit_extra)
+    if unread:
+        extra.setdefault("context_management", {})["edits"] = unread
     return compactions
 
 
-def read_compaction(body: JSONObject, request_extra: JSONObject) -> tuple[bool, Message | None]:
-    """Return True if the client requests a summary, and its instructions as a message."""
-    if body.get("compaction") is None:
-        return False, None
-    compaction = optional_object(body, "compaction", "")
-    collect_extra(request_extra, "compaction", extra_fields(compaction, KNOWN_COMPACTION))
+def _read_compaction(body: JSONObject) -> Message | None:
+    """Return the instructions for a summary, which the client requests with them or without, as a message."""
+    compaction = body.get("compaction")
+    if compaction is None:
+        return None
     if compaction.get("type") != "summarize":
         raise invalid_request("/compaction/type", "Input should be 'summarize'")
     path = "/compaction/instructions"
-    instructions = optional_field(compaction, "instructions", "/compaction", str, "string")
-    return True, Message("user", (Text(instructions, path=path),), path) if instructions else None
+    instructions = compaction.get("instructions")
+    return Message("user", (Text(instructions, path=path),), path) if instructions else None
 
 
-def read_reasoning(
-    body: JSONObject, override: EffortOverride | None, request_extra: JSONObject
+def _read_reasoning(
+    body: JSONObject, override: EffortOverride | None, extra: JSONObject
 ) -> ReasoningConfig | None:
     """Return thinking and effort. override: the last effort in mid-conversation, which applies from there on."""
-    config = optional_object(body, "output_config", "")
-    effort = optional_field(config, "effort", "/output_config", str, "string")
+    effort = (body.get("output_config") or {}).get("effort")
     effort_path = "/output_config/effort"
     if override is not None:
         if effort not in (None, override[1]):
-            collect_extra(request_extra, "output_config", {"effort": effort})
+            extra.setdefault("output_config", {})["effort"] = effort
         effort_path, effort = override
-    thinking = optional_object(body, "thinking", "")
+    thinking = body.get("thinking")
     if not thinking:
         return None if effort is None else ReasoningConfig(effort=effort, path=effort_path)
-    extra = extra_fields(thinking, KNOWN_THINKING) or {}
+    read_settings(thinking, THINKING_SHAPE, wrong_type, "/thinking")
+    unread = extra_members(thinking, THINKING_SHAPE) or {}
     kind: JSON = thinking.get("type")
     display: JSON = thinking.get("display")
     show: Literal["summarized", "omitted"] | None = display
-    budget = optional_field(thinking, "budget_tokens", "/thinking", int, "integer")
     if kind == "between_tools":
-        extra["type"] = kind
+        unread["type"] = kind
         kind = "disabled"  # the closest one: no reasoning before the response
     elif kind not in ("adaptive", "enabled", "disabled"):
         raise invalid_request(
             "/thinking/type", "Input should be 'adaptive', 'enabled', 'disabled' or 'between_tools'"
         )
     if show not in (None, "summarized", "omitted"):
-        extra["display"] = display
+        unread["display"] = display
         show = "summarized" if display == "updates" else None  # the closest one
     path = effort_path if effort is not None else ""
     display_path = "/thinking/display" if show is not None else ""
-    return ReasoningConfig(kind, effort, budget, show, extra or None, "/thinking", path, display_path)
+    budget = thinking.get("budget_tokens")
+    return ReasoningConfig(kind, effort, budget, show, unread or None, "/thinking", path, display_path)
 
 
-def read_response_format(body: JSONObject, request_extra: JSONObject) -> ResponseFormat | None:
+def _read_response_format(body: JSONObject, extra: JSONObject) -> ResponseFormat | None:
     """Return the schema of the response, from either of its places."""
-    config = optional_object(body, "output_config", "")
-    collect_extra(request_extra, "output_config", extra_fields(config, KNOWN_OUTPUT_CONFIG))
-    path = "/output_config/format" if config.get("format") is not None else "/output_format"
-    output_format = optional_object(config, "format", "/output_config")
-    older = optional_object(body, "output_format", "")
+    output_format, path = (body.get("output_config") or {}).get("format"), "/output_config/format"
+    older = body.get("output_format")
     if output_format and older:
-        request_extra["output_format"] = older
-    output_format = output_format or older
+        extra["output_format"] = older
+    elif older:
+        output_format, path = older, "/output_format"
     if not output_format:
         return None
     if output_format.get("type") != "json_schema":
         raise invalid_request(f"{path}/type", "Input should be 'json_schema'")
-    schema = required_field(output_format, "schema", path, dict, "dictionary")
-    extra = extra_fields(output_format, KNOWN_OUTPUT_FORMAT)
+    schema = CHECKS.required(output_format, "schema", path, OBJECT)
     # Strict, because the API always enforces the schema.
-    return ResponseFormat(schema, strict=True, extra=extra, path=path)
+    return ResponseFormat(schema, strict=True, extra=extra_members(output_format, FORMAT_SHAPE), path=path)

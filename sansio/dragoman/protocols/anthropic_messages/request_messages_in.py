@@ -12,31 +12,29 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from dragoman._ir.events import Signature, ToolKind
-from dragoman._ir.request import Media, OpaquePart, Part, Reasoning, Text, ToolCall, ToolResult
+from dragoman._ir.request import Citation, Media, OpaquePart, Part, Reasoning, Text, ToolCall, ToolResult
+from dragoman._ir.shape import BOOLEAN, OBJECT, STRING, extra_members, read_settings
 from dragoman._ir.signatures import Signer, unwrap_summary
 from dragoman._wire.json import JSON, JSONObject, encode_text
 from dragoman.protocols.anthropic_messages.checks import (
-    KNOWN_DOCUMENT,
-    KNOWN_IMAGE,
-    KNOWN_SOURCE,
-    KNOWN_TEXT,
-    KNOWN_THINKING_BLOCK,
-    KNOWN_TOOL_RESULT,
-    KNOWN_TOOL_USE,
-    extra_fields,
+    CHECKS,
+    cited_title,
+    cited_url,
     invalid_request,
-    optional_field,
-    optional_object,
     read_cache_mark,
-    read_citations,
-    required_field,
     text_or_empty,
+    wrong_type,
 )
-from dragoman.protocols.anthropic_messages.tables import (
-    NAME,
-    SEARCH_ID_PREFIX,
-    SOURCE_TYPES,
+from dragoman.protocols.anthropic_messages.shapes import (
+    COMPACTION_SHAPE,
+    DOCUMENT_SHAPE,
+    IMAGE_SHAPE,
+    TEXT_SHAPE,
+    THINKING_BLOCK_SHAPE,
+    TOOL_RESULT_SHAPE,
+    TOOL_USE_SHAPE,
 )
+from dragoman.protocols.anthropic_messages.tables import NAME, SEARCH_ID_PREFIX, SOURCE_TYPES
 
 _FUNCTION = ToolKind.FUNCTION  # looking up a member of an Enum is slow
 
@@ -63,7 +61,7 @@ class ReadContext:
         self.has_system_messages = False
 
 
-# Returns None for a block that repeats the one beside it.
+# Returns None for a block without a neutral form.
 BlockReader = Callable[[JSONObject, str, ReadContext], "Part | None"]
 
 
@@ -87,89 +85,80 @@ def read_content(
             parts.append(Text(block["text"], None, None, None, block_path))
             continue
         if type(kind) is not str:
-            kind = required_field(block, "type", block_path, str, "string")
+            raise wrong_type(f"{block_path}/type", STRING.name, kind)
         reader = readers.get(kind)
-        if reader is None:
-            parts.append(OpaquePart(NAME, kind, block, block_path, render_text(block)))
-            continue
-        part = reader(block, block_path, context)
+        part = None if reader is None else reader(block, block_path, context)
         if part is not None:
             parts.append(part)
+        elif not is_made_search(block):  # the search itself comes back in the wrapped signature beside it
+            parts.append(OpaquePart(NAME, kind, block, block_path, render_text(block)))
     return tuple(parts)
 
 
 def _read_text(block: JSONObject, path: str, context: ReadContext) -> Part:
-    text = required_field(block, "text", path, str, "string")
-    cache, extra = read_cache_mark(block, path, extra_fields(block, KNOWN_TEXT))
+    text = CHECKS.required(block, "text", path, STRING)
+    cache, extra = read_cache_mark(block, path, TEXT_SHAPE)
     citations = block.get("citations") or None
-    return Text(text, cache, citations, extra, path, read_citations(citations) if citations else ())
+    return Text(text, cache, citations, extra, path, _read_citations(citations))
 
 
-def _read_image(block: JSONObject, path: str, context: ReadContext) -> Part:
-    return _read_media(block, path, KNOWN_IMAGE)
+def _read_citations(citations: JSON) -> tuple[Citation, ...]:
+    """Return the citations of web pages. They are about the whole text block."""
+    return tuple(
+        [
+            Citation(url, cited_title(citation))
+            for citation in _objects(citations)
+            if (url := cited_url(citation)) is not None
+        ]
+    )
 
 
-def _read_document(block: JSONObject, path: str, context: ReadContext) -> Part:
-    return _read_media(block, path, KNOWN_DOCUMENT)
-
-
-def _read_media(block: JSONObject, path: str, known: frozenset[str]) -> Part:
-    source = optional_object(block, "source", path)
-    if not source:
-        raise invalid_request(f"{path}/source", "Field required")
-    field, neutral = SOURCE_TYPES.get(text_or_empty(source.get("type")), ("", None))
-    data = source.get(field)
+def _read_media(block: JSONObject, path: str, context: ReadContext) -> Part | None:
+    is_image = block["type"] == "image"
+    shape = IMAGE_SHAPE if is_image else DOCUMENT_SHAPE
+    if not block.get("source"):
+        raise wrong_type(f"{path}/source", OBJECT.name, None)
+    read_settings(block, shape, wrong_type, path)  # checks the types
+    source = block["source"]
+    member, neutral = SOURCE_TYPES.get(text_or_empty(source.get("type")), ("", None))
+    data = source.get(member)
     if neutral is None or type(data) is not str:
-        return OpaquePart(NAME, block["type"], block, path, render_text(block))
-    cache, extra = read_cache_mark(block, path, extra_fields(block, known))
-    source_extra = extra_fields(source, KNOWN_SOURCE)
-    if source_extra:
-        extra = {**(extra or {}), "source": source_extra}
-    image = known is KNOWN_IMAGE
+        return None
+    cache, extra = read_cache_mark(block, path, shape)
     return Media(
-        kind="image" if image else "file",
+        kind="image" if is_image else "file",
         source=neutral,
         data=data,
-        media_type=optional_field(source, "media_type", f"{path}/source", str, "string"),
-        filename=None if image else optional_field(block, "title", path, str, "string"),
-        context=None if image else optional_field(block, "context", path, str, "string"),
-        citations=None if image else block.get("citations"),
+        media_type=source.get("media_type"),
+        filename=None if is_image else block.get("title"),
+        context=None if is_image else block.get("context"),
+        citations=None if is_image else block.get("citations"),
         cache=cache,
         extra=extra,
         path=path,
     )
 
 
-def _read_thinking(block: JSONObject, path: str, context: ReadContext) -> Part:
-    text = required_field(block, "thinking", path, str, "string")
-    return _read_reasoning(block, path, context.signer, text, block.get("signature"))
-
-
-def _read_redacted_thinking(block: JSONObject, path: str, context: ReadContext) -> Part:
-    return _read_reasoning(
-        block, path, context.signer, "", required_field(block, "data", path, str, "string")
-    )
-
-
-def _read_reasoning(block: JSONObject, path: str, signer: Signer, text: str, carrier: JSON) -> Part:
-    """Return the reasoning of a block. carrier: the field that holds a signature, the vendor's or a wrapped one."""
-    extra: JSONObject | None = None
-    if "cache_control" in block:
-        # Refused: "thinking.cache_control: Extra inputs are not permitted" (inspect_ai#3967, read 2026-11-22).
-        extra = {"cache_control": block["cache_control"]}
-        block = {key: value for key, value in block.items() if key != "cache_control"}
-    signature: Signature | None = None
-    forged = False
-    if type(carrier) is str and carrier and not signer.is_wrapped(carrier):
-        signature = Signature(NAME, block)  # the block goes back whole
+def _read_reasoning(block: JSONObject, path: str, context: ReadContext) -> Part:
+    """Return the reasoning of a block, with the vendor's signature, a wrapped one, or none."""
+    if block["type"] == "thinking":
+        text, carrier = (
+            CHECKS.required(block, "thinking", path, STRING),
+            text_or_empty(block.get("signature")),
+        )
     else:
-        if type(carrier) is str and carrier:
-            signature = signer.unwrap(carrier)
-            forged = signature is None
-        block_extra = extra_fields(block, KNOWN_THINKING_BLOCK)
-        if block_extra:
-            extra = {**(extra or {}), **block_extra}
-    return Reasoning(text, signature, extra=extra, path=path, forged=forged)
+        text, carrier = "", CHECKS.required(block, "data", path, STRING)
+    signature: Signature | None = None
+    extra = extra_members(block, THINKING_BLOCK_SHAPE)
+    if carrier and not context.signer.is_wrapped(carrier):
+        # The block goes back whole, but for a mark, which is refused: "thinking.cache_control: Extra inputs are not
+        # permitted" (inspect_ai#3967, read 2026-11-22).
+        native = {key: value for key, value in block.items() if key != "cache_control"}
+        signature = Signature(NAME, native)
+        extra = {key: value for key, value in (extra or {}).items() if key == "cache_control"} or None
+    elif carrier:
+        signature = context.signer.unwrap(carrier)
+    return Reasoning(text, signature, extra=extra, path=path, forged=bool(carrier) and signature is None)
 
 
 def _read_tool_use(block: JSONObject, path: str, context: ReadContext) -> Part:
@@ -180,12 +169,12 @@ def _read_tool_use(block: JSONObject, path: str, context: ReadContext) -> Part:
         if type(call_id) is str and type(name) is str:
             text = encode_text(arguments) if arguments else "{}"
             return ToolCall(call_id, name, text, _FUNCTION, None, None, None, None, path)
-    call_id = required_field(block, "id", path, str, "string")
-    name = required_field(block, "name", path, str, "string")
+    call_id = CHECKS.required(block, "id", path, STRING)
+    name = CHECKS.required(block, "name", path, STRING)
     # Clients that rebuild calls send null or nothing when there are no arguments.
     if arguments is not None and type(arguments) is not dict:
         raise invalid_request(f"{path}/input", "Input should be a valid dictionary")
-    cache, extra = read_cache_mark(block, path, extra_fields(block, KNOWN_TOOL_USE))
+    cache, extra = read_cache_mark(block, path, TOOL_USE_SHAPE)
     if extra is not None and extra.get("caller") == {"type": "direct"}:
         del extra["caller"]  # the default
     text = encode_text(arguments) if arguments else "{}"
@@ -193,7 +182,7 @@ def _read_tool_use(block: JSONObject, path: str, context: ReadContext) -> Part:
 
 
 def _read_tool_result(block: JSONObject, path: str, context: ReadContext) -> Part:
-    call_id = required_field(block, "tool_use_id", path, str, "string")
+    call_id = CHECKS.required(block, "tool_use_id", path, STRING)
     content = block.get("content")
     parts: tuple[Any, ...] = ()
     if type(content) is str and content:
@@ -203,20 +192,15 @@ def _read_tool_result(block: JSONObject, path: str, context: ReadContext) -> Par
     if len(block) == 3 and content is not None:
         # A shortcut for nearly all results: only type, id and content.
         return ToolResult(call_id, parts, _FUNCTION, None, None, None, None, path)
-    cache, extra = read_cache_mark(block, path, extra_fields(block, KNOWN_TOOL_RESULT))
+    cache, extra = read_cache_mark(block, path, TOOL_RESULT_SHAPE)
     return ToolResult(
         call_id,
         parts,
-        is_error=optional_field(block, "is_error", path, bool, "boolean"),
+        is_error=CHECKS.optional(block, "is_error", path, BOOLEAN),
         cache=cache,
         extra=extra,
         path=path,
     )
-
-
-def _read_search(block: JSONObject, path: str, context: ReadContext) -> Part | None:
-    """Return a search of the vendor as an opaque part, None for a block that Dragoman made of another one's search."""
-    return None if is_made_search(block) else OpaquePart(NAME, block["type"], block, path, render_text(block))
 
 
 def is_made_search(block: JSONObject) -> bool:
@@ -224,29 +208,27 @@ def is_made_search(block: JSONObject) -> bool:
     return text_or_empty(block.get("id") or block.get("tool_use_id")).startswith(SEARCH_ID_PREFIX)
 
 
-def _read_compaction(block: JSONObject, path: str, context: ReadContext) -> Part:
-    """Return Dragoman's own summary as text that replaces all before it, the vendor's as an opaque part."""
+def _read_compaction(block: JSONObject, path: str, context: ReadContext) -> Part | None:
+    """Return Dragoman's own summary as text that replaces all before it. The vendor's has no neutral form."""
     summary = unwrap_summary(block, context.signer)
-    if summary is not None:
-        cache, extra = read_cache_mark(block, path, None)
-        context.summary = Text(summary, cache, None, extra, path)
-        return context.summary
-    return OpaquePart(NAME, "compaction", block, path, render_text(block))
+    if summary is None:
+        return None
+    cache, extra = read_cache_mark(block, path, COMPACTION_SHAPE)
+    context.summary = Text(summary, cache, None, extra, path)
+    return context.summary
 
 
 _RESULT_READERS: dict[str, BlockReader] = {
     "text": _read_text,
-    "image": _read_image,
-    "document": _read_document,
+    "image": _read_media,
+    "document": _read_media,
 }
 _MESSAGE_READERS: dict[str, BlockReader] = {
     **_RESULT_READERS,
-    "thinking": _read_thinking,
-    "redacted_thinking": _read_redacted_thinking,
+    "thinking": _read_reasoning,
+    "redacted_thinking": _read_reasoning,
     "tool_use": _read_tool_use,
     "tool_result": _read_tool_result,
-    "server_tool_use": _read_search,
-    "web_search_tool_result": _read_search,
     "compaction": _read_compaction,
 }
 

@@ -43,33 +43,18 @@ class ConversationWriter:
 
     mid_system: the upstream takes the role system in mid-conversation.
     same_protocol: the request came in this protocol, so extra fields are written again.
-    effort: path and value of the effort of a message in mid-conversation, for requests of this protocol.
     """
 
-    __slots__ = (
-        "_effort",
-        "_last",
-        "_ledger",
-        "_marks",
-        "_mid_system",
-        "_same_protocol",
-        "turns",
-    )
+    __slots__ = ("_last", "_ledger", "_marks", "_mid_system", "_same_protocol", "turns")
 
     def __init__(
-        self,
-        ledger: Ledger,
-        marks: CacheControlWriter,
-        mid_system: bool,
-        same_protocol: bool = False,
-        effort: tuple[str, str] | None = None,
+        self, ledger: Ledger, marks: CacheControlWriter, mid_system: bool, same_protocol: bool = False
     ) -> None:
         self.turns: list[JSONObject] = []
         self._ledger = ledger
         self._marks = marks
         self._same_protocol = same_protocol
         self._mid_system = mid_system
-        self._effort = effort
         self._last = ""  # the role of the last turn
 
     def add(self, message: Message) -> None:
@@ -102,10 +87,6 @@ class ConversationWriter:
         else:
             self._add_system(message)
 
-    def disallow_system(self) -> None:
-        """Write the system messages that follow as text of the user."""
-        self._mid_system = False
-
     # --- roles --------------------------------------------------------------------------------------------
 
     def system_blocks(self, message: Message) -> list[JSONObject]:
@@ -122,23 +103,15 @@ class ConversationWriter:
 
     def _add_system(self, message: Message) -> None:
         if self._mid_system:
-            blocks = self.system_blocks(message)
-            sets_effort = (
-                self._same_protocol
-                and self._effort is not None
-                and self._effort[0].startswith(f"{message.path}/")
-            )
-            if not blocks and not sets_effort:
-                return
             turn: JSONObject = {"role": "system"}
+            blocks = self.system_blocks(message)
             if blocks:
                 turn["content"] = plain_or_blocks(blocks)
-            self.turns.append(turn)
-            self._last = "system"
             if self._same_protocol:
                 merge_extra(turn, message.extra)
-            if sets_effort and self._effort is not None:
-                merge_extra(turn, {"output_config": {"effort": self._effort[1]}})
+            if len(turn) > 1:
+                self.turns.append(turn)
+                self._last = "system"
             return
         # Not into `system`: there it would apply from the start, and change the cached prefix.
         self._ledger.altered(
@@ -174,7 +147,10 @@ class ConversationWriter:
 
     def _append(self, role: str, blocks: list[JSONObject]) -> None:
         if role == self._last:
-            blocks_of(self.turns[-1]).extend(blocks)
+            turn = self.turns[-1]
+            if type(turn["content"]) is str:
+                turn["content"] = [{"type": "text", "text": turn["content"]}]
+            turn["content"].extend(blocks)
         else:
             self.turns.append({"role": role, "content": plain_or_blocks(blocks)})
             self._last = role
@@ -208,15 +184,11 @@ class ConversationWriter:
             self._ledger.add(LossCode.REPAIRED, part.path, "a blank text was left out: it is refused")
             return ()
         block: JSONObject = {"type": "text", "text": part.text}
-        if part.cache is not None:
-            self._marks.put(block, part.cache)
-        if self._same_protocol:
-            if part.citations is not None:
-                block["citations"] = part.citations
-            merge_extra(block, part.extra)
+        if self._same_protocol and part.citations is not None:
+            block["citations"] = part.citations
         elif part.citations is not None:
             self._ledger.altered(part.path, "sent without its citations: the upstream accepts only its own")
-        return (block,)
+        return (self._with_extras(block, part),)
 
     def _thinking_blocks(self, part: Reasoning) -> Iterable[JSONObject]:
         signature = part.signature
@@ -276,7 +248,7 @@ class ConversationWriter:
             block["is_error"] = part.is_error
         return self._with_extras(block, part)
 
-    def _with_extras(self, block: JSONObject, part: ToolCall | ToolResult | Media) -> JSONObject:
+    def _with_extras(self, block: JSONObject, part: Text | ToolCall | ToolResult | Media) -> JSONObject:
         if part.cache is not None:
             self._marks.put(block, part.cache)
         if self._same_protocol and part.extra:
@@ -290,14 +262,6 @@ def has_visible_text(text: str) -> bool:
     "text content blocks must contain non-whitespace text" (LibreChat-AI/agents#124, read 2026-11-22).
     """
     return bool(text) and not text.isspace()
-
-
-def blocks_of(turn: JSONObject) -> list[JSONObject]:
-    """Return the content of a turn as a list of blocks that can be extended in place."""
-    content = turn["content"]
-    if type(content) is str:
-        content = turn["content"] = [{"type": "text", "text": content}]
-    return content  # type: ignore[no-any-return]
 
 
 def plain_or_blocks(blocks: list[JSONObject]) -> str | list[JSONObject]:
@@ -352,8 +316,14 @@ def write_media(part: Media, same_protocol: bool, ledger: Ledger) -> JSONObject:
         source = {"type": "text", "media_type": "text/plain", "data": part.data}
     else:
         media_type, data = _media_type_and_data(part)
-        source = _image_source(part, media_type, data) if part.kind == "image" else {}
-        source = source or _document_source(part, media_type, data, ledger)
+        if part.kind != "image":
+            source = _document_source(part, media_type, data, ledger)
+        elif media_type in IMAGE_TYPES:
+            source = {"type": "base64", "media_type": IMAGE_TYPES[media_type], "data": data}
+        else:
+            raise _refused(
+                part, f"the image type {media_type or '(none)'} is not one of jpeg, png, gif and webp"
+            )
     if part.kind == "image":
         return {"type": "image", "source": source}
     block: JSONObject = {"type": "document", "source": source}
@@ -375,13 +345,6 @@ def _media_type_and_data(part: Media) -> tuple[str, str]:
     if not media_type or media_type == "application/octet-stream":
         media_type = next((name for magic, name in MAGIC if data.startswith(magic)), media_type)
     return media_type.lower(), data
-
-
-def _image_source(part: Media, media_type: str, data: str) -> JSONObject:
-    image_type = IMAGE_TYPES.get(media_type)
-    if image_type is None:
-        raise _refused(part, f"the image type {media_type or '(none)'} is not one of jpeg, png, gif and webp")
-    return {"type": "base64", "media_type": image_type, "data": data}
 
 
 def _document_source(part: Media, media_type: str, data: str, ledger: Ledger) -> JSONObject:

@@ -8,18 +8,27 @@ that passes and capabilities do not change.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from itertools import takewhile
 from typing import Final
 
 import msgspec
 
 from dragoman._ir.losses import Ledger
 from dragoman._ir.parameters import Converter, write_params
-from dragoman._ir.request import Message, Param, Part, Reasoning, Request, ResponseFormat
+from dragoman._ir.request import (
+    Message,
+    Param,
+    Part,
+    Reasoning,
+    ReasoningConfig,
+    Request,
+    ResponseFormat,
+)
 from dragoman._wire.exceptions import RequestRefused, dotted_path
 from dragoman._wire.json import JSON, JSONObject
 from dragoman.codec import Capabilities
-from dragoman.protocols.anthropic_messages.request_in import read_settings
+from dragoman.protocols.anthropic_messages.checks import text_or_empty
 from dragoman.protocols.anthropic_messages.request_messages_out import (
     CacheControlWriter,
     ConversationWriter,
@@ -27,6 +36,7 @@ from dragoman.protocols.anthropic_messages.request_messages_out import (
     plain_or_blocks,
 )
 from dragoman.protocols.anthropic_messages.request_thinking import resolve_thinking_conflicts, write_thinking
+from dragoman.protocols.anthropic_messages.shapes import SETTING_PATHS
 from dragoman.protocols.anthropic_messages.tables import (
     BETA_HEADER,
     CACHE_OPTION_TTL_NAMES,
@@ -35,14 +45,15 @@ from dragoman.protocols.anthropic_messages.tables import (
     IMPLIED_INCLUDES,
     NAME,
     NO_OP_VALUES,
-    PARAM_NAMES,
-    PARAM_PATHS,
     REJECTED_PARAMS,
     REQUEST_TIER_NAMES,
     SAMPLING_PARAMS,
     VERSION_HEADER,
 )
 from dragoman.protocols.anthropic_messages.tools import fit_schema, write_tools
+
+# The settings at the top of a body.
+_NAMES: dict[Param, str] = {param: path[1:] for param, path in SETTING_PATHS.items() if path.count("/") == 1}
 
 _JSON_SENTENCE = "Answer with one JSON object and nothing else."
 
@@ -55,11 +66,21 @@ def write_request(request: Request, capabilities: Capabilities, ledger: Ledger) 
         "model": request.model,
         "max_tokens": resolve_max_tokens(request, capabilities.max_tokens),
     }
-    write_params(request, PARAM_NAMES, CONVERTERS, out, ledger)
+    write_params(request, _NAMES, CONVERTERS, out, ledger)
     marks = CacheControlWriter()
     tools = write_tools(request, capabilities, marks, ledger)
-    conversation = ConversationWriter(ledger, marks, capabilities.mid_system)
-    system, rest = _write_system(request, conversation, ledger)
+    leading = list(takewhile(lambda message: message.role in ("system", "developer"), request.messages))
+    mid_system = capabilities.mid_system
+    if leading and len(leading) == len(request.messages):
+        # "at least one message is required" (langchain#31696, read 2026-11-22): the last one becomes the user's.
+        leading.pop()
+        mid_system = False
+    conversation = ConversationWriter(ledger, marks, mid_system)
+    system: list[JSONObject] = []
+    for message in leading:
+        if message.name is not None:
+            ledger.dropped(f"{message.path}/name", "Messages has no names on messages")
+        system += conversation.system_blocks(message)
     response_format = request.response_format
     if response_format is not None and response_format.schema is None:
         ledger.altered(
@@ -69,7 +90,7 @@ def write_request(request: Request, capabilities: Capabilities, ledger: Ledger) 
         system.append({"type": "text", "text": _JSON_SENTENCE})
     if system:
         out["system"] = plain_or_blocks(system)
-    for message in rest:
+    for message in request.messages[len(leading) :]:
         conversation.add(message)
     out["messages"] = conversation.turns
     out.update(tools)
@@ -82,26 +103,6 @@ def write_request(request: Request, capabilities: Capabilities, ledger: Ledger) 
     if request.stream:
         out["stream"] = True
     return out
-
-
-def _write_system(
-    request: Request, conversation: ConversationWriter, ledger: Ledger
-) -> tuple[list[JSONObject], tuple[Message, ...]]:
-    """Return the blocks of `system`, and the messages after them."""
-    messages = request.messages
-    count = 0
-    while count < len(messages) and messages[count].role in ("system", "developer"):
-        count += 1
-    if count == len(messages) and count:
-        # "at least one message is required" (langchain#31696, read 2026-11-22): the last one becomes the user's.
-        count -= 1
-        conversation.disallow_system()
-    system: list[JSONObject] = []
-    for message in messages[:count]:
-        if message.name is not None:
-            ledger.dropped(f"{message.path}/name", "Messages has no names on messages")
-        system += conversation.system_blocks(message)
-    return system, messages[count:]
 
 
 def _write_format(response_format: ResponseFormat, ledger: Ledger) -> JSONObject:
@@ -128,14 +129,8 @@ def _rewrite_body(request: Request, capabilities: Capabilities, ledger: Ledger) 
     """Return the client's body with its conversation written again, and all that passes and capabilities change."""
     out = dict(request.native)
     out["model"] = request.model
-    reasoning = request.reasoning
-    effort = None
-    if reasoning is not None and reasoning.effort is not None:
-        effort = (reasoning.effort_path or reasoning.path, reasoning.effort)
     marks = CacheControlWriter()
-    conversation = ConversationWriter(
-        ledger, marks, capabilities.mid_system, same_protocol=True, effort=effort
-    )
+    conversation = ConversationWriter(ledger, marks, capabilities.mid_system, same_protocol=True)
     out.pop("system", None)
     system: list[JSONObject] = []
     for message in request.messages:
@@ -146,7 +141,7 @@ def _rewrite_body(request: Request, capabilities: Capabilities, ledger: Ledger) 
             # The client's system text, and messages that a pass has put before it.
             system += conversation.system_blocks(message)
         elif message.path != "/compaction/instructions":
-            conversation.add(message)
+            conversation.add(_with_effort(message, request.reasoning))
     if system:
         out["system"] = plain_or_blocks(system)
     out["messages"] = conversation.turns
@@ -154,6 +149,16 @@ def _rewrite_body(request: Request, capabilities: Capabilities, ledger: Ledger) 
     resolve_thinking_conflicts(request, capabilities, out, ledger)
     marks.finish(out.get("cache_control"), ledger)
     return out
+
+
+def _with_effort(message: Message, config: ReasoningConfig | None) -> Message:
+    """Return the message with the effort that it sets from there on, as passes have left it."""
+    path = f"{message.path}/output_config/effort"
+    if config is None or config.effort is None or (config.effort_path or config.path) != path:
+        return message
+    extra = dict(message.extra or {})
+    merge_extra(extra, {"output_config": {"effort": config.effort}})
+    return msgspec.structs.replace(message, extra=extra)
 
 
 def _without_reasoning(message: Message, ledger: Ledger) -> Message:
@@ -173,9 +178,9 @@ def _rewrite_settings(
 ) -> None:
     """Write again what passes may have changed in the client's body, and what capabilities change."""
     params, extra = request.params, request.extra or {}
-    for param in read_settings(request.native, {}):
+    for param, path in request.param_paths.items():
         if param not in params:
-            _remove(out, PARAM_PATHS[param])
+            _remove(out, path)
     out.setdefault("max_tokens", capabilities.max_tokens)  # required
     if "stop" in params:
         out["stop_sequences"] = params["stop"]
@@ -388,57 +393,31 @@ def _param_path(request: Request, param: Param) -> str:
 SAMPLING_VERSION: Final = "2023-06-01"
 NEWEST_VERSION: Final = "2026-10-21"
 
-# Beta features of members of the body, as named in anthropic 2.12.0 (types/anthropic_beta_param.py). Without its beta
-# a member is refused.
-_FIELD_BETAS: Mapping[str, str] = {
+# Beta features, as named in anthropic 2.12.0 (types/anthropic_beta_param.py). Without its beta a member of the body or
+# of `output_config`, or an edit or tool of a type, is refused.
+_BETAS: Mapping[str, str] = {
     "compaction": "compact-2026-09-04",
     "fallbacks": "server-side-fallback-2026-07-01",
     "mcp_servers": "mcp-client-2025-11-20",
     "speed": "fast-mode-2026-02-01",
-}
-# Of edits of `context_management`, by type.
-_EDIT_BETAS: Mapping[str, str] = {
+    "task_budget": "task-budgets-2026-03-13",
     "clear_thinking_20251015": "context-management-2025-06-27",
     "clear_tool_uses_20250919": "context-management-2025-06-27",
     "compact_20260112": "compact-2026-01-12",
-}
-# Of tools, by type.
-_TOOL_BETAS: Mapping[str, str] = {
     "advisor_20260301": "advisor-tool-2026-03-01",
     "computer_20250124": "computer-use-2025-01-24",
     "computer_20251124": "computer-use-2025-11-24",
     "mcp_toolset": "mcp-client-2025-11-20",
 }
-# Of members of `output_config`.
-_OUTPUT_BETAS: Mapping[str, str] = {"task_budget": "task-budgets-2026-03-13"}
 
 
 def request_headers(body: JSONObject) -> tuple[tuple[str, str], ...]:
-    """Return the headers for a body that write_request wrote for a client of another protocol.
-
-    Clients of this protocol send them themselves.
-    """
+    """Return the headers for a body of write_request. Clients of this protocol send them themselves."""
     version = SAMPLING_VERSION if any(name in body for name in SAMPLING_PARAMS) else NEWEST_VERSION
-    betas = ",".join(dict.fromkeys(_betas(body)))
+    config, management = body.get("output_config") or {}, body.get("context_management") or {}
+    typed = (*(management.get("edits") or ()), *(body.get("tools") or ()))
+    used = {name for each in (body, config) for name, value in each.items() if value is not None}
+    used |= {text_or_empty(each.get("type")) for each in typed}
+    betas = ",".join(dict.fromkeys(beta for name, beta in _BETAS.items() if name in used))
     headers = ((VERSION_HEADER[0], version),)
     return (*headers, (BETA_HEADER, betas)) if betas else headers
-
-
-def _betas(body: JSONObject) -> Iterator[str]:
-    yield from _members(body, _FIELD_BETAS)
-    yield from _members(body.get("output_config"), _OUTPUT_BETAS)
-    management = body.get("context_management")
-    yield from _types(management.get("edits") if type(management) is dict else None, _EDIT_BETAS)
-    yield from _types(body.get("tools"), _TOOL_BETAS)
-
-
-def _members(value: JSON, betas: Mapping[str, str]) -> Iterator[str]:
-    if type(value) is dict:
-        yield from (beta for name, beta in betas.items() if value.get(name) is not None)
-
-
-def _types(values: JSON, betas: Mapping[str, str]) -> Iterator[str]:
-    for value in values if type(values) is list else ():
-        kind = value.get("type") if type(value) is dict else None
-        if type(kind) is str and kind in betas:
-            yield betas[kind]

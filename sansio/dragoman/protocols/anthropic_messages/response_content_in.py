@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
+
 from dragoman._ir.events import (
     Annotation,
     ArgumentsDelta,
@@ -31,41 +33,53 @@ from dragoman._wire.exceptions import RemoteProtocolError, unreadable_response
 from dragoman._wire.json import JSON, JSONObject, decode, encode_text, is_object_text
 from dragoman.codec import ResponseContext
 from dragoman.protocols.anthropic_messages.checks import (
-    KNOWN_THINKING_BLOCK,
-    KNOWN_TOOL_USE,
     cited_title,
     cited_url,
-    extra_fields,
     string_or_none,
     text_or_empty,
 )
-from dragoman.protocols.anthropic_messages.tables import (
+from dragoman.protocols.anthropic_messages.shapes import (
     BLOCK_SHAPE,
     CITATION_SHAPE,
-    DELTA_FIELDS,
-    EVENT_FIELDS,
-    NAME,
+    THINKING_BLOCK_SHAPE,
 )
+from dragoman.protocols.anthropic_messages.tables import NAME
 
 
-class StreamedBlock:
+class Content(msgspec.Struct, frozen=True):
+    """A type of block: the kind of its content, and the event, the type and the member with the text of its deltas."""
+
+    kind: BlockKind
+    event: type[TextDelta | ReasoningDelta | ArgumentsDelta]
+    delta_type: str
+    member: str
+
+
+# Blocks of all other types are opaque.
+_CONTENT: dict[str, Content] = {
+    "text": Content(BlockKind.TEXT, TextDelta, "text_delta", "text"),
+    "thinking": Content(BlockKind.REASONING, ReasoningDelta, "thinking_delta", "thinking"),
+    "tool_use": Content(BlockKind.TOOL_CALL, ArgumentsDelta, "input_json_delta", "partial_json"),
+}
+
+
+class StreamedBlock(msgspec.Struct, gc=False):
     """An open block.
 
     number: its number in the events, -1 before its BlockStarted.
+    content: what its deltas have, None of an opaque block.
     native: the block of content_block_start, with what signatures and deltas added.
-    texts: the texts of its deltas.
+    texts: the texts of its deltas, unless it is text.
     citations: the number of citations so far.
     """
 
-    __slots__ = ("citations", "index", "kind", "native", "number", "texts")
-
-    def __init__(self, index: int, kind: str, native: JSONObject) -> None:
-        self.index = index
-        self.kind = kind
-        self.native = native
-        self.number = -1
-        self.texts: list[str] = []
-        self.citations = 0
+    index: int
+    kind: str
+    content: Content | None
+    native: JSONObject
+    number: int = -1
+    texts: list[str] = []
+    citations: int = 0
 
 
 class ContentBlockReader:
@@ -93,21 +107,21 @@ class ContentBlockReader:
         if type(native) is not dict or type(native.get("type")) is not str:
             raise unreadable_response("a content block has no type")
         note_unread(native, BLOCK_SHAPE, f"/content/{index}", self._ledger)
-        block = self.open[index] = StreamedBlock(index, native["type"], native)
-        kind = block.kind
+        kind = native["type"]
+        content = _CONTENT.get(kind)
+        block = self.open[index] = StreamedBlock(index, kind, content, native)
+        if kind == "tool_use":
+            return [self._start_call(block)]
+        if content is None:
+            return []
+        events = [*self._add(block, content, native.get(content.member))]
         if kind == "text":
-            events = [*self._add_text(block, native.get("text"))]
             citations = native.get("citations")
             for citation in citations if type(citations) is list else ():
                 events += self._add_citation(block, citation)
-            return events
-        if kind == "thinking":
-            if self._context.request.protocol == NAME:  # for other clients the signature holds them
-                self._ledger.unknown_fields(f"/content/{index}", extra_fields(native, KNOWN_THINKING_BLOCK))
-            return [*self._add_thinking(block, native.get("thinking"))]
-        if kind == "tool_use":
-            return [self._start_call(block)]
-        return []
+        elif self._context.request.protocol == NAME:  # for other clients the signature holds them
+            note_unread(native, THINKING_BLOCK_SHAPE, f"/content/{index}", self._ledger)
+        return events
 
     def _start_block(
         self, block: StreamedBlock, kind: BlockKind, tool: ToolHead | None = None
@@ -123,33 +137,19 @@ class ContentBlockReader:
             raise unreadable_response("a tool call has no name")
         if type(call_id) is not str or not call_id:
             call_id = f"toolu_{self._context.id}_{self._next}"
-        for key, value in (extra_fields(native, KNOWN_TOOL_USE) or {}).items():
-            if value != {"type": "direct"}:  # the default caller
-                path = child(f"/content/{block.index}", key)
-                self._ledger.dropped(path, "a field of the tool call that has no counterpart")
         self.called = True
         return self._start_block(block, BlockKind.TOOL_CALL, ToolHead(call_id, name))
 
-    def _add_text(self, block: StreamedBlock, text: JSON) -> Sequence[Event]:
+    def _add(self, block: StreamedBlock, content: Content, text: JSON) -> Sequence[Event]:
+        """Return the delta of a text, behind the start of the block if it is the first one."""
         if type(text) is not str or not text:
             return ()
+        event = content.event
+        if event is not TextDelta:
+            block.texts.append(text)
         if block.number >= 0:
-            return (TextDelta(block.number, text),)
-        return (self._start_block(block, BlockKind.TEXT), TextDelta(block.number, text))
-
-    def _add_thinking(self, block: StreamedBlock, text: JSON) -> Sequence[Event]:
-        if type(text) is not str or not text:
-            return ()
-        block.texts.append(text)
-        if block.number >= 0:
-            return (ReasoningDelta(block.number, text),)
-        return (self._start_block(block, BlockKind.REASONING), ReasoningDelta(block.number, text))
-
-    def _add_arguments(self, block: StreamedBlock, text: JSON) -> Sequence[Event]:
-        if type(text) is not str or not text:
-            return ()
-        block.texts.append(text)
-        return (ArgumentsDelta(block.number, text),)
+            return (event(block.number, text),)
+        return (self._start_block(block, content.kind), event(block.number, text))
 
     def _add_citation(self, block: StreamedBlock, citation: JSON) -> list[Event]:
         if type(citation) is not dict:
@@ -166,23 +166,17 @@ class ContentBlockReader:
 
     def delta(self, block: StreamedBlock, delta: JSONObject) -> Sequence[Event]:
         """Return the events of content_block_delta."""
-        kind, delta_type = block.kind, delta.get("type")
-        if kind == "text":
-            if delta_type == "text_delta":
-                return self._add_text(block, delta.get("text"))
-            if delta_type == "citations_delta":
-                return self._add_citation(block, delta.get("citation"))
-        elif kind == "thinking":
-            if delta_type == "thinking_delta":
-                return self._add_thinking(block, delta.get("thinking"))
-            if delta_type == "signature_delta":
-                block.native = {**block.native, "signature": delta.get("signature")}
-                return ()
-        elif kind == "tool_use":
-            if delta_type == "input_json_delta":
-                return self._add_arguments(block, delta.get("partial_json"))
-        else:
+        delta_type = delta.get("type")
+        content = block.content
+        if content is None:
             self._extend_opaque(block, delta_type, delta)
+            return ()
+        if delta_type == content.delta_type:
+            return self._add(block, content, delta.get(content.member))
+        if delta_type == "citations_delta" and block.kind == "text":
+            return self._add_citation(block, delta.get("citation"))
+        if delta_type == "signature_delta" and block.kind == "thinking":
+            block.native = {**block.native, "signature": delta.get("signature")}
             return ()
         self._ledger.add(
             LossCode.UNKNOWN_KIND,
@@ -190,12 +184,6 @@ class ContentBlockReader:
             "a delta of a type that does not belong to the block",
         )
         return ()
-
-    def note_fields(self, block: StreamedBlock, event: JSONObject, delta: JSONObject) -> None:
-        """Record the unknown fields of a delta. Opaque blocks keep them."""
-        self._ledger.unknown_fields(f"/content/{block.index}", extra_fields(event, EVENT_FIELDS))
-        if block.kind in ("text", "thinking", "tool_use"):
-            self._ledger.unknown_fields(f"/content/{block.index}", extra_fields(delta, DELTA_FIELDS))
 
     def _extend_opaque(self, block: StreamedBlock, delta_type: JSON, delta: JSONObject) -> None:
         """Add a delta to an opaque block: JSON text of its input, or fields whose texts are joined."""

@@ -23,36 +23,25 @@ from dragoman._ir.events import (
 )
 from dragoman._ir.fast_path import DeltaTemplate
 from dragoman._ir.losses import Ledger, LossCode, child
-from dragoman._ir.shape import note_unread
+from dragoman._ir.shape import extra_members, note_unread
 from dragoman._wire.exceptions import RemoteProtocolError, unreadable_response
 from dragoman._wire.json import JSONObject, decode
 from dragoman._wire.sse import Frame
 from dragoman.codec import ResponseContext
-from dragoman.protocols.anthropic_messages.checks import (
-    KNOWN_RESPONSE,
-    extra_fields,
-    string_or_none,
-    text_or_empty,
-)
+from dragoman.protocols.anthropic_messages.checks import string_or_none, text_or_empty
 from dragoman.protocols.anthropic_messages.errors import parse_error
 from dragoman.protocols.anthropic_messages.response_content_in import ContentBlockReader
-from dragoman.protocols.anthropic_messages.tables import (
-    DELTA_FIELDS,
-    EVENT_FIELDS,
-    FAST_TIER,
-    NAME,
+from dragoman.protocols.anthropic_messages.shapes import (
+    DELTA_SHAPE,
+    EVENT_SHAPE,
     RESPONSE_SHAPE,
-    RESPONSE_TIERS,
-    STOP_REASONS,
+    WRITTEN_RESPONSE_SHAPE,
 )
+from dragoman.protocols.anthropic_messages.tables import FAST_TIER, NAME, RESPONSE_TIERS, STOP_REASONS
 from dragoman.protocols.anthropic_messages.usage import UsageReader
 
-# The member with the text, for each event that the fast path reads.
-_TEXT_MEMBERS: dict[type[Event], bytes] = {
-    TextDelta: b"text",
-    ReasoningDelta: b"thinking",
-    ArgumentsDelta: b"partial_json",
-}
+# Kept, because each delta is compared with them.
+_EVENT_MEMBERS, _DELTA_MEMBERS = EVENT_SHAPE.keys(), DELTA_SHAPE.keys()
 
 
 class MessagesReader:
@@ -117,7 +106,8 @@ class MessagesReader:
         """Return a template for the next deltas of the block, because they differ only in their text."""
         block = next(block for block in self._blocks.open.values() if block.number == delta.block)
         note = None if type(delta) is TextDelta else block.texts.append
-        return DeltaTemplate(_TEXT_MEMBERS[type(delta)], note)
+        assert block.content is not None  # because it has deltas
+        return DeltaTemplate(block.content.member.encode("ascii"), note)
 
     # --- events of the stream -----------------------------------------------------------------------------
 
@@ -127,7 +117,7 @@ class MessagesReader:
         message = value.get("message")
         if type(message) is not dict:
             raise unreadable_response("message_start has no message")
-        self._ledger.unknown_fields("", extra_fields(value, EVENT_FIELDS))
+        note_unread(value, EVENT_SHAPE, "", self._ledger)
         return self.start(message)
 
     def start(self, message: JSONObject) -> list[Event]:
@@ -171,7 +161,7 @@ class MessagesReader:
         index = value.get("index", 0)
         if type(index) is not int:
             raise unreadable_response("a block has no index")
-        self._ledger.unknown_fields(f"/content/{index}", extra_fields(value, EVENT_FIELDS))
+        note_unread(value, EVENT_SHAPE, f"/content/{index}", self._ledger)
         unclosed = blocks.open.pop(index, None)
         if unclosed is not None:
             events += blocks.close(unclosed)
@@ -184,8 +174,10 @@ class MessagesReader:
         delta = value.get("delta")
         if block is None or type(delta) is not dict:
             raise unreadable_response("a delta came for a block that is not open")
-        if not (value.keys() <= EVENT_FIELDS and delta.keys() <= DELTA_FIELDS):
-            self._blocks.note_fields(block, value, delta)
+        if not (value.keys() <= _EVENT_MEMBERS and delta.keys() <= _DELTA_MEMBERS):
+            note_unread(value, EVENT_SHAPE, f"/content/{index}", self._ledger)
+            if block.content is not None:  # opaque blocks keep them
+                note_unread(delta, DELTA_SHAPE, f"/content/{index}", self._ledger)
         return self._blocks.delta(block, delta)
 
     def _block_stop(self, value: JSONObject) -> Sequence[Event]:
@@ -193,7 +185,7 @@ class MessagesReader:
         block = self._blocks.open.pop(index, None) if type(index) is int else None
         if block is None:
             return ()
-        self._ledger.unknown_fields(f"/content/{index}", extra_fields(value, EVENT_FIELDS))
+        note_unread(value, EVENT_SHAPE, f"/content/{index}", self._ledger)
         return self._blocks.close(block)
 
     def _message_delta(self, value: JSONObject) -> Sequence[Event]:
@@ -205,13 +197,10 @@ class MessagesReader:
         if type(delta) is dict:
             self._note_stop(delta)
             events += self._message_fields(delta)
-        events += self._message_fields(
-            {key: item for key, item in value.items() if key not in _MESSAGE_DELTA_FIELDS}
-        )
-        return events
+        return events + self._message_fields(value)
 
     def _message_stop(self, value: JSONObject) -> Sequence[Event]:
-        self._ledger.unknown_fields("", extra_fields(value, EVENT_FIELDS))
+        note_unread(value, EVENT_SHAPE, "", self._ledger)
         return self.finish()
 
     def _error(self, value: JSONObject) -> Sequence[Event]:
@@ -264,7 +253,7 @@ class MessagesReader:
         if not self._same_protocol:
             note_unread(value, RESPONSE_SHAPE, "", self._ledger)
             return []
-        extra = extra_fields(value, KNOWN_RESPONSE) or {}
+        extra = extra_members(value, WRITTEN_RESPONSE_SHAPE) or {}
         return [
             Opaque(NAME, "message", {key: item}, child("", key), round_trip=False)
             for key, item in extra.items()
@@ -282,7 +271,6 @@ _HANDLERS = {
     "ping": MessagesReader._ping,
 }
 _AFTER_START = frozenset({"content_block_start", "content_block_stop", "message_delta", "message_stop"})
-_MESSAGE_DELTA_FIELDS = frozenset({"type", "delta", "usage"})
 
 
 def read_whole(body: JSONObject, context: ResponseContext, ledger: Ledger) -> list[Event]:

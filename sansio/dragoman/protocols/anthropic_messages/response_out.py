@@ -11,10 +11,8 @@ into the field where the vendor has ciphertext, and read from there.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, cast
-
-import msgspec
 
 from dragoman._ir.assembly import AssembledBlock, AssembledResponse
 from dragoman._ir.events import (
@@ -37,14 +35,16 @@ from dragoman._ir.events import (
     Stopped,
     StopReason,
     TextDelta,
+    ToolHead,
     Usage,
 )
 from dragoman._ir.losses import Ledger, child
 from dragoman._ir.signatures import Signer, wrap_summary
-from dragoman._wire.json import JSON, JSONObject, encode, encode_text, is_object_text
+from dragoman._wire.json import JSON, JSONObject, encode, encode_text
 from dragoman._wire.sse import encode_frame
 from dragoman.codec import ResponseContext
 from dragoman.protocols.anthropic_messages.errors import error_frame
+from dragoman.protocols.anthropic_messages.request_messages_out import input_object
 from dragoman.protocols.anthropic_messages.tables import (
     CONTENT_PLACEHOLDER,
     DEFAULT_TIER,
@@ -72,15 +72,14 @@ class MessagesWriter:
     """Writes one stream. The events must be legal, one block open at a time."""
 
     __slots__ = (
-        "_calls",
         "_context",
         "_fields",
         "_head",
         "_index",
+        "_kinds",
         "_ledger",
         "_part",
         "_path",
-        "_refused",
         "_stop",
         "_tier",
         "_unsigned",
@@ -95,8 +94,7 @@ class MessagesWriter:
         self._path = ""  # of the open block in the upstream's response
         self._part = 0  # of the open reasoning block
         self._unsigned = False  # the open block is reasoning without a signature so far
-        self._calls = False  # there is a tool call
-        self._refused = False  # there is a refusal
+        self._kinds: set[BlockKind] = set()  # of the blocks so far
         self._stop: Stopped | None = None
         self._tier = DEFAULT_TIER  # as sent in message_start
         self._usage = Usage()
@@ -120,25 +118,13 @@ class MessagesWriter:
         self._path = event.path or f"/content/{self._index + 1}"
         if event.phase is not None:
             self._ledger.dropped(f"{self._path}/phase", "Messages has no message phases")
+        self._kinds.add(event.kind)
         self._head = b""
         self._part = 0
         if event.kind is BlockKind.REASONING:
             return b""
         if event.tool is not None:
-            self._calls = True
-            # Clients that check types take a missing caller or a known one; "direct" is the default.
-            return self._open(
-                event.kind,
-                {
-                    "type": "tool_use",
-                    "id": event.tool.call_id,
-                    "name": event.tool.name,
-                    "input": {},
-                    "caller": {"type": "direct"},
-                },
-            )
-        if event.kind is BlockKind.REFUSAL:
-            self._refused = True
+            return self._open(event.kind, write_tool_use(event.tool, {}))
         return self._open(event.kind, {"type": "text", "text": "", "citations": None})
 
     def _open(self, kind: BlockKind, block: JSONObject) -> bytes:
@@ -192,18 +178,9 @@ class MessagesWriter:
         signed = self._sign(NO_SIGNATURE) if self._unsigned else b""
         return signed + _frame("content_block_stop", index=self._index)
 
-    def _opaque(self, event: Opaque) -> bytes:
-        """Write a block or message field of this protocol, or a search of another one."""
-        if event.search is not None and event.origin != NAME:
-            blocks = write_search(event.search, self._context.id, self._index + 1)
-            return b"".join([self._complete_block(block) for block in blocks])
-        if event.kind == "message":
-            self._fields.update(event.native)
-            return b""
-        return self._complete_block(event.native)
-
-    def _compacted(self, event: Compacted) -> bytes:
-        return self._complete_block(write_compaction(event.text, self._context.signer))
+    def _opaque(self, event: Opaque | Compacted) -> bytes:
+        blocks = write_opaque(event, self._context, self._index + 1, self._fields)
+        return b"".join([self._complete_block(block) for block in blocks])
 
     def _complete_block(self, block: JSONObject) -> bytes:
         """Return the frames of a complete block, with a delta for what clients expect in one."""
@@ -227,7 +204,7 @@ class MessagesWriter:
             self._ledger.altered(
                 "/service_tier", "the client received the tier with which the response began"
             )
-        delta = write_stop(self._stop, self._calls, self._refused)
+        delta = write_stop(self._stop, self._kinds)
         delta["container"] = None
         fields: JSONObject = {
             "delta": delta,
@@ -256,7 +233,7 @@ _SENDERS: dict[type[Event], Callable[[MessagesWriter, Any], bytes]] = {
     Logprobs: MessagesWriter._logprobs,
     BlockEnded: MessagesWriter._block_ended,
     Opaque: MessagesWriter._opaque,
-    Compacted: MessagesWriter._compacted,
+    Compacted: MessagesWriter._opaque,
     Usage: MessagesWriter._add_usage,
     Stopped: MessagesWriter._stopped,
     Ended: MessagesWriter._ended,
@@ -268,77 +245,44 @@ def write_whole(response: AssembledResponse, context: ResponseContext, ledger: L
     """Return the complete response."""
     content: list[JSONObject] = []
     fields: JSONObject = {}
-    calls = refused = False
+    kinds: set[BlockKind] = set()
     for block in response.blocks:
-        if isinstance(block, Compacted):
-            content.append(write_compaction(block.text, context.signer))
-            continue
-        if isinstance(block, Opaque):
-            if block.search is not None and block.origin != NAME:
-                content += write_search(block.search, context.id, len(content))
-            elif block.kind == "message":
-                fields.update(block.native)
-            else:
-                content.append(block.native)
-            continue
-        calls = calls or block.kind is BlockKind.TOOL_CALL
-        refused = refused or block.kind is BlockKind.REFUSAL
-        written = _write_block(block, len(content), context.signer, ledger)
-        if written is not None:
-            content.append(written)
+        if isinstance(block, (Opaque, Compacted)):
+            content += write_opaque(block, context, len(content), fields)
+        else:
+            kinds.add(block.kind)
+            content += _write_block(block, len(content), context.signer, ledger)
     usage = write_start_usage(context.prompt_tokens, response.service_tier, ledger)
     usage.update(write_usage(response.usage, ledger))
     message = _write_message(context, response.started.id, content, usage)
-    message.update(write_stop(response.stops[0] if response.stops else None, calls, refused))
+    message.update(write_stop(response.stops[0] if response.stops else None, kinds))
     message.update(fields)
     return message
 
 
-def _write_block(block: AssembledBlock, index: int, signer: Signer, ledger: Ledger) -> JSONObject | None:
-    """Return one block, None if it is empty, because the API refuses an empty block when it comes back."""
+def _write_block(block: AssembledBlock, index: int, signer: Signer, ledger: Ledger) -> Sequence[JSONObject]:
+    """Return one block, none if it is empty, because the API refuses an empty block when it comes back."""
     path = block.path or f"/content/{index}"
     if block.phase is not None:
         ledger.dropped(f"{path}/phase", "Messages has no message phases")
-    if block.kind is BlockKind.TOOL_CALL:
-        assert block.tool is not None
-        return {
-            "type": "tool_use",
-            "id": block.tool.call_id,
-            "name": block.tool.name,
-            "input": _write_input(block.text, path, ledger),
-            "caller": {"type": "direct"},
-        }
+    if block.tool is not None:
+        return (write_tool_use(block.tool, input_object(block.text, f"{path}/input", ledger)),)
     if block.kind is BlockKind.REASONING:
-        return _write_reasoning(block, signer)
+        text = "\n\n".join(part.text for part in block.reasoning)
+        redacted = None if block.signature is None else redacted_block(block.signature)
+        if redacted is not None and not text:
+            return (redacted,)
+        if block.signature is None and not text:
+            return ()
+        signature = signature_text(block.signature or NO_SIGNATURE, signer)
+        return ({"type": "thinking", "thinking": text, "signature": signature},)
     if block.logprobs:
         ledger.dropped(f"{path}/logprobs", "Messages has no log probabilities")
     citations = [write_citation(annotation, path, ledger) for annotation in block.annotations]
     written = [citation for citation in citations if citation is not None]
     if not block.text and not written:
-        return None
-    return {"type": "text", "text": block.text, "citations": written or None}
-
-
-def _write_input(text: str, path: str, ledger: Ledger) -> JSON:
-    if not text:
-        return {}
-    if is_object_text(text):
-        return msgspec.Raw(text.encode("utf-8"))
-    ledger.altered(
-        f"{path}/input", "the arguments are not a JSON object: they were sent as text under the key _raw"
-    )
-    return {"_raw": text}
-
-
-def _write_reasoning(block: AssembledBlock, signer: Signer) -> JSONObject | None:
-    text = "\n\n".join(part.text for part in block.reasoning)
-    if block.signature is None:
-        signature = signature_text(NO_SIGNATURE, signer)
-        return {"type": "thinking", "thinking": text, "signature": signature} if text else None
-    redacted = redacted_block(block.signature)
-    if redacted is not None and not text:
-        return redacted
-    return {"type": "thinking", "thinking": text, "signature": signature_text(block.signature, signer)}
+        return ()
+    return ({"type": "text", "text": block.text, "citations": written or None},)
 
 
 def _split_delta(block: JSONObject) -> tuple[JSONObject, JSONObject | None]:
@@ -377,14 +321,14 @@ def _write_message(
     }
 
 
-def write_stop(stop: Stopped | None, calls: bool, refused: bool) -> JSONObject:
-    """Return stop_reason, stop_sequence and stop_details."""
+def write_stop(stop: Stopped | None, kinds: Collection[BlockKind]) -> JSONObject:
+    """Return stop_reason, stop_sequence and stop_details. kinds: of the blocks of the response."""
     reason = StopReason.END if stop is None else stop.reason
     if reason is StopReason.END:
         # Agents run tools only on tool_use, and some upstreams end such a turn with another reason.
-        if calls:
+        if BlockKind.TOOL_CALL in kinds:
             reason = StopReason.TOOL_USE
-        elif refused:
+        elif BlockKind.REFUSAL in kinds:
             reason = StopReason.CONTENT_FILTER
     details: JSON = None
     if reason is StopReason.CONTENT_FILTER:
@@ -399,6 +343,17 @@ def write_stop(stop: Stopped | None, calls: bool, refused: bool) -> JSONObject:
         "stop_reason": STOP_REASON_NAMES[reason],
         "stop_sequence": None if stop is None else stop.sequence,
         "stop_details": details,
+    }
+
+
+def write_tool_use(tool: ToolHead, arguments: JSON) -> JSONObject:
+    """Return the block of a call. Clients that check types take no caller or a known one; "direct" is the default."""
+    return {
+        "type": "tool_use",
+        "id": tool.call_id,
+        "name": tool.name,
+        "input": arguments,
+        "caller": {"type": "direct"},
     }
 
 
@@ -442,9 +397,26 @@ def write_citation(event: Annotation, block: str, ledger: Ledger) -> JSONObject 
     }
 
 
-def write_search(search: Search, response_id: str, index: int) -> tuple[JSONObject, JSONObject]:
-    """Return the blocks of a search at `index` of the response."""
-    use_id = f"{SEARCH_ID_PREFIX}{response_id}_{index}"
+def write_opaque(
+    event: Opaque | Compacted, context: ResponseContext, index: int, fields: JSONObject
+) -> Sequence[JSONObject]:
+    """Return the blocks of an event: those of this protocol, a summary, or a search of another one at `index`.
+
+    A field of the message is added to `fields`.
+    """
+    if isinstance(event, Compacted):
+        summary = wrap_summary(event.text, context.signer)
+        return ({"type": "compaction", "content": event.text, "encrypted_content": summary},)
+    if event.search is not None and event.origin != NAME:
+        return _write_search(event.search, f"{SEARCH_ID_PREFIX}{context.id}_{index}")
+    if event.kind == "message":
+        fields.update(event.native)
+        return ()
+    return (event.native,)
+
+
+def _write_search(search: Search, use_id: str) -> Sequence[JSONObject]:
+    """Return the blocks of a search and of its results."""
     use: JSONObject = {
         "type": "server_tool_use",
         "id": use_id,
@@ -469,8 +441,3 @@ def write_search(search: Search, response_id: str, index: int) -> tuple[JSONObje
         "caller": {"type": "direct"},
     }
     return use, result
-
-
-def write_compaction(text: str, signer: Signer) -> JSONObject:
-    """Return the block of a summary, which replaces the conversation before it."""
-    return {"type": "compaction", "content": text, "encrypted_content": wrap_summary(text, signer)}

@@ -1,7 +1,6 @@
-"""Tables of the protocol: names, mappings between wire and neutral values, and shapes.
+"""Tables of the protocol: names, and mappings between wire and neutral values.
 
-Both directions of a mapping stand side by side. Tables of errors are in `errors`, the known fields of objects in
-`checks`.
+Both directions of a mapping stand side by side. Tables of errors are in `errors`, the members of objects in `shapes`.
 """
 
 from __future__ import annotations
@@ -9,9 +8,7 @@ from __future__ import annotations
 from typing import Literal
 
 from dragoman._ir.events import BlockKind, StopReason
-from dragoman._ir.parameters import param_paths
 from dragoman._ir.request import Param
-from dragoman._ir.shape import ByType, Counters, DroppedUnless, Shape
 from dragoman._wire.json import JSON
 from dragoman.codec import TokenCount
 
@@ -60,12 +57,7 @@ TOOL_CHOICES: dict[str, Literal["auto", "none", "required", "named"]] = {
     "none": "none",
     "tool": "named",
 }
-TOOL_CHOICE_NAMES: dict[str, str] = {
-    "auto": "auto",
-    "required": "any",
-    "none": "none",
-    "named": "tool",
-}
+TOOL_CHOICE_NAMES: dict[str, str] = {mode: name for name, mode in TOOL_CHOICES.items()}
 
 # Stop reasons.
 
@@ -79,16 +71,7 @@ STOP_REASONS: dict[str, StopReason] = {
     "pause_turn": StopReason.PAUSE,
     "compaction": StopReason.COMPACTION,
 }
-STOP_REASON_NAMES: dict[StopReason, str] = {
-    StopReason.END: "end_turn",
-    StopReason.TOOL_USE: "tool_use",
-    StopReason.MAX_TOKENS: "max_tokens",
-    StopReason.CONTEXT_WINDOW: "model_context_window_exceeded",
-    StopReason.STOP_SEQUENCE: "stop_sequence",
-    StopReason.CONTENT_FILTER: "refusal",
-    StopReason.PAUSE: "pause_turn",
-    StopReason.COMPACTION: "compaction",
-}
+STOP_REASON_NAMES: dict[StopReason, str] = {reason: name for name, reason in STOP_REASONS.items()}
 
 # Blocks.
 
@@ -133,195 +116,18 @@ MAGIC: tuple[tuple[str, str], ...] = (
 )
 
 CACHE_TTLS: dict[str, Literal["short", "long"]] = {"5m": "short", "1h": "long"}
-CACHE_TTL_NAMES: dict[str, str] = {"short": "5m", "long": "1h"}
+CACHE_TTL_NAMES: dict[str, str] = {ttl: name for name, ttl in CACHE_TTLS.items()}
 # The same for the mark at the top level, which is `prompt_cache_options` in the neutral request.
-CACHE_OPTION_TTLS: dict[str, str] = {"5m": "30m", "1h": "12h"}
-CACHE_OPTION_TTL_NAMES: dict[str, str] = {word: ttl for ttl, word in CACHE_OPTION_TTLS.items()}
+CACHE_OPTION_TTLS: dict[str, str] = {"short": "30m", "long": "12h"}
+CACHE_OPTION_TTL_NAMES: dict[str, str] = {
+    option: CACHE_TTL_NAMES[ttl] for ttl, option in CACHE_OPTION_TTLS.items()
+}
 
 # "A maximum of 4 blocks with cache_control may be provided" (Anthropic.SDK#50, read 2026-11-22), the one at the top
 # level included.
 MAX_CACHE_MARKS = 4
 
-# Shapes of responses, see `_ir.shape`.
-
-_NO_FIELD = "other protocols have no field for it"
-# Blocks of other types are kept whole.
-BLOCK_SHAPE: Shape = ByType({"text": {"type": None, "text": None, "citations": None}})
-CITATION_SHAPE: Shape = dict.fromkeys(
-    (
-        "type",
-        "url",
-        "title",
-        "cited_text",
-        "encrypted_index",
-        "source",
-        "search_result_index",
-        "document_index",
-        "document_title",
-        "file_id",
-        "start_char_index",
-        "end_char_index",
-        "start_page_number",
-        "end_page_number",
-        "start_block_index",
-        "end_block_index",
-    )
-)
-
-# Fields that hosts add for their own bookkeeping (seen in recorded responses, November 2026).
-_MESSAGE_BOOKKEEPING = (
-    "copilot_usage",  # GitHub
-    "kv_transfer_params",  # vLLM
-    "native_finish_reason",  # OpenRouter: stop_reason as the model's vendor named it
-    "openrouter_metadata",
-    "provider",  # OpenRouter
-    "request_id",
-    "system_fingerprint",
-    "timings",  # llama.cpp
-)
-_USAGE_BOOKKEEPING = (
-    "cost",  # OpenRouter
-    "cost_details",
-    "inference_geo",  # "the geographic region where inference was performed": anthropic 2.12.0, types/usage.py
-    "is_byok",  # OpenRouter
-)
-
-# The shapes of a message, its end and its usage, for clients of other protocols. Those of this protocol get all fields.
-RESPONSE_SHAPE: dict[str, Shape] = {
-    "id": None,
-    "type": None,
-    "role": None,
-    "model": None,
-    "content": None,
-    "stop_reason": None,
-    "stop_sequence": None,
-    "stop_details": {
-        "type": None,
-        "explanation": None,
-        "category": _NO_FIELD,
-        "fallback_credit_token": _NO_FIELD,
-        "fallback_has_prefill_claim": _NO_FIELD,
-        "recommended_model": _NO_FIELD,
-    },
-    "usage": None,  # read by UsageReader
-    "container": _NO_FIELD,
-    "context_management": _NO_FIELD,
-    "diagnostics": _NO_FIELD,
-    "input_transformations": _NO_FIELD,
-    "base_resp": {"status_code": _NO_FIELD, "status_msg": None},  # MiniMax
-    **dict.fromkeys(_MESSAGE_BOOKKEEPING),
-}
-_NO_COUNTER = "other protocols have no such counter"
-DETAILS_SHAPE: Shape = Counters({"thinking_tokens": None})
-_ITERATION_SHAPE: Shape = Counters(
-    {
-        "type": None,
-        "model": None,
-        "input_tokens": None,
-        "output_tokens": None,
-        "cache_read_input_tokens": None,
-        "cache_creation_input_tokens": None,
-        "cache_creation": None,
-    }
-)
-USAGE_SHAPE: Shape = Counters(
-    {
-        "input_tokens": None,
-        "output_tokens": None,
-        "cache_read_input_tokens": None,
-        "cache_creation_input_tokens": None,
-        "cache_creation": None,  # kept in Usage.extra
-        "fallback_credit": _NO_FIELD,
-        "iterations": [_ITERATION_SHAPE],  # summed up by UsageReader
-        "output_tokens_details": DETAILS_SHAPE,
-        "server_tool_use": Counters({"web_search_requests": None, "web_fetch_requests": _NO_COUNTER}),
-        "service_tier": None,
-        "speed": DroppedUnless(_NO_COUNTER, frozenset({"standard", "fast"})),  # both are reported as tiers
-        **dict.fromkeys(_USAGE_BOOKKEEPING),
-    }
-)
-
-# Known fields of the events of a stream, and of their deltas.
-EVENT_FIELDS = frozenset(
-    {
-        "type",
-        "message",
-        "index",
-        "content_block",
-        "delta",
-        "amazon-bedrock-invocationMetrics",  # Bedrock's latencies, in the last event
-        "copilot_usage",
-    }
-)
-DELTA_FIELDS = frozenset(
-    {"type", "text", "thinking", "estimated_tokens", "signature", "partial_json", "citation"}
-)
-
 # Settings.
-
-# Fields that are kept and not read, because no other protocol has a counterpart.
-NATIVE_FIELDS = frozenset(
-    {
-        "allowed_callers",
-        "block_binding",
-        "caller",
-        "clear_at",
-        "display",
-        "eager_input_streaming",
-        "edits",
-        "task_budget",
-        "toolset_name",
-        "transformations",
-        "type",
-    }
-)
-
-PARAMS: dict[str, Param] = {
-    "max_tokens": "max_output_tokens",
-    "temperature": "temperature",
-    "top_p": "top_p",
-    "top_k": "top_k",
-    "stop_sequences": "stop",
-    "service_tier": "service_tier",
-    "speed": "speed",
-    "container": "container",
-    "mcp_servers": "mcp_servers",
-    "inference_geo": "inference_geo",
-    "diagnostics": "diagnostics",
-    "fallbacks": "fallbacks",
-    "fallback_credit_token": "fallback_credit_token",
-    "billing_policy": "billing_policy",
-    "user_profile_id": "user_profile_id",
-    "workspace_id": "workspace_id",
-    "betas": "betas",
-    "thread": "thread",
-}
-PARAM_PATHS: dict[Param, str] = {
-    **param_paths(PARAMS),
-    "context_management": "/context_management",
-    "prompt_cache_options": "/cache_control",
-    "user": "/metadata/user_id",
-}
-
-# (name, JSON types, their name in the error): settings whose type is checked.
-PARAM_TYPES: tuple[tuple[str, tuple[type, ...], str], ...] = (
-    ("temperature", (int, float), "number"),
-    ("top_p", (int, float), "number"),
-    ("top_k", (int,), "integer"),
-    ("stop_sequences", (list,), "list"),
-    ("service_tier", (str,), "string"),
-    ("speed", (str,), "string"),
-    ("stream", (bool,), "boolean"),
-)
-
-PARAM_NAMES: dict[Param, str] = {
-    "temperature": "temperature",
-    "top_p": "top_p",
-    "top_k": "top_k",
-    "stop": "stop_sequences",
-    "context_management": "context_management",
-    "prompt_cache_options": "cache_control",
-}
 
 SAMPLING_PARAMS: tuple[Param, ...] = ("temperature", "top_p", "top_k")
 

@@ -9,38 +9,38 @@ each.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import msgspec
 
 from dragoman._ir.losses import Ledger, LossCode, child
 from dragoman._ir.request import Request
+from dragoman._ir.shape import ARRAY, BOOLEAN, OBJECT, STRING, Shape, extra_members, read_settings
 from dragoman._ir.tools import CodeExecution, FunctionTool, HostedTool, McpServer, Tool, ToolChoice, WebSearch
 from dragoman._wire.json import JSON, JSONObject, encode_text
 from dragoman.codec import Capabilities
 from dragoman.protocols.anthropic_messages.checks import (
-    KNOWN_MCP_SERVER,
-    KNOWN_TOOL,
-    KNOWN_TOOL_CHOICE,
-    collect_extra,
-    extra_fields,
+    CHECKS,
     invalid_request,
-    object_list,
-    optional_field,
-    optional_object,
     read_cache_mark,
-    required_field,
     text_or_empty,
+    wrong_type,
 )
-from dragoman.protocols.anthropic_messages.client_tools import DESCRIBED_FIELDS, fallback_schema
+from dragoman.protocols.anthropic_messages.client_tools import fallback_schema
 from dragoman.protocols.anthropic_messages.request_messages_out import CacheControlWriter, merge_extra
+from dragoman.protocols.anthropic_messages.shapes import (
+    CLIENT_TOOL_SHAPE,
+    MCP_SERVER_SHAPE,
+    TOOL_SHAPE,
+    WEB_SEARCH_SHAPE,
+)
 from dragoman.protocols.anthropic_messages.tables import NAME, TOOL_CHOICE_NAMES, TOOL_CHOICES
 
 
 def read_tools(body: JSONObject, request_extra: JSONObject) -> list[Tool]:
-    """Return the tools of a body. request_extra: collects the extra fields of MCP servers."""
-    tools = object_list(body, "tools", "") if body.get("tools") else []
+    """Return the tools of a body. request_extra: collects the extra members of MCP servers."""
+    tools = CHECKS.objects(body, "tools", "")
     servers = _read_mcp_servers(body, request_extra)
     read = [read_tool(tool, f"/tools/{index}", servers) for index, tool in enumerate(tools)]
     with_toolset = {tool.get("mcp_server_name") for tool in tools if tool.get("type") == "mcp_toolset"}
@@ -55,63 +55,49 @@ def read_tools(body: JSONObject, request_extra: JSONObject) -> list[Tool]:
 
 def read_tool(tool: JSONObject, path: str, servers: dict[str, JSONObject]) -> Tool:
     """Return one tool. servers: the MCP servers by name."""
-    kind = optional_field(tool, "type", path, str, "string")
-    if kind is not None and kind != "custom":
-        return _read_hosted_tool(tool, kind, path, servers)
-    name = required_field(tool, "name", path, str, "string")
-    cache, extra = read_cache_mark(tool, path, extra_fields(tool, KNOWN_TOOL))
-    return FunctionTool(
-        name,
-        optional_field(tool, "description", path, str, "string"),
-        optional_field(tool, "input_schema", path, dict, "dictionary"),
-        optional_field(tool, "strict", path, bool, "boolean"),
-        cache=cache,
-        extra=extra,
-        path=path,
-        deferred=optional_field(tool, "defer_loading", path, bool, "boolean"),
-        examples=optional_field(tool, "input_examples", path, list, "list"),
-    )
-
-
-def _read_hosted_tool(tool: JSONObject, kind: str, path: str, servers: dict[str, JSONObject]) -> HostedTool:
+    kind = CHECKS.optional(tool, "type", path, STRING)
+    if kind is None or kind == "custom":
+        return _read_function(tool, path, TOOL_SHAPE)
     if kind.startswith("web_search_"):
         return HostedTool(NAME, kind, tool, path, _read_web_search(tool, path))
     if kind.startswith("code_execution_"):
         return HostedTool(NAME, kind, tool, path, CodeExecution())
     if kind == "mcp_toolset":
-        server = servers.get(required_field(tool, "mcp_server_name", path, str, "string"))
+        server = servers.get(CHECKS.required(tool, "mcp_server_name", path, STRING))
         return HostedTool(NAME, kind, tool, path, None if server is None else _read_mcp_server(tool, server))
-    return HostedTool(NAME, kind, tool, path, function_fallback=_function_fallback(tool, kind, path))
+    fallback: FunctionTool | None = None
+    described = fallback_schema(tool, kind)
+    if described is not None:
+        description, schema = described
+        function = {**tool, "description": description, "input_schema": schema, "strict": None}
+        fallback = _read_function(function, path, CLIENT_TOOL_SHAPE)
+    return HostedTool(NAME, kind, tool, path, function_fallback=fallback)
 
 
-def _read_web_search(tool: JSONObject, path: str) -> WebSearch:
-    allowed = optional_field(tool, "allowed_domains", path, list, "list")
-    blocked = optional_field(tool, "blocked_domains", path, list, "list")
-    location = optional_object(tool, "user_location", path)
-    return WebSearch(
-        None if allowed is None else tuple(allowed),
-        None if blocked is None else tuple(blocked),
-        optional_field(tool, "max_uses", path, int, "integer"),
-        {key: value for key, value in location.items() if value is not None} or None,
-    )
-
-
-def _function_fallback(tool: JSONObject, kind: str, path: str) -> FunctionTool | None:
-    """Return a tool that the client runs as a function, None for other tools."""
-    fallback = fallback_schema(tool, kind)
-    if fallback is None:
-        return None
-    cache, extra = read_cache_mark(tool, path, extra_fields(tool, KNOWN_TOOL | DESCRIBED_FIELDS))
-    description, schema = fallback
+def _read_function(tool: JSONObject, path: str, shape: Mapping[str, Shape]) -> FunctionTool:
+    cache, extra = read_cache_mark(tool, path, shape)
     return FunctionTool(
-        required_field(tool, "name", path, str, "string"),
-        description,
-        schema,
+        CHECKS.required(tool, "name", path, STRING),
+        CHECKS.optional(tool, "description", path, STRING),
+        CHECKS.optional(tool, "input_schema", path, OBJECT),
+        CHECKS.optional(tool, "strict", path, BOOLEAN),
         cache=cache,
         extra=extra,
         path=path,
-        deferred=optional_field(tool, "defer_loading", path, bool, "boolean"),
-        examples=optional_field(tool, "input_examples", path, list, "list"),
+        deferred=CHECKS.optional(tool, "defer_loading", path, BOOLEAN),
+        examples=CHECKS.optional(tool, "input_examples", path, ARRAY),
+    )
+
+
+def _read_web_search(tool: JSONObject, path: str) -> WebSearch:
+    read_settings(tool, WEB_SEARCH_SHAPE, wrong_type, path)  # checks the types
+    allowed, blocked = tool.get("allowed_domains"), tool.get("blocked_domains")
+    location = tool.get("user_location") or {}
+    return WebSearch(
+        None if allowed is None else tuple(allowed),
+        None if blocked is None else tuple(blocked),
+        tool.get("max_uses"),
+        {key: value for key, value in location.items() if value is not None} or None,
     )
 
 
@@ -119,11 +105,11 @@ def _read_mcp_servers(body: JSONObject, request_extra: JSONObject) -> dict[str, 
     """Return the MCP servers by name."""
     servers: dict[str, JSONObject] = {}
     extras: list[JSONObject] = []
-    for index, server in enumerate(object_list(body, "mcp_servers", "")):
+    for index, server in enumerate(CHECKS.objects(body, "mcp_servers", "")):
         path = f"/mcp_servers/{index}"
-        required_field(server, "url", path, str, "string")
-        servers[required_field(server, "name", path, str, "string")] = server
-        extra = extra_fields(server, KNOWN_MCP_SERVER)
+        CHECKS.required(server, "url", path, STRING)
+        servers[CHECKS.required(server, "name", path, STRING)] = server
+        extra = extra_members(server, MCP_SERVER_SHAPE)
         if extra:
             extras.append(extra)
     if extras:
@@ -154,23 +140,20 @@ def _read_mcp_server(toolset: JSONObject, server: JSONObject) -> McpServer | Non
     return McpServer(server["name"], server["url"], server.get("authorization_token"), allowed)
 
 
-def read_tool_choice(
-    body: JSONObject, tools: list[Tool], request_extra: JSONObject
-) -> tuple[ToolChoice | None, bool | None]:
+def read_tool_choice(body: JSONObject, tools: list[Tool]) -> tuple[ToolChoice | None, bool | None]:
     """Return the choice, and True if the model may call several tools at once: Messages has both in one object."""
     path = "/tool_choice"
-    choice = optional_object(body, "tool_choice", "")
+    choice = body.get("tool_choice")
     if not choice:
         return None, None
-    single = optional_field(choice, "disable_parallel_tool_use", path, bool, "boolean")
+    single = choice.get("disable_parallel_tool_use")
     parallel = None if single is None else not single
-    collect_extra(request_extra, "tool_choice", extra_fields(choice, KNOWN_TOOL_CHOICE))
     mode = TOOL_CHOICES.get(text_or_empty(choice.get("type")))
     if mode is None:
         raise invalid_request(f"{path}/type", "Input should be 'auto', 'any', 'tool' or 'none'")
     if mode != "named":
         return ToolChoice(mode, path=path), parallel
-    name = required_field(choice, "name", path, str, "string")
+    name = CHECKS.required(choice, "name", path, STRING)
     hosted = [tool.kind for tool in tools if isinstance(tool, HostedTool) and tool.native.get("name") == name]
     return ToolChoice(mode, name, path=path, hosted=hosted[0] if hosted else None), parallel
 
@@ -248,30 +231,24 @@ class _ToolWriter:
             return None
         if isinstance(tool, FunctionTool):
             return self._write_function(tool)
-        if self._same_protocol and isinstance(tool, HostedTool):
-            if "name" in tool.native:
-                self._hosted[tool.kind] = tool.native
-            native: JSONObject = tool.native
-            return native
         if not isinstance(tool, HostedTool):
             self._ledger.add(
                 LossCode.UNKNOWN_KIND, tool.path, "the upstream has no tools with free-text input"
             )
             return None
-        for kind, need, write in _USES:
-            if (
-                tool.use is not None
-                and isinstance(tool.use, kind)
-                and need in self._capabilities.hosted_tools
-            ):
-                block = write(self, tool, tool.use)
-                if "name" in block:
-                    self._hosted[tool.kind] = block
-                if _has_unmapped_fields(tool, [block, self._servers[-1:], msgspec.structs.asdict(tool.use)]):
-                    self._ledger.altered(tool.path, "only what the tools have in common was kept")
-                return block
-        self._ledger.add(tool.loss_code, tool.path, f"the upstream does not run the tool {tool.kind}")
-        return None
+        if self._same_protocol:
+            block: JSONObject = tool.native
+        else:
+            need, write = _USES.get(type(tool.use), ("", None))
+            if tool.use is None or write is None or need not in self._capabilities.hosted_tools:
+                self._ledger.add(tool.loss_code, tool.path, f"the upstream does not run the tool {tool.kind}")
+                return None
+            block = write(self, tool, tool.use)
+            if _has_unmapped_fields(tool, [block, self._servers[-1:], msgspec.structs.asdict(tool.use)]):
+                self._ledger.altered(tool.path, "only what the tools have in common was kept")
+        if "name" in block:
+            self._hosted[tool.kind] = block
+        return block
 
     def _write_function(self, tool: FunctionTool) -> JSONObject:
         schema: JSON = tool.parameters
@@ -354,12 +331,12 @@ class _ToolWriter:
             self._ledger.dropped(path, "no tool that was sent has a limit")
 
 
-# (use, the capability that the upstream needs, writer).
-_USES: tuple[tuple[type, str, Callable[[_ToolWriter, HostedTool, Any], JSONObject]], ...] = (
-    (WebSearch, "web_search", _ToolWriter._write_web_search),
-    (CodeExecution, "code_execution", _ToolWriter._write_code_execution),
-    (McpServer, "mcp", _ToolWriter._write_mcp_toolset),
-)
+# Use -> the capability that the upstream needs, and the writer.
+_USES: dict[type, tuple[str, Callable[[_ToolWriter, HostedTool, Any], JSONObject]]] = {
+    WebSearch: ("web_search", _ToolWriter._write_web_search),
+    CodeExecution: ("code_execution", _ToolWriter._write_code_execution),
+    McpServer: ("mcp", _ToolWriter._write_mcp_toolset),
+}
 
 
 def _has_unmapped_fields(tool: HostedTool, written: list[JSON]) -> bool:
@@ -448,8 +425,7 @@ def fit_schema(schema: JSON, note: SchemaNote, path: str = "") -> JSON:
             f"{description} {keywords}" if type(description) is str and description else keywords
         )
     _fit_subschemas(out, note, path)
-    if _is_object(out):
-        _forbid_additional(out, note, path)
+    _close_object(out, note, path)
     return out
 
 
@@ -468,16 +444,14 @@ def _fit_subschemas(out: JSONObject, note: SchemaNote, path: str) -> None:
             }
 
 
-def _is_object(schema: JSONObject) -> bool:
-    kind = schema.get("type")
-    return (
-        kind == "object" or (type(kind) is list and "object" in kind) or (not kind and "properties" in schema)
-    )
-
-
-def _forbid_additional(out: JSONObject, note: SchemaNote, path: str) -> None:
+def _close_object(out: JSONObject, note: SchemaNote, path: str) -> None:
     """Set additionalProperties to false, as anthropic 2.12.0 does for every object (lib/_parse/_transform.py)."""
-    if out.get("additionalProperties") is False:
+    kind = out.get("type")
+    if not kind:
+        is_object = "properties" in out
+    else:
+        is_object = kind == "object" or (type(kind) is list and "object" in kind)
+    if not is_object or out.get("additionalProperties") is False:
         return
     at = f"{path}/additionalProperties" if "additionalProperties" in out else path
     out["additionalProperties"] = False

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from dragoman._ir.events import Usage
 from dragoman._ir.losses import Ledger, child
-from dragoman._ir.shape import has_content, note_unread
+from dragoman._ir.shape import extra_members, has_content, note_unread
 from dragoman._wire.json import JSON, JSONObject
-from dragoman.protocols.anthropic_messages.checks import KNOWN_USAGE
-from dragoman.protocols.anthropic_messages.tables import DETAILS_SHAPE, RESPONSE_TIER_NAMES, USAGE_SHAPE
+from dragoman.protocols.anthropic_messages.shapes import DETAILS_SHAPE, USAGE_SHAPE, WRITTEN_USAGE_SHAPE
+from dragoman.protocols.anthropic_messages.tables import RESPONSE_TIER_NAMES
 
 # Counters that only this protocol has: they are kept in `Usage.extra`.
 _NATIVE_COUNTERS = frozenset(
@@ -44,17 +44,8 @@ class UsageReader:
         for key, value in usage.items():
             if value is not None:  # a null or absent figure leaves the one of message_start
                 figures[key] = value
-        uncached = _count(figures.get("input_tokens"))
-        cached = _count(figures.get("cache_read_input_tokens"))
-        written = _count(figures.get("cache_creation_input_tokens"))
-        output = _count(figures.get("output_tokens"))
-        if not self._same_protocol and figures.get("iterations"):
-            # The figures at the top lack some iterations: "A `compaction` entry's tokens are not included in the
-            # top-level `usage` fields." (anthropic 2.12.0, types/beta/beta_usage.py)
-            uncached = self._sum("input_tokens", uncached)
-            cached = self._sum("cache_read_input_tokens", cached)
-            written = self._sum("cache_creation_input_tokens", written)
-            output = self._sum("output_tokens", output)
+        uncached, cached = self._total("input_tokens"), self._total("cache_read_input_tokens")
+        written, output = self._total("cache_creation_input_tokens"), self._total("output_tokens")
         details = figures.get("output_tokens_details")
         server = figures.get("server_tool_use")
         return Usage(
@@ -65,37 +56,35 @@ class UsageReader:
             cached=cached,
             cache_write=written,
             reasoning=_count(details.get("thinking_tokens")) if type(details) is dict else None,
-            extra=self._extra(figures, server) or None,
+            extra=self._extra(figures),
             searches=_count(server.get("web_search_requests")) if type(server) is dict else None,
         )
 
-    def _sum(self, name: str, last: int | None) -> int | None:
-        """Return the sum of a figure over all iterations, `last` if no iteration has it."""
-        iterations = self._figures["iterations"]
-        if type(iterations) is list and len(iterations) > 1:
+    def _total(self, name: str) -> int | None:
+        """Return a figure, for other protocols the sum over all iterations, of which the one at the top lacks some.
+
+        "A `compaction` entry's tokens are not included in the top-level `usage` fields." (anthropic 2.12.0,
+        types/beta/beta_usage.py)
+        """
+        last = _count(self._figures.get(name))
+        iterations = self._figures.get("iterations")
+        if self._same_protocol or type(iterations) is not list:
+            return last
+        if len(iterations) > 1:
             self._ledger.dropped("/usage/iterations", "other protocols have no figures for each iteration")
-        counts = [
-            _count(iteration.get(name))
-            for iteration in (iterations if type(iterations) is list else ())
-            if type(iteration) is dict
-        ]
+        counts = [_count(each.get(name)) for each in iterations if type(each) is dict]
         known = [count for count in counts if count is not None]
         total = sum(known) if known else last
         if total != last:
             self._ledger.altered(f"/usage/{name}", "replaced by the sum over all iterations")
         return total
 
-    def _extra(self, figures: JSONObject, server: JSON) -> JSONObject:
+    def _extra(self, figures: JSONObject) -> JSONObject | None:
         """Return the counters without a neutral form, for other protocols only the one that some of them have."""
-        if not self._same_protocol:
-            written = figures.get("cache_creation")
-            return {"cache_creation": written} if has_content(written) else {}
-        extra = {key: value for key, value in figures.items() if key not in KNOWN_USAGE}
-        if type(server) is dict:
-            rest = {key: value for key, value in server.items() if key != "web_search_requests" and value}
-            if rest:
-                extra["server_tool_use"] = rest
-        return extra
+        if self._same_protocol:
+            return extra_members(figures, WRITTEN_USAGE_SHAPE)
+        written = figures.get("cache_creation")
+        return {"cache_creation": written} if has_content(written) else None
 
 
 def write_start_usage(prompt_tokens: int, service_tier: str | None, ledger: Ledger) -> JSONObject:
@@ -110,7 +99,7 @@ def write_start_usage(prompt_tokens: int, service_tier: str | None, ledger: Ledg
         "output_tokens": 0,
         "output_tokens_details": None,
         "server_tool_use": None,
-        "service_tier": tier_name(service_tier),
+        "service_tier": RESPONSE_TIER_NAMES.get(service_tier or ""),
         "inference_geo": None,
         "speed": None,
     }
@@ -142,11 +131,6 @@ def write_usage(usage: Usage, ledger: Ledger) -> JSONObject:
         # Both counters are required: anthropic 2.12.0, types/server_tool_usage.py.
         out["server_tool_use"] = {"web_search_requests": 0, "web_fetch_requests": 0, **server}
     return out
-
-
-def tier_name(service_tier: str | None) -> str | None:
-    """Return the name of a response's tier in this protocol, None if it has no such tier."""
-    return None if service_tier is None else RESPONSE_TIER_NAMES.get(service_tier)
 
 
 def _count(value: JSON) -> int | None:

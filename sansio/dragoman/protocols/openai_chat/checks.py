@@ -6,11 +6,7 @@ from dragoman._ir.checks import Checks
 from dragoman._ir.request import Citation
 from dragoman._ir.tools import CacheMark
 from dragoman._wire.json import JSON, JSONObject, encode_text, text_or_none, wrong_type
-from dragoman.protocols.openai_chat.tables import (
-    BREAKPOINT_TTL_NAMES,
-    CACHE_CONTROL_TTL_NAMES,
-    CACHE_TTLS,
-)
+from dragoman.protocols.openai_chat.tables import CACHE_MARKS
 
 # Of requests. It raises RemoteProtocolError (400).
 CHECKS = Checks(wrong_type)
@@ -26,26 +22,27 @@ def read_cache_mark(
     found: CacheMark | None = None
     if "cache_control" not in value and "prompt_cache_breakpoint" not in value:
         return None, extra  # as nearly always
-    for key, plain in _PLAIN_MARKS.items():
+    for key, (members, lifetimes) in CACHE_MARKS.items():
         mark = value.get(key)
         if type(mark) is not dict:
             continue
-        if found is not None or {**plain, **mark, "ttl": None} != plain or mark.get("ttl") not in _TTLS[key]:
+        ttl = mark.get("ttl")
+        is_plain = {**members, **mark, "ttl": ttl} == {**members, "ttl": ttl}
+        if found is not None or not is_plain or ttl not in (None, *lifetimes.values()):
             extra = {**(extra or {}), key: mark}
         if found is None:
-            found = CacheMark(f"{path}/{key}", CACHE_TTLS.get(str(mark.get("ttl"))))
+            found = CacheMark(f"{path}/{key}", _LIFETIMES.get(str(ttl)))
     return found, extra
 
 
-# The members of each form of mark beside its ttl, and the values of the ttl.
-_PLAIN_MARKS: dict[str, JSONObject] = {
-    "prompt_cache_breakpoint": {"mode": "explicit", "ttl": None},
-    "cache_control": {"type": "ephemeral", "ttl": None},
-}
-_TTLS: dict[str, tuple[str | None, ...]] = {
-    "prompt_cache_breakpoint": (None, *BREAKPOINT_TTL_NAMES.values()),
-    "cache_control": (None, *CACHE_CONTROL_TTL_NAMES.values()),
-}
+# Of both forms, because clients mix them up.
+_LIFETIMES = {name: each for _, lifetimes in CACHE_MARKS.values() for each, name in lifetimes.items()}
+
+
+def write_cache_mark(mark: CacheMark, key: str) -> JSONObject:
+    """Return a cache mark in the form of the member `key`."""
+    members, lifetimes = CACHE_MARKS[key]
+    return dict(members) if mark.ttl is None else {**members, "ttl": lifetimes[mark.ttl]}
 
 
 def arguments_text(value: JSON) -> str:

@@ -31,7 +31,6 @@ from dragoman._ir.shape import (
     STRING,
     extra_members,
     read_settings,
-    setting_paths,
 )
 from dragoman._ir.signatures import Signer
 from dragoman._wire.exceptions import RemoteProtocolError, dotted_path
@@ -50,14 +49,14 @@ from dragoman.protocols.openai_chat.shapes import (
     NATIVE_MEMBERS,
     REFUSAL_SHAPE,
     REQUEST_SHAPE,
+    SETTING_PATHS,
     TEXT_SHAPE,
     TOOL_MESSAGE_SHAPE,
 )
 from dragoman.protocols.openai_chat.tables import NAME
 from dragoman.protocols.openai_chat.tools import read_tools
 
-_SETTING_PATHS = setting_paths(REQUEST_SHAPE)
-_LEGACY_SETTING_PATHS: dict[Param, str] = {**_SETTING_PATHS, "max_output_tokens": "/max_tokens"}
+_LEGACY_SETTING_PATHS: dict[Param, str] = {**SETTING_PATHS, "max_output_tokens": "/max_tokens"}
 
 # Roles whose string content needs no further look.
 _PLAIN_ROLES = frozenset({"system", "developer", "user", "assistant"})
@@ -95,7 +94,7 @@ def read_request(body: JSONObject, signer: Signer) -> Request:
         stream=body.get("stream") is True,
         include_usage=bool((body.get("stream_options") or {}).get("include_usage")),
         params=settings,
-        param_paths=_LEGACY_SETTING_PATHS if body.get("max_completion_tokens") is None else _SETTING_PATHS,
+        param_paths=_LEGACY_SETTING_PATHS if body.get("max_completion_tokens") is None else SETTING_PATHS,
         reasoning=read_reasoning(body, extra),
         response_format=read_response_format(body, extra),
         extra=extra or None,
@@ -235,7 +234,11 @@ class _MessageReader:
                 part
                 if isinstance(part, (Text, Media, OpaquePart))
                 else OpaquePart(
-                    NAME, str(content[index]["type"]), content[index], part.path, _readable_text(part)
+                    NAME,
+                    str(content[index]["type"]),
+                    content[index],
+                    part.path,
+                    part.text or None if isinstance(part, (Refusal, Reasoning)) else None,
                 )
                 for index, part in enumerate(parts)
             ),
@@ -308,11 +311,6 @@ def _text_part(part: JSONObject, path: str) -> Part:
     text = CHECKS.required(part, "text", path, STRING)
     cache, extra = read_cache_mark(part, path, extra_members(part, TEXT_SHAPE))
     return Text(text, cache, None, extra, path)
-
-
-def _readable_text(part: Part) -> str | None:
-    """Return the text of reasoning or a refusal, None for any other part."""
-    return part.text or None if isinstance(part, (Refusal, Reasoning)) else None
 
 
 def _refusal_part(part: JSONObject, path: str) -> Part:

@@ -8,7 +8,7 @@ calls.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 
 from dragoman._ir.events import ToolKind
 from dragoman._ir.losses import Ledger, LossCode
@@ -16,6 +16,7 @@ from dragoman._ir.request import Media, Message, OpaquePart, Part, Reasoning, Re
 from dragoman._ir.tools import CacheMark
 from dragoman._wire.json import JSON, JSONObject
 from dragoman.codec import Capabilities
+from dragoman.protocols.openai_chat.checks import write_cache_mark
 from dragoman.protocols.openai_chat.reasoning import (
     LOST_CALL,
     add_texts,
@@ -26,7 +27,6 @@ from dragoman.protocols.openai_chat.reasoning import (
     stands_in_fields,
 )
 from dragoman.protocols.openai_chat.tables import (
-    BREAKPOINT_TTL_NAMES,
     CALL_EXTRAS,
     DUMMY_THOUGHT_SIGNATURE,
     EXTRA_CONTENT,
@@ -35,7 +35,7 @@ from dragoman.protocols.openai_chat.tables import (
     REASONING_FIELDS,
     REASONING_TEXTS,
 )
-from dragoman.protocols.openai_chat.tools import deep_merge, write_cache_control
+from dragoman.protocols.openai_chat.tools import deep_merge
 
 _CUSTOM = ToolKind.CUSTOM  # an Enum's member is slow to look up
 
@@ -103,11 +103,11 @@ class PartWriter:
         if self.capabilities.cache_marks == "none":
             self.ledger.dropped(mark.path, "the upstream does not accept cache marks")
         else:
-            name, form = _MARKS[self.capabilities.cache_marks]
+            name = _MARK_NAMES[self.capabilities.cache_marks]
             if name in part:
                 self.ledger.altered(mark.path, "merged with the mark before it: both are at the same place")
             else:
-                part[name] = form(mark)
+                part[name] = write_cache_mark(mark, name)
                 self._cache_marks.append((part, name, mark))
 
     def drop_excess_marks(self) -> None:
@@ -136,9 +136,10 @@ class PartWriter:
             body.update(message.extra)
 
     def write_content(self, parts: list[JSONObject]) -> JSON:
-        """Return the parts, as one string if that is enough."""
-        if len(parts) < 2 or self.capabilities.text_content == "string":
-            return join_plain_texts(parts)
+        """Return the parts, plain texts as one string with blank lines between them if that is enough."""
+        as_string = len(parts) < 2 or self.capabilities.text_content == "string"
+        if as_string and all(part.keys() == TEXT_PART_KEYS and part["type"] == "text" for part in parts):
+            return "\n\n".join([part["text"] for part in parts])
         return parts
 
     def raw_message(self, message: Message) -> JSONObject:
@@ -207,25 +208,8 @@ class PartWriter:
         return f"{part.filename}\n\n{part.data}"
 
 
-def _breakpoint(mark: CacheMark) -> JSONObject:
-    point: JSONObject = {"mode": "explicit"}
-    if mark.ttl is not None:
-        point["ttl"] = BREAKPOINT_TTL_NAMES[mark.ttl]
-    return point
-
-
-# Capabilities.cache_marks -> the member of a part, and its value.
-_MARKS: Mapping[str, tuple[str, Callable[[CacheMark], JSONObject]]] = {
-    "breakpoint": ("prompt_cache_breakpoint", _breakpoint),
-    "cache_control": ("cache_control", write_cache_control),
-}
-
-
-def join_plain_texts(parts: list[JSONObject]) -> JSON:
-    """Join plain texts with a blank line. Return the parts if one is no plain text."""
-    if all(part.keys() == TEXT_PART_KEYS and part["type"] == "text" for part in parts):
-        return "\n\n".join([part["text"] for part in parts])
-    return parts
+# Capabilities.cache_marks -> the member of a part.
+_MARK_NAMES = {"breakpoint": "prompt_cache_breakpoint", "cache_control": "cache_control"}
 
 
 def _data_uri(part: Media) -> str:

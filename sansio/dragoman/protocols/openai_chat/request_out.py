@@ -14,7 +14,6 @@ All three threads were read on 2026-11-22.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import groupby
 
 from dragoman._ir.losses import Ledger, LossCode
 from dragoman._ir.request import Media, Message, Part, Request, Text, ToolResult
@@ -80,14 +79,17 @@ def _messages(
     if capabilities.reasoning_back == "tool_loop":
         while loop and not _is_from_user(messages[loop - 1]):
             loop -= 1
-    index = 0
-    for from_assistant, group in groupby(messages, lambda message: message.role == "assistant"):
-        run = list(group)
+    index, count = 0, len(messages)
+    while index < count:
+        from_assistant = messages[index].role == "assistant"
+        end = index + 1
+        while end < count and (messages[end].role == "assistant") is from_assistant:
+            end += 1
         if from_assistant:
-            writer.write_assistant_turn(run, index >= loop)
+            writer.write_assistant_turn(messages[index:end], index >= loop)
         else:
-            writer.write_between_turns(run)
-        index += len(run)
+            writer.write_between_turns(messages[index:end])
+        index = end
     return writer.finish()
 
 

@@ -7,6 +7,7 @@ hosts and servers in whose recorded responses we have seen a member (November 20
 
 from __future__ import annotations
 
+from dragoman._ir.request import Param
 from dragoman._ir.shape import (
     ARRAY,
     INTEGER,
@@ -18,8 +19,10 @@ from dragoman._ir.shape import (
     Setting,
     Shape,
     native_members,
+    setting_paths,
 )
 from dragoman.protocols.openai_chat.tables import (
+    CACHE_MARKS,
     EXECUTED_TOOLS,
     EXTRA_CONTENT,
     NATIVE_COUNTERS,
@@ -78,8 +81,9 @@ REQUEST_SHAPE: dict[str, Shape] = {
     "user": Setting("user"),
     "verbosity": Setting("verbosity"),
 }
+SETTING_PATHS: dict[Param, str] = setting_paths(REQUEST_SHAPE)
 
-_MARKS: dict[str, Shape] = {"prompt_cache_breakpoint": None, "cache_control": None}
+_MARKS: dict[str, Shape] = dict.fromkeys(CACHE_MARKS)
 TEXT_SHAPE: dict[str, Shape] = {"type": None, "text": None, **_MARKS}
 IMAGE_SHAPE: dict[str, Shape] = {"type": None, "image_url": {"url": None, "detail": None}, **_MARKS}
 AUDIO_SHAPE: dict[str, Shape] = {"type": None, "input_audio": {"data": None, "format": None}, **_MARKS}

@@ -48,11 +48,12 @@ REASONING_FIELDS = (*REASONING_TEXTS, *REASONING_ENTRIES)
 # The setting for a web search, and the kind of the hosted tool that it is read as.
 WEB_SEARCH_OPTIONS = "web_search_options"
 
-# Lifetimes of cache marks: `prompt_cache_breakpoint` has 30m and 12h (openai-python 3.54.0), `cache_control` 5m and 1h
-# (anthropic 2.12.0).
-CACHE_TTLS: dict[str, Literal["short", "long"]] = {"5m": "short", "30m": "short", "1h": "long", "12h": "long"}
-BREAKPOINT_TTL_NAMES: dict[str, str] = {"short": "30m", "long": "12h"}
-CACHE_CONTROL_TTL_NAMES: dict[str, str] = {"short": "5m", "long": "1h"}
+# The official cache mark and the one for Claude models -> its members beside the ttl, and its lifetimes (openai-python
+# 3.54.0, anthropic 2.12.0).
+CACHE_MARKS: dict[str, tuple[JSONObject, dict[Literal["short", "long"], str]]] = {
+    "prompt_cache_breakpoint": ({"mode": "explicit"}, {"short": "30m", "long": "12h"}),
+    "cache_control": ({"type": "ephemeral"}, {"short": "5m", "long": "1h"}),
+}
 
 # The first five finish reasons are official (openai-python 3.54.0), the others come from compatible servers. Any other
 # one counts as END.

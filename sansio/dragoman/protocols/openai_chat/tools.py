@@ -14,7 +14,6 @@ from dragoman._ir.losses import Ledger, child
 from dragoman._ir.request import Request
 from dragoman._ir.shape import OBJECT, STRING, extra_members
 from dragoman._ir.tools import (
-    CacheMark,
     CustomTool,
     FunctionTool,
     Grammar,
@@ -28,9 +27,9 @@ from dragoman._wire.exceptions import RemoteProtocolError, dotted_path
 from dragoman._wire.json import JSON, JSONObject, encode_text, wrong_type
 from dragoman._wire.json_schema import is_strict
 from dragoman.codec import Capabilities
-from dragoman.protocols.openai_chat.checks import CHECKS, read_cache_mark
+from dragoman.protocols.openai_chat.checks import CHECKS, read_cache_mark, write_cache_mark
 from dragoman.protocols.openai_chat.shapes import FUNCTION_SHAPE, LOCATION_SHAPE, TOOL_SHAPE, WEB_SEARCH_SHAPE
-from dragoman.protocols.openai_chat.tables import CACHE_CONTROL_TTL_NAMES, NAME, WEB_SEARCH_OPTIONS
+from dragoman.protocols.openai_chat.tables import NAME, WEB_SEARCH_OPTIONS
 
 # Modes of tool_choice, with words of other protocols that clients send here.
 _CHOICES = {"auto": "auto", "none": "none", "required": "required", "any": "required"}
@@ -195,7 +194,7 @@ def _write_tool(tool: FunctionTool | CustomTool, marks: bool, ledger: Ledger) ->
     if tool.description is not None:
         inner["description"] = tool.description
     if tool.cache is not None and marks:
-        body["cache_control"] = write_cache_control(tool.cache)
+        body["cache_control"] = write_cache_mark(tool.cache, "cache_control")
     elif tool.cache is not None:
         ledger.dropped(tool.cache.path, "tools cannot have cache marks in Chat Completions")
     if isinstance(tool, CustomTool):
@@ -281,14 +280,6 @@ def _write_choice(choice: ToolChoice, ledger: Ledger) -> JSON:
 
 def _tool_reference(ref: ToolRef) -> JSONObject:
     return {"type": ref.kind.value, ref.kind.value: {"name": ref.name}}
-
-
-def write_cache_control(mark: CacheMark) -> JSONObject:
-    """Return a cache mark in the form for servers of Claude models."""
-    control: JSONObject = {"type": "ephemeral"}
-    if mark.ttl is not None:
-        control["ttl"] = CACHE_CONTROL_TTL_NAMES[mark.ttl]
-    return control
 
 
 def deep_merge(base: JSON, extra: JSON) -> JSON:

@@ -99,11 +99,17 @@ def has_unmapped_citations(part: Text) -> bool:
 
 def leaf_values(value: JSON, skipped: Collection[str] = ()) -> set[str]:
     """Return the strings, numbers and booleans in a value, encoded, without those in members of the skipped names."""
-    if type(value) is dict:
-        value = [member for name, member in value.items() if name not in skipped]
-    if type(value) is list:
-        return set[str]().union(*[leaf_values(each, skipped) for each in value])
-    return set() if value is None else {encode_text(value)}
+    found: set[str] = set()
+    left = [value]
+    while left:
+        value = left.pop()
+        if type(value) is dict:
+            left += [member for name, member in value.items() if name not in skipped]
+        elif type(value) is list:
+            left += value
+        elif value is not None:
+            found.add(encode_text(value))
+    return found
 
 
 # Members with the content of an image or a file. In the first one it may be a data URI.

@@ -11,7 +11,7 @@ import msgspec
 
 from dragoman._ir.losses import Loss, LossCode
 from dragoman._ir.request import Message, Param, ReasoningConfig, Request, ResponseFormat, Text
-from dragoman._ir.shape import OBJECT, STRING, read_settings, setting_paths
+from dragoman._ir.shape import OBJECT, STRING, read_settings
 from dragoman._ir.signatures import Signer
 from dragoman._ir.tools import Namespace
 from dragoman._wire.json import JSON, JSONObject, wrong_type
@@ -27,6 +27,7 @@ from dragoman.protocols.openai_responses.shapes import (
     NATIVE_MEMBERS,
     REASONING_SHAPE,
     REQUEST_SHAPE,
+    SETTING_PATHS,
 )
 from dragoman.protocols.openai_responses.tables import (
     CALL_ITEMS,
@@ -37,12 +38,6 @@ from dragoman.protocols.openai_responses.tables import (
     SUMMARY_NAMES,
 )
 from dragoman.protocols.openai_responses.tools import read_tool_choice, read_tools
-
-_SETTING_PATHS: dict[Param, str] = {
-    **setting_paths(REQUEST_SHAPE),
-    "include": "/include",
-    "logprobs": "/include",
-}
 
 
 def read_request(body: JSONObject, signer: Signer) -> Request:
@@ -67,7 +62,7 @@ def read_request(body: JSONObject, signer: Signer) -> Request:
         if name in params and params[name] == nothing:
             del params[name]
     extra = read_extra(body, REQUEST_SHAPE) or {}
-    paths = _SETTING_PATHS
+    paths = SETTING_PATHS
     if reader.reference is not None and "previous_response_id" not in params:
         # A reference means the same: part of the conversation is only in the vendor's store.
         params["previous_response_id"], place = reader.reference

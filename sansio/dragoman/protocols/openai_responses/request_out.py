@@ -202,18 +202,12 @@ def rewrite_settings(request: Request, capabilities: Capabilities, out: JSONObje
     """
     raw = request.native
     write_params(request, _PARAM_NAMES, _NATIVE_CONVERTERS, out, ledger)
-    for name in VERBATIM_FIELDS:
-        if raw.get(name) is not None:
-            out[name] = raw[name]
-    for name in (*NO_OP_VALUES, "include", "stream_options"):
-        if name in raw and name not in out:
+    for name in (*VERBATIM_FIELDS, *NO_OP_VALUES, "include", "stream_options"):
+        if name not in out and raw.get(name) is not None and name not in capabilities.refuses:
             out[name] = raw[name]
     if "previous_response_id" not in raw:
         out.pop("previous_response_id", None)  # it was made from a reference among the items
     out.update({name: value for name, value in (request.extra or {}).items() if name not in VERBATIM_FIELDS})
-    for name in (*NO_OP_VALUES, "include"):
-        if name in capabilities.refuses:
-            out.pop(name, None)
     text = dict(out.get("text") or {})
     text_format, kind = request.response_format, (text.get("format") or {}).get("type")
     if text_format is None and kind != "text":

@@ -34,7 +34,6 @@ from dragoman.protocols.openai_responses.checks import objects_in, write_url_cit
 from dragoman.protocols.openai_responses.client_tools import (
     CLIENT_TOOLS,
     announced_fields,
-    has_unmapped_arguments,
     parse_call_arguments,
 )
 from dragoman.protocols.openai_responses.errors import response_error
@@ -238,11 +237,6 @@ def announced_item(item: JSONObject) -> JSONObject:
     return item
 
 
-def refusal_block(number: int, explanation: str) -> AssembledBlock:
-    """Return a block with the explanation of a refused response without text."""
-    return AssembledBlock(number=number, kind=BlockKind.REFUSAL, text=explanation)
-
-
 class ResponseBuilder:
     """Builds the output items of one response, and the Response objects, which differ in a few fields at its start,
     end and failure.
@@ -311,13 +305,14 @@ class ResponseBuilder:
         tool = block.tool
         assert tool is not None
         assert tool.hosted is not None
-        fields = parse_call_arguments(tool.hosted, block.text)
+        parsed = parse_call_arguments(tool.hosted, block.text)
         path = f"/output/{self.index}/arguments"
-        if fields is None:
+        if parsed is None:
             detail = f"the arguments do not have the form of a call of {tool.hosted}"
             self._ledger.add(LossCode.BREACH, path, detail)
             return None
-        if has_unmapped_arguments(block.text, fields):
+        fields, has_unmapped = parsed
+        if has_unmapped:
             self._ledger.altered(path, f"what a call of {tool.hosted} has no field for was left out")
         head = {"id": item_id, "type": CLIENT_TOOLS[tool.hosted].call, "call_id": tool.call_id}
         return {**head, **fields, "status": "completed"}

@@ -54,7 +54,6 @@ from dragoman.protocols.openai_responses.response_content_out import (
     is_client_run,
     is_empty_text,
     reasoning_part,
-    refusal_block,
 )
 from dragoman.protocols.openai_responses.tables import NAME
 
@@ -137,7 +136,9 @@ class ResponsesWriter:
         out = b""
         explained = _needs_explanation(stop, self._has_text)
         if explained:
-            out = self._whole_block(refusal_block(-1, stop.explanation or ""))
+            out = self._block_started(BlockStarted(-1, BlockKind.REFUSAL))
+            out += self.send(TextDelta(-1, stop.explanation or ""))
+            out += self._block_ended(BlockEnded(-1))
         response = self._builder.ended(stop, self._usage, explained)
         return out + self._frame(f"response.{response['status']}", response=response)
 
@@ -272,12 +273,6 @@ class ResponsesWriter:
                 out += self._in_item(f"response.web_search_call.{state}")
         return out + self._item_done(item)
 
-    def _whole_block(self, block: AssembledBlock) -> bytes:
-        """Write a block that did not come in pieces."""
-        out = self._block_started(BlockStarted(block.number, block.kind))
-        out += self.send(TextDelta(block.number, block.text))
-        return out + self._block_ended(BlockEnded(block.number))
-
     # Content of items.
 
     def _reasoning(self, event: ReasoningDelta) -> bytes:
@@ -379,7 +374,7 @@ def write_whole(response: AssembledResponse, context: ResponseContext, ledger: L
     failed = response.error is not None
     explained = not failed and _needs_explanation(stop, has_text)
     if explained:
-        blocks.append(refusal_block(-1, stop.explanation or ""))
+        blocks.append(AssembledBlock(number=-1, kind=BlockKind.REFUSAL, text=stop.explanation or ""))
     for block in blocks:
         if isinstance(block, AssembledBlock):
             if not (failed and is_empty_text(block)):
