@@ -29,7 +29,7 @@ from dragoman._ir.events import (
 )
 from dragoman._ir.fast_path import Delta
 from dragoman._ir.losses import Ledger, LossCode
-from dragoman._transforms.pipeline import build_pipeline
+from dragoman._transforms.pipeline import Pipeline
 from dragoman._transforms.reasoning_cache import CachedReasoning
 from dragoman._wire.errors import ErrorKind, WireError, unreadable_error
 from dragoman._wire.exceptions import RemoteProtocolError
@@ -91,7 +91,7 @@ class ResponseTranslator(ResponseMachine):
         self._context = context
         read = StreamEvents if upstream_streams else WholeEvents
         self._upstream_events = read(upstream, context, self.losses)
-        self._pipeline = build_pipeline(client, context, self.losses, check_input)
+        self._pipeline = Pipeline(client, context, self.losses, check_input)
         self._chars = 0  # of what the model wrote and the fast path did not take
         streams = context.request.stream if client_streams is None else client_streams
         self._sink = self._open_sink(streams, store_response)
