@@ -29,7 +29,7 @@ from dragoman._ir.events import (
 )
 from dragoman._ir.fast_path import Delta
 from dragoman._ir.losses import Ledger, LossCode
-from dragoman._transforms.pipeline import Pipeline
+from dragoman._transforms.pipeline import build_pipeline
 from dragoman._transforms.reasoning_cache import CachedReasoning
 from dragoman._wire.errors import ErrorKind, WireError, unreadable_error
 from dragoman._wire.exceptions import RemoteProtocolError
@@ -91,14 +91,11 @@ class ResponseTranslator(ResponseMachine):
         self._context = context
         read = StreamEvents if upstream_streams else WholeEvents
         self._upstream_events = read(upstream, context, self.losses)
-        self._pipeline = Pipeline(client, context, self.losses, check_input)
+        self._pipeline = build_pipeline(client, context, self.losses, check_input)
         self._chars = 0  # of what the model wrote and the fast path did not take
         streams = context.request.stream if client_streams is None else client_streams
         self._sink = self._open_sink(streams, store_response)
         self._skipped: set[int] = set()  # blocks of choices that the client's protocol does not have
-        needs_text = self._pipeline.needs_text
-        self._send_text = self._pass if needs_text else self._sink.send
-        self._send_arguments = self._pass if needs_text else partial(self._emit_arguments, self._sink.send)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._upstream.name} -> {self._client.name}, {self.outcome.value}>"
@@ -150,13 +147,19 @@ class ResponseTranslator(ResponseMachine):
 
     def _take(self, events: Iterator[Event]) -> None:
         """Pass on events until the response ends. What cannot be read ends it with an error."""
+        needs_text = self._pipeline.needs_text
         try:
             for event in events:
                 kind = type(event)
                 if isinstance(event, (TextDelta, ReasoningDelta, ArgumentsDelta)):
                     if event.block not in self._skipped:
                         self._chars += len(event.text)
-                        (self._send_arguments if kind is ArgumentsDelta else self._send_text)(event)
+                        if needs_text:
+                            self._pass(event)
+                        elif kind is ArgumentsDelta:
+                            self._emit_arguments(self._sink.send, event)
+                        else:
+                            self._sink.send(event)
                 elif kind is Usage:
                     self.usage = self.usage.updated(event)  # type: ignore[arg-type]
                     self._pass(self.usage.consistent())
