@@ -88,20 +88,10 @@ NAMES = {kind: name for table in (EVENTS, PARTS, TOOLS) for name, kind in table.
 # Members of a whole response beside blocks.
 WHOLE_NAMES: dict[type[Any], str] = {Opaque: "opaque", Compacted: "compacted"}
 
+PARAMS_WRITTEN: dict[str, str] = {"temperature": "heat", "seed": "dice", "stop": "stop", "n": "n"}
 REQUEST_SHAPE: dict[str, Shape] = {
-    **dict.fromkeys(
-        (
-            "model",
-            "stream",
-            "messages",
-            "tools",
-            "tool_choice",
-            "reasoning",
-            "response_format",
-            "include_usage",
-            "compact",
-        )
-    ),
+    **dict.fromkeys(("model", "stream", "messages", "tools", "tool_choice", "reasoning")),
+    **dict.fromkeys(("response_format", "include_usage", "compact")),
     "heat": Setting("temperature"),
     "dice": Setting("seed"),
     "who": Setting("user"),
