@@ -67,6 +67,7 @@ class ClientRequest:
     http1: the client speaks HTTP/1.
     now: when it arrived, in seconds since the epoch.
     key: the client key that it came with, None where none is needed.
+    admitted: its key may send it, see BaseEndpoint.read().
     reserved: the part of its key's budget that is reserved for it.
     plan: the plan that was carried out for it, None until then.
     started: a response has begun, or is about to.
@@ -85,6 +86,7 @@ class ClientRequest:
         self.key: ClientKey | None = scope.get(SCOPE_KEY)
         if self.key is not None:
             record.client_key = self.key.name
+        self.admitted = False
         self.reserved: BudgetReservation | None = None
         self.plan: Plan | None = None
         self.started = False
@@ -206,6 +208,7 @@ class BaseEndpoint(ABC):
                 request.reserved = await limits.admit(request.key, limits.estimate(prices, len(body)))
         if counts and limits.needs_usage(request.key):
             request.meter = Meter()
+        request.admitted = True
         return body, request_head
 
     def _settlement(self, request: ClientRequest) -> Awaitable[None] | None:
@@ -299,6 +302,8 @@ class BaseEndpoint(ABC):
 
         sends: false leaves the response, a whole one, in `reply`. store_response: see RequestHandler.
         """
+        if not request.admitted:
+            raise RuntimeError("a request must be admitted before it is sent")
         store, owner = self.gateway.reasoning_store, request.owner
         request.plan = plan
         request.record.model, request.record.stream = plan.context.model, plan.streams
