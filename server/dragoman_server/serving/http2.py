@@ -36,7 +36,7 @@ from starlette.types import Message, Receive, Scope, Send
 from dragoman import RequestRefused
 from dragoman_server.replies import Reply, send_reply
 from dragoman_server.serving.http2_connection import HTTP2Connection
-from dragoman_server.serving.refusals import refused_scope
+from dragoman_server.serving.refusals import refusal
 from dragoman_server.serving.request_head import MAX_HEAD_BYTES, check_fields
 from dragoman_server.serving.tasks import Changes
 
@@ -210,8 +210,7 @@ class HTTP2:
         try:
             check_fields(path, headers)
         except RequestRefused as error:
-            scope = refused_scope(method.decode("ascii"), path, headers)
-            stream.reply = self.transport.worker.refusal(scope, error)
+            stream.reply = refusal(self.transport.worker.app, method, path, headers, error)
         self._streams[stream_id] = stream
         self._running += 1
         self.transport.set_idle(False)
