@@ -19,7 +19,6 @@ from starlette.types import ASGIApp
 
 from dragoman_server.serving.http1 import HTTP1
 from dragoman_server.serving.http2 import HTTP2
-from dragoman_server.serving.refusals import RefusalMaker, plain_text_refusal
 from dragoman_server.serving.tasks import AppEvents, AppSend, run_app
 from dragoman_server.settings import ServerSettings
 from dragoman_server.streams.byte_stream import WRITE_NOW, ByteStream
@@ -52,7 +51,6 @@ class WorkerContext:
     """The objects that the connections of one worker share.
 
     state: of the application's lifespan.
-    refusal: makes the response to a request that the application never receives.
     requests: the scopes of all requests, which a stop cancels.
     terminated: the worker takes no new requests.
     connections: all of them.
@@ -64,7 +62,6 @@ class WorkerContext:
     config: hypercorn.Config
     settings: ServerSettings
     state: dict[str, Any]
-    refusal: RefusalMaker = plain_text_refusal
     requests: set[anyio.CancelScope] = field(default_factory=set)
     terminated: anyio.Event = field(default_factory=anyio.Event)
     connections: "dict[Connection, None]" = field(default_factory=dict)

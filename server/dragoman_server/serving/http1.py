@@ -19,7 +19,7 @@ from hypercorn.protocol.http_stream import HTTPStream
 from hypercorn.protocol.ws_stream import Handshake, WSStream
 
 from dragoman import RemoteProtocolError, RequestRefused
-from dragoman_server.serving.refusals import refused_scope
+from dragoman_server.serving.refusals import refusal
 from dragoman_server.serving.request_head import (
     MAX_HEAD_BYTES,
     check_head,
@@ -254,7 +254,7 @@ class HTTP1:
         self._stop_reading()
         method, target, fields = parse_broken(head)
         self._transport.set_idle(False)
-        reply = self._transport.worker.refusal(refused_scope(method.decode(), target, fields), error)
+        reply = refusal(self._transport.worker.app, method, target, fields, error)
         # h11 frames the response, for which it needs a request. It gets this one, because it has not parsed the
         # client's.
         self._h11 = _new_h11()
