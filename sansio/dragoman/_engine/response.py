@@ -95,9 +95,6 @@ class ResponseTranslator(ResponseMachine):
         streams = context.request.stream if client_streams is None else client_streams
         self._sink = self._open_sink(streams, store_response)
         self._skipped: set[int] = set()  # blocks of choices that the client's protocol does not have
-        needs_text = self._pipeline.needs_text
-        self._send_text = self._pass if needs_text else self._sink.send
-        self._send_arguments = self._pass if needs_text else self._emit_arguments
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._upstream.name} -> {self._client.name}, {self.outcome.value}>"
@@ -137,9 +134,13 @@ class ResponseTranslator(ResponseMachine):
         """Return what takes deltas like this one, None if the client does not get them."""
         if event.block in self._skipped:
             return None
-        if isinstance(event, ArgumentsDelta):
-            return self._send_arguments
-        return self._pass if self._pipeline.needs_text else self._sink.delta_sender(event.block)
+        if self._pipeline.needs_text:
+            return self._pass
+        return (
+            self._emit_arguments
+            if isinstance(event, ArgumentsDelta)
+            else self._sink.delta_sender(event.block)
+        )
 
     def _emit_arguments(self, event: Event) -> None:
         """Do as _pass(), for events that only the stage of tool calls may change."""
@@ -148,13 +149,19 @@ class ResponseTranslator(ResponseMachine):
 
     def _take(self, events: Iterator[Event]) -> None:
         """Pass on events until the response ends. What cannot be read ends it with an error."""
+        needs_text = self._pipeline.needs_text
         try:
             for event in events:
                 kind = type(event)
                 if isinstance(event, (TextDelta, ReasoningDelta, ArgumentsDelta)):
                     if event.block not in self._skipped:
                         self._chars += len(event.text)
-                        (self._send_arguments if kind is ArgumentsDelta else self._send_text)(event)
+                        if needs_text:
+                            self._pass(event)
+                        elif kind is ArgumentsDelta:
+                            self._emit_arguments(event)
+                        else:
+                            self._sink.send(event)
                 elif kind is Usage:
                     self.usage = self.usage.updated(event)  # type: ignore[arg-type]
                     self._pass(self.usage.consistent())

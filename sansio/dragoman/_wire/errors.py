@@ -151,6 +151,14 @@ def kind_from_message(kind: ErrorKind, message: str) -> ErrorKind:
     return kind
 
 
+def readable_message(status: int, body: bytes) -> str:
+    """Return the body of an error response as a message, unless it is empty, markup or binary."""
+    text = body.decode("utf-8", "replace").strip()
+    if not text or text.startswith("<") or "\ufffd" in text or "\0" in text:
+        return f"the upstream returned status {status} and no readable message"
+    return text
+
+
 def unreadable_error(reason: object) -> WireError:
     """Make the error for a response that cannot be read. reason: the rest of the sentence."""
     return WireError(ErrorKind.UNREADABLE, f"the upstream's response cannot be read: {reason}")

@@ -60,6 +60,15 @@ def decode_object(data: bytes, what: str) -> JSONObject:
     return value
 
 
+def object_or_none(data: bytes) -> JSONObject | None:
+    """Return the object that a text is, None if it is none, or no JSON."""
+    try:
+        value = decode(data)
+    except RemoteProtocolError:
+        return None
+    return value if type(value) is dict else None
+
+
 def encode(value: JSON) -> bytes:
     """Encode as compact JSON in UTF-8, with keys in the order of the mapping."""
     try:
@@ -76,11 +85,8 @@ def encode_text(value: JSON) -> str:
 
 def is_object_text(text: str) -> bool:
     """True if a text is one complete JSON object, as tool arguments must be in the end."""
-    try:
-        # A text with a lone surrogate is complete as well: decode() accepts it.
-        return type(decode(text.encode("utf-8", "surrogatepass"))) is dict
-    except RemoteProtocolError:
-        return False
+    # A text with a lone surrogate is complete as well: decode() accepts it.
+    return object_or_none(text.encode("utf-8", "surrogatepass")) is not None
 
 
 def kind_of(value: object) -> str:

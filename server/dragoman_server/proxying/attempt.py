@@ -122,8 +122,6 @@ class Attempt:
         self._now = now
         self._raw_headers: Sequence[tuple[str, str]] = ()
         self._resent = False  # because an idle connection was closed
-        # Of branches: one that is cancelled while it sends would cut the client's stream.
-        self._sending = anyio.Lock(fast_acquire=True)
 
     @property
     def target(self) -> str:
@@ -281,8 +279,7 @@ class Attempt:
 
         async def read(number: int) -> None:
             if not await self._read_branch(fan_out, number, refusals):
-                async with self._sending:
-                    branches.cancel_scope.cancel()
+                branches.cancel_scope.cancel()
 
         async with anyio.create_task_group() as branches:
             for number in range(self.plan.translated.fan_out):
@@ -320,9 +317,8 @@ class Attempt:
         return fan_out.outcome is not Outcome.FAILED
 
     async def _merge(self, fan_out: FanOut) -> bool:
-        async with self._sending:
-            fan_out.merge()
-            return fan_out.outcome is not Outcome.OPEN or await self._send_ready(fan_out)
+        fan_out.merge()
+        return fan_out.outcome is not Outcome.OPEN or await self._send_ready(fan_out)
 
     def _refusal(self, status: int, body: bytes) -> AttemptFailure:
         """Return the upstream's error response in the client's form."""

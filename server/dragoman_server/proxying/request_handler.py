@@ -1,9 +1,11 @@
 """Carry out a planned request in one task group: everything that a request starts ends with it.
 
-Three tasks: the disconnect watcher cancels the reading when the client leaves; the ticker sends heartbeats during
-silence; the third one reads the upstream and sends what it has, so a client that reads slowly pauses the upstream. It
-owns the upstream response, so cancelling it closes that connection at once. Expected failures are values (a Reply, or
-an error in the stream); only bugs, and what `send` raises, are raised.
+Four tasks: the disconnect watcher cancels reading and writing when the client leaves; the upstream reader owns the
+upstream response, so that cancelling it closes that connection at once; the ticker sends heartbeats during silence;
+the writer is the only one that calls `send`, so that nothing that ends a reader cuts a write. Reader and ticker pass it
+their bytes by an Outbox, where a reader waits that is ahead of a slow client. A response without a stream needs no
+ticker, and is written when its reader has ended: one task is both. Expected failures are values (a Reply, or an error
+in the stream); only bugs, and what `send` raises, are raised.
 
 Nothing is sent before there is content, because until then a failure can still be a plain HTTP error, on which clients
 retry. Only a heartbeat that is due may come first.
@@ -31,6 +33,7 @@ from dragoman_server.headers import (
 from dragoman_server.log import RequestRecord
 from dragoman_server.proxying.account_pool import AccountLease, AccountPool
 from dragoman_server.proxying.attempt import Attempt, AttemptFailure
+from dragoman_server.proxying.outbox import Outbox
 from dragoman_server.proxying.plan import Destination, Plan
 from dragoman_server.replies import (
     Reply,
@@ -40,6 +43,7 @@ from dragoman_server.replies import (
     send_reply,
     with_retry_after,
 )
+from dragoman_server.streams.byte_stream import WriteNow
 from dragoman_server.upstream.sender import UpstreamSender
 
 # Caches the reasoning of a response.
@@ -66,6 +70,7 @@ class RequestHandler:
         plan: the first plan of the chain.
         sender_for: returns what sends requests to the upstream of a name.
         receive, send: the client's, as in ASGI. Without `send`, a whole reply is left in `reply` instead.
+        write_now: passes bytes of the body past `send`, see Outbox.
         record: gets the outcome, the usage and the losses.
         pool: chooses the accounts.
         keepalive_s: seconds of silence after which a heartbeat is sent, 0 for none.
@@ -88,6 +93,7 @@ class RequestHandler:
         pool: AccountPool,
         keepalive_s: float,
         http1: bool,
+        write_now: WriteNow | None = None,
         store_response: StoreResponse | None = None,
         cache_reasoning: CacheReasoning | None = None,
     ) -> None:
@@ -112,14 +118,12 @@ class RequestHandler:
         self._upstream_headers: HeaderList = []
         self._started = False  # bytes of the response are out, or on their way
         self._end_sent = False  # the final body message has been handed to the server
-        self._unsent = False  # bytes of the response wait for its head to be sent
-        # Held from taking bytes (or from the decision for a plain error) until they are sent: reader and ticker would
-        # otherwise send in the wrong order.
-        self._send_order = anyio.Lock(fast_acquire=True)
+        # Whatever takes bytes from a machine puts them here before its next await, so they stay in order.
+        self._outbox = Outbox(write_now)
         # Scopes inside of the tasks: on asyncio, a task that its group cancels holds the request with its body until a
         # garbage collection.
         self._helpers = anyio.CancelScope(), anyio.CancelScope()
-        self._reading = anyio.CancelScope()
+        self._reading, self._writing = anyio.CancelScope(), anyio.CancelScope()
 
     async def run(self) -> None:
         """Send the response. Return when it is sent or the client has left; a cancelled run leaves nothing behind."""
@@ -127,8 +131,11 @@ class RequestHandler:
             tasks.start_soon(self._watch_disconnect)
             if self._plan.streams:
                 tasks.start_soon(self._tick)
-            with self._reading:
+                tasks.start_soon(self._read_upstream)
+            else:
                 await self._read_upstream()
+            with self._writing:
+                await self._write_client()
             for helper in self._helpers:
                 helper.cancel()
         self._record_end()
@@ -146,6 +153,7 @@ class RequestHandler:
                 return  # servers also send "disconnect" when a response is complete
             self._record.outcome = "completed" if self._end_for_disconnect() else "client_left"
             self._reading.cancel()
+            self._writing.cancel()
 
     def _end_for_disconnect(self) -> bool:
         """End the response of a client that leaves. Return true if the client has got all of it.
@@ -155,7 +163,7 @@ class RequestHandler:
         machine = self._machine
         if machine is None:
             return False
-        sent = not (self._unsent or machine.data_to_send())
+        sent = not (self._outbox.unsent or machine.data_to_send())
         machine.fail(_CLIENT_LEFT)
         return sent and machine.outcome is Outcome.COMPLETED
 
@@ -163,13 +171,18 @@ class RequestHandler:
         with self._helpers[1]:
             while (deadline := self._keepalive.next_deadline()) is not None:
                 await anyio.sleep_until(deadline)
-                async with self._send_order:
-                    if not self._keepalive.due(anyio.current_time()):
-                        continue
-                    heartbeat = self._heartbeat()
-                    if self._end_sent or not heartbeat:
-                        return
-                    await self._send_chunk(heartbeat)
+                await self._outbox.sent()  # bytes on their way are as good as a heartbeat
+                if not self._keepalive.due(anyio.current_time()):
+                    continue
+                heartbeat = self._heartbeat()
+                if not heartbeat:
+                    return
+                self._put(heartbeat)
+
+    def _put(self, data: bytes) -> None:
+        self._started = True
+        if self._outbox.put(data):
+            self._keepalive.sent(anyio.current_time())
 
     def _heartbeat(self) -> bytes:
         """Return bytes to send between frames. Held-back events stay, because another attempt may start again."""
@@ -183,20 +196,24 @@ class RequestHandler:
     # The attempts.
 
     async def _read_upstream(self) -> None:
-        async with self._attempts as attempts:
-            while self._winner is None and (lease := await attempts.next()) is not None:
-                hedge_s = lease.plan.destination.settings.hedge_s
-                if hedge_s > 0:
-                    await self._hedged(lease, hedge_s)
-                else:
-                    await self._attempt(self._attempt_with(lease))
-            if self._winner is None:
-                await self._give_up()
+        try:
+            with self._reading:
+                async with self._attempts as attempts:
+                    while self._winner is None and (lease := await attempts.next()) is not None:
+                        hedge_s = lease.plan.destination.settings.hedge_s
+                        if hedge_s > 0:
+                            await self._hedged(lease, hedge_s)
+                        else:
+                            await self._attempt(self._attempt_with(lease))
+                    if self._winner is None:
+                        await self._give_up()
+        finally:
+            self._outbox.close()
 
     def _attempt_with(self, lease: AccountLease) -> Attempt:
         self._plan = lease.plan
         sender = self._sender_for(lease.plan.destination.settings.name)
-        attempt = Attempt(lease, sender, self._send_ready, self._clock())
+        attempt = Attempt(lease, sender, self._take_ready, self._clock())
         if self._winner is None:
             self._record_attempt(attempt)
         return attempt
@@ -205,7 +222,7 @@ class RequestHandler:
         """Make one attempt, and report its outcome to its account. None: the client gets this response, or another."""
         try:
             failure = await self._run_and_resend(attempt)
-        except (anyio.get_cancelled_exc_class(), OSError):
+        except anyio.get_cancelled_exc_class():
             machine = attempt.machine
             if attempt is self._winner and machine is not None and machine.outcome is Outcome.COMPLETED:
                 with anyio.move_on_after(_REPORT_S, shield=True):
@@ -296,34 +313,33 @@ class RequestHandler:
             last = self._failed[-1][1].reported
             error = msgspec.structs.replace(error, message=f"{error.message} ({last.message})")
         self._record.error = error.message if failure is None else failure.cause
-        async with self._send_order:
-            if self._started:
-                # Only heartbeats went out: end the stream as one that broke off.
-                machine = self._machine = plan.response_machine(upstream_streams=True)
-                machine.fail(error)
-                await self._store_when_complete(machine)
-                await self._send_chunk(machine.data_to_send(), last=True)
-                return
-            self._upstream_headers = [] if failure is None else failure.headers
-            headers = with_retry_after(self._headers(), self._attempts.retry_at)
-            if failure is None or failure.status is None:
-                reply = error_reply(plan.client, error, plan.id, headers)
-            else:
-                reply = encoded_error_reply(error.kind, failure.status, failure.body, headers)
-            await self._send_reply(reply)
+        if self._started:
+            # Only heartbeats went out: end the stream as one that broke off.
+            machine = self._machine = plan.response_machine(upstream_streams=True)
+            machine.fail(error)
+            await self._store_when_complete(machine)
+            self._outbox.end(machine.data_to_send())
+            return
+        self._upstream_headers = [] if failure is None else failure.headers
+        headers = with_retry_after(self._headers(), self._attempts.retry_at)
+        if failure is None or failure.status is None:
+            reply = error_reply(plan.client, error, plan.id, headers)
+        else:
+            reply = encoded_error_reply(error.kind, failure.status, failure.body, headers)
+        self._outbox.end(reply)
 
-    async def _send_ready(self, attempt: Attempt) -> bool:
-        """Send what an attempt has for the client. False: another attempt was faster, so this one must end."""
+    async def _take_ready(self, attempt: Attempt) -> bool:
+        """Take what an attempt has for the client. False: another attempt was faster, so this one must end."""
         machine = attempt.machine
         assert machine is not None
         if not self._claim(attempt):
             return False
         await self._store_when_complete(machine)
-        async with self._send_order:
-            if attempt.ended:
-                await self._send_end(machine)
-            elif ready := machine.data_to_send():
-                await self._send_chunk(ready)
+        if attempt.ended:
+            self._outbox.end(self._end_of(machine))
+        elif ready := machine.data_to_send():
+            self._put(ready)
+            await self._outbox.room()
         return True
 
     def _claim(self, attempt: Attempt) -> bool:
@@ -374,16 +390,16 @@ class RequestHandler:
             machine.error is not None and not self._started and not (self._plan.streams and machine.committed)
         )
 
-    async def _send_end(self, machine: ResponseMachine) -> None:
-        """Send the last bytes of the response, completed or failed."""
+    def _end_of(self, machine: ResponseMachine) -> bytes | Reply:
+        """Return the last bytes of the stream, completed or failed, or the whole response."""
         self._cache_reasoning_of(machine)
         body = machine.data_to_send()
         if self._plan.streams:
-            await self._send_chunk(body, last=True)
-            return
+            self._started = True
+            return body
         if self._unstored is not None and not isinstance(machine, Relay):
             body = encode({**self._unstored, "store": False})
-        await self._send_reply(Reply(200, [*JSON_HEADERS, *self._headers(machine.losses)], body))
+        return Reply(200, [*JSON_HEADERS, *self._headers(machine.losses)], body)
 
     def _cache_reasoning_of(self, machine: ResponseMachine) -> None:
         """Cache it before the client has the whole response, because its next request may come at once."""
@@ -394,26 +410,28 @@ class RequestHandler:
         if cached_reasoning is not None:
             cache(cached_reasoning)
 
-    async def _send_chunk(self, data: bytes, *, last: bool = False) -> None:
-        """Send bytes of the client's stream. Needs `_send_order`."""
-        assert self._send is not None  # only plans that do not stream go without
-        if not self._started:
-            self._started = self._unsent = True
-            self._record_head(200)
-            await self._send(
-                {"type": "http.response.start", "status": 200, "headers": self._stream_headers()}
-            )
-            self._unsent = False
-        self._end_sent = last
-        await self._send({"type": "http.response.body", "body": data, "more_body": not last})
-        self._keepalive.sent(anyio.current_time())
-
-    async def _send_reply(self, reply: Reply) -> None:
-        self._record_head(reply.status)
-        self._end_sent = True
-        self.reply = reply
-        if self._send is not None:
-            await send_reply(self._send, reply)
+    async def _write_client(self) -> None:
+        head_sent = False
+        while (item := await self._outbox.take()) is not None:
+            if isinstance(item, Reply):
+                self._record_head(item.status)
+                self._end_sent = True
+                self.reply = item
+                if self._send is not None:
+                    await send_reply(self._send, item)
+                return
+            assert self._send is not None  # only plans that do not stream go without
+            if not head_sent:
+                head_sent = True
+                self._record_head(200)
+                await self._send(
+                    {"type": "http.response.start", "status": 200, "headers": self._stream_headers()}
+                )
+            self._end_sent = item.last
+            await self._send({"type": "http.response.body", "body": item.data, "more_body": not item.last})
+            if item.last:
+                return
+            self._keepalive.sent(anyio.current_time())
 
     def _record_head(self, status: int) -> None:
         self._record.status = status

@@ -312,6 +312,15 @@ def test_native_citations_get_the_members_that_clients_require() -> None:
     assert body["choices"][0]["message"]["annotations"] == streamed
 
 
+def test_spans_of_citations_count_a_summary_before_the_text() -> None:
+    cited = Annotation(0, "x", {}, "https://u", "T", 0, 2)
+    body, streamed = message_and_annotations(
+        Compacted("In short."), *text_block(0, TextDelta(0, "ab"), cited)
+    )
+    assert (streamed[0]["url_citation"]["start_index"], streamed[0]["url_citation"]["end_index"]) == (9, 11)
+    assert body["choices"][0]["message"]["annotations"] == streamed
+
+
 PHASED_TEXT = (BlockStarted(0, BlockKind.TEXT, phase="commentary"), TextDelta(0, "a"))
 CITED = Annotation(0, "other", {"type": "t", "url": "u", "at": [1], "words": "w"}, "u")
 REFUSED = Stopped(StopReason.CONTENT_FILTER, explanation="why")

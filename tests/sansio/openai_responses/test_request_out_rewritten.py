@@ -157,35 +157,9 @@ def written(request: Request, **capabilities: Any) -> tuple[dict[str, Any], list
         ),
         ({"summaries": "never"}, {"reasoning": {"summary": "auto"}}, {}, ["/reasoning/summary"]),
         (
-            {},
-            {"reasoning": {"effort": "low", "generate_summary": "detailed"}},
-            {"reasoning": {"effort": "low", "generate_summary": "detailed"}},
-            [],
-        ),
-        (
             {"refuses": frozenset({"store", "include"})},
             {"store": False, "include": ["reasoning.encrypted_content"], "metadata": {}},
             {"metadata": {}},
-            [],
-        ),
-        ({}, {"store": True, "new": 1, "include": ["x"]}, {"store": True, "new": 1, "include": ["x"]}, []),
-        (
-            {},
-            {"text": {"format": JSON, "verbosity": "low"}},
-            {"text": {"format": JSON, "verbosity": "low"}},
-            [],
-        ),
-        (
-            {},
-            {"text": {"format": {"type": "text", "new": 1}}},
-            {"text": {"format": {"type": "text", "new": 1}}},
-            [],
-        ),
-        ({}, {"instructions": "I", "stream": True}, {"instructions": "I", "stream": True}, []),
-        (
-            {},
-            {"tools": [{"type": "web_search", "new": 1}]},
-            {"tools": [{"type": "web_search", "new": 1}]},
             [],
         ),
     ],
@@ -197,6 +171,21 @@ def test_settings_and_tools(
     assert out.pop("input") == [HI]
     assert out == after
     assert lost == losses
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"reasoning": {"effort": "low", "generate_summary": "detailed"}},
+        {"store": True, "new": 1, "include": ["x"]},
+        {"text": {"format": JSON, "verbosity": "low"}},
+        {"text": {"format": {"type": "text", "new": 1}}},
+        {"instructions": "I", "stream": True},
+        {"tools": [{"type": "web_search", "new": 1}]},
+    ],
+)
+def test_fields_of_the_protocol_stay(fields: dict[str, Any]) -> None:
+    assert written(read(**fields)) == ({"input": [HI], **fields}, [])
 
 
 def test_marks_are_removed_for_an_upstream_without_them() -> None:

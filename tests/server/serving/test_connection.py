@@ -10,14 +10,13 @@ from typing import Any
 
 import anyio
 import pytest
-from hypercorn.events import Closed, Event, RawData, Updated
 from starlette.types import Receive, Scope, Send
 from virtual_time import VIRTUAL_BACKENDS
 
 from dragoman_server.serving import connection as connection_module
 from dragoman_server.serving.connection import Connection, WorkerContext
 from dragoman_server.serving.run import _hypercorn_config
-from dragoman_server.serving.tasks import AppEvents, ClearableEvent
+from dragoman_server.serving.tasks import AppEvents
 from dragoman_server.settings import ServerSettings
 
 pytestmark = [pytest.mark.anyio, pytest.mark.backends(*VIRTUAL_BACKENDS)]
@@ -89,9 +88,6 @@ class FakeStream:
 
     def alpn_protocol(self) -> str | None:
         return self.alpn
-
-    def raw_socket(self) -> Any:
-        raise AssertionError("not asked for")
 
 
 async def hello(scope: Scope, receive: Receive, send: Send) -> None:
@@ -167,7 +163,7 @@ async def test_a_stop_ends_an_idle_connection_at_once_and_a_busy_one_after_its_r
         tasks.start_soon(first.run)
         tasks.start_soon(second.run)
         await anyio.sleep(5)
-        await first.worker.terminated.set()
+        first.worker.terminated.set()
         for each in tuple(first.worker.connections):
             await each.stop()
     assert (idle.ended_at, busy.ended_at) == (5, 10)
@@ -182,11 +178,10 @@ class NoException(BaseException):
 
 
 def failing(error: BaseException) -> Callable[..., Awaitable[None]]:
-    async def handle(self: Any, event: Event) -> None:
-        if isinstance(event, RawData):
-            raise error
+    async def data_received(self: Any, data: bytes) -> None:
+        raise error
 
-    return handle
+    return data_received
 
 
 @pytest.mark.promise("R2", "S11", "S12")
@@ -196,7 +191,7 @@ def failing(error: BaseException) -> Callable[..., Awaitable[None]]:
 async def test_whatever_a_protocol_raises_ends_its_connection_and_is_one_line(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, error: Exception
 ) -> None:
-    monkeypatch.setattr(connection_module.HTTP1, "handle", failing(error))
+    monkeypatch.setattr(connection_module.HTTP1, "data_received", failing(error))
     stream = FakeStream([GET])
     await connect(hello, stream).run()
     assert stream.aborted_at == 0
@@ -207,7 +202,7 @@ async def test_whatever_a_protocol_raises_ends_its_connection_and_is_one_line(
 
 
 async def test_a_base_exception_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection_module.HTTP1, "handle", failing(NoException()))
+    monkeypatch.setattr(connection_module.HTTP1, "data_received", failing(NoException()))
     with pytest.RaisesGroup(NoException, flatten_subgroups=True):
         await connect(hello, FakeStream([GET])).run()
 
@@ -311,29 +306,29 @@ async def test_nothing_follows_a_write_that_was_cancelled_in_its_middle() -> Non
     assert stream.aborted_at == 2
 
 
-async def test_the_deadline_of_reading_is_the_protocols() -> None:
-    connection = connect(hello, FakeStream([]))
+async def test_the_deadline_of_reading_is_the_protocols(monkeypatch: pytest.MonkeyPatch) -> None:
     timed_out: list[float] = []
 
     class Patient:
-        async def initiate(self) -> None:
-            await connection.send(Updated(idle=False))
-            connection.read_within(7)
+        def __init__(self, transport: Connection) -> None:
+            self.transport = transport
 
-        async def handle(self, event: Event) -> None:
-            assert isinstance(event, Closed)
+        async def data_received(self, data: bytes) -> None:
+            self.transport.set_idle(False)
+            self.transport.read_within(7)
+
+        async def connection_lost(self) -> None: ...
 
         async def timed_out(self) -> None:
             timed_out.append(anyio.current_time())
-            await connection.send(RawData(b"too late"))
+            await self.transport.write(b"too late")
+            self.transport.end()
 
-        async def stop(self) -> None: ...
-
-    connection._begin = lambda: connection._initiate(Patient())  # type: ignore[method-assign]
-    await connection.run()
+    monkeypatch.setattr(connection_module, "HTTP1", Patient)
+    stream = FakeStream([GET])
+    await connect(hello, stream).run()
     assert timed_out == [7]
-    assert isinstance(connection._stream, FakeStream)
-    assert connection._stream.sent == b"too late"
+    assert stream.sent == b"too late"
 
 
 # The queue of an application.
@@ -362,15 +357,3 @@ async def test_nothing_waits_for_an_application_that_has_ended() -> None:
         await anyio.sleep(1)
         events.close()
     await events.put(body(b"x" * 1_000_000))
-
-
-async def test_clearing_an_event_wakes_every_waiter() -> None:
-    event = ClearableEvent()
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(event.wait)
-        await anyio.sleep(1)
-        await event.clear()
-        await event.set()
-    assert event.is_set()
-    await event.clear()
-    assert not event.is_set()

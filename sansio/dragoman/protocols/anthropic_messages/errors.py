@@ -6,9 +6,15 @@ shapes and proxies send HTML, so the message is looked for in its usual places, 
 
 from __future__ import annotations
 
-from dragoman._wire.errors import STATUS_BY_KIND, ErrorKind, WireError, kind_from_message, kind_of_status
-from dragoman._wire.exceptions import RemoteProtocolError
-from dragoman._wire.json import JSONObject, decode, encode
+from dragoman._wire.errors import (
+    STATUS_BY_KIND,
+    ErrorKind,
+    WireError,
+    kind_from_message,
+    kind_of_status,
+    readable_message,
+)
+from dragoman._wire.json import JSONObject, encode, object_or_none
 from dragoman._wire.sse import encode_frame
 from dragoman.protocols.anthropic_messages.checks import string_or_none
 
@@ -96,16 +102,10 @@ _MESSAGE_KEYS = ("message", "error", "detail", "msg")
 
 def read_error(status: int, body: bytes) -> WireError:
     """Return the error of an HTTP error response. Never raises."""
-    try:
-        value = decode(body)
-    except RemoteProtocolError:
-        value = None
-    if type(value) is dict:
+    value = object_or_none(body)
+    if value is not None:
         return parse_error(value, status)
-    text = body.decode("utf-8", "replace").strip()
-    # Markup and binary data are no messages for people.
-    if not text or text.startswith("<") or "\ufffd" in text or "\0" in text:
-        text = f"the upstream returned status {status} and no readable message"
+    text = readable_message(status, body)
     return WireError(kind_from_message(kind_of_status(status), text), text[:MAX_MESSAGE], status=status)
 
 
@@ -146,13 +146,8 @@ def _message_of(error: JSONObject) -> str:
 
 def is_native_error(body: bytes) -> bool:
     """Return True if a body has the form `{"type": "error", "error": {"type", "message"}}`."""
-    try:
-        value = decode(body)
-    except RemoteProtocolError:
-        return False
-    if type(value) is not dict or value.get("type") != "error":
-        return False
-    error = value.get("error")
+    value = object_or_none(body) or {}
+    error = value.get("error") if value.get("type") == "error" else None
     return type(error) is dict and type(error.get("type")) is str and type(error.get("message")) is str
 
 

@@ -10,7 +10,7 @@ from dragoman._ir.events import Usage
 from dragoman._ir.losses import Ledger
 from dragoman._wire.errors import WireError
 from dragoman._wire.exceptions import RemoteProtocolError
-from dragoman._wire.json import JSONObject, decode
+from dragoman._wire.json import JSONObject, decode, object_or_none
 from dragoman._wire.sse import Frame
 from dragoman.codec import ResponseContext
 from dragoman.protocols.anthropic_messages.errors import error_frame, parse_error
@@ -57,11 +57,8 @@ class MessagesObserver:
             return
         if frame.event == b"ping":
             return
-        try:
-            value = decode(frame.data)
-        except RemoteProtocolError:
-            return
-        if type(value) is dict:
+        value = object_or_none(frame.data)
+        if value is not None:
             self._read_event(value, "error" if frame.event == b"error" else value.get("type"))
 
     def _read_event(self, value: JSONObject, kind: object) -> None:

@@ -81,13 +81,14 @@ def _messages(
             loop -= 1
     index, count = 0, len(messages)
     while index < count:
-        from_assistant = messages[index].role == "assistant"
         end = index + 1
-        while end < count and (messages[end].role == "assistant") is from_assistant:
-            end += 1
-        if from_assistant:
+        if messages[index].role == "assistant":
+            while end < count and messages[end].role == "assistant":
+                end += 1
             writer.write_assistant_turn(messages[index:end], index >= loop)
         else:
+            while end < count and messages[end].role != "assistant":
+                end += 1
             writer.write_between_turns(messages[index:end])
         index = end
     return writer.finish()
@@ -152,8 +153,9 @@ class MessageWriter:
         if body is None:
             body = write_turn(run, self._writer, in_loop)
         if body is not None:
-            at_start = not self._out or self._out[-1]["role"] in ("system", "developer")
-            if at_start and self._capabilities.turn_order == "alternate":
+            if self._capabilities.turn_order == "alternate" and (
+                not self._out or self._out[-1]["role"] in ("system", "developer")
+            ):
                 self._out.append({"role": "user", "content": _FIRST_USER_TEXT})
                 self._ledger.add(
                     LossCode.REPAIRED,

@@ -9,45 +9,39 @@ from dragoman.protocols.openai_chat.tables import NATIVE_COUNTERS
 
 _DETAILS = ("prompt_tokens_details", "completion_tokens_details")
 
+# Field of Usage -> where servers have it, the official place first.
+_COUNTERS: dict[str, tuple[tuple[str, ...], ...]] = {
+    "input": (("prompt_tokens",),),
+    "output": (("completion_tokens",),),
+    "cached": (
+        ("prompt_tokens_details", "cached_tokens"),
+        ("prompt_cache_hit_tokens",),
+        ("cache_read_input_tokens",),
+        ("cached_tokens",),
+    ),
+    "cache_write": (("prompt_tokens_details", "cache_write_tokens"), ("cache_creation_input_tokens",)),
+    "reasoning": (("completion_tokens_details", "reasoning_tokens"), ("reasoning_tokens",)),
+    "searches": (("server_tool_use_details", "web_search_requests"),),
+}
+
 
 def read_usage(value: JSONObject) -> Usage:
     """Read a `usage` object with the official names or those of compatible servers."""
-    prompt = _details(value, "prompt_tokens_details")
-    completion = _details(value, "completion_tokens_details")
-    input_tokens = _first_count(value.get("prompt_tokens"))
-    output_tokens = _first_count(value.get("completion_tokens"))
-    reasoning = _first_count(completion.get("reasoning_tokens"), value.get("reasoning_tokens"))
-    if input_tokens is not None and output_tokens is not None and reasoning:
+    counts: dict[str, JSON] = {
+        field: next((count for place in places if (count := _count(value, place)) is not None), None)
+        for field, places in _COUNTERS.items()
+    }
+    parts = counts["input"], counts["output"], counts["reasoning"]
+    if None not in parts and value.get("total_tokens") == sum(parts):
         # xAI does not include reasoning in completion_tokens, but in the total (seen in recorded responses, November
         # 2026).
-        separate = value.get("total_tokens") == input_tokens + output_tokens + reasoning
-        output_tokens += reasoning if separate else 0
-    extra = {
-        name: counts
-        for name in _DETAILS
-        if (
-            counts := {
-                key: count
-                for key, count in _details(value, name).items()
-                if key in NATIVE_COUNTERS and type(count) is int and count
-            }
-        )
-    }
-    searches = value.get("server_tool_use_details")
-    return Usage(
-        input=input_tokens,
-        output=output_tokens,
-        cached=_first_count(
-            prompt.get("cached_tokens"),
-            value.get("prompt_cache_hit_tokens"),
-            value.get("cache_read_input_tokens"),
-            value.get("cached_tokens"),
-        ),
-        cache_write=_first_count(prompt.get("cache_write_tokens"), value.get("cache_creation_input_tokens")),
-        reasoning=reasoning,
-        extra=extra or None,
-        searches=_first_count(searches.get("web_search_requests")) if type(searches) is dict else None,
-    )
+        counts["output"] += counts["reasoning"]
+    extra: JSONObject = {}
+    for name in _DETAILS:
+        for key, count in _details(value, name).items():
+            if key in NATIVE_COUNTERS and type(count) is int and count:
+                extra.setdefault(name, {})[key] = count
+    return Usage(**counts, extra=extra or None)
 
 
 def write_usage(usage: Usage, ledger: Ledger) -> JSONObject:
@@ -84,11 +78,10 @@ def _details(value: JSONObject, name: str) -> JSONObject:
     return details if type(details) is dict else {}
 
 
-def _first_count(*values: JSON) -> int | None:
-    """Return the first value that is a count: an integer from 0, or a float that equals one."""
-    for count in values:
-        if type(count) is int and count >= 0:
-            return count
-        if type(count) is float and count >= 0 and count.is_integer():
-            return int(count)
-    return None
+def _count(value: JSON, place: tuple[str, ...]) -> int | None:
+    """Return the count at a place: an integer from 0, or a float that equals one. None if there is none."""
+    for name in place:
+        value = value.get(name) if type(value) is dict else None
+    if type(value) is float and value.is_integer():
+        value = int(value)
+    return value if type(value) is int and value >= 0 else None

@@ -183,11 +183,9 @@ _NESTED = "in the form of Chat Completions: it was converted"
 def repair_request(body: JSONObject) -> tuple[Loss, ...]:
     """Repair known mistakes in the body. Return the repairs."""
     repairs: list[Loss] = []
-    tools = _flat_tools(body.get("tools"), repairs)
-    choice = _flat_choice(body.get("tool_choice"), repairs)
-    items = _calls_with_ids(body.get("input"), repairs)
-    fields = {"tools": tools, "tool_choice": choice, "input": items}
-    body.update({name: value for name, value in fields.items() if repairs and name in body})
+    for name, repair in (("tools", _flat_tools), ("tool_choice", _flat_choice), ("input", _calls_with_ids)):
+        if name in body:
+            body[name] = repair(body[name], repairs)
     return tuple(repairs)
 
 

@@ -39,21 +39,21 @@ from dragoman._ir.losses import Ledger
 from dragoman._wire.json import JSON, JSONObject, encode
 from dragoman._wire.sse import encode_frame
 from dragoman.codec import ResponseContext
+from dragoman.protocols.openai_responses.client_tools import announced_fields
 from dragoman.protocols.openai_responses.errors import error_event
 from dragoman.protocols.openai_responses.response_content_out import (
     TEXT_KINDS,
     ResponseBuilder,
     added_item,
-    announced_client_call,
     announced_item,
     as_function_call,
     empty_part,
-    event_logprob,
     finished_part,
     goes_into_content,
     is_client_run,
     is_empty_text,
     reasoning_part,
+    write_logprob,
 )
 from dragoman.protocols.openai_responses.tables import NAME
 
@@ -208,7 +208,7 @@ class ResponsesWriter:
                     annotation_index=index,
                     annotation=annotation,
                 )
-            logprobs = [event_logprob(token) for token in block.logprobs]
+            logprobs = [write_logprob(token, with_bytes=False) for token in block.logprobs]
             out += self._in_item(
                 "response.output_text.done", content_index=0, text=block.text, logprobs=logprobs
             )
@@ -231,7 +231,8 @@ class ResponsesWriter:
         if block.complete:
             item = self._builder.client_call(block, self._item_id)
             if item is not None:
-                out = self._added(announced_client_call(tool, item))
+                announced = announced_fields(tool.hosted or "", item)
+                out = self._added({**announced, "status": "in_progress"})
                 return out + self._commands(item) + self._item_done(item)
         out = self._block_started(as_function_call(BlockStarted(block.number, block.kind, tool=tool)))
         if block.text:
@@ -323,7 +324,9 @@ class ResponsesWriter:
         assert self._open is not None
         self._open.logprobs += event.tokens
         if self._open.start.kind is BlockKind.TEXT:
-            self._tail = b',"logprobs":%b}\n\n' % encode([event_logprob(token) for token in event.tokens])
+            self._tail = b',"logprobs":%b}\n\n' % encode(
+                [write_logprob(token, with_bytes=False) for token in event.tokens]
+            )
             self._tail_is_once = True
         return b""
 
