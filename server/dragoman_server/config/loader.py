@@ -264,11 +264,11 @@ class _Loader(ConfigSources):
             by_key = ValueOrigin(ENVIRONMENT, where=key_variable)
             by_url = ValueOrigin(ENVIRONMENT, where=url_variable) if url else by_key
             url = url or provider.base_url
-            protocol, protocols = provider.protocols_at(url)
+            protocols = provider.protocols_at(url)
             values: dict[str, Any] = {
                 "name": name,
-                "protocol": protocol,
-                "protocols": protocols,
+                "protocol": protocols[0],
+                "protocols": tuple(sorted(protocols)),
                 "auth": auth,
             }
             self.origins |= {dotted((*path, each)): by_key for each in values}
