@@ -8,11 +8,10 @@ import logging
 import time
 import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Iterable, Mapping
+from collections.abc import Awaitable, Iterable
 from contextlib import suppress
 
 import anyio
-from starlette.datastructures import Headers
 from starlette.types import Message, Receive, Scope, Send
 
 from dragoman import ErrorKind, RemoteProtocolError, RequestHead, RequestRefused, Usage, WireError, peek
@@ -74,28 +73,11 @@ class ClientRequest:
     broken: `send` raised OSError, as it should "when send is called after the client has gone" -- ASGI 2.4
     """
 
-    __slots__ = (
-        "_send",
-        "broken",
-        "headers",
-        "http1",
-        "key",
-        "meter",
-        "now",
-        "plan",
-        "query",
-        "receive",
-        "record",
-        "reserved",
-        "scope",
-        "started",
-    )
-
     def __init__(self, scope: Scope, receive: Receive, send: Send, record: RequestRecord) -> None:
         self.scope = scope
         self.receive = receive
         self.record = record
-        self.headers = _join_repeated(Headers(scope=scope))
+        self.headers = _joined_headers(scope)
         self.query: str = scope.get("query_string", b"").decode("latin-1")
         self.http1: bool = scope.get("http_version", "1.1").startswith("1")
         self.now = unix_time()
@@ -356,8 +338,9 @@ def unix_time() -> int:
     return int(time.time())
 
 
-def _join_repeated(headers: Headers | Mapping[str, str]) -> dict[str, str]:
+def _joined_headers(scope: Scope) -> dict[str, str]:
     joined: dict[str, str] = {}
-    for name, value in headers.items():
+    for raw_name, raw_value in scope["headers"]:
+        name, value = raw_name.decode("latin-1"), raw_value.decode("latin-1")
         joined[name] = f"{joined[name]}, {value}" if name in joined else value
     return joined

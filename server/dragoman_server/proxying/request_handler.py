@@ -198,8 +198,8 @@ class RequestHandler:
     async def _read_upstream(self) -> None:
         try:
             with self._reading:
-                async with self._attempts as attempts:
-                    while self._winner is None and (lease := await attempts.next()) is not None:
+                try:
+                    while self._winner is None and (lease := await self._attempts.next()) is not None:
                         hedge_s = lease.plan.destination.settings.hedge_s
                         if hedge_s > 0:
                             await self._hedged(lease, hedge_s)
@@ -207,6 +207,8 @@ class RequestHandler:
                             await self._attempt(self._attempt_with(lease))
                     if self._winner is None:
                         await self._give_up()
+                finally:
+                    await self._attempts.close()
         finally:
             self._outbox.close()
 

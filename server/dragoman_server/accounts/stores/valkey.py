@@ -86,12 +86,11 @@ class ValkeyAccountStore:
         self, candidates: Sequence[Candidate], conversation: str | None, lease: str, now: float
     ) -> Reservation | NoRoom:
         keys = [_key("health"), _key("used"), _key("conversations"), _key("conversations:expire")]
-        arguments: list[str] = [_number(now), lease, conversation or "", str(self._max_conversations)]
         for each in candidates:
             leases = _key("leases:" + each.account)
             keys += [_rate_key(each.requests) or leases, _rate_key(each.tokens) or leases, leases]
-            at_once = "" if each.max_concurrent_requests is None else str(each.max_concurrent_requests)
-            arguments += [each.account, *_limit(each.requests), *_limit(each.tokens), at_once]
+        arguments = [_number(now), lease, conversation or "", str(self._max_conversations)]
+        arguments.append(_encode(candidates).decode())
         chosen, available_at, uses, unusable = await self._run(RESERVE, keys, arguments)
         for candidate, use in zip(candidates, uses, strict=False):
             if use is not None:
