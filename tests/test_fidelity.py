@@ -13,11 +13,12 @@ from fidelity import page as pages
 from fidelity.judge import Cell, Fate, Note, cells_of, judge
 from fidelity.probe import Probe, find, probe
 from fidelity.rows import rows_of
-from fidelity.run import CHAT, MESSAGES, PROTOCOL_NAMES, RESPONSES, Output
+from fidelity.run import PROTOCOL_NAMES, Output
 from fidelity.streams import SUBJECT
 from fidelity.summary import summary
 
 from dragoman import Loss, LossCode, RemoteProtocolError
+from dragoman_server.capabilities.providers import CHAT, MESSAGES, RESPONSES
 
 PAGE = Path(__file__).parents[1] / "docs" / "fidelity.md"
 PREFIX = {CHAT: "chat", MESSAGES: "messages", RESPONSES: "responses"}

@@ -16,7 +16,7 @@ from dragoman_server.capabilities.providers import PROVIDERS
 from dragoman_server.capabilities.relay_rewrites import RELAY_REWRITES
 from dragoman_server.models.routes import VENDOR_MODELS
 from dragoman_server.settings import ARRAYS, CapabilitySettings, ServerSettings, keys_of
-from dragoman_server.settings.fields import SettingKind, SettingSpec
+from dragoman_server.settings.fields import SettingSpec
 from dragoman_server.simulator import MODELS
 
 _DOCS = Path(__file__).parents[1]
@@ -51,33 +51,19 @@ def _keys(settings: type) -> str:
 
 
 def _values(key: SettingSpec) -> str:
-    match key.kind:
-        case SettingKind.CHOICE:
-            return _code(*key.choices)
-        case SettingKind.CHOICES:
-            return f"list of {_code(*key.choices)}"
-        case SettingKind.INTEGER:
-            return f"integer, {key.limits.ge} to {key.limits.le}"
-        case SettingKind.SECONDS:
-            return f"seconds, {key.limits.ge:g} to {key.limits.le:.0f}"
-        case SettingKind.DOLLARS:
-            return f"US dollars, {key.limits.ge:g} to {key.limits.le:.0f}"
-        case _:
-            return key.kind.label
+    if key.choices:
+        return f"list of {_code(*key.choices)}" if key.many else _code(*key.choices)
+    bounded = key.limits.le is not None
+    return f"{key.kind.label}, {key.limits.ge} to {key.limits.le}" if bounded else key.kind.label
 
 
 def _default(key: SettingSpec) -> str:
     if key.required:
         return "required"
-    match key.default:
-        case None:
-            return ""
-        case bool(value):
-            return _code(str(value).lower())
-        case tuple(values):
-            return _code(*values)
-        case value:
-            return _code(str(value))
+    if key.default is None:
+        return ""
+    values = key.default if isinstance(key.default, tuple) else (key.default,)
+    return _code(*(str(value).lower() if isinstance(value, bool) else str(value) for value in values))
 
 
 def _providers() -> str:
@@ -87,7 +73,7 @@ def _providers() -> str:
             _code(*(variable for variable, _ in each.keys)),
             _code(each.base_url_variable),
             _code(each.base_url),
-            _code(*sorted(sorted(each.protocols), key=each.protocol.__ne__)),
+            _code(*each.protocols),
         )
         for each in PROVIDERS
     ]

@@ -16,7 +16,7 @@ from dragoman._ir.assembly import AssembledBlock, AssembledResponse, Fold, Reaso
 from dragoman._ir.events import ArgumentsDelta, Event, ReasoningDelta, TextDelta, Usage
 from dragoman._ir.fast_path import DeltaTemplate
 from dragoman._ir.losses import Ledger
-from dragoman._ir.request import Param, Refusable, Request
+from dragoman._ir.request import Param, Request
 from dragoman._ir.signatures import WRAPPED_MARKER, Signer
 from dragoman._ir.tools import Grammar
 from dragoman._ir.undo import ToolOrigin, Undo
@@ -140,7 +140,7 @@ class Capabilities(msgspec.Struct, frozen=True):
     tools_with_effort: bool = True
     enforces: frozenset[Enforced] = frozenset()
     prefill: bool = True
-    refuses: frozenset[Refusable] = frozenset()
+    refuses: frozenset[str] = frozenset()
     summaries: Literal["auto", "requested", "never"] = "requested"
     unwraps_signatures: bool = False
     relay: Literal["exact", "rewrite"] = "exact"
@@ -358,6 +358,7 @@ class ProtocolSpec(msgspec.Struct, frozen=True, kw_only=True):
         sequential: Streams have one open block at a time.
         choices: A response may have several choices.
         tool_limits: Its limits for tools.
+        settings: The neutral names of the plain settings of its requests.
         read_request: The client's decoded body -> request. Raises RemoteProtocolError.
         stream_writer: Makes the writer of one stream.
         write_whole: An assembled response -> body for the client.
@@ -389,6 +390,7 @@ class ProtocolSpec(msgspec.Struct, frozen=True, kw_only=True):
     stream_writer: Callable[[ResponseContext, Ledger], StreamWriter]
     write_whole: Callable[[AssembledResponse, ResponseContext, Ledger], JSONObject]
     write_error: Callable[[WireError, str | None], tuple[int, bytes]]
+    settings: frozenset[Param] = frozenset()
     returns_signatures: bool = True
     clients_drop_signatures: bool = False
     shows_searches: bool = False

@@ -5,6 +5,7 @@ ProtocolSpec.read_request makes it, the passes change it, UpstreamSpec.write_req
 
 from dragoman._ir.parameters import EFFORTS
 from dragoman._ir.request import (
+    REFUSABLE_MEMBERS,
     Citation,
     Media,
     Message,
@@ -13,7 +14,6 @@ from dragoman._ir.request import (
     Part,
     Reasoning,
     ReasoningConfig,
-    Refusable,
     Refusal,
     Request,
     ResponseFormat,
@@ -42,6 +42,7 @@ from dragoman._transforms.reasoning_cache import CachedReasoning
 
 __all__ = [
     "EFFORTS",
+    "REFUSABLE_MEMBERS",
     "CacheKeySource",
     "CacheMark",
     "CachedReasoning",
@@ -61,7 +62,6 @@ __all__ = [
     "Reasoning",
     "ReasoningConfig",
     "ReasoningLookup",
-    "Refusable",
     "Refusal",
     "Request",
     "ResponseFormat",

@@ -98,7 +98,7 @@ class Gateway:
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(self.client)
             if self.responses.store is not None:
-                await stack.enter_async_context(self.responses.store)
+                await stack.enter_async_context(self.responses.store.running())
             await stack.enter_async_context(self.accounts.running())
             await stack.enter_async_context(self.catalog.running())
             await stack.enter_async_context(self.balances.running())

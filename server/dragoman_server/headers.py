@@ -119,6 +119,11 @@ def client_response_headers(
     return [(name, value) for name, value in upstream_headers if name in visible or name.startswith(prefixes)]
 
 
+def retry_headers(wait: float) -> HeaderList:
+    """Return the headers with the seconds after which a retry makes sense."""
+    return [("retry-after", f"{math.ceil(wait)}"), ("retry-after-ms", f"{math.ceil(wait * 1000)}")]
+
+
 def limit_headers(
     names: RateLimitHeaders | None, limit: str, per_minute: int, *, now: float, until: float
 ) -> HeaderList:
@@ -128,7 +133,7 @@ def limit_headers(
     per_minute: the limit. now, until: seconds since the epoch; there is room again at `until`.
     """
     wait = max(0.0, until - now)
-    headers = [("retry-after", f"{math.ceil(wait)}"), ("retry-after-ms", f"{math.ceil(wait * 1000)}")]
+    headers = retry_headers(wait)
     if names is not None:
         reset = _RESETS[names.reset](now, now + wait)
         headers += [

@@ -1,6 +1,5 @@
 """Whole responses: their headers, errors in the form of the client's protocol, and the protocol of a path."""
 
-import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,7 +8,7 @@ from starlette.types import Send
 
 from dragoman import PROTOCOLS, ErrorKind, Ledger, WireError
 from dragoman.codec import ProtocolSpec, UpstreamSpec
-from dragoman_server.headers import BROWSER_HEADERS, JSON_HEADERS, HeaderList, encode_headers
+from dragoman_server.headers import BROWSER_HEADERS, JSON_HEADERS, HeaderList, encode_headers, retry_headers
 
 # Errors for which a retry would fail again. SDKs retry some of these by default, Claude Code a 401 for three minutes.
 _NOT_RETRYABLE_KINDS = frozenset(
@@ -61,12 +60,8 @@ def with_retry_after(headers: HeaderList, retry_at: float | None) -> HeaderList:
     """
     if retry_at is None:
         return headers
-    from_pool = [
-        ("retry-after", str(math.ceil(retry_at))),
-        ("retry-after-ms", str(math.ceil(retry_at * 1000))),
-    ]
     others = (pair for pair in headers if not pair[0].startswith("retry-after") and pair[0] != _SHOULD_RETRY)
-    return [*others, *from_pool]
+    return [*others, *retry_headers(retry_at)]
 
 
 def protocol_for_path(

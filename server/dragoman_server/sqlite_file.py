@@ -64,7 +64,7 @@ def write_transaction(connection: sqlite3.Connection) -> Iterator[sqlite3.Connec
 
 
 @contextmanager
-def _reading(connection: sqlite3.Connection) -> Iterator[None]:
+def read_transaction(connection: sqlite3.Connection) -> Iterator[None]:
     """Open a transaction in which all reads see one state of the file."""
     connection.execute("BEGIN")
     try:
@@ -80,7 +80,7 @@ def _use_write_ahead_log(
     deadline = time.monotonic() + busy_s
     while True:
         try:
-            with _reading(connection):
+            with read_transaction(connection):
                 _is_made(file_format, connection, path)  # before anything is changed
             connection.execute("PRAGMA journal_mode = WAL")
             return

@@ -49,7 +49,7 @@ from dragoman_server.proxying.attempt import Attempt
 from dragoman_server.proxying.plan import Plan
 from dragoman_server.proxying.request_handler import RequestHandler
 from dragoman_server.serving.connection import WorkerContext
-from dragoman_server.serving.run import _Requests, _Worker
+from dragoman_server.serving.run import _Worker
 from dragoman_server.settings import ClientKey, Price, Settings
 
 # Where a request is when its client leaves, if it gets there: some leave before. Besides PHASES:
@@ -172,7 +172,6 @@ class _Run(logging.Handler):
     async def __call__(self) -> Behind:
         gateway = Gateway(self._settings)
         self._gateway = gateway
-        self._requests = _Requests(Application(gateway))
         ready = anyio.Event()
         log = logging.getLogger("dragoman.requests")
         before_log = log.level, log.propagate
@@ -182,7 +181,7 @@ class _Run(logging.Handler):
         try:
             with socket.create_server(("127.0.0.1", 0), backlog=256) as listener:
                 listener.setblocking(False)
-                worker = _Worker(self._settings, self._requests, listener, ready.set, ())
+                worker = _Worker(self._settings, Application(gateway), listener, ready.set, ())
                 async with anyio.create_task_group() as tasks:
                     tasks.start_soon(worker.run)
                     await ready.wait()
@@ -261,10 +260,10 @@ class _Run(logging.Handler):
             "descriptors": len(os.listdir("/proc/self/fd")),
             "connections of clients": len(self._worker.connections),
             "idle connections of clients": len(self._worker.idle),
-            "scopes of requests": len(self._requests._scopes),
-            "leases of upstream connections": transport.busy_connections,  # type: ignore[union-attr]
+            "scopes of requests": len(self._worker.requests),
+            "leases of upstream connections": transport._pool.busy,  # type: ignore[union-attr]
             "conversations with upstreams": len(self._playing),
-            "leases of accounts": sum(map(len, accounts._leases.values())),
+            "leases of accounts": sum(map(len, accounts._expiries.values())),
             "dollars reserved": round(spent - self._cost, 9),
         }
 

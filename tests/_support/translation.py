@@ -32,12 +32,7 @@ def translate_stream(
 ) -> bytes:
     """Return what a streaming client gets for an upstream's stream, fed in chunks of `step` bytes (0: at once)."""
     body = client_request(client, upstream, request, include_usage=include_usage, custom_tools=custom_tools)
-    response: Relay | ResponseTranslator
-    context = translate_request(client, upstream, body)
-    if upstream == client:
-        response = Relay(protocol=UPSTREAMS[client], context=context)
-    else:
-        response = ResponseTranslator(client=spec_of(client), upstream=UPSTREAMS[upstream], context=context)
+    response = machine(upstream, client, translate_request(client, upstream, body))
     sent = b""
     for at in range(0, len(stream), step or len(stream) or 1):
         response.receive_data(stream[at : at + (step or len(stream))])
@@ -49,18 +44,24 @@ def translate_stream(
 def translate_whole(upstream: str, client: str, body: bytes, request: dict[str, Any] | None = None) -> bytes:
     """What a client gets for a whole response that is no error. Raises AssertionError where it became one."""
     requested = client_request(client, upstream, request, stream=False)
-    context = translate_request(client, upstream, requested, streams=False)
-    response: Relay | ResponseTranslator
-    if upstream == client:
-        response = Relay(protocol=UPSTREAMS[client], context=context, streams=False)
-    else:
-        response = ResponseTranslator(
-            client=spec_of(client), upstream=UPSTREAMS[upstream], context=context, upstream_streams=False
-        )
+    response = machine(
+        upstream, client, translate_request(client, upstream, requested, streams=False), streams=False
+    )
     response.receive_data(body)
     response.receive_eof()
     assert response.error is None, response.error
     return response.data_to_send()
+
+
+def machine(
+    upstream: str, client: str, context: ResponseContext, *, streams: bool = True
+) -> Relay | ResponseTranslator:
+    """Return the machine of a response. streams: the upstream's does."""
+    if upstream == client:
+        return Relay(protocol=UPSTREAMS[client], context=context, streams=streams)
+    return ResponseTranslator(
+        client=spec_of(client), upstream=UPSTREAMS[upstream], context=context, upstream_streams=streams
+    )
 
 
 def translate_error_of(upstream: str, client: str, status: int, body: bytes) -> tuple[int, bytes]:

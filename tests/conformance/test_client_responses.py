@@ -10,12 +10,11 @@ import json
 from typing import Any
 
 import pytest
-from agents import claude_code, codex
-from agents.received import piecewise, received_by, unwrapped
-from agents.requests import MODELS, TARGETS
+from agents.received import received_by, unwrapped
+from agents.requests import CLAUDE_CODE, CODEX, CODEX_COMPACTION, MODELS, TARGETS
 from failures.responses import Call, Cost, Reasoning, Text, frames, stream
-from failures.translate import Received, UpstreamRequest, each, translate_request
-from failures.turns import calls_of, outline, results_of
+from failures.translate import Received, UpstreamRequest, each, piecewise, translate_request
+from failures.turns import PIXEL, calls_of, outline, results_of
 from oracle import CHAT, MESSAGES, RESPONSES
 from oracle import samples as s
 
@@ -23,12 +22,19 @@ from dragoman import PROTOCOLS, UPSTREAMS, Capabilities, ResponseTranslator
 
 Json = dict[str, Any]
 
+# What Codex sends before its work begins, and in it.
+OPENING = CODEX["input"][:3]
+PATCH = '*** Begin Patch\n*** Add File: "a".txt\n+one\\two\n*** End Patch\n'
+(GRAMMAR,) = (tool["format"]["definition"] for tool in CODEX["tools"] if tool["type"] == "custom")
+# A tool of Claude Code that no request has but by a search.
+DEFERRED = "DeferredToolPlaceholder"
+
 others_of_codex = each("upstream", (CHAT, MESSAGES))
 others_of_claude = each("upstream", (CHAT, RESPONSES))
 
 
 def codex_receives(
-    upstream: str, *blocks: Any, body: Json = codex.TURN, capabilities: Capabilities | None = None
+    upstream: str, *blocks: Any, body: Json = CODEX, capabilities: Capabilities | None = None
 ) -> Received:
     response = stream(upstream, *blocks)
     return received_by(RESPONSES, upstream, body, response, capabilities=capabilities or TARGETS[upstream])
@@ -45,7 +51,7 @@ def the_item(received: Received) -> Json:
     return item
 
 
-def continued(upstream: str, *items: Json, body: Json = codex.TURN) -> UpstreamRequest:
+def continued(upstream: str, *items: Json, body: Json = CODEX) -> UpstreamRequest:
     """The next request, with these items behind those of this one."""
     return translate_request(
         RESPONSES,
@@ -162,7 +168,7 @@ def test_a_local_shell_call_comes_back_as_one(upstream: str) -> None:
     assert results_of(upstream, requested.body)[-1] == ("call_new", "total 0")
 
 
-WRAPPED = json.dumps({"input": codex.PATCH})
+WRAPPED = json.dumps({"input": PATCH})
 ESCAPED = json.dumps({"input": "äß🦎\u2028\t"}, ensure_ascii=True)
 
 
@@ -170,8 +176,8 @@ ESCAPED = json.dumps({"input": "äß🦎\u2028\t"}, ensure_ascii=True)
 @pytest.mark.parametrize(
     ("fragments", "text"),
     [
-        pytest.param((WRAPPED,), codex.PATCH, id="at once"),
-        pytest.param(tuple(WRAPPED), codex.PATCH, id="letter by letter"),
+        pytest.param((WRAPPED,), PATCH, id="at once"),
+        pytest.param(tuple(WRAPPED), PATCH, id="letter by letter"),
         pytest.param(tuple(ESCAPED), "äß🦎\u2028\t", id="escapes cut in two"),
     ],
 )
@@ -203,7 +209,7 @@ def test_a_patch_is_a_custom_call_with_its_plain_text(
 def test_a_patch_streams_as_it_is_written(upstream: str) -> None:
     """Not a letter waits for the end of the call: people watch the patch grow."""
     data = stream(upstream, Call("call_new", "apply_patch", tuple(WRAPPED)))
-    requested = translate_request(RESPONSES, upstream, codex.TURN, capabilities=TARGETS[upstream])
+    requested = translate_request(RESPONSES, upstream, CODEX, capabilities=TARGETS[upstream])
     machine = ResponseTranslator(
         client=PROTOCOLS[RESPONSES], upstream=UPSTREAMS[upstream], context=requested.response_context()
     )
@@ -217,7 +223,7 @@ def test_a_patch_streams_as_it_is_written(upstream: str) -> None:
             )
         if fragment:
             assert seen == plain_so_far(written)
-    assert seen == codex.PATCH
+    assert seen == PATCH
 
 
 def fragment_of(upstream: str, frame: bytes) -> str:
@@ -255,20 +261,20 @@ def _closed(written: str) -> bool:
 def test_a_custom_call_of_an_upstream_that_has_them_passes_as_it_is() -> None:
     """A Chat server with free-text tools: nothing is wrapped, so nothing is unwrapped."""
     capabilities = Capabilities(custom_tools=True)
-    requested = translate_request(RESPONSES, CHAT, codex.TURN, capabilities=capabilities)
+    requested = translate_request(RESPONSES, CHAT, CODEX, capabilities=capabilities)
     tool = next(tool for tool in requested.body["tools"] if tool["type"] == "custom")
     assert tool["custom"] == {
         "name": "apply_patch",
-        "description": codex.APPLY_PATCH["description"],
-        "format": {"type": "grammar", "grammar": {"syntax": "lark", "definition": codex.GRAMMAR}},
+        "description": "Edits files by a patch. It is FREEFORM, so do not wrap it in JSON.",
+        "format": {"type": "grammar", "grammar": {"syntax": "lark", "definition": GRAMMAR}},
     }
     call = {"index": 0, "id": "call_new", "type": "custom", "custom": {"name": "apply_patch", "input": ""}}
-    fragments = [codex.PATCH[:20], codex.PATCH[20:]]
+    fragments = [PATCH[:20], PATCH[20:]]
     deltas = [{"tool_calls": [{"index": 0, "custom": {"input": fragment}}]} for fragment in fragments]
     chunks = [s.chunk({"role": "assistant"}), s.chunk({"tool_calls": [call]}), *map(s.chunk, deltas)]
     data = s.render(CHAT, [*chunks, s.chunk({}, "tool_calls"), {**s.chunk(), "usage": Cost().chat}, "[DONE]"])
-    received = received_by(RESPONSES, CHAT, codex.TURN, data, capabilities=capabilities)
-    assert the_item(received)["input"] == codex.PATCH
+    received = received_by(RESPONSES, CHAT, CODEX, data, capabilities=capabilities)
+    assert the_item(received)["input"] == PATCH
     assert [event["delta"] for event in received.of("custom_tool_call_input.delta")] == fragments
 
 
@@ -303,7 +309,7 @@ def test_all_kinds_of_calls_in_one_turn_keep_their_order(upstream: str) -> None:
         {"type": "function_call_output", "call_id": "call_4", "output": "4"},
     ]
     requested = translate_request(
-        RESPONSES, upstream, {**codex.TURN, "input": [*codex.OPENING, *items_of(received), *outputs]}
+        RESPONSES, upstream, {**CODEX, "input": [*OPENING, *items_of(received), *outputs]}
     )
     turn = requested.body["messages"][-5 if upstream == CHAT else -2]
     if upstream == CHAT:
@@ -342,7 +348,7 @@ SUMMARY = "The user wants the picture mended."
 def test_a_compaction_trigger_gives_exactly_one_compaction_item(
     upstream: str, blocks: tuple[Any, ...]
 ) -> None:
-    received = codex_receives(upstream, *blocks, body=codex.COMPACTION)
+    received = codex_receives(upstream, *blocks, body=CODEX_COMPACTION)
     item = the_item(received)
     assert set(item) == {"id", "type", "encrypted_content"}
     assert item["type"] == "compaction"
@@ -354,9 +360,9 @@ def test_a_compaction_trigger_gives_exactly_one_compaction_item(
 
 @others_of_codex
 def test_the_compaction_item_that_comes_back_is_the_summary(upstream: str) -> None:
-    item = the_item(codex_receives(upstream, Text(SUMMARY), body=codex.COMPACTION))
+    item = the_item(codex_receives(upstream, Text(SUMMARY), body=CODEX_COMPACTION))
     after = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Go on."}]}
-    body = {**codex.TURN, "input": [codex.OPENING[0], item, after]}
+    body = {**CODEX, "input": [OPENING[0], item, after]}
     requested = translate_request(RESPONSES, upstream, body, capabilities=TARGETS[upstream])
     texts = [part["text"] for message in requested.body["messages"] for part in parts_of(message)]
     texts_sent = [f"Summary of the conversation so far:\n{SUMMARY}", "Go on."]
@@ -378,7 +384,7 @@ def parts_of(message: Json) -> list[Json]:
 @others_of_codex
 def test_a_summary_that_was_cut_is_no_summary(upstream: str) -> None:
     response = stream(upstream, Text("The user"), stop="length")
-    received = received_by(RESPONSES, upstream, codex.COMPACTION, response, capabilities=TARGETS[upstream])
+    received = received_by(RESPONSES, upstream, CODEX_COMPACTION, response, capabilities=TARGETS[upstream])
     assert items_of(received, done=False) == []
     assert received.kinds[-1] == "failed"
 
@@ -392,7 +398,7 @@ def test_claude_code_gets_calls_in_its_own_form(upstream: str) -> None:
     received = received_by(
         MESSAGES,
         upstream,
-        claude_code.ADAPTIVE,
+        CLAUDE_CODE,
         stream(
             upstream,
             Reasoning("Hmm."),
@@ -424,16 +430,14 @@ def test_the_next_request_of_claude_code_is_translated(upstream: str) -> None:
         Call("call_1", "ToolSearch", ('{"query": "a"}',)),
         Call("call_2", "Read", ('{"file_path": "b"}',)),
     )
-    turn = received_by(
-        MESSAGES, upstream, claude_code.ADAPTIVE, response, capabilities=TARGETS[upstream]
-    ).turn
+    turn = received_by(MESSAGES, upstream, CLAUDE_CODE, response, capabilities=TARGETS[upstream]).turn
     content = [{key: value for key, value in block.items() if value is not None} for block in turn]
-    picture = {"type": "base64", "media_type": "image/png", "data": claude_code.PIXEL}
+    picture = {"type": "base64", "media_type": "image/png", "data": PIXEL}
     results = [
         {
             "type": "tool_result",
             "tool_use_id": "call_1",
-            "content": [{"type": "tool_reference", "tool_name": claude_code.DEFERRED}],
+            "content": [{"type": "tool_reference", "tool_name": DEFERRED}],
         },
         {
             "type": "tool_result",
@@ -442,17 +446,17 @@ def test_the_next_request_of_claude_code_is_translated(upstream: str) -> None:
         },
     ]
     body = {
-        **claude_code.ADAPTIVE,
+        **CLAUDE_CODE,
         "messages": [
-            claude_code.ADAPTIVE["messages"][0],
+            CLAUDE_CODE["messages"][0],
             {"role": "assistant", "content": content},
             {"role": "user", "content": results},
         ],
     }
     requested = translate_request(MESSAGES, upstream, body, capabilities=TARGETS[upstream])
     reported = results_of(upstream, requested.body)
-    assert reported[0] == ("call_1", f"The tool {claude_code.DEFERRED} can be called now.")
-    url = f"data:image/png;base64,{claude_code.PIXEL}"
+    assert reported[0] == ("call_1", f"The tool {DEFERRED} can be called now.")
+    url = f"data:image/png;base64,{PIXEL}"
     if upstream == CHAT:
         roles = outline(CHAT, requested.body)
         assert roles == ["system", "user", "assistant", "tool", "tool", "user"]

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from laws.requests import FIXTURES
+from laws.fixtures import REQUESTS
 from laws.runs import rewritten, translated
 from oracle import PROTOCOL_NAMES
 
@@ -49,9 +49,9 @@ def errors(translate: Any, body: Any) -> set[str]:
 
 
 @pytest.mark.promise("S7")
-@pytest.mark.parametrize(("client", "upstream"), [(c, u) for c in FIXTURES for u in PROTOCOL_NAMES])
+@pytest.mark.parametrize(("client", "upstream"), [(c, u) for c in REQUESTS for u in PROTOCOL_NAMES])
 def test_a_value_of_another_type_is_refused_or_read(client: str, upstream: str) -> None:
-    body = max(FIXTURES[client].values(), key=lambda each: len(str(each)))
+    body = max(REQUESTS[client].values(), key=lambda each: len(str(each)))
     assert errors(lambda each: translated(client, upstream, each), body) == set()
 
 
@@ -59,7 +59,7 @@ def test_a_value_of_another_type_is_refused_or_read(client: str, upstream: str) 
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
 def test_a_value_of_another_type_in_a_relay_that_is_rewritten(protocol: str) -> None:
     for name in ("full", *SMALL.get(protocol, ())):
-        assert errors(lambda each: rewritten(protocol, each), FIXTURES[protocol][name]) == set()
+        assert errors(lambda each: rewritten(protocol, each), REQUESTS[protocol][name]) == set()
 
 
 # What only a small fixture reaches.

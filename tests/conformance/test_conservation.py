@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any
 
 import pytest
+from laws.fixtures import REQUESTS, WHOLE_RESPONSES
 from laws.losses import (
     MEANINGLESS_IN_REQUESTS,
     MEANINGLESS_IN_RESPONSES,
@@ -23,8 +24,6 @@ from laws.losses import (
     lost_in_frames,
 )
 from laws.plant import leaves
-from laws.requests import FIXTURES
-from laws.responses import WHOLE_RESPONSES
 from laws.runs import rewritten, translated, translated_response
 from oracle import CHAT, MESSAGES, PROTOCOL_NAMES, RESPONSES, SIMPLE, SIMPLE_EVENTS
 from oracle import samples as s
@@ -44,9 +43,9 @@ def lost_or_refused(body: Any, protocol: str, run: Callable[[Any], Any]) -> list
 
 
 @pytest.mark.promise("R13")
-@pytest.mark.parametrize("client", FIXTURES)
+@pytest.mark.parametrize("client", REQUESTS)
 def test_requests_lose_nothing_silently(client: str, subtests: pytest.Subtests) -> None:
-    for name, body in FIXTURES[client].items():
+    for name, body in REQUESTS[client].items():
         for upstream in PROTOCOL_NAMES:
             with subtests.test(name=name, upstream=upstream):
                 assert lost_or_refused(body, client, partial(translated, client, upstream)) == []
@@ -55,7 +54,7 @@ def test_requests_lose_nothing_silently(client: str, subtests: pytest.Subtests) 
 @pytest.mark.promise("R13")
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
 def test_repaired_requests_lose_nothing_silently(protocol: str, subtests: pytest.Subtests) -> None:
-    for name, body in FIXTURES[protocol].items():
+    for name, body in REQUESTS[protocol].items():
         with subtests.test(name=name):
             assert lost_or_refused(body, protocol, partial(rewritten, protocol)) == []
 
@@ -74,7 +73,7 @@ def test_responses_lose_nothing_silently(upstream: str, subtests: pytest.Subtest
 @pytest.mark.parametrize(
     ("table", "documents"),
     [
-        pytest.param(MEANINGLESS_IN_REQUESTS, FIXTURES, id="requests"),
+        pytest.param(MEANINGLESS_IN_REQUESTS, REQUESTS, id="requests"),
         pytest.param(MEANINGLESS_IN_RESPONSES, WHOLE_RESPONSES, id="answers"),
     ],
 )

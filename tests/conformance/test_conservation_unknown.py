@@ -10,8 +10,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from laws.requests import FIXTURES
-from laws.responses import WHOLE_RESPONSES
+from laws.fixtures import REQUESTS, WHOLE_RESPONSES
 from laws.unknown import RULES, lost_of_frame, lost_of_request, lost_of_response
 from oracle import CHAT, MESSAGES, PROTOCOL_NAMES, RESPONSES
 from oracle import samples as s
@@ -25,7 +24,7 @@ SAMPLES = {CHAT: s.chat, MESSAGES: s.messages, RESPONSES: s.responses}
 @given(data=st.data())
 @RULES
 def test_unknown_fields_of_requests_are_recorded(client: str, upstream: str, data: st.DataObject) -> None:
-    body = data.draw(st.sampled_from(list(FIXTURES[client].values())))
+    body = data.draw(st.sampled_from(list(REQUESTS[client].values())))
     assert lost_of_request(client, upstream, body, data) == []
 
 
@@ -34,7 +33,7 @@ def test_unknown_fields_of_requests_are_recorded(client: str, upstream: str, dat
 @given(data=st.data())
 @RULES
 def test_the_same_protocol_gets_unknown_fields_as_they_are(protocol: str, data: st.DataObject) -> None:
-    body = data.draw(st.sampled_from(list(FIXTURES[protocol].values())))
+    body = data.draw(st.sampled_from(list(REQUESTS[protocol].values())))
     assert lost_of_request(protocol, protocol, body, data) == []
 
 
@@ -43,7 +42,7 @@ def test_the_same_protocol_gets_unknown_fields_as_they_are(protocol: str, data: 
 @given(data=st.data())
 @RULES
 def test_a_repaired_request_keeps_unknown_fields(protocol: str, data: st.DataObject) -> None:
-    body = data.draw(st.sampled_from(list(FIXTURES[protocol].values())))
+    body = data.draw(st.sampled_from(list(REQUESTS[protocol].values())))
     assert lost_of_request(protocol, protocol, body, data, rewrites=True) == []
 
 

@@ -5,7 +5,7 @@ import json
 from typing import Any
 
 import pytest
-from laws.responses import WHOLE_RESPONSES
+from laws.fixtures import WHOLE_RESPONSES
 
 from dragoman import PROTOCOLS, UPSTREAMS, Outcome, Relay, ResponseTranslator
 from dragoman.codec import ResponseContext

@@ -48,8 +48,7 @@ Read = tuple[int, list[tuple[bytes, bytes]], bytes, bool] | None
 def by_transport(parts: list[bytes]) -> Read:
     """Status, headers, body and a flag for a complete one; None where it is refused."""
     context = Http1Exchange("POST")
-    context.request_head(b"/", [(b"host", b"x"), (b"content-length", b"0")])
-    context.request_body(b"", last=True)
+    context.request(b"/", [(b"host", b"x"), (b"content-length", b"0")], b"")
     head, body = None, b""
     try:
         for part in parts:

@@ -9,7 +9,7 @@ from edge import CHAT_PATH, MESSAGES_PATH, RESPONSES_PATH, chat, post
 from fuzz import chunks, cut_places, cuts, damage, mutated_json, run
 from fuzz_server import Served
 from hypothesis import strategies as st
-from laws.requests import FIXTURES
+from laws.fixtures import REQUESTS
 
 pytestmark = [pytest.mark.process, pytest.mark.fuzz]
 
@@ -30,7 +30,7 @@ _HEADS = [
     b"upgrade: h2c\r\nhttp2-settings: AAMAAABkAARAAAAAAAIAAAAA\r\n\r\n",
     b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
 ]
-_bodies = {name: [*FIXTURES[name].values()] for name in _PATHS}
+_bodies = {name: [*REQUESTS[name].values()] for name in _PATHS}
 requests = st.one_of(
     st.tuples(
         st.lists(st.sampled_from(_HEADS), min_size=1, max_size=3).map(b"".join), st.lists(cuts, max_size=4)

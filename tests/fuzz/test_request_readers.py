@@ -8,14 +8,14 @@ import time
 
 from fuzz import fuzz, mutated_json
 from hypothesis import strategies as st
-from laws.requests import FIXTURES
+from laws.fixtures import REQUESTS
 from laws.unknown import VALUES
 
 from dragoman import PROTOCOLS, RemoteProtocolError, Signer
 from dragoman._wire.json import decode_object, encode
 from dragoman.document import Request
 
-BODIES = {protocol: list(bodies.values()) for protocol, bodies in FIXTURES.items()}
+BODIES = {protocol: list(bodies.values()) for protocol, bodies in REQUESTS.items()}
 anything = st.tuples(
     st.sampled_from(sorted(BODIES)),
     st.one_of(

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from fuzz import change, fuzz, mutated_json, steps
 from hypothesis import strategies as st
-from laws.requests import FIXTURES
+from laws.fixtures import REQUESTS
 from laws.unknown import lost_of_request
 from oracle import PROTOCOL_NAMES
 
@@ -23,7 +23,7 @@ from dragoman import (
 )
 from dragoman._wire.json import decode_object
 
-BODIES = {protocol: list(bodies.values()) for protocol, bodies in FIXTURES.items()}
+BODIES = {protocol: list(bodies.values()) for protocol, bodies in REQUESTS.items()}
 PAIRS = [(client, upstream) for client in BODIES for upstream in PROTOCOL_NAMES]
 upstreams = st.sampled_from(PROTOCOL_NAMES)
 # What upstreams take differs; the passes for it are in the way of every request.

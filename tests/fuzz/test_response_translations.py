@@ -10,8 +10,8 @@ import pytest
 from fuzz import chunks, cut_places, fuzz, mutated_json, mutated_streams, streams
 from hypothesis import strategies as st
 from laws.clients import spec_of
+from laws.fixtures import WHOLE_RESPONSES
 from laws.pairs import requested
-from laws.responses import WHOLE_RESPONSES
 from oracle import CLIENTS, SIMPLE, as_object, check_stream
 from oracle.frames import strict_frames
 from oracle.order import check_order

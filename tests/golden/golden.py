@@ -7,7 +7,9 @@
 `fixtures.jsonl` has the inputs as data, one a line: requests of each client protocol ("request"), streams, whole
 responses and HTTP errors of each upstream protocol ("stream", "whole", "error"), and the requests for which responses
 are translated ("ask"). They were taken from the tests, but nothing here imports the tests, because inputs that change
-with the code cannot check it. To add a fixture, append a line and run the command.
+with the code cannot check it. To add a fixture, append a line and run the command. Those with "laws" are the samples
+of the laws of conservation, too (`tests/_support/laws/fixtures.py`): every field of a protocol belongs in one of them.
+Those with "client" are requests of real clients (`tests/_support/agents/requests.py`).
 
 `golden.txt` has what becomes of them. It is one text file and not a list of digests because a reviewer must see what
 changed, and it is abridged because a stream of a few words has kilobytes of frames:
@@ -67,6 +69,7 @@ NAMES = ("openai_chat", "anthropic_messages", "openai_responses")
 CLIENTS = (*NAMES, "simple_chat/chat/json", "simple_chat/chat/stream", "simple_chat/chat/sse")
 SIGNER = Signer(b"a secret of the gateway")
 
+EFFORTS = ("none", "low", "medium", "high", "xhigh", "max")
 # Upstreams that take more, or less, than an unknown one.
 CAPABILITIES = {
     "plain": Capabilities(),
@@ -121,7 +124,42 @@ CAPABILITIES = {
         cache_marks="breakpoint",
         relay="rewrite",
     ),
+    # Of the vendors' own hosts with current models; only for requests of real clients, and without relays.
+    "anthropic": Capabilities(
+        mid_system=True,
+        sampling=False,
+        efforts=EFFORTS,
+        hosted_tools=frozenset(("mcp", "code_execution", "web_search")),
+        forced_tools="not_thinking",
+        enforces=frozenset(("schema", "tool_choice")),
+        prefill=False,
+    ),
+    "openai": Capabilities(
+        custom_tools=True,
+        developer_role=True,
+        mid_system=True,
+        reasoning_field=None,
+        cache_marks="breakpoint",
+        cache_keys=True,
+        efforts=EFFORTS,
+        hosted_tools=frozenset(("mcp", "code_execution", "web_search")),
+        tools_with_effort=False,
+        enforces=frozenset(("schema", "tool_choice")),
+        refuses=frozenset(
+            (
+                "logit_bias",
+                "presence_penalty",
+                "frequency_penalty",
+                "top_p",
+                "top_logprobs",
+                "logprobs",
+                "temperature",
+                "stop",
+            )
+        ),
+    ),
 }
+VENDORS = {"anthropic": "anthropic_messages", "openai": "openai_responses"}
 
 
 def spec_of(client: str) -> Any:
@@ -443,6 +481,10 @@ def _requests(fixture: Json) -> Iterator[tuple[str, Lines]]:
         yield title, plain
         for name in CAPABILITIES:
             if name == "plain" or (name == "mend" and client != upstream):
+                continue
+            if name in VENDORS and (
+                "client" not in fixture or VENDORS[name] != upstream or client == upstream
+            ):
                 continue
             other = request_lines(client, upstream, body, name)
             if name == "mend":

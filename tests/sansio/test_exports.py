@@ -36,6 +36,7 @@ ALLOWED = frozenset(
         "json",
         "math",
         "msgspec",
+        "operator",
         "re",
         "typing",
     }

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import groupby
+from operator import attrgetter
 
+from dragoman_server.capabilities.providers import CHAT, MESSAGES, RESPONSES
 from fidelity.judge import Cell, Fate, Note, cells_of
 from fidelity.probe import Probe
 from fidelity.rows import read
-from fidelity.run import CHAT, MESSAGES, PROTOCOL_NAMES, RESPONSES, VENDORS
+from fidelity.run import PROTOCOL_NAMES, VENDORS
 
 TITLES = {CHAT: "Chat Completions", MESSAGES: "Messages", RESPONSES: "Responses"}
 VENDOR_NAMES = {"openai": "OpenAI", "anthropic": "Anthropic"}
@@ -62,11 +65,8 @@ def others(protocol: str) -> list[str]:
 
 
 def _tables(origin: str, probes: list[Probe]) -> Iterator[str]:
-    sections: dict[str, list[Probe]] = {}
-    for probe in probes:
-        sections.setdefault(probe.section, []).append(probe)
     columns = others(origin)
-    for section, rows in sections.items():
+    for section, rows in groupby(probes, attrgetter("section")):
         yield from (f"### {section}", "")
         yield f"| {TITLES[origin]} | {' | '.join(f'to {TITLES[other]}' for other in columns)} |"
         yield "|---|---|---|"
@@ -83,24 +83,11 @@ def _cell(origin: str, other: str, probe: Probe) -> str:
 
 def _text(cell: Cell, refused: str) -> str:
     places = ", ".join(f"`{place}`" if place != "..." else place for place in cell.places)
-    notes = "; ".join(map(_note, cell.notes))
-    match cell.fate:
-        case Fate.CARRIED:
-            text = f"{places}; {cell.words}" if cell.words else places
-        case Fate.ALTERED:
-            text = f"altered, {places}: {notes}"
-        case Fate.WRAPPED:
-            text = f"wrapped: {notes}" if notes else "wrapped"
-        case Fate.BY_US:
-            text = "done by the gateway"
-        case Fate.LEFT_OUT:
-            text = f"left out: {notes}"
-        case Fate.REFUSED:
-            text = f"{refused}: {cell.words}"
-        case Fate.NOTHING:
-            text = f"nothing to carry: {cell.words}"
-        case Fate.LOST:
-            text = f"**lost silently**: {cell.words}"
+    if cell.fate is Fate.CARRIED:
+        text = "; ".join(filter(None, (places, cell.words)))
+    else:
+        label = {Fate.ALTERED: f"altered, {places}", Fate.REFUSED: refused}.get(cell.fate, cell.fate.value)
+        text = ": ".join(filter(None, (label, "; ".join(map(_note, cell.notes)), cell.words)))
     return text.replace("|", "\\|")
 
 

@@ -19,15 +19,13 @@ from dragoman import (
 from dragoman.codec import ResponseContext
 from dragoman.document import Request
 from dragoman.jsontext import encode
-from dragoman_server.capabilities.providers import PROVIDERS
+from dragoman_server.capabilities.providers import CHAT, MESSAGES, PROVIDERS, RESPONSES
 from dragoman_server.capabilities.resolve import capabilities_for
+from dragoman_server.proxying.plan import MAX_FAN_OUT
 from dragoman_server.settings import Settings, UpstreamSettings
 from fidelity.probe import Json
 
-CHAT, MESSAGES, RESPONSES = "openai_chat", "anthropic_messages", "openai_responses"
 PROTOCOL_NAMES = (CHAT, MESSAGES, RESPONSES)
-# The most requests that the gateway sends for one request with `n`.
-MAX_FAN_OUT = 8
 
 
 @dataclass(frozen=True, slots=True)

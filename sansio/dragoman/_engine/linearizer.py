@@ -8,6 +8,8 @@ the order in which they started.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from dragoman._ir.events import (
     Annotation,
     ArgumentsDelta,
@@ -24,8 +26,7 @@ from dragoman._ir.events import (
     TextDelta,
 )
 
-_DELTAS = frozenset({TextDelta, ArgumentsDelta, ReasoningDelta})
-_BLOCK_EVENTS = (TextDelta, ReasoningDelta, ArgumentsDelta, SignatureDelta, Annotation, Logprobs, BlockEnded)
+_BLOCK_EVENTS = (TextDelta, ArgumentsDelta, ReasoningDelta, SignatureDelta, Annotation, Logprobs, BlockEnded)
 
 
 class Linearizer:
@@ -43,34 +44,30 @@ class Linearizer:
         self._queue: dict[int, list[Event]] = {}
         self._waiting = 0  # the number of such entries so far
 
-    def passes_through(self, event: Event) -> bool:
-        """True if send() would return only this event and change nothing, as for nearly all events."""
-        return type(event) in _DELTAS and event.block == self.current  # type: ignore[union-attr]
-
-    def send(self, event: Event) -> list[Event]:
+    def send(self, event: Event) -> Sequence[Event]:
         kind = type(event)
         if isinstance(event, _BLOCK_EVENTS):
-            if event.block == self.current:
-                if kind is BlockEnded:
-                    self.current = None
-                    return [event, *self._release()]
-                return [event]
-            self._queue[event.block].append(event)
-            return []
+            if event.block != self.current:
+                self._queue[event.block].append(event)
+                return ()
+            if kind is BlockEnded:
+                self.current = None
+                return (event, *self._release())
+            return (event,)  # as nearly all do
         if isinstance(event, BlockStarted):
             if self.current is None:
                 self.current = event.block
-                return [event]
+                return (event,)
             self._queue[event.block] = [event]
-            return []
+            return ()
         if (kind is Opaque or kind is Stopped or kind is Compacted) and self.current is not None:
             self._waiting += 1
             self._queue[-self._waiting] = [event]
-            return []
+            return ()
         if kind is Failed:
             # The waiting events are the unfinished end of the response. The error takes their place.
             self._queue.clear()
-        return [event]
+        return (event,)
 
     def _release(self) -> list[Event]:
         """Return the waiting events that may go now: whole blocks, then the start of the next unfinished one."""

@@ -7,6 +7,7 @@ the bytes on without decoding them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import msgspec
 
@@ -28,8 +29,9 @@ from dragoman._ir.events import (
 )
 from dragoman._ir.fast_path import Delta
 from dragoman._ir.losses import Ledger, LossCode
-from dragoman._transforms.pipeline import build_pipeline
+from dragoman._transforms.pipeline import Pipeline
 from dragoman._transforms.reasoning_cache import CachedReasoning
+from dragoman._transforms.tool_calls import ToolCallStage
 from dragoman._wire.errors import ErrorKind, WireError, unreadable_error
 from dragoman._wire.exceptions import RemoteProtocolError
 from dragoman._wire.json import JSONObject, too_deep
@@ -90,7 +92,7 @@ class ResponseTranslator(ResponseMachine):
         self._context = context
         read = StreamEvents if upstream_streams else WholeEvents
         self._upstream_events = read(upstream, context, self.losses)
-        self._pipeline = build_pipeline(client, context, self.losses, check_input)
+        self._pipeline = Pipeline(client, context, self.losses, check_input)
         self._chars = 0  # of what the model wrote and the fast path did not take
         streams = context.request.stream if client_streams is None else client_streams
         self._sink = self._open_sink(streams, store_response)
@@ -136,46 +138,39 @@ class ResponseTranslator(ResponseMachine):
             return None
         if self._pipeline.needs_text:
             return self._pass
-        if isinstance(event, ArgumentsDelta):
-            return self._emit_arguments
-        return self._sink.delta_sender(event.block)
-
-    def _emit_arguments(self, event: Event) -> None:
-        """Do as _pass(), for events that only the stage of tool calls may change."""
-        for staged in self._pipeline.calls.send(event):
-            self._sink.send(staged)
+        send = self._sink.delta_sender(event.block)
+        return partial(_fill_call, self._pipeline.calls, send) if isinstance(event, ArgumentsDelta) else send
 
     def _take(self, events: Iterator[Event]) -> None:
         """Pass on events until the response ends. What cannot be read ends it with an error."""
+        needs_text = self._pipeline.needs_text
         try:
-            self._pass_all(events)
+            for event in events:
+                kind = type(event)
+                if isinstance(event, (TextDelta, ReasoningDelta, ArgumentsDelta)):
+                    if event.block not in self._skipped:
+                        self._chars += len(event.text)
+                        if needs_text:
+                            self._pass(event)
+                        elif kind is ArgumentsDelta:
+                            _fill_call(self._pipeline.calls, self._sink.send, event)
+                        else:
+                            self._sink.send(event)
+                elif kind is Usage:
+                    self.usage = self.usage.updated(event)  # type: ignore[arg-type]
+                    self._pass(self.usage.consistent())
+                else:
+                    self._update_attributes(event)
+                    if not self._is_of_other_choice(event):
+                        self._pass(event)
+                if self.outcome is not Outcome.OPEN:
+                    return
         except TruncatedResponse as error:
             self.fail(WireError(ErrorKind.TRUNCATED, error.message))
         except RemoteProtocolError as error:
             self.fail(unreadable_error(error))
         except RecursionError:
             self.fail(unreadable_error(too_deep()))
-
-    def _pass_all(self, events: Iterator[Event]) -> None:
-        skipped = self._skipped
-        needs_text = self._pipeline.needs_text
-        send = self._pass if needs_text else self._sink.send
-        send_arguments = self._pass if needs_text else self._emit_arguments
-        for event in events:
-            kind = type(event)
-            if isinstance(event, (TextDelta, ReasoningDelta, ArgumentsDelta)):
-                if event.block not in skipped:
-                    self._chars += len(event.text)
-                    (send_arguments if kind is ArgumentsDelta else send)(event)
-            elif kind is Usage:
-                self.usage = self.usage.updated(event)  # type: ignore[arg-type]
-                self._pass(self.usage.consistent())
-            else:
-                self._update_attributes(event)
-                if not self._is_of_other_choice(event):
-                    self._pass(event)
-            if self.outcome is not Outcome.OPEN:
-                return
 
     def _pass(self, event: Event) -> None:
         """Send an event through the stages to the sink, and note how the response ends."""
@@ -233,3 +228,9 @@ class ResponseTranslator(ResponseMachine):
         if isinstance(event, BlockStarted):
             self._skipped.add(event.block)
         return True
+
+
+def _fill_call(calls: ToolCallStage, send: Callable[[Event], object], event: Event) -> None:
+    """Send arguments that only the stage of tool calls may change."""
+    for staged in calls.send(event):
+        send(staged)

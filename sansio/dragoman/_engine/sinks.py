@@ -70,10 +70,7 @@ class ClientSink:
         write, linearizer = self._write, self._linearizer
         if write is None:
             return
-        if linearizer is None or linearizer.passes_through(event):
-            self._out.append(write(event))
-            return
-        for each in linearizer.send(event):
+        for each in (event,) if linearizer is None else linearizer.send(event):
             self._out.append(write(each))
 
     def delta_sender(self, block: int) -> Callable[[Event], object]:
@@ -94,11 +91,8 @@ class ClientSink:
         return send
 
     def data_to_send(self) -> bytes:
-        out = self._out
-        if not out:
-            return b""
-        data = b"".join(out)
-        out.clear()
+        data = b"".join(self._out)
+        self._out.clear()
         return data
 
     def _collect(self, fold: Fold, event: Event) -> None:

@@ -336,30 +336,19 @@ class Usage(msgspec.Struct, frozen=True, gc=False):
 
     def plus(self, other: Usage) -> Usage:
         """Return the sum of the figures of two responses. A figure that only one of them has is taken as it is."""
+        figures = {name: _sum(getattr(self, name), getattr(other, name)) for name in _FIGURES}
         extra = {**(self.extra or {}), **(other.extra or {})} or None
-        return Usage(
-            _sum(self.input, other.input),
-            _sum(self.output, other.output),
-            _sum(self.cached, other.cached),
-            _sum(self.cache_write, other.cache_write),
-            _sum(self.reasoning, other.reasoning),
-            extra,
-            _sum(self.searches, other.searches),
-            self.service_tier or other.service_tier,
-        )
+        return Usage(**figures, extra=extra, service_tier=self.service_tier or other.service_tier)
 
     def updated(self, later: Usage) -> Usage:
         """Return these figures, replaced by the known figures of `later`."""
-        return Usage(
-            input=self.input if later.input is None else later.input,
-            output=self.output if later.output is None else later.output,
-            cached=self.cached if later.cached is None else later.cached,
-            cache_write=self.cache_write if later.cache_write is None else later.cache_write,
-            reasoning=self.reasoning if later.reasoning is None else later.reasoning,
-            extra=self.extra if later.extra is None else {**(self.extra or {}), **later.extra},
-            searches=self.searches if later.searches is None else later.searches,
-            service_tier=later.service_tier or self.service_tier,
-        )
+        known = {name: value for name, value in msgspec.structs.asdict(later).items() if value is not None}
+        if later.extra is not None:
+            known["extra"] = {**(self.extra or {}), **later.extra}
+        return msgspec.structs.replace(self, **known)
+
+
+_FIGURES = ("input", "output", "cached", "cache_write", "reasoning", "searches")
 
 
 def _sum(one: int | None, other: int | None) -> int | None:

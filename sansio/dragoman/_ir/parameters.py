@@ -34,19 +34,6 @@ def hash_longer_than(limit: int) -> Converter:
     return convert
 
 
-def read_params(body: JSONObject, names: Mapping[str, Param]) -> dict[Param, JSON]:
-    """Return the settings of a body, by neutral name. null means absent in all three protocols.
-
-    If two wire names mean the same, the one that is later in `names` wins.
-    """
-    return {param: body[name] for name, param in names.items() if name in body and body[name] is not None}
-
-
-def param_paths(names: Mapping[str, Param]) -> dict[Param, str]:
-    """Return the paths of settings, for Request.param_paths. Compute it once per table."""
-    return {param: f"/{name}" for name, param in names.items()}
-
-
 def write_params(
     request: Request,
     names: Mapping[Param, str],

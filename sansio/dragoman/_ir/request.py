@@ -20,65 +20,22 @@ from dragoman._wire.json import JSON, JSONObject
 
 Role: TypeAlias = Literal["system", "developer", "user", "assistant"]
 
-# The neutral names of plain settings. A reader's table maps its wire names to these, a writer's table maps
-# these to its own; a name that is missing in the writer's table goes into the ledger.
-Param: TypeAlias = Literal[
-    "audio",
-    "background",
-    "betas",
-    "billing_policy",
+# The neutral name of a plain setting, OpenAI's where it has one. The shape of a protocol's requests maps members to
+# them, a writer's table maps them to its own members; one without a row there goes into the ledger.
+Param: TypeAlias = str
+
+# What an upstream may refuse beside the plain settings: members elsewhere in a request. `tool_strict` is `strict` of a
+# function, `message_name` is `name` of a message, `image` and `file` are those in the conversation, `allowed_tools` is
+# a list of tools in `tool_choice`.
+REFUSABLE_MEMBERS = (
+    "allowed_tools",
     "cache_control",
-    "client_metadata",
-    "container",
-    "context_management",
-    "conversation",
-    "diagnostics",
-    "fallback_credit_token",
-    "fallbacks",
-    "frequency_penalty",
-    "include",
-    "inference_geo",
-    "logit_bias",
-    "logprobs",
-    "max_output_tokens",
-    "max_tool_calls",
-    "mcp_servers",
-    "metadata",
-    "modalities",
-    "moderation",
-    "n",
-    "prediction",
-    "presence_penalty",
-    "previous_response_id",
-    "prompt",
-    "prompt_cache_key",
-    "prompt_cache_options",
-    "prompt_cache_retention",
-    "safety_identifier",
-    "seed",
-    "service_tier",
-    "speed",
-    "stop",
-    "store",
-    "temperature",
-    "thread",
-    "top_k",
-    "top_logprobs",
-    "top_p",
-    "truncation",
-    "user",
-    "user_profile_id",
-    "verbosity",
+    "file",
+    "image",
+    "message_name",
+    "parallel_tool_calls",
+    "tool_strict",
     "web_search_options",
-    "workspace_id",
-]
-
-
-# What an upstream may refuse: a setting, or a member elsewhere. `tool_strict` is `strict` of a function,
-# `message_name` is `name` of a message, `image` and `file` are those in the conversation, `allowed_tools` is a list of
-# tools in `tool_choice`.
-Refusable: TypeAlias = (
-    Param | Literal["allowed_tools", "file", "image", "message_name", "parallel_tool_calls", "tool_strict"]
 )
 
 

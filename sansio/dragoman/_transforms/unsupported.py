@@ -155,9 +155,7 @@ def fit_tool_settings(request: Request, context: PassContext) -> Request:
     """Drop `strict`, `parallel_tool_calls` and a forced choice that the upstream does not support."""
     capabilities, ledger = context.capabilities, context.ledger
     refuses = capabilities.refuses
-    if "tool_strict" in refuses and any(
-        type(tool) is FunctionTool and tool.strict is not None for tool in request.tools
-    ):
+    if "tool_strict" in refuses:
         tools = tuple([_without_strict(tool, ledger) for tool in request.tools])
         request = msgspec.structs.replace(request, tools=tools)
     if "parallel_tool_calls" in refuses and request.parallel_tool_calls is not None:

@@ -60,6 +60,15 @@ def decode_object(data: bytes, what: str) -> JSONObject:
     return value
 
 
+def object_or_none(data: bytes) -> JSONObject | None:
+    """Return the object that a text is, None if it is none, or no JSON."""
+    try:
+        value = decode(data)
+    except RemoteProtocolError:
+        return None
+    return value if type(value) is dict else None
+
+
 def encode(value: JSON) -> bytes:
     """Encode as compact JSON in UTF-8, with keys in the order of the mapping."""
     try:

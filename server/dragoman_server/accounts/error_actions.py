@@ -141,15 +141,11 @@ def _number(text: str) -> float | None:
 
 def _date(text: str) -> float | None:
     # Slow to import, and few servers send dates.
-    from email.utils import parsedate_tz
+    from email.utils import mktime_tz, parsedate_tz
 
     parsed = parsedate_tz(text)
-    if parsed is None:
-        return None
-    from email.utils import mktime_tz
-
     try:
-        return float(mktime_tz(parsed))
+        return None if parsed is None else float(mktime_tz(parsed))
     except (ValueError, OverflowError):
         return None
 

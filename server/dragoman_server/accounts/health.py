@@ -77,15 +77,27 @@ class Health(msgspec.Struct, frozen=True):
         """
         if action is ErrorAction.DISABLE:
             return self.after_disabling(cause)
-        if action is ErrorAction.COOL_DOWN:
-            return self._cooled(backoff.rate_limit_s, retry_after, cause, now, random, backoff)
+        first_s, failures = backoff.rate_limit_s, self.failures
         if action is ErrorAction.RETRY_LATER:
-            failures = (*(at for at in self.failures if at > now - backoff.window_s), now)
-            if retry_after is None and len(failures) < backoff.max_failures:
-                return msgspec.structs.replace(self, failures=failures)
-            cooled = self._cooled(backoff.failure_s, retry_after, cause, now, random, backoff)
-            return msgspec.structs.replace(cooled, failures=())
-        return self
+            first_s, failures = backoff.failure_s, ()
+            recent = (*(at for at in self.failures if at > now - backoff.window_s), now)
+            if retry_after is None and len(recent) < backoff.max_failures:
+                return msgspec.structs.replace(self, failures=recent)
+        elif action is not ErrorAction.COOL_DOWN:
+            return self
+        seconds = backoff.delay(first_s, self.consecutive_cooldowns) if retry_after is None else retry_after
+        until = now + seconds * (1 + backoff.jitter * random)
+        if until <= self.cooldown_until:
+            return msgspec.structs.replace(self, failures=failures) if failures != self.failures else self
+        # Requests that were under way when the first one failed do not count as further cooldowns.
+        another = 0 if self.cooldown_until > now else 1
+        return msgspec.structs.replace(
+            self,
+            cooldown_until=until,
+            cause=cause,
+            failures=failures,
+            consecutive_cooldowns=self.consecutive_cooldowns + another,
+        )
 
     def after_success(self, *, remaining: float | None = None) -> "Health":
         """Return the state after a complete response. remaining: as in the class, stored in whole percents."""
@@ -102,27 +114,6 @@ class Health(msgspec.Struct, frozen=True):
     def after_reset(self) -> "Health":
         """Return the state after the operator has reset the account."""
         return Health(last_used=self.last_used)
-
-    def _cooled(
-        self,
-        first_s: float,
-        retry_after: float | None,
-        cause: str,
-        now: float,
-        random: float,
-        backoff: Backoff,
-    ) -> "Health":
-        """Return the state with a cooldown of `retry_after` seconds, by default one of `first_s` the first time."""
-        seconds = backoff.delay(first_s, self.consecutive_cooldowns) if retry_after is None else retry_after
-        until = now + seconds * (1 + backoff.jitter * random)
-        if until <= self.cooldown_until:
-            return self
-        # Requests that were under way when the first one failed do not count as further cooldowns.
-        cooling = self.cooldown_until > now
-        consecutive_cooldowns = self.consecutive_cooldowns if cooling else self.consecutive_cooldowns + 1
-        return msgspec.structs.replace(
-            self, cooldown_until=until, cause=cause, consecutive_cooldowns=consecutive_cooldowns
-        )
 
 
 # The state of an account that was never used.

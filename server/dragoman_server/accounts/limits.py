@@ -63,42 +63,20 @@ class Limit(Enum):
 
 
 class ClientRefused(RequestRefused):
-    """A request that this key may not send, or not now."""
+    """A request that this key may not send, or not now.
+
+    reached: the limit that is reached, its amount per minute, now, and when there is room again (seconds since the
+        epoch); None for another reason, for which a retry does not help.
+    """
+
+    reached: tuple[Limit, int, float, float] | None = None
 
     def headers(self, protocol: ProtocolSpec) -> HeaderList:
         """Return the headers by which the client's SDK waits. protocol: the client's."""
-        return []
-
-
-class LimitReached(ClientRefused):
-    """Too many requests or tokens (429). until: when there is room again. now, until: seconds since the epoch."""
-
-    def __init__(self, key: str, limit: Limit, per_minute: int, now: float, until: float) -> None:
-        seconds = max(0.0, until - now)
-        super().__init__(
-            f"the client key {key} may use {per_minute} {limit.value} a minute; try again in {seconds:.3f}s",
-            status=429,
-            code="rate_limit_exceeded",
-        )
-        self.limit, self.per_minute, self.now, self.until = limit, per_minute, now, until
-
-    def headers(self, protocol: ProtocolSpec) -> HeaderList:
-        return limit_headers(
-            protocol.rate_limit_headers, self.limit.value, self.per_minute, now=self.now, until=self.until
-        )
-
-
-class BudgetSpent(ClientRefused):
-    """No money left (402, or what the client's protocol has for it). A retry after seconds does not help."""
-
-    def __init__(self, key: ClientKey, ends: datetime | None) -> None:
-        again = "" if ends is None else f"; it starts again at {ends:%Y-%m-%dT%H:%M:%SZ}"
-        period = {"total": "in all"}.get(key.budget_period, f"a {key.budget_period}")
-        super().__init__(
-            f"the budget of the client key {key.name} is spent: {key.budget:g} US dollars {period}{again}",
-            status=402,
-            code="insufficient_quota",
-        )
+        if self.reached is None:
+            return []
+        limit, per_minute, now, until = self.reached
+        return limit_headers(protocol.rate_limit_headers, limit.value, per_minute, now=now, until=until)
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +143,7 @@ class ClientLimits:
     async def admit(self, key: ClientKey, dollars: float = 0.0) -> BudgetReservation | None:
         """Count a request and reserve its estimated cost, if there is a budget. Pass the result to settle().
 
-        dollars: from estimate(). Raises LimitReached and BudgetSpent.
+        dollars: from estimate(). Raises ClientRefused.
         """
         now = self._clock()
         reserved = await self._reserve(key, dollars, now)
@@ -185,7 +163,14 @@ class ClientLimits:
         async with self._budgets.setdefault(key.name, anyio.Lock(fast_acquire=True)):
             spent = await self._run(self._store.total(counter, now))
             if spent is not None and spent > key.budget - _ROUNDING_TOLERANCE:
-                raise BudgetSpent(key, ends)
+                again = "" if ends is None else f"; it starts again at {ends:%Y-%m-%dT%H:%M:%SZ}"
+                period = {"total": "in all"}.get(key.budget_period, f"a {key.budget_period}")
+                # 402, or what the client's protocol has for it.
+                raise ClientRefused(
+                    f"the budget of the client key {key.name} is spent: {key.budget:g} US dollars {period}{again}",
+                    status=402,
+                    code="insufficient_quota",
+                )
             # A cancelled call would leave the sum unknown. The wait is bounded by _STORE_S.
             with anyio.CancelScope(shield=True):
                 await self._run(self._store.add(counter, dollars, expires))
@@ -219,7 +204,15 @@ class ClientLimits:
             # The store returns when there is room for both. A second call finds which of them the request waits for.
             has_debt = await self._run(self._store.spend([(rates[Limit.TOKENS], 0.0)], now, at_once=True))
             limit = Limit.TOKENS if has_debt else Limit.REQUESTS
-        raise LimitReached(key.name, limit, round(rates[limit].limit), now, until)
+        per_minute = round(rates[limit].limit)
+        refused = ClientRefused(
+            f"the client key {key.name} may use {per_minute} {limit.value} a minute; "
+            f"try again in {max(0.0, until - now):.3f}s",
+            status=429,
+            code="rate_limit_exceeded",
+        )
+        refused.reached = limit, per_minute, now, until
+        raise refused
 
     def needs_usage(self, key: ClientKey | None) -> bool:
         """True if the usage of a request with this key is needed."""

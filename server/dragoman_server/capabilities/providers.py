@@ -29,7 +29,7 @@ class Provider:
 
     keys: pairs of an environment variable and the `auth` setting; the first variable that is set wins.
     base_url: of its public API, as the vendor's SDK takes it.
-    protocol: the preferred one. protocols: all that it speaks.
+    protocols: all that it speaks, the preferred one first.
     source: where the capabilities are documented. date: when that was read.
     capabilities: settings for upstreams at its hosts that do not set them; `default_model` is its best known model,
         `refuses` applies to Chat Completions only.
@@ -40,7 +40,6 @@ class Provider:
     name: str
     keys: tuple[tuple[str, str], ...]
     base_url: str
-    protocol: str
     protocols: tuple[str, ...]
     source: str
     capabilities: Mapping[str, object]
@@ -52,11 +51,11 @@ class Provider:
     def base_url_variable(self) -> str:
         return f"{self.name.upper()}_BASE_URL"
 
-    def protocols_at(self, url: str) -> tuple[str, tuple[str, ...]]:
-        """Return the preferred protocol and all protocols of a server that is used in its place."""
+    def protocols_at(self, url: str) -> tuple[str, ...]:
+        """Return the protocols of a server that is used in its place, the preferred one first."""
         if self.compatible is not None and _provider_at(url) is not self:
-            return self.compatible, (self.compatible,)
-        return self.protocol, self.protocols
+            return (self.compatible,)
+        return self.protocols
 
 
 # Parameters that only OpenAI has. Elsewhere they have no effect, and servers that check bodies refuse them: "property
@@ -84,21 +83,22 @@ _PUBLIC: Mapping[str, object] = {**_LOCAL, "refuses": (*_REFUSED, "top_k")}
 def _chat(
     name: str,
     base_url: str,
+    default_model: str,
     source: str,
-    capabilities: Mapping[str, object],
     *,
     accepts: tuple[str, ...] = (),
     refuses: tuple[str, ...] = (),
     hosts: tuple[str, ...] = (),
+    **capabilities: object,
 ) -> Provider:
     """Make a provider of Chat Completions.
 
-    capabilities: beyond _PUBLIC. accepts, refuses: how it differs from what _PUBLIC refuses.
+    accepts, refuses: how it differs from what _PUBLIC refuses. capabilities: other differences from _PUBLIC.
     """
     keys = ((f"{name.upper()}_API_KEY", "bearer"),)
     refused = tuple([each for each in (*_REFUSED, "top_k") if each not in accepts])
-    merged = {**_PUBLIC, **capabilities, "refuses": (*refused, *refuses)}
-    return Provider(name, keys, base_url, CHAT, (CHAT,), source, merged, hosts=hosts)
+    capabilities |= {"default_model": default_model, "refuses": (*refused, *refuses)}
+    return Provider(name, keys, base_url, (CHAT,), source, {**_PUBLIC, **capabilities}, hosts=hosts)
 
 
 PROVIDERS = (
@@ -106,8 +106,7 @@ PROVIDERS = (
         "openai",
         (("OPENAI_API_KEY", "bearer"),),
         "https://api.openai.com/v1",
-        RESPONSES,
-        (CHAT, RESPONSES),
+        (RESPONSES, CHAT),
         "openai-python 3.54.0; pydantic-ai#2822",
         {
             "default_model": "gpt-5.6",
@@ -133,7 +132,6 @@ PROVIDERS = (
         # The vendor's SDK sends the first as x-api-key and the second as a bearer token.
         (("ANTHROPIC_API_KEY", "x-api-key"), ("ANTHROPIC_AUTH_TOKEN", "bearer")),
         "https://api.anthropic.com",
-        MESSAGES,
         (MESSAGES,),
         "anthropic-python 2.12.0",
         {
@@ -146,166 +144,144 @@ PROVIDERS = (
     _chat(
         "deepseek",
         "https://api.deepseek.com/v1",
+        "deepseek-v4-pro",
         "api-docs.deepseek.com/guides/thinking_mode; cloudwego/eino#994; pi#3636; hermes-webui#2297",
         # "Thinking mode does not support this tool_choice": it is on by default. "reasoning_effort: low, high, max."
         # "minimal goes to low, medium to high."
         # "The `reasoning_content` in the thinking mode must be passed back." There is JSON mode, but no schema.
-        {
-            "default_model": "deepseek-v4-pro",
-            "reasoning_setting": "thinking",
-            "efforts": ("none", "minimal", "low", "medium", "high", "max"),
-            "structured_output": "object",
-            "forced_tools": "not_thinking",
-            "reasoning_back": "always",
-        },
+        reasoning_setting="thinking",
+        efforts=("none", "minimal", "low", "medium", "high", "max"),
+        structured_output="object",
+        forced_tools="not_thinking",
+        reasoning_back="always",
         # "unknown variant `image_url`, expected `text`"
         refuses=("file", "image", "logprobs", "top_logprobs"),
     ),
     _chat(
         "openrouter",
         "https://openrouter.ai/api/v1",
+        "openrouter/auto",  # chooses a model for each request
         "openrouter.ai/docs: api-reference, sdk DefaultEffort; bifrost#7261",
         # It fits its own setting to each model, and leaves out what a model does not accept.
-        {
-            # Chooses a model for each request.
-            "default_model": "openrouter/auto",
-            "reasoning_field": "reasoning",
-            "reasoning_setting": "reasoning",
-            "efforts": EFFORTS,
-            "cache_marks": "cache_control",
-            "developer_role": True,
-        },
+        reasoning_field="reasoning",
+        reasoning_setting="reasoning",
+        efforts=EFFORTS,
+        cache_marks="cache_control",
+        developer_role=True,
         accepts=("user", "verbosity", "top_k"),
     ),
     _chat(
         "groq",
         "https://api.groq.com/openai/v1",
+        "openai/gpt-oss-120b",
         "console.groq.com/docs/openai",
         # Other names are refused: "property 'reasoning_content' is unsupported". Most models refuse an effort
         # and a schema, see the model families. Of those in `refuses`, "a 400 error will be returned".
-        {
-            "default_model": "openai/gpt-oss-120b",
-            "reasoning_field": "reasoning",
-            "efforts": (),
-            "structured_output": "object",
-        },
+        reasoning_field="reasoning",
+        efforts=(),
+        structured_output="object",
         refuses=("logit_bias", "logprobs", "n", "top_logprobs"),
     ),
     _chat(
         "cerebras",
         "https://api.cerebras.ai/v1",
+        "gpt-oss-120b",
         "req_llm's guide to Cerebras",
         # Tools should be strict there, and `tool_choice` is auto or none.
-        {
-            "default_model": "gpt-oss-120b",
-            "max_tokens_field": "max_completion_tokens",
-            "reasoning_field": "reasoning",
-            "forced_tools": "no",
-        },
+        max_tokens_field="max_completion_tokens",
+        reasoning_field="reasoning",
+        forced_tools="no",
         accepts=("tool_strict",),
         refuses=("frequency_penalty", "logit_bias", "parallel_tool_calls", "presence_penalty"),
     ),
-    _chat(
-        "xai",
-        "https://api.x.ai/v1",
-        "docs.x.ai",
-        {"default_model": "grok-4.5", "developer_role": True},
-    ),
+    _chat("xai", "https://api.x.ai/v1", "grok-4.5", "docs.x.ai", developer_role=True),
     _chat(
         "mistral",
         "https://api.mistral.ai/v1",
+        "mistral-large-latest",
         "eca#231; crush#1590; avante#2695; mistral-go#2",
         # Unknown members are refused: "Extra inputs are not permitted".
         # "Tool call id must be a-z, A-Z, 0-9, with a length of 9." "Unexpected role 'user' after role 'tool'."
-        {
-            "default_model": "mistral-large-latest",
-            "reasoning_field": NONE,
-            "efforts": (),
-            "call_ids": "alnum9",
-            "turn_order": "no_user_after_tool",
-        },
+        reasoning_field=NONE,
+        efforts=(),
+        call_ids="alnum9",
+        turn_order="no_user_after_tool",
         accepts=("tool_strict",),
         refuses=("logit_bias", "logprobs", "seed", "top_logprobs"),
     ),
     _chat(
         "together",
         "https://api.together.ai/v1",
+        "openai/gpt-oss-120b",
         "docs.together.ai; langchain_together (top_k)",
-        {"default_model": "openai/gpt-oss-120b"},
         accepts=("top_k",),
         hosts=("api.together.xyz",),
     ),
     _chat(
         "fireworks",
         "https://api.fireworks.ai/inference/v1",
+        "accounts/fireworks/models/gpt-oss-120b",
         "docs.fireworks.ai; langchain_fireworks (top_k)",
-        {"default_model": "accounts/fireworks/models/gpt-oss-120b"},
         accepts=("top_k",),
     ),
     _chat(
         "moonshot",
         "https://api.moonshot.ai/v1",
+        "kimi-k3",
         "kimi-code#686; new-api#3121; agentscope's page on Kimi",
         # "thinking is enabled but reasoning_content is missing in assistant tool call message"
-        {
-            "default_model": "kimi-k3",
-            "max_tokens_field": "max_completion_tokens",
-            "forced_tools": "not_thinking",
-            "reasoning_back": "always",
-            "tool_images": True,
-        },
+        max_tokens_field="max_completion_tokens",
+        forced_tools="not_thinking",
+        reasoning_back="always",
+        tool_images=True,
         hosts=("api.moonshot.cn",),
     ),
     _chat(
         "zai",
         "https://api.z.ai/api/paas/v4",
+        "glm-5.3",
         "docs.z.ai/guides/capabilities/thinking-mode; agentscope's page on GLM",
         # Thinking is on by default, and has no efforts. "Thoughts go back unmodified with tool results."
-        {
-            "default_model": "glm-5.3",
-            "reasoning_setting": "thinking",
-            "efforts": None,
-            "structured_output": "object",
-            "forced_tools": "no",
-            "reasoning_back": "tool_loop",
-        },
+        reasoning_setting="thinking",
+        efforts=None,
+        structured_output="object",
+        forced_tools="no",
+        reasoning_back="tool_loop",
         refuses=("frequency_penalty", "logit_bias", "logprobs", "presence_penalty", "seed", "top_logprobs"),
         hosts=("open.bigmodel.cn",),
     ),
     _chat(
         "minimax",
         "https://api.minimax.io/v1",
+        "MiniMax-M3.1",
         "openclaw#19386; cherry-studio#16431; platform.minimax.io",
         # "invalid thinking.type: "enabled" (allowed: adaptive, disabled) (2013)"
-        {
-            "default_model": "MiniMax-M3.1",
-            "max_tokens_field": "max_completion_tokens",
-            "reasoning_setting": "thinking",
-            "thinking_type": "adaptive",
-            "efforts": None,
-        },
+        max_tokens_field="max_completion_tokens",
+        reasoning_setting="thinking",
+        thinking_type="adaptive",
+        efforts=None,
         hosts=("api.minimaxi.com",),
     ),
     _chat(
         "dashscope",
         "https://dashscope-intl.aliyuncs.com/compatible-mode/v1",
+        "qwen3.8-max",
         "alibabacloud.com/help/model-studio; cloudwego/eino#994",
         # "The tool_choice parameter does not support being set to required or object in thinking mode"
-        {
-            "default_model": "qwen3.8-max",
-            "reasoning_setting": "enable_thinking",
-            "efforts": None,
-            "structured_output": "object",
-            "forced_tools": "not_thinking",
-        },
+        reasoning_setting="enable_thinking",
+        efforts=None,
+        structured_output="object",
+        forced_tools="not_thinking",
         hosts=("dashscope.aliyuncs.com",),
     ),
     _chat(
         "gemini",
         "https://generativelanguage.googleapis.com/v1beta/openai",
+        "gemini-3.8-flash",
         "ai.google.dev/gemini-api/docs/openai; paws#103; continue#8865; SkyrimNet-GamePlugin#77",
         # "Function call is missing a thought_signature in functionCall parts." "Unknown name "frequency_penalty"".
-        {"default_model": "gemini-3.8-flash", "reasoning_field": NONE, "thought_signatures": True},
+        reasoning_field=NONE,
+        thought_signatures=True,
         refuses=("frequency_penalty",),
     ),
 )
@@ -326,7 +302,7 @@ def host_capabilities(url: str, protocol: str) -> Mapping[str, object]:
 
 def preferred_protocol(provider: str) -> str:
     """Return the preferred protocol of the provider with this name."""
-    return next(each.protocol for each in PROVIDERS if each.name == provider)
+    return next(each.protocols[0] for each in PROVIDERS if each.name == provider)
 
 
 def provider_name(url: str) -> str | None:

@@ -33,9 +33,6 @@ if TYPE_CHECKING:
 _CANNOT_START = 1
 _WRONG_CONFIGURATION = 2
 
-# Not the gateway's port, so that both can run at once.
-_SIMULATOR_PORT = 8081
-
 # The key commands bind no address, so a public one in the configuration does not matter.
 _ANY_HOST = "127.0.0.1"
 
@@ -66,6 +63,17 @@ def _option(key: SettingSpec) -> click.Option:
 _server_options = [
     _config_option,
     *(_option(key) for key in _SERVER.values() if key.kind is not SettingKind.SECRET),
+]
+
+
+_simulator_options = [
+    click.Option([f"--{name}"], type=kind, default=default, show_default=True, help=_SERVER[name].help)
+    for name, kind, default in (
+        ("host", str, "127.0.0.1"),
+        # Not the gateway's port, so that both can run at once.
+        ("port", click.IntRange(0, 65_535), 8081),
+        ("backend", click.Choice(_SERVER["backend"].choices), "asyncio"),
+    )
 ]
 
 
@@ -118,22 +126,7 @@ def serve(config_file: str | None, **options: str | bool | None) -> None:
     _run(loaded.settings, create_app, partial(print_banner, loaded, version("dragoman"), os.environ))
 
 
-@main.command()
-@click.option("--host", default="127.0.0.1", show_default=True, help=_SERVER["host"].help)
-@click.option(
-    "--port",
-    type=click.IntRange(0, 65_535),
-    default=_SIMULATOR_PORT,
-    show_default=True,
-    help=_SERVER["port"].help,
-)
-@click.option(
-    "--backend",
-    type=click.Choice(_SERVER["backend"].choices),
-    default="asyncio",
-    show_default=True,
-    help=_SERVER["backend"].help,
-)
+@main.command(params=[*_simulator_options])
 def simulate(host: str, port: int, backend: str) -> None:
     """Serve only the simulator, as an upstream that speaks all protocols and needs no key."""
     from dragoman_server.simulator import create_simulator_app

@@ -113,7 +113,12 @@ def _check_one(key: SettingSpec, value: object, raw: object) -> object:
         form = _FORMS.get(key.kind)
         if form and not form[0].fullmatch(checked):
             raise InvalidValue(form[1])
-        return _CHECKS[key.kind](key, checked) if key.kind in _CHECKS else checked
+        least = key.limits.min_length
+        if least and len(checked) < least:
+            raise InvalidValue(
+                f"is too short: at least {least} characters are required, as from `openssl rand -hex 32`"
+            )
+        return _CHECKS[key.kind](checked) if key.kind in _CHECKS else checked
     except msgspec.ValidationError:
         problem = _type_problem(key, value)
     except InvalidValue as error:
@@ -154,14 +159,14 @@ def parse_text(key: SettingSpec, text: str) -> object:
         raise InvalidValue(f"expected {key.kind.expected}, found {quote_value(text)}") from None
 
 
-def _host(key: SettingSpec, text: str) -> str:
+def _host(text: str) -> str:
     text = text.removeprefix("[").removesuffix("]")
     if not _HOST.fullmatch(text) and not _is_address(text):
         raise InvalidValue("{} is neither a host name nor an IP address")
     return text
 
 
-def _allowed_host(key: SettingSpec, text: str) -> str:
+def _allowed_host(text: str) -> str:
     text = text.lower().removeprefix("[").removesuffix("]")
     if not _HOST_PATTERN.fullmatch(text) and not _is_address(text):
         raise InvalidValue('{} is not a host name: write it without scheme and port, such as "*.example.com"')
@@ -186,7 +191,7 @@ def is_loopback(host: str) -> bool:
     return (getattr(address, "ipv4_mapped", None) or address).is_loopback
 
 
-def _origin(key: SettingSpec, text: str) -> str:
+def _origin(text: str) -> str:
     # The Fetch standard compares origins as strings: scheme, host and port, without a slash at the end.
     if text in ("*", "null", LOOPBACK_ORIGINS):
         return text
@@ -214,7 +219,7 @@ def _split(text: str) -> SplitResult:
     return url
 
 
-def _url(key: SettingSpec, text: str) -> str:
+def _url(text: str) -> str:
     url = _split(text)
     if "@" in url.netloc:
         raise InvalidValue("{} has credentials in it: put them into api_key or headers")
@@ -228,7 +233,7 @@ def _url(key: SettingSpec, text: str) -> str:
     return text.rstrip("/")
 
 
-def _proxy(key: SettingSpec, text: str) -> Secret:
+def _proxy(text: str) -> Secret:
     if _split(text).scheme not in ("http", "https", "socks5", "socks5h"):
         raise InvalidValue('has an unknown scheme; valid schemes are "http", "https", "socks5", "socks5h"')
     if lacks_socks(text):
@@ -241,22 +246,14 @@ def lacks_socks(url: str) -> bool:
     return url.lower().startswith("socks") and find_spec("socksio") is None
 
 
-def _secret(key: SettingSpec, text: str) -> Secret:
-    if len(text) < (key.limits.min_length or 0):
-        raise InvalidValue(
-            f"is too short: at least {key.limits.min_length} characters are required, as from `openssl rand -hex 32`"
-        )
-    return Secret(text)
-
-
-_CHECKS: dict[SettingKind, Callable[[SettingSpec, str], object]] = {
+_CHECKS: dict[SettingKind, Callable[[str], object]] = {
     SettingKind.HOST: _host,
     SettingKind.HOSTS: _allowed_host,
     SettingKind.ORIGINS: _origin,
     SettingKind.URL: _url,
     SettingKind.PROXY: _proxy,
-    SettingKind.SECRET: _secret,
-    SettingKind.HEADERS: _secret,  # any header may carry a key
+    SettingKind.SECRET: Secret,
+    SettingKind.HEADERS: Secret,  # any header may carry a key
 }
 
 

@@ -67,14 +67,22 @@ class BrowserProtection:
             for origin in _origins(values):
                 if not self._allows_origin(origin):
                     raise RequestRefused(
-                        _unknown_origin_message(origin), status=403, code="origin_not_allowed"
+                        f"web pages of the origin {_quote(origin)} may not use this gateway: to allow them, add the "
+                        "origin to server.cors_origins (DRAGOMAN_CORS_ORIGINS, --cors-origins)",
+                        status=403,
+                        code="origin_not_allowed",
                     )
 
     def _check_host(self, values: Sequence[str]) -> None:
         if len(values) != 1 or not self._is_known_host(values[0].lower()):
             # The name as allowed_hosts takes it: without the port.
             host = (_host_name(values[0].lower()) if len(values) == 1 else None) or ", ".join(values)
-            raise RequestRefused(_unknown_host_message(host), status=421, code="host_not_allowed")
+            raise RequestRefused(
+                f"this gateway does not serve the host {_quote(host)}: use 127.0.0.1 or localhost in the base URL, or, "
+                "if that name is right, add it to server.allowed_hosts (DRAGOMAN_ALLOWED_HOSTS, --allowed-hosts)",
+                status=421,
+                code="host_not_allowed",
+            )
 
     def _check_host_name(self, value: str) -> bool:
         host = _host_name(value)
@@ -133,17 +141,3 @@ def _is_address(host: str) -> bool:
 
 def _quote(text: str) -> str:
     return ascii(text[:100])
-
-
-def _unknown_host_message(host: str) -> str:
-    return (
-        f"this gateway does not serve the host {_quote(host)}: use 127.0.0.1 or localhost in the base URL, or, if that "
-        "name is right, add it to server.allowed_hosts (DRAGOMAN_ALLOWED_HOSTS, --allowed-hosts)"
-    )
-
-
-def _unknown_origin_message(origin: str) -> str:
-    return (
-        f"web pages of the origin {_quote(origin)} may not use this gateway: to allow them, add the origin to "
-        "server.cors_origins (DRAGOMAN_CORS_ORIGINS, --cors-origins)"
-    )

@@ -19,7 +19,6 @@ from dragoman_server.gateway import Gateway
 from dragoman_server.headers import HeaderList
 from dragoman_server.http.endpoint import BaseEndpoint, ClientRequest
 from dragoman_server.keys import make_signer
-from dragoman_server.log import RequestRecord
 from dragoman_server.proxying.plan import Destination, Plan
 from dragoman_server.proxying.request_handler import record_destination
 from dragoman_server.replies import Reply
@@ -71,7 +70,13 @@ class CountEndpoint(BaseEndpoint):
                 await request.respond(reply)
                 return
         if unresolved is not None:
-            raise unresolved if count_spec is None else _cannot_count_error(request.record)
+            if count_spec is None:
+                raise unresolved
+            raise RequestRefused(
+                f'only upstream "{request.record.upstream}" has the conversation, and it cannot count tokens at the '
+                "moment",
+                status=503,
+            )
         tokens = self._estimate(body)
         request.record.input_tokens, request.record.estimated = tokens, True
         await request.respond_json({**self._count_spec.constant, "input_tokens": tokens}, ESTIMATE_HEADERS)
@@ -135,10 +140,3 @@ def _as_count_request(plan: Plan, count_spec: TokenCount) -> Plan:
     body = encode({name: value for name, value in fields.items() if name in count_spec.fields})
     translated = msgspec.structs.replace(plan.translated, body=body, fan_out=1)
     return replace(plan, client=plan.destination.upstream, translated=translated, fallbacks=(), planner=None)
-
-
-def _cannot_count_error(record: RequestRecord) -> RequestRefused:
-    return RequestRefused(
-        f'only upstream "{record.upstream}" has the conversation, and it cannot count tokens at the moment',
-        status=503,
-    )

@@ -28,7 +28,7 @@ from dragoman_server.http.request import (
 from dragoman_server.proxying.plan import Plan
 from dragoman_server.replies import Reply
 from dragoman_server.responses import conversation
-from dragoman_server.responses.service import HOW_TO_ENABLE, ExpandedRequest
+from dragoman_server.responses.service import HOW_TO_ENABLE
 from dragoman_server.responses.stores.base import StoredItem, StoredResponse
 
 # The limit and the default of a page in OpenAI's API reference.
@@ -71,7 +71,11 @@ class ResponsesEndpoint(ProtocolEndpoint):
         stores = expanded.conversation is not None
 
         def repeating_the_original(plan: Plan) -> Plan:
-            context = _with_original_request(plan.context, expanded)
+            # The response repeats the request as the client sent it, not as it was expanded.
+            echo = plan.context.echo
+            if expanded.previous is not None:
+                echo = {**echo, "previous_response_id": expanded.previous}
+            context = msgspec.structs.replace(plan.context, echo=echo, stored=stores)
             return replace(plan, store_response=stores, context=context)
 
         plan = self.plan(request, expanded.body, change=repeating_the_original)
@@ -82,14 +86,6 @@ class ResponsesEndpoint(ProtocolEndpoint):
             return await stored.put(response, expanded, int(time.time()), request.owner)
 
         await self.request_handler(plan, request, store_response=store_response if stores else None).run()
-
-
-def _with_original_request(context: ResponseContext, expanded: ExpandedRequest) -> ResponseContext:
-    """Make the response repeat the request as the client sent it, not as it was expanded."""
-    echo, stores = context.echo, expanded.conversation is not None
-    if expanded.previous is not None:
-        echo = {**echo, "previous_response_id": expanded.previous}
-    return msgspec.structs.replace(context, echo=echo, stored=stores)
 
 
 class StoredResponseBase(BaseEndpoint):

@@ -10,7 +10,6 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import anyio
-from anyio.abc import TaskGroup
 
 from dragoman import UPSTREAMS
 from dragoman.codec import UpstreamSpec
@@ -59,6 +58,7 @@ class CatalogEntry:
     listed: bool = True
 
 
+@dataclass(slots=True, eq=False)
 class _UpstreamList:
     """One upstream's models, and the state of fetching them.
 
@@ -66,16 +66,13 @@ class _UpstreamList:
     while none runs. tried: a fetch has succeeded or failed. failing: the last fetch failed.
     """
 
-    __slots__ = ("due", "ended", "failing", "first_fetch", "models", "tried", "upstream")
-
-    def __init__(self, upstream: UpstreamSettings) -> None:
-        self.upstream = upstream
-        self.models: tuple[ModelInfo, ...] = ()
-        self.due = float("-inf")
-        self.first_fetch: float | None = None
-        self.ended: anyio.Event | None = None
-        self.tried = False
-        self.failing = False
+    upstream: UpstreamSettings
+    models: tuple[ModelInfo, ...] = ()
+    due: float = float("-inf")
+    first_fetch: float | None = None
+    ended: anyio.Event | None = None
+    tried: bool = False
+    failing: bool = False
 
 
 class ModelCatalog(BackgroundTaskGroup):
@@ -117,21 +114,17 @@ class ModelCatalog(BackgroundTaskGroup):
             await self._ensure([each for each in self._lists if each.upstream is upstream])
 
     async def _ensure(self, lists: Sequence[_UpstreamList]) -> None:
-        if self._tasks is not None:
-            self._start_fetches(self._tasks, lists)
-            await self._wait_for_the_first(lists)
-
-    def _start_fetches(self, tasks: TaskGroup, lists: Sequence[_UpstreamList]) -> None:
-        """Start a task for each list that is due."""
+        """Start to fetch each list that is due. Wait only for one that was never fetched."""
+        if self._tasks is None:
+            return
         now = anyio.current_time()
         for each in lists:
             if each.ended is None and now >= each.due:
                 each.ended = anyio.Event()
-                if each.first_fetch is None:
-                    each.first_fetch = now
-                tasks.start_soon(self._refresh, each, each.ended, name=f"models of {each.upstream.name}")
-
-    async def _wait_for_the_first(self, lists: Sequence[_UpstreamList]) -> None:
+                each.first_fetch = now if each.first_fetch is None else each.first_fetch
+                self._tasks.start_soon(
+                    self._refresh, each, each.ended, name=f"models of {each.upstream.name}"
+                )
         for each in lists:
             if not each.tried and each.ended is not None and each.first_fetch is not None:
                 # From the start of the first fetch, so that no client waits twice for one slow upstream.

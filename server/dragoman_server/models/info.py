@@ -4,10 +4,11 @@ Vendors have different names for the same few facts, so tables have the places o
 model with a wrong description is listed too, because only its name is needed; a body that is not a list is an error.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from types import MappingProxyType
+from typing import TypeVar
 
 from dragoman import RemoteProtocolError
 from dragoman.jsontext import JSON, decode
@@ -19,6 +20,7 @@ _MAX_TOKENS = 10**10
 _MAX_TEXT_LENGTH = 200
 
 _Path = tuple[str, ...]
+_T = TypeVar("_T")
 
 # The context window in tokens. Vendors do not agree if the output counts as well.
 CONTEXT_FIELDS: tuple[_Path, ...] = (
@@ -109,7 +111,7 @@ def _items(value: JSON) -> list[JSON] | None:
 def _next(page: Mapping[str, JSON], models: Sequence[ModelInfo]) -> str | None:
     if page.get("has_more") is not True:
         return None
-    return _text(page.get("last_id"), _MAX_NAME_LENGTH) or (models[-1].id if models else None)
+    return _name(page.get("last_id")) or (models[-1].id if models else None)
 
 
 def _model(item: JSON) -> ModelInfo | None:
@@ -117,19 +119,18 @@ def _model(item: JSON) -> ModelInfo | None:
         item = {"id": item}
     if not isinstance(item, dict):
         return None
-    id = next((text for value in _values(item, ID_FIELDS) if (text := _text(value, _MAX_NAME_LENGTH))), None)
+    id = _first(item, ID_FIELDS, _name)
     if id is None:
         return None
     lifecycle = item.get("lifecycle")
     return ModelInfo(
         id,
-        display_name=next(
-            (t for value in _values(item, NAME_FIELDS) if (t := _text(value, _MAX_TEXT_LENGTH))), None
-        ),
-        context=_tokens(item, CONTEXT_FIELDS),
-        output=_tokens(item, OUTPUT_FIELDS),
-        created=_seconds(item, CREATED_FIELDS),
-        retires=_seconds(item, RETIRES_FIELDS),
+        display_name=_first(item, NAME_FIELDS, _display_name),
+        context=_first(item, CONTEXT_FIELDS, _tokens),
+        output=_first(item, OUTPUT_FIELDS, _tokens),
+        # 0: "May be set to an epoch value if the release date is unknown" -- anthropic 2.12.0, types/model_info.py
+        created=_first(item, CREATED_FIELDS, _time),
+        retires=_first(item, RETIRES_FIELDS, _time),
         lifecycle=lifecycle if lifecycle in _LIFECYCLES else None,
         anthropic={
             name: item[name] for name, types in _ANTHROPIC_FIELDS.items() if isinstance(item.get(name), types)
@@ -137,30 +138,28 @@ def _model(item: JSON) -> ModelInfo | None:
     )
 
 
-def _values(item: Mapping[str, JSON], paths: Sequence[_Path]) -> Iterator[JSON]:
-    """Return the values at these places, as far as there are any."""
+def _first(item: Mapping[str, JSON], paths: Sequence[_Path], read: Callable[[JSON], _T | None]) -> _T | None:
+    """Return the first value at these places that can be read and is not 0."""
     for path in paths:
         value: JSON = item
         for name in path:
             value = value.get(name) if isinstance(value, dict) else None
-        if value is not None:
-            yield value
+        if found := read(value):
+            return found
+    return None
 
 
-def _text(value: JSON, longest: int) -> str | None:
+def _name(value: JSON, longest: int = _MAX_NAME_LENGTH) -> str | None:
     return value if isinstance(value, str) and 0 < len(value) <= longest and value.isprintable() else None
 
 
-def _tokens(item: Mapping[str, JSON], paths: Sequence[_Path]) -> int | None:
+def _display_name(value: JSON) -> str | None:
+    return _name(value, _MAX_TEXT_LENGTH)
+
+
+def _tokens(value: JSON) -> int | None:
     # `type`, because bool is a subclass of int.
-    numbers = (value for value in _values(item, paths) if type(value) is int and 0 < value <= _MAX_TOKENS)
-    return next(numbers, None)
-
-
-def _seconds(item: Mapping[str, JSON], paths: Sequence[_Path]) -> int | None:
-    times = (_time(value) for value in _values(item, paths))
-    # "May be set to an epoch value if the release date is unknown" -- anthropic 2.12.0, types/model_info.py
-    return next((time for time in times if time), None)
+    return value if type(value) is int and 0 < value <= _MAX_TOKENS else None
 
 
 def _time(value: JSON) -> int | None:

@@ -17,8 +17,7 @@ import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 import anyio
 import msgspec
@@ -156,8 +155,8 @@ class AccountPool:
 class RequestAttempts:
     """The accounts side of one request: which were tried, and with which one it is sent now.
 
-    It is an asynchronous context manager, which gives open leases back at its end. next() and hedge() return a lease
-    with the plan to carry out; call failed(), ended() or cancelled() for each.
+    next() and hedge() return a lease with the plan to carry out; call failed(), ended() or cancelled() for each, and
+    close() at the end.
 
     After next() has returned None:
     error: what to report to the client: the error of an attempt, or why there was none to make.
@@ -177,15 +176,12 @@ class RequestAttempts:
         self._open: dict[str, AccountLease] = {}
         self._disabling: list[WireError] = []  # errors that disabled an account
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        with anyio.move_on_after(_GIVE_BACK_S, shield=True):
-            for lease in list(self._open.values()):
-                await self._release(lease, 0.0)
+    async def close(self) -> None:
+        """Give back the leases that are open."""
+        if self._open:
+            with anyio.move_on_after(_GIVE_BACK_S, shield=True):
+                for lease in list(self._open.values()):
+                    await self._release(lease, 0.0)
 
     async def next(self) -> AccountLease | None:
         """Return what to try now, None if the client gets an error. Waits for an account where that is worth it."""
@@ -288,12 +284,12 @@ class RequestAttempts:
             # Another attempt may have ended the offer meanwhile.
             if self._machine.state is not AttemptState.OFFERED:
                 if isinstance(result, Reservation):
-                    await self._pool.store.release(result, accounts[result.account].candidate, 0.0, now)
+                    await self._pool.store.release(result, 0.0, now)
                 return None
             if not isinstance(result, Reservation):
                 self._machine.declined(result.until)
                 return None
-            account, reservation = accounts[result.account], result
+            account, reservation = accounts[result.candidate.account], result
         self._machine.accepted(account.id)
         lease = self._open[account.id] = AccountLease(plan, account, reservation)
         return lease
@@ -347,9 +343,7 @@ class RequestAttempts:
 
     async def _release(self, lease: AccountLease, tokens: float) -> None:
         if lease.reservation is not None:
-            await self._pool.store.release(
-                lease.reservation, lease.account.candidate, tokens, self._pool.clock()
-            )
+            await self._pool.store.release(lease.reservation, tokens, self._pool.clock())
         self._open.pop(lease.account.id, None)
 
 

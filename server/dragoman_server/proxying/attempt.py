@@ -276,9 +276,14 @@ class Attempt:
         """Read several responses at once and merge them. The first branch that fails ends all of them."""
         self.machine = fan_out
         refusals: list[AttemptFailure] = []
+
+        async def read(number: int) -> None:
+            if not await self._read_branch(fan_out, number, refusals):
+                branches.cancel_scope.cancel()
+
         async with anyio.create_task_group() as branches:
             for number in range(self.plan.translated.fan_out):
-                branches.start_soon(self._read_branch, fan_out, number, refusals, branches.cancel_scope)
+                branches.start_soon(read, number)
         if refusals and not self.sent_to_client:
             return refusals[0]
         if refusals:
@@ -286,16 +291,14 @@ class Attempt:
         fan_out.receive_eof()
         return await self._end(fan_out)
 
-    async def _read_branch(
-        self, fan_out: FanOut, number: int, refusals: list[AttemptFailure], branches: anyio.CancelScope
-    ) -> None:
+    async def _read_branch(self, fan_out: FanOut, number: int, refusals: list[AttemptFailure]) -> bool:
+        """Read one response. Return false if the others must end."""
         try:
             async with self._open() as response:
                 data = await self._begin(response)
                 if isinstance(data, AttemptFailure):
                     refusals.append(data)
-                    branches.cancel()
-                    return
+                    return False
                 branch = fan_out.start(number, upstream_streams=is_stream(response.headers, data))
                 size = 0
                 while data and branch.outcome is Outcome.OPEN:
@@ -305,15 +308,13 @@ class Attempt:
                         break
                     branch.receive_data(data)
                     if not await self._merge(fan_out):
-                        branches.cancel()
-                        return
+                        return False
                     data = await response.receive()
                 branch.receive_eof()
                 await self._merge(fan_out)
         except UpstreamError as error:
             fan_out.fail(self._as_wire_error(error))
-        if fan_out.outcome is Outcome.FAILED:
-            branches.cancel()
+        return fan_out.outcome is not Outcome.FAILED
 
     async def _merge(self, fan_out: FanOut) -> bool:
         fan_out.merge()

@@ -2,20 +2,19 @@
 
 Four tasks: the disconnect watcher cancels reading and writing when the client leaves; the upstream reader owns the
 upstream response, so that cancelling it closes that connection at once; the ticker sends heartbeats during silence;
-the writer is the only one that calls `send`. Reader, ticker and writer meet at a stream without a buffer, so a client
-that reads slowly pauses the upstream. Expected failures are values (a Reply, or an error in the stream); only bugs are
-raised.
+the writer is the only one that calls `send`, so that nothing that ends a reader cuts a write. Reader and ticker pass it
+their bytes by an Outbox, where a reader waits that is ahead of a slow client. A response without a stream needs no
+ticker, and is written when its reader has ended: one task is both. Expected failures are values (a Reply, or an error
+in the stream); only bugs, and what `send` raises, are raised.
 
 Nothing is sent before there is content, because until then a failure can still be a plain HTTP error, on which clients
 retry. Only a heartbeat that is due may come first.
 """
 
 from collections.abc import Awaitable, Callable
-from typing import NamedTuple
 
 import anyio
 import msgspec
-from anyio.abc import ObjectReceiveStream, ObjectSendStream
 from starlette.types import Receive, Send
 
 from dragoman import ErrorKind, Keepalive, Ledger, LossCode, Outcome, Relay, ResponseMachine, WireError
@@ -34,6 +33,7 @@ from dragoman_server.headers import (
 from dragoman_server.log import RequestRecord
 from dragoman_server.proxying.account_pool import AccountLease, AccountPool
 from dragoman_server.proxying.attempt import Attempt, AttemptFailure
+from dragoman_server.proxying.outbox import Outbox
 from dragoman_server.proxying.plan import Destination, Plan
 from dragoman_server.replies import (
     Reply,
@@ -43,6 +43,7 @@ from dragoman_server.replies import (
     send_reply,
     with_retry_after,
 )
+from dragoman_server.streams.byte_stream import WriteNow
 from dragoman_server.upstream.sender import UpstreamSender
 
 # Caches the reasoning of a response.
@@ -60,13 +61,6 @@ _REPORT_S = 1.0
 _CLIENT_LEFT = WireError(ErrorKind.TRUNCATED, "the client has left")
 
 
-class Chunk(NamedTuple):
-    """Bytes of the client's stream. last: nothing follows."""
-
-    data: bytes
-    last: bool
-
-
 class RequestHandler:
     """The tasks of one request: its attempts, its client's receive and send, and what was sent so far. Call run() once.
 
@@ -76,6 +70,7 @@ class RequestHandler:
         plan: the first plan of the chain.
         sender_for: returns what sends requests to the upstream of a name.
         receive, send: the client's, as in ASGI. Without `send`, a whole reply is left in `reply` instead.
+        write_now: passes bytes of the body past `send`, see Outbox.
         record: gets the outcome, the usage and the losses.
         pool: chooses the accounts.
         keepalive_s: seconds of silence after which a heartbeat is sent, 0 for none.
@@ -98,6 +93,7 @@ class RequestHandler:
         pool: AccountPool,
         keepalive_s: float,
         http1: bool,
+        write_now: WriteNow | None = None,
         store_response: StoreResponse | None = None,
         cache_reasoning: CacheReasoning | None = None,
     ) -> None:
@@ -122,10 +118,8 @@ class RequestHandler:
         self._upstream_headers: HeaderList = []
         self._started = False  # bytes of the response are out, or on their way
         self._end_sent = False  # the final body message has been handed to the server
-        self._unsent = 0  # chunks on their way to `send`
-        # Held from taking bytes (or from the decision for a plain error) until the writer has them: reader and ticker
-        # would otherwise send in the wrong order.
-        self._send_order = anyio.Lock(fast_acquire=True)
+        # Whatever takes bytes from a machine puts them here before its next await, so they stay in order.
+        self._outbox = Outbox(write_now)
         # Scopes inside of the tasks: on asyncio, a task that its group cancels holds the request with its body until a
         # garbage collection.
         self._helpers = anyio.CancelScope(), anyio.CancelScope()
@@ -133,20 +127,21 @@ class RequestHandler:
 
     async def run(self) -> None:
         """Send the response. Return when it is sent or the client has left; a cancelled run leaves nothing behind."""
-        outbox, inbox = anyio.create_memory_object_stream[Reply | Chunk](0)
-        async with anyio.create_task_group() as tasks, inbox:
+        async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._watch_disconnect)
             if self._plan.streams:
-                tasks.start_soon(self._tick, outbox.clone())
-            tasks.start_soon(self._read_upstream, outbox)
+                tasks.start_soon(self._tick)
+                tasks.start_soon(self._read_upstream)
+            else:
+                await self._read_upstream()
             with self._writing:
-                await self._write_client(inbox)
+                await self._write_client()
             for helper in self._helpers:
                 helper.cancel()
         self._record_end()
         if self._record.outcome == "client_left":
             await self._store_partial()
-        # The group's tasks and streams form a reference cycle, which holds this object until a garbage collection.
+        # The group and its tasks form a reference cycle, which holds this object until a garbage collection.
         self._machine = self._winner = self._unstored = None
         self._failed.clear()
 
@@ -168,28 +163,26 @@ class RequestHandler:
         machine = self._machine
         if machine is None:
             return False
-        sent = not (self._unsent or machine.data_to_send())
+        sent = not (self._outbox.unsent or machine.data_to_send())
         machine.fail(_CLIENT_LEFT)
         return sent and machine.outcome is Outcome.COMPLETED
 
-    async def _hand_over(self, item: Reply | Chunk, outbox: ObjectSendStream[Reply | Chunk]) -> None:
-        self._unsent += 1
-        await outbox.send(item)
-
-    async def _tick(self, outbox: ObjectSendStream[Reply | Chunk]) -> None:
+    async def _tick(self) -> None:
         with self._helpers[1]:
-            async with outbox:
-                while (deadline := self._keepalive.next_deadline()) is not None:
-                    await anyio.sleep_until(deadline)
-                    async with self._send_order:
-                        if not self._keepalive.due(anyio.current_time()):
-                            continue
-                        heartbeat = self._heartbeat()
-                        if not heartbeat:
-                            return
-                        self._started = True
-                        await self._hand_over(Chunk(heartbeat, last=False), outbox)
-                        self._keepalive.sent(anyio.current_time())
+            while (deadline := self._keepalive.next_deadline()) is not None:
+                await anyio.sleep_until(deadline)
+                await self._outbox.sent()  # bytes on their way are as good as a heartbeat
+                if not self._keepalive.due(anyio.current_time()):
+                    continue
+                heartbeat = self._heartbeat()
+                if not heartbeat:
+                    return
+                self._put(heartbeat)
+
+    def _put(self, data: bytes) -> None:
+        self._started = True
+        if self._outbox.put(data):
+            self._keepalive.sent(anyio.current_time())
 
     def _heartbeat(self) -> bytes:
         """Return bytes to send between frames. Held-back events stay, because another attempt may start again."""
@@ -202,23 +195,27 @@ class RequestHandler:
 
     # The attempts.
 
-    async def _read_upstream(self, outbox: ObjectSendStream[Reply | Chunk]) -> None:
-        self._outbox = outbox
-        with self._reading:
-            async with outbox, self._attempts as attempts:
-                while self._winner is None and (lease := await attempts.next()) is not None:
-                    hedge_s = lease.plan.destination.settings.hedge_s
-                    if hedge_s > 0:
-                        await self._hedged(lease, hedge_s)
-                    else:
-                        await self._attempt(self._attempt_with(lease))
-                if self._winner is None:
-                    await self._give_up()
+    async def _read_upstream(self) -> None:
+        try:
+            with self._reading:
+                try:
+                    while self._winner is None and (lease := await self._attempts.next()) is not None:
+                        hedge_s = lease.plan.destination.settings.hedge_s
+                        if hedge_s > 0:
+                            await self._hedged(lease, hedge_s)
+                        else:
+                            await self._attempt(self._attempt_with(lease))
+                    if self._winner is None:
+                        await self._give_up()
+                finally:
+                    await self._attempts.close()
+        finally:
+            self._outbox.close()
 
     def _attempt_with(self, lease: AccountLease) -> Attempt:
         self._plan = lease.plan
         sender = self._sender_for(lease.plan.destination.settings.name)
-        attempt = Attempt(lease, sender, self._send_ready, self._clock())
+        attempt = Attempt(lease, sender, self._take_ready, self._clock())
         if self._winner is None:
             self._record_attempt(attempt)
         return attempt
@@ -244,7 +241,7 @@ class RequestHandler:
         action = await self._attempts.failed(
             attempt.lease, failure.error, failure.retry_after, connecting=failure.connecting
         )
-        if action is ErrorAction.RETURN_TO_CLIENT:
+        if action is ErrorAction.RETURN_TO_CLIENT and self._winner is None:
             self._cancel_others(attempt)
         return failure
 
@@ -318,35 +315,33 @@ class RequestHandler:
             last = self._failed[-1][1].reported
             error = msgspec.structs.replace(error, message=f"{error.message} ({last.message})")
         self._record.error = error.message if failure is None else failure.cause
-        async with self._send_order:
-            if self._started:
-                # Only heartbeats went out: end the stream as one that broke off.
-                machine = self._machine = plan.response_machine(upstream_streams=True)
-                machine.fail(error)
-                await self._store_when_complete(machine)
-                await self._hand_over(Chunk(machine.data_to_send(), last=True), self._outbox)
-                return
-            self._upstream_headers = [] if failure is None else failure.headers
-            headers = with_retry_after(self._headers(), self._attempts.retry_at)
-            if failure is None or failure.status is None:
-                reply = error_reply(plan.client, error, plan.id, headers)
-            else:
-                reply = encoded_error_reply(error.kind, failure.status, failure.body, headers)
-            await self._hand_over(reply, self._outbox)
+        if self._started:
+            # Only heartbeats went out: end the stream as one that broke off.
+            machine = self._machine = plan.response_machine(upstream_streams=True)
+            machine.fail(error)
+            await self._store_when_complete(machine)
+            self._outbox.end(machine.data_to_send())
+            return
+        self._upstream_headers = [] if failure is None else failure.headers
+        headers = with_retry_after(self._headers(), self._attempts.retry_at)
+        if failure is None or failure.status is None:
+            reply = error_reply(plan.client, error, plan.id, headers)
+        else:
+            reply = encoded_error_reply(error.kind, failure.status, failure.body, headers)
+        self._outbox.end(reply)
 
-    async def _send_ready(self, attempt: Attempt) -> bool:
-        """Send what an attempt has for the client. False: another attempt was faster, so this one must end."""
+    async def _take_ready(self, attempt: Attempt) -> bool:
+        """Take what an attempt has for the client. False: another attempt was faster, so this one must end."""
         machine = attempt.machine
         assert machine is not None
         if not self._claim(attempt):
             return False
         await self._store_when_complete(machine)
-        async with self._send_order:
-            if attempt.ended:
-                await self._hand_over(self._end_of(machine), self._outbox)
-            elif ready := machine.data_to_send():
-                self._started = True
-                await self._hand_over(Chunk(ready, last=False), self._outbox)
+        if attempt.ended:
+            self._outbox.end(self._end_of(machine))
+        elif ready := machine.data_to_send():
+            self._put(ready)
+            await self._outbox.room()
         return True
 
     def _claim(self, attempt: Attempt) -> bool:
@@ -397,17 +392,16 @@ class RequestHandler:
             machine.error is not None and not self._started and not (self._plan.streams and machine.committed)
         )
 
-    def _end_of(self, machine: ResponseMachine) -> Reply | Chunk:
-        """Return the last bytes of the response, completed or failed."""
+    def _end_of(self, machine: ResponseMachine) -> bytes | Reply:
+        """Return the last bytes of the stream, completed or failed, or the whole response."""
         self._cache_reasoning_of(machine)
+        body = machine.data_to_send()
         if self._plan.streams:
             self._started = True
-            return Chunk(machine.data_to_send(), last=True)
-        headers = [*JSON_HEADERS, *self._headers(machine.losses)]
-        body = machine.data_to_send()
+            return body
         if self._unstored is not None and not isinstance(machine, Relay):
             body = encode({**self._unstored, "store": False})
-        return Reply(200, headers, body)
+        return Reply(200, [*JSON_HEADERS, *self._headers(machine.losses)], body)
 
     def _cache_reasoning_of(self, machine: ResponseMachine) -> None:
         """Cache it before the client has the whole response, because its next request may come at once."""
@@ -418,33 +412,32 @@ class RequestHandler:
         if cached_reasoning is not None:
             cache(cached_reasoning)
 
-    async def _write_client(self, inbox: ObjectReceiveStream[Reply | Chunk]) -> None:
-        send, keepalive = self._send, self._keepalive
-        headers_sent = False
-        async for item in inbox:
+    async def _write_client(self) -> None:
+        head_sent = False
+        while (item := await self._outbox.take()) is not None:
             if isinstance(item, Reply):
-                await self._send_reply(item)
+                self._record_head(item.status)
+                self._end_sent = True
+                self.reply = item
+                if self._send is not None:
+                    await send_reply(self._send, item)
                 return
-            assert send is not None  # only plans that do not stream go without
-            if not headers_sent:
-                headers_sent = True
-                self._record.status = 200
-                self._record.first_byte_s = anyio.current_time() - self._started_at
-                await send({"type": "http.response.start", "status": 200, "headers": self._stream_headers()})
+            assert self._send is not None  # only plans that do not stream go without
+            if not head_sent:
+                head_sent = True
+                self._record_head(200)
+                await self._send(
+                    {"type": "http.response.start", "status": 200, "headers": self._stream_headers()}
+                )
             self._end_sent = item.last
-            self._unsent -= 1
-            await send({"type": "http.response.body", "body": item.data, "more_body": not item.last})
+            await self._send({"type": "http.response.body", "body": item.data, "more_body": not item.last})
             if item.last:
                 return
-            keepalive.sent(anyio.current_time())
+            self._keepalive.sent(anyio.current_time())
 
-    async def _send_reply(self, reply: Reply) -> None:
-        self._record.status = reply.status
+    def _record_head(self, status: int) -> None:
+        self._record.status = status
         self._record.first_byte_s = anyio.current_time() - self._started_at
-        self._end_sent = True
-        self.reply = reply
-        if self._send is not None:
-            await send_reply(self._send, reply)
 
     def _headers(self, response_losses: Ledger | None = None) -> HeaderList:
         """Return the headers of every response: the upstream's limits and id, and what was lost."""

@@ -18,16 +18,7 @@ from dragoman_server.settings import SIMULATOR, AccountSettings, UpstreamSetting
 from dragoman_server.settings.secret import MASK, Mask
 from dragoman_server.settings.upstreams import DEFAULT_ACCOUNT
 from dragoman_server.upstream.client import origin_of
-from dragoman_server.upstream.errors import UpstreamError, UpstreamErrorKind
-
-# The kind of a failed call to an upstream, which decides its status.
-_KIND_OF: dict[UpstreamErrorKind, ErrorKind] = {
-    UpstreamErrorKind.UNREACHABLE: ErrorKind.UNREACHABLE,
-    UpstreamErrorKind.TIMEOUT: ErrorKind.TIMEOUT,
-    UpstreamErrorKind.BROKEN: ErrorKind.UNREACHABLE,
-    UpstreamErrorKind.TOO_LARGE: ErrorKind.UNREADABLE,
-    UpstreamErrorKind.INVALID_REQUEST: ErrorKind.MISCONFIGURED,
-}
+from dragoman_server.upstream.errors import UpstreamError
 
 _PROXY_AUTHENTICATION_REQUIRED = 407
 
@@ -81,7 +72,7 @@ def error_from_upstream(error: UpstreamError, upstream: UpstreamSettings, url: s
     name = _name_of(upstream)
     # An error of TLS names the host without the scheme.
     text = _without_address(str(error), upstream, *origin_of(url))
-    return WireError(_KIND_OF[error.kind], text if name in text else f"{name}: {text}")
+    return WireError(error.kind, text if name in text else f"{name}: {text}")
 
 
 def redirect_error(upstream: UpstreamSettings, status: int) -> WireError:

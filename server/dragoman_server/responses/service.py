@@ -5,8 +5,9 @@ unchanged to an upstream that speaks Responses, because that upstream may have i
 """
 
 import logging
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from dragoman import RequestHead, RequestRefused
 from dragoman.jsontext import JSONObject
@@ -20,6 +21,8 @@ from dragoman_server.responses.stores.base import (
 
 if TYPE_CHECKING:
     from dragoman_server.proxying.plan import Destination
+
+_T = TypeVar("_T")
 
 ERRORS = logging.getLogger("dragoman.errors")
 
@@ -137,29 +140,25 @@ class StoredResponseService:
 
     async def get(self, id: str, now: int, owner: str) -> StoredResponse | None:
         """Return a stored response, None if there is none. Raises RequestRefused (503) if the store does not work."""
-        if self.store is None or not conversation.is_id(id):
-            return None
-        try:
-            return await self.store.get(owner, id, now)
-        except ResponseStoreError as error:
-            raise _unavailable_error(error) from error
+        return await self._call(id, lambda store: store.get(owner, id, now))
 
     async def delete(self, id: str, owner: str) -> bool:
         """Delete a stored response. Return false if there was none. Raises RequestRefused (503) as get()."""
-        if self.store is None or not conversation.is_id(id):
-            return False
-        try:
-            return await self.store.delete(owner, id)
-        except ResponseStoreError as error:
-            raise _unavailable_error(error) from error
+        return bool(await self._call(id, lambda store: store.delete(owner, id)))
 
     async def _item(self, id: str, now: int, owner: str) -> StoredItem | None:
+        return await self._call(id, lambda store: store.item(owner, id, now))
+
+    async def _call(self, id: str, call: Callable[[ResponseStore], Awaitable[_T]]) -> _T | None:
         if self.store is None or not conversation.is_id(id):
             return None
         try:
-            return await self.store.item(owner, id, now)
+            return await call(self.store)
         except ResponseStoreError as error:
-            raise _unavailable_error(error) from error
+            ERRORS.error("%s", error)  # its details are not for the client
+            raise RequestRefused(
+                "the gateway's response store does not work at the moment; try again later", status=503
+            ) from error
 
 
 def _pass_on(body: bytes, relayed: bool, unresolved: RequestRefused) -> ExpandedRequest:
@@ -177,12 +176,4 @@ def _not_enabled_error(previous: str | None, references: list[conversation.ItemR
         f"{HOW_TO_ENABLE} in its configuration",
         path=path,
         code="unsupported_parameter",
-    )
-
-
-def _unavailable_error(error: ResponseStoreError) -> RequestRefused:
-    """Log the error of the store, and return one without its details for the client."""
-    ERRORS.error("%s", error)
-    return RequestRefused(
-        "the gateway's response store does not work at the moment; try again later", status=503
     )

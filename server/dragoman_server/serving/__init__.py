@@ -1,24 +1,24 @@
-"""Serve the connections of clients: hypercorn's HTTP protocols on our byte streams, on asyncio, uvloop and trio.
+"""Serve the connections of clients: HTTP on our byte streams, on asyncio, uvloop and trio.
 
-hypercorn's protocol classes translate between HTTP and ASGI; its servers, one for asyncio and one for trio, are not
-used. Subclasses correct its errors, and each place names the file and line of hypercorn that it replaces.
+h11 and h2 translate between bytes and HTTP, hypercorn's ASGI streams between HTTP and ASGI. hypercorn's servers, one
+for asyncio and one for trio, and its protocol classes are not used.
 
     run               serve(): one process or several, signals, the steps of a stop
     supervisor        several worker processes on one listening socket
     sockets           the listening socket
     server            accepts connections up to a limit, and stops
     connection        one client connection: reads, writes, ends
-    http1, http2      hypercorn's two protocols, corrected
+    http1, http2      HTTP on one connection
     request_head      the rules for the head of an HTTP/1.1 request, before a parser reads it
     http2_connection  h2's connection with limits on what a client may do; no I/O
     refusals          responses to requests that the application never receives
-    tasks             events, tasks and the application's queue, with the interfaces that hypercorn's classes use
+    tasks             runs the application for one request, with the queue of what it receives
     lifespan          the application's start and end
 
 A request: `server` accepts a socket and creates a Connection, which passes the bytes to HTTP1 or HTTP2. That starts the
 application in a task and passes it the body through AppEvents. What the application sends goes through `stream_send`,
-is framed by h11 or h2, and written by `Connection.send`.
+is framed by h11 or h2, and written by `Connection.write`.
 
-A refused request: HTTP1 or HTTP2 finds that the head is wrong, or late, and `WorkerContext.refusal` makes the response,
-in the form of the path's protocol. It is sent like any other; over HTTP/1.1 the connection ends then.
+A refused request: HTTP1 or HTTP2 finds that the head is wrong, or late, and `refusals` makes the response, in the form
+of the path's protocol. It is sent like any other; over HTTP/1.1 the connection ends then.
 """

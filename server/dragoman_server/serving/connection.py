@@ -1,28 +1,27 @@
-"""One client connection: read and write bytes for one of hypercorn's protocols until either side ends it.
+"""One client connection: read and write bytes for HTTP1 or HTTP2 until either side ends it.
 
 It replaces hypercorn's two `tcp_server.py`, on our `ByteStream`. An exception inside of a connection ends only that
-one. All bytes for a client go through `Connection._write`.
+one. All bytes for a client go through `Connection.write`.
 """
 
-import enum
 import logging
 import math
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Protocol
+from typing import Any
 
 import anyio
 import anyio.abc
 import hypercorn
-from hypercorn.events import Closed, Event, RawData, Updated
+from hypercorn.protocol.events import Event as StreamEvent
+from hypercorn.typing import ASGIReceiveEvent
 from starlette.types import ASGIApp
 
 from dragoman_server.serving.http1 import HTTP1
 from dragoman_server.serving.http2 import HTTP2
-from dragoman_server.serving.refusals import RefusalMaker, plain_text_refusal
-from dragoman_server.serving.tasks import ClearableEvent, ConnectionTaskGroup
+from dragoman_server.serving.tasks import AppEvents, AppSend, run_app
 from dragoman_server.settings import ServerSettings
-from dragoman_server.streams.byte_stream import ByteStream
+from dragoman_server.streams.byte_stream import WRITE_NOW, ByteStream
 
 # The first bytes of an HTTP/2 client (RFC 9113, 3.4).
 _PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
@@ -38,36 +37,21 @@ LINGER_S = 1.0
 # The same for an idle connection.
 IDLE_LINGER_S = 0.1
 
+# Longer than the pools of the SDKs keep an idle connection (5 to 60 s), so that the client closes it, not we: a
+# request that is sent into a closing connection fails.
+KEEP_ALIVE_S = 75.0
+
 _log = logging.getLogger("dragoman.http")
 
 Address = tuple[str, int]
 
 
-class HTTPProtocol(Protocol):
-    """The methods of `HTTP1` and `HTTP2` that a connection calls."""
-
-    async def initiate(self) -> None:
-        """Begin. Called once, before everything else."""
-
-    async def handle(self, event: Event) -> None:
-        """Take RawData, which the client has sent, or Closed, once and last, when the connection has ended.
-
-        Nothing is read meanwhile, so it must return soon: otherwise a client that leaves is not noticed.
-        """
-
-    async def timed_out(self) -> None:
-        """React to the deadline of read_within(). It may write; the connection ends after it."""
-
-    async def stop(self) -> None:
-        """React to the stop of the worker. It may write; an idle connection ends after it."""
-
-
 @dataclass(slots=True)
 class WorkerContext:
-    """The objects that the connections of one worker share. hypercorn's protocols get it as their `context`.
+    """The objects that the connections of one worker share.
 
     state: of the application's lifespan.
-    refusal: makes the response to a request that the application never receives.
+    requests: the scopes of all requests, which a stop cancels.
     terminated: the worker takes no new requests.
     connections: all of them.
     idle: the connections and TLS handshakes without a request, which may be closed for a new connection, each with the
@@ -78,21 +62,10 @@ class WorkerContext:
     config: hypercorn.Config
     settings: ServerSettings
     state: dict[str, Any]
-    refusal: RefusalMaker = plain_text_refusal
-    terminated: ClearableEvent = field(default_factory=ClearableEvent)
+    requests: set[anyio.CancelScope] = field(default_factory=set)
+    terminated: anyio.Event = field(default_factory=anyio.Event)
     connections: "dict[Connection, None]" = field(default_factory=dict)
     idle: dict[object, Callable[[], None]] = field(default_factory=dict)
-
-    event_class: ClassVar = ClearableEvent
-
-    async def mark_request(self) -> None:
-        """Do nothing. hypercorn counts requests here, to end a worker after so many."""
-
-
-class _End(enum.Enum):
-    LEFT = enum.auto()  # the client has closed it, or it broke
-    TIMED_OUT = enum.auto()
-    ENDED = enum.auto()  # by us
 
 
 class Connection:
@@ -113,35 +86,31 @@ class Connection:
         self.server = server
         self.tls = tls
         self._stream = stream
-        self._protocol: HTTPProtocol | None = None
-        self._tasks: anyio.abc.TaskGroup
-        # Only around a wait for bytes, so it never interrupts a write.
-        self._reading: anyio.CancelScope | None = None
-        self._deadline = math.inf
+        self._protocol: HTTP1 | HTTP2 | None = None
+        self.tasks: anyio.abc.TaskGroup
+        # Only around a wait for bytes, so it never interrupts a write. Between two waits it is the last one's.
+        self._reading = anyio.CancelScope()
         self._ended = False  # nothing more is read
         self._closed = False  # nothing more is written
         self._linger_s = LINGER_S
         self._first = b""  # of the client, until its protocol is recognized
         self._writing = anyio.Lock(fast_acquire=True)
-
-    @property
-    def protocol_arguments(self) -> tuple[Any, ...]:
-        """The arguments of the constructors of hypercorn's protocols."""
-        worker = self.worker
-        tasks = ConnectionTaskGroup(self._tasks)
-        addresses = self.client, self.server
-        return worker.app, worker.config, worker, tasks, worker.state, self.tls, *addresses, self.send
+        self._rest: bytes | memoryview | None = None  # of what write_now() was given
 
     # Called by the server.
 
     async def run(self) -> None:
         """Serve the client until either side ends the connection. Log internal errors, and raise none."""
         self.worker.connections[self] = None
-        self._updated(idle=True)
+        self.set_idle(True)
         try:
-            async with anyio.create_task_group() as self._tasks:
-                await self._begin()
-                await self._finish(await self._read())
+            async with anyio.create_task_group() as self.tasks:
+                if self._stream.alpn_protocol() == "h2":
+                    self._protocol = HTTP2(self)
+                elif self.tls or not self.settings.http2:
+                    self._protocol = HTTP1(self)
+                await self._read()
+                await self._finish()
         except BaseExceptionGroup as group:
             # hypercorn 0.18 trio/run.py:98: one connection's exception ends them all, and the process.
             errors, other = group.split(Exception)
@@ -159,24 +128,32 @@ class Connection:
     async def stop(self) -> None:
         """Take no new requests: end at once if idle, else after the open ones. This raises nothing."""
         try:
-            if self._protocol is not None:
+            if self._protocol is None:
+                self.end()
+            else:
                 await self._protocol.stop()
         except Exception as error:
             log_internal_error(error)
             self._break()
-        if self in self.worker.idle:
-            self.end()
 
     # Called by the protocol.
 
-    async def send(self, event: Event) -> None:
-        """Take RawData for the client, Updated (whether a request is open), or Closed, which is end()."""
-        if isinstance(event, RawData):
-            await self._write(event.data)
-        elif isinstance(event, Updated):
-            self._updated(event.idle)
-        elif isinstance(event, Closed):
-            self.end()
+    def stream_arguments(
+        self, send: Callable[[StreamEvent], Awaitable[None]], stream_id: int
+    ) -> tuple[Any, ...]:
+        """Return the arguments of the constructors of hypercorn's ASGI streams."""
+        worker = self.worker
+        return worker.app, worker.config, worker, self, self.tls, self.client, self.server, send, stream_id
+
+    async def spawn_app(
+        self, app: ASGIApp, config: object, scope: Any, send: AppSend
+    ) -> Callable[[ASGIReceiveEvent], Awaitable[None]]:
+        """Start the application for a request. hypercorn's ASGI streams call this on their `task_group`."""
+        if isinstance(self._protocol, HTTP1):
+            scope["extensions"][WRITE_NOW] = {"write": self._protocol.write_now}
+        events = AppEvents()
+        self.tasks.start_soon(run_app, self.worker.requests, app, scope, events, send)
+        return events.put
 
     def end(self) -> None:
         """Stop reading, which ends the connection. What was written before still reaches the client."""
@@ -184,8 +161,7 @@ class Connection:
             del self.worker.idle[self]
             self._linger_s = IDLE_LINGER_S
         self._ended = True
-        if self._reading is not None:
-            self._reading.cancel()
+        self._reading.cancel()
 
     def make_room(self) -> None:
         """End an idle connection for a new one, without waiting for its client."""
@@ -193,15 +169,14 @@ class Connection:
         self._linger_s = 0.0
 
     def read_within(self, seconds: float | None) -> None:
-        """Set the deadline for reading to `seconds` from now; None removes it. HTTPProtocol.timed_out() follows it.
+        """Set the deadline for reading to `seconds` from now; None removes it. The protocol's timed_out() follows it.
 
-        Updated(idle=True) sets it to the time that a connection may be idle; Updated(idle=False) removes it.
+        set_idle(True) sets it to the time that a connection may be idle; set_idle(False) removes it.
         """
-        self._deadline = math.inf if seconds is None else anyio.current_time() + seconds
-        if self._reading is not None:
-            self._reading.deadline = self._deadline
+        self._reading.deadline = math.inf if seconds is None else anyio.current_time() + seconds
 
-    def _updated(self, idle: bool) -> None:
+    def set_idle(self, idle: bool) -> None:
+        """Note that no request is open, or that one is."""
         if not idle:
             self.worker.idle.pop(self, None)
             self.read_within(None)
@@ -209,52 +184,35 @@ class Connection:
             self.worker.idle[self] = self.make_room
             # hypercorn 0.18 asyncio/tcp_server.py:73, trio/tcp_server.py:96: a task sleeps that long, and keeps the
             # socket although the client has left.
-            self.read_within(self.worker.config.keep_alive_timeout)
+            self.read_within(KEEP_ALIVE_S)
             if self.worker.terminated.is_set():
                 self.end()
 
     # Reading.
 
-    async def _begin(self) -> None:
-        """Choose the protocol, unless that depends on the first bytes of the client."""
-        if self._stream.alpn_protocol() == "h2":
-            await self._initiate(HTTP2(self))
-        elif self.tls or not self.settings.http2:
-            await self._initiate(HTTP1(self))
-
-    async def _initiate(self, protocol: HTTPProtocol) -> None:
-        self._protocol = protocol
-        await protocol.initiate()
-
-    async def _read(self) -> _End:
+    async def _read(self) -> None:
+        """Pass the client's bytes to the protocol until either side ends the connection."""
         while not self._ended:
-            data = b""
-            # One scope for many waits; its deadline applies only to them.
-            with anyio.CancelScope() as scope:
-                while not self._ended:
-                    if self._deadline != math.inf:
-                        scope.deadline = self._deadline
-                    self._reading = scope
-                    try:
-                        data = await self._stream.receive(None)
-                    except OSError:
-                        return _End.LEFT
-                    finally:
-                        self._reading = None
-                    if scope.cancel_called:
-                        break  # as the bytes came
-                    if self._deadline != math.inf:
-                        scope.deadline = math.inf
-                    if not data:
-                        return _End.LEFT
-                    await self._received(data)
-            if scope.cancelled_caught:
-                return _End.ENDED if self._ended else _End.TIMED_OUT
-            if scope.cancel_called:
-                if not data:
-                    return _End.LEFT
+            self._reading = anyio.CancelScope(deadline=self._reading.deadline)
+            with self._reading:
+                try:
+                    data = await self._stream.receive(None)
+                except OSError:
+                    data = b""
+            if self._reading.cancelled_caught:
+                await self._woken()
+            elif not data:
+                self._break()  # frees the descriptor now, because the tasks may need a while to end
+            else:
                 await self._received(data)
-        return _End.ENDED
+
+    async def _woken(self) -> None:
+        """React to the deadline, unless end() has woken the task."""
+        if self._protocol is None:
+            self.end()
+        elif not self._ended:
+            self.read_within(None)
+            await self._protocol.timed_out()
 
     async def _received(self, data: bytes) -> None:
         if self._protocol is None:
@@ -262,20 +220,13 @@ class Connection:
             data = self._first = self._first + data
             if len(data) < len(_PREFACE) and _PREFACE.startswith(data):
                 return
-            await self._initiate(HTTP2(self) if data.startswith(_PREFACE) else HTTP1(self))
-        if self._protocol is not None:
-            await self._protocol.handle(RawData(data))
+            self._protocol = HTTP2(self) if data.startswith(_PREFACE) else HTTP1(self)
+        # Nothing is read meanwhile, so this must return soon: otherwise a client that leaves is not noticed.
+        await self._protocol.data_received(data)
 
-    async def _finish(self, end: _End) -> None:
-        self._ended = True
-        if end is _End.LEFT:
-            # Free the descriptor now, because the tasks may need a while to end.
-            self._closed = True
-            self._stream.abort()
+    async def _finish(self) -> None:
         if self._protocol is not None:
-            if end is _End.TIMED_OUT:
-                await self._protocol.timed_out()
-            await self._protocol.handle(Closed())
+            await self._protocol.connection_lost()
         async with self._writing:  # after the writes that wait for their turn
             closed, self._closed = self._closed, True
         if not closed:
@@ -283,10 +234,32 @@ class Connection:
 
     # Writing.
 
-    async def _write(self, data: bytes) -> None:
-        """Pass all of it to the stream. Once the connection is closed, the bytes are dropped."""
+    def write_now(self, data: bytes) -> bool:
+        """Pass data to the client if that is possible without waiting. Return false if nothing was passed.
+
+        What the kernel does not take of it follows by itself, before anything else.
+        """
+        if self._must_wait(data):
+            return False
+        try:
+            rest = self._stream.send_now(data)
+        except OSError:
+            self._break()
+            return True
+        if rest is data:
+            return False
+        if rest is not None:
+            self._rest = rest
+            self.tasks.start_soon(self.write, b"")
+        return True
+
+    def _must_wait(self, data: bytes) -> bool:
+        return self._closed or self._rest is not None or len(data) > WRITE_SIZE or self._writing.locked()
+
+    async def write(self, data: bytes) -> None:
+        """Pass all of it to the client. Once the connection is closed, the bytes are dropped."""
         rest: bytes | memoryview = data
-        if self._closed or len(data) > WRITE_SIZE or self._writing.locked():
+        if self._must_wait(data):
             await self._writing.acquire()
         else:
             # In most cases the kernel takes it at once.
@@ -310,13 +283,16 @@ class Connection:
             await anyio.lowlevel.checkpoint()
             return
         timeout = self.settings.send_timeout_s
+        rest, self._rest = self._rest, None
         try:
+            if rest is not None:
+                await self._stream.send_all(rest, timeout)
             for start in range(0, len(data) or 1, WRITE_SIZE):
                 await self._stream.send_all(data[start : start + WRITE_SIZE], timeout)
         except TimeoutError:
             _log.warning("a client read nothing for %g seconds; its requests are cancelled", timeout)
             self._break()
-            self._tasks.cancel_scope.cancel()
+            self.tasks.cancel_scope.cancel()
         except OSError:
             self._break()
         except BaseException:

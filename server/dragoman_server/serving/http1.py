@@ -1,10 +1,10 @@
-"""HTTP/1.1 on one connection: hypercorn's protocol, hardened against clients that leave, attack, or send ambiguous
-bytes.
+"""HTTP/1.1 on one connection, hardened against clients that leave, attack, or send ambiguous bytes.
 
-Received bytes go into a buffer. A whole head is checked by `request_head` before h11 parses it; a body goes to h11 as
-it arrives; what follows a request stays in the buffer until the response has ended. So the task that reads the socket
-never waits for a response, and reacts at once when the client leaves. Each request has its own h11 connection, so no
-bytes of one can become part of another.
+Received bytes go into a buffer. A whole head is checked by `request_head` and parsed by h11; a body is read by a
+decoder of `http1_body`; what follows a request stays in the buffer until the response has ended. So the task that reads
+the socket never waits for a response, and reacts at once when the client leaves. Each request has its own h11
+connection, so no bytes of one can become part of another. hypercorn's ASGI streams translate between h11's events and
+the application.
 """
 
 from enum import Enum, auto
@@ -13,23 +13,21 @@ from typing import TYPE_CHECKING, Any
 import anyio
 import anyio.lowlevel
 import h11
-from h11._receivebuffer import ReceiveBuffer
-from hypercorn.events import Closed, Event, RawData, Updated
-from hypercorn.protocol.events import Body, Data, EndBody, Response
+from hypercorn.protocol.events import Body, EndBody, Request, Response, StreamClosed
 from hypercorn.protocol.events import Event as StreamEvent
-from hypercorn.protocol.h11 import STREAM_ID, H11Protocol
+from hypercorn.protocol.http_stream import HTTPStream
+from hypercorn.protocol.ws_stream import Handshake, WSStream
 
 from dragoman import RemoteProtocolError, RequestRefused
-from dragoman_server.serving.refusals import refused_scope
+from dragoman_server.serving.refusals import refusal
 from dragoman_server.serving.request_head import (
     MAX_HEAD_BYTES,
     check_head,
     check_partial_head,
-    is_chunk_line,
-    is_trailer_section,
     parse_broken,
     split_absolute_form,
 )
+from dragoman_server.streams.http1_body import BodyDecoder, ChunkedBody, LengthBody
 
 if TYPE_CHECKING:
     from dragoman_server.serving.connection import Connection
@@ -45,10 +43,7 @@ _SLICE = 16 * 1024
 
 _EMPTY_LINE = b"\r\n"
 
-
-if not hasattr(h11.Connection(h11.SERVER), "_receive_buffer"):
-    # hypercorn allows any version of h11. Without this attribute _BodyBuffer would silently not be used.
-    raise ImportError("this version of h11 has no Connection._receive_buffer")
+_STREAM_ID = 1  # of hypercorn's events; a connection has one request at a time
 
 
 class _Reading(Enum):
@@ -60,13 +55,16 @@ class _Reading(Enum):
     NOTHING = auto()  # the connection ends with the response
 
 
-class HTTP1(H11Protocol):
-    """HTTP/1.1 on one connection. transport: our Connection; hypercorn's name `connection` is h11's."""
+class HTTP1:
+    """HTTP/1.1 on one connection."""
 
     def __init__(self, transport: "Connection") -> None:
-        super().__init__(*transport.protocol_arguments)
-        self.transport = transport
-        self.connection = self._new_h11()
+        self._transport = transport
+        self._h11 = _new_h11()
+        self._stream: HTTPStream | WSStream | None = None
+        self._may_chunk = False  # the response to the open request may have a chunked body
+        self._is_chunked = False  # and has one
+        self._body: BodyDecoder = LengthBody(0)
         self._reading = _Reading.HEAD
         self._buffer = bytearray()
         self._checked = 0  # bytes of an incomplete head that are checked
@@ -75,68 +73,93 @@ class HTTP1(H11Protocol):
 
     # Called by the connection.
 
-    async def handle(self, event: Event) -> None:
-        if isinstance(event, RawData):
-            if self._reading is not _Reading.NOTHING:
-                self._buffer += event.data
-                await self._handle_events()
-        else:
-            if isinstance(event, Closed):
-                self._stop_reading()
-            await super().handle(event)
+    async def data_received(self, data: bytes) -> None:
+        if self._reading is not _Reading.NOTHING:
+            self._buffer += data
+            await self._parse()
+
+    async def connection_lost(self) -> None:
+        self._stop_reading()
+        await self._close_stream()
 
     async def timed_out(self) -> None:
-        """Refuse a head that is not complete in time."""
+        """End the connection; refuse a head that is not complete in time."""
         async with self._parsing:
             if self._reading is _Reading.HEAD and self._buffer:
-                within = f"{self.transport.settings.header_timeout_s:g} seconds"
+                within = f"{self._transport.settings.header_timeout_s:g} seconds"
                 late = f"the request's head was not complete within {within}"
                 await self._refuse(RequestRefused(late, status=408), bytes(self._buffer))
+            self._transport.end()
 
     async def stop(self) -> None:
-        """Do nothing: _maybe_recycle() ends the connection with the open response."""
+        """End the connection if it is idle, else _end_response() does it."""
+        if self._reading is _Reading.HEAD:
+            self._transport.end()
 
     # Called by the stream.
 
     async def stream_send(self, event: StreamEvent) -> None:
         if isinstance(event, Body):  # first, because most events are parts of streams
-            await self._send_h11_event(h11.Data(data=event.data))
-            return
-        if isinstance(event, Response) and self._is_last:
-            event = Response(event.stream_id, [*event.headers, (b"connection", b"close")], event.status_code)
-        await super().stream_send(event)
+            await self._send(h11.Data(data=event.data))
+        elif isinstance(event, Response):
+            # "A server that intends to close the connection ... SHOULD send a Connection header field" -- RFC 9112, 9.6
+            is_last = self._reading in (_Reading.BODY, _Reading.NOTHING) or self._is_stopping
+            close = [(b"connection", b"close")] if is_last else []
+            headers = [*event.headers, *close, *self._transport.worker.config.response_headers("h11")]
+            await self._send(h11.Response(status_code=event.status_code, headers=headers))
+            # As h11 0.16 decides it, _connection.py:602 (_clean_up_response_headers_for_sending).
+            self._is_chunked = (
+                self._may_chunk
+                and event.status_code not in (204, 304)
+                and all(name.lower() != b"content-length" for name, _ in headers)
+            )
+        elif isinstance(event, EndBody):
+            await self._send(h11.EndOfMessage())
+        elif isinstance(event, StreamClosed):
+            await self._end_response()
+
+    def write_now(self, data: bytes) -> bool:
+        """Write a piece of the response's body if that is possible without waiting. See WriteNow.
+
+        Neither h11 nor hypercorn's stream is asked: a part of a chunked body changes nothing in their state.
+        """
+        if not self._is_chunked or self._h11.our_state is not h11.SEND_BODY:
+            return False
+        return self._transport.write_now(b"%x\r\n%b\r\n" % (len(data), data))
+
+    async def _send(self, event: h11.Event) -> None:
+        if data := self._h11.send(event):
+            await self._transport.write(data)
+
+    async def _end_response(self) -> None:
+        await self._close_stream()
+        if self._reading is _Reading.AHEAD and self._h11.our_state is h11.DONE and not self._is_stopping:
+            self._h11 = _new_h11()
+            self._reading = _Reading.HEAD
+            self._transport.set_idle(True)
+            if self._buffer:
+                self._transport.tasks.start_soon(self._parse)
+        else:
+            self._stop_reading()
+            self._transport.end()
 
     @property
-    def _is_last(self) -> bool:
-        """True if the connection ends with this response; hypercorn 0.18 protocol/h11.py:289 sends no `close`.
+    def _is_stopping(self) -> bool:
+        return self._transport.worker.terminated.is_set()
 
-        "A server that intends to close the connection ... SHOULD send a Connection header field" -- RFC 9112, 9.6
-        """
-        return self._reading in (_Reading.BODY, _Reading.NOTHING) or self.context.terminated.is_set()
-
-    async def _maybe_recycle(self) -> None:
-        if self._reading is not _Reading.AHEAD:
-            self._stop_reading()
-            await self._close_stream()
-            await self.send(Closed())
-            return
-        await super()._maybe_recycle()
-        if self.connection.our_state is h11.IDLE:
-            self.connection = self._new_h11()
-            self._reading = _Reading.HEAD
-            if self._buffer:
-                self.task_group.spawn(self._handle_events)
+    async def _close_stream(self) -> None:
+        stream, self._stream = self._stream, None
+        if stream is not None:
+            await stream.handle(StreamClosed(_STREAM_ID))
 
     # Parsing.
 
-    async def _handle_events(self) -> None:
+    async def _parse(self) -> None:
         async with self._parsing:
             if self._reading is _Reading.HEAD:
                 await self._read_head()
             if self._reading is _Reading.BODY:
                 await self._read_body()
-            # hypercorn 0.18 protocol/h11.py:176 waits from the first byte after a request on: the socket is not read,
-            # and a client that leaves is not noticed.
             if self._reading is _Reading.AHEAD and len(self._buffer) > READ_AHEAD_BYTES:
                 self._stop_reading()
 
@@ -153,15 +176,14 @@ class HTTP1(H11Protocol):
             if end < 4:
                 check_partial_head(head, self._checked)
                 if not self._checked:
-                    # hypercorn 0.18 protocol/h11.py:171 ends the idle time with the whole head: no other limit.
-                    self.transport.read_within(self.transport.settings.header_timeout_s)
+                    self._transport.read_within(self._transport.settings.header_timeout_s)
                 self._checked = len(head)
                 return
             check_head(head)
             del self._buffer[:end]
             self._checked = 0
-            self.connection.receive_data(head)
-            request = self.connection.next_event()
+            self._h11.receive_data(head)
+            request = self._h11.next_event()
         except h11.RemoteProtocolError as error:
             # Not reached with h11 0.16, which has no rule that check_head() lacks.
             await self._refuse(RemoteProtocolError(str(error), status=error.error_status_hint), head)
@@ -170,119 +192,83 @@ class HTTP1(H11Protocol):
             await self._refuse(error, head)
             return
         assert isinstance(request, h11.Request)
-        assert isinstance(self.connection, h11.Connection)
-        self.connection._receive_buffer = _BodyBuffer()
+        await self._begin_request(request)
+
+    async def _begin_request(self, request: h11.Request) -> None:
+        target, headers = request.target, list(request.headers)
+        if (parts := split_absolute_form(target)) is not None:
+            # "the origin server MUST ignore the received Host header field (if any) and instead replace it with the
+            # host information of the request-target" -- RFC 9112, 3.2.2
+            authority, target = parts
+            headers = [(b"host", authority), *(each for each in headers if each[0] != b"host")]
+        fields, method, version = dict(headers), request.method.decode(), request.http_version.decode()
+        # h11 and request_head have refused every other framing (RFC 9112, 6.3).
+        is_chunked = b"transfer-encoding" in fields
+        length = int(fields.get(b"content-length", 0))
+        self._body = ChunkedBody(padded=False) if is_chunked else LengthBody(length)
         self._reading = _Reading.BODY
-        await self.send(Updated(idle=False))
-        # hypercorn 0.18 protocol/h11.py:311 switches to HTTP/2 here, whatever `http2` is. Connection recognizes prior
-        # knowledge; "Upgrade: h2c" is deprecated (RFC 9113, 3.1) and ignored, as RFC 9110, 7.8 allows.
-        usual = request.target.startswith(b"/") and b"\nupgrade:" not in head.lower()
-        await self._create_stream(request if usual else _as_served(request))
+        self._may_chunk, self._is_chunked = version >= "1.1" and method != "HEAD", False
+        self._transport.set_idle(False)
+        # "A server MAY ignore a received Upgrade header field" (RFC 9110, 7.8), as all but valid WebSocket handshakes
+        # are (RFC 6455, 4.2.1). "Upgrade: h2c" is deprecated (RFC 9113, 3.1).
+        is_websocket = b"upgrade" in fields and method == "GET" and Handshake(headers, version).is_valid()
+        stream_class = WSStream if is_websocket else HTTPStream
+        self._stream = stream_class(*self._transport.stream_arguments(self.stream_send, _STREAM_ID))
+        state: Any = self._transport.worker.state
+        await self._stream.handle(Request(_STREAM_ID, headers, version, method, target, state))
+        if is_websocket:
+            self._stop_reading()  # its frames, of which none is accepted, would be read as a request
+        if self._h11.they_are_waiting_for_100_continue:
+            interim = self._transport.worker.config.response_headers("h11")
+            await self._send(h11.InformationalResponse(status_code=100, headers=interim))
 
     async def _read_body(self) -> None:
-        # One read of the socket may have 40,000 chunks of one byte, so other tasks run in between.
         await self._read_part_of_body()
         while self._buffer and self._reading is _Reading.BODY:
+            # One read of the socket may have 40,000 chunks of one byte, so other tasks run in between.
             await anyio.lowlevel.checkpoint()
             await self._read_part_of_body()
 
     async def _read_part_of_body(self) -> None:
-        # Instead of hypercorn 0.18 protocol/h11.py:164, which responds to a broken body with an empty 400, and passes
-        # the application a disconnect, as if the client had left, and each chunk by itself, however small.
-        if self._buffer:
-            self.connection.receive_data(bytes(self._buffer[:_SLICE]))
-            del self._buffer[:_SLICE]
-        if self.connection.they_are_waiting_for_100_continue:
-            headers = self.config.response_headers("h11")
-            await self._send_h11_event(h11.InformationalResponse(status_code=100, headers=headers))
-        body, end, broken = bytearray(), False, None
-        try:
-            while isinstance(event := self.connection.next_event(), h11.Data | Data):
-                # hypercorn 0.18 protocol/ws_stream.py:239 sends a 400 for bytes after the handshake of a WebSocket (its
-                # Data), beside the application's response. They are dropped, because no WebSocket is accepted here.
-                if isinstance(event, h11.Data):
-                    body += event.data
-            end = isinstance(event, h11.EndOfMessage)
-        except h11.RemoteProtocolError as error:
-            broken = RemoteProtocolError(f"the request's body cannot be read: {error}")
-        if end:
-            self._buffer[:0] = self.connection.trailing_data[0]
+        data = self._body.receive_data(bytes(self._buffer[:_SLICE]))
+        del self._buffer[:_SLICE]
+        if self._body.complete:
+            self._buffer[:0] = self._body.unused
             self._reading = _Reading.AHEAD
-        elif broken is not None:
+        elif self._body.error is not None:
             self._reading = _Reading.NOTHING
-        stream = self.stream
-        if stream is None:
+        stream = self._stream
+        if stream is None:  # the response has ended
             return
-        if body:
-            await stream.handle(Body(STREAM_ID, bytes(body)))
-        if end:
-            await stream.handle(EndBody(STREAM_ID))
-        elif broken is not None:
+        if data:
+            await stream.handle(Body(_STREAM_ID, data))
+        if self._body.complete:
+            await stream.handle(EndBody(_STREAM_ID))
+        elif self._body.error is not None:
             put: Any = stream.app_put
+            broken = RemoteProtocolError(f"the request's body cannot be read: {self._body.error}")
             await put({"type": "http.disconnect", "error": broken})
 
     async def _refuse(self, error: RemoteProtocolError | RequestRefused, head: bytes) -> None:
         """Respond to a head that cannot be served, and end the connection."""
         self._stop_reading()
         method, target, fields = parse_broken(head)
-        await self.send(Updated(idle=False))
-        reply = self.transport.worker.refusal(refused_scope(method.decode(), target, fields), error)
+        self._transport.set_idle(False)
+        reply = refusal(self._transport.worker.app, method, target, fields, error)
         # h11 frames the response, for which it needs a request. It gets this one, because it has not parsed the
         # client's.
-        self.connection = self._new_h11()
-        self.connection.receive_data(method + b" / HTTP/1.1\r\nhost: -\r\nconnection: close\r\n\r\n")
-        self.connection.next_event()
-        await self.stream_send(Response(STREAM_ID, reply.encoded_headers(), reply.status))
+        self._h11 = _new_h11()
+        self._h11.receive_data(method + b" / HTTP/1.1\r\nhost: -\r\nconnection: close\r\n\r\n")
+        self._h11.next_event()
+        await self.stream_send(Response(_STREAM_ID, reply.encoded_headers(), reply.status))
         if method != b"HEAD":
-            await self.stream_send(Body(STREAM_ID, reply.body))
-        await self.send(Closed())
-
-    def _new_h11(self) -> h11.Connection:
-        return h11.Connection(h11.SERVER, MAX_HEAD_BYTES)
+            await self.stream_send(Body(_STREAM_ID, reply.body))
+        self._transport.end()
 
     def _stop_reading(self) -> None:
         self._reading = _Reading.NOTHING
         self._buffer.clear()
 
 
-class _BodyBuffer(ReceiveBuffer):
-    """The bytes of a body, from which h11 takes lines when it is chunked.
-
-    h11 0.16 _receivebuffer.py:104 ends a trailer section at bare LF; _abnf.py:118 takes a size of 80 bits, and anything
-    in an extension, CR too.
-    """
-
-    def maybe_extract_next_line(self) -> bytearray | None:
-        line = super().maybe_extract_next_line()
-        if line is not None and not is_chunk_line(line):
-            raise h11.RemoteProtocolError("a chunk does not begin with its size and CRLF")
-        return line
-
-    def maybe_extract_lines(self) -> list[bytearray] | None:
-        before = bytes(self)
-        lines = super().maybe_extract_lines()
-        if lines is not None and not is_trailer_section(before[: len(before) - len(self)]):
-            raise h11.RemoteProtocolError("a line after the last chunk is not `name: value` and CRLF")
-        return lines
-
-
-def _as_served(request: h11.Request) -> h11.Request:
-    """Replace a URL as the target by its path, and drop an upgrade that is not a valid WebSocket handshake."""
-    target, headers = request.target, list(request.headers)
-    if (parts := split_absolute_form(target)) is not None:
-        # "the origin server MUST ignore the received Host header field (if any) and instead replace it with the host
-        # information of the request-target" -- RFC 9112, 3.2.2
-        authority, target = parts
-        headers = [(b"host", authority), *(each for each in headers if each[0] != b"host")]
-    fields = dict(headers)
-    if b"upgrade" in fields and not (
-        b"sec-websocket-key" in fields and fields.get(b"sec-websocket-version") == b"13"
-    ):
-        # hypercorn 0.18 protocol/ws_stream.py:231 sends an empty 400 for an invalid handshake (RFC 6455, 4.2.1).
-        # "A server MAY ignore a received Upgrade header field" -- RFC 9110, 7.8
-        headers = [each for each in headers if each[0] != b"upgrade"]
-    if target == request.target and headers == list(request.headers):
-        return request
-    return h11.Request(
-        method=request.method, target=target, headers=headers, http_version=request.http_version
-    )
+def _new_h11() -> h11.Connection:
+    return h11.Connection(h11.SERVER, MAX_HEAD_BYTES)

@@ -1,4 +1,4 @@
-"""HTTP/2 on one connection.
+"""HTTP/2 on one connection, between h2's frames and one of hypercorn's ASGI streams for each request.
 
 Requests arrive as h2's events. Responses go out through one task, `send_task`, which frames what is buffered, one DATA
 frame of each stream in turn, and writes it. Nothing else writes, so the task that reads never waits for a client that
@@ -11,7 +11,7 @@ application has read; responses by STREAM_BUFFER, above which the application wa
 import logging
 import re
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import anyio
 import anyio.lowlevel
@@ -27,32 +27,26 @@ from h2.events import (
 )
 from h2.events import Event as FrameEvent
 from h2.exceptions import DenialOfServiceError, ProtocolError
-from hypercorn.events import Closed, Event, RawData, Updated
-from hypercorn.protocol.events import (
-    Body,
-    EndBody,
-    InformationalResponse,
-    Request,
-    Response,
-    StreamClosed,
-    Trailers,
-)
+from hypercorn.protocol.events import Body, EndBody, Request, Response, StreamClosed
 from hypercorn.protocol.events import Event as StreamEvent
-from hypercorn.protocol.h2 import H2Protocol
 from hypercorn.protocol.http_stream import HTTPStream
 from hypercorn.utils import filter_pseudo_headers
 from starlette.types import Message, Receive, Scope, Send
 
 from dragoman import RequestRefused
+from dragoman_server.changes import Changes
 from dragoman_server.replies import Reply, send_reply
 from dragoman_server.serving.http2_connection import HTTP2Connection
-from dragoman_server.serving.refusals import refused_scope
-from dragoman_server.serving.request_head import check_fields
+from dragoman_server.serving.refusals import refusal
+from dragoman_server.serving.request_head import MAX_HEAD_BYTES, check_fields
 
 if TYPE_CHECKING:
     from dragoman_server.serving.connection import Connection
 
 _log = logging.getLogger("dragoman.http")
+
+# Requests at a time. A client process seldom has more; further ones wait instead of being refused.
+MAX_STREAMS = 128
 
 # Bytes to buffer of one response whose client has no window, two frames of the usual size. When all streams of the
 # connection together have CONNECTION_BUFFER, each may have only MIN_STREAM_BUFFER, so that stalled streams do not stop
@@ -65,7 +59,7 @@ MIN_STREAM_BUFFER = 4 * 1024
 MAX_FRAME = 16 * 1024
 # Bytes framed before one write.
 _WRITE_SIZE = 64 * 1024
-# The bytes, or the requests, that are handled before other tasks run. The smallest requests have 20 bytes.
+# The bytes, or the requests, that are handled before other tasks run. For the bytes see also MAX_EXCESS.
 _READ_SIZE = 4 * 1024
 _READ_REQUESTS = 16
 
@@ -83,17 +77,7 @@ class _Stream(HTTPStream):
     """One request: hypercorn's ASGI side of it, and the buffers of both bodies."""
 
     def __init__(self, protocol: "HTTP2", stream_id: int, length: int | None) -> None:
-        super().__init__(
-            protocol.app,
-            protocol.config,
-            protocol.context,
-            protocol.task_group,
-            protocol.ssl,
-            protocol.client,
-            protocol.server,
-            protocol.stream_send,
-            stream_id,
-        )
+        super().__init__(*protocol.transport.stream_arguments(protocol.stream_send, stream_id))
         self.app = partial(protocol.run_app, self)
         self.reply: Reply | None = None  # sent instead of calling the application
         self.length = length  # content-length
@@ -102,43 +86,27 @@ class _Stream(HTTPStream):
         self.buffer = bytearray()
         self.complete = False  # nothing more comes into `buffer`
         self.ended = False  # END_STREAM is framed
-        self._progress: anyio.Event | None = None
-
-    async def wait_for_progress(self) -> None:
-        """Wait until a part of `buffer` has been framed, or the stream has been closed."""
-        if self._progress is None:
-            self._progress = anyio.Event()
-        await self._progress.wait()
-
-    def note_progress(self) -> None:
-        if self._progress is not None:
-            self._progress.set()
-            self._progress = None
+        self.progress = Changes()  # a part of `buffer` has been framed, or the stream has been closed
 
 
-class HTTP2(H2Protocol):
-    """HTTP/2 on one connection. transport: our Connection; hypercorn's name `connection` is h2's."""
-
-    connection: HTTP2Connection
+class HTTP2:
+    """HTTP/2 on one connection. It writes its settings, and starts the task that writes."""
 
     def __init__(self, transport: "Connection") -> None:
-        super().__init__(*transport.protocol_arguments)
         self.transport = transport
-        config = self.config
-        self.connection = HTTP2Connection(
-            config.h2_max_concurrent_streams, config.h2_max_header_list_size, anyio.current_time()
-        )
+        self.connection = HTTP2Connection(MAX_STREAMS, MAX_HEAD_BYTES, anyio.current_time())
+        self._requests = 0  # so far
         self._streams: dict[int, _Stream] = {}
         self._running = 0  # applications; one may need a while to end after its stream is closed
-        # Streams that have something to send, in the order of their turns. hypercorn 0.18 protocol/h2.py:122 keeps
-        # a tree of priorities, which RFC 9113, 5.3.2 has deprecated, and which raises when a client makes it too large.
+        # Streams that have something to send, in the order of their turns. A client's priorities are ignored: RFC 9113,
+        # 5.3.2 has deprecated them.
         self._ready: dict[int, None] = {}
         self._buffered = 0  # bytes in the buffers of all streams
         self._has_work = anyio.Event()
-        self._writing = False
-        self._written = anyio.Event()  # everything, and nothing will follow
         self._stopping = False  # new requests are refused, open ones are finished
         self._ending = False  # nothing more is read; what is framed is written, then the connection ends
+        self._closed = False  # it has ended
+        transport.tasks.start_soon(self._write_task)
 
     @property
     def idle(self) -> bool:
@@ -146,40 +114,37 @@ class HTTP2(H2Protocol):
 
     # Called by the connection.
 
-    async def initiate(self, *_: object) -> None:
-        # The arguments are for the upgrade from HTTP/1.1, which is not offered (deprecated: RFC 9113, 3.1).
-        self.connection.begin()
-        self.task_group.spawn(self.send_task)
+    async def data_received(self, data: bytes) -> None:
+        view = memoryview(data)
+        for start in range(0, len(view), _READ_SIZE):
+            if start:
+                await anyio.lowlevel.checkpoint()
+            if self._closed or self._ending:
+                return
+            await self._receive(view[start : start + _READ_SIZE])
 
-    async def handle(self, event: Event) -> None:
-        if isinstance(event, RawData):
-            data = memoryview(event.data)
-            for start in range(0, len(data), _READ_SIZE):
-                if start:
-                    await anyio.lowlevel.checkpoint()
-                if self.closed or self._ending:
-                    return
-                await self._receive(data[start : start + _READ_SIZE])
-        elif isinstance(event, Closed):
-            self.closed = True
-            await self._close_all()
-            # hypercorn 0.18 protocol/h2.py:191 leaves this in a reference cycle until the next garbage collection.
-            self.connection.clear_outbound_data_buffer()
-            self._has_work.set()
+    async def connection_lost(self) -> None:
+        self._closed = True
+        await self._close_all()
+        self.connection.clear_outbound_data_buffer()
+        self._has_work.set()
 
     async def timed_out(self) -> None:
-        self.connection.announce_end()
-        if not self._writing:
-            await self.send(RawData(self.connection.data_to_send()))
+        """End an idle connection with a GOAWAY, and one whose last frames are not read without."""
+        if self._ending:
+            self.transport.end()
+        else:
+            self.connection.announce_end()
+            await self._end()
 
     async def stop(self) -> None:
-        if not (self._stopping or self._ending or self.closed):
-            # hypercorn 0.18 protocol/h2.py:228 sends no GOAWAY while a stream is open.
+        """Refuse new requests, and end the connection after the open ones."""
+        if not (self._stopping or self._ending or self._closed):
             self._stopping = True
             self.connection.announce_end()
             self._has_work.set()
             if self.idle:
-                await self._end()  # here, because the connection ends after stop() whatever is left to write
+                await self._end()
 
     # What the client sends.
 
@@ -187,7 +152,7 @@ class HTTP2(H2Protocol):
         try:
             for event in self.connection.receive(data, anyio.current_time()):
                 await self._handle_event(event)
-                if self.closed or self._ending:
+                if self._closed or self._ending:
                     return
         except ProtocolError as error:
             # The text of h2's own errors may contain header values.
@@ -226,10 +191,7 @@ class HTTP2(H2Protocol):
             await self._end()
 
     async def _begin_request(self, event: RequestReceived) -> None:
-        """Start the application for a request, or refuse it.
-
-        hypercorn 0.18 protocol/h2.py:320 raises UnboundLocalError for a request without method or path.
-        """
+        """Start the application for a request, or refuse it."""
         stream_id, headers = event.stream_id, event.headers
         fields = dict(headers)
         method, path = fields[b":method"], fields.get(b":path", b"")
@@ -239,20 +201,20 @@ class HTTP2(H2Protocol):
             _log.warning("an HTTP/2 request was refused: its method or path cannot be used")
             self.connection.refuse(stream_id, ErrorCodes.PROTOCOL_ERROR)
             return
-        if self._stopping or self._running >= self.config.h2_max_concurrent_streams:
-            # hypercorn 0.18 protocol/h2.py:248 has no code for a request that may be sent again (RFC 9113, 8.7).
-            # Applications count, not streams, because a cancelled one may still be closing its upstream.
+        if self._stopping or self._running >= MAX_STREAMS:
+            # The code allows the client to send the request again (RFC 9113, 8.7). Applications count, not streams,
+            # because a cancelled one may still be closing its upstream.
             self.connection.refuse(stream_id, ErrorCodes.REFUSED_STREAM)
             return
         stream = _Stream(self, stream_id, None if length is None else int(length))
         try:
             check_fields(path, headers)
         except RequestRefused as error:
-            scope = refused_scope(method.decode("ascii"), path, headers)
-            stream.reply = self.transport.worker.refusal(scope, error)
+            stream.reply = refusal(self.transport.worker.app, method, path, headers, error)
         self._streams[stream_id] = stream
         self._running += 1
-        await self.send(Updated(idle=False))
+        self.transport.set_idle(False)
+        state: Any = self.transport.worker.state
         await stream.handle(
             Request(
                 stream_id=stream_id,
@@ -260,32 +222,29 @@ class HTTP2(H2Protocol):
                 http_version="2",
                 method=method.decode("ascii"),
                 raw_path=path,
-                state=self.connection_state,
+                state=state,
             )
         )
-        self.keep_alive_requests += 1
-        if not self.keep_alive_requests % _READ_REQUESTS:
+        self._requests += 1
+        if not self._requests % _READ_REQUESTS:
             await anyio.lowlevel.checkpoint()
-        if self.keep_alive_requests >= self.config.keep_alive_max_requests:
-            await self.stop()  # hypercorn 0.18 protocol/h2.py:257 cuts the open streams
 
     async def _receive_body(self, event: DataReceived) -> None:
         size = len(event.data)
         stream = self._streams.get(event.stream_id)
-        # hypercorn 0.18 protocol/h2.py:259 raises KeyError for a stream whose response has ended.
-        if stream is None or stream.closed:
+        if stream is None or stream.closed:  # its response has ended
             self._acknowledge(event.flow_controlled_length, event.stream_id)
             return
         self._acknowledge(event.flow_controlled_length - size, event.stream_id)
         stream.received += size
         if size:
-            # hypercorn 0.18 protocol/h2.py:262 opens the window again here, before the application has read. We do it
-            # afterwards: its queue never has more than the stream's window, and handle() does not wait.
+            # The window is opened again when the application has read this: its queue never has more than the stream's
+            # window, and handle() does not wait.
             stream.unread += size
             await stream.handle(Body(stream_id=event.stream_id, data=event.data))
 
     def _acknowledge(self, size: int, stream_id: int) -> None:
-        if size and not (self._ending or self.closed):
+        if size and not (self._ending or self._closed):
             self.connection.acknowledge_received_data(size, stream_id)
             self._has_work.set()
 
@@ -293,6 +252,7 @@ class HTTP2(H2Protocol):
 
     async def run_app(self, stream: _Stream, scope: Scope, receive: Receive, send: Send) -> None:
         """Run the application for one request, and open the window by what it reads of the body."""
+        app: Any = self.transport.worker.app
 
         async def read() -> Message:
             message = await receive()
@@ -304,15 +264,14 @@ class HTTP2(H2Protocol):
 
         try:
             if stream.reply is None:
-                await self.transport.worker.app(scope, read, send)
+                await app(scope, read, send)
             else:
                 await send_reply(send, stream.reply)
         finally:
             self._running -= 1
-            stream.app = self.app  # because the old value refers to the stream
+            stream.app = app  # because the old value refers to the stream
             if stream.stream_id not in self._streams:
-                # hypercorn 0.18 protocol/h2.py:272 does not send Updated(idle=True) after a reset.
-                await self._update()
+                self._update()
 
     async def stream_send(self, event: StreamEvent) -> None:
         stream = self._streams.get(event.stream_id)
@@ -320,49 +279,41 @@ class HTTP2(H2Protocol):
             return  # reset, or the connection has ended
         if isinstance(event, Body):
             await self._push(stream, event.data)
-        elif isinstance(event, Response | InformationalResponse):
+        elif isinstance(event, Response):
             status = (b":status", b"%d" % event.status_code)
-            await self._send_headers(stream, [status, *event.headers, *self.config.response_headers("h2")])
+            date = self.transport.worker.config.response_headers("h2")
+            await self._send_headers(stream, [status, *event.headers, *date])
         elif isinstance(event, EndBody):
             stream.complete = True
-            await self._drain(stream)
-        elif isinstance(event, Trailers):
-            await self._drain(stream)
-            if not stream.ended:
-                stream.complete = stream.ended = True
-                await self._send_headers(stream, event.headers, end_stream=True)
+            self._ready[stream.stream_id] = None
+            self._has_work.set()
+            while not stream.ended and await self._wait(stream):
+                pass
         elif isinstance(event, StreamClosed):
             if stream.ended:
                 await self._close_stream(event.stream_id)
                 return
-            # hypercorn 0.18 protocol/h2.py:223 leaves the client waiting for the rest of a response that was cut.
             while self._frame(stream):
                 pass
             await self._reset(event.stream_id, ErrorCodes.INTERNAL_ERROR)
 
-    async def _send_headers(
-        self, stream: _Stream, headers: list[tuple[bytes, bytes]], *, end_stream: bool = False
-    ) -> None:
+    async def _send_headers(self, stream: _Stream, headers: list[tuple[bytes, bytes]]) -> None:
         try:
             if any(_CONTROL.search(value) for _, value in headers):
                 # h2 4.4 utilities.py:685 checks received headers, not sent ones (RFC 9113, 8.2.1).
                 raise ProtocolError("a header has a control character")
-            self.connection.send_headers(stream.stream_id, headers, end_stream)
+            self.connection.send_headers(stream.stream_id, headers)
         except ProtocolError as error:
-            # hypercorn 0.18 protocol/h2.py:234: the body follows without a head.
             _log.warning("an HTTP/2 response cannot be sent: %s", error)
             await self._reset(stream.stream_id, ErrorCodes.INTERNAL_ERROR)
         self._has_work.set()
 
     async def _push(self, stream: _Stream, data: bytes) -> None:
-        """Buffer the bytes, waiting while too much is buffered.
-
-        hypercorn 0.18 protocol/h2.py:74 compares what it has just taken with its limit, not what is left, so that an
-        application never waits for a client without a window; and :67 clears the event after the wait, not before.
-        """
+        """Buffer the bytes, waiting while too much is buffered."""
         rest = memoryview(data)
         while True:
-            part = rest[: max(0, self._limit() - len(stream.buffer))]
+            limit = STREAM_BUFFER if self._buffered < CONNECTION_BUFFER else MIN_STREAM_BUFFER
+            part = rest[: max(0, limit - len(stream.buffer))]
             if part:
                 stream.buffer += part
                 self._buffered += len(part)
@@ -372,22 +323,11 @@ class HTTP2(H2Protocol):
             if not rest or not await self._wait(stream):
                 return
 
-    def _limit(self) -> int:
-        return STREAM_BUFFER if self._buffered < CONNECTION_BUFFER else MIN_STREAM_BUFFER
-
-    async def _drain(self, stream: _Stream) -> None:
-        """Wait until everything is framed, with END_STREAM if the stream is complete."""
-        self._ready[stream.stream_id] = None
-        self._has_work.set()
-        while (stream.complete and not stream.ended) or stream.buffer:
-            if not await self._wait(stream):
-                return
-
     async def _wait(self, stream: _Stream) -> bool:
         """Wait until a frame of this stream has been written, at most send_timeout_s. Return False if none will be."""
         timeout = self.transport.settings.send_timeout_s
         with anyio.move_on_after(timeout) as scope:
-            await stream.wait_for_progress()
+            await stream.progress.wait()
         if scope.cancelled_caught and stream.stream_id in self._streams:
             text = "an HTTP/2 client read nothing of a response for %g seconds; its request is cancelled"
             _log.warning(text, timeout)
@@ -411,16 +351,16 @@ class HTTP2(H2Protocol):
         stream.buffer.clear()
         self._acknowledge(stream.unread, stream_id)
         await stream.handle(StreamClosed(stream_id=stream_id))
-        stream.note_progress()
-        await self._update()
+        stream.progress.note()
+        self._update()
 
     async def _close_all(self) -> None:
         for stream_id in tuple(self._streams):
             await self._close_stream(stream_id)
 
-    async def _update(self) -> None:
-        if not (self.closed or self._ending):
-            await self.send(Updated(idle=self.idle))
+    def _update(self) -> None:
+        if not (self._closed or self._ending):
+            self.transport.set_idle(self.idle)
         self._end_if_done()
 
     def _end_if_done(self) -> None:
@@ -433,22 +373,17 @@ class HTTP2(H2Protocol):
         self._ending = True
         self._has_work.set()
         await self._close_all()
-        with anyio.move_on_after(_LAST_FRAMES_S):
-            await self._written.wait()
-        await self.send(Closed())
+        self.transport.read_within(_LAST_FRAMES_S)
 
     # Writing.
 
-    async def send_task(self) -> None:
+    async def _write_task(self) -> None:
         """Write until the connection ends."""
-        while not self.closed:
+        while not self._closed:
             if data := self._next_frames():
-                self._writing = True
-                await self.send(RawData(data))
-                self._writing = False
+                await self.transport.write(data)
             elif self._ending:
-                self._written.set()
-                await self.send(Closed())
+                self.transport.end()
                 return
             else:
                 await self._has_work.wait()
@@ -487,7 +422,7 @@ class HTTP2(H2Protocol):
                 connection.reset_stream(stream_id, ErrorCodes.NO_ERROR)
         elif stream.buffer:
             self._ready[stream_id] = None
-        stream.note_progress()
+        stream.progress.note()
         return size
 
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from h2.config import H2Configuration
 from h2.connection import ConnectionState, H2Connection
 from h2.errors import ErrorCodes
-from h2.events import Event, RequestReceived, StreamReset
+from h2.events import Event, StreamReset
 from h2.exceptions import DenialOfServiceError, FlowControlError, ProtocolError
 from h2.settings import SettingCodes, Settings
 from hpack.exceptions import HPACKError
@@ -37,6 +37,10 @@ if not hasattr(H2Connection, "_receive_frame"):
 # The first is enough for 20 Mbit/s with a round trip of 0.1 s.
 STREAM_WINDOW = 256 * 1024
 CONNECTION_WINDOW = 1024 * 1024
+
+# Streams above the limit that a call of receive() may open. The smallest HEADERS frames have ten bytes, so this is
+# enough for calls with 5 KiB.
+MAX_EXCESS = 512
 
 # Bytes that are framed and not written yet. Bodies are framed when there is room, so these are heads, and responses to
 # control frames: 128 streams make some 100 KiB. A client with more sends requests and does not read.
@@ -108,37 +112,34 @@ class _TokenBucket:
 
 
 class HTTP2Connection(H2Connection):
-    """A server's side of one connection.
+    """A server's side of one connection. The settings and the window of the connection are the first to be sent.
 
-    max_streams: open at once. max_header_bytes: of one header list, as RFC 9113, 6.5.2 counts. now: see receive().
+    max_streams: open at once; at most MAX_EXCESS more are events too, for the caller to refuse.
+    max_header_bytes: of one header list, as RFC 9113, 6.5.2 counts. now: see receive().
     """
 
     def __init__(self, max_streams: int, max_header_bytes: int, now: float) -> None:
         super().__init__(H2Configuration(client_side=False, header_encoding=None))
         self._now = now
-        self._max_streams = max_streams
-        self._max_header_bytes = max_header_bytes
         self._buckets: dict[str, _TokenBucket] = {}
         self._has_settings = False
         self.peer_has_ended = False  # by a GOAWAY without an error: it opens no more streams
 
-    def begin(self) -> None:
-        """Write the settings and the connection's window. Called once, first."""
         values = {
-            SettingCodes.MAX_CONCURRENT_STREAMS: self._max_streams,
-            SettingCodes.MAX_HEADER_LIST_SIZE: self._max_header_bytes,
+            SettingCodes.MAX_CONCURRENT_STREAMS: max_streams,
+            SettingCodes.MAX_HEADER_LIST_SIZE: max_header_bytes,
             SettingCodes.INITIAL_WINDOW_SIZE: STREAM_WINDOW,
         }
         self.local_settings = Settings(client=False, initial_values=values)
         self.initiate_connection()
         self.increment_flow_control_window(CONNECTION_WINDOW - self.inbound_flow_control_window)
         # h2 4.4 connection.py:1605: one stream too many ends the connection, even if the client has not received the
-        # limit yet. It is a stream error (RFC 9113, 5.1.2); so h2 lets one more through, which is refused below.
-        values[SettingCodes.MAX_CONCURRENT_STREAMS] += 1
+        # limit yet. It is a stream error (RFC 9113, 5.1.2); so h2 lets more through, which the caller refuses.
+        values[SettingCodes.MAX_CONCURRENT_STREAMS] += MAX_EXCESS
         self.local_settings = Settings(client=False, initial_values=values)
         # A list that is a little too large gets a 431; one that is far too large ends the connection,
         # because the decoder stops within it and what follows cannot be read (CVE-2016-6581).
-        self.decoder.max_header_list_size = 2 * self._max_header_bytes
+        self.decoder.max_header_list_size = 2 * max_header_bytes
 
     def receive(self, data: bytes | memoryview, now: float) -> list[Event]:
         """Parse bytes into events. now: seconds of a monotonic clock.
@@ -205,8 +206,6 @@ class HTTP2Connection(H2Connection):
             events = super()._receive_frame(frame)
         except ProtocolError as error:
             events = self._end_stream_for(error, frame)
-        if isinstance(frame, HeadersFrame):
-            events = self._refuse_excess(frame, events)
         if not isinstance(frame, RstStreamFrame) and any(isinstance(each, StreamReset) for each in events):
             self._count(*_RATES[RstStreamFrame])
         if self.unsent > MAX_UNSENT:
@@ -254,14 +253,6 @@ class HTTP2Connection(H2Connection):
             self.acknowledge_received_data(frame.flow_controlled_length, stream_id)
         self.reset_stream(stream_id, ErrorCodes.PROTOCOL_ERROR)
         return [StreamReset(stream_id=stream_id, error_code=ErrorCodes.PROTOCOL_ERROR, remote_reset=False)]
-
-    def _refuse_excess(self, frame: HeadersFrame, events: list[Event]) -> list[Event]:
-        is_new = any(isinstance(each, RequestReceived) for each in events)
-        if not is_new or self.open_inbound_streams <= self._max_streams:
-            return events
-        self._count(*_EXCESS)
-        self.reset_stream(frame.stream_id, ErrorCodes.REFUSED_STREAM)
-        return []
 
 
 def _keep_known_settings(frame: SettingsFrame) -> None:

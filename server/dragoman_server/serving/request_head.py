@@ -1,4 +1,4 @@
-"""Check the head of an HTTP/1.1 request, and the lines of a chunked body, before a parser reads them.
+"""Check the head of an HTTP/1.1 request before a parser reads it.
 
 If RFC 9112 allows a recipient to be lenient or strict, this is strict: if a proxy in front reads the same bytes in
 another way, one client's bytes can become another one's request. nginx, haproxy and h11 agree on what the checks
@@ -10,7 +10,6 @@ A head that breaks the grammar raises RemoteProtocolError (400), one that is val
 
 import re
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from dragoman import RemoteProtocolError, RequestRefused
 
@@ -27,8 +26,6 @@ _MAX_LINE_BYTES = MAX_TARGET_BYTES + 64
 _TOKEN = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
 _REQUEST_LINE = re.compile(rb"(%b) ([!-~]+) HTTP/([0-9])\.([0-9])" % _TOKEN)
 _FIELDS = re.compile(rb"(?:%b:[\t -~\x80-\xff]*\r\n)*\r\n" % _TOKEN)
-# "chunk-size [ chunk-ext ] CRLF" -- RFC 9112, 7.1. More than 16 digits are more than 64 bits, which some cut off.
-_CHUNK_LINE = re.compile(rb"[0-9A-Fa-f]{1,16}(?:[\t ]*;[\t -~\x80-\xff]*)?\r\n")
 _HOST = re.compile(rb"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._~!$&'()*+,;=%-]*)(?::[0-9]*)?")
 _CONTENT_LENGTH = re.compile(rb"[0-9]{1,19}")
 _ABSOLUTE = re.compile(rb"https?://[^/?#]+(?=[/?]|$)", re.IGNORECASE)
@@ -103,16 +100,6 @@ def check_fields(target: bytes, fields: Sequence[tuple[bytes, bytes]]) -> None:
         raise _too_many()
 
 
-def is_chunk_line(line: bytes | bytearray) -> bool:
-    """True if the line means the same chunk to every reader."""
-    return _CHUNK_LINE.fullmatch(line) is not None
-
-
-def is_trailer_section(section: bytes) -> bool:
-    """True if the section means the same to every reader. section: what follows the last chunk, with the empty line."""
-    return _FIELDS.fullmatch(section) is not None
-
-
 def split_absolute_form(target: bytes) -> tuple[bytes, bytes] | None:
     """Split a target in absolute form into authority and path; None for other forms.
 
@@ -125,16 +112,11 @@ def split_absolute_form(target: bytes) -> tuple[bytes, bytes] | None:
     return match[0].partition(b"://")[2], rest if rest.startswith(b"/") else b"/" + rest
 
 
-class BrokenHead(NamedTuple):
-    """The readable parts of a head that is refused. target: b"" if none can be read."""
+def parse_broken(head: bytes) -> tuple[bytes, bytes, list[tuple[bytes, bytes]]]:
+    """Return the readable method, target and fields of a head that is invalid or incomplete.
 
-    method: bytes
-    target: bytes
-    fields: list[tuple[bytes, bytes]]
-
-
-def parse_broken(head: bytes) -> BrokenHead:
-    """Read what is needed for a refusal from a head that is invalid or incomplete."""
+    The target is b"" if none can be read.
+    """
     request_line, *lines = head.split(b"\n")
     words = request_line.split()
     target = words[1] if len(words) > 1 else b""
@@ -143,7 +125,7 @@ def parse_broken(head: bytes) -> BrokenHead:
     if re.fullmatch(rb"/[!-~]*", target) is None:
         target = b""
     fields = [line.partition(b":") for line in lines[:MAX_FIELDS]]
-    return BrokenHead(
+    return (
         b"HEAD" if words[:1] == [b"HEAD"] else b"GET",
         target[:MAX_TARGET_BYTES],
         [(name.strip().lower(), value.strip()) for name, colon, value in fields if colon],

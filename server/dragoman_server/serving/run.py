@@ -25,13 +25,11 @@ from typing import Any, cast
 
 import anyio
 import hypercorn
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp
 
 from dragoman_server.log import capture_foreign_logs, configure_logging
 from dragoman_server.serving.connection import WorkerContext
 from dragoman_server.serving.lifespan import lifespan
-from dragoman_server.serving.refusals import refusal_of
-from dragoman_server.serving.request_head import MAX_HEAD_BYTES
 from dragoman_server.serving.server import serve_connections
 from dragoman_server.serving.sockets import BoundAddress, StartupError, bind
 from dragoman_server.serving.supervisor import GROUP_SIGNALS, Supervisor, stop_signals
@@ -51,14 +49,6 @@ _HANDSHAKE_S = 10.0
 
 # Settings of hypercorn that differ from its defaults.
 _HYPERCORN = {
-    "h2_max_header_list_size": MAX_HEAD_BYTES,
-    # A client process seldom has more streams open; further ones wait instead of being refused.
-    "h2_max_concurrent_streams": 128,
-    # Longer than the pools of the SDKs keep an idle connection (5 to 60 s), so that the client closes it, not we: a
-    # request that is sent into a closing connection fails. It also limits the time that headers may take.
-    "keep_alive_timeout": 75.0,
-    # Agents send thousands of requests in a session; closing after 1000 would cause errors.
-    "keep_alive_max_requests": 1_000_000,
     "include_server_header": False,
     # The application logs requests.
     "accesslog": None,
@@ -135,44 +125,16 @@ def _hypercorn_config(server: ServerSettings) -> hypercorn.Config:
     config.errorlog = _http_log
     config.certfile, config.keyfile = server.certfile, server.keyfile
     config.alpn_protocols = ["h2", "http/1.1"] if server.http2 else ["http/1.1"]
-    config.websocket_max_message_size = server.max_body_bytes
     return config
 
 
 # One worker.
 
 
-class _Requests:
-    """The application, with a cancel scope around each request, so that a stop can end the open ones."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-        self.refusal = refusal_of(app)
-        self._scopes: set[anyio.CancelScope] = set()
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "lifespan":
-            await self._app(scope, receive, send)
-            return
-        with anyio.CancelScope() as cancel_scope:
-            self._scopes.add(cancel_scope)
-            try:
-                await self._app(scope, receive, send)
-            finally:
-                self._scopes.discard(cancel_scope)
-
-    def cancel_open(self) -> None:
-        """Cancel all open requests."""
-        if self._scopes:
-            _log.warning("requests cancelled because they were still open: %d", len(self._scopes))
-        for cancel_scope in tuple(self._scopes):
-            cancel_scope.cancel()
-
-
 @dataclass(slots=True)
 class _Worker:
     settings: Settings
-    requests: _Requests
+    app: ASGIApp
     listener: socket.socket
     on_ready: Callable[[], None]
     signals: tuple[signal.Signals, ...]
@@ -180,6 +142,7 @@ class _Worker:
     signals_seen: int = 0
     all_tasks: anyio.CancelScope = field(default_factory=anyio.CancelScope)
     stopping: anyio.Event = field(default_factory=anyio.Event)
+    requests: set[anyio.CancelScope] = field(default_factory=set)
     connections: anyio.CancelScope = field(default_factory=anyio.CancelScope)
     exit_timer: threading.Timer | None = None
 
@@ -218,7 +181,7 @@ class _Worker:
             self.all_tasks.cancel()
         elif self.stopping.is_set():
             # The second signal: do not wait for open requests.
-            self.requests.cancel_open()
+            self._cancel_requests()
         else:
             self.stopping.set()
 
@@ -229,10 +192,10 @@ class _Worker:
 
             asyncio.get_running_loop().set_exception_handler(_handle_loop_error)
         config = _hypercorn_config(server)
-        async with lifespan(self.requests, _STARTUP_S, _SHUTDOWN_S) as state:
+        async with lifespan(self.app, _STARTUP_S, _SHUTDOWN_S) as state:
             with anyio.CancelScope() as self.connections:
                 await serve_connections(
-                    WorkerContext(self.requests, config, server, state, self.requests.refusal),
+                    WorkerContext(self.app, config, server, state, self.requests),
                     self.listener,
                     config.create_ssl_context(),
                     handshake_s=_HANDSHAKE_S,
@@ -264,10 +227,16 @@ class _Worker:
         self.exit_timer.daemon = True
         self.exit_timer.start()
 
+    def _cancel_requests(self) -> None:
+        if self.requests:
+            _log.warning("requests cancelled because they were still open: %d", len(self.requests))
+        for cancel_scope in tuple(self.requests):
+            cancel_scope.cancel()
+
     async def _cut_after_drain(self) -> None:
         await self.stopping.wait()
         await anyio.sleep(self.settings.server.drain_s)
-        self.requests.cancel_open()
+        self._cancel_requests()
         await anyio.sleep(_CLOSING_S)
         self.connections.cancel()
 
@@ -307,7 +276,7 @@ def _run_worker(
 
     async def main() -> None:
         nonlocal worker
-        worker = _Worker(settings, _Requests(app_factory(settings)), listener, on_ready, signals)
+        worker = _Worker(settings, app_factory(settings), listener, on_ready, signals)
         await worker.run()
 
     backend = settings.server.backend

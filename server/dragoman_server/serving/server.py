@@ -1,6 +1,5 @@
 """Accept connections and serve them, on all event loops alike. This replaces hypercorn's two `run.py`."""
 
-import asyncio
 import errno
 import logging
 import socket
@@ -17,6 +16,7 @@ from dragoman_server.serving.connection import (
     log_internal_error,
 )
 from dragoman_server.streams.byte_stream import ByteStream
+from dragoman_server.streams.connect import open_byte_stream
 
 # Connections accepted before other tasks run again.
 _BATCH = 64
@@ -55,7 +55,7 @@ async def serve_connections(
             await stopping.wait()
             accepting.cancel_scope.cancel()
         listener.close()
-        await worker.terminated.set()
+        worker.terminated.set()
         for scope in tuple(server.handshakes):
             scope.cancel()
         for connection in tuple(worker.connections):
@@ -147,21 +147,11 @@ class _Server:
             self.handshakes.add(scope)
             self._worker.idle[scope] = scope.cancel
             try:
-                return await _open(sock, self._tls, self._handshake_s)
+                return await open_byte_stream(sock, self._tls)
             finally:
                 self.handshakes.discard(scope)
                 self._worker.idle.pop(scope, None)
         return None
-
-
-async def _open(sock: socket.socket, tls: ssl.SSLContext | None, handshake_s: float) -> ByteStream:
-    if anyio.get_cancelled_exc_class() is asyncio.CancelledError:
-        from dragoman_server.streams.asyncio_stream import AsyncioStream
-
-        return await AsyncioStream.accept(sock, tls, handshake_s)
-    from dragoman_server.streams.trio_stream import TrioStream
-
-    return await TrioStream.accept(sock, tls)
 
 
 def _address(name: object) -> Address | None:

@@ -55,6 +55,7 @@ class Supervisor:
     deaths: Counter[int] = field(default_factory=Counter)
     stopping: anyio.Event = field(default_factory=anyio.Event)
     failure: str | None = None
+    is_ready: bool = False
 
     async def run(self) -> None:
         """Keep the workers alive until a signal. Raises StartupError when one cannot start."""
@@ -129,16 +130,13 @@ class Supervisor:
             failure = f"a worker process died while starting, {_MAX_DEATHS} times in a row"
         if not failure:
             self.ready.add(number)
-            if len(self.ready) == self.workers and not self.stopping.is_set():
-                self._call_on_ready()
+            if len(self.ready) == self.workers and not (self.is_ready or self.stopping.is_set()):
+                self.is_ready = True
+                self.on_ready()
         elif not self.stopping.is_set() and number not in self.ready:
             # A worker that has served before and now does not start is started again, because the cause may pass.
             self.failure = failure
             self._stop()
-
-    def _call_on_ready(self) -> None:
-        on_ready, self.on_ready = self.on_ready, _nothing
-        on_ready()
 
     async def _wait_for(self, process: SpawnProcess) -> None:
         await anyio.wait_readable(process.sentinel)
@@ -149,7 +147,3 @@ def stop_signals() -> tuple[signal.Signals, ...]:
     """Return the signals that stop the gateway: SIGTERM, SIGINT, and SIGHUP unless nohup ignores it."""
     group = [each for each in GROUP_SIGNALS if signal.getsignal(each) is not signal.SIG_IGN]
     return (signal.SIGTERM, *group)
-
-
-def _nothing() -> None:
-    """Replaces `on_ready` once that has been called."""

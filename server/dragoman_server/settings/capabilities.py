@@ -12,15 +12,18 @@ from typing import Annotated, ClassVar, get_args
 from msgspec import Meta
 from msgspec.structs import asdict
 
+from dragoman import PROTOCOLS
 from dragoman.codec import Capabilities, Enforced, HostedUse
-from dragoman.document import EFFORTS, Refusable
+from dragoman.document import EFFORTS, REFUSABLE_MEMBERS
 from dragoman_server.settings.fields import Name
 
 # The value of `reasoning_field`, `reasoning_setting` and others for an upstream that has none.
 NONE = "none"
 
-# The core's names of parameters: those of Chat Completions if it has the parameter.
-REFUSABLE: tuple[str, ...] = tuple(sorted(name for part in get_args(Refusable) for name in get_args(part)))
+# The neutral names of the settings of all protocols: those of Chat Completions if it has the setting.
+REFUSABLE: tuple[str, ...] = tuple(
+    sorted({*REFUSABLE_MEMBERS, *(name for spec in PROTOCOLS.values() for name in spec.settings)})
+)
 HOSTED_USES: tuple[str, ...] = get_args(HostedUse)
 ENFORCED: tuple[str, ...] = get_args(Enforced)
 

@@ -91,16 +91,16 @@ Script: TypeAlias = Callable[[SimulatedRequest], Iterable[Step]]
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class ModelSetting:
     """The meaning of a number after `@` in the model's name, as the documentation has it, and the largest number."""
 
     meaning: str
     maximum: int
 
 
-PACE = Setting("events a second", 1_000_000)  # its inverse is a useful delay
-SILENCE = Setting("seconds of silence", 86_400)
-RETRY_AFTER = Setting("seconds in retry-after", 86_400)
+PACE = ModelSetting("events a second", 1_000_000)  # its inverse is a useful delay
+SILENCE = ModelSetting("seconds of silence", 86_400)
+RETRY_AFTER = ModelSetting("seconds in retry-after", 86_400)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +114,7 @@ class SimulatedModel:
 
     description: str
     script: Script
-    setting: Setting | None
+    setting: ModelSetting | None
     default: float
 
 
@@ -122,7 +122,7 @@ MODELS: dict[str, SimulatedModel] = {}
 
 
 def _model(
-    name: str, description: str, setting: Setting | None = PACE, default: float = 0
+    name: str, description: str, setting: ModelSetting | None = PACE, default: float = 0
 ) -> Callable[[Script], Script]:
     """Add a model with the decorated script to MODELS."""
 

@@ -15,8 +15,6 @@ from typing import cast
 
 import anyio
 
-from dragoman_server.streams.byte_stream import SocketLike
-
 # Bytes that may wait for a slow consumer before the socket is paused; then the kernel's window fills up. One read of
 # the loop comes on top, of 256 KiB at most.
 HIGH_WATER = 64 * 1024
@@ -45,34 +43,19 @@ class AsyncioStream(asyncio.Protocol):
         self._writable.set()
 
     @classmethod
-    async def connect(cls, family: socket.AddressFamily, address: str, port: int) -> "AsyncioStream":
-        loop = asyncio.get_running_loop()
-        _, stream = await loop.create_connection(cls, address, port, family=family)
-        return stream
-
-    @classmethod
-    async def accept(
-        cls, accepted: socket.socket, tls: ssl.SSLContext | None, handshake_timeout: float
+    async def open(
+        cls, connected: socket.socket, tls: ssl.SSLContext | None, server_hostname: str | None
     ) -> "AsyncioStream":
-        """Wrap an accepted socket. Raises OSError when the handshake fails."""
-        stream = cls()
+        """See open_byte_stream()."""
+        loop, stream = asyncio.get_running_loop(), cls()
         # On uvloop with TLS, connect_accepted_socket() does not return the stream itself.
-        await asyncio.get_running_loop().connect_accepted_socket(
-            lambda: stream,
-            accepted,
-            ssl=tls,
-            ssl_handshake_timeout=None if tls is None else handshake_timeout,
-        )
+        if tls is None or server_hostname is None:
+            await loop.connect_accepted_socket(lambda: stream, connected, ssl=tls)
+        else:
+            await loop.create_connection(
+                lambda: stream, sock=connected, ssl=tls, server_hostname=server_hostname
+            )
         return stream
-
-    async def start_tls(self, tls: ssl.SSLContext, server_hostname: str) -> "AsyncioStream":
-        transport = await self._loop.start_tls(
-            self._open_transport(), self, tls, server_hostname=server_hostname
-        )
-        if transport is None or self._lost:
-            raise ConnectionResetError("the connection was closed during the TLS handshake")
-        self._adopt(transport)
-        return self
 
     async def receive(self, timeout: float | None) -> bytes:
         # A few calls take everything that is buffered, and the next one waits, so no checkpoint is needed.
@@ -150,13 +133,13 @@ class AsyncioStream(asyncio.Protocol):
         tls = self._open_transport().get_extra_info("ssl_object")
         return None if tls is None else cast("ssl.SSLObject", tls).selected_alpn_protocol()
 
-    def raw_socket(self) -> SocketLike:
-        return cast("SocketLike", self._open_transport().get_extra_info("socket"))
-
     # Called by the loop.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._adopt(cast("asyncio.Transport", transport))
+        self._transport = cast("asyncio.Transport", transport)
+        # A write is complete when the kernel has all of it, so that a write timeout is one of the peer. Not zero:
+        # asyncio's TLS transport then pauses with nothing left to send, and never resumes.
+        self._transport.set_write_buffer_limits(high=1)
 
     def data_received(self, data: bytes) -> None:
         self._buffer.append(data)
@@ -217,12 +200,6 @@ class AsyncioStream(asyncio.Protocol):
             self._arm()
         else:
             self._reader.set_exception(TimeoutError("nothing was received in time"))
-
-    def _adopt(self, transport: asyncio.Transport) -> None:
-        self._transport = transport
-        # A write is complete when the kernel has all of it, so that a write timeout is one of the peer. Not zero:
-        # asyncio's TLS transport then pauses with nothing left to send, and never resumes.
-        transport.set_write_buffer_limits(high=1)
 
     def _open_transport(self) -> asyncio.Transport:
         if self._transport is None or self._lost or self._transport.is_closing():

@@ -6,13 +6,14 @@ protocol callbacks, `trio_stream` the readiness of the socket. `connect` opens s
 clients.
 """
 
-from typing import Protocol
+from collections.abc import Callable
+from typing import Protocol, TypeAlias
 
-
-class SocketLike(Protocol):
-    def getsockopt(self, level: int, optname: int, /) -> int: ...
-
-    def setsockopt(self, level: int, optname: int, value: int, /) -> None: ...
+# Passes a piece of a response's body to the client's connection and returns true, if that is possible without waiting.
+# False: nothing was passed. For the pieces between the first and the last one of a response, which go through `send`.
+WriteNow: TypeAlias = Callable[[bytes], bool]
+# The ASGI extension in which our server offers one, as its member "write".
+WRITE_NOW = "dragoman.write_now"
 
 
 class ByteStream(Protocol):
@@ -49,6 +50,3 @@ class ByteStream(Protocol):
 
     def alpn_protocol(self) -> str | None:
         """Return the application protocol that the TLS handshake has chosen, or None."""
-
-    def raw_socket(self) -> SocketLike:
-        """Return the socket, for its options and addresses."""

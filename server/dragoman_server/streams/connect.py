@@ -1,16 +1,18 @@
-"""Open byte streams: resolve the name, then race the addresses as in https://www.rfc-editor.org/rfc/rfc8305.
+"""Connect to a host, and open byte streams on sockets: those, and those that were accepted.
 
-The code is common to both event loops; it chooses the stream of the running one.
+The name is resolved, then its addresses race as in https://www.rfc-editor.org/rfc/rfc8305. The code is common to both
+event loops; it chooses the stream of the running one.
 """
 
 import asyncio
+import errno
 import itertools
+import os
 import socket
 import ssl
-from collections.abc import Awaitable, Callable
-from typing import TypeVar
 
 import anyio
+import anyio.lowlevel
 
 from dragoman_server.streams.byte_stream import ByteStream
 
@@ -31,46 +33,34 @@ _SOCKET_OPTIONS = tuple(
     if hasattr(socket, name)
 )
 
-_StartTls = Callable[[ssl.SSLContext, str], Awaitable[ByteStream]]
-
 
 async def open_byte_stream(
-    host: str, port: int, *, tls: ssl.SSLContext | None = None, server_hostname: str | None = None
+    connected: socket.socket, tls: ssl.SSLContext | None = None, server_hostname: str | None = None
 ) -> ByteStream:
-    """Connect, with a TLS handshake if `tls` is not None. The caller sets the deadline with a cancel scope.
+    """Make a stream of a connected socket, which belongs to the stream then.
 
-    Raises OSError: gaierror if the name is unknown, SSLError if the handshake fails.
+    With `tls` there is a handshake, in which we are the server if server_hostname is None. Raises OSError if it fails;
+    then the socket is closed.
     """
-    if anyio.get_cancelled_exc_class() is asyncio.CancelledError:
-        from dragoman_server.streams.asyncio_stream import AsyncioStream
+    try:
+        if anyio.get_cancelled_exc_class() is asyncio.CancelledError:
+            from dragoman_server.streams.asyncio_stream import AsyncioStream
 
-        on_asyncio = await _race(host, port, AsyncioStream.connect)
-        stream: ByteStream = on_asyncio
-        start_tls: _StartTls = on_asyncio.start_tls
-    else:
+            return await AsyncioStream.open(connected, tls, server_hostname)
         # Not at the top, because asyncio does not need trio's import.
         from dragoman_server.streams.trio_stream import TrioStream
 
-        on_trio = await _race(host, port, TrioStream.connect)
-        stream = on_trio
-        start_tls = on_trio.start_tls
-    try:
-        for level, option, value in _SOCKET_OPTIONS:
-            stream.raw_socket().setsockopt(level, option, value)
-        if tls is not None:
-            stream = await start_tls(tls, server_hostname or host)
+        return await TrioStream.open(connected, tls, server_hostname)
     except BaseException:
-        stream.abort()
+        connected.close()
         raise
-    return stream
 
 
-_S = TypeVar("_S", bound=ByteStream)
-_Connect = Callable[[socket.AddressFamily, str, int], Awaitable[_S]]
+async def connect(host: str, port: int) -> socket.socket:
+    """Return the first connection that is established. Start the next attempt after a delay, or when one has failed.
 
-
-async def _race(host: str, port: int, connect: _Connect[_S]) -> _S:
-    """Return the first connection that is established. Start the next attempt after a delay, or when one has failed."""
+    The caller sets the deadline with a cancel scope. Raises OSError, gaierror if the name is unknown.
+    """
     addresses = _alternate_families(
         [
             (info[0], info[4][0])
@@ -80,24 +70,19 @@ async def _race(host: str, port: int, connect: _Connect[_S]) -> _S:
     )
     if len(addresses) == 1:
         family, address = addresses[0]
-        return await connect(family, address, port)
+        return await _connect(family, address, port)
 
-    winner: _S | None = None
+    connected: list[socket.socket] = []
     errors: list[OSError] = []
 
     async def attempt(family: socket.AddressFamily, address: str, failed: anyio.Event) -> None:
-        nonlocal winner
         try:
-            stream = await connect(family, address, port)
+            connected.append(await _connect(family, address, port))
         except OSError as error:
             errors.append(error)
             failed.set()
         else:
-            if winner is None:
-                winner = stream
-                tasks.cancel_scope.cancel()
-            else:
-                stream.abort()
+            tasks.cancel_scope.cancel()
 
     try:
         async with anyio.create_task_group() as tasks:
@@ -106,13 +91,31 @@ async def _race(host: str, port: int, connect: _Connect[_S]) -> _S:
                 tasks.start_soon(attempt, family, address, failed)
                 with anyio.move_on_after(ATTEMPT_DELAY_S):
                     await failed.wait()
+        if not connected:
+            raise errors[0] if errors else OSError("the name has no address")
+        return connected.pop(0)
+    finally:
+        for late in connected:
+            late.close()
+
+
+async def _connect(family: socket.AddressFamily, address: str, port: int) -> socket.socket:
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        sock.setblocking(False)
+        for level, option, value in _SOCKET_OPTIONS:
+            sock.setsockopt(level, option, value)
+        await anyio.lowlevel.checkpoint()
+        failure = sock.connect_ex((address, port))
+        if failure in (errno.EINPROGRESS, errno.EWOULDBLOCK):
+            await anyio.wait_writable(sock)
+            failure = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        if failure:
+            raise OSError(failure, os.strerror(failure))
     except BaseException:
-        if winner is not None:
-            winner.abort()
+        sock.close()
         raise
-    if winner is None:
-        raise errors[0] if errors else OSError("the name has no address")
-    return winner
+    return sock
 
 
 def _alternate_families(

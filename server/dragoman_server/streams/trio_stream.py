@@ -5,81 +5,48 @@ system call.
 """
 
 import contextlib
-import errno
 import math
-import os
 import socket
 import ssl
+from collections.abc import Iterator
 
 import trio
-
-from dragoman_server.streams.byte_stream import SocketLike
 
 # The most bytes of one read: each step of a response's way to a slow client holds that much.
 READ_SIZE = 64 * 1024
 
 
 class TrioStream:
-    """See `ByteStream`."""
+    """See `ByteStream`. It owns a connected socket that does not block."""
 
-    __slots__ = ("_closed", "_socket")
+    __slots__ = ("_socket",)
 
     def __init__(self, connected: socket.socket) -> None:
         self._socket = connected
-        self._closed = False
 
-    @classmethod
-    async def connect(cls, family: socket.AddressFamily, address: str, port: int) -> "TrioStream":
-        sock = socket.socket(family, socket.SOCK_STREAM)
-        try:
-            sock.setblocking(False)
-            await trio.lowlevel.checkpoint()
-            failure = sock.connect_ex((address, port))
-            if failure in (errno.EINPROGRESS, errno.EWOULDBLOCK):
-                await trio.lowlevel.wait_writable(sock)
-                failure = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
-            if failure:
-                raise OSError(failure, os.strerror(failure))
-        except BaseException:
-            sock.close()
-            raise
-        return cls(sock)
-
-    @classmethod
-    async def accept(
-        cls, accepted: socket.socket, tls: ssl.SSLContext | None
-    ) -> "TrioStream | TrioTlsStream":
-        """Wrap an accepted socket. Raises OSError when the handshake fails."""
+    @staticmethod
+    async def open(
+        connected: socket.socket, tls: ssl.SSLContext | None, server_hostname: str | None
+    ) -> "TrioStream":
+        """See open_byte_stream()."""
         if tls is None:
-            return cls(accepted)
-        stream = TrioTlsStream(accepted, tls)
-        try:
-            await stream.handshake()
-        except BaseException:
-            stream.abort()
-            raise
-        return stream
-
-    async def start_tls(self, tls: ssl.SSLContext, server_hostname: str) -> "TrioTlsStream":
-        stream = TrioTlsStream(self._socket, tls, server_hostname)
+            return TrioStream(connected)
+        stream = _TrioTlsStream(connected, tls, server_hostname)
         await stream.handshake()
         return stream
 
     async def receive(self, timeout: float | None) -> bytes:
         self._check_open()
         try:
-            if timeout is None:
-                await trio.lowlevel.wait_readable(self._socket)
-            else:
-                with trio.move_on_after(timeout) as scope:
+            while True:
+                with trio.move_on_after(_seconds(timeout)) as scope:
                     await trio.lowlevel.wait_readable(self._socket)
                 if scope.cancelled_caught:
                     raise TimeoutError("nothing was received in time")
-            while True:
                 try:
                     return self._socket.recv(READ_SIZE)
                 except BlockingIOError:  # a spurious wake-up
-                    await trio.lowlevel.wait_readable(self._socket)
+                    pass
         except trio.ClosedResourceError:
             raise ConnectionAbortedError("closed by the gateway") from None
 
@@ -93,65 +60,57 @@ class TrioStream:
 
     async def send_all(self, data: bytes | memoryview, timeout: float | None) -> None:
         self._check_open()
-        with trio.move_on_after(timeout if timeout is not None else math.inf) as scope:
-            await self._send_all(memoryview(data))
-        if scope.cancelled_caught:
-            raise TimeoutError("the peer did not read the data in time")
-
-    async def _send_all(self, rest: memoryview) -> None:
-        try:
+        rest = memoryview(data)
+        with _limits(timeout, "the peer did not read the data in time"):
             while rest:
                 try:
                     rest = rest[self._socket.send(rest) :]
                 except BlockingIOError:
                     await trio.lowlevel.wait_writable(self._socket)
-        except trio.ClosedResourceError:
-            raise ConnectionAbortedError("closed by the gateway") from None
 
     def _check_open(self) -> None:
-        if self._closed:
+        if self._socket.fileno() < 0:
             raise ConnectionAbortedError("closed by the gateway")
 
     def is_reusable(self) -> bool:
-        return not self._closed and is_silent(self._socket)
+        try:
+            self._socket.recv(1, socket.MSG_PEEK)
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+        return False
 
     async def end(self, linger: float) -> None:
-        with trio.move_on_after(linger), contextlib.suppress(OSError):
-            self._check_open()
-            self._socket.shutdown(socket.SHUT_WR)
-            while await self.receive(None):
+        with trio.move_on_after(linger), contextlib.suppress(OSError, trio.BusyResourceError):
+            await self._send_end()
+            # Whatever the peer still sends, encrypted or not.
+            while await TrioStream.receive(self, None):
                 pass
         self.abort()
 
+    async def _send_end(self) -> None:
+        self._socket.shutdown(socket.SHUT_WR)
+
     def abort(self) -> None:
-        if not self._closed:
-            self._closed = True
+        if self._socket.fileno() >= 0:
             trio.lowlevel.notify_closing(self._socket)
             self._socket.close()
 
     def alpn_protocol(self) -> str | None:
         return None
 
-    def raw_socket(self) -> SocketLike:
-        return self._socket
 
+class _TrioTlsStream(TrioStream):
+    """server_hostname: None on the server's side. Call handshake() first."""
 
-class TrioTlsStream:
-    """See `ByteStream`. It owns a connected socket; call handshake() first.
+    __slots__ = ("_tls",)
 
-    server_hostname: None on the server's side.
-    """
-
-    __slots__ = ("_socket", "_tls", "_wrapped")
-
-    def __init__(
-        self, connected: socket.socket, tls: ssl.SSLContext, server_hostname: str | None = None
-    ) -> None:
-        self._socket = connected
-        self._wrapped = trio.socket.from_stdlib_socket(connected)
+    def __init__(self, connected: socket.socket, tls: ssl.SSLContext, server_hostname: str | None) -> None:
+        super().__init__(connected)
         # https_compatible, because most servers close the socket without close_notify.
         self._tls = trio.SSLStream(
-            trio.SocketStream(self._wrapped),
+            trio.SocketStream(trio.socket.from_stdlib_socket(connected)),
             tls,
             server_hostname=server_hostname,
             server_side=server_hostname is None,
@@ -159,70 +118,44 @@ class TrioTlsStream:
         )
 
     async def handshake(self) -> None:
-        try:
+        with _limits(None):
             await self._tls.do_handshake()
-        except trio.BrokenResourceError as error:
-            raise _reason(error) from None
 
     async def receive(self, timeout: float | None) -> bytes:
-        try:
-            with trio.move_on_after(timeout if timeout is not None else math.inf):
-                return bytes(await self._tls.receive_some(READ_SIZE))
-        except trio.BrokenResourceError as error:
-            raise _reason(error) from None
-        except trio.ClosedResourceError:
-            raise ConnectionAbortedError("closed by the gateway") from None
-        raise TimeoutError("nothing was received in time")
+        with _limits(timeout, "nothing was received in time"):
+            data = await self._tls.receive_some(READ_SIZE)
+        return bytes(data)
 
     def send_now(self, data: bytes) -> bytes:
         return data
 
     async def send_all(self, data: bytes | memoryview, timeout: float | None) -> None:
-        try:
-            with trio.move_on_after(timeout if timeout is not None else math.inf):
-                await self._tls.send_all(data)
-                return
-        except trio.BrokenResourceError as error:
-            raise _reason(error) from None
-        except trio.ClosedResourceError:
-            raise ConnectionAbortedError("closed by the gateway") from None
-        raise TimeoutError("the peer did not read the data in time")
+        with _limits(timeout, "the peer did not read the data in time"):
+            await self._tls.send_all(data)
 
-    def is_reusable(self) -> bool:
-        return self._socket.fileno() >= 0 and is_silent(self._socket)
-
-    async def end(self, linger: float) -> None:
-        # Send close_notify; then read the peer's, or whatever it still sends, encrypted or not.
-        with trio.move_on_after(linger), contextlib.suppress(OSError, trio.BusyResourceError):
-            with contextlib.suppress(trio.BrokenResourceError, trio.ClosedResourceError):
-                await self._tls.unwrap()
-            while await self._wrapped.recv(READ_SIZE):
-                pass
-        self.abort()
+    async def _send_end(self) -> None:
+        with contextlib.suppress(trio.BrokenResourceError, trio.ClosedResourceError):
+            await self._tls.unwrap()
 
     def alpn_protocol(self) -> str | None:
         name: str | None = self._tls.selected_alpn_protocol()
         return name
 
-    def abort(self) -> None:
-        self._wrapped.close()
 
-    def raw_socket(self) -> SocketLike:
-        return self._socket
+def _seconds(timeout: float | None) -> float:
+    return math.inf if timeout is None else timeout
 
 
-def is_silent(sock: socket.socket) -> bool:
-    """True if an idle socket has received neither data nor the end."""
+@contextlib.contextmanager
+def _limits(timeout: float | None, late: str = "") -> Iterator[None]:
+    """Raise TimeoutError with the text `late`, and OSError for trio's exceptions, so that both event loops agree."""
     try:
-        sock.recv(1, socket.MSG_PEEK)
-    except BlockingIOError:
-        return True
-    except OSError:
-        return False
-    return False
-
-
-def _reason(error: trio.BrokenResourceError) -> OSError:
-    """Return the OSError (SSLError is one) that trio has wrapped, so that both event loops raise the same."""
-    cause = error.__cause__
-    return cause if isinstance(cause, OSError) else ConnectionResetError("the connection broke")
+        with trio.move_on_after(_seconds(timeout)) as scope:
+            yield
+    except trio.BrokenResourceError as error:
+        cause = error.__cause__  # an SSLError is an OSError too
+        raise cause if isinstance(cause, OSError) else ConnectionResetError("the connection broke") from None
+    except trio.ClosedResourceError:
+        raise ConnectionAbortedError("closed by the gateway") from None
+    if scope.cancelled_caught:
+        raise TimeoutError(late)

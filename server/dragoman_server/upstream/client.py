@@ -4,19 +4,18 @@
 the body bytes as they arrive. Every failure is an `UpstreamError` of `errors`, whose text may be sent to a client: it
 names the host, never a header, a path or a query, because those may contain keys.
 
-Direct connections use `transport`, the rest (proxies, HTTP/2, a Unix socket) httpx2's. The transports are called
-without httpx2's client: a gateway must not keep the cookies of one account's response for the next one's request,
-follow redirects to hosts that are not configured, or log URLs.
+Direct connections use `transport`, those by a proxy httpx2's own. The transports are called without httpx2's client: a
+gateway must not keep the cookies of one account's response for the next one's request, follow redirects to hosts that
+are not configured, or log URLs.
 """
 
 import ssl
 import urllib.request
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
-from types import TracebackType
-from typing import Protocol, Self
+from typing import Self
 
 import anyio
 import anyio.lowlevel
@@ -77,25 +76,6 @@ class UpstreamTimeouts:
     pool_s: float | None = 10.0
 
 
-@dataclass(frozen=True, slots=True)
-class UpstreamClientSettings:
-    """How requests are sent.
-
-    timeouts, proxy: the defaults for open().
-    trust_env: use HTTPS_PROXY and the like, NO_PROXY, SSL_CERT_FILE and SSL_CERT_DIR of the environment.
-    tls: instead of the system's trust store.
-    http2, unix_socket: all requests use httpx2's transport.
-    """
-
-    timeouts: UpstreamTimeouts = field(default_factory=UpstreamTimeouts)
-    limits: PoolLimits = field(default_factory=PoolLimits)
-    trust_env: bool = True
-    proxy: str | None = field(default=None, repr=False)
-    tls: ssl.SSLContext | None = None
-    http2: bool = False
-    unix_socket: str | None = None
-
-
 _PHASES: dict[type[httpx2.HTTPError], UpstreamTimeoutPhase] = {
     httpx2.PoolTimeout: UpstreamTimeoutPhase.POOL,
     httpx2.ConnectTimeout: UpstreamTimeoutPhase.CONNECT,
@@ -106,7 +86,6 @@ _FAILURES: dict[type[httpx2.HTTPError], tuple[type[UpstreamError], str]] = {
     httpx2.ConnectError: (UpstreamUnreachable, "cannot connect to {where}{by}"),
     IdleConnectionClosed: (UpstreamIdleClosed, "{where}: the idle connection was closed"),
     httpx2.ProxyError: (UpstreamUnreachable, "the proxy did not connect to {where}"),
-    httpx2.UnsupportedProtocol: (UpstreamRequestInvalid, "{where}: only http and https URLs can be used"),
     httpx2.LocalProtocolError: (UpstreamRequestInvalid, "{where}: the request cannot be written as HTTP"),
 }
 _OTHER_FAILURE = (UpstreamBroken, "{where}: the connection broke, or the response is not HTTP")
@@ -119,12 +98,6 @@ def _failure(error: httpx2.HTTPError, where: str, *, direct: bool, by: str = "")
         return UpstreamTimeout(text, phase)
     failure, text = _FAILURES.get(type(error), _OTHER_FAILURE)
     return failure(str(error) if direct else text.format(where=where, by=by))
-
-
-class _BodyStream(Protocol):
-    async def receive(self) -> bytes: ...
-
-    async def aclose(self) -> None: ...
 
 
 class _IteratedBody:
@@ -151,33 +124,62 @@ class _IteratedBody:
 
 
 class UpstreamResponse:
-    """A response whose body has yet to be read, by one task.
+    """One request, sent when its `async with` block is entered, and its response, whose body is read by one task.
+
+    A class, because the frame of a generator would refer to the response.
 
     headers: pairs with lower-case names, in the order of arrival. A compressed body is decoded, so content-encoding and
         content-length, which describe the compressed form, are removed.
     """
 
-    __slots__ = ("_body", "_decoder", "_direct", "_where", "headers", "status")
+    __slots__ = (
+        *("_body", "_client", "_decoder", "_proxy", "_request", "_where"),
+        *("headers", "status"),
+    )
 
-    def __init__(
-        self,
-        status: int,
-        headers: list[tuple[str, str]],
-        body: _BodyStream,
-        decoder: ContentDecoder | None,
-        where: str,
-        *,
-        direct: bool,
-    ) -> None:
-        self.status = status
-        self.headers = headers
-        self._body = body
-        self._decoder = decoder
-        self._where = where
-        self._direct = direct
+    def __init__(self, client: "UpstreamClient", request: httpx2.Request, proxy: str | None) -> None:
+        self._client = client
+        self._request = request
+        self._proxy = proxy
+        self._where = _origin(request.url)
+        self._decoder: ContentDecoder | None = None
+        self._body: ResponseBody | _IteratedBody
+        self.status = 0
+        self.headers: list[tuple[str, str]] = []
 
     def __repr__(self) -> str:
         return f"<UpstreamResponse {self.status} from {self._where}>"
+
+    async def __aenter__(self) -> Self:
+        proxy = self._proxy or self._client._env_proxy(self._request.url)
+        transport = self._client._transport_for(proxy, self._where)
+        try:
+            response = await transport.handle_async_request(self._request)
+        except httpx2.HTTPError as error:
+            direct, by = isinstance(transport, Http1Transport), " by its proxy" if proxy else ""
+            raise _failure(error, self._where, direct=direct, by=by) from None
+        stream = response.stream
+        assert isinstance(stream, httpx2.AsyncByteStream)
+        self._body = stream if isinstance(stream, ResponseBody) else _IteratedBody(stream)
+        self.status = response.status_code
+        headers = [
+            (name.decode("latin-1").lower(), value.decode("latin-1")) for name, value in response.headers.raw
+        ]
+        try:
+            coding = ",".join(v for n, v in headers if n == "content-encoding")
+            self._decoder = decoder_for(coding, ratio=_MAX_RATIO)
+        except CodingError as error:
+            await self.__aexit__()
+            raise UpstreamBroken(f"{self._where}: {error}") from None
+        if self._decoder is not None:
+            headers = [(n, v) for n, v in headers if n not in ("content-encoding", "content-length")]
+        self.headers = headers
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        # The response has been used or abandoned, so an error at its end does not matter.
+        with anyio.move_on_after(CLOSE_S, shield=True), suppress(httpx2.HTTPError):
+            await self._body.aclose()
 
     async def receive(self) -> bytes:
         """Return the body bytes of the next socket read; b"" at the end. Raises UpstreamTimeout, UpstreamBroken.
@@ -189,7 +191,7 @@ class UpstreamResponse:
                 return await self._body.receive()
             return await self._receive_decoded(self._decoder)
         except httpx2.HTTPError as error:
-            raise _failure(error, self._where, direct=self._direct) from None
+            raise _failure(error, self._where, direct=isinstance(self._body, ResponseBody)) from None
         except CodingError as error:
             raise UpstreamBroken(f"{self._where}: {error}") from None
 
@@ -225,100 +227,38 @@ async def read_bounded(receive: Callable[[], Awaitable[bytes]], limit: int, wher
     return b"".join(parts)
 
 
-class _OpenRequest:
-    """Return value of open(): sends on entry, closes on exit. A class, so that no generator refers to the response."""
-
-    __slots__ = ("_body", "_client", "_proxy", "_request", "_where")
-
-    def __init__(self, client: "UpstreamClient", request: httpx2.Request, proxy: str | None) -> None:
-        self._client = client
-        self._request = request
-        self._proxy = proxy
-        self._where = _origin(request.url)
-        self._body: _BodyStream | None = None
-
-    async def __aenter__(self) -> UpstreamResponse:
-        proxy = self._proxy or self._client._env_proxy(self._request.url)
-        transport = self._client._transport_for(proxy, self._where)
-        direct = isinstance(transport, Http1Transport)
-        try:
-            response = await transport.handle_async_request(self._request)
-        except httpx2.HTTPError as error:
-            raise _failure(error, self._where, direct=direct, by=" by its proxy" if proxy else "") from None
-        stream = response.stream
-        assert isinstance(stream, httpx2.AsyncByteStream)
-        self._body = stream if isinstance(stream, ResponseBody) else _IteratedBody(stream)
-        headers = [
-            (name.decode("latin-1").lower(), value.decode("latin-1")) for name, value in response.headers.raw
-        ]
-        try:
-            coding = ",".join(v for n, v in headers if n == "content-encoding")
-            decoder = decoder_for(coding, ratio=_MAX_RATIO)
-        except CodingError as error:
-            await self._close()
-            raise UpstreamBroken(f"{self._where}: {error}") from None
-        if decoder is not None:
-            headers = [(n, v) for n, v in headers if n not in ("content-encoding", "content-length")]
-        return UpstreamResponse(
-            response.status_code, headers, self._body, decoder, self._where, direct=direct
-        )
-
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc_value: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        await self._close()
-
-    async def _close(self) -> None:
-        body, self._body = self._body, None
-        if body is not None:
-            # The response has been used or abandoned, so an error at its end does not matter.
-            with anyio.move_on_after(CLOSE_S, shield=True), suppress(httpx2.HTTPError):
-                await body.aclose()
-
-
 class UpstreamClient:
     """Sends requests. An async context manager: the connections live as long as its block.
 
+    HTTPS_PROXY and the like, NO_PROXY, SSL_CERT_FILE and SSL_CERT_DIR of the environment are used.
+
+    tls: instead of the system's trust store.
     transport: instead of direct connections; tests pass `httpx2.MockTransport` or a fake.
     """
 
     def __init__(
         self,
-        settings: UpstreamClientSettings | None = None,
         *,
+        limits: PoolLimits | None = None,
+        tls: ssl.SSLContext | None = None,
         transport: httpx2.AsyncBaseTransport | None = None,
     ) -> None:
-        self._settings = settings or UpstreamClientSettings()
+        self._limits = limits or PoolLimits()
+        self._tls = tls
         self._replacement = transport
         self._direct: httpx2.AsyncBaseTransport | None = None
         self._proxied: dict[str, httpx2.AsyncBaseTransport] = {}
-        self._tls = self._settings.tls
         self._env_proxies: dict[str, str] = {}
 
     async def __aenter__(self) -> Self:
-        settings = self._settings
-        if settings.trust_env and self._replacement is None:
+        if self._replacement is None:
             self._env_proxies = urllib.request.getproxies()
-        if self._tls is None and self._replacement is None:
             # Not at the first request, because reading the trust store takes tens of milliseconds.
-            self._tls = httpx2.create_ssl_context(trust_env=settings.trust_env)
-        if self._replacement is not None:
-            self._direct = self._replacement
-        elif settings.http2 or settings.unix_socket is not None:
-            self._direct = self._httpx2_transport(None)
-        else:
-            self._direct = Http1Transport(limits=settings.limits, tls=self._tls)
+            self._tls = self._tls or httpx2.create_ssl_context()
+        self._direct = self._replacement or Http1Transport(limits=self._limits, tls=self._tls)
         return self
 
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc_value: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *exc: object) -> None:
         transports = [*self._proxied.values(), *([self._direct] if self._direct is not None else [])]
         self._direct = None
         self._proxied = {}
@@ -335,17 +275,17 @@ class UpstreamClient:
         *,
         timeouts: UpstreamTimeouts | None = None,
         proxy: str | None = None,
-    ) -> _OpenRequest:
+    ) -> UpstreamResponse:
         """`async with client.open(...) as response`: send on entry, yield an UpstreamResponse, close on exit.
 
         headers: those of the connection, of the body's framing and accept-encoding are replaced by the client's.
-        timeouts, proxy: instead of those of the settings.
+        proxy: instead of that of the environment.
 
         A redirect is a response like any other. Leaving the block before the end of the body closes the connection.
 
         Raises UpstreamRequestInvalid here, and on entry UpstreamUnreachable, UpstreamTimeout, UpstreamBroken.
         """
-        limits = timeouts or self._settings.timeouts
+        limits = timeouts or UpstreamTimeouts()
         try:
             parsed = _parse_url(url)
         except httpx2.InvalidURL:
@@ -368,7 +308,7 @@ class UpstreamClient:
                 }
             },
         )
-        return _OpenRequest(self, request, proxy or self._settings.proxy)
+        return UpstreamResponse(self, request, proxy)
 
     def _transport_for(self, proxy: str | None, where: str) -> httpx2.AsyncBaseTransport:
         if self._direct is None:
@@ -377,7 +317,7 @@ class UpstreamClient:
             return self._direct
         if proxy not in self._proxied:
             try:
-                self._proxied[proxy] = self._httpx2_transport(proxy)
+                self._proxied[proxy] = self._proxy_transport(proxy)
             except ImportError:
                 raise UpstreamUnreachable(
                     f"{where}: a SOCKS proxy needs an extra: install dragoman[socks]"
@@ -393,19 +333,16 @@ class UpstreamClient:
             return None
         return proxy if "://" in proxy else f"http://{proxy}"
 
-    def _httpx2_transport(self, proxy: str | None) -> httpx2.AsyncBaseTransport:
-        limits = self._settings.limits
+    def _proxy_transport(self, proxy: str) -> httpx2.AsyncBaseTransport:
+        limits = self._limits
         return httpx2.AsyncHTTPTransport(
             verify=self._tls if self._tls is not None else True,
-            trust_env=self._settings.trust_env,
-            http2=self._settings.http2,
             limits=httpx2.Limits(
                 max_connections=limits.connections,
                 max_keepalive_connections=limits.idle_connections,
                 keepalive_expiry=limits.idle_s,
             ),
             proxy=proxy,
-            uds=self._settings.unix_socket if proxy is None else None,
         )
 
 

@@ -41,16 +41,84 @@ class TooLarge(CodingError):
     """The decoded body is larger than allowed."""
 
 
-class _Layer(Protocol):
-    """The decoder of one coding. returned: the number of bytes that have come out."""
+class _Decompressor(Protocol):
+    """The common part of zlib's decompressor and that of zstd. It decodes one member of gzip, or one frame."""
 
-    returned: int
+    @property
+    def eof(self) -> bool: ...
 
-    def receive_data(self, data: bytes) -> None: ...
+    @property
+    def unused_data(self) -> bytes: ...
 
-    def next_portion(self) -> bytes: ...
+    def decompress(self, data: bytes, max_length: int, /) -> bytes: ...
 
-    def receive_eof(self) -> None: ...
+
+class _Layer:
+    """The decoder of one coding. One member or frame may follow another. returned: the bytes that have come out."""
+
+    __slots__ = ("_decompressor", "_empty", "_more", "_name", "_pending", "returned")
+
+    def __init__(self, name: str) -> None:
+        self.returned = 0
+        self._name = name
+        self._pending = b""
+        self._more = False
+        self._empty = 0
+        self._decompressor: _Decompressor | None = None
+
+    def receive_data(self, data: bytes) -> None:
+        self._pending += data
+
+    def next_portion(self) -> bytes:
+        # After a full portion there may be more output, although all the input was taken.
+        while self._pending or self._more:
+            if self._decompressor is None or self._decompressor.eof:
+                if len(self._pending) < 2:  # see _deflate()
+                    return b""
+                if self._empty == _MAX_EMPTY:
+                    raise CodingError(f"the body has {_MAX_EMPTY} empty members or frames in a row")
+                self._empty += 1
+                self._decompressor = _CODINGS[self._name](self._pending)
+            try:
+                data = self._decompressor.decompress(self._pending, MAX_PORTION)
+            except (zlib.error, zstd.ZstdError):
+                window = ", or needs a window of more than 8 MB" if self._name == "zstd" else ""
+                raise CodingError(f"the body is not valid {self._name}{window}") from None
+            is_whole = self._decompressor.eof
+            # zlib's decompressor returns the input that it has not taken, zstd's keeps it.
+            rest: bytes = getattr(self._decompressor, "unconsumed_tail", b"")
+            self._pending = self._decompressor.unused_data if is_whole else rest
+            self._more = len(data) == MAX_PORTION and not is_whole
+            if data:
+                self._empty = 0
+                self.returned += len(data)
+                return data
+        return b""
+
+    def receive_eof(self) -> None:
+        if self._pending or not (self._decompressor is None or self._decompressor.eof):
+            raise CodingError(f"the {self._name} body is cut off")
+
+
+def _gzip(start: bytes) -> _Decompressor:
+    return zlib.decompressobj(zlib.MAX_WBITS | 16)
+
+
+def _deflate(start: bytes) -> _Decompressor:
+    # "deflate" is a zlib stream, but "some non-conformant implementations send the deflate compressed
+    # data without the zlib wrapper". The wrapper starts with a method of 8 and a check of its two bytes
+    # -- https://www.rfc-editor.org/rfc/rfc9110#section-8.4.1.2
+    first, second = start[0], start[1]
+    wrapped = first & 0x0F == 8 and (first << 8 | second) % 31 == 0
+    return zlib.decompressobj(zlib.MAX_WBITS if wrapped else -zlib.MAX_WBITS)
+
+
+def _zstd(start: bytes) -> _Decompressor:
+    return zstd.ZstdDecompressor(options=_ZSTD_OPTIONS)
+
+
+# Each makes the decompressor of what begins with these bytes, two at least.
+_CODINGS: dict[str, Callable[[bytes], _Decompressor]] = {"gzip": _gzip, "deflate": _deflate, "zstd": _zstd}
 
 
 class ContentDecoder:
@@ -104,107 +172,6 @@ class ContentDecoder:
             layer.receive_eof()
 
 
-class _Zlib:
-    """gzip, and deflate with or without its wrapper."""
-
-    __slots__ = ("_empty", "_inflate", "_more", "_name", "_pending", "_started", "returned")
-
-    def __init__(self, name: str) -> None:
-        self.returned = 0
-        self._empty = 0
-        self._name = name
-        self._pending = b""
-        self._inflate: zlib._Decompress | None = None
-        self._more = False
-        self._started = False
-
-    def receive_data(self, data: bytes) -> None:
-        self._pending += data
-        self._started = True
-
-    def next_portion(self) -> bytes:
-        # After a full portion zlib may have more output, although it has taken all the input.
-        while self._pending or self._more:
-            if self._inflate is None or self._inflate.eof:
-                if len(self._pending) < 2:
-                    return b""
-                self._inflate = zlib.decompressobj(self._window_bits())
-                self._empty = _count_empty(self._empty)
-            try:
-                data = self._inflate.decompress(self._pending, MAX_PORTION)
-            except zlib.error:
-                raise CodingError(f"the body is not valid {self._name}") from None
-            # One gzip member may follow another.
-            self._pending = self._inflate.unconsumed_tail or self._inflate.unused_data
-            self._more = len(data) == MAX_PORTION and not self._inflate.eof
-            if data:
-                self._empty = 0
-                self.returned += len(data)
-                return data
-        return b""
-
-    def receive_eof(self) -> None:
-        if self._started and (self._pending or self._inflate is None or not self._inflate.eof):
-            raise CodingError(f"the {self._name} body is cut off")
-
-    def _window_bits(self) -> int:
-        """Return zlib's number for the format that begins in `_pending`, which has at least two bytes."""
-        if self._name == "gzip":
-            return zlib.MAX_WBITS | 16
-        # "deflate" is a zlib stream, but "some non-conformant implementations send the deflate compressed
-        # data without the zlib wrapper". The wrapper starts with a method of 8 and a check of its two bytes
-        # -- https://www.rfc-editor.org/rfc/rfc9110#section-8.4.1.2
-        first, second = self._pending[0], self._pending[1]
-        wrapped = first & 0x0F == 8 and (first << 8 | second) % 31 == 0
-        return zlib.MAX_WBITS if wrapped else -zlib.MAX_WBITS
-
-
-class _Zstd:
-    """One or more frames of zstd."""
-
-    __slots__ = ("_empty", "_frame", "_pending", "returned")
-
-    def __init__(self, name: str) -> None:
-        self.returned = 0
-        self._empty = 0
-        self._pending = b""
-        self._frame: zstd.ZstdDecompressor | None = None
-
-    def receive_data(self, data: bytes) -> None:
-        self._pending += data
-
-    def next_portion(self) -> bytes:
-        while self._pending or not (self._frame is None or self._frame.eof or self._frame.needs_input):
-            if self._frame is None or self._frame.eof:
-                self._frame = zstd.ZstdDecompressor(options=_ZSTD_OPTIONS)
-                self._empty = _count_empty(self._empty)
-            pending, self._pending = self._pending, b""
-            try:
-                data = self._frame.decompress(pending, MAX_PORTION)
-            except zstd.ZstdError:
-                message = "the body is not valid zstd, or needs a window of more than 8 MB"
-                raise CodingError(message) from None
-            if self._frame.eof:
-                self._pending = self._frame.unused_data
-            if data:
-                self._empty = 0
-                self.returned += len(data)
-                return data
-        return b""
-
-    def receive_eof(self) -> None:
-        if self._pending or not (self._frame is None or self._frame.eof):
-            raise CodingError("the zstd body is cut off")
-
-
-def _count_empty(empty: int) -> int:
-    """Count a frame or member after `empty` empty ones. Raises CodingError if there are too many."""
-    if empty == _MAX_EMPTY:
-        raise CodingError(f"the body has {_MAX_EMPTY} empty members or frames in a row")
-    return empty + 1
-
-
-_CODINGS: dict[str, Callable[[str], _Layer]] = {"gzip": _Zlib, "deflate": _Zlib, "zstd": _Zstd}
 # "A recipient SHOULD consider x-gzip to be equivalent to gzip."
 # -- https://www.rfc-editor.org/rfc/rfc9110#section-8.4.1.3
 _SYNONYMS = {"x-gzip": "gzip"}
@@ -232,4 +199,4 @@ def decoder_for(
             f"{_MAX_CODINGS} at once"
         )
     # "in the order in which they were applied" (RFC 9110, 8.4): the last one is the outermost.
-    return ContentDecoder([_CODINGS[name](name) for name in reversed(names)], limit, ratio)
+    return ContentDecoder([_Layer(name) for name in reversed(names)], limit, ratio)

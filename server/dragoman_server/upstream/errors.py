@@ -3,15 +3,7 @@
 import enum
 from typing import ClassVar
 
-
-class UpstreamErrorKind(enum.Enum):
-    """The meaning of a failure for the next attempt."""
-
-    UNREACHABLE = "unreachable"  # nothing was sent: another upstream can be tried
-    TIMEOUT = "timeout"
-    BROKEN = "broken"  # the connection or its bytes failed; the request may have been processed
-    TOO_LARGE = "too_large"
-    INVALID_REQUEST = "invalid_request"  # it would fail at every upstream
+from dragoman import ErrorKind
 
 
 class UpstreamTimeoutPhase(enum.Enum):
@@ -24,21 +16,21 @@ class UpstreamTimeoutPhase(enum.Enum):
 
 
 class UpstreamError(Exception):
-    """A request has failed. `str()` of it may be sent to a client."""
+    """A request has failed. `str()` of it may be sent to a client. kind: of the error for the client."""
 
-    kind: ClassVar[UpstreamErrorKind]
+    kind: ClassVar[ErrorKind]
 
 
 class UpstreamUnreachable(UpstreamError):
     """No connection: name, address, TLS or proxy. The request was not sent."""
 
-    kind = UpstreamErrorKind.UNREACHABLE
+    kind = ErrorKind.UNREACHABLE
 
 
 class UpstreamTimeout(UpstreamError):
     """A wait was longer than its limit. In the phases POOL and CONNECT the request was not sent."""
 
-    kind = UpstreamErrorKind.TIMEOUT
+    kind = ErrorKind.TIMEOUT
 
     def __init__(self, message: str, phase: UpstreamTimeoutPhase) -> None:
         super().__init__(message)
@@ -48,7 +40,7 @@ class UpstreamTimeout(UpstreamError):
 class UpstreamBroken(UpstreamError):
     """The connection broke, ended inside the body, or the bytes are not HTTP or cannot be decoded."""
 
-    kind = UpstreamErrorKind.BROKEN
+    kind = ErrorKind.UNREACHABLE
 
 
 class UpstreamIdleClosed(UpstreamBroken):
@@ -58,10 +50,10 @@ class UpstreamIdleClosed(UpstreamBroken):
 class UpstreamTooLarge(UpstreamError):
     """The body is larger than the caller's limit."""
 
-    kind = UpstreamErrorKind.TOO_LARGE
+    kind = ErrorKind.UNREADABLE
 
 
 class UpstreamRequestInvalid(UpstreamError):
     """The URL or a header cannot be sent, because of the configuration or the client."""
 
-    kind = UpstreamErrorKind.INVALID_REQUEST
+    kind = ErrorKind.MISCONFIGURED

@@ -1,17 +1,22 @@
 """One HTTP/1.1 request and its response, without I/O.
 
 h11 writes the request and reads the head of the response, where the grammar is subtle and the bytes are few. The body
-is read by one of three small decoders, because it costs time with every token; `_body_decoder` chooses which. Errors
+is read by a decoder of `http1_body`, because it costs time with every token; `_body_decoder` chooses which. Errors
 never quote a header line, because header values contain the keys.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import h11
 
-from dragoman_server.upstream.chunked import ChunkedBody, FramingError
+from dragoman_server.streams.http1_body import (
+    BodyDecoder,
+    ChunkedBody,
+    FramingError,
+    LengthBody,
+    UntilCloseBody,
+)
 
 # Bytes of a response head. h11's default is 16 KiB; some providers' policy and tracing headers come close to that.
 MAX_HEAD = 64 * 1024
@@ -23,63 +28,6 @@ Headers = Sequence[tuple[bytes, bytes]]
 
 class RequestError(Exception):
     """The request cannot be written as HTTP/1.1. The text never quotes a header."""
-
-
-class BodyDecoder(Protocol):
-    """Bytes in, body bytes out. It never raises: check `error` and `complete` after each call.
-
-    unused: the bytes that followed the body, which belong to no request.
-    """
-
-    complete: bool
-    error: FramingError | None
-    unused: bytes
-
-    def receive_data(self, data: bytes) -> bytes: ...
-
-    def receive_eof(self) -> None: ...
-
-
-class LengthBody:
-    """A body of a known number of bytes; zero for a response without a body."""
-
-    __slots__ = ("_length", "_remaining", "complete", "error", "unused")
-
-    def __init__(self, length: int) -> None:
-        self._length = self._remaining = length
-        self.complete = length == 0
-        self.error: FramingError | None = None
-        self.unused = b""
-
-    def receive_data(self, data: bytes) -> bytes:
-        if len(data) > self._remaining:
-            self.unused += data[self._remaining :]
-            data = data[: self._remaining]
-        self._remaining -= len(data)
-        self.complete = self._remaining == 0
-        return data
-
-    def receive_eof(self) -> None:
-        if not self.complete:
-            received = self._length - self._remaining
-            self.error = FramingError(f"the connection ended after {received} of {self._length} body bytes")
-
-
-class UntilCloseBody:
-    """A body that ends where the connection ends."""
-
-    __slots__ = ("complete", "error", "unused")
-
-    def __init__(self) -> None:
-        self.complete = False
-        self.error: FramingError | None = None
-        self.unused = b""
-
-    def receive_data(self, data: bytes) -> bytes:
-        return data
-
-    def receive_eof(self) -> None:
-        self.complete = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,35 +50,27 @@ class ResponseHead:
 class Http1Exchange:
     """Write one request and read the head of its response. One object serves one exchange."""
 
-    __slots__ = ("_h11", "_interim", "_method", "_request_closes")
+    __slots__ = ("_h11", "_interim", "_method")
 
     def __init__(self, method: str) -> None:
         self._method = method
         self._h11 = h11.Connection(our_role=h11.CLIENT, max_incomplete_event_size=MAX_HEAD)
         self._interim = 0
-        self._request_closes = False
 
-    def request_head(self, target: bytes, headers: Headers) -> bytes:
-        """Return the bytes of the request head; call request_body() next. Raises RequestError."""
-        self._request_closes = b"close" in _tokens(headers, b"connection")
+    def request(self, target: bytes, headers: Headers, content: bytes) -> tuple[bytes, bytes]:
+        """Return the bytes of the request's head and of its body. Raises RequestError."""
         try:
-            request = h11.Request(method=self._method, target=target, headers=list(headers))
-            return self._h11.send(request) or b""
+            head = self._h11.send(h11.Request(method=self._method, target=target, headers=list(headers)))
+            body = self._h11.send(h11.Data(data=content)) if content else b""
+            end = self._h11.send(h11.EndOfMessage())
         except h11.LocalProtocolError:
             # Without the cause, because h11 quotes the header that it refuses.
             raise RequestError(
                 "method, target or a header of the request has characters that HTTP/1.1 forbids,"
-                " or its length headers contradict each other"
+                " or its length headers contradict each other or its content"
             ) from None
-
-    def request_body(self, data: bytes, *, last: bool) -> bytes:
-        """Return the framed bytes of a part of the body. last: with the end of the message."""
-        try:
-            coded = self._h11.send(h11.Data(data=data)) if data else b""
-            end = self._h11.send(h11.EndOfMessage()) if last else b""
-        except h11.LocalProtocolError:
-            raise RequestError("the request body does not have the length given in content-length") from None
-        return (coded or b"") + end if end else coded or b""
+        # The end has bytes only if the body is chunked, and the sum is no copy if it has none.
+        return head or b"", (body or b"") + (end or b"")
 
     def receive_data(self, data: bytes) -> ResponseHead | None:
         """Take bytes of the response. Return the head, or None if it is not complete. Raises FramingError.
@@ -167,14 +107,8 @@ class Http1Exchange:
             status=response.status_code,
             reason=response.reason,
             headers=response.headers.raw_items(),
-            keep_alive=(
-                # "A client that sends a "close" connection option MUST NOT send further requests on that connection"
-                # (RFC 9112, 9.6). The persistence of HTTP/1.0 is an extension that is not needed.
-                response.http_version >= b"1.1"
-                and not self._request_closes
-                and b"close" not in _tokens(headers, b"connection")
-                and not isinstance(body, UntilCloseBody)
-            ),
+            # Else h11 has left this state: because of "connection: close" on either side, or of HTTP/1.0.
+            keep_alive=self._h11.our_state is h11.DONE and not isinstance(body, UntilCloseBody),
             body=body,
             leftover=leftover,
         )
@@ -190,19 +124,10 @@ def _body_decoder(method: str, status: int, headers: Headers) -> BodyDecoder:
     if method == "HEAD" or status in (204, 304):
         return LengthBody(0)
     if coding:
-        return ChunkedBody()  # h11 has refused every other coding
+        return ChunkedBody(padded=True)  # h11 has refused every other coding
     if length:
         return LengthBody(int(length[0]))  # h11 has checked that it is digits, and one value
     return UntilCloseBody()
-
-
-def _tokens(headers: Headers, wanted: bytes) -> set[bytes]:
-    return {
-        token.strip().lower()
-        for name, value in headers
-        if name.lower() == wanted
-        for token in value.split(b",")
-    }
 
 
 def _without_quote(error: h11.ProtocolError) -> str:

@@ -32,7 +32,6 @@ class Origin(NamedTuple):
     scheme: str
     host: str
     port: int
-    server_hostname: str
 
 
 class _Idle(NamedTuple):

@@ -6,7 +6,7 @@ It takes httpx2's requests and returns httpx2's responses, errors and timeouts. 
 
 A request is sent once; only the caller may send it again, see `IdleConnectionClosed`. A response has a lease of the
 connection pool, which ends without waiting when the last body byte has been read, the response is closed, or anything
-fails, cancellation included. For proxies, HTTP/2 and Unix sockets `client` uses httpx2's transport.
+fails, cancellation included. For proxies `client` uses httpx2's transport.
 """
 
 import math
@@ -14,21 +14,15 @@ import os
 import socket
 import ssl
 from dataclasses import dataclass, replace
-from typing import Any
 
 import anyio
 import anyio.lowlevel
 import httpx2
 
 from dragoman_server.streams.byte_stream import ByteStream
-from dragoman_server.streams.connect import open_byte_stream
-from dragoman_server.upstream.chunked import FramingError
-from dragoman_server.upstream.http1 import (
-    BodyDecoder,
-    Http1Exchange,
-    RequestError,
-    ResponseHead,
-)
+from dragoman_server.streams.connect import connect, open_byte_stream
+from dragoman_server.streams.http1_body import BodyDecoder, FramingError
+from dragoman_server.upstream.http1 import Http1Exchange, RequestError, ResponseHead
 from dragoman_server.upstream.pool import ConnectionLease, ConnectionPool, Origin, PoolLimits
 
 _DEFAULT_PORTS = {"http": 80, "https": 443}
@@ -53,44 +47,18 @@ class IdleConnectionClosed(httpx2.RemoteProtocolError):
 
 
 @dataclass(frozen=True, slots=True)
-class _Timeouts:
-    """Seconds; None waits for ever. `read` and `write` bound each wait, `read` also the whole head."""
-
-    connect: float | None
-    read: float | None
-    write: float | None
-    pool: float | None
-
-    @classmethod
-    def of(cls, request: httpx2.Request) -> "_Timeouts":
-        seconds: dict[str, Any] = request.extensions.get("timeout", {})
-        return cls(seconds.get("connect"), seconds.get("read"), seconds.get("write"), seconds.get("pool"))
-
-
-@dataclass(frozen=True, slots=True)
 class _TransportRequest:
     """A request, and what every step of its exchange needs.
 
-    content: None for a body that is a stream. where: the name of the server in errors.
+    timeouts: httpx2's, in seconds: "connect", "read", "write", "pool"; None waits for ever. "read" and "write" bound
+        each wait, "read" also the whole head.
+    where: the name of the server in errors.
     """
 
     request: httpx2.Request
-    content: bytes | None
     origin: Origin
-    timeouts: _Timeouts
+    timeouts: dict[str, float | None]
     where: str
-
-
-class _NoResponse(Exception):
-    """The connection ended before the first byte of a response.
-
-    error: for the caller. silence: seconds since the request was written.
-    """
-
-    def __init__(self, error: httpx2.TransportError, silence: float) -> None:
-        super().__init__(str(error))
-        self.error = error
-        self.silence = silence
 
 
 class ResponseBody(httpx2.AsyncByteStream):
@@ -202,16 +170,6 @@ class Http1Transport(httpx2.AsyncBaseTransport):
         self._pool = ConnectionPool(limits or PoolLimits())
         self._tls = tls
 
-    @property
-    def busy_connections(self) -> int:
-        """The number of connections that serve a request."""
-        return self._pool.busy
-
-    @property
-    def idle_connections(self) -> int:
-        """The number of connections that wait for a request."""
-        return self._pool.idle
-
     async def aclose(self) -> None:
         self._pool.close()
         await anyio.lowlevel.cancel_shielded_checkpoint()
@@ -219,18 +177,19 @@ class Http1Transport(httpx2.AsyncBaseTransport):
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         """Send a request, and return its response with an unread `ResponseBody`.
 
-        Raises subclasses of httpx2.TransportError. Their text names the host, never a header or a path.
+        The scheme is http or https, the content bytes. Raises subclasses of httpx2.TransportError, whose text names the
+        host, never a header or a path.
         """
         outgoing = _outgoing(request)
         try:
-            lease = await self._pool.lease(outgoing.origin, outgoing.timeouts.pool)
+            lease = await self._pool.lease(outgoing.origin, outgoing.timeouts.get("pool"))
         except TimeoutError:
             raise httpx2.PoolTimeout(
-                f"{outgoing.where}: no free connection within {outgoing.timeouts.pool} s: all are in use"
+                f"{outgoing.where}: no free connection within {outgoing.timeouts.get('pool')} s: all are in use"
             ) from None
         try:
             stream, head = await self._exchange(outgoing, lease)
-            body = ResponseBody(head, stream, lease, outgoing.timeouts.read, outgoing.where)
+            body = ResponseBody(head, stream, lease, outgoing.timeouts.get("read"), outgoing.where)
         except BaseException:
             lease.release(keep=False)
             raise
@@ -246,31 +205,26 @@ class Http1Transport(httpx2.AsyncBaseTransport):
     ) -> tuple[ByteStream, ResponseHead]:
         """Send the request and read the head, on an idle connection if there is one, else on a new one."""
         reused = lease.reuse()
-        stream = reused
-        if stream is None:
-            stream = lease.stream = await self._connect(outgoing)
+        if reused is None:
+            lease.stream = await self._connect(outgoing)
+            return lease.stream, await _send_and_read_head(outgoing, lease.stream, race_s=0.0)
         try:
-            return stream, await _send_and_read_head(outgoing, stream)
-        except _NoResponse as ended:
-            if reused is None or ended.silence > _RACE_S:
-                raise ended.error from None
+            return reused, await _send_and_read_head(outgoing, reused, race_s=_RACE_S)
+        except IdleConnectionClosed:
             # The other idle connections are older, and probably closed as well.
             self._pool.drop_idle(outgoing.origin)
-            raise IdleConnectionClosed(f"{outgoing.where}: the idle connection was closed") from None
+            raise
 
     async def _connect(self, outgoing: _TransportRequest) -> ByteStream:
         origin = outgoing.origin
         try:
-            with anyio.fail_after(outgoing.timeouts.connect):
-                return await open_byte_stream(
-                    origin.host,
-                    origin.port,
-                    tls=self._tls_context() if origin.scheme == "https" else None,
-                    server_hostname=origin.server_hostname,
-                )
+            with anyio.fail_after(outgoing.timeouts.get("connect")):
+                tls = self._tls_context() if origin.scheme == "https" else None
+                sock = await connect(origin.host, origin.port)
+                return await open_byte_stream(sock, tls, origin.host)
         except TimeoutError:
             raise httpx2.ConnectTimeout(
-                f"cannot connect to {outgoing.where}: no response within {outgoing.timeouts.connect} s"
+                f"cannot connect to {outgoing.where}: no response within {outgoing.timeouts.get('connect')} s"
             ) from None
         except OSError as error:
             raise httpx2.ConnectError(f"cannot connect to {outgoing.where}: {_reason(error)}") from error
@@ -282,50 +236,43 @@ class Http1Transport(httpx2.AsyncBaseTransport):
         return self._tls
 
 
-async def _send_and_read_head(outgoing: _TransportRequest, stream: ByteStream) -> ResponseHead:
-    """Send the request and read the head. Raises _NoResponse if the connection ends before the first byte of it."""
-    exchange = Http1Exchange(outgoing.request.method)
+async def _send_and_read_head(
+    outgoing: _TransportRequest, stream: ByteStream, *, race_s: float
+) -> ResponseHead:
+    """Send the request and read the head.
+
+    Raises IdleConnectionClosed if the connection ends before the first byte of it, less than race_s after the writing.
+    """
+    request, timeout = outgoing.request, outgoing.timeouts.get("write")
+    exchange = Http1Exchange(request.method)
     write_error: OSError | None = None
     try:
-        await _send(outgoing, exchange, stream)
-    except RequestError as error:
-        raise httpx2.LocalProtocolError(f"{outgoing.where}: {error}") from None
-    except TimeoutError:
-        raise httpx2.WriteTimeout(
-            f"{outgoing.where} did not read the request within {outgoing.timeouts.write} s"
-        ) from None
-    except OSError as error:
-        # A server may refuse a request without reading all of it: there may be a response.
-        write_error = error
-    head = await _read_head(outgoing, exchange, stream, write_error)
-    return head if write_error is None else replace(head, keep_alive=False)
-
-
-async def _send(outgoing: _TransportRequest, exchange: Http1Exchange, stream: ByteStream) -> None:
-    request, timeout = outgoing.request, outgoing.timeouts.write
-    head = exchange.request_head(request.url.raw_path, request.headers.raw)
-    if outgoing.content is not None:
-        body = exchange.request_body(outgoing.content, last=True)
+        head, body = exchange.request(request.url.raw_path, request.headers.raw, request.content)
         if len(body) <= _JOIN_LIMIT:
             await stream.send_all(head + body, timeout)
         else:
             await stream.send_all(head, timeout)
             await stream.send_all(body, timeout)
-        return
-    await stream.send_all(head, timeout)
-    assert isinstance(request.stream, httpx2.AsyncByteStream)
-    async for part in request.stream:
-        if coded := exchange.request_body(part, last=False):
-            await stream.send_all(coded, timeout)
-    if coded := exchange.request_body(b"", last=True):
-        await stream.send_all(coded, timeout)
+    except RequestError as error:
+        raise httpx2.LocalProtocolError(f"{outgoing.where}: {error}") from None
+    except TimeoutError:
+        raise httpx2.WriteTimeout(f"{outgoing.where} did not read the request within {timeout} s") from None
+    except OSError as error:
+        # A server may refuse a request without reading all of it: there may be a response.
+        write_error = error
+    response = await _read_head(outgoing, exchange, stream, write_error, race_s)
+    return response if write_error is None else replace(response, keep_alive=False)
 
 
 async def _read_head(
-    outgoing: _TransportRequest, exchange: Http1Exchange, stream: ByteStream, write_error: OSError | None
+    outgoing: _TransportRequest,
+    exchange: Http1Exchange,
+    stream: ByteStream,
+    write_error: OSError | None,
+    race_s: float,
 ) -> ResponseHead:
     """Read the head, within one deadline for all of it, so that single bytes do not extend the wait."""
-    timeout, written = outgoing.timeouts.read, anyio.current_time()
+    timeout, written = outgoing.timeouts.get("read"), anyio.current_time()
     deadline = math.inf if timeout is None else written + timeout
     interim = 0
     received = False
@@ -340,8 +287,9 @@ async def _read_head(
         except OSError as broken:
             data, error = b"", broken
         if not data:
-            ended = _ended(outgoing.where, received, write_error, error)
-            raise ended if received else _NoResponse(ended, anyio.current_time() - written)
+            if not received and anyio.current_time() - written < race_s:
+                raise IdleConnectionClosed(f"{outgoing.where}: the idle connection was closed")
+            raise _ended(outgoing.where, received, write_error, error)
         received = True
         try:
             head = exchange.receive_data(data)
@@ -371,20 +319,11 @@ def _ended(
 
 def _outgoing(request: httpx2.Request) -> _TransportRequest:
     url = request.url
-    port = url.port or _DEFAULT_PORTS.get(url.scheme, 0)
-    if url.scheme not in _DEFAULT_PORTS or not url.host or not 0 < port < 65536:
-        raise httpx2.UnsupportedProtocol("the URL needs http:// or https://, a host and a valid port")
-    host = url.raw_host.decode("ascii")
-    server_hostname = str(request.extensions.get("sni_hostname") or host)
-    try:
-        content = request.content
-    except httpx2.RequestNotRead:
-        content = None
+    port = url.port or _DEFAULT_PORTS[url.scheme]
     return _TransportRequest(
         request=request,
-        content=content,
-        origin=Origin(url.scheme, host, port, server_hostname),
-        timeouts=_Timeouts.of(request),
+        origin=Origin(url.scheme, url.raw_host.decode("ascii"), port),
+        timeouts=request.extensions.get("timeout", {}),
         where=f"{url.scheme}://{url.netloc.decode('ascii')}",
     )
 

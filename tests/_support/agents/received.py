@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from failures.translate import STEPS, WIDE, Received, translate_request
-from laws.clients import spec_of
-from oracle import CHAT, check_stream
+from failures.translate import WIDE, Received, receive
+from oracle import CHAT
 
-from dragoman import UPSTREAMS, Capabilities, ResponseTranslator, Signer
-from dragoman.codec import ResponseContext
+from dragoman import Capabilities, Signer
 
 Json = dict[str, Any]
 
@@ -21,30 +19,16 @@ def received_by(
     protocol: str, upstream: str, body: Json, stream: bytes, *, capabilities: Capabilities = WIDE
 ) -> Received:
     """The same in every cutting, in the client's own form and order."""
-    context = translate_request(protocol, upstream, body, capabilities=capabilities).response_context()
-    received = [_feed(protocol, upstream, stream, context, step) for step in STEPS]
-    for other in received[1:]:
-        assert other.data == received[0].data, "the network may cut anywhere"
     include_usage = protocol != CHAT or "stream_options" in body
-    problems = check_stream(protocol, received[0].data, include_usage=include_usage)
-    assert [problem for problem in problems if not problem.endswith(_UNKNOWN_TO_LITELLM)] == []
-    return received[0]
-
-
-def _feed(protocol: str, upstream: str, stream: bytes, context: ResponseContext, step: int) -> Received:
-    machine = ResponseTranslator(client=spec_of(protocol), upstream=UPSTREAMS[upstream], context=context)
-    sent = b"".join(piecewise(machine, stream, step))
-    machine.receive_eof()
-    return Received(protocol, sent + machine.data_to_send(), machine)
-
-
-def piecewise(machine: ResponseTranslator, stream: bytes, step: int) -> list[bytes]:
-    """What comes out behind each piece that goes in."""
-    out: list[bytes] = []
-    for at in range(0, len(stream), step or len(stream)):
-        machine.receive_data(stream[at : at + (step or len(stream))])
-        out.append(machine.data_to_send())
-    return out
+    return receive(
+        upstream,
+        protocol,
+        stream,
+        body,
+        include_usage=include_usage,
+        capabilities=capabilities,
+        allowed=_UNKNOWN_TO_LITELLM,
+    )
 
 
 def unwrapped(text: str) -> Any:

@@ -1,7 +1,9 @@
 """The requests of real clients, and their upstreams.
 
-Each case is one body and the headers that come with it; the modules `client_*` hold them. The upstreams
-are the vendors' own hosts with a current model, and a compatible Chat server with default capabilities.
+Each case is a request of the golden fixtures with the headers that come with it. Values are made up; fields, messages,
+tools and headers are those of the real clients, and texts name their own place. opencode, pi, qwen and aider send the
+third request of a task, Claude Code and Codex one in the middle of their work. The upstreams are the vendors' own hosts
+with a current model, and a compatible Chat server with default capabilities.
 """
 
 from __future__ import annotations
@@ -9,8 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from agents import claude_code, codex
-from agents import other_agents as agents
+import golden
 from oracle import CHAT, MESSAGES, RESPONSES
 
 from dragoman import Capabilities
@@ -19,6 +20,78 @@ from dragoman_server.capabilities.resolve import capabilities_for
 from dragoman_server.settings import Settings, UpstreamSettings
 
 Json = dict[str, Any]
+
+_STAINLESS = {"x-stainless-lang": "js", "x-stainless-retry-count": "0", "x-stainless-runtime": "node"}
+_MESSAGES_HEADERS = {"anthropic-version": "2023-06-01"}
+_OPENCODE = {
+    "user-agent": "opencode/1.18.33 ai-sdk/provider-utils/4.0.23 runtime/bun/1.3",
+    "x-session-affinity": "ses_1",
+    "x-session-id": "ses_1",
+}
+# By client and protocol, without the key.
+HEADERS: dict[tuple[str, str], dict[str, str]] = {
+    ("claude-code", MESSAGES): {
+        "accept": "application/json",
+        "user-agent": "claude-cli/2.1.329 (external, sdk-cli)",
+        "anthropic-beta": (
+            "claude-code-20250219,interleaved-thinking-2025-05-14,context-management-2025-06-27,"
+            "thinking-token-count-2026-05-13,advanced-tool-use-2025-11-20,per-turn-control-2026-07-01,effort-2025-11-24"
+        ),
+        "anthropic-dangerous-direct-browser-access": "true",
+        "x-app": "cli",
+        "x-claude-code-session-id": "5f0c9a2e-8d3b-4a57-9a51-2b7a3d1e6c40",
+        "x-stainless-arch": "x64",
+        "x-stainless-os": "Linux",
+        "x-stainless-package-version": "0.91.1",
+        "x-stainless-runtime-version": "v24.3.0",
+        "x-stainless-timeout": "600",
+        **_MESSAGES_HEADERS,
+        **_STAINLESS,
+    },
+    ("codex", RESPONSES): {
+        "accept": "text/event-stream",
+        "user-agent": "codex_exec/0.169.0 (Debian 12.0.0; x86_64) dumb (codex_exec; 0.169.0)",
+        "originator": "codex_exec",
+        "session-id": "019a-session",
+        "thread-id": "019a-thread",
+        "x-client-request-id": "019a-request",
+        "x-codex-beta-features": "remote_compaction_v2",
+        "x-codex-turn-metadata": '{"turn_id":"t1"}',
+        "x-codex-window-id": "019a-session:0",
+    },
+    ("opencode", CHAT): _OPENCODE,
+    ("opencode", RESPONSES): _OPENCODE,
+    ("opencode", MESSAGES): {
+        **_OPENCODE,
+        **_MESSAGES_HEADERS,
+        "anthropic-beta": "structured-outputs-2025-11-13",
+    },
+    ("pi", CHAT): {"user-agent": "OpenAI/JS 6.26.0", **_STAINLESS},
+    ("pi", RESPONSES): {
+        "user-agent": "OpenAI/JS 6.26.0",
+        "session_id": "ses_1",
+        "x-client-request-id": "ses_1",
+        **_STAINLESS,
+    },
+    ("pi", MESSAGES): {
+        "user-agent": "Anthropic/JS 0.91.1",
+        "anthropic-dangerous-direct-browser-access": "true",
+        "anthropic-beta": "interleaved-thinking-2025-05-14",
+        **_MESSAGES_HEADERS,
+        **_STAINLESS,
+    },
+    ("qwen", CHAT): {"user-agent": "QwenCode/0.24.4 (linux; x64)", **_STAINLESS},
+    ("qwen", RESPONSES): {"user-agent": "QwenCode/0.24.4 (linux; x64)"},
+    ("qwen", MESSAGES): {
+        "user-agent": "claude-cli/0.24.4 (external, cli)",
+        "x-app": "cli",
+        "anthropic-beta": "interleaved-thinking-2025-05-14",
+        **_MESSAGES_HEADERS,
+        **_STAINLESS,
+    },
+    ("aider", CHAT): {"user-agent": "OpenAI/Python 2.20.0", "x-stainless-lang": "python"},
+    ("aider", MESSAGES): {"user-agent": "litellm/1.81.10", **_MESSAGES_HEADERS},
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,22 +105,23 @@ class Case:
     headers: dict[str, str]
 
 
-def _agents(protocol: str, bodies: dict[str, Json]) -> list[Case]:
-    return [
-        Case(name.partition("-")[0], name, protocol, body, agents.HEADERS[name.partition("-")[0], protocol])
-        for name, body in bodies.items()
-    ]
-
-
-CASES: tuple[Case, ...] = (
-    Case("claude-code", "claude-code", MESSAGES, claude_code.ADAPTIVE, claude_code.HEADERS),
-    Case("claude-code", "claude-code-budget", MESSAGES, claude_code.BUDGET, claude_code.HEADERS),
-    Case("codex", "codex", RESPONSES, codex.TURN, codex.HEADERS),
-    Case("codex", "codex-compaction", RESPONSES, codex.COMPACTION, codex.HEADERS),
-    *_agents(CHAT, agents.CHAT_BODIES),
-    *_agents(MESSAGES, agents.MESSAGES_BODIES),
-    *_agents(RESPONSES, agents.RESPONSES_BODIES),
+CASES: tuple[Case, ...] = tuple(
+    Case(
+        fixture["client"],
+        fixture["name"],
+        fixture["protocol"],
+        fixture["body"],
+        HEADERS[fixture["client"], fixture["protocol"]],
+    )
+    for fixture in golden.fixtures()["request"]
+    if "client" in fixture
 )
+_BODIES = {case.name: case.body for case in CASES if case.client in ("claude-code", "codex")}
+# Of a model with adaptive thinking, effort, and system messages in mid-conversation.
+CLAUDE_CODE = _BODIES["claude-code"]
+CODEX = _BODIES["codex"]
+# The same, where the history has become too long.
+CODEX_COMPACTION = _BODIES["codex-compaction"]
 
 
 def vendor_target(provider: str, protocol: str, model: str) -> Capabilities:

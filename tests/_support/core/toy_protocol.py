@@ -33,12 +33,11 @@ from dragoman._ir.events import (
 )
 from dragoman._ir.fast_path import DeltaTemplate
 from dragoman._ir.losses import Ledger, LossCode, child
-from dragoman._ir.parameters import param_paths, read_params, write_params
+from dragoman._ir.parameters import write_params
 from dragoman._ir.request import (
     Media,
     Message,
     OpaquePart,
-    Param,
     Reasoning,
     ReasoningConfig,
     Refusal,
@@ -48,11 +47,12 @@ from dragoman._ir.request import (
     ToolCall,
     ToolResult,
 )
+from dragoman._ir.shape import Setting, Shape, extra_members, read_settings, setting_paths
 from dragoman._ir.signatures import Signer
 from dragoman._ir.tools import CustomTool, FunctionTool, HostedTool, ToolChoice
 from dragoman._wire.errors import STATUS_BY_KIND, ErrorKind, WireError, kind_of_status
 from dragoman._wire.exceptions import RemoteProtocolError
-from dragoman._wire.json import decode, decode_object, encode
+from dragoman._wire.json import decode, decode_object, encode, wrong_type
 from dragoman._wire.sse import Frame, encode_frame
 from dragoman.codec import Capabilities, Endpoint, ResponseContext, ToolLimits, UpstreamSpec
 
@@ -88,28 +88,16 @@ NAMES = {kind: name for table in (EVENTS, PARTS, TOOLS) for name, kind in table.
 # Members of a whole response beside blocks.
 WHOLE_NAMES: dict[type[Any], str] = {Opaque: "opaque", Compacted: "compacted"}
 
-PARAMS_READ: dict[str, Param] = {
-    "heat": "temperature",
-    "dice": "seed",
-    "who": "user",
-    "stop": "stop",
-    "n": "n",
+PARAMS_WRITTEN: dict[str, str] = {"temperature": "heat", "seed": "dice", "stop": "stop", "n": "n"}
+REQUEST_SHAPE: dict[str, Shape] = {
+    **dict.fromkeys(("model", "stream", "messages", "tools", "tool_choice", "reasoning")),
+    **dict.fromkeys(("response_format", "include_usage", "compact")),
+    "heat": Setting("temperature"),
+    "dice": Setting("seed"),
+    "who": Setting("user"),
+    "stop": Setting("stop"),
+    "n": Setting("n"),
 }
-PARAMS_WRITTEN: dict[Param, str] = {"temperature": "heat", "seed": "dice", "stop": "stop", "n": "n"}
-REQUEST_FIELDS = frozenset(
-    {
-        "model",
-        "stream",
-        "messages",
-        "tools",
-        "tool_choice",
-        "reasoning",
-        "response_format",
-        "include_usage",
-        "compact",
-        *PARAMS_READ,
-    }
-)
 HEARTBEAT = b": toy\n\n"
 
 
@@ -199,11 +187,11 @@ def read_request(body: dict[str, Any], signer: Signer, *, name: str) -> Request:
         stream=bool(body.get("stream")),
         include_usage=bool(body.get("include_usage")),
         compact=bool(body.get("compact")),
-        params=read_params(body, PARAMS_READ),
-        param_paths=param_paths(PARAMS_READ),
+        params=read_settings(body, REQUEST_SHAPE, wrong_type),
+        param_paths=setting_paths(REQUEST_SHAPE),
         reasoning=_optional(ReasoningConfig, body, "reasoning"),
         response_format=_optional(ResponseFormat, body, "response_format"),
-        extra={key: value for key, value in body.items() if key not in REQUEST_FIELDS} or None,
+        extra=extra_members(body, REQUEST_SHAPE),
     )
 
 

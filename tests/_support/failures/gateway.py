@@ -14,7 +14,7 @@ from typing import Any
 
 import anyio
 import httpx2
-from gateway.fakes import FakeClient, Sleep, http_scope
+from gateway.fakes import FakeClient, Sleep, call
 from laws.clients import endpoint_of
 from oracle import CHAT, MESSAGES, RESPONSES
 from translation import client_request
@@ -106,13 +106,7 @@ class Gateway:
         headers: dict[str, str] | None = None,
     ) -> FakeClient:
         """The bytes that a client receives. `path` may have a query."""
-        path, _, query = path.partition("?")
-        data = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
-        client = FakeClient(data)
-        scope = http_scope(path, method, headers, query_string=query.encode())
-        await self.app(scope, client.receive, client.send)
-        assert client.finished
-        return client
+        return await call(self.app, path, b"" if body is None else body, method, headers)
 
     @property
     def sent(self) -> Json:

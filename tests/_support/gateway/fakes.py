@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from dataclasses import dataclass, field
-from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 import anyio
 import canaries
 
-from dragoman_server.upstream.client import UpstreamError, UpstreamTimeouts, read_bounded
+from dragoman_server.upstream.client import UpstreamClient, UpstreamError, UpstreamTimeouts, read_bounded
 
 
 @dataclass(frozen=True)
@@ -109,14 +109,35 @@ class FakeUpstream:
             raise
         return FakeResponse(self.script, self)
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         self._close()
 
     def _close(self) -> None:
         self.open_count -= 1
         self.closed_at = anyio.current_time()
+
+
+class FakeUpstreams(UpstreamClient):
+    """Stands in for the application's client, and connects to nothing. entered: 1 while it is open."""
+
+    entered = 0
+
+    async def __aenter__(self) -> Self:
+        self.entered += 1
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        self.entered -= 1
+
+
+class OneResponse(FakeUpstreams):
+    """All requests get one fake response."""
+
+    def __init__(self, script: Script) -> None:
+        self.fake = FakeUpstream(script)
+
+    def open(self, *arguments: Any, **more: Any) -> Any:
+        return self.fake.open(*arguments, **more)
 
 
 class FakeClient:
@@ -217,3 +238,20 @@ def http_scope(
         "extensions": {},
         **more,
     }
+
+
+async def call(
+    app: App,
+    path: str,
+    body: object = b"",
+    method: str = "POST",
+    headers: dict[str, str] | None = None,
+    **scope: Any,
+) -> FakeClient:
+    """Return a client that has received the whole response. path: may have a query. body: bytes, or a JSON value."""
+    path, _, query = path.partition("?")
+    client = FakeClient(body if isinstance(body, bytes) else json.dumps(body).encode())
+    scope = {"query_string": query.encode(), **scope}
+    await app(http_scope(path, method, headers, **scope), client.receive, client.send)
+    assert client.finished
+    return client

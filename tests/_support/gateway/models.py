@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import anyio
-from gateway.fakes import FakeUpstream, Script
+from gateway.fakes import FakeUpstream, FakeUpstreams, Script
 
-from dragoman_server.upstream.client import UpstreamClient, UpstreamTimeouts
+from dragoman_server.upstream.client import UpstreamTimeouts
 
 
 @dataclass
@@ -27,7 +26,7 @@ class ListRequest:
 
 
 @dataclass
-class ListingUpstreams(UpstreamClient):
+class ListingUpstreams(FakeUpstreams):
     """Stands in for the application's client.
 
     scripts: by a URL without its query, the responses one after the other; the last one stays. For a URL without any
@@ -38,12 +37,7 @@ class ListingUpstreams(UpstreamClient):
     requests: list[ListRequest] = field(default_factory=list)
     fakes: list[FakeUpstream] = field(default_factory=list)
 
-    async def __aenter__(self) -> ListingUpstreams:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         # Whoever asks upstreams must have ended before the connections do.
         assert self.open_now == 0
 

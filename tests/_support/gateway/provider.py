@@ -12,14 +12,13 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from types import TracebackType
 from typing import Any
 
 import anyio
 from failures.responses import Text, frames
 from failures.responses import stream as stream_of
 from failures.whole import whole as whole_of
-from gateway.fakes import FakeClient, FakeUpstream, Script, Step, http_scope
+from gateway.fakes import FakeClient, FakeUpstream, FakeUpstreams, Script, Step, http_scope
 from laws.clients import endpoint_of
 from oracle import (
     CHAT,
@@ -48,7 +47,6 @@ from dragoman_server.settings import (
     UpstreamSettings,
 )
 from dragoman_server.settings.secret import Secret
-from dragoman_server.upstream.client import UpstreamClient
 
 Json = dict[str, Any]
 BASES = {CHAT: "http://{}.test/v1", MESSAGES: "http://{}.test", RESPONSES: "http://{}.test/v1"}
@@ -153,7 +151,7 @@ class AccountRequest:
     upstream: FakeUpstream
 
 
-class Provider(UpstreamClient):
+class Provider(FakeUpstreams):
     """plays: by account, one for each request in their order; the last one again and again."""
 
     def __init__(self, protocols: Mapping[str, str], plays: Mapping[str, Sequence[Plays]]) -> None:
@@ -164,14 +162,6 @@ class Provider(UpstreamClient):
     def play(self, account: str, play: Plays) -> None:
         """Set the response of an account from now on."""
         self._plays[account] = [play]
-
-    async def __aenter__(self) -> Provider:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        pass
 
     def open(
         self,

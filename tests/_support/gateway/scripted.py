@@ -10,16 +10,14 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import Any
 
-from gateway.fakes import FakeClient, FakeUpstream, Script, http_scope
+from gateway.fakes import FakeClient, FakeUpstream, FakeUpstreams, Script, call
 
 from dragoman_server.app import Application, create_app
 from dragoman_server.keys import hash_client_key
 from dragoman_server.settings import ClientKey, ServerSettings, Settings, UpstreamSettings
 from dragoman_server.settings.secret import Secret
-from dragoman_server.upstream.client import UpstreamClient
 
 CHAT, MESSAGES, RESPONSES = PROTOCOL_NAMES = ("openai_chat", "anthropic_messages", "openai_responses")
 PATHS = {CHAT: "/v1/chat/completions", MESSAGES: "/v1/messages", RESPONSES: "/v1/responses"}
@@ -35,21 +33,13 @@ class Sent:
     body: dict[str, Any]
 
 
-class ScriptedUpstreams(UpstreamClient):
+class ScriptedUpstreams(FakeUpstreams):
     """One script for each request, in their order; the last one again and again."""
 
     def __init__(self, scripts: Sequence[Script]) -> None:
         self.sent: list[Sent] = []
         self.fakes: list[FakeUpstream] = []
         self._scripts = list(scripts)
-
-    async def __aenter__(self) -> ScriptedUpstreams:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        pass
 
     def open(
         self,
@@ -84,10 +74,7 @@ class ScriptedGateway:
     ) -> FakeClient:
         """key: the name of the client key to send."""
         sent = {**(headers or {}), **({} if key is None else {"x-api-key": self.keys[key]})}
-        client = FakeClient(json.dumps(body).encode())
-        await self.app(http_scope(path, "POST", sent), client.receive, client.send)
-        assert client.finished
-        return client
+        return await call(self.app, path, body, headers=sent)
 
 
 def scripted(

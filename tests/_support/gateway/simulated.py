@@ -6,17 +6,17 @@ import json
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any
 from urllib.parse import quote
 
-from gateway.fakes import FakeClient, FakeUpstream, Script, http_scope
+from gateway.fakes import FakeClient, FakeUpstream, FakeUpstreams, Script, http_scope
+from gateway.scripted import Sent
 
 from dragoman_server.app import Application, create_app
 from dragoman_server.settings import ClientKey, ServerSettings, Settings, UpstreamSettings
 from dragoman_server.settings.secret import Secret
 from dragoman_server.simulator import SimulatedUpstream
-from dragoman_server.upstream.client import UpstreamClient, UpstreamTimeouts
+from dragoman_server.upstream.client import UpstreamTimeouts
 
 KEY = "sk-upstream-0123456789"
 
@@ -30,16 +30,7 @@ UPSTREAMS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
-@dataclass
-class Sent:
-    """One request to an upstream."""
-
-    url: str
-    headers: dict[str, str]
-    body: dict[str, Any]
-
-
-class RecordingUpstreams(UpstreamClient):
+class RecordingUpstreams(FakeUpstreams):
     """Stands in for the application's client.
 
     scripts: responses of URLs that end so, instead of the simulator's. raw: the bodies that it was given.
@@ -51,14 +42,6 @@ class RecordingUpstreams(UpstreamClient):
         self.fakes: list[FakeUpstream] = []
         self._scripts = scripts or {}
         self._simulator = SimulatedUpstream()
-
-    async def __aenter__(self) -> RecordingUpstreams:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        pass
 
     def open(
         self,

@@ -57,7 +57,7 @@ def problem(
 
 def _means_nothing(document: Any, place: Place) -> bool:
     """Whether a value is what counts where none is."""
-    if place.path == "/tool_choice":
+    if place.path in ("/tool_choice", "/tool_choice/type"):
         return "tools" not in document or place.value == "auto"
     return (steps_of(place.path)[-1], place.value) in (
         ("index", 0),

@@ -233,7 +233,7 @@ BETAS: list[tuple[Any, str | None]] = [
         "context-management-2025-06-27",
     ),
     ({"context_management": None}, None),
-    ({"context_management": {"edits": "all"}}, None),
+    ({"context_management": {"edits": None}, "tools": None}, None),
     ({"compaction": {"type": "summarize"}}, "compact-2026-09-04"),
     ({"fallbacks": "default"}, "server-side-fallback-2026-07-01"),
     ({"speed": "fast", "mcp_servers": []}, f"{MCP},fast-mode-2026-02-01"),
@@ -243,7 +243,7 @@ BETAS: list[tuple[Any, str | None]] = [
     ({"messages": [{"role": "user", "content": '{"mcp_servers":[1]}'}]}, None),
     ({"tools": [{"name": "a", "input_schema": {"properties": {"x": {"type": "mcp_toolset"}}}}]}, None),
     ({"messages": [{"role": "assistant", "content": [{"input": {"compaction": 1}}]}]}, None),
-    ({"tools": [{"type": 1}, "x"]}, None),
+    ({"context_management": {"edits": [{"type": ["odd"]}]}}, None),
 ]  # fmt: skip
 
 

@@ -7,6 +7,25 @@ from typing import Any
 
 import pytest
 from core.fast_path import both_ways
+from messages_upstream import (
+    CONTEXT,
+    NAME,
+    START,
+    STARTED,
+    STOP,
+    TEXT,
+    USE,
+    body_of,
+    call,
+    closed,
+    data_of,
+    delta,
+    events_of,
+    opened,
+    signature,
+    started,
+    stopped,
+)
 
 from dragoman._ir.event_order import EventOrderChecker
 from dragoman._ir.events import (
@@ -14,13 +33,9 @@ from dragoman._ir.events import (
     ArgumentsDelta,
     BlockEnded,
     BlockKind,
-    BlockStarted,
-    Event,
     Failed,
     Opaque,
     ReasoningDelta,
-    Signature,
-    SignatureDelta,
     Started,
     Stopped,
     StopReason,
@@ -33,81 +48,11 @@ from dragoman._ir.request import Request
 from dragoman._wire.errors import ErrorKind, WireError
 from dragoman._wire.exceptions import RemoteProtocolError
 from dragoman._wire.json import encode
-from dragoman._wire.sse import Frame, SSEParser, encode_frame
+from dragoman._wire.sse import Frame, encode_frame
 from dragoman.codec import ResponseContext
 from dragoman.protocols.anthropic_messages import SPEC
 
-NAME = "anthropic_messages"
-CONTEXT = ResponseContext(Request("other", "m", ()), "x1", 1, "alias")
-START = {
-    "type": "message_start",
-    "message": {"id": "msg_1", "type": "message", "role": "assistant", "model": "claude-x", "content": []},
-}
-STARTED = Started("msg_1", "claude-x")
-STOP = {"type": "message_stop"}
-
-
-def opened(block: Any, index: int = 0) -> dict[str, Any]:
-    return {"type": "content_block_start", "index": index, "content_block": block}
-
-
-def delta(kind: str, index: int = 0, **fields: Any) -> dict[str, Any]:
-    return {"type": "content_block_delta", "index": index, "delta": {"type": kind, **fields}}
-
-
-def closed(index: int = 0) -> dict[str, Any]:
-    return {"type": "content_block_stop", "index": index}
-
-
-def started(block: int, kind: BlockKind, at: int | None = None, **fields: Any) -> BlockStarted:
-    """Return the start of a block. at: its index in the upstream's response, by default its number."""
-    return BlockStarted(block, kind, path=f"/content/{block if at is None else at}", **fields)
-
-
-def stopped(reason: str | None = "end_turn", usage: Any = None, **fields: Any) -> dict[str, Any]:
-    body = {"type": "message_delta", "delta": {"stop_reason": reason, **fields}}
-    return body if usage is None else {**body, "usage": usage}
-
-
-def data_of(*values: Any) -> bytes:
-    return b"".join(encode_frame(encode(value), value["type"].encode()) for value in values)
-
-
-def events_of(data: bytes, ledger: Ledger | None = None, *, size: int = 0) -> list[Event]:
-    """Return the events of a stream, after their order is checked. size: of the chunks of the data, 0 for one chunk."""
-    parser = SSEParser()
-    reader = SPEC.stream_reader(CONTEXT, Ledger() if ledger is None else ledger)
-    checker = EventOrderChecker()
-    events: list[Event] = []
-    size = size or max(len(data), 1)
-    for at in range(0, len(data), size):
-        for one in parser.receive_data(data[at : at + size]):
-            events += reader.read(one)
-    for one in parser.receive_eof():
-        events += reader.read(one)
-    events += reader.eof()
-    assert list(reader.eof()) == []
-    for event in events:
-        checker.check(event)
-    return events
-
-
-def body_of(*values: Any, stop: Any = None, ledger: Ledger | None = None) -> list[Event]:
-    """Return the events between the start and the end of a stream."""
-    events = events_of(data_of(START, *values, stop or stopped(), STOP), ledger)
-    assert events[0] == STARTED
-    assert events[-1] == ENDED
-    return events[1:-2]
-
-
-TEXT = opened({"type": "text", "text": ""})
-USE = {"type": "tool_use", "id": "t1", "name": "f", "input": {}}
-CALL = started(0, BlockKind.TOOL_CALL, tool=ToolHead("t1", "f"))
 TEXT_STARTED = started(0, BlockKind.TEXT)
-
-
-def signature(native: Any, block: int = 0) -> SignatureDelta:
-    return SignatureDelta(block, Signature(NAME, native, "claude-x"))
 
 
 STOP_REASONS: list[tuple[Any, Stopped]] = [
@@ -186,7 +131,7 @@ def test_stop_details_by_the_protocol_of_the_client(protocol: str, losses: list[
     ledger = Ledger()
     context = ResponseContext(Request(protocol, "m", ()), "x1", 1, "alias")
     details = {"type": "refusal", "category": "bio", "explanation": "No."}
-    body = {**START["message"], "stop_reason": "refusal", "stop_details": details}  # type: ignore[dict-item]
+    body = {**START["message"], "stop_reason": "refusal", "stop_details": details}
     events = SPEC.read_whole(body, context, ledger)
     assert events[-2] == Stopped(StopReason.CONTENT_FILTER, "refusal", explanation="No.", details=details)
     assert [loss.path for loss in ledger] == losses
@@ -197,8 +142,7 @@ def test_a_response_that_is_complete_in_its_start() -> None:
     ledger = Ledger()
     assert events_of(data_of({"type": "message_start", "message": message}, STOP), ledger) == [
         Started("", ""),
-        CALL,
-        BlockEnded(0),
+        *call(),
         Stopped(StopReason.TOOL_USE, "tool_use"),
         ENDED,
     ]
@@ -316,7 +260,7 @@ def test_an_error_that_only_its_member_names() -> None:
 
 
 def test_usage_of_a_stream() -> None:
-    message = {**START["message"], "usage": {"input_tokens": 3}}  # type: ignore[dict-item]
+    message = {**START["message"], "usage": {"input_tokens": 3}}
     data = data_of({**START, "message": message}, stopped(usage={"output_tokens": 2}), STOP)
     assert [event for event in events_of(data) if isinstance(event, Usage)] == [Usage(3), Usage(3, 2)]
 
@@ -330,7 +274,7 @@ def test_a_message_delta_without_a_delta() -> None:
     [
         ([{**START, "x": 1}], [("unknown_field", "/x")]),
         (
-            [{**START, "message": {**START["message"], "usage": {"service_tier": "odd"}}}],  # type: ignore[dict-item]
+            [{**START, "message": {**START["message"], "usage": {"service_tier": "odd"}}}],
             [("dropped", "/usage/service_tier")],
         ),
         (

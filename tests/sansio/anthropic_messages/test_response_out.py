@@ -6,8 +6,21 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from messages_client import (
+    COUNTED,
+    FOREIGN,
+    NAME,
+    REDACTED,
+    SEARCH,
+    SIGNER,
+    STARTED,
+    reasoning,
+    stream_of,
+    text,
+    tool,
+    whole_of,
+)
 
-from dragoman._ir.assembly import Fold
 from dragoman._ir.event_order import EventOrderChecker
 from dragoman._ir.events import (
     ENDED,
@@ -23,7 +36,6 @@ from dragoman._ir.events import (
     ReasoningDelta,
     Signature,
     SignatureDelta,
-    Started,
     Stopped,
     StopReason,
     TextDelta,
@@ -31,29 +43,19 @@ from dragoman._ir.events import (
     Usage,
 )
 from dragoman._ir.losses import Ledger
-from dragoman._ir.request import Request
-from dragoman._ir.signatures import Signer
 from dragoman._wire.errors import ErrorKind, WireError
-from dragoman._wire.json import decode, encode
+from dragoman._wire.json import decode
 from dragoman._wire.sse import SSEParser
-from dragoman.codec import ResponseContext
 from dragoman.protocols.anthropic_messages import SPEC
 
-NAME = "anthropic_messages"
-SIGNER = Signer(b"key")
-CONTEXT = ResponseContext(Request("other", "m", ()), "x1", 1, "alias", signer=SIGNER, prompt_tokens=11)
-STARTED = Started("up_1", "gpt", service_tier="default")
 END = Stopped(StopReason.END)
-COUNTED = Usage(input=20, output=5, cached=4, cache_write=6, reasoning=2)
 
 
 def frames_of(events: Sequence[Event], ledger: Ledger | None = None) -> list[tuple[str, Any]]:
-    writer = SPEC.stream_writer(CONTEXT, Ledger() if ledger is None else ledger)
     checker = EventOrderChecker()
-    data = b""
     for event in events:
         checker.check(event)
-        data += writer.send(event)
+    data = stream_of(events, ledger)
     assert data.endswith(b"\n\n")
     return [(frame.event.decode(), decode(frame.data)) for frame in SSEParser().receive_data(data)]
 
@@ -64,36 +66,11 @@ def body_of(*events: Event, ledger: Ledger | None = None) -> list[Any]:
     return [value.get("content_block") or value.get("delta") or "stop" for _, value in frames[2:-2]]
 
 
-def whole_of(*events: Event, ledger: Ledger | None = None) -> Any:
-    fold = Fold()
-    for event in events:
-        fold.send(event)
-    return decode(encode(SPEC.write_whole(fold.response(), CONTEXT, Ledger() if ledger is None else ledger)))
-
-
-def text(block: int, value: str, kind: BlockKind = BlockKind.TEXT) -> list[Event]:
-    return [BlockStarted(block, kind), TextDelta(block, value), BlockEnded(block)]
-
-
-def tool(block: int, *texts: str) -> list[Event]:
-    deltas = [ArgumentsDelta(block, value) for value in texts]
-    return [BlockStarted(block, BlockKind.TOOL_CALL, tool=ToolHead("t1", "f")), *deltas, BlockEnded(block)]
-
-
-def reasoning(block: int, signature: Signature | None, *texts: str) -> list[Event]:
-    deltas = [ReasoningDelta(block, value, part) for part, value in enumerate(texts)]
-    signatures = [] if signature is None else [SignatureDelta(block, signature)]
-    return [BlockStarted(block, BlockKind.REASONING), *deltas, *signatures, BlockEnded(block)]
-
-
-FOREIGN = Signature("openai_responses", {"type": "reasoning", "id": "rs"}, "gpt")
 SIGNED = Signature(NAME, {"type": "thinking", "thinking": "a", "signature": "sig"})
 UNSIGNED = Signature(NAME, {"type": "thinking", "thinking": "a"})
-REDACTED = Signature(NAME, {"type": "redacted_thinking", "data": "d"})
 TEXT_BLOCK = {"type": "text", "text": "", "citations": None}
 THINKING_BLOCK = {"type": "thinking", "thinking": "", "signature": ""}
 TOOL_BLOCK = {"type": "tool_use", "id": "t1", "name": "f", "input": {}, "caller": {"type": "direct"}}
-SEARCH = {"type": "server_tool_use", "id": "s", "name": "web_search", "input": {"q": "é"}}
 
 
 def test_start_and_end_of_a_stream() -> None:
@@ -153,17 +130,25 @@ def test_start_and_end_of_a_stream() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("events", "frames", "block"),
-    [
-        pytest.param(
-            text(0, "é\n"),
-            [TEXT_BLOCK, {"type": "text_delta", "text": "é\n"}, "stop"],
-            {"type": "text", "text": "é\n", "citations": None},
-            id="text",
-        ),
-        pytest.param(
-            tool(0, '{"a": ', "1.50}"),
+UPLOAD = {"type": "container_upload", "file_id": "f"}
+
+
+def thinking(*texts: str, signature: str) -> tuple[list[Any], Any]:
+    """Return the frames of a thinking block, and the block of a whole response."""
+    deltas = [{"type": "thinking_delta", "thinking": text} for text in texts]
+    frames = [THINKING_BLOCK, *deltas, {"type": "signature_delta", "signature": signature}, "stop"]
+    return frames, {"type": "thinking", "thinking": "".join(texts), "signature": signature}
+
+
+# Events, their frames and the block of a whole response.
+BLOCKS: dict[str, tuple[list[Event], tuple[list[Any], Any]]] = {
+    "text": (
+        text(0, "é\n"),
+        ([TEXT_BLOCK, {"type": "text_delta", "text": "é\n"}, "stop"], {**TEXT_BLOCK, "text": "é\n"}),
+    ),
+    "tool call": (
+        tool(0, '{"a": ', "1.50}"),
+        (
             [
                 TOOL_BLOCK,
                 {"type": "input_json_delta", "partial_json": '{"a": '},
@@ -171,75 +156,37 @@ def test_start_and_end_of_a_stream() -> None:
                 "stop",
             ],
             {**TOOL_BLOCK, "input": {"a": 1.5}},
-            id="tool call",
         ),
-        pytest.param(
-            reasoning(0, FOREIGN, "a", "b"),
-            [
-                THINKING_BLOCK,
-                {"type": "thinking_delta", "thinking": "a"},
-                {"type": "thinking_delta", "thinking": "\n\nb"},
-                {"type": "signature_delta", "signature": SIGNER.wrap(FOREIGN)},
-                "stop",
-            ],
-            {"type": "thinking", "thinking": "a\n\nb", "signature": SIGNER.wrap(FOREIGN)},
-            id="reasoning of another protocol, parts joined",
-        ),
-        pytest.param(
-            reasoning(0, FOREIGN),
-            [THINKING_BLOCK, {"type": "signature_delta", "signature": SIGNER.wrap(FOREIGN)}, "stop"],
-            {"type": "thinking", "thinking": "", "signature": SIGNER.wrap(FOREIGN)},
-            id="C3 a signature without text",
-        ),
-        pytest.param(
-            reasoning(0, SIGNED, "a"),
-            [
-                THINKING_BLOCK,
-                {"type": "thinking_delta", "thinking": "a"},
-                {"type": "signature_delta", "signature": "sig"},
-                "stop",
-            ],
-            {"type": "thinking", "thinking": "a", "signature": "sig"},
-            id="a native signature",
-        ),
-        pytest.param(
-            reasoning(0, UNSIGNED),
-            [THINKING_BLOCK, {"type": "signature_delta", "signature": SIGNER.wrap(UNSIGNED)}, "stop"],
-            {"type": "thinking", "thinking": "", "signature": SIGNER.wrap(UNSIGNED)},
-            id="never an empty signature",
-        ),
-        pytest.param(
-            reasoning(0, REDACTED),
-            [{"type": "redacted_thinking", "data": "d"}, "stop"],
-            {"type": "redacted_thinking", "data": "d"},
-            id="redacted",
-        ),
-        pytest.param(
-            reasoning(0, None, "a"),
-            [
-                THINKING_BLOCK,
-                {"type": "thinking_delta", "thinking": "a"},
-                {"type": "signature_delta", "signature": SIGNER.wrap(Signature("", None))},
-                "stop",
-            ],
-            {"type": "thinking", "thinking": "a", "signature": SIGNER.wrap(Signature("", None))},
-            id="reasoning that was cut off",
-        ),
-        pytest.param(
-            [Opaque(NAME, "server_tool_use", SEARCH)],
+    ),
+    "reasoning of another protocol, parts joined": (
+        reasoning(0, FOREIGN, "a", "b"),
+        thinking("a", "\n\nb", signature=SIGNER.wrap(FOREIGN)),
+    ),
+    "C3 a signature without text": (reasoning(0, FOREIGN), thinking(signature=SIGNER.wrap(FOREIGN))),
+    "a native signature": (reasoning(0, SIGNED, "a"), thinking("a", signature="sig")),
+    "never an empty signature": (reasoning(0, UNSIGNED), thinking(signature=SIGNER.wrap(UNSIGNED))),
+    "redacted": (reasoning(0, REDACTED), ([REDACTED.native, "stop"], REDACTED.native)),
+    "reasoning that was cut off": (
+        reasoning(0, None, "a"),
+        thinking("a", signature=SIGNER.wrap(Signature("", None))),
+    ),
+    "a server tool streams its input": (
+        [Opaque(NAME, "server_tool_use", SEARCH)],
+        (
             [{**SEARCH, "input": {}}, {"type": "input_json_delta", "partial_json": '{"q":"é"}'}, "stop"],
             SEARCH,
-            id="a server tool streams its input",
         ),
-        pytest.param(
-            [Opaque(NAME, "container_upload", {"type": "container_upload", "file_id": "f"})],
-            [{"type": "container_upload", "file_id": "f"}, "stop"],
-            {"type": "container_upload", "file_id": "f"},
-            id="an opaque block is whole in its start",
-        ),
-    ],
-)
-def test_blocks(events: list[Event], frames: list[Any], block: Any) -> None:
+    ),
+    "an opaque block is whole in its start": (
+        [Opaque(NAME, "container_upload", UPLOAD)],
+        ([UPLOAD, "stop"], UPLOAD),
+    ),
+}
+
+
+@pytest.mark.parametrize(("events", "written"), BLOCKS.values(), ids=BLOCKS)
+def test_blocks(events: list[Event], written: tuple[list[Any], Any]) -> None:
+    frames, block = written
     assert body_of(*events) == frames
     assert whole_of(STARTED, *events, END, COUNTED, ENDED)["content"] == [block]
 
@@ -368,7 +315,7 @@ STOP_REASONS: list[tuple[list[Event], Any, str, Any, Any]] = [
         {"type": "refusal", "category": None, "explanation": "No."},
     ),
     ([], Stopped(StopReason.CONTENT_FILTER, details=NATIVE_DETAILS), "refusal", None, NATIVE_DETAILS),
-    (text(0, "I cannot.", BlockKind.REFUSAL), StopReason.END, "refusal", None, NO_DETAILS),
+    (text(0, "I cannot.", kind=BlockKind.REFUSAL), StopReason.END, "refusal", None, NO_DETAILS),
 ]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -11,88 +10,62 @@ from anthropic.lib.streaming._messages import accumulate_event
 from anthropic.types import Message as SdkMessage
 from anthropic.types import RawMessageStreamEvent
 from anthropic.types.beta import BetaMessage, BetaRawMessageStreamEvent
+from messages_client import (
+    CONTEXT,
+    COUNTED,
+    FOREIGN,
+    NAME,
+    REDACTED,
+    SEARCH,
+    SIGNER,
+    STARTED,
+    reasoning,
+    stream_of,
+    text,
+    tool,
+    whole_of,
+)
 from pydantic import TypeAdapter
 
 from dragoman._ir.assembly import Fold
 from dragoman._ir.events import (
     ENDED,
     Annotation,
-    ArgumentsDelta,
     BlockEnded,
-    BlockKind,
-    BlockStarted,
     Compacted,
     Event,
     Opaque,
-    ReasoningDelta,
     Search,
     Signature,
-    SignatureDelta,
     Source,
-    Started,
     Stopped,
     StopReason,
-    TextDelta,
     ToolHead,
     Usage,
 )
 from dragoman._ir.losses import Ledger
-from dragoman._ir.request import Message, Reasoning, Request, Text
-from dragoman._ir.signatures import Signer
+from dragoman._ir.request import Message, Reasoning, Text
 from dragoman._wire.json import decode, encode
 from dragoman._wire.sse import SSEParser
-from dragoman.codec import Capabilities, ResponseContext
+from dragoman.codec import Capabilities
 from dragoman.protocols.anthropic_messages import SPEC
 
-NAME = "anthropic_messages"
-SIGNER = Signer(b"key")
-CONTEXT = ResponseContext(Request("other", "m", ()), "x1", 1, "alias", signer=SIGNER, prompt_tokens=11)
-STARTED = Started("up_1", "gpt", service_tier="default")
-COUNTED = Usage(input=20, output=5, cached=4, cache_write=6, reasoning=2)
 EVENT: TypeAdapter[Any] = TypeAdapter(RawMessageStreamEvent)
 
 
-def stream_of(events: Sequence[Event]) -> bytes:
-    writer = SPEC.stream_writer(CONTEXT, Ledger())
-    return b"".join(writer.send(event) for event in events)
-
-
-def whole_of(events: Sequence[Event]) -> Any:
-    fold = Fold()
-    for event in events:
-        fold.send(event)
-    return decode(encode(SPEC.write_whole(fold.response(), CONTEXT, Ledger())))
-
-
-def reasoning(block: int, signature: Signature | None, *texts: str) -> list[Event]:
-    deltas = [ReasoningDelta(block, value, part) for part, value in enumerate(texts)]
-    signatures = [] if signature is None else [SignatureDelta(block, signature)]
-    return [BlockStarted(block, BlockKind.REASONING), *deltas, *signatures, BlockEnded(block)]
-
-
-FOREIGN = Signature("openai_responses", {"type": "reasoning", "id": "rs"}, "gpt")
-REDACTED = Signature(NAME, {"type": "redacted_thinking", "data": "d"})
-SEARCH = {"type": "server_tool_use", "id": "s", "name": "web_search", "input": {"q": "é"}}
 EVERYTHING: list[Event] = [
     STARTED,
     *reasoning(0, FOREIGN, "a", "b"),
     *reasoning(1, REDACTED),
-    BlockStarted(2, BlockKind.TEXT),
-    TextDelta(2, "Hello "),
-    TextDelta(2, "world"),
+    *text(2, "Hello ", "world")[:-1],
     Annotation(2, "openai_chat", {}, url="https://x", title="T"),
     BlockEnded(2),
     Opaque(NAME, "server_tool_use", SEARCH),
     Opaque(
         NAME, "web_search_tool_result", {"type": "web_search_tool_result", "tool_use_id": "s", "content": []}
     ),
-    BlockStarted(4, BlockKind.TOOL_CALL, tool=ToolHead("t1", "f")),
-    ArgumentsDelta(4, '{"a": [1, '),
-    ArgumentsDelta(4, "2]}"),
-    BlockEnded(4),
-    BlockStarted(5, BlockKind.TOOL_CALL, tool=ToolHead("t2", "g")),
-    ArgumentsDelta(5, "{}"),
-    BlockEnded(5),
+    *tool(4, '{"a": [1, ', "2]}"),
+    *tool(5, "{}", head=ToolHead("t2", "g")),
     Stopped(StopReason.TOOL_USE),
     COUNTED,
     ENDED,
@@ -107,7 +80,7 @@ def test_the_sdk_reads_stream_and_complete_response_alike() -> None:
         if value["type"] != "ping":
             event = EVENT.validate_python(value, strict=True)
             snapshot = accumulate_event(event=event, current_snapshot=snapshot, json_bufs=buffers)
-    whole = SdkMessage.model_validate(whole_of(EVERYTHING), strict=True)
+    whole = SdkMessage.model_validate(whole_of(*EVERYTHING), strict=True)
     assert snapshot.to_dict()["content"] == whole.to_dict()["content"]
     assert snapshot.stop_reason == whole.stop_reason == "tool_use"
     assert snapshot.usage.to_dict() == whole.usage.to_dict()
@@ -129,7 +102,7 @@ def test_the_reader_reads_what_the_writer_writes() -> None:
     for frame in SSEParser().receive_data(stream_of(EVERYTHING)):
         for event in reader.read(frame):
             streamed.send(event)
-    for event in SPEC.read_whole(whole_of(EVERYTHING), CONTEXT, Ledger()):
+    for event in SPEC.read_whole(whole_of(*EVERYTHING), CONTEXT, Ledger()):
         whole.send(event)
     kinds = [getattr(block.kind, "value", block.kind) for block in streamed.response().blocks]
     assert kinds == [getattr(block.kind, "value", block.kind) for block in whole.response().blocks]
@@ -156,7 +129,7 @@ def streamed(*events: Event) -> dict[str, Any]:
 
 def whole(*events: Event) -> dict[str, Any]:
     """Return the message that the vendor's SDK reads from the complete response."""
-    return dict(BetaMessage.model_validate(whole_of(events), strict=True).to_dict())
+    return dict(BetaMessage.model_validate(whole_of(*events), strict=True).to_dict())
 
 
 FOREIGN_SEARCH = Opaque(
@@ -169,13 +142,9 @@ FOREIGN_SEARCH = Opaque(
 SEARCH_SIGNATURE = Signature("openai_responses", {"type": "web_search_call"}, "gpt")
 SEARCHED: list[Event] = [
     STARTED,
-    BlockStarted(0, BlockKind.REASONING),
-    SignatureDelta(0, SEARCH_SIGNATURE),
-    BlockEnded(0),
+    *reasoning(0, SEARCH_SIGNATURE),
     FOREIGN_SEARCH,
-    BlockStarted(1, BlockKind.TEXT),
-    TextDelta(1, "So."),
-    BlockEnded(1),
+    *text(1, "So."),
     *END,
 ]
 

@@ -9,7 +9,6 @@ from dragoman._engine.linearizer import Linearizer
 from dragoman._ir.event_order import EventOrderChecker, ResponseState
 from dragoman._ir.events import (
     ENDED,
-    ArgumentsDelta,
     BlockEnded,
     BlockKind,
     BlockStarted,
@@ -81,20 +80,6 @@ def test_order(events: list[Event], expected: list[Event]) -> None:
     assert sent(Linearizer(), *events) == expected
 
 
-def test_passes_is_about_the_open_block_only() -> None:
-    linear = Linearizer()
-    delta = ArgumentsDelta(3, "{")
-    assert not linear.passes_through(TOOL)
-    sent(linear, A, TOOL)
-    assert linear.passes_through(TextDelta(0, "a"))
-    assert not linear.passes_through(delta)
-    assert not linear.passes_through(BlockEnded(0))
-    assert sent(linear, BlockEnded(0)) == [BlockEnded(0), TOOL]
-    assert linear.passes_through(delta)
-    sent(linear, BlockEnded(3))
-    assert not linear.passes_through(delta)
-
-
 def of_block(events: list[Event], block: int) -> list[Event]:
     return [event for event in events if getattr(event, "block", None) == block]
 
@@ -105,9 +90,7 @@ def test_laws(events: list[Event]) -> None:
     linear, checker = Linearizer(), EventOrderChecker()
     out: list[Event] = []
     for event in events:
-        passes_through = linear.passes_through(event)
         sent = linear.send(event)
-        assert not passes_through or sent == [event]
         for each in sent:
             checker.check(each)
             assert len(checker.open_blocks) <= 1

@@ -14,32 +14,10 @@ from dragoman._ir.parameters import (
     effort_of_budget,
     fit_effort,
     hash_longer_than,
-    param_paths,
-    read_params,
     write_params,
 )
 from dragoman._ir.request import Param, Request
 from dragoman._wire.json import JSON
-
-NAMES: dict[str, Param] = {"max_tokens": "max_output_tokens", "new_max": "max_output_tokens", "seed": "seed"}
-
-
-def test_read() -> None:
-    assert read_params({"seed": 7, "other": 1}, NAMES) == {"seed": 7}
-    assert read_params({}, NAMES) == {}
-
-
-def test_null_means_absent_and_false_does_not() -> None:
-    assert read_params({"seed": None, "max_tokens": 0}, NAMES) == {"max_output_tokens": 0}
-
-
-def test_the_later_name_of_the_table_wins() -> None:
-    assert read_params({"new_max": 2, "max_tokens": 1}, NAMES) == {"max_output_tokens": 2}
-    assert read_params({"new_max": None, "max_tokens": 1}, NAMES) == {"max_output_tokens": 1}
-
-
-def test_paths() -> None:
-    assert param_paths(NAMES) == {"max_output_tokens": "/new_max", "seed": "/seed"}
 
 
 def written(

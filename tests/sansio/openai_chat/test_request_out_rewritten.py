@@ -39,6 +39,42 @@ def text(content: str, **more: Any) -> dict[str, Any]:
     return {"type": "text", "text": content, **more}
 
 
+# Messages stay as they came.
+UNCHANGED: list[tuple[dict[str, Any], list[dict[str, Any]]]] = [
+    ({"mid_system": True}, [HI, {"role": "system", "content": "a"}]),
+    ({}, [HI, {**HI, "weight": 1}]),
+    ({}, [HI, {**HI, "name": "ada"}]),
+    ({"tool_images": True}, [HI, CALLS, {"role": "tool", "tool_call_id": "c1", "content": [IMAGE]}]),
+    (
+        {"cache_marks": "cache_control"},
+        [
+            {
+                "role": "user",
+                "content": [text("a", cache_control=MARK), text("b", cache_control=BARE_MARK)],
+            }
+        ],
+    ),
+    ({}, [HI, {"role": "assistant", "content": None, "audio": {"id": "a1"}}, HI]),
+    ({}, [{"role": "assistant", "content": "a", "annotations": [{"type": "odd"}]}]),
+    ({}, [{"role": "user", "content": [{"type": "odd", "odd": 1}]}]),
+    (
+        {},
+        [
+            {
+                "role": "user",
+                "content": [
+                    text("a", new=1),
+                    {"type": "image_url", "image_url": {"url": "https://i", "new": 1}, "new": 2},
+                    {"type": "file", "file": {"file_id": "file-1"}},
+                    {"type": "file", "file": {"file_data": "https://d"}},
+                ],
+            }
+        ],
+    ),
+    ({}, [{"role": "assistant", "content": [text("a"), {"type": "refusal", "refusal": "b", "new": 1}]}]),
+]
+
+
 @pytest.mark.parametrize(
     ("capabilities", "before", "after", "losses"),
     [
@@ -68,7 +104,6 @@ def text(content: str, **more: Any) -> dict[str, Any]:
             [{"role": "user", "content": "Hi\n\n<system>\na\n</system>"}],
             ["/messages/1/role"],
         ),
-        ({"mid_system": True}, [HI, {"role": "system", "content": "a"}], None, []),
         (
             {},
             [HI, {"role": "assistant", "content": "a"}, {"role": "assistant", "content": "b"}],
@@ -86,8 +121,6 @@ def text(content: str, **more: Any) -> dict[str, Any]:
             ["/messages/0"],
         ),
         # Messages with other members are not merged.
-        ({}, [HI, {**HI, "weight": 1}], None, []),
-        ({}, [HI, {**HI, "name": "ada"}], None, []),
         ({"refuses": frozenset({"message_name"})}, [{**HI, "name": "ada"}], [HI], ["/messages/0/name"]),
         # Pictures of tools.
         (
@@ -100,12 +133,6 @@ def text(content: str, **more: Any) -> dict[str, Any]:
                 {"role": "user", "content": [IMAGE]},
             ],
             ["/messages/2/content/0"],
-        ),
-        (
-            {"tool_images": True},
-            [HI, CALLS, {"role": "tool", "tool_call_id": "c1", "content": [IMAGE]}],
-            None,
-            [],
         ),
         # Calls and results in the legacy form are written in the current one.
         (
@@ -136,17 +163,6 @@ def text(content: str, **more: Any) -> dict[str, Any]:
         ({}, [{**HI, "cache_control": MARK}], [HI], ["/messages/0/cache_control"]),
         (
             {"cache_marks": "cache_control"},
-            [
-                {
-                    "role": "user",
-                    "content": [text("a", cache_control=MARK), text("b", cache_control=BARE_MARK)],
-                }
-            ],
-            None,
-            [],
-        ),
-        (
-            {"cache_marks": "cache_control"},
             [{"role": "user", "content": [text("a", cache_control=MARK, new=1)] * 5}],
             [
                 {
@@ -162,45 +178,24 @@ def text(content: str, **more: Any) -> dict[str, Any]:
             [HI, CALLS, {"role": "tool", "tool_call_id": "c1", "content": "r"}],
             ["/messages/2/cache_control"],
         ),
-        # Members that only this protocol has.
-        ({}, [HI, {"role": "assistant", "content": None, "audio": {"id": "a1"}}, HI], None, []),
-        ({}, [{"role": "assistant", "content": "a", "annotations": [{"type": "odd"}]}], None, []),
         ({}, [HI, {"role": "assistant", "content": None, "name": "bot"}], [HI], []),
-        ({}, [{"role": "user", "content": [{"type": "odd", "odd": 1}]}], None, []),
-        (
-            {},
-            [
-                {
-                    "role": "user",
-                    "content": [
-                        text("a", new=1),
-                        {"type": "image_url", "image_url": {"url": "https://i", "new": 1}, "new": 2},
-                        {"type": "file", "file": {"file_id": "file-1"}},
-                        {"type": "file", "file": {"file_data": "https://d"}},
-                    ],
-                }
-            ],
-            None,
-            [],
-        ),
-        (
-            {},
-            [{"role": "assistant", "content": [text("a"), {"type": "refusal", "refusal": "b", "new": 1}]}],
-            None,
-            [],
-        ),
     ],
 )
 def test_messages(
     capabilities: dict[str, Any],
     before: list[dict[str, Any]],
-    after: list[dict[str, Any]] | None,
+    after: list[dict[str, Any]],
     losses: list[str],
 ) -> None:
-    """after: None if the messages stay as they came."""
     out, lost = rewrite({"messages": before}, **capabilities)
-    assert out["messages"] == (before if after is None else after)
+    assert out["messages"] == after
     assert lost == losses
+
+
+@pytest.mark.parametrize(("capabilities", "messages"), UNCHANGED)
+def test_messages_that_stay(capabilities: dict[str, Any], messages: list[dict[str, Any]]) -> None:
+    out, lost = rewrite({"messages": messages}, **capabilities)
+    assert (out["messages"], lost) == (messages, [])
 
 
 def turn_with(**fields: Any) -> dict[str, Any]:
@@ -290,18 +285,7 @@ SETTINGS_TOOLS: list[tuple[dict[str, Any], dict[str, Any], dict[str, Any], list[
         {"reasoning_effort": "none", "thinking": {"new": 1}},
         [],
     ),
-    ({}, {"service_tier": "ludicrous"}, {"service_tier": "ludicrous"}, []),
-    ({}, {"top_logprobs": 3, "logprobs": False}, {"top_logprobs": 3, "logprobs": False}, []),
     ({}, {"prompt_cache_options": {"mode": "implicit"}}, {}, ["/prompt_cache_options"]),
-    ({}, {"metadata": {"user_id": "u"}}, {"metadata": {"user_id": "u"}}, []),
-    # Settings of a template are sent on, unless the upstream has another setting for reasoning.
-    ({}, {"chat_template_kwargs": {"a": 1}}, {"chat_template_kwargs": {"a": 1}}, []),
-    (
-        {"efforts": ("low", "high")},
-        {"chat_template_kwargs": {"enable_thinking": False, "a": 1}},
-        {"chat_template_kwargs": {"enable_thinking": False, "a": 1}},
-        [],
-    ),
     (
         {"efforts": ("low", "high")},
         {"chat_template_kwargs": {"thinking": True}, "reasoning_effort": "max"},
@@ -315,38 +299,13 @@ SETTINGS_TOOLS: list[tuple[dict[str, Any], dict[str, Any], dict[str, Any], list[
         [],
     ),
     ({}, {"stream": True}, {"stream": True, "stream_options": {"include_usage": True}}, []),
-    (
-        {},
-        {
-            "response_format": {
-                "type": "json_schema",
-                "json_schema": {"name": "n", "schema": {}, "new": 1},
-            }
-        },
-        {
-            "response_format": {
-                "type": "json_schema",
-                "json_schema": {"name": "n", "schema": {}, "new": 1},
-            }
-        },
-        [],
-    ),
     # Tools.
     ({}, {"tools": [FUNCTION], "tool_choice": "auto"}, {"tools": [FUNCTION]}, []),
-    ({}, {"tools": [{**FUNCTION, "new": 1}]}, {"tools": [{**FUNCTION, "new": 1}]}, []),
-    ({}, {"tools": [{"type": "odd", "odd": 1}]}, {"tools": [{"type": "odd", "odd": 1}]}, []),
-    ({}, {"web_search_options": {"new": 1}}, {"web_search_options": {"new": 1}}, []),
     (
         {},
         {"tools": [{**FUNCTION, "cache_control": MARK}]},
         {"tools": [FUNCTION]},
         ["/tools/0/cache_control"],
-    ),
-    (
-        {"cache_marks": "cache_control"},
-        {"tools": [{**FUNCTION, "cache_control": MARK}]},
-        {"tools": [{**FUNCTION, "cache_control": MARK}]},
-        [],
     ),
     (
         {},
@@ -359,10 +318,32 @@ SETTINGS_TOOLS: list[tuple[dict[str, Any], dict[str, Any], dict[str, Any], list[
         [],
     ),
 ]
+# Settings of a template are sent on, unless the upstream has another setting for reasoning.
+UNCHANGED_SETTINGS: list[tuple[dict[str, Any], dict[str, Any]]] = [
+    ({}, {"service_tier": "ludicrous"}),
+    ({}, {"top_logprobs": 3, "logprobs": False}),
+    ({}, {"metadata": {"user_id": "u"}}),
+    ({}, {"chat_template_kwargs": {"a": 1}}),
+    ({"efforts": ("low", "high")}, {"chat_template_kwargs": {"enable_thinking": False, "a": 1}}),
+    (
+        {},
+        {
+            "response_format": {
+                "type": "json_schema",
+                "json_schema": {"name": "n", "schema": {}, "new": 1},
+            }
+        },
+    ),
+    ({}, {"tools": [{**FUNCTION, "new": 1}]}),
+    ({}, {"tools": [{"type": "odd", "odd": 1}]}),
+    ({}, {"web_search_options": {"new": 1}}),
+    ({"cache_marks": "cache_control"}, {"tools": [{**FUNCTION, "cache_control": MARK}]}),
+]
 
 
 def test_settings_and_tools(subtests: pytest.Subtests) -> None:
-    for capabilities, before, after, losses in SETTINGS_TOOLS:
+    unchanged = [(capabilities, fields, fields, []) for capabilities, fields in UNCHANGED_SETTINGS]
+    for capabilities, before, after, losses in [*SETTINGS_TOOLS, *unchanged]:
         with subtests.test(capabilities=capabilities, before=before):
             out, lost = rewrite({"messages": [HI], **before}, **capabilities)
             assert {name: value for name, value in out.items() if name not in ("model", "messages")} == after

@@ -5,8 +5,7 @@ A type that a later SDK adds fails these tests until it has a row.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 from core.passes import pass_context
@@ -17,7 +16,7 @@ from openai.types.responses import (
     ResponseStreamEvent,
     Tool,
 )
-from pydantic import BaseModel
+from sdk_fields import literals
 
 from dragoman._ir.events import BlockStarted, Opaque
 from dragoman._ir.losses import Ledger
@@ -30,33 +29,6 @@ from dragoman.codec import Capabilities, ResponseContext
 from dragoman.protocols.openai_responses import SPEC
 from dragoman.protocols.openai_responses.response_in import _HANDLERS
 from dragoman.protocols.openai_responses.tables import LOST_EVENTS, PROGRESS_EVENTS
-
-
-def tags(union: Any) -> set[str]:
-    """Return the values of `type` in a union of the SDK's models, nested or not."""
-    return {tag for model in _models(union) for tag in _tags_of(model)}
-
-
-def _models(union: Any) -> Iterator[type[BaseModel]]:
-    if isinstance(union, type):
-        if issubclass(union, BaseModel):
-            yield union
-        return
-    for each in get_args(union):
-        yield from _models(each)
-
-
-def _tags_of(model: type[BaseModel]) -> Iterator[str]:
-    yield from _strings(model.model_fields["type"].annotation)
-
-
-def _strings(annotation: Any) -> Iterator[str]:
-    for each in get_args(annotation):
-        if isinstance(each, str):
-            yield each
-        else:
-            yield from _strings(each)
-
 
 TEXT = {"type": "input_text", "text": "a"}
 CALL = {"call_id": "c", "status": "completed"}
@@ -109,7 +81,7 @@ INPUT_ITEMS: list[tuple[dict[str, Any], str | None, list[str]]] = [
 
 
 def test_every_input_item_has_a_row() -> None:
-    assert {item["type"] for item, _, _ in INPUT_ITEMS} == tags(ResponseInputItem)
+    assert {item["type"] for item, _, _ in INPUT_ITEMS} == literals(ResponseInputItem)
 
 
 def test_input_items(subtests: pytest.Subtests) -> None:
@@ -151,7 +123,7 @@ TOOLS: dict[str, tuple[dict[str, Any], str]] = {
 
 
 def test_every_tool_has_a_row() -> None:
-    assert set(TOOLS) == tags(Tool)
+    assert set(TOOLS) == literals(Tool)
 
 
 def test_tools(subtests: pytest.Subtests) -> None:
@@ -187,7 +159,7 @@ CONTEXT = ResponseContext(Request("openai_chat", "m", ()), "x1", 7, "alias")
 
 
 def test_output_items(subtests: pytest.Subtests) -> None:
-    for kind in sorted(tags(ResponseOutputItem)):
+    for kind in sorted(literals(ResponseOutputItem)):
         with subtests.test(kind=kind):
             item = {"id": "i", "type": kind, "status": "completed", **BLOCKS.get(kind, {})}
             body = {"id": "r", "model": "m", "status": "completed", "output": [item]}
@@ -202,7 +174,7 @@ def test_output_items(subtests: pytest.Subtests) -> None:
 
 
 def test_stream_events(subtests: pytest.Subtests) -> None:
-    for kind in sorted(tags(ResponseStreamEvent)):
+    for kind in sorted(literals(ResponseStreamEvent)):
         with subtests.test(kind=kind):
             handled = kind in _HANDLERS or kind == "error"
             rows = [handled, kind in PROGRESS_EVENTS, kind in LOST_EVENTS]

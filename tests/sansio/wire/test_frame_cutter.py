@@ -4,8 +4,8 @@ import itertools
 
 import pytest
 
-from dragoman._wire.frame_cutter import FrameCutter, parse_frames, split_frames
-from dragoman._wire.sse import Frame
+from dragoman._wire.frame_cutter import FrameCutter, split_frames
+from dragoman._wire.sse import Frame, parse_frames
 from dragoman.testing import chop
 
 ENDINGS = (b"\n", b"\r\n", b"\r")
@@ -42,4 +42,5 @@ def test_held_bytes_can_be_replaced() -> None:
 
 
 def test_frames_without_a_last_blank_line_are_parsed_too() -> None:
-    assert parse_frames(b": x\n\ndata: 1\n\nevent: e\ndata: 2") == [Frame(b"", b"1"), Frame(b"e", b"2")]
+    frames = parse_frames(b": x\n\ndata: 1\n\nevent: e\ndata: 2")
+    assert list(frames) == [Frame(b"", b"1"), Frame(b"e", b"2")]

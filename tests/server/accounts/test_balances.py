@@ -1,15 +1,13 @@
 """The balances of accounts: when they are requested, how upstreams report them, and which account is next by them."""
 
-import json
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import Any
 
 import anyio
 import pytest
-from gateway.fakes import FakeClient, FakeUpstream, Script, Sleep, http_scope
+from gateway.fakes import FakeUpstream, FakeUpstreams, Script, Sleep, call
 from gateway.scripted import chat_response, whole
 from virtual_time import VIRTUAL_BACKENDS
 
@@ -17,7 +15,7 @@ from dragoman_server.accounts.balances import REFRESH_INTERVAL_S
 from dragoman_server.app import Application, create_app
 from dragoman_server.settings import AccountSettings, Settings, UpstreamSettings
 from dragoman_server.settings.secret import Secret
-from dragoman_server.upstream.client import UpstreamClient, UpstreamUnreachable
+from dragoman_server.upstream.client import UpstreamUnreachable
 
 pytestmark = [pytest.mark.anyio, pytest.mark.backends(*VIRTUAL_BACKENDS)]
 
@@ -26,20 +24,12 @@ OPENROUTER = ("https://openrouter.ai/api/v1", "https://openrouter.ai/api/v1/key"
 
 
 @dataclass
-class Upstream(UpstreamClient):
+class Upstream(FakeUpstreams):
     """Reports the balance of each key, responds to every request. requests: address and key of each balance request."""
 
     balances: Mapping[str, Script]
     requests: list[tuple[str, str]] = field(default_factory=list)
     used: list[str] = field(default_factory=list)
-
-    async def __aenter__(self) -> "Upstream":
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        pass
 
     def open(
         self, method: str, url: str, headers: Any = (), content: bytes | None = None, **more: Any
@@ -62,9 +52,7 @@ class Running:
         before = len(self.upstream.used)
         for _ in range(times):
             body = {"model": "up/m", "messages": [{"role": "user", "content": "Hello"}]}
-            client = FakeClient(json.dumps(body).encode())
-            scope = http_scope("/v1/chat/completions", "POST")
-            await self.app(scope, client.receive, client.send)
+            client = await call(self.app, "/v1/chat/completions", body)
             assert client.status == 200
             await anyio.sleep(1)  # the balance requested meanwhile has arrived
         return "".join(self.upstream.used[before:])

@@ -1,8 +1,5 @@
 """Configuration of accounts, rules and chains: TOML text in, settings or exact error lines out."""
 
-from pathlib import Path
-
-import pytest
 from config_text import CANARY, LOCAL, errors, load_text
 
 from dragoman import PROTOCOLS
@@ -14,11 +11,6 @@ from dragoman_server.settings.secret import Secret
 CLOUD = LOCAL.replace('"local"', '"cloud"').replace("9000", "9001")
 # Nine lines.
 TWO = LOCAL + "\n" + CLOUD
-
-
-@pytest.fixture(autouse=True)
-def _working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
 
 
 def account(upstream: str = "local", name: str = "a", more: str = "") -> str:
@@ -148,154 +140,6 @@ def test_accounts_are_shown_without_keys() -> None:
     ):
         assert line in shown
     assert "accounts[0].weight = 2" in shown
-
-
-# Each text has one error, which is reported as exactly this line.
-
-INVALID = {
-    "an account of a misspelt upstream": (
-        LOCAL + account("locol"),
-        'dragoman.toml:6: accounts[0].upstream: names no upstream; did you mean "local"?',
-    ),
-    "an account of an unknown upstream": (
-        LOCAL + account("zzz"),
-        "dragoman.toml:6: accounts[0].upstream: names no upstream; there are local, sim",
-    ),
-    "an account without an upstream": (
-        LOCAL + '[[accounts]]\nname = "a"\n',
-        "dragoman.toml:5: accounts[0].upstream: missing",
-    ),
-    "an account without a name": (
-        LOCAL + '[[accounts]]\nupstream = "local"\n',
-        "dragoman.toml:5: accounts[0].name: missing",
-    ),
-    "a name twice": (
-        LOCAL + account() + account(),
-        'dragoman.toml:10: accounts[1].name: "a" is already an account of this upstream',
-    ),
-    "a name with a slash": (
-        LOCAL + account(name="a/b"),
-        'dragoman.toml:7: accounts[0].name: "a/b" is not a valid name: '
-        "use letters, digits, dots, dashes and underscores",
-    ),
-    "a key in two places": (
-        LOCAL + f'api_key = "{CANARY}"\n' + account(),
-        "dragoman.toml:6: accounts[0]: upstream local has an api_key as well: make that an account",
-    ),
-    "an unknown key of an account": (
-        LOCAL + account(more='apikey = "x"\n'),
-        'dragoman.toml:8: accounts[0].apikey: unknown key; did you mean "api_key"?',
-    ),
-    "a variable that is not set": (
-        LOCAL + account(more='api_key = "${NOPE}"\n'),
-        "dragoman.toml:8: accounts[0].api_key: the environment variable NOPE is not set",
-    ),
-    "a weight of nothing": (
-        LOCAL + account(more="weight = 0\n"),
-        "dragoman.toml:8: accounts[0].weight: 0 is out of range: from 1 to 1000",
-    ),
-    "no requests": (
-        LOCAL + account(more="requests_per_minute = 0\n"),
-        "dragoman.toml:8: accounts[0].requests_per_minute: 0 is out of range: from 1 to 1000000",
-    ),
-    "no tokens": (
-        LOCAL + account(more="tokens_per_minute = 0\n"),
-        "dragoman.toml:8: accounts[0].tokens_per_minute: 0 is out of range: from 1 to 10000000000",
-    ),
-    "none at once": (
-        LOCAL + account(more="max_concurrent_requests = 0\n"),
-        "dragoman.toml:8: accounts[0].max_concurrent_requests: 0 is out of range: from 1 to 1000000",
-    ),
-    "a proxy's scheme": (
-        LOCAL + account(more=f'proxy = "ftp://user:{CANARY}@proxy"\n'),
-        "dragoman.toml:8: accounts[0].proxy: has an unknown scheme; "
-        'valid schemes are "http", "https", "socks5", "socks5h"',
-    ),
-    "one bracket": (
-        '[accounts]\nupstream = "local"\n',
-        "dragoman.toml:1: accounts: expected an array of tables, found a table; "
-        "write [[accounts]] with two brackets, and the name as a key",
-    ),
-    "an unknown selection": (
-        LOCAL + 'selection = "wieghted"\n',
-        'dragoman.toml:5: upstreams[0].selection: unknown selection "wieghted"; did you mean "weighted"?',
-    ),
-    "a hedge before the request": (
-        LOCAL + "hedge_s = -1\n",
-        "dragoman.toml:5: upstreams[0].hedge_s: -1 is out of range: from 0 to 3600 seconds",
-    ),
-    "no attempt": (
-        "[server]\nmax_attempts = 0\n",
-        "dragoman.toml:2: server.max_attempts: 0 is out of range: from 1 to 100",
-    ),
-    "a rule without an action": (
-        "[[rules]]\nstatuses = [400]\n",
-        "dragoman.toml:1: rules[0].action: missing",
-    ),
-    "a rule about nothing": (
-        '[[rules]]\naction = "try_next"\n',
-        "dragoman.toml:1: rules[0]: has no condition: add statuses, codes or words",
-    ),
-    "an unknown action": (
-        '[[rules]]\naction = "retry"\nstatuses = [400]\n',
-        'dragoman.toml:2: rules[0].action: unknown action "retry"; did you mean "retry_later"?',
-    ),
-    "an action that no rule can have": (
-        '[[rules]]\naction = "proxy"\nstatuses = [400]\n',
-        'dragoman.toml:2: rules[0].action: unknown action "proxy"; '
-        'valid values are "return_to_client", "try_next", "cool_down", "disable", "retry_later"',
-    ),
-    "a rule for an unknown upstream": (
-        LOCAL + '[[rules]]\naction = "try_next"\nupstream = "locol"\nstatuses = [400]\n',
-        'dragoman.toml:7: rules[0].upstream: names no upstream; did you mean "local"?',
-    ),
-    "a status that is none": (
-        '[[rules]]\naction = "try_next"\nstatuses = [400, 42]\n',
-        "dragoman.toml:3: rules[0].statuses[1]: 42 is not an HTTP status",
-    ),
-    "a status that is no number": (
-        '[[rules]]\naction = "try_next"\nstatuses = ["400"]\n',
-        'dragoman.toml:3: rules[0].statuses[0]: "400" is not an HTTP status',
-    ),
-    "one status": (
-        '[[rules]]\naction = "try_next"\nstatuses = 400\n',
-        "dragoman.toml:3: rules[0].statuses: expected an array of integers, found an integer",
-    ),
-    "empty words": (
-        '[[rules]]\naction = "try_next"\nwords = [""]\n',
-        "dragoman.toml:3: rules[0].words[0]: is empty",
-    ),
-    "an empty chain": (
-        LOCAL + "[models]\na = []\n",
-        "dragoman.toml:6: models.a: is an empty chain",
-    ),
-    "a chain to an unknown upstream": (
-        LOCAL + '[models]\na = [\n"local/x",\n"locol/y"]\n',
-        'dragoman.toml:8: models.a[1]: unknown upstream "locol"; did you mean "local"?',
-    ),
-    "a chain without a model": (
-        LOCAL + '[models]\na = ["local"]\n',
-        'dragoman.toml:6: models.a[0]: "local" is not of the form "upstream/model"',
-    ),
-    "a chain of numbers": (
-        LOCAL + '[models]\na = ["local/x", 1]\n',
-        "dragoman.toml:6: models.a[1]: expected a string, found an integer",
-    ),
-    "a chain whose reference fails": (
-        LOCAL + '[models]\na = ["local/x", "local/${NOPE}"]\n',
-        "dragoman.toml:6: models.a[1]: the environment variable NOPE is not set",
-    ),
-    "a chain with one twice": (
-        LOCAL + '[models]\na = ["local/x", "local/y", "local/x"]\n',
-        'dragoman.toml:6: models.a[2]: "local/x" is listed twice',
-    ),
-}
-
-
-def test_each_error_is_one_exact_line() -> None:
-    for name, (text, line) in INVALID.items():
-        assert errors(text) == [line], name
-        assert CANARY not in line, name
 
 
 def test_several_errors_of_an_account_are_reported_at_once() -> None:

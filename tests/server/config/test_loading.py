@@ -19,12 +19,6 @@ from dragoman_server.settings.capabilities import ModelCapabilitySettings
 from dragoman_server.settings.secret import Secret
 from dragoman_server.settings.server import MAX_BODY_BYTES
 
-
-@pytest.fixture(autouse=True)
-def _working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-
-
 # Precedence.
 
 
@@ -383,9 +377,8 @@ def test_a_key_in_the_environment_makes_an_upstream() -> None:
                 provider.base_url,
                 auth,
             ), variable
-            assert (upstream.protocol, upstream.protocols) == (provider.protocol, provider.protocols), (
-                variable
-            )
+            assert upstream.protocol == provider.protocols[0], variable
+            assert upstream.protocols == tuple(sorted(provider.protocols)), variable
             assert upstream.api_key == Secret(CANARY), variable
 
 

@@ -1,31 +1,14 @@
 """The settings of the response store and of counts: valid combinations, and defaults for well-known hosts."""
 
-from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from config_text import errors, load_text
 
-from dragoman_server.config.loader import LoadedConfig, load
-from dragoman_server.config.problems import ConfigError
+from dragoman_server.config.loader import load
 
 UPSTREAM = '[[upstreams]]\nname = "up"\nprotocol = "%s"\nbase_url = "%s"\n'
 RESPONSES, MESSAGES = "openai_responses", "anthropic_messages"
-
-
-@pytest.fixture(autouse=True)
-def _working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-
-
-def load_text(text: str, environ: Mapping[str, str] | None = None, **flags: str) -> LoadedConfig:
-    Path("dragoman.toml").write_text(text)
-    return load(environ=environ or {}, flags=flags)
-
-
-def errors(text: str, environ: Mapping[str, str] | None = None, **flags: str) -> list[str]:
-    with pytest.raises(ConfigError) as caught:
-        load_text(text, environ, **flags)
-    return str(caught.value).splitlines()
 
 
 def test_nothing_is_stored_by_default() -> None:

@@ -15,11 +15,6 @@ from dragoman_server.settings import UpstreamSettings, keys_of
 from dragoman_server.settings.secret import Secret
 
 
-@pytest.fixture(autouse=True)
-def _working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-
-
 @pytest.mark.promise("S3")
 def test_a_secret_is_only_shown_by_reveal() -> None:
     secret = Secret(CANARY)

@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 from hyperframe.frame import PingFrame, RstStreamFrame, SettingsFrame
 
-from dragoman._wire.sse import MAX_EVENT_BYTES
+from dragoman._wire.frame_cutter import MAX_EVENT_BYTES
 from dragoman_server.cli.commands import main
 from dragoman_server.config.loader import load
 from dragoman_server.config.problems import ConfigError
@@ -16,9 +16,9 @@ from dragoman_server.http.auth import _OPEN_PATHS
 from dragoman_server.keys import hash_client_key
 from dragoman_server.proxying import attempt, plan
 from dragoman_server.serving import http2, http2_connection, request_head
+from dragoman_server.serving.connection import KEEP_ALIVE_S
 from dragoman_server.serving.http1 import READ_AHEAD_BYTES
 from dragoman_server.serving.request_head import MAX_FIELDS, MAX_HEAD_BYTES, MAX_TARGET_BYTES
-from dragoman_server.serving.run import _HYPERCORN
 from dragoman_server.settings import ServerSettings, keys_of
 from dragoman_server.settings.secret import CLIENT_KEY_PREFIX, Secret
 
@@ -78,7 +78,7 @@ def test_its_paths_prefixes_and_bounds() -> None:
         f"| a request's head | {MAX_HEAD_BYTES // 1024} KiB, {MAX_FIELDS} header lines |",
         f"| the target in it | {MAX_TARGET_BYTES // 1024} KiB |",
         f"before its response has ended | {READ_AHEAD_BYTES // 1024} KiB |",
-        f"| an idle connection | {_HYPERCORN['keep_alive_timeout']:g} s |",
+        f"| an idle connection | {KEEP_ALIVE_S:g} s |",
         f"| choices (`n`) | {plan.MAX_FAN_OUT} |",
         f"whole response; event | {'; '.join(f'{each // 2**20} MiB' for each in upstream)} |",
     ):
@@ -92,11 +92,11 @@ def test_the_limits_of_http2_are_those_of_the_code() -> None:
     table = TEXT.partition("A connection of HTTP/2")[2].partition("A malformed request")[0]
     kib, rates = 1024, http2_connection._RATES
     stream, connection = http2_connection.STREAM_WINDOW, http2_connection.CONNECTION_WINDOW
-    streams = _HYPERCORN["h2_max_concurrent_streams"]
+    streams = http2.MAX_STREAMS
     bounded = http2.CONNECTION_BUFFER + streams * http2.MIN_STREAM_BUFFER
     for text in (
         f"| {streams}, among them",
-        f"{_HYPERCORN['h2_max_header_list_size'] // kib} KiB, as HTTP/2 counts",
+        f"{MAX_HEAD_BYTES // kib} KiB, as HTTP/2 counts",
         f"{request_head.MAX_FIELDS} lines; a path of {request_head.MAX_TARGET_BYTES // kib} KiB",
         f"{http2.STREAM_BUFFER // kib} KiB of a stream, {bounded / kib / kib} MiB of a connection",
         f"{stream // kib} KiB of a stream, {connection // kib // kib} MiB",

@@ -1,12 +1,11 @@
 """A protocol that an application adds to the gateway at run time: no module of the product names it."""
 
 import json
-from types import TracebackType
 from typing import Any
 
 import pytest
 from core.toy_protocol import HEARTBEAT, context_of, events_of, stream_of, toy
-from gateway.fakes import FakeClient, FakeUpstream, Script, Sleep, http_scope
+from gateway.fakes import FakeUpstream, OneResponse, Script, Sleep, call
 
 from dragoman import PROTOCOLS, StopReason
 from dragoman._ir.events import ENDED
@@ -22,7 +21,6 @@ from dragoman.events import (
 )
 from dragoman_server.app import Application, create_app
 from dragoman_server.settings import Settings, UpstreamSettings
-from dragoman_server.upstream.client import UpstreamClient
 
 pytestmark = pytest.mark.anyio
 
@@ -44,34 +42,11 @@ TOY_STREAM = stream_of(
 )
 
 
-class FakeUpstreams(UpstreamClient):
-    def __init__(self, script: Script) -> None:
-        self.fake = FakeUpstream(script)
-
-    async def __aenter__(self) -> "FakeUpstreams":
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        return
-
-    def open(self, *arguments: Any, **more: Any) -> Any:
-        return self.fake.open(*arguments, **more)
-
-
 def app_of(upstream: str, *steps: Any, **script: Any) -> tuple[Application, FakeUpstream]:
     """Return a gateway whose upstream `up` has this protocol."""
-    upstreams = FakeUpstreams(Script(list(steps), **script))
+    upstreams = OneResponse(Script(list(steps), **script))
     base = UpstreamSettings(name="up", protocol=upstream, base_url="http://127.0.0.1:9/v1")
     return create_app(Settings(upstreams=(base,)), client=upstreams, protocols=PROTOCOL_NAMES), upstreams.fake
-
-
-async def call(app: Application, path: str, body: dict[str, Any]) -> FakeClient:
-    client = FakeClient(json.dumps(body).encode())
-    await app(http_scope(path), client.receive, client.send)
-    assert client.finished
-    return client
 
 
 def asking(**more: Any) -> dict[str, Any]:

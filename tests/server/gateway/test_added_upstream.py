@@ -5,12 +5,11 @@ import tokenize
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import httpx2
 import pytest
 from core.toy_protocol import toy
-from gateway.fakes import FakeClient, http_scope
+from gateway.fakes import call
 
 import dragoman_server
 from dragoman import PROTOCOLS, UPSTREAMS
@@ -97,32 +96,21 @@ async def serving(settings: Settings, toys: Toys) -> AsyncIterator[Application]:
         yield app
 
 
-async def call(
-    app: Application,
-    path: str,
-    body: Mapping[str, Any],
-    headers: dict[str, str] | None = None,
-    method: str = "POST",
-) -> FakeClient:
-    client = FakeClient(json.dumps(body).encode())
-    await app(http_scope(path, method, headers), client.receive, client.send)
-    assert client.finished
-    return client
-
-
 async def test_its_requests_have_its_key_its_version_and_the_headers_of_its_clients(tmp_path: Path) -> None:
     toys = Toys()
     sent = {"toy-switches": "a,c", "toy-color": "red", "openai-beta": "x", "anthropic-version": "y"}
     async with serving(settings_of(tmp_path), toys) as app:
-        assert (await call(app, "/v1/toy", REQUEST, sent)).status == 200
+        assert (await call(app, "/v1/toy", REQUEST, headers=sent)).status == 200
         headers = toys.last.headers
         assert (headers["x-toy-key"], headers["toy-version"], headers["toy-color"]) == ("k", "7", "red")
         assert headers["toy-switches"] == "a,c"
         assert not {"authorization", "openai-beta", "anthropic-version"} & headers.keys()
 
-        await call(app, "/v1/toy", REQUEST, {"toy-version": "8"})
+        await call(app, "/v1/toy", REQUEST, headers={"toy-version": "8"})
         assert toys.last.headers["toy-version"] == "8"
-        await call(app, "/v1/chat/completions", CHAT_REQUEST, {"toy-version": "8", "toy-color": "red"})
+        await call(
+            app, "/v1/chat/completions", CHAT_REQUEST, headers={"toy-version": "8", "toy-color": "red"}
+        )
         assert toys.last.headers["toy-version"] == "7"
         assert "toy-color" not in toys.last.headers
 
@@ -192,8 +180,8 @@ requests_per_minute = 1
 """
     async with serving(settings_of(tmp_path, lines), Toys()) as app:
         assert (await call(app, "/v1/toy", REQUEST)).status == 401
-        assert (await call(app, "/v1/toy", REQUEST, {"x-toy-key": key})).status == 200
-        client = await call(app, "/v1/toy", REQUEST, {"x-toy-key": key})
+        assert (await call(app, "/v1/toy", REQUEST, headers={"x-toy-key": key})).status == 200
+        client = await call(app, "/v1/toy", REQUEST, headers={"x-toy-key": key})
     assert client.status == 429
     assert client.headers["toy-limit-requests-limit"] == "1"
     assert client.headers["toy-limit-requests-remaining"] == "0"
@@ -212,7 +200,7 @@ async def test_streams_that_begin_with_usage_mark_it_as_an_estimate(tmp_path: Pa
 )
 async def test_errors_have_its_form(tmp_path: Path, path: str, headers: dict[str, str]) -> None:
     async with serving(settings_of(tmp_path), Toys()) as app:
-        client = await call(app, path, {}, headers)
+        client = await call(app, path, {}, headers=headers)
     assert client.status in (400, 404)
     assert json.loads(client.body).keys() == {"oops"}
 

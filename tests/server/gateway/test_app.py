@@ -4,9 +4,8 @@ import io
 import json
 import logging
 import socket
-from collections.abc import AsyncIterator, Iterator, MutableMapping
+from collections.abc import AsyncIterator, MutableMapping
 from contextlib import asynccontextmanager
-from types import TracebackType
 from typing import Any
 
 import anyio
@@ -17,7 +16,7 @@ import hypercorn.trio
 import pytest
 from failures.responses import Text
 from failures.whole import whole
-from gateway.fakes import FakeClient, FakeUpstream, Script, Sleep, http_scope
+from gateway.fakes import FakeClient, FakeUpstream, OneResponse, Script, Sleep, call, http_scope
 from oracle import check_error, check_models
 from oracle import samples as s
 from starlette.applications import Starlette
@@ -30,7 +29,6 @@ from dragoman_server.settings import ServerSettings, Settings, UpstreamSettings
 from dragoman_server.settings.secret import Secret
 from dragoman_server.upstream.client import (
     UpstreamBroken,
-    UpstreamClient,
     UpstreamTimeout,
     UpstreamTimeoutPhase,
     UpstreamUnreachable,
@@ -56,27 +54,7 @@ END = (
 ANTHROPIC = {"anthropic-version": "2023-06-01"}
 
 
-class FakeUpstreams(UpstreamClient):
-    """The application's client, whose requests all get one fake response."""
-
-    def __init__(self, script: Script) -> None:
-        self.fake = FakeUpstream(script)
-        self.entered = 0
-
-    async def __aenter__(self) -> "FakeUpstreams":
-        self.entered += 1
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.entered -= 1
-
-    def open(self, *arguments: Any, **more: Any) -> Any:
-        return self.fake.open(*arguments, **more)
-
-
-class BrokenUpstreams(FakeUpstreams):
+class BrokenUpstreams(OneResponse):
     """A bug: it raises no UpstreamError."""
 
     def open(self, *arguments: Any, **more: Any) -> Any:
@@ -95,22 +73,8 @@ UPSTREAM_KEY = "sk-upstream-canary-0123456789-wq7zk"
 
 
 def app_of(*steps: Any, settings: Settings | None = None, **script: Any) -> tuple[Application, FakeUpstream]:
-    upstreams = FakeUpstreams(Script(list(steps), **script))
+    upstreams = OneResponse(Script(list(steps), **script))
     return create_app(settings or settings_of(), client=upstreams), upstreams.fake
-
-
-async def call(
-    app: Any,
-    path: str,
-    body: bytes = b"",
-    method: str = "POST",
-    headers: dict[str, str] | None = None,
-    **scope: Any,
-) -> FakeClient:
-    client = FakeClient(body)
-    await app(http_scope(path, method, headers, **scope), client.receive, client.send)
-    assert client.finished
-    return client
 
 
 def asking(protocol: str, **more: Any) -> bytes:
@@ -135,18 +99,14 @@ def check_refusal(protocol: str, client: FakeClient, status: int, request: objec
 
 
 @pytest.fixture
-def lines() -> Iterator[list[dict[str, Any]]]:
+def lines(logger: logging.Logger) -> "LogLines":
     """All lines, as they are at the test's end; look at them with `read`."""
-    logger = logging.getLogger("dragoman")
-    before = logger.handlers[:], logger.propagate, logger.level
     out = LogLines()
     configure_logging("debug", "json", out.stream)
-    yield out
-    logger.handlers[:], logger.propagate, level = before
-    logger.setLevel(level)
+    return out
 
 
-class LogLines(list[dict[str, Any]]):
+class LogLines:
     def __init__(self) -> None:
         self.stream = io.StringIO()
 
@@ -748,7 +708,7 @@ async def test_secrets_stay_on_their_side(
 ) -> None:
     settings = settings_of()
     script = Script(headers=UPSTREAM_NOISE, **REPLIES[response])
-    upstreams = FakeUpstreams(script)
+    upstreams = OneResponse(script)
     app = create_app(settings, client=upstreams)
     client = await call(app, PATHS[protocol], asking(protocol, stream=stream), headers=CLIENT_SECRETS)
 
@@ -790,7 +750,7 @@ async def test_the_list_of_models(headers: dict[str, str], protocol: str) -> Non
 
 
 async def test_ready_while_the_lifespan_lasts() -> None:
-    upstreams = FakeUpstreams(Script())
+    upstreams = OneResponse(Script())
     app = create_app(settings_of(), client=upstreams)
     assert (await call(app, "/readyz", method="GET")).status == 503
     async with app.lifespan():
@@ -814,19 +774,19 @@ async def test_the_root_names_the_gateway() -> None:
 
 
 async def test_not_ready_without_an_upstream() -> None:
-    app = create_app(Settings(server=ServerSettings(simulator=False)), client=FakeUpstreams(Script()))
+    app = create_app(Settings(server=ServerSettings(simulator=False)), client=OneResponse(Script()))
     async with app.lifespan():
         assert (await call(app, "/readyz", method="GET")).status == 503
 
 
 async def test_the_simulator_responds_without_an_upstream() -> None:
-    app = create_app(Settings(), client=FakeUpstreams(Script()))
+    app = create_app(Settings(), client=OneResponse(Script()))
     client = await call(app, PATHS[CHAT], asking(CHAT, model="anything"))
     assert client.status == 200
 
 
 async def test_lifespan_messages_open_and_close_the_client() -> None:
-    upstreams = FakeUpstreams(Script())
+    upstreams = OneResponse(Script())
     app = create_app(settings_of(), client=upstreams)
     sent: list[str] = []
     inbox = ["lifespan.startup", "lifespan.shutdown"]

@@ -41,15 +41,6 @@ HOSTILE = [
 ]
 
 
-@pytest.fixture
-def _logger() -> Iterator[None]:
-    logger = logging.getLogger("dragoman")
-    before = logger.handlers[:], logger.propagate, logger.level
-    yield
-    logger.handlers[:], logger.propagate, level = before
-    logger.setLevel(level)
-
-
 def record(path: str = "/v1/chat/completions", **more: object) -> RequestRecord:
     return RequestRecord(id="abc", protocol="openai_chat", path=path, **more)  # type: ignore[arg-type]
 
@@ -74,7 +65,7 @@ def test_only_known_fields_are_logged() -> None:
     assert record(stream=False, input_tokens=0).as_dict()["input_tokens"] == 0
 
 
-@pytest.mark.usefixtures("_logger")
+@pytest.mark.usefixtures("logger")
 def test_a_line_of_json() -> None:
     text = line_of("json", record(model="m", outcome="completed", losses=["dropped /seed"]))
     assert text.endswith("\n")
@@ -93,7 +84,7 @@ def test_a_line_of_json() -> None:
     }
 
 
-@pytest.mark.usefixtures("_logger")
+@pytest.mark.usefixtures("logger")
 def test_a_line_of_text() -> None:
     text = line_of("text", record(model="my model", outcome="completed"))
     clock, message = text.split(" ", 1)
@@ -103,7 +94,7 @@ def test_a_line_of_text() -> None:
     )
 
 
-@pytest.mark.usefixtures("_logger")
+@pytest.mark.usefixtures("logger")
 def test_failed_attempts_are_a_list_in_json_and_a_sentence_in_text() -> None:
     written = record(attempts=2, outcome="failed")
     written.note_failure("up/a", "up/m", 429, "slow down", 0.123456)
@@ -125,7 +116,7 @@ def test_the_documentation_has_every_field() -> None:
 
 
 @pytest.mark.promise("S12")
-@pytest.mark.usefixtures("_logger")
+@pytest.mark.usefixtures("logger")
 @pytest.mark.parametrize("form", ["json", "text"])
 def test_a_hostile_name_is_one_printable_line(form: str) -> None:
     for hostile in HOSTILE:
@@ -144,7 +135,7 @@ def test_a_hostile_name_is_one_printable_line(form: str) -> None:
 
 
 @pytest.mark.promise("S12")
-@pytest.mark.usefixtures("_logger")
+@pytest.mark.usefixtures("logger")
 @pytest.mark.parametrize("form", ["json", "text"])
 def test_an_exception_forges_no_line(form: str) -> None:
     out = io.StringIO()
@@ -164,7 +155,7 @@ def test_an_exception_forges_no_line(form: str) -> None:
         assert "Traceback" in json.loads(first)["exception"]
 
 
-@pytest.mark.usefixtures("_logger")
+@pytest.mark.usefixtures("logger")
 @pytest.mark.parametrize(
     ("outcome", "level"),
     [
@@ -186,7 +177,7 @@ class Terminal(io.StringIO):
         return True
 
 
-@pytest.mark.usefixtures("_logger")
+@pytest.mark.usefixtures("logger")
 @pytest.mark.parametrize(
     ("form", "stream", "formatter"),
     [
@@ -202,7 +193,7 @@ def test_the_form_of_lines(form: str, stream: io.StringIO, formatter: type[loggi
     assert type(handler.formatter) is formatter
 
 
-@pytest.mark.usefixtures("_logger")
+@pytest.mark.usefixtures("logger")
 def test_lines_go_to_stderr_and_configuring_twice_writes_them_once() -> None:
     configure_logging("info", "json")
     configure_logging("debug", "json")
@@ -228,7 +219,7 @@ TEXT_FIELDS = [name for name, hint in get_type_hints(RequestRecord).items() if h
 
 
 @pytest.mark.promise("S12")
-@pytest.mark.usefixtures("_logger")
+@pytest.mark.usefixtures("logger")
 @pytest.mark.parametrize("form", ["json", "text"])
 @settings(
     max_examples=60,
@@ -257,7 +248,7 @@ SECRET = "sk-0123456789-0123456789"
 
 
 @pytest.mark.promise("S3")
-@pytest.mark.usefixtures("_logger")
+@pytest.mark.usefixtures("logger")
 @pytest.mark.parametrize("form", ["json", "text"])
 def test_a_secret_is_in_no_line_however_it_came_there(form: str) -> None:
     out = io.StringIO()
@@ -278,7 +269,7 @@ def test_a_secret_is_in_no_line_however_it_came_there(form: str) -> None:
 
 
 @pytest.fixture
-def others(_logger: None) -> Iterator[Callable[[str], Any]]:
+def others(logger: logging.Logger) -> Iterator[Callable[[str], Any]]:
     """Configure logging, and yield a function that reads its lines; restore it at the end."""
     root, out = logging.getLogger(), io.StringIO()
     before = root.handlers[:], root.level, sys.excepthook, threading.excepthook, sys.unraisablehook
@@ -386,7 +377,7 @@ def lines_at(
         handler.handle(line)
 
 
-@pytest.mark.usefixtures("_logger")
+@pytest.mark.usefixtures("logger")
 def test_repeated_lines_are_left_out_and_counted() -> None:
     out = io.StringIO()
     configure_logging("info", "json", out)
@@ -409,7 +400,7 @@ def test_repeated_lines_are_left_out_and_counted() -> None:
     assert "lines left out: 1 more like" in out.getvalue().splitlines()[-1]
 
 
-@pytest.mark.usefixtures("_logger")
+@pytest.mark.usefixtures("logger")
 def test_each_request_has_its_line() -> None:
     out = io.StringIO()
     configure_logging("info", "json", out)
@@ -418,7 +409,7 @@ def test_each_request_has_its_line() -> None:
     assert len(out.getvalue().splitlines()) == 3 * MAX_REPEATS
 
 
-@pytest.mark.usefixtures("_logger")
+@pytest.mark.usefixtures("logger")
 def test_a_stream_that_fails_is_no_other_failure(capsys: pytest.CaptureFixture[str]) -> None:
     out = io.StringIO()
     configure_logging("info", "json", out)

@@ -19,7 +19,7 @@ from failures.responses import Text
 from failures.whole import whole as document
 from gateway.fakes import FakeClient, http_scope
 from laws.clients import endpoint_of
-from laws.requests import FIXTURES
+from laws.fixtures import REQUESTS
 from oracle import MESSAGES, PROTOCOL_NAMES
 
 from dragoman_server.app import create_app
@@ -84,7 +84,7 @@ def requested(client: str) -> list[dict[str, Any]]:
         "api_base": "http://canary.test/v1",
         "base_url": "http://canary.test/v1",
     }
-    found = [{**body, "model": "up/m", "stream": False} for body in FIXTURES[client].values()]
+    found = [{**body, "model": "up/m", "stream": False} for body in REQUESTS[client].values()]
     models = ("moved/m", "http://canary.test/v1/m")
     return [*found, {**found[0], **more}, *({**found[0], "model": model} for model in models)]
 

@@ -12,7 +12,6 @@ import io
 import json
 import logging
 import pickle
-from collections.abc import Iterator
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -66,14 +65,11 @@ class Received(logging.Handler):
 
 
 @pytest.fixture
-def log() -> Iterator[Received]:
-    logger, handler = logging.getLogger("dragoman"), Received()
-    level = logger.level
+def log(logger: logging.Logger) -> Received:
+    handler = Received()
     logger.addHandler(handler)
     logger.setLevel(logging.INFO)
-    yield handler
-    logger.removeHandler(handler)
-    logger.setLevel(level)
+    return handler
 
 
 @pytest.mark.promise("S3")

@@ -8,7 +8,7 @@ import socket
 from typing import Any
 
 import pytest
-from gateway.fakes import FakeClient, FakeUpstream, Script, http_scope
+from gateway.fakes import FakeClient, FakeUpstream, OneResponse, Script, http_scope
 from oracle import CHAT, MESSAGES, RESPONSES, check_error
 from virtual_time import REAL_BACKENDS
 
@@ -19,7 +19,6 @@ from dragoman_server.keys import hash_client_key, new_key
 from dragoman_server.serving.sockets import StartupError, bind
 from dragoman_server.settings import ClientKey, ServerSettings, Settings, UpstreamSettings
 from dragoman_server.settings.secret import Secret
-from dragoman_server.upstream.client import UpstreamClient
 
 pytestmark = [pytest.mark.anyio, pytest.mark.backends(REAL_BACKENDS[0]), pytest.mark.promise("S1", "S15")]
 
@@ -37,20 +36,12 @@ RESPONSE = (
 )
 
 
-class OneUpstream(UpstreamClient):
-    def __init__(self) -> None:
-        self.fake = FakeUpstream(Script([RESPONSE]))
-
-    def open(self, *arguments: Any, **more: Any) -> Any:
-        return self.fake.open(*arguments, **more)
-
-
 class Gateway:
     """A gateway with one upstream, for one request. body_read: True if the request's body was read."""
 
     def __init__(self, *, keys: bool = False, **server: Any) -> None:
         upstream = UpstreamSettings(name="up", protocol=CHAT, base_url="http://127.0.0.1:9/v1")
-        upstreams = OneUpstream()
+        upstreams = OneResponse(Script([RESPONSE]))
         self._app = create_app(
             Settings(
                 server=ServerSettings(secret=SECRET, admin_key=ADMIN, **server),

@@ -9,8 +9,7 @@ import sys
 from typing import Any
 
 import pytest
-from agents import claude_code, codex
-from agents.requests import CASES, Case
+from agents.requests import CASES, CLAUDE_CODE, HEADERS, Case
 from gateway.fakes import FakeClient, Script
 from gateway.simulated import KEY as UPSTREAM_KEY
 from gateway.simulated import Gateway, gateway
@@ -212,21 +211,21 @@ async def test_no_other_client_can_switch_betas_on(protocol: str) -> None:
 
 async def test_claude_code_counts_tokens_with_its_betas() -> None:
     fields = ("messages", "system", "tools", "thinking", "output_config")
-    body = {"model": "anthropic/echo", **{name: claude_code.ADAPTIVE[name] for name in fields}}
+    body = {"model": "anthropic/echo", **{name: CLAUDE_CODE[name] for name in fields}}
     scripts = {"/v1/messages/count_tokens?beta=true": Script([b'{"input_tokens": 7}'])}
     async with gateway(scripts, keys=KEYS, secret=SECRET) as running:
-        headers = {**claude_code.HEADERS, **key_headers("x-api-key")}
+        headers = {**HEADERS["claude-code", MESSAGES], **key_headers("x-api-key")}
         client = await running.call("/v1/messages/count_tokens?beta=true", body, headers=headers)
         assert client.status == 200
         assert json.loads(client.body) == {"input_tokens": 7}
-        assert running.last.headers["anthropic-beta"] == claude_code.HEADERS["anthropic-beta"]
+        assert running.last.headers["anthropic-beta"] == HEADERS["claude-code", MESSAGES]["anthropic-beta"]
         assert running.last.headers["anthropic-version"] == OLDER
         assert running.last.headers["x-api-key"] == UPSTREAM_KEY
 
 
 async def test_claude_code_finds_models() -> None:
     async with gateway(keys=KEYS, secret=SECRET) as running:
-        headers = {**claude_code.HEADERS, **key_headers("x-api-key")}
+        headers = {**HEADERS["claude-code", MESSAGES], **key_headers("x-api-key")}
         client = await running.call("/v1/models?limit=1000", method="GET", headers=headers)
     assert client.status == 200
     listed = json.loads(client.body)
@@ -242,8 +241,8 @@ CODEX = FIRST["codex", RESPONSES]
 @each_upstream
 async def test_codex_packs_its_bodies_with_zstd(upstream: str) -> None:
     plain = json.dumps(body_for(CODEX, upstream)).encode()
-    packed = {**codex.HEADERS, "content-encoding": "zstd", **key_headers("authorization")}
-    unpacked = {**codex.HEADERS, **key_headers("authorization")}
+    packed = {**HEADERS["codex", RESPONSES], "content-encoding": "zstd", **key_headers("authorization")}
+    unpacked = {**HEADERS["codex", RESPONSES], **key_headers("authorization")}
     async with gateway(keys=KEYS, secret=SECRET) as running:
         assert (await running.call("/v1/responses", zstd.compress(plain), headers=packed)).status == 200
         assert (await running.call("/v1/responses", plain, headers=unpacked)).status == 200
@@ -266,7 +265,7 @@ async def test_a_body_that_cannot_be_decompressed_is_an_error_in_codexs_form(
     coding: str, data: bytes, status: int
 ) -> None:
     async with gateway() as running:
-        headers = {**codex.HEADERS, "content-encoding": coding}
+        headers = {**HEADERS["codex", RESPONSES], "content-encoding": coding}
         client = await running.call("/v1/responses", data, headers=headers)
         assert client.status == status
         assert check_error(RESPONSES, status, client.body) == []
@@ -279,7 +278,7 @@ async def test_codexs_sessions_and_turns_stay_here(upstream: str) -> None:
     async with gateway() as running:
         assert (await send(running, CODEX, upstream, {})).status == 200
         got = running.last.headers
-    stay = codex.HEADERS.keys() - {"accept", "user-agent", "x-codex-beta-features"}
+    stay = HEADERS["codex", RESPONSES].keys() - {"accept", "user-agent", "x-codex-beta-features"}
     assert stay == {
         "originator",
         "session-id",

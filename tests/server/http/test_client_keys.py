@@ -11,7 +11,8 @@ from typing import Any
 
 import anyio
 import pytest
-from gateway.fakes import FakeClient, FakeUpstream, Script, http_scope
+from gateway.fakes import FakeClient, OneResponse, Script
+from gateway.fakes import call as call_app
 from starlette.applications import Starlette
 from starlette.routing import Mount, Route
 
@@ -24,7 +25,6 @@ from dragoman_server.http.auth import _OPEN_PATHS, Keyring, presented_key
 from dragoman_server.keys import hash_client_key, make_signer, may_use, new_key
 from dragoman_server.settings import ClientKey, ServerSettings, Settings, UpstreamSettings
 from dragoman_server.settings.secret import Secret
-from dragoman_server.upstream.client import UpstreamClient
 
 SECRET = Secret("a-secret-of-some-length-0123456789")
 KEY, OTHER = "drk_canary-" + "a" * 32, "drk_canary-" + "b" * 32
@@ -176,14 +176,6 @@ BODY = json.dumps({"model": "up/m", "messages": [{"role": "user", "content": "Hi
 RESPONSE = b'{"id":"x","object":"chat.completion","choices":[]}'
 
 
-class FakeUpstreams(UpstreamClient):
-    def __init__(self) -> None:
-        self.fake = FakeUpstream(Script([RESPONSE]))
-
-    def open(self, *arguments: Any, **more: Any) -> Any:
-        return self.fake.open(*arguments, **more)
-
-
 def settings_of(**server: Any) -> Settings:
     upstream = UpstreamSettings(name="up", protocol="openai_chat", base_url="http://127.0.0.1:9/v1")
     return Settings(server=ServerSettings(secret=SECRET, **server), upstreams=(upstream,), client_keys=KEYS)
@@ -192,11 +184,8 @@ def settings_of(**server: Any) -> Settings:
 async def call(
     path: str, headers: dict[str, str] | None = None, method: str = "POST", app: Any = None, **scope: Any
 ) -> FakeClient:
-    client = FakeClient(BODY)
-    app = app or create_app(settings_of(), client=FakeUpstreams())
-    await app(http_scope(path, method, headers, **scope), client.receive, client.send)
-    assert client.finished
-    return client
+    app = app or create_app(settings_of(), client=OneResponse(Script([RESPONSE])))
+    return await call_app(app, path, BODY, method, headers, **scope)
 
 
 @pytest.mark.anyio
@@ -205,7 +194,7 @@ async def call(
 )
 @pytest.mark.promise("S4")
 async def test_a_client_key_is_never_sent_upstream(headers: dict[str, str]) -> None:
-    upstreams = FakeUpstreams()
+    upstreams = OneResponse(Script([RESPONSE]))
     app = create_app(settings_of(), client=upstreams)
     response = await call("/v1/chat/completions", headers, app=app)
     assert (response.status, response.body) == (200, RESPONSE)
@@ -302,7 +291,7 @@ async def test_a_preflight_passes_and_a_refusal_can_be_read_by_a_browser() -> No
     ("path", "status"), [("/ai/healthz", 200), ("/ai/v1/models", 401), ("/healthz", 404)]
 )
 async def test_mounted_below_another_path(path: str, status: int) -> None:
-    app = Starlette(routes=[Mount("/ai", create_app(settings_of(), client=FakeUpstreams()))])
+    app = Starlette(routes=[Mount("/ai", create_app(settings_of(), client=OneResponse(Script([RESPONSE]))))])
     assert (await call(path, method="GET", app=app)).status == status
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import anthropic.types
 import openai.types
 import pytest
-from gateway.fakes import FakeClient, Script, http_scope
+from gateway.fakes import FakeClient, Script, call
 from gateway.models import ListingUpstreams, anthropic_list, openai_list
 from oracle import check_error, check_models
 
@@ -94,14 +94,7 @@ async def running(settings: Settings | None = None, **scripts: Script) -> AsyncI
 async def get(
     app: Application, path: str, protocol: str = CHAT, headers: dict[str, str] | None = None, **scope: Any
 ) -> FakeClient:
-    path, _, query = path.partition("?")
-    client = FakeClient()
-    sent = {**HEADERS[protocol], **(headers or {})}
-    await app(
-        http_scope(path, "GET", sent, query_string=query.encode(), **scope), client.receive, client.send
-    )
-    assert client.finished
-    return client
+    return await call(app, path, method="GET", headers={**HEADERS[protocol], **(headers or {})}, **scope)
 
 
 async def body(app: Application, path: str, protocol: str = CHAT, **more: Any) -> dict[str, Any]:

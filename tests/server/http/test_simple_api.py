@@ -3,12 +3,12 @@
 import io
 import json
 import logging
-from collections.abc import Iterator
-from types import TracebackType
+from functools import partial
 from typing import Any
 
 import pytest
-from gateway.fakes import FakeClient, FakeUpstream, Script, Sleep, http_scope
+from gateway.fakes import FakeClient, FakeUpstream, OneResponse, Script, Sleep
+from gateway.fakes import call as call_app
 from oracle import (
     CHAT,
     MESSAGES,
@@ -28,7 +28,7 @@ from oracle.meaning import Kind
 from dragoman_server.app import Application, create_app
 from dragoman_server.log import configure_logging
 from dragoman_server.settings import ServerSettings, Settings, UpstreamSettings
-from dragoman_server.upstream.client import UpstreamBroken, UpstreamClient, UpstreamUnreachable
+from dragoman_server.upstream.client import UpstreamBroken, UpstreamUnreachable
 
 pytestmark = pytest.mark.anyio
 
@@ -57,24 +57,6 @@ WHOLE = json.dumps(
 HI = [{"role": "user", "content": "Hello, world!"}]
 
 
-class FakeUpstreams(UpstreamClient):
-    """The application's client, whose requests all get one fake response."""
-
-    def __init__(self, script: Script) -> None:
-        self.fake = FakeUpstream(script)
-
-    async def __aenter__(self) -> "FakeUpstreams":
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        return
-
-    def open(self, *arguments: Any, **more: Any) -> Any:
-        return self.fake.open(*arguments, **more)
-
-
 def settings_of(protocol: str = CHAT, **server: Any) -> Settings:
     base = "http://127.0.0.1:9" if protocol == MESSAGES else "http://127.0.0.1:9/v1"
     names = ("up", "other")  # two, so that no name leads somewhere by itself
@@ -83,18 +65,11 @@ def settings_of(protocol: str = CHAT, **server: Any) -> Settings:
 
 
 def app_of(script: Script, settings: Settings | None = None) -> tuple[Application, FakeUpstream]:
-    upstreams = FakeUpstreams(script)
+    upstreams = OneResponse(script)
     return create_app(settings or settings_of(), client=upstreams), upstreams.fake
 
 
-async def call(
-    app: Application, path: str, body: dict[str, Any] | bytes, method: str = "POST", **scope: Any
-) -> FakeClient:
-    client = FakeClient(body if isinstance(body, bytes) else json.dumps(body).encode())
-    headers = {"content-type": "application/json", "authorization": "Bearer your_api_key"}
-    await app(http_scope(path, method, headers, **scope), client.receive, client.send)
-    assert client.finished
-    return client
+call = partial(call_app, headers={"content-type": "application/json", "authorization": "Bearer your_api_key"})
 
 
 def asking(**more: Any) -> dict[str, Any]:
@@ -231,14 +206,10 @@ async def test_with_only_the_simulator_any_request_gets_a_response() -> None:
 
 
 @pytest.fixture
-def lines() -> Iterator[io.StringIO]:
-    logger = logging.getLogger("dragoman")
-    before = logger.handlers[:], logger.propagate, logger.level
+def lines(logger: logging.Logger) -> io.StringIO:
     out = io.StringIO()
     configure_logging("debug", "json", out)
-    yield out
-    logger.handlers[:], logger.propagate, level = before
-    logger.setLevel(level)
+    return out
 
 
 async def test_the_log_names_the_model_that_was_used(lines: io.StringIO) -> None:

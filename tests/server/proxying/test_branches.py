@@ -171,3 +171,11 @@ async def test_silence_is_filled() -> None:
 def test_there_is_a_limit() -> None:
     with pytest.raises(RequestRefused, match=f"at most {MAX_FAN_OUT} at once"):
         plan_for(MAX_FAN_OUT + 1, stream=True)
+
+
+async def test_a_refusal_while_a_slow_client_reads_is_an_error_after_what_it_reads() -> None:
+    refusal = Script([Sleep(5), b'{"error":{"message":"too late"}}'], status=500)
+    fake, _ = await run(Branches(message("a"), refusal), pace=4)
+    assert fake.finished
+    assert b'"content":"a"' in fake.body
+    assert b"too late" in fake.body

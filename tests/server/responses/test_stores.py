@@ -8,6 +8,8 @@ import sqlite3
 import stat
 import subprocess
 import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import anyio
@@ -39,10 +41,14 @@ class Kind:
         self.name = name
         self.path = folder / "responses.db"
 
-    def __call__(self, limits: ResponseStoreLimits = LIMITS) -> ResponseStore:
-        if self.name == "memory":
-            return MemoryResponseStore(limits)
-        return SQLiteResponseStore(str(self.path), limits)
+    @asynccontextmanager
+    async def __call__(self, limits: ResponseStoreLimits = LIMITS) -> AsyncIterator[ResponseStore]:
+        memory = self.name == "memory"
+        store: ResponseStore = (
+            MemoryResponseStore(limits) if memory else SQLiteResponseStore(str(self.path), limits)
+        )
+        async with store.running():
+            yield store
 
 
 @pytest.fixture(params=["memory", "sqlite"])
@@ -306,7 +312,8 @@ from dragoman_server.responses.stores.base import ResponseStoreLimits, StoredIte
 from dragoman_server.responses.stores.sqlite import SQLiteResponseStore
 
 async def main(path, name):
-    async with SQLiteResponseStore(path, ResponseStoreLimits(10_000_000, 3600)) as store:
+    store = SQLiteResponseStore(path, ResponseStoreLimits(10_000_000, 3600))
+    async with store.running():
         for number in range(30):
             items = (StoredItem("shared", b"x" * 1000), StoredItem(f"{name}{number}", b"{}"))
             await store.put(StoredResponse(f"{name}_{number}", "", 1800000000, b"{}", items, ()))
@@ -411,7 +418,7 @@ async def test_a_file_that_is_no_database(sqlite: Kind) -> None:
 @one_backend
 async def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(ResponseStoreError, match="No such file or directory"):
-        async with SQLiteResponseStore(str(tmp_path / "none" / "x.db"), LIMITS):
+        async with SQLiteResponseStore(str(tmp_path / "none" / "x.db"), LIMITS).running():
             pass
 
 
@@ -496,7 +503,7 @@ async def test_a_cancelled_call_leaves_the_store_usable(sqlite: Kind) -> None:
 @one_backend
 async def test_it_works_only_inside_its_block(sqlite: Kind) -> None:
     with pytest.raises(RuntimeError, match="outside"):
-        await sqlite().get("", "resp_1", NOW)
+        await SQLiteResponseStore(str(sqlite.path), LIMITS).get("", "resp_1", NOW)
 
 
 @pytest.mark.promise("R11")

@@ -24,6 +24,7 @@ from dragoman_server.serving.connection import WorkerContext
 from dragoman_server.serving.run import _hypercorn_config
 from dragoman_server.serving.server import default_max_connections, serve_connections
 from dragoman_server.settings import ServerSettings
+from dragoman_server.streams.connect import open_byte_stream
 
 pytestmark = [pytest.mark.anyio, pytest.mark.backends(*REAL_BACKENDS, UVLOOP)]
 
@@ -165,7 +166,7 @@ async def test_the_end_of_a_connection_that_the_client_has_just_reset_raises_not
         client = socket.create_connection(listener.getsockname())
         accepted, _ = listener.accept()
     accepted.setblocking(False)
-    stream = await server_module._open(accepted, None, 5)
+    stream = await open_byte_stream(accepted)
     client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     client.close()
     await stream.end(5)  # before the loop has seen it

@@ -10,14 +10,13 @@ from typing import Any
 
 import anyio
 import pytest
-from hypercorn.events import Closed, Event, RawData, Updated
+from client_stream import FakeStream, connect
 from starlette.types import Receive, Scope, Send
 from virtual_time import VIRTUAL_BACKENDS
 
 from dragoman_server.serving import connection as connection_module
-from dragoman_server.serving.connection import Connection, WorkerContext
-from dragoman_server.serving.run import _hypercorn_config
-from dragoman_server.serving.tasks import AppEvents, ClearableEvent
+from dragoman_server.serving.connection import Connection
+from dragoman_server.serving.tasks import AppEvents
 from dragoman_server.settings import ServerSettings
 
 pytestmark = [pytest.mark.anyio, pytest.mark.backends(*VIRTUAL_BACKENDS)]
@@ -30,68 +29,6 @@ POST = b"POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 9\r\n\r\n"
 def each_line_of_the_log(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     monkeypatch.setattr(logging.getLogger("dragoman"), "propagate", True)
     caplog.set_level(logging.WARNING)
-
-
-@dataclass
-class FakeStream:
-    """Returns `incoming`, in order; then nothing more comes, or `b""` if `leaves`. room: bytes that can be sent."""
-
-    incoming: list[bytes]
-    leaves: bool = False
-    room: float = math.inf
-    alpn: str | None = None
-    sent: bytes = b""
-    ended_at: float | None = None
-    aborted_at: float | None = None
-    waits: bool = False
-
-    def __post_init__(self) -> None:
-        self._aborted = anyio.Event()
-
-    async def receive(self, timeout: float | None) -> bytes:
-        await anyio.lowlevel.checkpoint()
-        if self.incoming:
-            return self.incoming.pop(0)
-        if self.leaves:
-            return b""
-        await self._aborted.wait()
-        raise ConnectionAbortedError("closed by the gateway")
-
-    def send_now(self, data: bytes) -> bytes | None:
-        if self.aborted_at is not None:
-            raise BrokenPipeError("closed")
-        taken = data[: int(min(self.room, len(data)))]
-        self.sent += taken
-        self.room -= len(taken)
-        # As often as not, a task has to wait.
-        self.waits = not self.waits
-        return None if len(taken) == len(data) and not self.waits else data[len(taken) :]
-
-    async def send_all(self, data: bytes, timeout: float | None) -> None:
-        await anyio.lowlevel.checkpoint()
-        self.waits = True
-        if self.send_now(data) is not None:
-            with anyio.fail_after(timeout):
-                await self._aborted.wait()
-            raise BrokenPipeError("closed")
-
-    def is_reusable(self) -> bool:
-        raise AssertionError("for upstreams only")
-
-    async def end(self, linger: float) -> None:
-        self.ended_at = anyio.current_time()
-        self.abort()
-
-    def abort(self) -> None:
-        if self.aborted_at is None:
-            self.aborted_at = anyio.current_time()
-            self._aborted.set()
-
-    def alpn_protocol(self) -> str | None:
-        return self.alpn
-
-    def raw_socket(self) -> Any:
-        raise AssertionError("not asked for")
 
 
 async def hello(scope: Scope, receive: Receive, send: Send) -> None:
@@ -113,12 +50,6 @@ class Floods:
         except anyio.get_cancelled_exc_class():
             self.cancelled.append(anyio.current_time())
             raise
-
-
-def connect(app: Any, stream: FakeStream, settings: ServerSettings | None = None) -> Connection:
-    settings = settings or ServerSettings()
-    worker = WorkerContext(app, _hypercorn_config(settings), settings, {})
-    return Connection(worker, stream, ("192.0.2.1", 5), ("192.0.2.2", 80), tls=stream.alpn is not None)
 
 
 # The end of a connection.
@@ -167,7 +98,7 @@ async def test_a_stop_ends_an_idle_connection_at_once_and_a_busy_one_after_its_r
         tasks.start_soon(first.run)
         tasks.start_soon(second.run)
         await anyio.sleep(5)
-        await first.worker.terminated.set()
+        first.worker.terminated.set()
         for each in tuple(first.worker.connections):
             await each.stop()
     assert (idle.ended_at, busy.ended_at) == (5, 10)
@@ -182,11 +113,10 @@ class NoException(BaseException):
 
 
 def failing(error: BaseException) -> Callable[..., Awaitable[None]]:
-    async def handle(self: Any, event: Event) -> None:
-        if isinstance(event, RawData):
-            raise error
+    async def data_received(self: Any, data: bytes) -> None:
+        raise error
 
-    return handle
+    return data_received
 
 
 @pytest.mark.promise("R2", "S11", "S12")
@@ -196,7 +126,7 @@ def failing(error: BaseException) -> Callable[..., Awaitable[None]]:
 async def test_whatever_a_protocol_raises_ends_its_connection_and_is_one_line(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, error: Exception
 ) -> None:
-    monkeypatch.setattr(connection_module.HTTP1, "handle", failing(error))
+    monkeypatch.setattr(connection_module.HTTP1, "data_received", failing(error))
     stream = FakeStream([GET])
     await connect(hello, stream).run()
     assert stream.aborted_at == 0
@@ -207,7 +137,7 @@ async def test_whatever_a_protocol_raises_ends_its_connection_and_is_one_line(
 
 
 async def test_a_base_exception_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection_module.HTTP1, "handle", failing(NoException()))
+    monkeypatch.setattr(connection_module.HTTP1, "data_received", failing(NoException()))
     with pytest.RaisesGroup(NoException, flatten_subgroups=True):
         await connect(hello, FakeStream([GET])).run()
 
@@ -311,29 +241,29 @@ async def test_nothing_follows_a_write_that_was_cancelled_in_its_middle() -> Non
     assert stream.aborted_at == 2
 
 
-async def test_the_deadline_of_reading_is_the_protocols() -> None:
-    connection = connect(hello, FakeStream([]))
+async def test_the_deadline_of_reading_is_the_protocols(monkeypatch: pytest.MonkeyPatch) -> None:
     timed_out: list[float] = []
 
     class Patient:
-        async def initiate(self) -> None:
-            await connection.send(Updated(idle=False))
-            connection.read_within(7)
+        def __init__(self, transport: Connection) -> None:
+            self.transport = transport
 
-        async def handle(self, event: Event) -> None:
-            assert isinstance(event, Closed)
+        async def data_received(self, data: bytes) -> None:
+            self.transport.set_idle(False)
+            self.transport.read_within(7)
+
+        async def connection_lost(self) -> None: ...
 
         async def timed_out(self) -> None:
             timed_out.append(anyio.current_time())
-            await connection.send(RawData(b"too late"))
+            await self.transport.write(b"too late")
+            self.transport.end()
 
-        async def stop(self) -> None: ...
-
-    connection._begin = lambda: connection._initiate(Patient())  # type: ignore[method-assign]
-    await connection.run()
+    monkeypatch.setattr(connection_module, "HTTP1", Patient)
+    stream = FakeStream([GET])
+    await connect(hello, stream).run()
     assert timed_out == [7]
-    assert isinstance(connection._stream, FakeStream)
-    assert connection._stream.sent == b"too late"
+    assert stream.sent == b"too late"
 
 
 # The queue of an application.
@@ -362,15 +292,3 @@ async def test_nothing_waits_for_an_application_that_has_ended() -> None:
         await anyio.sleep(1)
         events.close()
     await events.put(body(b"x" * 1_000_000))
-
-
-async def test_clearing_an_event_wakes_every_waiter() -> None:
-    event = ClearableEvent()
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(event.wait)
-        await anyio.sleep(1)
-        await event.clear()
-        await event.set()
-    assert event.is_set()
-    await event.clear()
-    assert not event.is_set()

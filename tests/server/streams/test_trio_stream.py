@@ -14,6 +14,7 @@ import trio
 import trio.testing
 from http_certificate import make_certificate
 
+from dragoman_server.streams.connect import _connect
 from dragoman_server.streams.trio_stream import TrioStream
 
 pytestmark = pytest.mark.trio
@@ -138,25 +139,15 @@ async def test_only_an_open_and_silent_stream_can_be_used_again(pair: Pair) -> N
     assert not stream.is_reusable()
 
 
-async def echo(peer: trio.SocketStream) -> None:
-    async for data in peer:
-        await peer.send_all(data)
-
-
-async def test_a_failed_connection_has_its_reason(nursery: trio.Nursery) -> None:
-    listeners = await nursery.start(trio.serve_tcp, echo, 0)
-    port = listeners[0].socket.getsockname()[1]
-    stream = await TrioStream.connect(socket.AF_INET, "127.0.0.1", port)
-    await stream.send_all(b"hello", 1)
-    assert await stream.receive(1) == b"hello"
-    stream.abort()
-    with socket.create_server(("127.0.0.1", 0)) as gone:
-        port = gone.getsockname()[1]
+async def test_a_failed_connection_has_its_reason() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        (await _connect(socket.AF_INET, "127.0.0.1", port)).close()
     with pytest.raises(ConnectionRefusedError):
-        await TrioStream.connect(socket.AF_INET, "127.0.0.1", port)
+        await _connect(socket.AF_INET, "127.0.0.1", port)
     # This is no host's address, so the system call itself fails, and there is nothing to wait for.
     with pytest.raises(OSError, match=r"unreachable|not supported"):  # on Linux, on macOS
-        await TrioStream.connect(socket.AF_INET, "224.0.0.1", port)
+        await _connect(socket.AF_INET, "224.0.0.1", port)
 
 
 async def test_a_connection_is_waited_for(autojump_clock: trio.testing.MockClock) -> None:
@@ -167,7 +158,7 @@ async def test_a_connection_is_waited_for(autojump_clock: trio.testing.MockClock
             waiting.setblocking(False)
             waiting.connect_ex(full.getsockname())
         with trio.move_on_after(20) as scope:
-            await TrioStream.connect(socket.AF_INET, *full.getsockname())
+            await _connect(socket.AF_INET, *full.getsockname())
         assert scope.cancelled_caught
 
 
@@ -188,7 +179,7 @@ async def test_tls_has_the_same_errors(
     nursery.start_soon(serve, trio.SocketStream(theirs))
     raw = socket.socket(fileno=ours.detach())
     raw.setblocking(False)
-    stream = await TrioStream(raw).start_tls(certificate.client(), "127.0.0.1")
+    stream = await TrioStream.open(raw, certificate.client(), "127.0.0.1")
     await stream.send_all(b"hello", 1)
     assert await stream.receive(1) == b"ok"
     assert stream.is_reusable()
@@ -206,8 +197,8 @@ async def test_tls_has_the_same_errors(
     assert not stream.is_reusable()
 
 
-async def test_a_peer_without_tls_is_an_error_of_the_system(pair: Pair) -> None:
-    stream, peer = pair
+async def test_a_peer_without_tls_is_an_error_of_the_system() -> None:
+    ours, peer = socket.socketpair()
     peer.send(b"HTTP/1.1 400 Bad Request\r\n\r\n")
-    with pytest.raises(ssl.SSLError, match=r"wrong version number|WRONG_VERSION_NUMBER"):
-        await stream.start_tls(ssl.create_default_context(), "127.0.0.1")
+    with ours, peer, pytest.raises(ssl.SSLError, match=r"wrong version number|WRONG_VERSION_NUMBER"):
+        await TrioStream.open(ours, ssl.create_default_context(), "127.0.0.1")

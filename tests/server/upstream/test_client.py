@@ -17,7 +17,6 @@ from dragoman_server.upstream.client import (
     PoolLimits,
     UpstreamBroken,
     UpstreamClient,
-    UpstreamClientSettings,
     UpstreamError,
     UpstreamRequestInvalid,
     UpstreamTimeout,
@@ -27,7 +26,6 @@ from dragoman_server.upstream.client import (
     UpstreamUnreachable,
 )
 from dragoman_server.upstream.content_coding import MAX_PORTION
-from dragoman_server.upstream.errors import UpstreamErrorKind
 from dragoman_server.upstream.transport import Http1Transport
 
 pytestmark = [pytest.mark.anyio, pytest.mark.backends(*REAL_BACKENDS)]
@@ -47,11 +45,6 @@ def no_proxies(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name.upper(), raising=False)
 
 
-def client_of(**settings: object) -> UpstreamClient:
-    defaults: dict[str, object] = {"timeouts": UpstreamTimeouts(TIMEOUT_S, TIMEOUT_S, TIMEOUT_S, TIMEOUT_S)}
-    return UpstreamClient(UpstreamClientSettings(**defaults | settings))  # type: ignore[arg-type]
-
-
 async def get(client: UpstreamClient, url: str, **options: object) -> bytes:
     async with client.open("GET", url, **options) as response:  # type: ignore[arg-type]
         return await response.read_all(1000)
@@ -63,7 +56,7 @@ async def get(client: UpstreamClient, url: str, **options: object) -> bytes:
 @one_backend
 async def test_a_response() -> None:
     data = b"HTTP/1.1 429 Slow\r\nX-Id: 7\r\nset-cookie: a\r\nSet-Cookie: b\r\ncontent-length: 2\r\n\r\nno"
-    async with ScriptedServer(answering(data)) as server, client_of() as client:
+    async with ScriptedServer(answering(data)) as server, UpstreamClient() as client:
         async with client.open("POST", server.url + "v1?q=1", [("Authorization", KEY)], b"{}") as response:
             assert response.status == 429
             assert response.headers == [
@@ -90,7 +83,7 @@ async def test_the_bytes_that_the_server_gets() -> None:
         ("host", "elsewhere.example"),
         ("Upgrade", "h2c"),
     ]
-    async with ScriptedServer(answering(HELLO)) as server, client_of() as client:
+    async with ScriptedServer(answering(HELLO)) as server, UpstreamClient() as client:
         async with client.open("POST", server.url + "v1/x?y=z", headers, b"{}"):
             pass
         assert server.peers[0].requests[0].decode("latin-1").split("\r\n") == [
@@ -108,7 +101,7 @@ async def test_the_bytes_that_the_server_gets() -> None:
 
 async def test_connections_are_used_again_but_cookies_are_not() -> None:
     data = OK + b"set-cookie: account=one\r\ncontent-length: 0\r\n\r\n"
-    async with ScriptedServer(answering(data, times=2)) as server, client_of() as client:
+    async with ScriptedServer(answering(data, times=2)) as server, UpstreamClient() as client:
         for _ in range(2):
             await get(client, server.url)
         assert len(server.peers) == 1
@@ -119,7 +112,7 @@ async def test_connections_are_used_again_but_cookies_are_not() -> None:
 @pytest.mark.parametrize("status", [301, 303, 307, 308])
 async def test_a_redirect_is_a_response_like_any_other(status: int) -> None:
     data = b"HTTP/1.1 %d Moved\r\nlocation: /elsewhere\r\ncontent-length: 0\r\n\r\n" % status
-    async with ScriptedServer(answering(data)) as server, client_of() as client:
+    async with ScriptedServer(answering(data)) as server, UpstreamClient() as client:
         async with client.open("POST", server.url, content=b"{}") as response:
             assert (response.status, response.headers[0]) == (status, ("location", "/elsewhere"))
         assert len(server.peers[0].requests) == 1
@@ -131,15 +124,14 @@ async def test_a_redirect_is_a_response_like_any_other(status: int) -> None:
 async def test_read_all_has_a_limit(limit: int, fits: bool) -> None:
     async with (
         ScriptedServer(answering(HELLO)) as server,
-        client_of() as client,
+        UpstreamClient() as client,
         client.open("GET", server.url) as response,
     ):
         if fits:
             assert await response.read_all(limit) == b"hello"
         else:
-            with pytest.raises(UpstreamTooLarge, match="larger than 4 bytes") as caught:
+            with pytest.raises(UpstreamTooLarge, match="larger than 4 bytes"):
                 await response.read_all(limit)
-            assert caught.value.kind is UpstreamErrorKind.TOO_LARGE
 
 
 @one_backend
@@ -148,7 +140,7 @@ async def test_a_compressed_body_is_decoded_and_its_headers_dropped() -> None:
     head = OK + b"Content-Encoding: gzip\r\nx: y\r\nContent-Length: %d\r\n\r\n" % len(body)
     async with (
         ScriptedServer(answering(head, body)) as server,
-        client_of() as client,
+        UpstreamClient() as client,
         client.open("GET", server.url) as response,
     ):
         assert response.headers == [("x", "y")]
@@ -168,7 +160,7 @@ async def test_compressed_events_come_out_one_by_one() -> None:
 
     async with (
         ScriptedServer(script) as server,
-        client_of() as client,
+        UpstreamClient() as client,
         client.open("GET", server.url) as response,
     ):
         for event in taken:
@@ -191,7 +183,7 @@ async def test_other_tasks_run_while_a_read_is_decompressed() -> None:
 
     async with (
         ScriptedServer(answering(head, body)) as server,
-        client_of() as client,
+        UpstreamClient() as client,
         client.open("GET", server.url) as response,
         anyio.create_task_group() as tasks,
     ):
@@ -209,7 +201,7 @@ async def test_a_small_body_that_decompresses_to_much_stops_at_the_limit() -> No
     head = OK + b"content-encoding: gzip\r\ncontent-length: %d\r\n\r\n" % len(body)
     async with (
         ScriptedServer(answering(head, body)) as server,
-        client_of() as client,
+        UpstreamClient() as client,
         client.open("GET", server.url) as response,
     ):
         with pytest.raises(UpstreamTooLarge):
@@ -227,15 +219,15 @@ async def test_a_small_body_that_decompresses_to_much_stops_at_the_limit() -> No
 )
 async def test_a_body_that_cannot_be_decoded_is_broken(coding: bytes, body: bytes, message: str) -> None:
     head = OK + b"content-encoding: %b\r\ncontent-length: %d\r\n\r\n" % (coding, len(body))
-    async with ScriptedServer(answering(head, body)) as server, client_of() as client:
+    async with ScriptedServer(answering(head, body)) as server, UpstreamClient() as client:
         with pytest.raises(UpstreamBroken, match=message):
             await get(client, server.url)
         assert isinstance(client._direct, Http1Transport)
-        assert client._direct.busy_connections == 0
+        assert client._direct._pool.busy == 0
 
 
 async def test_leaving_the_block_early_closes_the_connection_at_once() -> None:
-    async with ScriptedServer(answering(CHUNK)) as server, client_of() as client:
+    async with ScriptedServer(answering(CHUNK)) as server, UpstreamClient() as client:
         async with client.open("GET", server.url) as response:
             assert await response.receive() == b"x"
         with anyio.fail_after(TIMEOUT_S):
@@ -243,7 +235,7 @@ async def test_leaving_the_block_early_closes_the_connection_at_once() -> None:
 
 
 async def test_cancelling_the_block_closes_the_connection_at_once() -> None:
-    async with ScriptedServer(answering(CHUNK)) as server, client_of() as client:
+    async with ScriptedServer(answering(CHUNK)) as server, UpstreamClient() as client:
         with anyio.CancelScope() as scope:
             async with client.open("GET", server.url) as response:
                 assert await response.receive() == b"x"
@@ -259,7 +251,7 @@ async def test_https(tmp_path_factory: pytest.TempPathFactory) -> None:
     made = make_certificate(tmp_path_factory.mktemp("tls"))
     async with (
         ScriptedServer(answering(HELLO), tls=made.server()) as server,
-        client_of(tls=made.client()) as client,
+        UpstreamClient(tls=made.client()) as client,
     ):
         assert await get(client, server.url) == b"hello"
 
@@ -281,10 +273,9 @@ async def failure_of(client: UpstreamClient, url: str, **options: object) -> Ups
 async def test_connection_refused() -> None:
     with DeafServer() as server:
         url = server.url
-    async with client_of() as client:
+    async with UpstreamClient() as client:
         error = await failure_of(client, url + f"path?key={KEY}")
     assert isinstance(error, UpstreamUnreachable)
-    assert error.kind is UpstreamErrorKind.UNREACHABLE
     assert str(error) == f"cannot connect to {url.rstrip('/')}: Connection refused"
 
 
@@ -294,16 +285,16 @@ async def test_connection_refused() -> None:
     ids=["head", "body"],
 )
 async def test_a_silent_server(data: bytes, phase: UpstreamTimeoutPhase) -> None:
-    async with ScriptedServer(answering(data)) as server, client_of(timeouts=FAST) as client:
-        error = await failure_of(client, server.url)
+    async with ScriptedServer(answering(data)) as server, UpstreamClient() as client:
+        error = await failure_of(client, server.url, timeouts=FAST)
         assert isinstance(error, UpstreamTimeout)
-        assert (error.kind, error.phase) == (UpstreamErrorKind.TIMEOUT, phase)
+        assert error.phase is phase
         assert f"127.0.0.1:{server.port}" in str(error)
 
 
 async def test_a_server_that_does_not_read() -> None:
     with DeafServer() as server:
-        async with client_of() as client:
+        async with UpstreamClient() as client:
             error = await failure_of(client, server.url, content=b"q" * 50_000_000, timeouts=FAST)
     assert isinstance(error, UpstreamTimeout)
     assert error.phase is UpstreamTimeoutPhase.WRITE
@@ -313,7 +304,7 @@ async def test_all_connections_in_use() -> None:
     limits = PoolLimits(connections=1)
     async with (
         ScriptedServer(answering(CHUNK)) as server,
-        client_of(limits=limits) as client,
+        UpstreamClient(limits=limits) as client,
         client.open("GET", server.url),
     ):
         error = await failure_of(client, server.url, timeouts=FAST)
@@ -335,10 +326,10 @@ async def test_a_broken_response(data: bytes, message: str) -> None:
     async def script(peer: Peer) -> None:
         await peer.respond(data)
 
-    async with ScriptedServer(script) as server, client_of() as client:
+    async with ScriptedServer(script) as server, UpstreamClient() as client:
         error = await failure_of(client, server.url)
         assert isinstance(error, UpstreamBroken)
-        assert error.kind is UpstreamErrorKind.BROKEN
+        assert isinstance(error, UpstreamBroken)
         assert message in str(error)
 
 
@@ -355,16 +346,15 @@ async def test_a_broken_response(data: bytes, message: str) -> None:
     ],
 )
 async def test_a_request_that_cannot_be_sent(url: str, headers: list[tuple[str, str]]) -> None:
-    async with client_of() as client:
+    async with UpstreamClient() as client:
         with pytest.raises(UpstreamRequestInvalid) as caught:
             client.open("GET", url, headers)
-    assert caught.value.kind is UpstreamErrorKind.INVALID_REQUEST
     assert KEY not in str(caught.value)
 
 
 @one_backend
 async def test_a_header_with_a_line_break() -> None:
-    async with ScriptedServer(answering(HELLO)) as server, client_of() as client:
+    async with ScriptedServer(answering(HELLO)) as server, UpstreamClient() as client:
         with pytest.raises(UpstreamRequestInvalid) as caught:
             async with client.open("GET", server.url, [("x", f"{KEY}\r\ny: z")]):
                 pass
@@ -373,7 +363,7 @@ async def test_a_header_with_a_line_break() -> None:
 
 @one_backend
 async def test_it_is_used_inside_its_block_only() -> None:
-    client = client_of()
+    client = UpstreamClient()
     with pytest.raises(RuntimeError, match="outside"):
         await get(client, "http://up.example/")
 
@@ -414,7 +404,6 @@ async def test_any_httpx2_transport_can_replace_ours() -> None:
 OTHERS = {
     "connect": (httpx2.ConnectError(KEY), UpstreamUnreachable, "cannot connect to http://up.example"),
     "proxy": (httpx2.ProxyError(KEY), UpstreamUnreachable, "the proxy did not connect to http://up.example"),
-    "protocol": (httpx2.UnsupportedProtocol(KEY), UpstreamRequestInvalid, "only http and https"),
     "local": (httpx2.LocalProtocolError(KEY), UpstreamRequestInvalid, "cannot be written as HTTP"),
     "remote": (httpx2.RemoteProtocolError(KEY), UpstreamBroken, "the connection broke"),
     "read": (httpx2.ReadError(KEY), UpstreamBroken, "the connection broke"),
@@ -457,16 +446,9 @@ async def proxied(server: ScriptedServer, client: UpstreamClient, **options: obj
 
 
 @one_backend
-async def test_a_proxy_of_the_settings() -> None:
-    async with ScriptedServer(answering(HELLO)) as server:
-        lines = await proxied(server, client_of(proxy=server.url))
-    assert lines == [b"GET http://up.invalid/v1 HTTP/1.1"]
-
-
-@one_backend
 async def test_a_proxy_of_one_request() -> None:
     async with ScriptedServer(answering(HELLO)) as server:
-        lines = await proxied(server, client_of(), proxy=server.url)
+        lines = await proxied(server, UpstreamClient(), proxy=server.url)
     assert lines == [b"GET http://up.invalid/v1 HTTP/1.1"]
 
 
@@ -475,15 +457,15 @@ async def test_a_proxy_of_one_request() -> None:
 async def test_a_proxy_of_the_environment(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     async with ScriptedServer(answering(HELLO)) as server:
         monkeypatch.setenv(name.lower(), f"127.0.0.1:{server.port}")
-        lines = await proxied(server, client_of())
+        lines = await proxied(server, UpstreamClient())
     assert lines == [b"GET http://up.invalid/v1 HTTP/1.1"]
 
 
 @one_backend
 @pytest.mark.parametrize("proxy", ["http://127.0.0.1:1", "socks5://127.0.0.1:1"])
 async def test_a_proxy_that_is_not_there_is_named_as_the_cause(proxy: str) -> None:
-    async with client_of(proxy=proxy) as client:
-        error = await failure_of(client, "http://up.invalid/v1")
+    async with UpstreamClient() as client:
+        error = await failure_of(client, "http://up.invalid/v1", proxy=proxy)
     assert str(error) == "cannot connect to http://up.invalid by its proxy"
 
 
@@ -492,16 +474,9 @@ async def test_a_proxy_that_is_not_there_is_named_as_the_cause(proxy: str) -> No
 async def test_no_proxy_is_obeyed(no_proxy: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("http_proxy", "http://proxy.invalid:3128")
     monkeypatch.setenv("no_proxy", no_proxy)
-    async with ScriptedServer(answering(HELLO)) as server, client_of() as client:
+    async with ScriptedServer(answering(HELLO)) as server, UpstreamClient() as client:
         assert await get(client, server.url) == b"hello"
         assert server.peers[0].requests[0].startswith(b"GET / HTTP/1.1")
-
-
-@one_backend
-async def test_the_environment_can_be_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("http_proxy", "http://proxy.invalid:3128")
-    async with ScriptedServer(answering(HELLO)) as server, client_of(trust_env=False) as client:
-        assert await get(client, server.url) == b"hello"
 
 
 async def test_a_socks_proxy() -> None:
@@ -517,40 +492,22 @@ async def test_a_socks_proxy() -> None:
 
     async with ScriptedServer(script) as server:
         proxy = server.url.replace("http:", "socks5:").rstrip("/")
-        async with client_of(proxy=proxy) as client:
-            assert await get(client, "http://up.example/v1") == b"hello"
+        async with UpstreamClient() as client:
+            assert await get(client, "http://up.example/v1", proxy=proxy) == b"hello"
     assert requests_received == [b"\x05\x01\x00\x03\x0aup.example\x00\x50"]
 
 
 @one_backend
 async def test_a_socks_proxy_needs_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "socksio", None)
-    async with client_of(proxy="socks5://127.0.0.1:1") as client:
+    async with UpstreamClient() as client:
         with pytest.raises(UpstreamUnreachable, match=r"install dragoman\[socks\]"):
-            await get(client, "http://up.example/v1")
+            await get(client, "http://up.example/v1", proxy="socks5://127.0.0.1:1")
 
 
 @one_backend
 @pytest.mark.parametrize("proxy", ["gopher://127.0.0.1:1", "http://[bad"])
 async def test_a_proxy_that_cannot_be_used(proxy: str) -> None:
-    async with client_of(proxy=proxy) as client:
-        error = await failure_of(client, "http://up.invalid/")
+    async with UpstreamClient() as client:
+        error = await failure_of(client, "http://up.invalid/", proxy=proxy)
     assert isinstance(error, UpstreamUnreachable)
-
-
-@one_backend
-async def test_a_proxy_url_is_not_in_the_settings_repr() -> None:
-    assert KEY not in repr(UpstreamClientSettings(proxy=f"http://user:{KEY}@proxy.example"))
-
-
-async def test_a_unix_socket(tmp_path_factory: pytest.TempPathFactory) -> None:
-    path = tmp_path_factory.mktemp("unix") / "s"
-    async with await anyio.create_unix_listener(path) as listener, anyio.create_task_group() as tasks:
-
-        async def serve() -> None:
-            async with await listener.accept() as stream:
-                await answering(HELLO)(Peer(stream))
-
-        tasks.start_soon(serve)
-        async with client_of(unix_socket=str(path)) as client:
-            assert await get(client, "http://up.invalid/") == b"hello"

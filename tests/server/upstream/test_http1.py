@@ -16,8 +16,7 @@ OK = b"HTTP/1.1 200 OK\r\n"
 
 def head_of(data: bytes, method: str = "POST", *, byte_by_byte: bool = False) -> ResponseHead:
     context = Http1Exchange(method)
-    context.request_head(b"/v1/messages", [(b"Host", b"up.example"), (b"Content-Length", b"0")])
-    context.request_body(b"", last=True)
+    context.request(b"/v1/messages", [(b"Host", b"up.example"), (b"Content-Length", b"0")], b"")
     chunks = [data[i : i + 1] for i in range(len(data))] if byte_by_byte else [data]
     for position, chunk in enumerate(chunks, 1):
         head = context.receive_data(chunk)
@@ -41,20 +40,11 @@ def with_leftover(head: ResponseHead, leftover: bytes) -> ResponseHead:
 
 def test_a_request_is_written_with_its_headers_as_given() -> None:
     context = Http1Exchange("POST")
-    head = context.request_head(
-        b"/v1/messages?beta=true", [(b"Host", b"up.example"), (b"X-Api-Key", b"k"), (b"Content-Length", b"2")]
-    )
-    assert head + context.request_body(b"{}", last=True) == (
+    headers = [(b"Host", b"up.example"), (b"X-Api-Key", b"k"), (b"Content-Length", b"2")]
+    assert b"".join(context.request(b"/v1/messages?beta=true", headers, b"{}")) == (
         b"POST /v1/messages?beta=true HTTP/1.1\r\n"
         b"Host: up.example\r\nX-Api-Key: k\r\nContent-Length: 2\r\n\r\n{}"
     )
-
-
-def test_a_streamed_request_body_is_chunked() -> None:
-    context = Http1Exchange("POST")
-    context.request_head(b"/", [(b"Host", b"up.example"), (b"Transfer-Encoding", b"chunked")])
-    assert context.request_body(b"abc", last=False) == b"3\r\nabc\r\n"
-    assert context.request_body(b"", last=True) == b"0\r\n\r\n"
 
 
 @pytest.mark.parametrize(
@@ -72,7 +62,7 @@ def test_a_request_that_cannot_be_written_is_refused_without_quoting_it(
     target: bytes, headers: list[tuple[bytes, bytes]]
 ) -> None:
     with pytest.raises(RequestError) as caught:
-        Http1Exchange("POST").request_head(target, headers)
+        Http1Exchange("POST").request(target, headers, b"")
     assert "sk-secret" not in str(caught.value)
     assert caught.value.__cause__ is None
     assert caught.value.__suppress_context__
@@ -80,9 +70,8 @@ def test_a_request_that_cannot_be_written_is_refused_without_quoting_it(
 
 def test_a_body_shorter_than_its_length_is_refused() -> None:
     context = Http1Exchange("POST")
-    context.request_head(b"/", [(b"host", b"up.example"), (b"content-length", b"5")])
-    with pytest.raises(RequestError, match="content-length"):
-        context.request_body(b"abc", last=True)
+    with pytest.raises(RequestError, match="its content"):
+        context.request(b"/", [(b"host", b"up.example"), (b"content-length", b"5")], b"abc")
 
 
 @pytest.mark.parametrize("byte_by_byte", [False, True], ids=["whole", "byte by byte"])
@@ -157,8 +146,7 @@ def test_the_length_of_a_body() -> None:
 
 def test_a_request_with_connection_close_is_not_kept_alive() -> None:
     context = Http1Exchange("GET")
-    context.request_head(b"/", [(b"host", b"up.example"), (b"Connection", b"close")])
-    context.request_body(b"", last=True)
+    context.request(b"/", [(b"host", b"up.example"), (b"Connection", b"close")], b"")
     head = context.receive_data(OK + b"content-length: 0\r\n\r\n")
     assert head is not None
     assert not head.keep_alive
@@ -229,6 +217,6 @@ def test_interim_responses_are_skipped(byte_by_byte: bool) -> None:
 
 def test_interim_responses_are_counted() -> None:
     context = Http1Exchange("GET")
-    context.request_head(b"/", [(b"host", b"up.example")])
+    context.request(b"/", [(b"host", b"up.example")], b"")
     assert context.receive_data(b"HTTP/1.1 100 Continue\r\n\r\n") is None
     assert context.interim_responses == 1

@@ -12,7 +12,7 @@ import pytest
 from http_server import TIMEOUT_S, DeafServer, Peer, ScriptedServer, answering, read_to_the_end
 from virtual_time import REAL_BACKENDS, UVLOOP
 
-from dragoman_server.streams.connect import _alternate_families, _race
+from dragoman_server.streams.connect import _alternate_families, connect
 from dragoman_server.upstream.transport import Http1Transport, PoolLimits, ResponseBody
 
 pytestmark = [pytest.mark.anyio, pytest.mark.backends(*REAL_BACKENDS, UVLOOP)]
@@ -269,14 +269,6 @@ def no_trust() -> ssl.SSLContext:
 # Racing addresses.
 
 
-class FakeStream:
-    def __init__(self) -> None:
-        self.aborted = False
-
-    def abort(self) -> None:
-        self.aborted = True
-
-
 V4, V6 = socket.AddressFamily.AF_INET, socket.AddressFamily.AF_INET6
 
 
@@ -291,55 +283,69 @@ def test_families_take_turns_and_the_resolvers_first_choice_stays_first() -> Non
     ]
 
 
+Attempt = Callable[[socket.AddressFamily], Awaitable[socket.socket]]
+
+
 @pytest.fixture
-def two_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
+def two_addresses(monkeypatch: pytest.MonkeyPatch) -> Callable[[Attempt], None]:
+    """Makes `connect` try two addresses by this function."""
+
     async def getaddrinfo(*args: object, **kwargs: object) -> list[object]:
         return [(V6, 1, 6, "", ("::1", 80)), (V4, 1, 6, "", ("1.1.1.1", 80))]
 
+    def try_by(attempt: Attempt) -> None:
+        monkeypatch.setattr("dragoman_server.streams.connect._connect", lambda family, *_: attempt(family))
+
     monkeypatch.setattr("dragoman_server.streams.connect.anyio.getaddrinfo", getaddrinfo)
+    return try_by
 
 
-@pytest.mark.usefixtures("two_addresses")
-async def test_an_address_that_hangs_does_not_delay_the_next() -> None:
-    stream = FakeStream()
+async def test_an_address_that_hangs_does_not_delay_the_next(
+    two_addresses: Callable[[Attempt], None],
+) -> None:
+    sock = socket.socket()
     tried = []
 
-    async def connect(family: socket.AddressFamily, address: str, port: int) -> FakeStream:
-        tried.append(address)
+    async def attempt(family: socket.AddressFamily) -> socket.socket:
+        tried.append(family)
         if family is V6:
             await anyio.sleep_forever()
-        return stream
+        return sock
 
-    with anyio.fail_after(TIMEOUT_S):
-        assert await _race("up.example", 80, connect) is stream  # type: ignore[type-var]
-    assert tried == ["::1", "1.1.1.1"]
-    assert not stream.aborted
-
-
-@pytest.mark.usefixtures("two_addresses")
-async def test_after_an_address_that_fails_the_next_is_tried_at_once() -> None:
-    async def connect(family: socket.AddressFamily, address: str, port: int) -> FakeStream:
-        raise ConnectionRefusedError(111, address)
-
-    with anyio.fail_after(0.2), pytest.raises(ConnectionRefusedError, match="::1"):
-        await _race("up.example", 80, connect)  # type: ignore[type-var]
+    two_addresses(attempt)
+    with anyio.fail_after(TIMEOUT_S), sock:
+        assert await connect("up.example", 80) is sock
+        assert tried == [V6, V4]
+        assert sock.fileno() >= 0
 
 
-@pytest.mark.usefixtures("two_addresses")
-async def test_a_second_winner_is_closed() -> None:
-    streams: list[FakeStream] = []
+async def test_after_an_address_that_fails_the_next_is_tried_at_once(
+    two_addresses: Callable[[Attempt], None],
+) -> None:
+    async def attempt(family: socket.AddressFamily) -> socket.socket:
+        raise ConnectionRefusedError(111, family.name)
+
+    two_addresses(attempt)
+    with anyio.fail_after(0.2), pytest.raises(ConnectionRefusedError, match="AF_INET6"):
+        await connect("up.example", 80)
+
+
+async def test_a_second_winner_is_closed(two_addresses: Callable[[Attempt], None]) -> None:
+    socks: list[socket.socket] = []
     go = anyio.Event()
 
-    async def connect(family: socket.AddressFamily, address: str, port: int) -> FakeStream:
+    async def attempt(family: socket.AddressFamily) -> socket.socket:
         if family is V6:
             with anyio.CancelScope(shield=True):
                 await go.wait()
         else:
             go.set()
-        streams.append(FakeStream())
-        return streams[-1]
+        socks.append(socket.socket())
+        return socks[-1]
 
+    two_addresses(attempt)
     with anyio.fail_after(TIMEOUT_S):
-        winner = await _race("up.example", 80, connect)  # type: ignore[type-var]
-    assert winner is streams[0]
-    assert [stream.aborted for stream in streams] == [False, True]
+        winner = await connect("up.example", 80)
+    with winner:
+        assert winner is socks[0]
+        assert [sock.fileno() >= 0 for sock in socks] == [True, False]

@@ -16,6 +16,7 @@ from dragoman.protocols.anthropic_messages.request_out import request_headers, w
 from dragoman.protocols.anthropic_messages.request_thinking import SIGNATURE_PLACES
 from dragoman.protocols.anthropic_messages.response_in import MessagesReader, read_whole
 from dragoman.protocols.anthropic_messages.response_out import MessagesWriter, write_whole
+from dragoman.protocols.anthropic_messages.shapes import SETTING_PATHS
 from dragoman.protocols.anthropic_messages.tables import (
     BETA_HEADER,
     FORWARDED_HEADERS,
@@ -39,6 +40,7 @@ SPEC = UpstreamSpec(
     tool_limits=ToolLimits(
         max_name=128, max_call_id=None, call_id_chars=True, custom=False, namespaces=False, allowed=False
     ),
+    settings=frozenset(SETTING_PATHS),
     read_request=read_request,
     write_request=write_request,
     stream_reader=MessagesReader,

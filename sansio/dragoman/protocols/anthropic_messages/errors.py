@@ -6,9 +6,15 @@ shapes and proxies send HTML, so the message is looked for in its usual places, 
 
 from __future__ import annotations
 
-from dragoman._wire.errors import ErrorKind, WireError, kind_from_message, kind_of_status
-from dragoman._wire.exceptions import RemoteProtocolError
-from dragoman._wire.json import JSONObject, decode, encode
+from dragoman._wire.errors import (
+    STATUS_BY_KIND,
+    ErrorKind,
+    WireError,
+    kind_from_message,
+    kind_of_status,
+    readable_message,
+)
+from dragoman._wire.json import JSONObject, encode, object_or_none
 from dragoman._wire.sse import encode_frame
 from dragoman.protocols.anthropic_messages.checks import string_or_none
 
@@ -66,30 +72,21 @@ DETAIL_CODES = frozenset(
     }
 )
 
-# Kind -> (type, status).
-ERRORS: dict[ErrorKind, tuple[str, int]] = {
-    ErrorKind.INVALID_REQUEST: ("invalid_request_error", 400),
-    ErrorKind.CONTEXT_LENGTH: ("invalid_request_error", 400),
-    ErrorKind.AUTHENTICATION: ("authentication_error", 401),
-    ErrorKind.BILLING: ("billing_error", 402),
-    ErrorKind.PERMISSION: ("permission_error", 403),
-    ErrorKind.NOT_FOUND: ("not_found_error", 404),
-    ErrorKind.METHOD: ("invalid_request_error", 405),
-    ErrorKind.TIMEOUT: ("timeout_error", 504),
-    ErrorKind.CONFLICT: ("conflict_error", 409),
-    ErrorKind.TOO_LARGE: ("request_too_large", 413),
-    ErrorKind.UNPROCESSABLE: ("invalid_request_error", 422),
-    ErrorKind.MEDIA_TYPE: ("invalid_request_error", 415),
-    ErrorKind.RATE_LIMIT: ("rate_limit_error", 429),
-    ErrorKind.OVERLOADED: ("overloaded_error", 529),
-    ErrorKind.SERVER: ("api_error", 500),
-    ErrorKind.UNREACHABLE: ("api_error", 502),
-    ErrorKind.TRUNCATED: ("api_error", 502),
-    ErrorKind.UNREADABLE: ("api_error", 502),
+# Kind -> type. Some kinds have none of their own.
+TYPES: dict[ErrorKind, str] = {
+    ErrorKind.CONTEXT_LENGTH: "invalid_request_error",
+    ErrorKind.METHOD: "invalid_request_error",
+    ErrorKind.UNPROCESSABLE: "invalid_request_error",
+    ErrorKind.MEDIA_TYPE: "invalid_request_error",
+    ErrorKind.UNREACHABLE: "api_error",
+    ErrorKind.TRUNCATED: "api_error",
+    ErrorKind.UNREADABLE: "api_error",
     # Not "overloaded_error": Claude Code 2.1.329 retries that, whatever the status and headers are.
-    ErrorKind.MISCONFIGURED: ("api_error", 503),
-    ErrorKind.CANCELLED: ("api_error", 499),
+    ErrorKind.MISCONFIGURED: "api_error",
+    ErrorKind.CANCELLED: "api_error",
+    **{kind: name for name, kind in reversed(KIND_BY_TYPE.items())},  # of several the first one
 }
+STATUSES = {**STATUS_BY_KIND, ErrorKind.OVERLOADED: 529}
 
 # Statuses of the protocol (anthropic 2.12.0, _exceptions.py), except for 503, because overload is 529.
 KNOWN_STATUSES = frozenset(
@@ -105,16 +102,10 @@ _MESSAGE_KEYS = ("message", "error", "detail", "msg")
 
 def read_error(status: int, body: bytes) -> WireError:
     """Return the error of an HTTP error response. Never raises."""
-    try:
-        value = decode(body)
-    except RemoteProtocolError:
-        value = None
-    if type(value) is dict:
+    value = object_or_none(body)
+    if value is not None:
         return parse_error(value, status)
-    text = body.decode("utf-8", "replace").strip()
-    # Markup and binary data are no messages for people.
-    if not text or text.startswith("<") or "\ufffd" in text or "\0" in text:
-        text = f"the upstream returned status {status} and no readable message"
+    text = readable_message(status, body)
     return WireError(kind_from_message(kind_of_status(status), text), text[:MAX_MESSAGE], status=status)
 
 
@@ -155,13 +146,8 @@ def _message_of(error: JSONObject) -> str:
 
 def is_native_error(body: bytes) -> bool:
     """Return True if a body has the form `{"type": "error", "error": {"type", "message"}}`."""
-    try:
-        value = decode(body)
-    except RemoteProtocolError:
-        return False
-    if type(value) is not dict or value.get("type") != "error":
-        return False
-    error = value.get("error")
+    value = object_or_none(body) or {}
+    error = value.get("error") if value.get("type") == "error" else None
     return type(error) is dict and type(error.get("type")) is str and type(error.get("message")) is str
 
 
@@ -173,7 +159,7 @@ def error_body(wire_error: WireError, request_id: str | None) -> bytes:
     message = wire_error.message
     if wire_error.kind is ErrorKind.CONTEXT_LENGTH and "prompt is too long" not in message:
         message = f"prompt is too long: {message}"
-    error: JSONObject = {"type": ERRORS[wire_error.kind][0], "message": message}
+    error: JSONObject = {"type": TYPES[wire_error.kind], "message": message}
     if wire_error.code in DETAIL_CODES:
         error["details"] = {"error_code": wire_error.code}
     return encode({"type": "error", "error": error, "request_id": request_id})
@@ -186,7 +172,7 @@ def error_frame(error: WireError, request_id: str) -> bytes:
 
 def write_error(error: WireError, request_id: str | None) -> tuple[int, bytes]:
     """Return status and body of an error response to a client of this protocol."""
-    status = ERRORS[error.kind][1]
+    status = STATUSES[error.kind]
     # The upstream's status stays if it has the same kind, because it is more exact.
     if error.status in KNOWN_STATUSES and kind_of_status(error.status) is error.kind:
         status = error.status

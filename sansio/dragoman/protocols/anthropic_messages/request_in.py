@@ -184,14 +184,9 @@ def _without_effort(message: Message, override: EffortOverride) -> Message:
 
 def _start_at_summary(messages: list[Message], first_message: int, summary: Text) -> list[Message]:
     """Return the conversation from a summary on, which replaces everything before it."""
-    index, part_index = next(
-        (index, part_index)
-        for index, message in enumerate(messages)
-        for part_index, part in enumerate(message.parts)
-        if part is summary
-    )
+    index = next(index for index, message in enumerate(messages) if summary in message.parts)
     message = messages[index]
-    rest = message.parts[part_index + 1 :]
+    rest = message.parts[message.parts.index(summary) + 1 :]
     after = [msgspec.structs.replace(message, parts=rest)] if rest else []
     return [
         *messages[:first_message],

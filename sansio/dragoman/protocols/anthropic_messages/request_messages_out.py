@@ -28,6 +28,7 @@ from dragoman._ir.request import (
 from dragoman._ir.tools import CacheMark
 from dragoman._wire.exceptions import RequestRefused
 from dragoman._wire.json import JSON, JSONObject, is_object_text
+from dragoman.codec import Capabilities
 from dragoman.protocols.anthropic_messages.request_thinking import MARKED, UNSIGNED
 from dragoman.protocols.anthropic_messages.tables import (
     CACHE_TTL_NAMES,
@@ -41,20 +42,23 @@ from dragoman.protocols.anthropic_messages.tables import (
 class ConversationWriter:
     """Builds `messages`: call add() for each message in order, then read `turns`.
 
-    mid_system: the upstream takes the role system in mid-conversation.
     same_protocol: the request came in this protocol, so extra fields are written again.
     """
 
-    __slots__ = ("_last", "_ledger", "_marks", "_mid_system", "_same_protocol", "turns")
+    __slots__ = ("_capabilities", "_last", "_ledger", "_marks", "_same_protocol", "turns")
 
     def __init__(
-        self, ledger: Ledger, marks: CacheControlWriter, mid_system: bool, same_protocol: bool = False
+        self,
+        capabilities: Capabilities,
+        marks: CacheControlWriter,
+        ledger: Ledger,
+        same_protocol: bool = False,
     ) -> None:
         self.turns: list[JSONObject] = []
         self._ledger = ledger
         self._marks = marks
         self._same_protocol = same_protocol
-        self._mid_system = mid_system
+        self._capabilities = capabilities
         self._last = ""  # the role of the last turn
 
     def add(self, message: Message) -> None:
@@ -102,7 +106,7 @@ class ConversationWriter:
         return blocks
 
     def _add_system(self, message: Message) -> None:
-        if self._mid_system:
+        if self._capabilities.mid_system:
             turn: JSONObject = {"role": "system"}
             blocks = self.system_blocks(message)
             if blocks:
@@ -147,7 +151,10 @@ class ConversationWriter:
 
     def _append(self, role: str, blocks: list[JSONObject]) -> None:
         if role == self._last:
-            blocks_of(self.turns[-1]).extend(blocks)
+            turn = self.turns[-1]
+            if type(turn["content"]) is str:
+                turn["content"] = [{"type": "text", "text": turn["content"]}]
+            turn["content"].extend(blocks)
         else:
             self.turns.append({"role": role, "content": plain_or_blocks(blocks)})
             self._last = role
@@ -181,17 +188,16 @@ class ConversationWriter:
             self._ledger.add(LossCode.REPAIRED, part.path, "a blank text was left out: it is refused")
             return ()
         block: JSONObject = {"type": "text", "text": part.text}
-        if part.cache is not None:
-            self._marks.put(block, part.cache)
-        if self._same_protocol:
-            if part.citations is not None:
-                block["citations"] = part.citations
-            merge_extra(block, part.extra)
+        if self._same_protocol and part.citations is not None:
+            block["citations"] = part.citations
         elif part.citations is not None:
             self._ledger.altered(part.path, "sent without its citations: the upstream accepts only its own")
-        return (block,)
+        return (self._with_extras(block, part),)
 
     def _thinking_blocks(self, part: Reasoning) -> Iterable[JSONObject]:
+        if self._same_protocol and self._capabilities.thinking == "none":
+            self._ledger.dropped(part.path, "the model does not reason")
+            return ()
         signature = part.signature
         if signature is None and self._same_protocol and part.text and not part.forged:
             # A server that signs nothing takes back its own reasoning.
@@ -249,7 +255,7 @@ class ConversationWriter:
             block["is_error"] = part.is_error
         return self._with_extras(block, part)
 
-    def _with_extras(self, block: JSONObject, part: ToolCall | ToolResult | Media) -> JSONObject:
+    def _with_extras(self, block: JSONObject, part: Text | ToolCall | ToolResult | Media) -> JSONObject:
         if part.cache is not None:
             self._marks.put(block, part.cache)
         if self._same_protocol and part.extra:
@@ -263,14 +269,6 @@ def has_visible_text(text: str) -> bool:
     "text content blocks must contain non-whitespace text" (LibreChat-AI/agents#124, read 2026-11-22).
     """
     return bool(text) and not text.isspace()
-
-
-def blocks_of(turn: JSONObject) -> list[JSONObject]:
-    """Return the content of a turn as a list of blocks that can be extended in place."""
-    content = turn["content"]
-    if type(content) is str:
-        content = turn["content"] = [{"type": "text", "text": content}]
-    return content  # type: ignore[no-any-return]
 
 
 def plain_or_blocks(blocks: list[JSONObject]) -> str | list[JSONObject]:

@@ -8,7 +8,7 @@ that passes and capabilities do not change.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from itertools import takewhile
 from typing import Final
 
@@ -19,8 +19,6 @@ from dragoman._ir.parameters import Converter, write_params
 from dragoman._ir.request import (
     Message,
     Param,
-    Part,
-    Reasoning,
     ReasoningConfig,
     Request,
     ResponseFormat,
@@ -28,6 +26,7 @@ from dragoman._ir.request import (
 from dragoman._wire.exceptions import RequestRefused, dotted_path
 from dragoman._wire.json import JSON, JSONObject
 from dragoman.codec import Capabilities
+from dragoman.protocols.anthropic_messages.checks import text_or_empty
 from dragoman.protocols.anthropic_messages.request_messages_out import (
     CacheControlWriter,
     ConversationWriter,
@@ -69,12 +68,11 @@ def write_request(request: Request, capabilities: Capabilities, ledger: Ledger) 
     marks = CacheControlWriter()
     tools = write_tools(request, capabilities, marks, ledger)
     leading = list(takewhile(lambda message: message.role in ("system", "developer"), request.messages))
-    mid_system = capabilities.mid_system
     if leading and len(leading) == len(request.messages):
         # "at least one message is required" (langchain#31696, read 2026-11-22): the last one becomes the user's.
         leading.pop()
-        mid_system = False
-    conversation = ConversationWriter(ledger, marks, mid_system)
+        capabilities = msgspec.structs.replace(capabilities, mid_system=False)
+    conversation = ConversationWriter(capabilities, marks, ledger)
     system: list[JSONObject] = []
     for message in leading:
         if message.name is not None:
@@ -129,12 +127,10 @@ def _rewrite_body(request: Request, capabilities: Capabilities, ledger: Ledger) 
     out = dict(request.native)
     out["model"] = request.model
     marks = CacheControlWriter()
-    conversation = ConversationWriter(ledger, marks, capabilities.mid_system, same_protocol=True)
+    conversation = ConversationWriter(capabilities, marks, ledger, same_protocol=True)
     out.pop("system", None)
     system: list[JSONObject] = []
     for message in request.messages:
-        if capabilities.thinking == "none":
-            message = _without_reasoning(message, ledger)
         is_first = message.role == "system" and not conversation.turns
         if message.path == "/system" or (is_first and not message.path.startswith("/messages/")):
             # The client's system text, and messages that a pass has put before it.
@@ -158,18 +154,6 @@ def _with_effort(message: Message, config: ReasoningConfig | None) -> Message:
     extra = dict(message.extra or {})
     merge_extra(extra, {"output_config": {"effort": config.effort}})
     return msgspec.structs.replace(message, extra=extra)
-
-
-def _without_reasoning(message: Message, ledger: Ledger) -> Message:
-    parts: list[Part] = []
-    for part in message.parts:
-        if isinstance(part, Reasoning):
-            ledger.dropped(part.path, "the model does not reason")
-        else:
-            parts.append(part)
-    return (
-        message if len(parts) == len(message.parts) else msgspec.structs.replace(message, parts=tuple(parts))
-    )
 
 
 def _rewrite_settings(
@@ -392,57 +376,31 @@ def _param_path(request: Request, param: Param) -> str:
 SAMPLING_VERSION: Final = "2023-06-01"
 NEWEST_VERSION: Final = "2026-10-21"
 
-# Beta features of members of the body, as named in anthropic 2.12.0 (types/anthropic_beta_param.py). Without its beta
-# a member is refused.
-_FIELD_BETAS: Mapping[str, str] = {
+# Beta features, as named in anthropic 2.12.0 (types/anthropic_beta_param.py). Without its beta a member of the body or
+# of `output_config`, or an edit or tool of a type, is refused.
+_BETAS: Mapping[str, str] = {
     "compaction": "compact-2026-09-04",
     "fallbacks": "server-side-fallback-2026-07-01",
     "mcp_servers": "mcp-client-2025-11-20",
     "speed": "fast-mode-2026-02-01",
-}
-# Of edits of `context_management`, by type.
-_EDIT_BETAS: Mapping[str, str] = {
+    "task_budget": "task-budgets-2026-03-13",
     "clear_thinking_20251015": "context-management-2025-06-27",
     "clear_tool_uses_20250919": "context-management-2025-06-27",
     "compact_20260112": "compact-2026-01-12",
-}
-# Of tools, by type.
-_TOOL_BETAS: Mapping[str, str] = {
     "advisor_20260301": "advisor-tool-2026-03-01",
     "computer_20250124": "computer-use-2025-01-24",
     "computer_20251124": "computer-use-2025-11-24",
     "mcp_toolset": "mcp-client-2025-11-20",
 }
-# Of members of `output_config`.
-_OUTPUT_BETAS: Mapping[str, str] = {"task_budget": "task-budgets-2026-03-13"}
 
 
 def request_headers(body: JSONObject) -> tuple[tuple[str, str], ...]:
-    """Return the headers for a body that write_request wrote for a client of another protocol.
-
-    Clients of this protocol send them themselves.
-    """
+    """Return the headers for a body of write_request. Clients of this protocol send them themselves."""
     version = SAMPLING_VERSION if any(name in body for name in SAMPLING_PARAMS) else NEWEST_VERSION
-    betas = ",".join(dict.fromkeys(_betas(body)))
+    config, management = body.get("output_config") or {}, body.get("context_management") or {}
+    typed = (*(management.get("edits") or ()), *(body.get("tools") or ()))
+    used = {name for each in (body, config) for name, value in each.items() if value is not None}
+    used |= {text_or_empty(each.get("type")) for each in typed}
+    betas = ",".join(dict.fromkeys(beta for name, beta in _BETAS.items() if name in used))
     headers = ((VERSION_HEADER[0], version),)
     return (*headers, (BETA_HEADER, betas)) if betas else headers
-
-
-def _betas(body: JSONObject) -> Iterator[str]:
-    yield from _members(body, _FIELD_BETAS)
-    yield from _members(body.get("output_config"), _OUTPUT_BETAS)
-    management = body.get("context_management")
-    yield from _types(management.get("edits") if type(management) is dict else None, _EDIT_BETAS)
-    yield from _types(body.get("tools"), _TOOL_BETAS)
-
-
-def _members(value: JSON, betas: Mapping[str, str]) -> Iterator[str]:
-    if type(value) is dict:
-        yield from (beta for name, beta in betas.items() if value.get(name) is not None)
-
-
-def _types(values: JSON, betas: Mapping[str, str]) -> Iterator[str]:
-    for value in values if type(values) is list else ():
-        kind = value.get("type") if type(value) is dict else None
-        if type(kind) is str and kind in betas:
-            yield betas[kind]

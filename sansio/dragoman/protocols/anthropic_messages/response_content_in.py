@@ -41,8 +41,6 @@ from dragoman.protocols.anthropic_messages.checks import (
 from dragoman.protocols.anthropic_messages.shapes import (
     BLOCK_SHAPE,
     CITATION_SHAPE,
-    DELTA_SHAPE,
-    EVENT_SHAPE,
     THINKING_BLOCK_SHAPE,
 )
 from dragoman.protocols.anthropic_messages.tables import NAME
@@ -84,7 +82,7 @@ class StreamedBlock(msgspec.Struct, gc=False):
     citations: int = 0
 
 
-class ContentBlockReader:
+class ContentBlockReader(msgspec.Struct):
     """Reads the blocks of one response.
 
     open: the open blocks by index.
@@ -92,17 +90,14 @@ class ContentBlockReader:
     called: True after a tool call.
     """
 
-    __slots__ = ("_context", "_ledger", "_next", "_pending_call", "_queries", "called", "model", "open")
-
-    def __init__(self, context: ResponseContext, ledger: Ledger) -> None:
-        self.open: dict[JSON, StreamedBlock] = {}
-        self.model = ""
-        self.called = False
-        self._context = context
-        self._ledger = ledger
-        self._next = 0  # the number of the next block
-        self._pending_call = -1  # a call with incomplete arguments, whose end depends on the stop reason
-        self._queries: dict[str, str] = {}  # by the id of the search
+    _context: ResponseContext
+    _ledger: Ledger
+    open: dict[JSON, StreamedBlock] = {}
+    model: str = ""
+    called: bool = False
+    _next: int = 0  # the number of the next block
+    _pending_call: int = -1  # a call with incomplete arguments, whose end depends on the stop reason
+    _queries: dict[str, str] = {}  # by the id of the search
 
     def start(self, index: int, native: JSON) -> list[Event]:
         """Return the events of content_block_start, with the content that the block has already."""
@@ -186,12 +181,6 @@ class ContentBlockReader:
             "a delta of a type that does not belong to the block",
         )
         return ()
-
-    def note_fields(self, block: StreamedBlock, event: JSONObject, delta: JSONObject) -> None:
-        """Record the unknown fields of a delta. Opaque blocks keep them."""
-        note_unread(event, EVENT_SHAPE, f"/content/{block.index}", self._ledger)
-        if block.content is not None:
-            note_unread(delta, DELTA_SHAPE, f"/content/{block.index}", self._ledger)
 
     def _extend_opaque(self, block: StreamedBlock, delta_type: JSON, delta: JSONObject) -> None:
         """Add a delta to an opaque block: JSON text of its input, or fields whose texts are joined."""

@@ -175,7 +175,9 @@ class MessagesReader:
         if block is None or type(delta) is not dict:
             raise unreadable_response("a delta came for a block that is not open")
         if not (value.keys() <= _EVENT_MEMBERS and delta.keys() <= _DELTA_MEMBERS):
-            self._blocks.note_fields(block, value, delta)
+            note_unread(value, EVENT_SHAPE, f"/content/{index}", self._ledger)
+            if block.content is not None:  # opaque blocks keep them
+                note_unread(delta, DELTA_SHAPE, f"/content/{index}", self._ledger)
         return self._blocks.delta(block, delta)
 
     def _block_stop(self, value: JSONObject) -> Sequence[Event]:

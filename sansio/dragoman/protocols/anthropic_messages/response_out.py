@@ -11,8 +11,10 @@ into the field where the vendor has ciphertext, and read from there.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, cast
+
+import msgspec
 
 from dragoman._ir.assembly import AssembledBlock, AssembledResponse
 from dragoman._ir.events import (
@@ -68,39 +70,21 @@ NO_SIGNATURE = Signature("", None)
 _MESSAGE_DELTA_FIELDS = {"container": True, "context_management": False}
 
 
-class MessagesWriter:
+class MessagesWriter(msgspec.Struct):
     """Writes one stream. The events must be legal, one block open at a time."""
 
-    __slots__ = (
-        "_calls",
-        "_context",
-        "_fields",
-        "_head",
-        "_index",
-        "_ledger",
-        "_part",
-        "_path",
-        "_refused",
-        "_stop",
-        "_tier",
-        "_unsigned",
-        "_usage",
-    )
-
-    def __init__(self, context: ResponseContext, ledger: Ledger) -> None:
-        self._context = context
-        self._ledger = ledger
-        self._index = -1  # of the open block, or of the last one
-        self._head = b""  # the bytes before the text of a delta of the open block; b"" before it is opened
-        self._path = ""  # of the open block in the upstream's response
-        self._part = 0  # of the open reasoning block
-        self._unsigned = False  # the open block is reasoning without a signature so far
-        self._calls = False  # there is a tool call
-        self._refused = False  # there is a refusal
-        self._stop: Stopped | None = None
-        self._tier = DEFAULT_TIER  # as sent in message_start
-        self._usage = Usage()
-        self._fields: JSONObject = {}  # of the message, if the upstream speaks this protocol
+    _context: ResponseContext
+    _ledger: Ledger
+    _index: int = -1  # of the open block, or of the last one
+    _head: bytes = b""  # the bytes before the text of a delta of the open block; b"" before it is opened
+    _path: str = ""  # of the open block in the upstream's response
+    _part: int = 0  # of the open reasoning block
+    _unsigned: bool = False  # the open block is reasoning without a signature so far
+    _kinds: set[BlockKind] = set()  # of the blocks so far
+    _stop: Stopped | None = None
+    _tier: str = DEFAULT_TIER  # as sent in message_start
+    _usage: Usage = Usage()
+    _fields: JSONObject = {}  # of the message, if the upstream speaks this protocol
 
     def send(self, event: Event) -> bytes:
         """Return the frames of one event."""
@@ -120,15 +104,13 @@ class MessagesWriter:
         self._path = event.path or f"/content/{self._index + 1}"
         if event.phase is not None:
             self._ledger.dropped(f"{self._path}/phase", "Messages has no message phases")
+        self._kinds.add(event.kind)
         self._head = b""
         self._part = 0
         if event.kind is BlockKind.REASONING:
             return b""
         if event.tool is not None:
-            self._calls = True
             return self._open(event.kind, write_tool_use(event.tool, {}))
-        if event.kind is BlockKind.REFUSAL:
-            self._refused = True
         return self._open(event.kind, {"type": "text", "text": "", "citations": None})
 
     def _open(self, kind: BlockKind, block: JSONObject) -> bytes:
@@ -208,7 +190,7 @@ class MessagesWriter:
             self._ledger.altered(
                 "/service_tier", "the client received the tier with which the response began"
             )
-        delta = write_stop(self._stop, self._calls, self._refused)
+        delta = write_stop(self._stop, self._kinds)
         delta["container"] = None
         fields: JSONObject = {
             "delta": delta,
@@ -249,52 +231,44 @@ def write_whole(response: AssembledResponse, context: ResponseContext, ledger: L
     """Return the complete response."""
     content: list[JSONObject] = []
     fields: JSONObject = {}
-    calls = refused = False
+    kinds: set[BlockKind] = set()
     for block in response.blocks:
         if isinstance(block, (Opaque, Compacted)):
             content += write_opaque(block, context, len(content), fields)
-            continue
-        calls = calls or block.kind is BlockKind.TOOL_CALL
-        refused = refused or block.kind is BlockKind.REFUSAL
-        written = _write_block(block, len(content), context.signer, ledger)
-        if written is not None:
-            content.append(written)
+        else:
+            kinds.add(block.kind)
+            content += _write_block(block, len(content), context.signer, ledger)
     usage = write_start_usage(context.prompt_tokens, response.service_tier, ledger)
     usage.update(write_usage(response.usage, ledger))
     message = _write_message(context, response.started.id, content, usage)
-    message.update(write_stop(response.stops[0] if response.stops else None, calls, refused))
+    message.update(write_stop(response.stops[0] if response.stops else None, kinds))
     message.update(fields)
     return message
 
 
-def _write_block(block: AssembledBlock, index: int, signer: Signer, ledger: Ledger) -> JSONObject | None:
-    """Return one block, None if it is empty, because the API refuses an empty block when it comes back."""
+def _write_block(block: AssembledBlock, index: int, signer: Signer, ledger: Ledger) -> Sequence[JSONObject]:
+    """Return one block, none if it is empty, because the API refuses an empty block when it comes back."""
     path = block.path or f"/content/{index}"
     if block.phase is not None:
         ledger.dropped(f"{path}/phase", "Messages has no message phases")
-    if block.kind is BlockKind.TOOL_CALL:
-        assert block.tool is not None
-        return write_tool_use(block.tool, input_object(block.text, f"{path}/input", ledger))
+    if block.tool is not None:
+        return (write_tool_use(block.tool, input_object(block.text, f"{path}/input", ledger)),)
     if block.kind is BlockKind.REASONING:
-        return _write_reasoning(block, signer)
+        text = "\n\n".join(part.text for part in block.reasoning)
+        redacted = None if block.signature is None else redacted_block(block.signature)
+        if redacted is not None and not text:
+            return (redacted,)
+        if block.signature is None and not text:
+            return ()
+        signature = signature_text(block.signature or NO_SIGNATURE, signer)
+        return ({"type": "thinking", "thinking": text, "signature": signature},)
     if block.logprobs:
         ledger.dropped(f"{path}/logprobs", "Messages has no log probabilities")
     citations = [write_citation(annotation, path, ledger) for annotation in block.annotations]
     written = [citation for citation in citations if citation is not None]
     if not block.text and not written:
-        return None
-    return {"type": "text", "text": block.text, "citations": written or None}
-
-
-def _write_reasoning(block: AssembledBlock, signer: Signer) -> JSONObject | None:
-    text = "\n\n".join(part.text for part in block.reasoning)
-    if block.signature is None:
-        signature = signature_text(NO_SIGNATURE, signer)
-        return {"type": "thinking", "thinking": text, "signature": signature} if text else None
-    redacted = redacted_block(block.signature)
-    if redacted is not None and not text:
-        return redacted
-    return {"type": "thinking", "thinking": text, "signature": signature_text(block.signature, signer)}
+        return ()
+    return ({"type": "text", "text": block.text, "citations": written or None},)
 
 
 def _split_delta(block: JSONObject) -> tuple[JSONObject, JSONObject | None]:
@@ -333,14 +307,14 @@ def _write_message(
     }
 
 
-def write_stop(stop: Stopped | None, calls: bool, refused: bool) -> JSONObject:
-    """Return stop_reason, stop_sequence and stop_details."""
+def write_stop(stop: Stopped | None, kinds: Collection[BlockKind]) -> JSONObject:
+    """Return stop_reason, stop_sequence and stop_details. kinds: of the blocks of the response."""
     reason = StopReason.END if stop is None else stop.reason
     if reason is StopReason.END:
         # Agents run tools only on tool_use, and some upstreams end such a turn with another reason.
-        if calls:
+        if BlockKind.TOOL_CALL in kinds:
             reason = StopReason.TOOL_USE
-        elif refused:
+        elif BlockKind.REFUSAL in kinds:
             reason = StopReason.CONTENT_FILTER
     details: JSON = None
     if reason is StopReason.CONTENT_FILTER:

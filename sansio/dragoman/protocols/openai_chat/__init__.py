@@ -15,6 +15,7 @@ from dragoman.protocols.openai_chat.request_in import read_request
 from dragoman.protocols.openai_chat.request_out import write_request
 from dragoman.protocols.openai_chat.response_in import ChatReader, read_whole
 from dragoman.protocols.openai_chat.response_out import ChatWriter, write_whole
+from dragoman.protocols.openai_chat.shapes import SETTING_PATHS
 from dragoman.protocols.openai_chat.tables import FORWARDED_HEADERS, MAX_STOPS, NAME
 
 __all__ = ["SPEC"]
@@ -35,6 +36,7 @@ SPEC = UpstreamSpec(
         namespaces=False,
         hosted_tools=frozenset(("web_search",)),
     ),
+    settings=frozenset(SETTING_PATHS),
     read_request=read_request,
     write_request=write_request,
     stream_reader=ChatReader,

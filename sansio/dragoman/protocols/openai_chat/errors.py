@@ -7,9 +7,16 @@ from code, status and message, and reading never raises.
 
 from __future__ import annotations
 
-from dragoman._wire.errors import STATUS_BY_KIND, ErrorKind, WireError, kind_from_message, kind_of_status
+from dragoman._wire.errors import (
+    STATUS_BY_KIND,
+    ErrorKind,
+    WireError,
+    kind_from_message,
+    kind_of_status,
+    readable_message,
+)
 from dragoman._wire.exceptions import RemoteProtocolError
-from dragoman._wire.json import JSON, JSONObject, decode, encode
+from dragoman._wire.json import JSON, JSONObject, decode, encode, object_or_none
 from dragoman._wire.sse import encode_frame
 
 # Error codes and types that are more exact than the status, as we have seen them from OpenAI and compatible servers.
@@ -80,10 +87,7 @@ def read_error(status: int, body: bytes) -> WireError:
         value = value[0]  # Google's servers send a list of one (paws#103, read 2026-11-22)
     if type(value) is dict:
         return parse_error(value, status)
-    text = value if type(value) is str else body.decode("utf-8", "replace").strip()
-    # Markup and binary are no messages for people.
-    if not text or text.startswith("<") or "\ufffd" in text or "\0" in text:
-        text = f"the upstream returned status {status} and no readable message"
+    text = readable_message(status, value.encode("utf-8", "replace") if type(value) is str else body)
     return WireError(_classify(None, None, text, status), text[:MAX_MESSAGE], status=status)
 
 
@@ -122,11 +126,7 @@ def has_error(chunk: JSONObject) -> bool:
 
 def is_native_error(body: bytes) -> bool:
     """True if a body is the official error object."""
-    try:
-        value = decode(body)
-    except RemoteProtocolError:
-        return False
-    error = value.get("error") if type(value) is dict else None
+    error = (object_or_none(body) or {}).get("error")
     return type(error) is dict and type(error.get("message")) is str
 
 

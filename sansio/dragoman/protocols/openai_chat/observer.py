@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from dragoman._ir.events import Usage
 from dragoman._wire.errors import WireError
-from dragoman._wire.exceptions import RemoteProtocolError
-from dragoman._wire.json import JSONObject, decode
+from dragoman._wire.json import JSONObject, object_or_none
 from dragoman._wire.sse import Frame
 from dragoman.codec import ResponseContext
 from dragoman.protocols.openai_chat.errors import error_frame, has_error, parse_error
@@ -42,14 +41,11 @@ class ChatObserver:
             return
         if self.content_started and _is_plain_content(data) and frame.event != b"error":
             return
-        try:
-            chunk = decode(data)
-        except RemoteProtocolError:
-            chunk = None
-        if frame.event == b"error" or (type(chunk) is dict and has_error(chunk)):
-            body = chunk if type(chunk) is dict else {"error": data.decode("utf-8", "replace")}
+        chunk = object_or_none(data)
+        if frame.event == b"error" or (chunk is not None and has_error(chunk)):
+            body = {"error": data.decode("utf-8", "replace")} if chunk is None else chunk
             self.error = self.error or parse_error(body, None)
-        if type(chunk) is dict:
+        if chunk is not None:
             self._read_chunk(chunk)
 
     def _read_chunk(self, chunk: JSONObject) -> None:

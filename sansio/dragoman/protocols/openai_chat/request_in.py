@@ -32,7 +32,6 @@ from dragoman._ir.shape import (
     STRING,
     extra_members,
     read_settings,
-    setting_paths,
 )
 from dragoman._ir.signatures import Signer
 from dragoman._ir.tools import CacheMark
@@ -49,13 +48,13 @@ from dragoman.protocols.openai_chat.shapes import (
     NATIVE_MEMBERS,
     PART_SHAPES,
     REQUEST_SHAPE,
+    SETTING_PATHS,
     TOOL_MESSAGE_SHAPE,
 )
 from dragoman.protocols.openai_chat.tables import NAME
 from dragoman.protocols.openai_chat.tools import read_tools
 
-_SETTING_PATHS = setting_paths(REQUEST_SHAPE)
-_LEGACY_SETTING_PATHS: dict[Param, str] = {**_SETTING_PATHS, "max_output_tokens": "/max_tokens"}
+_LEGACY_SETTING_PATHS: dict[Param, str] = {**SETTING_PATHS, "max_output_tokens": "/max_tokens"}
 
 # Roles whose string content needs no further look.
 _PLAIN_ROLES = frozenset({"system", "developer", "user", "assistant"})
@@ -99,7 +98,7 @@ def read_request(body: JSONObject, signer: Signer) -> Request:
         stream=body.get("stream") is True,
         include_usage=bool((body.get("stream_options") or {}).get("include_usage")),
         params=settings,
-        param_paths=_LEGACY_SETTING_PATHS if body.get("max_completion_tokens") is None else _SETTING_PATHS,
+        param_paths=_LEGACY_SETTING_PATHS if body.get("max_completion_tokens") is None else SETTING_PATHS,
         reasoning=read_reasoning(body, extra),
         response_format=read_response_format(body, extra),
         extra=extra or None,

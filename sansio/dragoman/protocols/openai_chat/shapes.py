@@ -7,6 +7,7 @@ hosts and servers in whose recorded responses we have seen a member (November 20
 
 from __future__ import annotations
 
+from dragoman._ir.request import Param
 from dragoman._ir.shape import (
     ARRAY,
     INTEGER,
@@ -18,6 +19,7 @@ from dragoman._ir.shape import (
     Setting,
     Shape,
     native_members,
+    setting_paths,
 )
 from dragoman.protocols.openai_chat.tables import (
     CACHE_MARKS,
@@ -79,6 +81,7 @@ REQUEST_SHAPE: dict[str, Shape] = {
     "user": Setting("user"),
     "verbosity": Setting("verbosity"),
 }
+SETTING_PATHS: dict[Param, str] = setting_paths(REQUEST_SHAPE)
 
 _MARKS: dict[str, Shape] = dict.fromkeys(CACHE_MARKS)
 # Content parts by type. The reader takes other types whole.

@@ -11,6 +11,7 @@ from dragoman.protocols.openai_responses.request_out import SIGNATURE_PLACES, wr
 from dragoman.protocols.openai_responses.response_content_out import ECHOED_MEMBERS
 from dragoman.protocols.openai_responses.response_in import ResponsesReader, read_whole
 from dragoman.protocols.openai_responses.response_out import ResponsesWriter, write_whole
+from dragoman.protocols.openai_responses.shapes import SETTING_PATHS
 from dragoman.protocols.openai_responses.tables import FORWARDED_HEADERS, NAME, TOKEN_COUNT
 
 SPEC = UpstreamSpec(
@@ -27,6 +28,7 @@ SPEC = UpstreamSpec(
         custom_by_default=True,
         namespaces=True,
     ),
+    settings=frozenset(SETTING_PATHS),
     read_request=read_request,
     write_request=write_request,
     stream_reader=ResponsesReader,

@@ -313,31 +313,30 @@ def _skills(environment: JSON) -> str:
     return "\n".join(["\nSkills that can be read there:", *lines]) if lines else ""
 
 
-def parse_call_arguments(kind: str, text: str) -> JSONObject | None:
-    """Return the fields of a call's item from the model's arguments, None if these do not have its form."""
+def parse_call_arguments(kind: str, text: str) -> tuple[JSONObject, bool] | None:
+    """Return the fields of a call's item from the model's arguments, and True if the arguments have values that the
+    item has no field for. None if they do not have the form of the item.
+    """
     try:
         arguments = decode(text.encode("utf-8", "surrogatepass"))
         if type(arguments) is dict:
-            return CLIENT_TOOLS[kind].fields(arguments)
+            fields = CLIENT_TOOLS[kind].fields(arguments)
+            return fields, not _members(arguments) <= _members(fields)
     except (RemoteProtocolError, SchemaUndecided, _InvalidArgumentsError):
         pass
     return None
 
 
-def has_unmapped_arguments(text: str, fields: JSONObject) -> bool:
-    """True if arguments have values that are not in the fields of the item made from them."""
-    return not _members(decode(text.encode("utf-8", "surrogatepass"))) <= _members(fields)
-
-
 def _members(value: JSONObject) -> set[str]:
     """Return the members of an object and of the objects in it, encoded with their names. null counts as absent."""
     found: set[str] = set()
-    for name, member in value.items():
-        inner = [member] if type(member) is dict else objects_in(member)
-        if inner:
-            found.update(*map(_members, inner))
-        elif member is not None:
-            found.add(encode_text([name, member]))
+    left = [value]
+    while left:
+        for name, member in left.pop().items():
+            inner = [member] if type(member) is dict else objects_in(member)
+            left += inner
+            if not inner and member is not None:
+                found.add(encode_text([name, member]))
     return found
 
 

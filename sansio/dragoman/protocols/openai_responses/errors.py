@@ -6,9 +6,16 @@ is too long also by its message. Bodies of other shapes still give a readable me
 
 from __future__ import annotations
 
-from dragoman._wire.errors import STATUS_BY_KIND, ErrorKind, WireError, kind_from_message, kind_of_status
+from dragoman._wire.errors import (
+    STATUS_BY_KIND,
+    ErrorKind,
+    WireError,
+    kind_from_message,
+    kind_of_status,
+    readable_message,
+)
 from dragoman._wire.exceptions import RemoteProtocolError
-from dragoman._wire.json import JSON, JSONObject, decode, encode
+from dragoman._wire.json import JSON, JSONObject, decode, encode, object_or_none
 from dragoman.protocols.openai_responses.checks import object_or_empty
 
 # Codes and types that are more precise than the status, in bodies and in streams.
@@ -117,17 +124,13 @@ def read_error(status: int, body: bytes) -> WireError:
     try:
         value = decode(body)
     except RemoteProtocolError:
-        return parse_error(_body_text(status, body), status)
+        return parse_error(readable_message(status, body), status)
     return parse_error(value, status)
 
 
 def is_native_error(body: bytes) -> bool:
     """True if a body is an error as clients of this protocol read it: {"error": {"message": ...}}."""
-    try:
-        value = decode(body)
-    except RemoteProtocolError:
-        return False
-    error = value.get("error") if type(value) is dict else None
+    error = (object_or_none(body) or {}).get("error")
     return type(error) is dict and type(error.get("message")) is str
 
 
@@ -187,17 +190,6 @@ def _code_text(value: JSON) -> str | None:
     if type(value) is int:
         return str(value)
     return value if type(value) is str and value else None
-
-
-def _body_text(status: int, body: bytes) -> str:
-    """Return a body that is no JSON as the message, unless it is HTML or binary."""
-    try:
-        text = body.decode("utf-8").strip()
-    except UnicodeDecodeError:
-        text = ""
-    if not text or text.startswith("<") or "\0" in text:
-        return f"the upstream returned status {status} and no readable message"
-    return text
 
 
 def error_object(error: WireError) -> JSONObject:

@@ -9,11 +9,9 @@ from __future__ import annotations
 from dragoman._ir.events import Usage
 from dragoman._ir.losses import Ledger
 from dragoman._wire.errors import WireError
-from dragoman._wire.exceptions import RemoteProtocolError
-from dragoman._wire.json import JSONObject, decode, encode, text_or_none
+from dragoman._wire.json import JSONObject, encode, object_or_none, text_or_none
 from dragoman._wire.sse import Frame, encode_frame
 from dragoman.codec import ResponseContext
-from dragoman.protocols.openai_responses.checks import object_or_empty
 from dragoman.protocols.openai_responses.errors import error_event, parse_error, response_error
 from dragoman.protocols.openai_responses.response_content_out import ResponseBuilder
 from dragoman.protocols.openai_responses.usage import read_usage
@@ -53,9 +51,9 @@ class ResponsesObserver:
         self._count += 1
         self._last_data = frame.data
         if frame.event and frame.event not in _DECODED_EVENTS:
-            self.content_started = self.content_started or _has_content(_decode_object_or_empty(frame.data))
+            self.content_started = self.content_started or _has_content(object_or_none(frame.data) or {})
         else:  # also without an event line: then only the data has the type
-            event = _decode_object_or_empty(frame.data)
+            event = object_or_none(frame.data) or {}
             if not event:  # a name whose data was cut ends nothing
                 return
             kind = text_or_none(event.get("type")) or frame.event.decode("ascii")
@@ -80,7 +78,7 @@ class ResponsesObserver:
 
     def fail(self, error: WireError) -> bytes:
         """Return an error event and a failed response, numbered on from what was relayed."""
-        last = _decode_object_or_empty(self._last_data).get("sequence_number")
+        last = (object_or_none(self._last_data) or {}).get("sequence_number")
         number = last + 1 if type(last) is int else self._count
         out = b""
         response = self._response
@@ -97,15 +95,6 @@ class ResponsesObserver:
 def _numbered(kind: str, number: int, response: JSONObject) -> bytes:
     event = {"type": kind, "sequence_number": number, "response": response}
     return encode_frame(encode(event), kind.encode("ascii"))
-
-
-def _decode_object_or_empty(data: bytes) -> JSONObject:
-    """Return the object in `data`, {} for anything else: a relay does not validate."""
-    try:
-        value = decode(data)
-    except RemoteProtocolError:
-        return {}
-    return object_or_empty(value)
 
 
 def _has_content(event: JSONObject) -> bool:

@@ -11,7 +11,7 @@ import msgspec
 
 from dragoman._ir.losses import Loss, LossCode
 from dragoman._ir.request import Message, Param, ReasoningConfig, Request, ResponseFormat, Text
-from dragoman._ir.shape import OBJECT, STRING, read_settings, setting_paths
+from dragoman._ir.shape import OBJECT, STRING, read_settings
 from dragoman._ir.signatures import Signer
 from dragoman._ir.tools import Namespace
 from dragoman._wire.json import JSON, JSONObject, wrong_type
@@ -27,6 +27,7 @@ from dragoman.protocols.openai_responses.shapes import (
     NATIVE_MEMBERS,
     REASONING_SHAPE,
     REQUEST_SHAPE,
+    SETTING_PATHS,
 )
 from dragoman.protocols.openai_responses.tables import (
     CALL_ITEMS,
@@ -38,12 +39,6 @@ from dragoman.protocols.openai_responses.tables import (
 )
 from dragoman.protocols.openai_responses.tools import read_tool_choice, read_tools
 
-_SETTING_PATHS: dict[Param, str] = {
-    **setting_paths(REQUEST_SHAPE),
-    "include": "/include",
-    "logprobs": "/include",
-}
-
 
 def read_request(body: JSONObject, signer: Signer) -> Request:
     """Read a decoded body.
@@ -53,7 +48,7 @@ def read_request(body: JSONObject, signer: Signer) -> Request:
     model: str = CHECKS.required(body, "model", "", STRING)
     if not model:
         raise wrong_type("/model", STRING.name, model)
-    repairs = repair_request(body)
+    repairs = _repair_request(body)
     params = read_settings(body, REQUEST_SHAPE, CHECKS.wrong_type)
     namespaces: list[Namespace] = []
     reader = InputReader(signer, read_tools(body.get("tools") or [], "/tools", namespaces), namespaces)
@@ -67,7 +62,7 @@ def read_request(body: JSONObject, signer: Signer) -> Request:
         if name in params and params[name] == nothing:
             del params[name]
     extra = read_extra(body, REQUEST_SHAPE) or {}
-    paths = _SETTING_PATHS
+    paths = SETTING_PATHS
     if reader.reference is not None and "previous_response_id" not in params:
         # A reference means the same: part of the conversation is only in the vendor's store.
         params["previous_response_id"], place = reader.reference
@@ -185,14 +180,12 @@ def _read_reasoning(value: JSONObject | None, later: tuple[str, str] | None) -> 
 _NESTED = "in the form of Chat Completions: it was converted"
 
 
-def repair_request(body: JSONObject) -> tuple[Loss, ...]:
+def _repair_request(body: JSONObject) -> tuple[Loss, ...]:
     """Repair known mistakes in the body. Return the repairs."""
     repairs: list[Loss] = []
-    tools = _flat_tools(body.get("tools"), repairs)
-    choice = _flat_choice(body.get("tool_choice"), repairs)
-    items = _calls_with_ids(body.get("input"), repairs)
-    fields = {"tools": tools, "tool_choice": choice, "input": items}
-    body.update({name: value for name, value in fields.items() if repairs and name in body})
+    for name, repair in (("tools", _flat_tools), ("tool_choice", _flat_choice), ("input", _calls_with_ids)):
+        if name in body:
+            body[name] = repair(body[name], repairs)
     return tuple(repairs)
 
 

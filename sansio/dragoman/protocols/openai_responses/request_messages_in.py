@@ -105,10 +105,13 @@ class InputReader:
             if type(item) is not dict:
                 raise wrong_type(path, "an object", item)
             kind = item.get("type")
-            if kind is None:
-                refers = "role" not in item and text_or_none(item.get("id"))
-                kind = "item_reference" if refers else "message"
-            elif type(kind) is not str:
+            if kind == "message" or kind is None:
+                if kind is None and "role" not in item and text_or_none(item.get("id")):
+                    self._item_reference(item, path, "item_reference")
+                else:
+                    messages.append(_read_message(item, path))
+                continue
+            if type(kind) is not str:
                 raise wrong_type(f"{path}/type", STRING.name, kind)
             read = _ITEM_READERS.get(kind)
             if read is not None:
@@ -184,11 +187,9 @@ class InputReader:
         if kind == "tool_search_call" and not text_or_none(item.get("call_id")):
             self._opaque(item, path, kind)  # the provider searched
             return
-        message = read_client_call(item, path)
-        self.messages.append(message)
-        [call] = message.parts
-        if kind == "local_shell_call" and isinstance(call, ToolCall) and call.item_id is not None:
-            self._shell_calls[call.item_id] = call.call_id
+        self.messages.append(read_client_call(item, path))
+        if kind == "local_shell_call" and item.get("id"):
+            self._shell_calls[item["id"]] = item["call_id"]
 
     def _client_output(self, item: JSONObject, path: str, kind: str) -> None:
         tool = _OUTPUT_TOOLS[kind]
@@ -347,7 +348,6 @@ def _read_result(item: JSONObject, path: str) -> Message:
 
 
 _ITEM_READERS: dict[str, Callable[[JSONObject, str], Message]] = {
-    "message": _read_message,
     "function_call": _read_call,
     "custom_tool_call": _read_call,
     "function_call_output": _read_result,

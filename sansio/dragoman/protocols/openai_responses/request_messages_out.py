@@ -272,23 +272,10 @@ class InputWriter:
         self._items.append(item)
 
     def _write_result(self, part: ToolResult) -> None:
-        if len(part.parts) == 1 and not part.is_error and not self._same_protocol:
-            only = part.parts[0]
-            if type(only) is Text and only.cache is None and not only.citations:
-                name = "custom_tool_call_output" if part.kind is _CUSTOM else "function_call_output"
-                item: JSONObject = {"type": name, "call_id": part.call_id, "output": only.text}
-                if part.cache is not None:
-                    self._marks.put_on_output(part.cache, item)
-                self._items.append(item)
-                return  # the commonest shape: one plain text
-        output: list[JSON] = []
-        for each in part.parts:
-            self._write_content(each, "user", output)
-        custom = part.kind is _CUSTOM
-        item = {
-            "type": "custom_tool_call_output" if custom else "function_call_output",
+        item: JSONObject = {
+            "type": "custom_tool_call_output" if part.kind is _CUSTOM else "function_call_output",
             "call_id": part.call_id,
-            "output": self._output(part, output),
+            "output": self._output(part),
         }
         if part.cache is not None:
             self._marks.put_on_output(part.cache, item)
@@ -296,7 +283,14 @@ class InputWriter:
             self._restore(item, part.path, part.item_id, part.extra)
         self._items.append(item)
 
-    def _output(self, part: ToolResult, output: list[JSON]) -> JSON:
+    def _output(self, part: ToolResult) -> JSON:
+        if len(part.parts) == 1 and not part.is_error and not self._same_protocol:
+            only = part.parts[0]
+            if type(only) is Text and only.cache is None and not only.citations:
+                return only.text  # the commonest shape
+        output: list[JSON] = []
+        for each in part.parts:
+            self._write_content(each, "user", output)
         if part.is_error:
             self._ledger.altered(f"{part.path}/is_error", 'sent as the text "Error: " before the output')
             if output and output[0]["type"] == "input_text":

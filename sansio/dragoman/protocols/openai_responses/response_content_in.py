@@ -76,6 +76,9 @@ class _PartTexts(dict[int, _EmittedText]):
         """
         return index if self.announced is None or index in self else self.announced
 
+    def missing_text(self, index: int, text: JSON) -> JSON:
+        return self[index].missing_text(text) if index in self else text
+
     def match_parts(self, texts: list[JSON]) -> list[int]:
         """Return for each part of a finished item the index under which its text came, else an unused one.
 
@@ -190,8 +193,7 @@ class MessageItem(OutputItem):
 
     def add_missing_text(self, index: int, text: JSON, out: list[Event], refusal: bool) -> None:
         """Read the whole text of a part."""
-        emitted = self.parts.get(index)
-        self.add_text(index, text if emitted is None else emitted.missing_text(text), out, refusal)
+        self.add_text(index, self.parts.missing_text(index, text), out, refusal)
 
     def add_annotation(self, index: int, annotation: JSONObject, out: list[Event]) -> None:
         emitted = self.parts.get(index)
@@ -312,8 +314,7 @@ class ReasoningItem(OutputItem):
         out.append(ReasoningDelta(emitted.block, text, index, form))
 
     def add_missing_text(self, index: int, text: JSON, out: list[Event], summary: bool) -> None:
-        emitted = self.parts(summary).get(index)
-        self.add_text(index, text if emitted is None else emitted.missing_text(text), out, summary)
+        self.add_text(index, self.parts(summary).missing_text(index, text), out, summary)
 
     def finish(self, item: JSONObject, out: list[Event]) -> None:
         for name in ("summary", "content"):

@@ -33,8 +33,6 @@ from dragoman.codec import ResponseContext
 from dragoman.protocols.openai_responses.checks import objects_in, write_url_citation
 from dragoman.protocols.openai_responses.client_tools import (
     CLIENT_TOOLS,
-    announced_fields,
-    has_unmapped_arguments,
     parse_call_arguments,
 )
 from dragoman.protocols.openai_responses.errors import response_error
@@ -111,11 +109,6 @@ def as_function_call(block: AnyBlock) -> AnyBlock:
     return msgspec.structs.replace(block, tool=msgspec.structs.replace(block.tool, hosted=None))
 
 
-def announced_client_call(tool: ToolHead, item: JSONObject) -> JSONObject:
-    """Return the same item as it is announced."""
-    return {**announced_fields(tool.hosted or "", item), "status": "in_progress"}
-
-
 def is_empty_text(block: AssembledBlock) -> bool:
     """True if a text block has no text because the response failed before."""
     return block.kind in TEXT_KINDS and not block.text and not block.complete
@@ -189,7 +182,7 @@ def finished_part(block: AssembledBlock, ledger: Ledger) -> JSONObject:
         "type": "output_text",
         "text": block.text,
         "annotations": [each for each in annotations if each is not None],
-        "logprobs": [part_logprob(token) for token in block.logprobs],
+        "logprobs": [write_logprob(token, with_bytes=True) for token in block.logprobs],
     }
 
 
@@ -207,40 +200,27 @@ def write_citation(event: Annotation, length: int, ledger: Ledger) -> JSONObject
     return write_url_citation(event.url, event.title, event.start, event.end, length)
 
 
-def part_logprob(token: JSONObject) -> JSONObject:
-    """Return a log probability of a part: `bytes` and `top_logprobs` are required. Chat may have null there."""
-    return {
-        **_logprob(token),
-        "bytes": token.get("bytes") or [],
-        "top_logprobs": [
-            {**_logprob(top), "bytes": top.get("bytes") or []}
-            for top in objects_in(token.get("top_logprobs"))
-        ],
-    }
+def write_logprob(token: JSONObject, *, with_bytes: bool) -> JSONObject:
+    """Return a log probability. Those of parts have `bytes`, those of events do not.
+
+    `bytes` and `top_logprobs` are required. Chat may have null there.
+    """
+    top = [_logprob(each, with_bytes) for each in objects_in(token.get("top_logprobs"))]
+    return {**_logprob(token, with_bytes), "top_logprobs": top}
 
 
-def event_logprob(token: JSONObject) -> JSONObject:
-    """Return a log probability of an event, which has no `bytes`."""
-    return {
-        **_logprob(token),
-        "top_logprobs": [_logprob(top) for top in objects_in(token.get("top_logprobs"))],
-    }
-
-
-def _logprob(token: JSONObject) -> JSONObject:
-    return {"token": token.get("token") or "", "logprob": token.get("logprob") or 0}
+def _logprob(token: JSONObject, with_bytes: bool) -> JSONObject:
+    out: JSONObject = {"token": token.get("token") or "", "logprob": token.get("logprob") or 0}
+    if with_bytes:
+        out["bytes"] = token.get("bytes") or []
+    return out
 
 
 def announced_item(item: JSONObject) -> JSONObject:
     """Return an item that came whole as it would have been announced."""
-    if "status" in item and item.get("type") not in _NEVER_IN_PROGRESS:
+    if "status" in item and text_or_none(item.get("type")) not in _NEVER_IN_PROGRESS:
         return {**item, "status": "in_progress"}
     return item
-
-
-def refusal_block(number: int, explanation: str) -> AssembledBlock:
-    """Return a block with the explanation of a refused response without text."""
-    return AssembledBlock(number=number, kind=BlockKind.REFUSAL, text=explanation)
 
 
 class ResponseBuilder:
@@ -311,13 +291,14 @@ class ResponseBuilder:
         tool = block.tool
         assert tool is not None
         assert tool.hosted is not None
-        fields = parse_call_arguments(tool.hosted, block.text)
+        parsed = parse_call_arguments(tool.hosted, block.text)
         path = f"/output/{self.index}/arguments"
-        if fields is None:
+        if parsed is None:
             detail = f"the arguments do not have the form of a call of {tool.hosted}"
             self._ledger.add(LossCode.BREACH, path, detail)
             return None
-        if has_unmapped_arguments(block.text, fields):
+        fields, has_unmapped = parsed
+        if has_unmapped:
             self._ledger.altered(path, f"what a call of {tool.hosted} has no field for was left out")
         head = {"id": item_id, "type": CLIENT_TOOLS[tool.hosted].call, "call_id": tool.call_id}
         return {**head, **fields, "status": "completed"}

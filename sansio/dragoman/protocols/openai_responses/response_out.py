@@ -39,22 +39,21 @@ from dragoman._ir.losses import Ledger
 from dragoman._wire.json import JSON, JSONObject, encode
 from dragoman._wire.sse import encode_frame
 from dragoman.codec import ResponseContext
+from dragoman.protocols.openai_responses.client_tools import announced_fields
 from dragoman.protocols.openai_responses.errors import error_event
 from dragoman.protocols.openai_responses.response_content_out import (
     TEXT_KINDS,
     ResponseBuilder,
     added_item,
-    announced_client_call,
     announced_item,
     as_function_call,
     empty_part,
-    event_logprob,
     finished_part,
     goes_into_content,
     is_client_run,
     is_empty_text,
     reasoning_part,
-    refusal_block,
+    write_logprob,
 )
 from dragoman.protocols.openai_responses.tables import NAME
 
@@ -137,7 +136,9 @@ class ResponsesWriter:
         out = b""
         explained = _needs_explanation(stop, self._has_text)
         if explained:
-            out = self._whole_block(refusal_block(-1, stop.explanation or ""))
+            out = self._block_started(BlockStarted(-1, BlockKind.REFUSAL))
+            out += self.send(TextDelta(-1, stop.explanation or ""))
+            out += self._block_ended(BlockEnded(-1))
         response = self._builder.ended(stop, self._usage, explained)
         return out + self._frame(f"response.{response['status']}", response=response)
 
@@ -207,7 +208,7 @@ class ResponsesWriter:
                     annotation_index=index,
                     annotation=annotation,
                 )
-            logprobs = [event_logprob(token) for token in block.logprobs]
+            logprobs = [write_logprob(token, with_bytes=False) for token in block.logprobs]
             out += self._in_item(
                 "response.output_text.done", content_index=0, text=block.text, logprobs=logprobs
             )
@@ -230,7 +231,8 @@ class ResponsesWriter:
         if block.complete:
             item = self._builder.client_call(block, self._item_id)
             if item is not None:
-                out = self._added(announced_client_call(tool, item))
+                announced = announced_fields(tool.hosted or "", item)
+                out = self._added({**announced, "status": "in_progress"})
                 return out + self._commands(item) + self._item_done(item)
         out = self._block_started(as_function_call(BlockStarted(block.number, block.kind, tool=tool)))
         if block.text:
@@ -271,12 +273,6 @@ class ResponsesWriter:
             for state in ("in_progress", "searching", "completed"):
                 out += self._in_item(f"response.web_search_call.{state}")
         return out + self._item_done(item)
-
-    def _whole_block(self, block: AssembledBlock) -> bytes:
-        """Write a block that did not come in pieces."""
-        out = self._block_started(BlockStarted(block.number, block.kind))
-        out += self.send(TextDelta(block.number, block.text))
-        return out + self._block_ended(BlockEnded(block.number))
 
     # Content of items.
 
@@ -328,7 +324,9 @@ class ResponsesWriter:
         assert self._open is not None
         self._open.logprobs += event.tokens
         if self._open.start.kind is BlockKind.TEXT:
-            self._tail = b',"logprobs":%b}\n\n' % encode([event_logprob(token) for token in event.tokens])
+            self._tail = b',"logprobs":%b}\n\n' % encode(
+                [write_logprob(token, with_bytes=False) for token in event.tokens]
+            )
             self._tail_is_once = True
         return b""
 
@@ -379,7 +377,7 @@ def write_whole(response: AssembledResponse, context: ResponseContext, ledger: L
     failed = response.error is not None
     explained = not failed and _needs_explanation(stop, has_text)
     if explained:
-        blocks.append(refusal_block(-1, stop.explanation or ""))
+        blocks.append(AssembledBlock(number=-1, kind=BlockKind.REFUSAL, text=stop.explanation or ""))
     for block in blocks:
         if isinstance(block, AssembledBlock):
             if not (failed and is_empty_text(block)):

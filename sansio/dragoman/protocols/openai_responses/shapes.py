@@ -6,6 +6,7 @@ goes into `extra`: it is written again for another Responses server, and is a lo
 
 from __future__ import annotations
 
+from dragoman._ir.request import Param
 from dragoman._ir.shape import (
     ARRAY,
     BOOLEAN,
@@ -19,6 +20,7 @@ from dragoman._ir.shape import (
     Setting,
     Shape,
     native_members,
+    setting_paths,
 )
 from dragoman._wire.json import JSON
 
@@ -62,6 +64,12 @@ REQUEST_SHAPE: dict[str, Shape] = {
     "top_p": Setting("top_p", NUMBER),
     "truncation": Setting("truncation", STRING),
     "user": Setting("user", STRING),
+}
+# A path to each setting, and to two that a function reads from one member.
+SETTING_PATHS: dict[Param, str] = {
+    **setting_paths(REQUEST_SHAPE),
+    "include": "/include",
+    "logprobs": "/include",
 }
 # Summaries are either requested or not in the document; their length is only in these members.
 REASONING_SHAPE: dict[str, Shape] = {

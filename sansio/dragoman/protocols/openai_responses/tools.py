@@ -45,10 +45,9 @@ from dragoman.protocols.openai_responses.shapes import (
 )
 from dragoman.protocols.openai_responses.tables import NAME, WEB_SEARCH_TYPES
 
-_CALLABLE: dict[str | None, ToolKind] = {"function": ToolKind.FUNCTION, "custom": ToolKind.CUSTOM}
-_CUSTOM_FORMATS = ("text", "grammar")
+_CALLABLE: dict[str, ToolKind] = {"function": ToolKind.FUNCTION, "custom": ToolKind.CUSTOM}
 _TOOL_FAMILIES = (WEB_SEARCH_TYPES, COMPUTERS | {"computer_use"})
-_TYPE_NAMES = {ToolKind.FUNCTION: "function", ToolKind.CUSTOM: "custom"}
+_TYPE_NAMES = {kind: name for name, kind in _CALLABLE.items()}
 # Fields whose null or default value the document does not keep.
 _IMPLIED_FIELDS = ("description", "parameters", "strict", "format", "defer_loading", "allowed_callers")
 _USES: dict[type, HostedUse] = {WebSearch: "web_search", CodeExecution: "code_execution", McpServer: "mcp"}
@@ -151,10 +150,7 @@ def _read_custom(tool: JSONObject, path: str, namespace: str | None) -> CustomTo
         where = f"{path}/format"
         grammar = Grammar(required_text(form, "syntax", where), required_text(form, "definition", where))
     extra = read_extra(tool, TOOL_SHAPES["custom"])
-    plain = {"type"} if grammar is None else {"type", "syntax", "definition"}
-    if form is not None and not (
-        type(form) is dict and form.keys() == plain and form["type"] in _CUSTOM_FORMATS
-    ):
+    if form not in (None, {"type": "text"} if grammar is None else _write_grammar(grammar)):
         extra = {**(extra or {}), "format": form}
     return CustomTool(
         required_text(tool, "name", path),
@@ -375,12 +371,12 @@ def _write_custom(tool: CustomTool) -> JSONObject:
     if tool.description is not None:
         out["description"] = tool.description
     if tool.grammar is not None:
-        out["format"] = {
-            "type": "grammar",
-            "syntax": tool.grammar.syntax,
-            "definition": tool.grammar.definition,
-        }
+        out["format"] = _write_grammar(tool.grammar)
     return out
+
+
+def _write_grammar(grammar: Grammar) -> JSONObject:
+    return {"type": "grammar", "syntax": grammar.syntax, "definition": grammar.definition}
 
 
 def write_tool_choice(

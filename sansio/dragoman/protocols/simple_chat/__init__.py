@@ -11,7 +11,7 @@ from dragoman.codec import Endpoint, ProtocolSpec, ToolLimits
 from dragoman.protocols.simple_chat.errors import write_error
 from dragoman.protocols.simple_chat.request_in import read_request
 from dragoman.protocols.simple_chat.response_out import SimpleWriter, write_whole
-from dragoman.protocols.simple_chat.tables import NAME
+from dragoman.protocols.simple_chat.tables import NAME, SETTING_PATHS
 
 __all__ = ["SPEC"]
 
@@ -41,6 +41,7 @@ SPEC = ProtocolSpec(
     sequential=True,
     choices=False,
     tool_limits=ToolLimits(),  # clients get no calls
+    settings=frozenset(SETTING_PATHS),
     read_request=read_request,
     stream_writer=SimpleWriter,
     write_whole=write_whole,

@@ -7,13 +7,11 @@ as losses.
 from __future__ import annotations
 
 from dragoman._ir.request import Message, Request, Text
-from dragoman._ir.shape import extra_members, read_settings, setting_paths
+from dragoman._ir.shape import extra_members, read_settings
 from dragoman._ir.signatures import Signer
 from dragoman._wire.exceptions import RemoteProtocolError, dotted_path
 from dragoman._wire.json import JSON, JSONObject, wrong_type
-from dragoman.protocols.simple_chat.tables import MESSAGE_SHAPE, NAME, REQUEST_SHAPE, ROLES
-
-_SETTING_PATHS = setting_paths(REQUEST_SHAPE)
+from dragoman.protocols.simple_chat.tables import MESSAGE_SHAPE, NAME, REQUEST_SHAPE, ROLES, SETTING_PATHS
 
 
 def read_request(body: JSONObject, signer: Signer) -> Request:
@@ -28,7 +26,7 @@ def read_request(body: JSONObject, signer: Signer) -> Request:
         messages=_messages(body.get("messages")),
         include_usage=False,  # responses have no field for it
         params=settings,
-        param_paths=_SETTING_PATHS,
+        param_paths=SETTING_PATHS,
         extra=extra_members(body, REQUEST_SHAPE),
     )
 

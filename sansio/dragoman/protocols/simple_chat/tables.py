@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from dragoman._ir.events import BlockKind
-from dragoman._ir.shape import NUMBER, STRING, Setting, Shape
+from dragoman._ir.shape import NUMBER, STRING, Setting, Shape, setting_paths
 
 NAME = "simple_chat"
 
@@ -18,6 +18,7 @@ REQUEST_SHAPE: dict[str, Shape] = {
     "messages": None,
     "temperature": Setting("temperature", NUMBER),
 }
+SETTING_PATHS = setting_paths(REQUEST_SHAPE)
 MESSAGE_SHAPE: dict[str, Shape] = {"role": None, "content": None}
 
 # Blocks whose text is the content. A refusal is text of the model, too.

@@ -12,6 +12,8 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
+import msgspec
+
 from dragoman_server.accounts.health import Health
 
 
@@ -19,8 +21,7 @@ class AccountStoreError(Exception):
     """The store does not work. `str()` of it is for the log: it may name a host or a file."""
 
 
-@dataclass(frozen=True, slots=True)
-class Rate:
+class Rate(msgspec.Struct, frozen=True):
     """A limit per period, by the generic cell rate algorithm: it fills again steadily.
 
     key: the name of the counter, which all gateways that share the store use.
@@ -33,8 +34,7 @@ class Rate:
     period_s: float
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
+class Candidate(msgspec.Struct, frozen=True, omit_defaults=True):
     """An account that a request may be sent with.
 
     requests, tokens: its own limits, None for none. A request counts at once; its tokens are known when it has ended,
@@ -50,9 +50,9 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
-    """A reservation for one request with this account. lease: its id, for release(); it expires by itself."""
+    """A reservation for one request with this candidate. lease: its id; it expires by itself."""
 
-    account: str
+    candidate: Candidate
     lease: str
 
 
@@ -81,9 +81,7 @@ class AccountStore(Protocol):
         reserved account from now on. lease: a new id.
         """
 
-    async def release(
-        self, reservation: Reservation, candidate: Candidate, tokens: float, now: float
-    ) -> None:
+    async def release(self, reservation: Reservation, tokens: float, now: float) -> None:
         """End a reservation, and count the tokens of its request."""
 
     async def change(

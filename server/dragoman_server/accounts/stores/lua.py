@@ -47,32 +47,23 @@ class LuaScript(NamedTuple):
 
 
 # keys: health, used, the conversations' accounts, their expiries; then for each candidate requests, tokens, leases.
-# arguments: now, lease, conversation, how many conversations; then for each candidate its account, most and period of
-# requests, most and period of tokens, how many at once. Missing values are empty.
+# arguments: now, lease, conversation or '', how many conversations; the candidates as JSON.
 # returns: the candidate's number or 0; when there is room; last uses; the unusable accounts and their health.
 RESERVE = LuaScript(
     "reserve",
     _SHARED
     + f"""
 local now, lease, conversation, most_conversations = tonumber(ARGV[1]), ARGV[2], ARGV[3], tonumber(ARGV[4])
-local candidates = (#KEYS - 4) / 3
-if candidates == 0 then return {{0, text(math.huge), {{}}, {{}}}} end
-
-local accounts, limits = {{}}, {{}}
-for i = 1, candidates do
-  local at = 4 + (i - 1) * 6
-  accounts[i] = ARGV[at + 1]
-  limits[i] = {{
-    requests = KEYS[3 * i + 2], tokens = KEYS[3 * i + 3], leases = KEYS[3 * i + 4],
-    requests_most = tonumber(ARGV[at + 2]), requests_period = tonumber(ARGV[at + 3]),
-    tokens_most = tonumber(ARGV[at + 4]), tokens_period = tonumber(ARGV[at + 5]),
-    at_once = tonumber(ARGV[at + 6]),
-  }}
+local candidates, accounts = cjson.decode(ARGV[5]), {{}}
+if #candidates == 0 then return {{0, text(math.huge), {{}}, {{}}}} end
+for i, each in ipairs(candidates) do
+  accounts[i] = each.account
+  each.requests_key, each.tokens_key, each.leases_key = KEYS[3 * i + 2], KEYS[3 * i + 3], KEYS[3 * i + 4]
 end
 local healths = redis.call('HMGET', KEYS[1], unpack(accounts))
 
 local function opens_at(i, refused)
-  local limit, at = limits[i], 0
+  local each, at = candidates[i], 0
   if healths[i] then
     local health = cjson.decode(healths[i])
     if health.disabled ~= cjson.null then at = math.huge end
@@ -82,27 +73,28 @@ local function opens_at(i, refused)
       table.insert(refused, healths[i])
     end
   end
-  if limit.requests_most then
-    local filled = number(redis.call('GET', limit.requests))
-    at = math.max(at, fits_at(filled, limit.requests_most, limit.requests_period, 1, now))
+  if each.requests then
+    local filled = number(redis.call('GET', each.requests_key))
+    at = math.max(at, fits_at(filled, each.requests.limit, each.requests.period_s, 1, now))
   end
-  if limit.tokens_most then
-    local filled = number(redis.call('GET', limit.tokens))
-    at = math.max(at, fits_at(filled, limit.tokens_most, limit.tokens_period, 0, now))
+  if each.tokens then
+    local filled = number(redis.call('GET', each.tokens_key))
+    at = math.max(at, fits_at(filled, each.tokens.limit, each.tokens.period_s, 0, now))
   end
-  if limit.at_once then
-    redis.call('ZREMRANGEBYSCORE', limit.leases, '-inf', ARGV[1])
-    if redis.call('ZCARD', limit.leases) >= limit.at_once then at = math.max(at, now + {LEASE_RETRY_S!r}) end
+  if each.max_concurrent_requests then
+    redis.call('ZREMRANGEBYSCORE', each.leases_key, '-inf', ARGV[1])
+    local running = redis.call('ZCARD', each.leases_key)
+    if running >= each.max_concurrent_requests then at = math.max(at, now + {LEASE_RETRY_S!r}) end
   end
   return at
 end
 
 local function note(i)
-  local limit = limits[i]
-  if limit.requests_most then count(limit.requests, limit.requests_most, limit.requests_period, 1, now) end
-  if limit.at_once then
-    redis.call('ZADD', limit.leases, text(now + {LEASE_S!r}), lease)
-    keep(limit.leases, {LEASE_S!r})
+  local each = candidates[i]
+  if each.requests then count(each.requests_key, each.requests.limit, each.requests.period_s, 1, now) end
+  if each.max_concurrent_requests then
+    redis.call('ZADD', each.leases_key, text(now + {LEASE_S!r}), lease)
+    keep(each.leases_key, {LEASE_S!r})
   end
   redis.call('HSET', KEYS[2], accounts[i], ARGV[1])
   if conversation ~= '' then
@@ -126,8 +118,8 @@ if conversation ~= '' and number(redis.call('ZSCORE', KEYS[4], conversation)) > 
   stays = redis.call('HGET', KEYS[3], conversation)
 end
 local order = {{}}
-for i = 1, candidates do if accounts[i] == stays then table.insert(order, i) end end
-for i = 1, candidates do if accounts[i] ~= stays then table.insert(order, i) end end
+for i = 1, #accounts do if accounts[i] == stays then table.insert(order, i) end end
+for i = 1, #accounts do if accounts[i] ~= stays then table.insert(order, i) end end
 
 local taken, opens, refused = 0, math.huge, {{}}
 for _, i in ipairs(order) do

@@ -86,12 +86,11 @@ class ValkeyAccountStore:
         self, candidates: Sequence[Candidate], conversation: str | None, lease: str, now: float
     ) -> Reservation | NoRoom:
         keys = [_key("health"), _key("used"), _key("conversations"), _key("conversations:expire")]
-        arguments: list[str] = [_number(now), lease, conversation or "", str(self._max_conversations)]
         for each in candidates:
             leases = _key("leases:" + each.account)
             keys += [_rate_key(each.requests) or leases, _rate_key(each.tokens) or leases, leases]
-            at_once = "" if each.max_concurrent_requests is None else str(each.max_concurrent_requests)
-            arguments += [each.account, *_limit(each.requests), *_limit(each.tokens), at_once]
+        arguments = [_number(now), lease, conversation or "", str(self._max_conversations)]
+        arguments.append(_encode(candidates).decode())
         chosen, available_at, uses, unusable = await self._run(RESERVE, keys, arguments)
         for candidate, use in zip(candidates, uses, strict=False):
             if use is not None:
@@ -100,12 +99,11 @@ class ValkeyAccountStore:
             self._update(account.decode(), raw)
         if not chosen:
             return NoRoom(float(available_at))
-        return Reservation(candidates[chosen - 1].account, lease)
+        return Reservation(candidates[chosen - 1], lease)
 
-    async def release(
-        self, reservation: Reservation, candidate: Candidate, tokens: float, now: float
-    ) -> None:
-        leases = _key("leases:" + reservation.account)
+    async def release(self, reservation: Reservation, tokens: float, now: float) -> None:
+        candidate = reservation.candidate
+        leases = _key("leases:" + candidate.account)
         arguments = [_number(now), reservation.lease, _number(tokens), *_limit(candidate.tokens)]
         await self._run(RELEASE, [leases, _rate_key(candidate.tokens) or leases], arguments)
 

@@ -7,9 +7,9 @@ them once, however many responses share it.
 Only the owner of a response can see it. Times are arguments, in seconds since the epoch.
 """
 
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Protocol, Self
+from typing import Protocol
 
 # About the bytes that a store needs for each of its rows and for each place of an item in a response, beside the data.
 # Without them a limit in bytes would be no limit for many small responses.
@@ -72,19 +72,13 @@ class ResponseStoreLimits:
 
 
 class ResponseStore(Protocol):
-    """Stored responses by owner and id. Use it inside of its `async with` block.
+    """Stored responses by owner and id.
 
     All methods may raise ResponseStoreError.
     """
 
-    async def __aenter__(self) -> Self: ...
-
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc_value: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None: ...
+    def running(self) -> AbstractAsyncContextManager[None]:
+        """Use the store inside of this block."""
 
     async def put(self, response: StoredResponse) -> bool:
         """Store a response, replacing one with the same owner and id. Return false if it is larger than the limit."""

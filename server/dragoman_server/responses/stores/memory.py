@@ -1,7 +1,7 @@
 """A response store in the memory of one process. Its responses are lost when the process ends."""
 
-from types import TracebackType
-from typing import Self
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 from dragoman_server.responses.stores.base import ResponseStoreLimits, StoredItem, StoredResponse
 
@@ -18,16 +18,9 @@ class MemoryResponseStore:
         self._named: dict[tuple[str, str], StoredItem] = {}
         self.bytes = 0
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc_value: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        pass
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        yield
 
     async def put(self, response: StoredResponse) -> bool:
         if response.size > self._limits.max_bytes:

@@ -9,10 +9,9 @@ The conversations are private: only the user who runs the gateway may read the f
 
 import hashlib
 import sqlite3
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from types import TracebackType
-from typing import Self, TypeVar
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import TypeVar
 
 import anyio
 import anyio.to_thread
@@ -25,7 +24,13 @@ from dragoman_server.responses.stores.base import (
     StoredItem,
     StoredResponse,
 )
-from dragoman_server.sqlite_file import SQLiteFileFormat, WrongFile, open_sqlite_file, write_transaction
+from dragoman_server.sqlite_file import (
+    SQLiteFileFormat,
+    WrongFile,
+    open_sqlite_file,
+    read_transaction,
+    write_transaction,
+)
 
 _T = TypeVar("_T")
 
@@ -38,11 +43,11 @@ _TURN_S = 5.0
 # Seconds for which the end of a response waits to be stored. After that the client gets it, and the writing continues.
 _PUT_S = 0.25
 
-# They distinguish the file from those of other programs ("drgm") and of other versions.
-_APPLICATION_ID = 0x6472676D
-_VERSION = 1
-
-_SCHEMA = f"""
+_FILE_FORMAT = SQLiteFileFormat(
+    "response store",
+    0x6472676D,  # "drgm"
+    1,
+    f"""
 CREATE TABLE responses (
     key INTEGER PRIMARY KEY,
     owner TEXT NOT NULL,
@@ -89,9 +94,8 @@ END;
 CREATE TRIGGER item_dropped AFTER DELETE ON items BEGIN
     UPDATE total SET bytes = bytes - {ROW_BYTES} - length(old.id) - length(old.data);
 END;
-"""
-
-_FILE_FORMAT = SQLiteFileFormat("response store", _APPLICATION_ID, _VERSION, _SCHEMA)
+""",
+)
 
 _TOTAL = "SELECT bytes FROM total"
 # Except for the one that was just stored, whose size was checked before.
@@ -114,24 +118,20 @@ class SQLiteResponseStore:
         self._one_call = anyio.CapacityLimiter(1)
         self._writing: TaskGroup | None = None
 
-    async def __aenter__(self) -> Self:
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """See ResponseStore. Raises ResponseStoreError when the file cannot be used."""
         await self._call(self._open)
-        self._writing = await anyio.create_task_group().__aenter__()
-        return self
-
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc_value: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        writing, self._writing = self._writing, None
+        writing = self._writing = await anyio.create_task_group().__aenter__()
         try:
-            if writing is not None:
-                await writing.__aexit__(None, None, None)  # bounded by _TURN_S and _BUSY_S, as what follows
+            yield
         finally:
-            with anyio.CancelScope(shield=True):
-                await self._call(self._close)
+            self._writing = None
+            try:
+                await writing.__aexit__(None, None, None)  # bounded by _TURN_S and _BUSY_S, as what follows
+            finally:
+                with anyio.CancelScope(shield=True):
+                    await self._call(self._close)
 
     async def put(self, response: StoredResponse) -> bool:
         if response.size > self._limits.max_bytes:
@@ -148,7 +148,7 @@ class SQLiteResponseStore:
                 written.set()
 
         if self._writing is None:
-            raise RuntimeError("the response store is used outside its `async with` block")
+            raise RuntimeError("the response store is used outside its running() block")
         self._writing.start_soon(write)
         with anyio.move_on_after(_PUT_S):
             await written.wait()
@@ -195,7 +195,7 @@ class SQLiteResponseStore:
     @property
     def _open_connection(self) -> sqlite3.Connection:
         if self._connection is None:
-            raise RuntimeError("the response store is used outside its `async with` block")
+            raise RuntimeError("the response store is used outside its running() block")
         return self._connection
 
     @contextmanager
@@ -206,11 +206,8 @@ class SQLiteResponseStore:
         if connection.execute("SELECT 1 FROM responses WHERE created < ? LIMIT 1", oldest).fetchone():
             with write_transaction(connection):
                 connection.execute("DELETE FROM responses WHERE created < ?", oldest)
-        connection.execute("BEGIN")
-        try:
+        with read_transaction(connection):
             yield connection
-        finally:
-            connection.execute("ROLLBACK")
 
     def _put(self, response: StoredResponse) -> None:
         while True:

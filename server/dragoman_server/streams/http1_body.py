@@ -1,33 +1,95 @@
-"""The chunked transfer coding, decoded without I/O.
+"""The bodies of HTTP/1.1 messages, decoded without I/O: of requests from clients and of responses from upstreams.
 
-Bytes of the coded body go in, body bytes come out: all payloads that one call completes are joined into one `bytes`, so
-the number of chunks does not matter to the consumer. The usual chunk, whole in one read, takes one match of a regular
-expression and one slice.
+Coded bytes go in, body bytes come out. All chunks that one call completes are joined into one `bytes`, so their number
+does not matter to the consumer. The usual chunk, whole in one read, takes one match of a regular expression and one
+slice.
 
-The decoder is strict, because two readers that disagree about framing can take one peer's data for another's headers:
-lines end only in CRLF, sizes are plain hex, and every line has a limit. It never raises. An error is kept in `error`,
+The decoder of chunks is strict, because two readers that disagree about framing can take one peer's data for another's
+headers: lines end only in CRLF, sizes are plain hex, and every line has a limit. h11 0.16 accepts bare LF behind
+trailers, sizes of 80 bits, and anything in an extension, CR too. A decoder never raises. An error is kept in `error`,
 and the valid bytes before it are returned, so the result does not depend on how the input was cut.
 """
 
 import enum
 import re
+from abc import ABC, abstractmethod
 
 # Bytes of a size and its extensions. Servers send a few; signed uploads have about a hundred.
 MAX_CHUNK_LINE = 1024
 # Bytes of all trailer fields together, about as many as servers allow for a head.
 MAX_TRAILERS = 16 * 1024
 
-_EXTENSION = rb"(?:;[^\r\n\x00]{0,%d})?" % MAX_CHUNK_LINE
 # "chunk-size = 1*HEXDIG", and recipients "MUST anticipate potentially large hexadecimal numerals"
-# -- https://www.rfc-editor.org/rfc/rfc9112#section-7.1. Sixteen digits are 64 bits. Blanks are accepted
-# after the size, because some servers pad it.
-_SIZE_LINE = re.compile(rb"([0-9A-Fa-f]{1,16})[ \t]{0,32}" + _EXTENSION + rb"\r\n")
-_SIZE_LINE_START = re.compile(rb"[0-9A-Fa-f]{1,16}[ \t]{0,32}" + _EXTENSION + rb"\r?")
-_TRAILER_LINE = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+:[^\r\n\x00]*\r")
+# -- https://www.rfc-editor.org/rfc/rfc9112#section-7.1. Sixteen digits are 64 bits; some readers cut off more.
+_SIZE = rb"([0-9A-Fa-f]{1,16})"
+_BLANKS = rb"[ \t]{0,32}"
+_EXTENSION = rb";[\t -~\x80-\xff]{0,%d}" % MAX_CHUNK_LINE
+_SIZE_LINE = re.compile(rb"%b(?:%b%b)?\r\n" % (_SIZE, _BLANKS, _EXTENSION))
+_PADDED_SIZE_LINE = re.compile(rb"%b%b(?:%b)?\r\n" % (_SIZE, _BLANKS, _EXTENSION))
+_SIZE_LINE_START = re.compile(rb"%b%b(?:%b)?\r?" % (_SIZE, _BLANKS, _EXTENSION))
+_TRAILER_LINE = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+:[\t -~\x80-\xff]*\r")
 
 
 class FramingError(Exception):
     """The peer's bytes are not HTTP/1.1 framing. The text names the rule and never quotes the bytes."""
+
+
+class BodyDecoder(ABC):
+    """Bytes in, body bytes out. It never raises: check `error` and `complete` after each call.
+
+    unused: the bytes that followed the body, which belong to no request.
+    """
+
+    __slots__ = ("complete", "error", "unused")
+
+    def __init__(self) -> None:
+        self.complete = False
+        self.error: FramingError | None = None
+        self.unused = b""
+
+    @abstractmethod
+    def receive_data(self, data: bytes) -> bytes:
+        """Take coded bytes, and return the body bytes that they complete, perhaps none."""
+
+    @abstractmethod
+    def receive_eof(self) -> None:
+        """Call this when the peer has closed. An error, if that is not the end of the body."""
+
+
+class LengthBody(BodyDecoder):
+    """A body of a known number of bytes; zero for a message without a body."""
+
+    __slots__ = ("_length", "_remaining")
+
+    def __init__(self, length: int) -> None:
+        super().__init__()
+        self._length = self._remaining = length
+        self.complete = length == 0
+
+    def receive_data(self, data: bytes) -> bytes:
+        if len(data) > self._remaining:
+            self.unused += data[self._remaining :]
+            data = data[: self._remaining]
+        self._remaining -= len(data)
+        self.complete = self._remaining == 0
+        return data
+
+    def receive_eof(self) -> None:
+        if not self.complete:
+            received = self._length - self._remaining
+            self.error = FramingError(f"the connection ended after {received} of {self._length} body bytes")
+
+
+class UntilCloseBody(BodyDecoder):
+    """A body that ends where the connection ends."""
+
+    __slots__ = ()
+
+    def receive_data(self, data: bytes) -> bytes:
+        return data
+
+    def receive_eof(self) -> None:
+        self.complete = True
 
 
 class _State(enum.Enum):
@@ -38,26 +100,23 @@ class _State(enum.Enum):
     DONE = enum.auto()
 
 
-class ChunkedBody:
-    """Decoder of one chunked body.
+class ChunkedBody(BodyDecoder):
+    """A chunked body. padded: accept blanks after a size, because some servers pad it; in a request they are an error.
 
-    Call receive_data() with what the peer has sent, then check `error` and `complete`. After an error or the end it
-    returns nothing more. unused: the bytes that followed a complete body.
+    After an error or the end nothing more comes out.
     """
 
-    __slots__ = ("_pending", "_remaining", "_state", "_trailer_bytes", "complete", "error", "unused")
+    __slots__ = ("_pending", "_remaining", "_size_line", "_state", "_trailer_bytes")
 
-    def __init__(self) -> None:
+    def __init__(self, *, padded: bool) -> None:
+        super().__init__()
+        self._size_line = _PADDED_SIZE_LINE if padded else _SIZE_LINE
         self._state = _State.SIZE
         self._pending = b""
         self._remaining = 0
         self._trailer_bytes = 0
-        self.complete = False
-        self.error: FramingError | None = None
-        self.unused = b""
 
     def receive_data(self, data: bytes) -> bytes:
-        """Take coded bytes, and return the body bytes that they complete, perhaps none. Check `error` next."""
         if self.error is not None:
             return b""
         if self._pending:
@@ -71,7 +130,6 @@ class ChunkedBody:
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def receive_eof(self) -> None:
-        """Call this when the peer has closed: an error unless the body was complete."""
         if not self.complete and self.error is None:
             self.error = FramingError("the connection ended inside a chunked body")
 
@@ -79,7 +137,7 @@ class ChunkedBody:
         position, end = 0, len(data)
         while position < end:
             if self._state is _State.SIZE:
-                line = _SIZE_LINE.match(data, position)
+                line = self._size_line.match(data, position)
                 if line is None or line.end() - position > MAX_CHUNK_LINE:
                     self._keep_size_line(data[position:])
                     return

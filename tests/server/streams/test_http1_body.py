@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman_server.upstream.chunked import MAX_CHUNK_LINE, MAX_TRAILERS, ChunkedBody
+from dragoman_server.streams.http1_body import MAX_CHUNK_LINE, MAX_TRAILERS, ChunkedBody
 
 NEXT = b"HTTP/1.1 200 OK\r\n"
 
@@ -65,7 +65,7 @@ ERRORS = {
 
 
 def fed(reads: list[bytes]) -> tuple[ChunkedBody, bytes]:
-    decoder = ChunkedBody()
+    decoder = ChunkedBody(padded=True)
     return decoder, b"".join([decoder.receive_data(read) for read in reads])
 
 
@@ -128,7 +128,7 @@ def test_an_end_after_the_body_is_no_error() -> None:
 
 
 def test_all_chunks_of_one_read_are_one_bytes_object() -> None:
-    decoder = ChunkedBody()
+    decoder = ChunkedBody(padded=True)
     assert decoder.receive_data(b"1\r\na\r\n1\r\nb\r\n4\r\ncd") == b"abcd"
     assert decoder.receive_data(b"ef\r\n1\r\ng\r\n") == b"efg"
 

@@ -1,0 +1,108 @@
+"""The bytes of one response on their way to its client.
+
+Upstream reader and ticker put them in, which never waits, so the order is the one in which they took the bytes from the
+translator. One writer sends them. A piece that comes while the writer is waiting goes to the connection at once,
+because waking a task for it would be a turn of the event loop. Pieces that come while the writer is sending gather, and
+go out together; a reader that is ahead of a slow client waits for room, and so pauses its upstream.
+"""
+
+from typing import NamedTuple
+
+from dragoman_server.changes import Changes
+from dragoman_server.replies import Reply
+from dragoman_server.streams.byte_stream import WriteNow
+
+# A reader waits while more than this is unsent. One piece is what one read of the upstream gave, which is one event of
+# a slow upstream, and many of a fast one.
+_MAX_PIECES = 4
+_MAX_BYTES = 64 * 1024
+
+
+class Chunk(NamedTuple):
+    """Bytes of the client's stream. last: nothing follows."""
+
+    data: bytes
+    last: bool
+
+
+class Outbox:
+    """What is to be sent to one client. put(), end() and close() do not wait; take() is for the one writer.
+
+    write_now: see WriteNow; None if there is no such way. It is used between the first and the last chunk.
+    """
+
+    __slots__ = (
+        *("_changes", "_closed", "_ended", "_idle", "_pieces"),
+        *("_reply", "_sending", "_size", "_started", "_write_now"),
+    )
+
+    def __init__(self, write_now: WriteNow | None) -> None:
+        self._write_now = write_now
+        self._pieces: list[bytes] = []
+        self._size = 0
+        self._reply: Reply | None = None
+        self._ended = self._closed = False
+        self._started = False  # the writer has taken a chunk, so the response has begun
+        self._sending = False  # the writer has taken something, and not come back
+        self._idle = False  # the writer waits, and the response has begun
+        self._changes = Changes()
+
+    @property
+    def unsent(self) -> bool:
+        """True if something is here, or with the writer."""
+        return self._sending or bool(self._pieces)
+
+    def put(self, data: bytes) -> bool:
+        """Add a piece of the stream. Return true if the client's connection has it already."""
+        if self._idle and not self._pieces and self._write_now is not None and self._write_now(data):
+            return True
+        self._pieces.append(data)
+        self._size += len(data)
+        self._changes.note()
+        return False
+
+    def end(self, last: bytes | Reply) -> None:
+        """Add the last piece of the stream, or the whole response."""
+        if isinstance(last, Reply):
+            self._reply = last
+        else:
+            self._pieces.append(last)
+        self._ended = True
+        self._changes.note()
+
+    def close(self) -> None:
+        """Let the writer end, because nothing more comes."""
+        self._closed = True
+        self._changes.note()
+
+    async def room(self) -> None:
+        """Wait until the writer has taken enough."""
+        while len(self._pieces) >= _MAX_PIECES or self._size > _MAX_BYTES:
+            await self._changes.wait()
+
+    async def sent(self) -> None:
+        """Wait until everything is sent."""
+        while self.unsent:
+            await self._changes.wait()
+
+    async def take(self) -> Reply | Chunk | None:
+        """Return what is to be sent next, None at the end. The previous one counts as sent."""
+        if self._sending:
+            self._sending = False
+            self._changes.note()
+        while not self._pieces and not self._ended and not self._closed:
+            self._idle = self._started
+            try:
+                await self._changes.wait()
+            finally:
+                self._idle = False
+        if self._reply is not None:
+            return self._reply
+        if not self._pieces:
+            return None
+        data = self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
+        self._pieces.clear()
+        self._size = 0
+        self._started = self._sending = True
+        self._changes.note()
+        return Chunk(data, self._ended)

@@ -1,0 +1,22 @@
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+
+@pytest.fixture
+def logger() -> Iterator[logging.Logger]:
+    """The gateway's logger, which gets back its handlers and level after the test."""
+    logger = logging.getLogger("dragoman")
+    before = logger.handlers[:], logger.propagate, logger.level
+    yield logger
+    logger.handlers[:], logger.propagate, level = before
+    logger.setLevel(level)
+
+
+@pytest.fixture
+def record(caplog: pytest.LogCaptureFixture) -> Any:
+    """Return a function for the log record of the newest request."""
+    caplog.set_level(logging.INFO, "dragoman.requests")
+    return lambda: caplog.records[-1].dragoman  # type: ignore[attr-defined]

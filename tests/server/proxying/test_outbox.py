@@ -1,0 +1,129 @@
+"""The order of a response's bytes on their way to its client, and how far a reader may be ahead. Time is virtual."""
+
+from __future__ import annotations
+
+import anyio
+import pytest
+from virtual_time import VIRTUAL_BACKENDS
+
+from dragoman_server.proxying.outbox import Chunk, Outbox
+from dragoman_server.replies import Reply
+
+pytestmark = [pytest.mark.anyio, pytest.mark.backends(*VIRTUAL_BACKENDS)]
+
+
+class Line:
+    """A connection that can be written to without waiting, while it is `free`."""
+
+    def __init__(self, *, free: bool = True) -> None:
+        self.free = free
+        self.written: list[bytes] = []
+
+    def write_now(self, data: bytes) -> bool:
+        if self.free:
+            self.written.append(data)
+        return self.free
+
+
+async def write_all(outbox: Outbox, sent: list[Chunk | Reply], seconds: float = 0) -> None:
+    """Be the writer of a client that takes `seconds` for everything."""
+    while (item := await outbox.take()) is not None:
+        await anyio.sleep(seconds)
+        sent.append(item)
+        if isinstance(item, Reply) or item.last:
+            return
+
+
+async def test_the_writer_gets_everything_in_order_and_joined() -> None:
+    outbox, sent = Outbox(None), []
+    for data in (b"a", b"b"):
+        assert not outbox.put(data)
+    outbox.end(b"c")
+    await write_all(outbox, sent)
+    assert sent == [Chunk(b"abc", last=True)]
+
+
+async def test_a_reply_is_the_whole_response() -> None:
+    outbox, sent = Outbox(None), []
+    reply = Reply(200, [], b"{}")
+    outbox.end(reply)
+    await write_all(outbox, sent)
+    assert sent == [reply]
+
+
+async def test_the_writer_ends_when_nothing_more_comes() -> None:
+    outbox, sent = Outbox(None), []
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(write_all, outbox, sent)
+        await anyio.sleep(1)
+        outbox.put(b"a")
+        outbox.close()
+    assert sent == [Chunk(b"a", last=False)]
+
+
+async def test_a_piece_goes_to_the_connection_at_once_while_the_writer_waits() -> None:
+    line, sent = Line(), []
+    outbox = Outbox(line.write_now)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(write_all, outbox, sent, 1)
+        await anyio.sleep(0.1)
+        assert not outbox.put(b"head")  # the response has not begun
+        await anyio.sleep(0.5)
+        assert not outbox.put(b"a")  # the writer is sending
+        await anyio.sleep(0.4)
+        assert not outbox.put(b"b")
+        await anyio.sleep(2)
+        assert outbox.put(b"c")
+        line.free = False
+        assert not outbox.put(b"d")
+        line.free = True
+        assert not outbox.put(b"e")  # not before d
+        await anyio.sleep(2)
+        assert outbox.put(b"f")
+        outbox.end(b"last")
+    assert sent == [
+        Chunk(b"head", last=False),
+        Chunk(b"ab", last=False),
+        Chunk(b"de", last=False),
+        Chunk(b"last", last=True),
+    ]
+    assert line.written == [b"c", b"f"]
+
+
+@pytest.mark.parametrize("piece", [b"x", b"x" * 70_000], ids=["four pieces", "64 KiB"])
+async def test_a_reader_waits_for_a_slow_client(piece: bytes) -> None:
+    outbox, sent = Outbox(None), []
+    times: list[float] = []
+
+    async def read() -> None:
+        for _ in range(9):
+            outbox.put(piece)
+            await outbox.room()
+            times.append(anyio.current_time() - begun)
+        outbox.end(b"")
+
+    begun = anyio.current_time()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(read)
+        tasks.start_soon(write_all, outbox, sent, 10)
+    unsent_at = [(index, round(seconds, 3)) for index, seconds in enumerate(times)]
+    if len(piece) == 1:
+        assert unsent_at == [(0, 0), (1, 0), (2, 0), (3, 0), (4, 0), (5, 0), (6, 0), (7, 10), (8, 10)]
+    else:
+        assert [seconds for _, seconds in unsent_at] == [0, *(10 * n for n in range(1, 9))]
+    assert b"".join(chunk.data for chunk in sent if isinstance(chunk, Chunk)) == piece * 9
+
+
+async def test_unsent_is_what_waits_and_what_the_writer_has() -> None:
+    outbox, sent = Outbox(None), []
+    async with anyio.create_task_group() as tasks:
+        outbox.put(b"a")
+        assert outbox.unsent
+        tasks.start_soon(write_all, outbox, sent, 5)
+        await anyio.sleep(1)
+        assert outbox.unsent
+        begun = anyio.current_time()
+        await outbox.sent()
+        assert anyio.current_time() - begun == pytest.approx(4)
+        assert not outbox.unsent
+        outbox.close()
