@@ -86,8 +86,7 @@ def read_content(
         if type(kind) is not str:
             raise wrong_type(f"{block_path}/type", STRING.name, kind)
         reader = readers.get(kind)
-        part = None if reader is None else reader(block, block_path, context)
-        if part is not None:
+        if reader is not None and (part := reader(block, block_path, context)) is not None:
             parts.append(part)
         elif not is_made_search(block):  # the search itself comes back in the wrapped signature beside it
             parts.append(OpaquePart(NAME, kind, block, block_path, render_text(block)))
