@@ -170,9 +170,7 @@ def _write_settings(request: Request, capabilities: Capabilities, out: JSONObjec
     write_params(request, _NAMES, CONVERTERS, out, ledger)
     if request.params.get("speed") == "fast":
         if "service_tier" in capabilities.refuses:
-            ledger.dropped(
-                request.param_paths.get("speed", "/speed"), "the upstream does not accept a service tier"
-            )
+            ledger.dropped(request.path_of("speed"), "the upstream does not accept a service tier")
         else:
             out["service_tier"] = "fast"
     # "Defaults to true when omitted" (openai-python 3.54.0, `store`), which clients of other protocols do not request.
@@ -191,9 +189,7 @@ def _write_settings(request: Request, capabilities: Capabilities, out: JSONObjec
     if include and "include" not in capabilities.refuses:
         out["include"] = include
     elif request.params.get("logprobs"):
-        ledger.dropped(
-            request.param_paths.get("logprobs", "/logprobs"), "the upstream does not accept `include`"
-        )
+        ledger.dropped(request.path_of("logprobs"), "the upstream does not accept `include`")
 
 
 def _rewrite_settings(request: Request, capabilities: Capabilities, out: JSONObject, ledger: Ledger) -> None:
