@@ -274,11 +274,18 @@ class InputWriter:
         self._items.append(item)
 
     def _write_result(self, part: ToolResult) -> None:
-        item: JSONObject = {
-            "type": "custom_tool_call_output" if part.kind is _CUSTOM else "function_call_output",
-            "call_id": part.call_id,
-            "output": self._output(part),
-        }
+        only = part.parts[0] if len(part.parts) == 1 else None
+        output: JSON
+        if (
+            type(only) is Text
+            and not (part.is_error or only.citations or self._same_protocol)
+            and only.cache is None
+        ):
+            output = only.text  # the commonest shape
+        else:
+            output = self._output(part)
+        name = "custom_tool_call_output" if part.kind is _CUSTOM else "function_call_output"
+        item: JSONObject = {"type": name, "call_id": part.call_id, "output": output}
         if part.cache is not None:
             self._marks.put_on_output(part.cache, item)
         if self._same_protocol:
@@ -286,10 +293,6 @@ class InputWriter:
         self._items.append(item)
 
     def _output(self, part: ToolResult) -> JSON:
-        if len(part.parts) == 1 and not part.is_error and not self._same_protocol:
-            only = part.parts[0]
-            if type(only) is Text and only.cache is None and not only.citations:
-                return only.text  # the commonest shape
         output: list[JSON] = []
         for each in part.parts:
             self._write_content(each, "user", output)
