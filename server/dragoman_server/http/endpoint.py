@@ -41,6 +41,7 @@ from dragoman_server.proxying.request_handler import (
 )
 from dragoman_server.replies import Reply, error_reply, send_reply
 from dragoman_server.settings import ClientKey
+from dragoman_server.streams.byte_stream import WRITE_NOW, WriteNow
 from dragoman_server.upstream.content_coding import ACCEPTED_CODINGS
 
 ERRORS = logging.getLogger("dragoman.errors")
@@ -92,6 +93,7 @@ class ClientRequest:
         self.meter: Meter | None = None
         self.broken = False
         self._send = send
+        self._write_now: WriteNow | None = scope.get("extensions", {}).get(WRITE_NOW, {}).get("write")
 
     async def send(self, message: Message) -> None:
         """Send an ASGI message of the response."""
@@ -103,6 +105,14 @@ class ClientRequest:
         except OSError:
             self.broken = True
             raise
+
+    def write_now(self, data: bytes) -> bool:
+        """Pass bytes of the body past `send`, which has begun the response, if that is possible. See WriteNow."""
+        if self._write_now is None or not self._write_now(data):
+            return False
+        if self.meter is not None:
+            self.meter.add(data)
+        return True
 
     @property
     def owner(self) -> str:
@@ -302,6 +312,7 @@ class BaseEndpoint(ABC):
             pool=self.gateway.pool,
             keepalive_s=self.gateway.settings.server.keepalive_s,
             http1=request.http1,
+            write_now=request.write_now,
             store_response=store_response,
             cache_reasoning=None
             if store is None
