@@ -24,7 +24,7 @@ import msgspec
 
 from dragoman import ErrorKind, RemoteProtocolError, RequestRefused, WireError
 from dragoman_server.accounts.error_actions import ErrorAction, ErrorRule, classify
-from dragoman_server.accounts.health import INITIAL_HEALTH, Backoff, Health
+from dragoman_server.accounts.health import INITIAL_HEALTH, Health
 from dragoman_server.accounts.policy import (
     Account,
     Attempts,
@@ -124,7 +124,6 @@ class AccountPool:
         self.random = random
         self.max_attempts = settings.server.max_attempts
         self.account_wait_s = settings.server.account_wait_s
-        self.backoff = Backoff()
         self._rules = [(rule.upstream, _rule(rule)) for rule in settings.rules]
         # By the names of their upstreams: as many as the settings have.
         self._chains: dict[tuple[str, ...], AccountChain] = {}
@@ -338,7 +337,6 @@ class RequestAttempts:
             now=pool.clock(),
             retry_after=retry_after,
             random=pool.random(),
-            backoff=pool.backoff,
         )
         # Temporary failures are counted, so one that is recorded twice would be two.
         await pool.store.change(account, failure, repeatable=action is not ErrorAction.RETRY_LATER)
