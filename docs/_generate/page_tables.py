@@ -73,7 +73,7 @@ def _providers() -> str:
             _code(*(variable for variable, _ in each.keys)),
             _code(each.base_url_variable),
             _code(each.base_url),
-            _code(*sorted(sorted(each.protocols), key=each.protocol.__ne__)),
+            _code(*each.protocols),
         )
         for each in PROVIDERS
     ]

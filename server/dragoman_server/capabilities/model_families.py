@@ -54,7 +54,8 @@ _CLAUDE = {
 }
 # "Both thinking: {type: disabled} and manual extended thinking return a 400 error."
 _CLAUDE_ALWAYS_THINKS = {"efforts": ("low", "medium", "high", "xhigh", "max")}
-_CLAUDE_4_7 = {**_CLAUDE, "mid_system": False}
+# Older models differ from the newest, whose row matches them as well.
+_CLAUDE_4_7: dict[str, object] = {"mid_system": False}
 # These accept sampling parameters in the API version that has them.
 # "`temperature` and `top_p` cannot both be specified for this model."
 _CLAUDE_4_6 = {
@@ -97,13 +98,12 @@ _GPT_5 = {"efforts": ("none", "low", "medium", "high", "xhigh"), "refuses": _REF
 _NO_EFFORT_BESIDE_TOOLS = {"tools_with_effort": False}
 # "gpt-6-astra accepts low, medium, high and xhigh in Chat Completions, Responses adds max; none is rejected."
 _GPT_6 = {**_GPT_5, **_NO_EFFORT_BESIDE_TOOLS, "efforts": ("low", "medium", "high", "xhigh")}
-_NO_REASONING = {
+_JSON_MODE = {
     "efforts": (),
     "refuses": ("verbosity",),
     "custom_tools": False,
-    "structured_output": "schema",
+    "structured_output": "object",
 }
-_JSON_MODE = {**_NO_REASONING, "structured_output": "object"}
 
 # "presencePenalty, frequencyPenalty and stop parameters are not supported by reasoning models."
 _GROK = {
@@ -143,7 +143,7 @@ MODEL_FAMILIES = (
     *_rows(
         "platform.openai.com/docs: models",
         ("gpt-3* gpt-4* chatgpt-*", _JSON_MODE),
-        ("gpt-4o* gpt-4-1 gpt-4-1-* gpt-4-5*", _NO_REASONING),
+        ("gpt-4o* gpt-4-1 gpt-4-1-* gpt-4-5*", {"structured_output": "schema"}),
         date="2026-11-21",
     ),
     *_rows(

@@ -29,7 +29,7 @@ class Provider:
 
     keys: pairs of an environment variable and the `auth` setting; the first variable that is set wins.
     base_url: of its public API, as the vendor's SDK takes it.
-    protocol: the preferred one. protocols: all that it speaks.
+    protocols: all that it speaks, the preferred one first.
     source: where the capabilities are documented. date: when that was read.
     capabilities: settings for upstreams at its hosts that do not set them; `default_model` is its best known model,
         `refuses` applies to Chat Completions only.
@@ -40,7 +40,6 @@ class Provider:
     name: str
     keys: tuple[tuple[str, str], ...]
     base_url: str
-    protocol: str
     protocols: tuple[str, ...]
     source: str
     capabilities: Mapping[str, object]
@@ -52,11 +51,11 @@ class Provider:
     def base_url_variable(self) -> str:
         return f"{self.name.upper()}_BASE_URL"
 
-    def protocols_at(self, url: str) -> tuple[str, tuple[str, ...]]:
-        """Return the preferred protocol and all protocols of a server that is used in its place."""
+    def protocols_at(self, url: str) -> tuple[str, ...]:
+        """Return the protocols of a server that is used in its place, the preferred one first."""
         if self.compatible is not None and _provider_at(url) is not self:
-            return self.compatible, (self.compatible,)
-        return self.protocol, self.protocols
+            return (self.compatible,)
+        return self.protocols
 
 
 # Parameters that only OpenAI has. Elsewhere they have no effect, and servers that check bodies refuse them: "property
@@ -99,7 +98,7 @@ def _chat(
     keys = ((f"{name.upper()}_API_KEY", "bearer"),)
     refused = tuple([each for each in (*_REFUSED, "top_k") if each not in accepts])
     capabilities |= {"default_model": default_model, "refuses": (*refused, *refuses)}
-    return Provider(name, keys, base_url, CHAT, (CHAT,), source, {**_PUBLIC, **capabilities}, hosts=hosts)
+    return Provider(name, keys, base_url, (CHAT,), source, {**_PUBLIC, **capabilities}, hosts=hosts)
 
 
 PROVIDERS = (
@@ -107,8 +106,7 @@ PROVIDERS = (
         "openai",
         (("OPENAI_API_KEY", "bearer"),),
         "https://api.openai.com/v1",
-        RESPONSES,
-        (CHAT, RESPONSES),
+        (RESPONSES, CHAT),
         "openai-python 3.54.0; pydantic-ai#2822",
         {
             "default_model": "gpt-5.6",
@@ -134,7 +132,6 @@ PROVIDERS = (
         # The vendor's SDK sends the first as x-api-key and the second as a bearer token.
         (("ANTHROPIC_API_KEY", "x-api-key"), ("ANTHROPIC_AUTH_TOKEN", "bearer")),
         "https://api.anthropic.com",
-        MESSAGES,
         (MESSAGES,),
         "anthropic-python 2.12.0",
         {
@@ -305,7 +302,7 @@ def host_capabilities(url: str, protocol: str) -> Mapping[str, object]:
 
 def preferred_protocol(provider: str) -> str:
     """Return the preferred protocol of the provider with this name."""
-    return next(each.protocol for each in PROVIDERS if each.name == provider)
+    return next(each.protocols[0] for each in PROVIDERS if each.name == provider)
 
 
 def provider_name(url: str) -> str | None:

@@ -6,7 +6,7 @@ the files that it names, and nothing else. Single values are read by `sources`; 
 checks what must fit together.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -33,7 +33,6 @@ from dragoman_server.keys import hash_client_key
 from dragoman_server.settings import (
     ARRAYS,
     SIMULATOR,
-    AccountSettings,
     CapabilitySettings,
     ClientKey,
     ServerSettings,
@@ -162,8 +161,13 @@ class _Loader(ConfigSources):
                 self.add_problem((*path, "upstream"), f"names no upstream{self._names_hint(row.upstream)}")
         self._check_unique(rows["prices"], "model", "has a price already")
         self._check_unique(rows["client_keys"], "name", "is already the name of another key")
+        self._check_unique(rows["accounts"], "name", "is already an account of this upstream", "upstream")
         self._check_client_keys(rows["client_keys"], server)
-        self._check_accounts(rows["accounts"], upstreams)
+        with_keys = {upstream.name for upstream in upstreams if upstream.api_key is not None}
+        for path, account in rows["accounts"]:
+            if account.upstream in with_keys:
+                text = f"upstream {account.upstream} has an api_key as well: make that an account"
+                self.add_problem(path, text)
         for path, rule in rows["rules"]:
             if not (rule.statuses or rule.codes or rule.words):
                 self.add_problem(path, "has no condition: add statuses, codes or words")
@@ -260,11 +264,11 @@ class _Loader(ConfigSources):
             by_key = ValueOrigin(ENVIRONMENT, where=key_variable)
             by_url = ValueOrigin(ENVIRONMENT, where=url_variable) if url else by_key
             url = url or provider.base_url
-            protocol, protocols = provider.protocols_at(url)
+            protocols = provider.protocols_at(url)
             values: dict[str, Any] = {
                 "name": name,
-                "protocol": protocol,
-                "protocols": protocols,
+                "protocol": protocols[0],
+                "protocols": tuple(sorted(protocols)),
                 "auth": auth,
             }
             self.origins |= {dotted((*path, each)): by_key for each in values}
@@ -336,12 +340,13 @@ class _Loader(ConfigSources):
             text = f'is routed to no upstream: write a name of [models], or "upstream/model"{hint}'
             self.add_problem(("server", "default_model"), text)
 
-    def _check_unique(self, rows: Rows[Any], key: str, text: str) -> None:
-        seen: set[str] = set()
+    def _check_unique(self, rows: Rows[Any], key: str, text: str, within: str = "") -> None:
+        """Record values of a key that occur twice, or twice with the same value of the key `within`."""
+        seen: set[tuple[str, str]] = set()
         for path, row in rows:
-            value = getattr(row, key)
+            value = getattr(row, key), getattr(row, within, "")
             if value in seen:
-                self.add_problem((*path, key), f"{quote_value(value)} {text}")
+                self.add_problem((*path, key), f"{quote_value(value[0])} {text}")
             seen.add(value)
 
     def _check_client_keys(self, keys: Rows[ClientKey], server: ServerSettings) -> None:
@@ -356,18 +361,6 @@ class _Loader(ConfigSources):
             self.add_problem(("server", "admin_key"), "is server.secret: it must be a key of its own")
         elif admin and secret and hash_client_key(admin.reveal(), secret) in {key.hash for _, key in keys}:
             self.add_problem(("server", "admin_key"), "is a client key: it must be a key of its own")
-
-    def _check_accounts(self, accounts: Rows[AccountSettings], upstreams: Sequence[UpstreamSettings]) -> None:
-        ids: set[str] = set()
-        with_keys = {upstream.name for upstream in upstreams if upstream.api_key is not None}
-        for path, account in accounts:
-            if account.id in ids:
-                text = f"{quote_value(account.name)} is already an account of this upstream"
-                self.add_problem((*path, "name"), text)
-            elif account.upstream in with_keys:
-                text = f"upstream {account.upstream} has an api_key as well: make that an account"
-                self.add_problem(path, text)
-            ids.add(account.id)
 
     def _check_public(self, server: ServerSettings) -> None:
         # Wrong keys are a separate problem; an empty list of keys counts as none.

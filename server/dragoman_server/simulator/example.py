@@ -72,17 +72,22 @@ class _Maker:
                 return self.value(self._merged(schema, parts), name, depth + 1)
             case {"anyOf": [_, *_] as choices} | {"oneOf": [_, *_] as choices}:
                 return self.value(_choice(choices, depth), name, depth + 1)
+            case {"type": [_, *_] as kinds}:
+                return self.value(_choice([{**schema, "type": kind} for kind in kinds], depth), name, depth)
             case dict():
                 return self._typed(schema, name, depth)
         return f"some {name}"
 
     def _typed(self, schema: JSONObject, name: str, depth: int) -> JSON:
-        match _kind(schema, depth):
+        kind = schema.get("type")
+        if not isinstance(kind, str):
+            kind = "object" if "properties" in schema else "array" if "items" in schema else "string"
+        match kind:
             case "object":
                 return self._object(schema, depth)
             case "array":
                 return self._array(schema, name, depth)
-            case "integer" | "number" as kind:
+            case "integer" | "number":
                 return _number(schema, whole=kind == "integer")
             case "boolean":
                 return True
@@ -131,17 +136,6 @@ class _Maker:
         if not merged.get("properties"):
             merged.pop("properties", None)
         return merged
-
-
-def _kind(schema: JSONObject, depth: int) -> JSON:
-    kind = schema.get("type")
-    if isinstance(kind, list):
-        if depth >= _DEEP and "null" in kind:
-            return "null"
-        kind = next((each for each in kind if each != "null"), "null")
-    if isinstance(kind, str):
-        return kind
-    return "object" if "properties" in schema else "array" if "items" in schema else "string"
 
 
 def _choice(choices: list[JSON], depth: int) -> JSON:

@@ -252,7 +252,7 @@ OPENAI_MEMBERS: dict[str, Json] = {
 
 def test_settings_that_only_openai_has_are_sent_only_there() -> None:
     for provider in PROVIDERS:
-        if provider.protocol != CHAT:
+        if provider.protocols[0] != CHAT:
             continue
         name = provider.name
         expected = {
