@@ -79,13 +79,12 @@ class Calls:
         self._random = random.Random(seed)
         self._now = NOW
         self._number = 0
-        self._taken: list[tuple[Reservation, Candidate]] = []
+        self._taken: list[Reservation] = []
 
     def record(self, result: object) -> None:
         """Note the result of the model for the last call."""
         if isinstance(result, Reservation):
-            candidate = next(each for each in CANDIDATES if each.account == result.account)
-            self._taken.append((result, candidate))
+            self._taken.append(result)
 
     def next(self) -> tuple[str, Call]:
         """Return a description for a failing test, and a call."""
@@ -117,11 +116,9 @@ class Calls:
     def _release(self, now: float) -> tuple[str, Call]:
         if not self._taken:
             return self._reserve(now)
-        taken, candidate = self._taken.pop(self._random.randrange(len(self._taken)))
+        taken = self._taken.pop(self._random.randrange(len(self._taken)))
         tokens = self._random.choice([0.0, 1.0, 100.0, 333.3, 5000.0])
-        return f"release {taken} {tokens} at {now}", lambda store: store.release(
-            taken, candidate, tokens, now
-        )
+        return f"release {taken} {tokens} at {now}", lambda store: store.release(taken, tokens, now)
 
     def _failed(self, now: float) -> tuple[str, Call]:
         account, action = self._random.choice(ACCOUNTS), self._random.choice(list(ErrorAction))

@@ -48,5 +48,9 @@ def assistant(*parts: Part) -> Message:
     return Message("assistant", parts, "/a")
 
 
+def text_part(text: str) -> dict[str, Any]:
+    return {"type": "text", "text": text}
+
+
 def wire_call(call_id: str, **fields: Any) -> dict[str, Any]:
     return {"id": call_id, "type": "function", "function": {"name": "f", "arguments": "{}"}, **fields}

@@ -43,7 +43,7 @@ def test_text(pair: Pair, sdk: Sdk, way: Way) -> None:
     assert not usage.cached
     assert not usage.reasoning
     # The client's own name of the model; a relay changes nothing, so there it is the upstream's.
-    assert response.body["model"] == ("echo" if pair.relayed else pair.model("echo"))
+    assert response.model == ("echo" if pair.relayed else pair.model("echo"))
 
 
 @each_way
@@ -83,12 +83,12 @@ def reasoning_options(protocol: str) -> Body:
 def shown_reasoning(protocol: str, response: SdkResponse) -> str:
     """Return the reasoning where a program of this protocol looks for it."""
     if protocol == CHAT:
-        return str(response.body["choices"][0]["message"]["reasoning_content"])
+        return str(response.turn["reasoning_content"])
     if protocol == MESSAGES:
-        blocks = [block for block in response.body["content"] if block["type"] == "thinking"]
+        blocks = [block for block in response.turn if block["type"] == "thinking"]
         assert all(block["signature"] for block in blocks)
         return "\n\n".join(block["thinking"] for block in blocks)
-    items = [item for item in response.body["output"] if item["type"] == "reasoning"]
+    items = [item for item in response.turn if item["type"] == "reasoning"]
     assert all(item["encrypted_content"] for item in items)
     return "\n\n".join(part["text"] for item in items for part in item["summary"])
 

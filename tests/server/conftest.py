@@ -1,5 +1,6 @@
 import logging
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -12,3 +13,10 @@ def logger() -> Iterator[logging.Logger]:
     yield logger
     logger.handlers[:], logger.propagate, level = before
     logger.setLevel(level)
+
+
+@pytest.fixture
+def record(caplog: pytest.LogCaptureFixture) -> Any:
+    """Return a function for the log record of the newest request."""
+    caplog.set_level(logging.INFO, "dragoman.requests")
+    return lambda: caplog.records[-1].dragoman  # type: ignore[attr-defined]

@@ -11,7 +11,7 @@ from dragoman._ir.events import Event, Usage
 from dragoman._ir.losses import Ledger
 from dragoman._ir.request import Request
 from dragoman._ir.signatures import Signer
-from dragoman._transforms.pipeline import build_pipeline
+from dragoman._transforms.pipeline import Pipeline
 from dragoman._wire.exceptions import LocalProtocolError
 from dragoman.codec import ProtocolSpec, ResponseContext
 from dragoman.protocols import client_spec
@@ -57,7 +57,7 @@ class EventWriter:
         context = ResponseContext(request=request, id=id, now=now, model=model, signer=signer)
         self.losses = Ledger()
         self._checker = EventOrderChecker()
-        self._pipeline = build_pipeline(spec, context, self.losses, None)
+        self._pipeline = Pipeline(spec, context, self.losses)
         self._sink = ClientSink(spec, context, self.losses)
         self._usage = Usage()
 

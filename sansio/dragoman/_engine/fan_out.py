@@ -8,6 +8,8 @@ one.
 
 from __future__ import annotations
 
+from functools import reduce
+
 import msgspec
 
 from dragoman._engine.response import ResponseTranslator
@@ -95,13 +97,14 @@ class FanOut(ResponseMachine):
         self._sink = ClientSink(
             self._client, context, self.losses, streams=streams, store_response=store_response
         )
-        self._branches: list[_Branch | None] = [None] * count
+        self._count = count
+        self._branches: dict[int, _Branch] = {}  # those that have started
         self._usages = [Usage() for _ in range(count)]
         self._ended: set[int] = set()
 
     def __repr__(self) -> str:
         names = f"{self._upstream.name} -> {self._client.name}"
-        return f"<FanOut {names}, {len(self._ended)} of {len(self._branches)} ended, {self.outcome.value}>"
+        return f"<FanOut {names}, {len(self._ended)} of {self._count} ended, {self.outcome.value}>"
 
     def start(self, number: int, *, upstream_streams: bool) -> ResponseTranslator:
         """Return the machine for one branch's response. It has no data_to_send(): merge() takes its events."""
@@ -120,12 +123,13 @@ class FanOut(ResponseMachine):
 
     def merge(self) -> None:
         """Take the events of all branches since the last time."""
-        for number, branch in enumerate(self._branches):
-            for event in branch.take_events() if branch is not None else ():
+        branches = sorted(self._branches.items())
+        for number, branch in branches:
+            for event in branch.take_events():
                 if self.outcome is Outcome.OPEN:
                     self._take(number, event)
-        for number, branch in enumerate(self._branches):
-            for loss in branch.losses if branch is not None else ():
+        for number, branch in branches:
+            for loss in branch.losses:
                 self.losses.add(loss.code, f"/choices/{number}{loss.path}", loss.detail)
 
     def fail(self, error: WireError) -> None:
@@ -153,7 +157,7 @@ class FanOut(ResponseMachine):
 
     def cached_reasoning(self) -> CachedReasoning | None:
         """Return that of the first choice."""
-        return self._branches[0].cached_reasoning() if self._branches[0] is not None else None
+        return self._branches[0].cached_reasoning() if 0 in self._branches else None
 
     def _take(self, number: int, event: Event) -> None:
         if isinstance(event, Started):
@@ -177,17 +181,14 @@ class FanOut(ResponseMachine):
         if hasattr(event, "choice"):
             places["choice"] = number
         if hasattr(event, "block"):
-            places["block"] = event.block * len(self._branches) + number
+            places["block"] = event.block * self._count + number
         self._sink.send(msgspec.structs.replace(event, **places))
 
     def _end(self, number: int) -> None:
         self._ended.add(number)
-        if len(self._ended) < len(self._branches):
+        if len(self._ended) < self._count:
             return
-        usage = self._usages[0]
-        for other in self._usages[1:]:
-            usage = usage.plus(other)
-        self.usage = usage
-        self._sink.send(usage)
+        self.usage = reduce(Usage.plus, self._usages)
+        self._sink.send(self.usage)
         self._sink.send(ENDED)
         self.outcome = Outcome.COMPLETED

@@ -18,17 +18,10 @@ from dragoman._ir.events import Event, Failed, Started, Stopped, Usage
 from dragoman._ir.losses import Ledger
 from dragoman._wire.errors import ErrorKind, WireError, unreadable_error
 from dragoman._wire.exceptions import RemoteProtocolError
-from dragoman._wire.frame_cutter import FrameCutter, parse_frames, split_frames
+from dragoman._wire.frame_cutter import MAX_EVENT_BYTES, FrameCutter, split_frames
 from dragoman._wire.json import MAX_DOCUMENT_BYTES, JSONObject, decode_object
 from dragoman._wire.masking import mask_document, mask_error
-from dragoman._wire.sse import (
-    MAX_EVENT_BYTES,
-    MAX_IDLE_BYTES,
-    Frame,
-    SSEParser,
-    encode_frame,
-    parse_raw_event,
-)
+from dragoman._wire.sse import Frame, encode_frame, parse_frames, parse_raw_event, with_lf
 from dragoman.codec import RelayObserver, ResponseContext, UpstreamSpec
 from dragoman.protocols import upstream_spec
 
@@ -83,12 +76,10 @@ class Relay(ResponseMachine):
         self._streams = streams
         self._markers = protocol.error_markers + protocol.end_markers
         self._member = member or protocol.output_member
-        self._limit = max_event_bytes
-        self._cutter = FrameCutter()
+        self._cutter = FrameCutter(max_event_bytes)
         self._recent: deque[bytes] = deque()  # whole frames that the observer has not got yet
         self._recent_bytes = 0
         self._opening_bytes = 0  # before it was committed
-        self._idle_bytes = 0  # without an event
         self._failing = False  # an error has passed, but not the last frame
         self._body: list[bytes] = []  # a copy of a whole body, for its usage
         self._body_bytes = 0
@@ -111,21 +102,12 @@ class Relay(ResponseMachine):
             return
         whole = self._cutter.receive_data(data)
         if whole:
-            if whole.rfind(b"data") >= 0:
-                self._idle_bytes = 0
-            else:
-                self._idle_bytes += len(whole)
-                if self._idle_bytes > MAX_IDLE_BYTES:
-                    self.fail(
-                        unreadable_error(f"more than {MAX_IDLE_BYTES} bytes without a server-sent event")
-                    )
-                    return
             if self._failing or _has_any(self._markers, whole):
                 self._pass_frames(whole)
             else:
                 self._pass(whole)
-        if self._cutter.held_bytes > self._limit:
-            self.fail(unreadable_error(f"one server-sent event has more than {self._limit} bytes"))
+        if self._cutter.error is not None:
+            self.fail(unreadable_error(self._cutter.error))
 
     def receive_eof(self) -> None:
         if self.outcome is not Outcome.OPEN:
@@ -211,22 +193,22 @@ class Relay(ResponseMachine):
         with usage and end markers after it.
         """
         for raw_event in split_frames(frames):
+            if not (self._failing or _has_any(self._markers, raw_event)):
+                self._pass(raw_event)
+                continue
             if not self._failing and self._fail_in_skipped_line(raw_event):
                 return
             raw_event = self._masked(raw_event)
             if self._failing:
-                probe = self._probe(parse_frames(raw_event))
-                finished = probe.stream_finished
-                if probe.error is not None or not (probe.content_started or probe.ended):
+                observer = self._probe(parse_frames(raw_event))
+                if observer.error is not None or not (observer.content_started or observer.ended):
                     self._pass(raw_event)
             else:
+                observer = self._observer
                 self._pass(raw_event)
-                if not _has_any(self._markers, raw_event):
-                    continue
                 self._observe_recent()
-                finished = self._observer.stream_finished
-                self._failing = self._observer.error is not None
-            if finished:
+                self._failing = observer.error is not None
+            if observer.stream_finished:
                 self._end()
                 return
 
@@ -272,11 +254,10 @@ class Relay(ResponseMachine):
     def _observe_recent(self) -> None:
         """Pass the last frames to the observer."""
         if self._recent:
-            raw_events = SSEParser().receive_raw_events(b"".join(self._recent))
+            raw_events = with_lf(b"".join(self._recent)).rsplit(b"\n\n", _LAST_FRAMES)
             self._recent.clear()
             self._recent_bytes = 0
-            last = map(parse_raw_event, raw_events[-_LAST_FRAMES:])
-            self._observe([frame for frame in last if frame is not None])
+            self._observe(filter(None, map(parse_raw_event, raw_events[-_LAST_FRAMES:])))
 
     def _observe(self, frames: Iterable[Frame]) -> None:
         observer = self._observer

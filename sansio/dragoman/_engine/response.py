@@ -7,6 +7,7 @@ the bytes on without decoding them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import msgspec
 
@@ -28,8 +29,9 @@ from dragoman._ir.events import (
 )
 from dragoman._ir.fast_path import Delta
 from dragoman._ir.losses import Ledger, LossCode
-from dragoman._transforms.pipeline import build_pipeline
+from dragoman._transforms.pipeline import Pipeline
 from dragoman._transforms.reasoning_cache import CachedReasoning
+from dragoman._transforms.tool_calls import ToolCallStage
 from dragoman._wire.errors import ErrorKind, WireError, unreadable_error
 from dragoman._wire.exceptions import RemoteProtocolError
 from dragoman._wire.json import JSONObject, too_deep
@@ -90,7 +92,7 @@ class ResponseTranslator(ResponseMachine):
         self._context = context
         read = StreamEvents if upstream_streams else WholeEvents
         self._upstream_events = read(upstream, context, self.losses)
-        self._pipeline = build_pipeline(client, context, self.losses, check_input)
+        self._pipeline = Pipeline(client, context, self.losses, check_input)
         self._chars = 0  # of what the model wrote and the fast path did not take
         streams = context.request.stream if client_streams is None else client_streams
         self._sink = self._open_sink(streams, store_response)
@@ -136,16 +138,8 @@ class ResponseTranslator(ResponseMachine):
             return None
         if self._pipeline.needs_text:
             return self._pass
-        return (
-            self._emit_arguments
-            if isinstance(event, ArgumentsDelta)
-            else self._sink.delta_sender(event.block)
-        )
-
-    def _emit_arguments(self, event: Event) -> None:
-        """Do as _pass(), for events that only the stage of tool calls may change."""
-        for staged in self._pipeline.calls.send(event):
-            self._sink.send(staged)
+        send = self._sink.delta_sender(event.block)
+        return partial(_fill_call, self._pipeline.calls, send) if isinstance(event, ArgumentsDelta) else send
 
     def _take(self, events: Iterator[Event]) -> None:
         """Pass on events until the response ends. What cannot be read ends it with an error."""
@@ -159,7 +153,7 @@ class ResponseTranslator(ResponseMachine):
                         if needs_text:
                             self._pass(event)
                         elif kind is ArgumentsDelta:
-                            self._emit_arguments(event)
+                            _fill_call(self._pipeline.calls, self._sink.send, event)
                         else:
                             self._sink.send(event)
                 elif kind is Usage:
@@ -234,3 +228,9 @@ class ResponseTranslator(ResponseMachine):
         if isinstance(event, BlockStarted):
             self._skipped.add(event.block)
         return True
+
+
+def _fill_call(calls: ToolCallStage, send: Callable[[Event], object], event: Event) -> None:
+    """Send arguments that only the stage of tool calls may change."""
+    for staged in calls.send(event):
+        send(staged)

@@ -91,11 +91,8 @@ class ClientSink:
         return send
 
     def data_to_send(self) -> bytes:
-        out = self._out
-        if not out:
-            return b""
-        data = b"".join(out)
-        out.clear()
+        data = b"".join(self._out)
+        self._out.clear()
         return data
 
     def _collect(self, fold: Fold, event: Event) -> None:

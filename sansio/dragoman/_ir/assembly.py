@@ -104,18 +104,15 @@ class AssembledResponse(msgspec.Struct, frozen=True, gc=False):
         return self.usage.service_tier or self.started.service_tier
 
 
-class OpenBlock:
+class OpenBlock(msgspec.Struct):
     """A block that is being filled."""
 
-    __slots__ = ("annotations", "logprobs", "parts", "signature", "start", "text")
-
-    def __init__(self, start: BlockStarted) -> None:
-        self.start = start
-        self.text: list[str] = []
-        self.parts: dict[tuple[int, ReasoningForm], list[str]] = {}
-        self.signature: Signature | None = None
-        self.annotations: list[Annotation] = []
-        self.logprobs: list[JSON] = []
+    start: BlockStarted
+    text: list[str] = []
+    parts: dict[tuple[int, ReasoningForm], list[str]] = {}
+    signature: Signature | None = None
+    annotations: list[Annotation] = []
+    logprobs: list[JSON] = []
 
     def finish(self, complete: bool) -> AssembledBlock:
         start = self.start

@@ -76,16 +76,20 @@ def _is_valid(messages: tuple[Message, ...]) -> bool:
     return not waiting
 
 
-class _AssistantTurn:
-    """An assistant turn, of one or several messages, and the results that belong after it."""
+class _AssistantTurn(msgspec.Struct):
+    """An assistant turn, of one or several messages, and the results that belong after it.
 
-    __slots__ = ("at", "calls", "open", "results")
+    Attributes:
+        calls: Its calls.
+        results: By the id of their call.
+        at: How many messages of the new history come before its results.
+        open: Nothing but results has come after it.
+    """
 
-    def __init__(self) -> None:
-        self.calls: list[ToolCall] = []
-        self.results: dict[str, ToolResult] = {}
-        self.at = 0  # how many messages of the new history come before its results
-        self.open = True  # nothing but results has come after it
+    calls: list[ToolCall] = []
+    results: dict[str, ToolResult] = {}
+    at: int = 0
+    open: bool = True
 
 
 class _HistoryRepair:

@@ -104,17 +104,16 @@ class JsonToolStage:
     nothing else.
     """
 
-    __slots__ = ("_called", "_held", "_ledger", "_text_blocks", "_tool", "_tool_blocks")
+    __slots__ = ("_call", "_held", "_ledger", "_text_blocks", "_tool")
 
     needs_text = True  # see `_transforms.pipeline`
 
     def __init__(self, tool: str, ledger: Ledger) -> None:
         self._tool = tool
         self._ledger = ledger
-        self._tool_blocks: set[int] = set()
+        self._call: int | None = None  # the block of the call
         self._text_blocks: set[int] = set()
         self._held: list[Event] = []
-        self._called = False
 
     def send(self, event: Event) -> Sequence[Event]:
         if isinstance(event, BlockStarted):
@@ -123,7 +122,7 @@ class JsonToolStage:
         if block in self._text_blocks:
             self._held.append(event)
             return ()
-        if isinstance(event, ArgumentsDelta) and block in self._tool_blocks:
+        if isinstance(event, ArgumentsDelta) and block == self._call:
             return (TextDelta(event.block, event.text),)
         if isinstance(event, Stopped):
             return (*self._release(), self._stop(event))
@@ -133,11 +132,10 @@ class JsonToolStage:
 
     def _start(self, event: BlockStarted) -> Sequence[Event]:
         if event.tool is not None and event.tool.name == self._tool:
-            if self._called:
+            if self._call is not None:
                 self._text_blocks.add(event.block)  # a second text: no client of this protocol expects one
                 return ()
-            self._called = True
-            self._tool_blocks.add(event.block)
+            self._call = event.block
             return (BlockStarted(event.block, BlockKind.TEXT, event.choice),)
         if event.kind is BlockKind.TEXT:
             self._text_blocks.add(event.block)
@@ -148,14 +146,14 @@ class JsonToolStage:
     def _release(self) -> Sequence[Event]:
         held, self._held = self._held, []
         self._text_blocks.clear()
-        if not self._called:
+        if self._call is None:
             return held
         if held:
             self._ledger.dropped("/content", "the model wrote text beside the structured output")
         return ()
 
     def _stop(self, event: Stopped) -> Stopped:
-        if self._called and event.reason is StopReason.TOOL_USE:
+        if self._call is not None and event.reason is StopReason.TOOL_USE:
             return msgspec.structs.replace(event, reason=StopReason.END)
         return event
 

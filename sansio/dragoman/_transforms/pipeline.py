@@ -66,7 +66,7 @@ class Stage(Protocol):
 
 
 class Pipeline:
-    """The stages of one response.
+    """The stages that one response needs.
 
     Attributes:
         needs_text: A stage needs TextDelta and ReasoningDelta. If none does, `calls` is the only stage that changes an
@@ -79,13 +79,29 @@ class Pipeline:
 
     def __init__(
         self,
-        calls: ToolCallStage,
-        stages: Sequence[Stage],
-        reasoning_cache: ReasoningCacheStage | None = None,
+        client: ProtocolSpec,
+        context: ResponseContext,
+        ledger: Ledger,
+        check_input: CheckInput | None = None,
     ) -> None:
-        self._stages = tuple(stages)
-        self.calls = calls
-        self.reasoning_cache = reasoning_cache
+        undo = context.undo
+        self.calls = ToolCallStage(undo, client.tool_limits, context.id, ledger, check_input)
+        self.reasoning_cache = ReasoningCacheStage() if client.clients_drop_signatures else None
+        stages: list[Stage] = [SignatureStage(client, context.upstream_model, ledger), self.calls]
+        if undo.json_tool is not None:
+            stages.append(JsonToolStage(undo.json_tool, ledger))
+        if undo.strip_code_fence:
+            stages.append(CodeFenceStage())
+        if undo.stop_sequences:
+            single_choice = context.request.params.get("n") in (None, 1)
+            stages.append(StopSequenceStage(undo.stop_sequences, single_choice=single_choice))
+        if undo.unenforced_format is not None or undo.unenforced_choice is not None:
+            stages.append(OutputCheckStage(undo.unenforced_format, undo.unenforced_choice, ledger))
+        if undo.compacts:
+            stages.append(CompactionStage())
+        if self.reasoning_cache is not None:
+            stages.append(self.reasoning_cache)
+        self._stages: Sequence[Stage] = stages
         self.needs_text = any(stage.needs_text for stage in stages)
 
     def send(self, event: Event) -> Sequence[Event]:
@@ -96,28 +112,3 @@ class Pipeline:
             else:
                 events = [out for each in events for out in stage.send(each)]
         return events
-
-
-def build_pipeline(
-    client: ProtocolSpec, context: ResponseContext, ledger: Ledger, check_input: CheckInput | None
-) -> Pipeline:
-    """Return the stages that this response needs."""
-    undo = context.undo
-    calls = ToolCallStage(undo, client.tool_limits, context.id, ledger, check_input)
-    stages: list[Stage] = [SignatureStage(client, context.upstream_model, ledger), calls]
-    if undo.json_tool is not None:
-        stages.append(JsonToolStage(undo.json_tool, ledger))
-    if undo.strip_code_fence:
-        stages.append(CodeFenceStage())
-    if undo.stop_sequences:
-        stages.append(
-            StopSequenceStage(undo.stop_sequences, single_choice=context.request.params.get("n") in (None, 1))
-        )
-    if undo.unenforced_format is not None or undo.unenforced_choice is not None:
-        stages.append(OutputCheckStage(undo.unenforced_format, undo.unenforced_choice, ledger))
-    if undo.compacts:
-        stages.append(CompactionStage())
-    reasoning_cache = ReasoningCacheStage() if client.clients_drop_signatures else None
-    if reasoning_cache is not None:
-        stages.append(reasoning_cache)
-    return Pipeline(calls, stages, reasoning_cache)

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
+
 from dragoman._ir.events import (
     ENDED,
     BlockEnded,
@@ -51,6 +53,14 @@ def split_stop_sequences(
                 "an empty or very long stop sequence is not searched for",
             )
     return stops[:limit] or None, tuple(to_search)
+
+
+class _HeldText(msgspec.Struct):
+    """An open block. searched: it is text; held: its text that may be the beginning of a stop sequence."""
+
+    choice: int
+    searched: bool
+    held: str = ""
 
 
 class StopSequenceStage:
@@ -140,14 +150,3 @@ class StopSequenceStage:
             self.ended = True
             out.append(ENDED)
         return out
-
-
-class _HeldText:
-    """An open block. searched: it is text; held: its text that may be the beginning of a stop sequence."""
-
-    __slots__ = ("choice", "held", "searched")
-
-    def __init__(self, choice: int, searched: bool) -> None:
-        self.choice = choice
-        self.searched = searched
-        self.held = ""

@@ -19,23 +19,21 @@ from dragoman._transforms.tools import fit_name
 from dragoman.codec import CheckInput, ToolLimits, Unchecked
 
 
-class _OpenToolCall:
+class _OpenToolCall(msgspec.Struct):
     """An open tool call.
 
-    converter: changes its argument text, None for no change.
-    grammar: of its input, if nothing has enforced it. Then `input` is that input so far.
+    Attributes:
+        head: As the client gets it.
+        converter: Changes its argument text, None for no change.
+        grammar: Of its input, if nothing has enforced it. Then `input` is that input so far.
+        empty: No argument text has come yet, or only blanks.
     """
 
-    __slots__ = ("converter", "empty", "grammar", "head", "input")
-
-    def __init__(
-        self, head: ToolHead, converter: InputUnwrapper | InputWrapper | None, grammar: Grammar | None
-    ) -> None:
-        self.head = head
-        self.converter = converter
-        self.grammar = grammar
-        self.input: list[str] = []
-        self.empty = True  # no argument text yet, or only blanks
+    head: ToolHead
+    converter: InputUnwrapper | InputWrapper | None
+    grammar: Grammar | None
+    input: list[str] = []
+    empty: bool = True
 
 
 class ToolCallStage:

@@ -172,7 +172,6 @@ class _ToolFitter:
         self._ledger = context.ledger
         self._custom = limits.custom and (limits.custom_by_default if accepted is None else accepted)
         self._functions: dict[str, str] = {}  # kind of a hosted tool -> the sent name of its function
-        self._fallback_names: set[str] = set()  # names of those functions that no other tool has
         self._sent_names: dict[tuple[str | None, str], str] = {}
         self._used_names: set[tuple[str | None, str]] = set()
         self.origins: dict[str, ToolOrigin] = {}
@@ -183,13 +182,13 @@ class _ToolFitter:
             if tool.function_fallback is None or tool.origin == self._protocol:
                 return tool
             return self._as_function(tool, tool.function_fallback)
-        if tool.namespace is None and tool.name in self._fallback_names:
-            self._fallback_names.discard(tool.name)
+        if tool.namespace is None and tool.name in self._functions.values():
             self._sent_names[None, tool.name] = self._distinct_name(tool.name, "")
         name, namespace = self._name(tool.name, tool.namespace)
+        kind = ToolKind.CUSTOM if isinstance(tool, CustomTool) else ToolKind.FUNCTION
         if isinstance(tool, CustomTool) and not self._custom:
             self.origins[name] = ToolOrigin(
-                tool.name, tool.namespace, ToolKind.CUSTOM, wrapped=True, grammar=tool.grammar
+                tool.name, tool.namespace, kind, wrapped=True, grammar=tool.grammar
             )
             if tool.grammar is not None:
                 self._ledger.altered(
@@ -199,7 +198,6 @@ class _ToolFitter:
             return custom_tool_as_function(tool, name)
         if name == tool.name and namespace == tool.namespace:
             return tool
-        kind = ToolKind.CUSTOM if isinstance(tool, CustomTool) else ToolKind.FUNCTION
         self.origins[name] = ToolOrigin(tool.name, tool.namespace, kind, wrapped=False)
         fitted: CustomTool | FunctionTool = msgspec.structs.replace(tool, name=name, namespace=namespace)
         return fitted
@@ -211,7 +209,6 @@ class _ToolFitter:
             name = self._distinct_name(function.name, tool.kind)
         else:
             name, _ = self._name(function.name, None)
-            self._fallback_names.add(function.name)
         self.origins[name] = ToolOrigin(
             function.name, None, ToolKind.FUNCTION, wrapped=False, hosted=tool.kind
         )

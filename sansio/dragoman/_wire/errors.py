@@ -83,26 +83,12 @@ KIND_BY_STATUS: dict[int, ErrorKind] = {
 
 # The status for a kind when the error did not come with one of its own.
 STATUS_BY_KIND: dict[ErrorKind, int] = {
-    ErrorKind.INVALID_REQUEST: 400,
+    **{kind: status for status, kind in KIND_BY_STATUS.items()},
     ErrorKind.CONTEXT_LENGTH: 400,
-    ErrorKind.AUTHENTICATION: 401,
-    ErrorKind.BILLING: 402,
-    ErrorKind.PERMISSION: 403,
-    ErrorKind.NOT_FOUND: 404,
-    ErrorKind.METHOD: 405,
-    ErrorKind.TIMEOUT: 504,
-    ErrorKind.CONFLICT: 409,
-    ErrorKind.TOO_LARGE: 413,
-    ErrorKind.UNPROCESSABLE: 422,
-    ErrorKind.MEDIA_TYPE: 415,
-    ErrorKind.RATE_LIMIT: 429,
     ErrorKind.OVERLOADED: 503,
-    ErrorKind.SERVER: 500,
-    ErrorKind.UNREACHABLE: 502,
+    ErrorKind.MISCONFIGURED: 503,
     ErrorKind.TRUNCATED: 502,
     ErrorKind.UNREADABLE: 502,
-    ErrorKind.MISCONFIGURED: 503,
-    ErrorKind.CANCELLED: 499,
 }
 
 # Parts of messages, in lower case, by which servers report what they have no code for: the kinds that they refine

@@ -1,16 +1,20 @@
-"""Cut a stream of server-sent events into whole frames without changing a byte, for relays.
+"""Cut a stream of server-sent events into whole frames without changing a byte.
 
-A frame ends with a blank line. FrameCutter holds the bytes of an unfinished frame until its end comes; the functions
-split the bytes of whole frames further. Nothing is decoded here but by parse_frames().
+A frame ends with a blank line. FrameCutter holds the bytes of an unfinished frame until its end comes; split_frames()
+splits the bytes of whole frames further. Nothing is decoded here.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from itertools import pairwise
 
-from dragoman._wire.sse import Frame, SSEParser, parse_raw_event
+# One event. Images travel inside one event as base64, some megabytes each; Responses repeats the whole response
+# in its last event.
+MAX_EVENT_BYTES = 32 * 1024 * 1024
+
+# Comments and blank lines without an event between them. Servers send some dozen bytes every few seconds.
+MAX_IDLE_BYTES = 1024 * 1024
 
 # A line ending and the ending of an empty line, LF, CRLF and CR in any mixture. (CRLF after CR begins as
 # CR CR; that its LF comes one read later does no harm.)
@@ -25,35 +29,47 @@ class FrameCutter:
 
     Attributes:
         held_bytes: The number of bytes that are held.
+        error: Why the stream cannot be read on, None while it can.
+        too_long: The error for an event with too many bytes.
     """
 
-    __slots__ = ("_edge", "_held", "held_bytes")
+    __slots__ = ("_edge", "_held", "_idle_bytes", "_limit", "error", "held_bytes", "too_long")
 
-    def __init__(self) -> None:
+    def __init__(self, max_event_bytes: int = MAX_EVENT_BYTES) -> None:
+        self._limit = max_event_bytes
+        self.too_long = f"one server-sent event has more than {max_event_bytes} bytes"
         self._edge = b""  # the last bytes that came, for a blank line that is cut in two
         self._held: list[bytes] = []
+        self._idle_bytes = 0  # without an event
         self.held_bytes = 0
+        self.error: str | None = None
 
     def receive_data(self, data: bytes) -> bytes:
-        """Take bytes. Return everything up to the last blank line, and hold the rest."""
+        """Take bytes. Return everything up to the last blank line, and hold the rest. Check `error` after each call."""
+        whole = b""
         if data.endswith(b"\n\n"):  # as most reads do
-            whole = b"".join([*self._held, data]) if self._held else data
-            self._edge, self._held, self.held_bytes = b"\n\n", [], 0
-            return whole
-        joined = self._edge + data
-        if b"\r" in joined:
-            end = max(joined.rfind(blank) + len(blank) if blank in joined else 0 for blank in _BLANK_LINES)
+            end, self._edge = len(data), b"\n\n"
         else:
-            end = joined.rfind(b"\n\n") + 2 if b"\n\n" in joined else 0
-        end -= len(self._edge)
-        self._edge = joined[-_EDGE:]
-        if end <= 0:
-            self._held.append(data)
-            self.held_bytes += len(data)
-            return b""
-        whole = b"".join([*self._held, data[:end]]) if self._held else data[:end]
-        self._held = [data[end:]] if end < len(data) else []
-        self.held_bytes = len(data) - end
+            joined = self._edge + data
+            blanks = _BLANK_LINES if b"\r" in joined else _BLANK_LINES[:1]
+            end = max(joined.rfind(blank) + len(blank) if blank in joined else 0 for blank in blanks)
+            end = max(end - len(self._edge), 0)
+            self._edge = joined[-_EDGE:]
+        if end:
+            whole = b"".join([*self._held, data[:end]]) if self._held else data[:end]
+            self._held, self.held_bytes = [], 0
+        if end < len(data):
+            self._held.append(data[end:])
+            self.held_bytes += len(data) - end
+        if whole.rfind(b"data") >= 0:  # every event has this in it
+            self._idle_bytes = 0
+        else:
+            self._idle_bytes += len(whole)
+            if self._idle_bytes > MAX_IDLE_BYTES:
+                self.error = f"more than {MAX_IDLE_BYTES} bytes without a server-sent event"
+                return b""
+        if self.held_bytes > self._limit + 1:  # the first line ending of the blank line may be held already
+            self.error = self.too_long
         return whole
 
     def hold(self, data: bytes) -> None:
@@ -75,12 +91,3 @@ def split_frames(frames: bytes) -> list[bytes]:
         return [frames[start:end] for start, end in pairwise(places) if start < end]
     *whole, rest = frames.split(b"\n\n")
     return [frame + b"\n\n" for frame in whole] + ([rest] if rest else [])
-
-
-def parse_frames(data: bytes) -> Iterator[Frame]:
-    """Give the frames, also a last one that no blank line ends."""
-    parser = SSEParser()
-    for raw_event in parser.receive_raw_events(data):
-        if (frame := parse_raw_event(raw_event)) is not None:
-            yield frame
-    yield from parser.receive_eof()

@@ -85,8 +85,11 @@ def encode_text(value: JSON) -> str:
 
 def is_object_text(text: str) -> bool:
     """True if a text is one complete JSON object, as tool arguments must be in the end."""
-    # A text with a lone surrogate is complete as well: decode() accepts it.
-    return object_or_none(text.encode("utf-8", "surrogatepass")) is not None
+    try:
+        # A text with a lone surrogate is complete as well: decode() accepts it.
+        return type(decode(text.encode("utf-8", "surrogatepass"))) is dict
+    except RemoteProtocolError:
+        return False
 
 
 def kind_of(value: object) -> str:

@@ -9,18 +9,13 @@ through the rules of the HTML standard, 9.2.6.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 import msgspec
 
 from dragoman._wire.exceptions import RemoteProtocolError
+from dragoman._wire.frame_cutter import MAX_EVENT_BYTES, FrameCutter
 from dragoman._wire.json import decode_object, encode
-
-# One event. Images travel inside one event as base64, some megabytes each; Responses repeats the whole response
-# in its last event.
-MAX_EVENT_BYTES = 32 * 1024 * 1024
-
-# Comments and blank lines without an event between them. Servers send some dozen bytes every few seconds.
-MAX_IDLE_BYTES = 1024 * 1024
 
 BOM = b"\xef\xbb\xbf"
 
@@ -53,21 +48,19 @@ class SSEParser:
         error: Why the stream cannot be read on, None while it can.
     """
 
-    __slots__ = ("_held", "_held_bytes", "_idle_bytes", "_limit", "_skip_lf", "_start", "error")
+    __slots__ = ("_cutter", "_limit", "_skip_lf", "_starts", "error")
 
     def __init__(self, *, max_event_bytes: int = MAX_EVENT_BYTES) -> None:
         self._limit = max_event_bytes
-        self._held: list[bytes] = []  # the unfinished frame, in the pieces that it came in
-        self._held_bytes = 0
-        self._idle_bytes = 0  # without an event
+        self._cutter = FrameCutter(max_event_bytes)
         self._skip_lf = False  # the last byte was CR: an LF that follows belongs to it
-        self._start: bytes | None = b""  # the first bytes, until it is known whether a BOM leads them
+        self._starts = True  # the first frame has not come, which a BOM may lead
         self.error: RemoteProtocolError | None = None
 
     @property
     def held_bytes(self) -> int:
         """The number of bytes that are held of an unfinished frame."""
-        return self._held_bytes
+        return self._cutter.held_bytes
 
     def receive_data(self, data: bytes) -> list[Frame]:
         """Take bytes, and return the frames that they complete.
@@ -88,45 +81,28 @@ class SSEParser:
         """
         if self.error is not None:
             return []
-        if self._start is not None:
-            data = self._start + data
-            if BOM.startswith(data) and data != BOM:
-                self._start = data
-                return []
-            self._start = None
-            data = data.removeprefix(BOM)
         if self._skip_lf and data:
             self._skip_lf = False
             data = data.removeprefix(b"\n")
         if b"\r" in data:
             self._skip_lf = data.endswith(b"\r")
-            data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-        if b"\n\n" not in data and not (data[:1] == b"\n" and self._held and self._held[-1][-1:] == b"\n"):
-            self._hold(data)
-            return []
-        if self._held:
-            self._held.append(data)
-            data = b"".join(self._held)
-            self._held.clear()
-        if data.find(_DATA) >= 0:
-            self._idle_bytes = 0
-        else:
-            self._idle_bytes += len(data)
-            if self._idle_bytes > MAX_IDLE_BYTES:
-                self._give_up(f"more than {MAX_IDLE_BYTES} bytes without a server-sent event")
-                return []
-            data = _BLANK_LINES.sub(b"\n\n", data)
-        raw_events = data.split(b"\n\n")
-        self._held_bytes = 0
-        rest = raw_events.pop()
-        if rest:
-            self._hold(rest)
-        limit = self._limit
-        if len(data) > limit:
+            data = with_lf(data)
+        frames = self._cutter.receive_data(data)
+        if frames.find(b"data") < 0:
+            frames = _BLANK_LINES.sub(b"\n\n", frames)
+        raw_events = frames.split(b"\n\n")
+        raw_events.pop()
+        if self._cutter.error is not None:
+            self._give_up(self._cutter.error)
+        if len(frames) > self._limit:
             for number, raw_event in enumerate(raw_events):
-                if len(raw_event) > limit:
-                    self._give_up(self._too_long)
-                    return raw_events[:number]
+                if len(raw_event.lstrip(b"\n")) > self._limit:
+                    self._give_up(self._cutter.too_long)
+                    raw_events = raw_events[:number]
+                    break
+        if self._starts and raw_events:
+            self._starts = False
+            raw_events[0] = raw_events[0].removeprefix(BOM)
         return raw_events
 
     def receive_eof(self) -> list[Frame]:
@@ -135,30 +111,30 @@ class SSEParser:
         The standard drops it. Real servers do end their last event that way, so the caller gets it and decides: a
         frame that was cut in the middle does not parse. Sets `error` as receive_data() does.
         """
-        raw_event = b"".join(self._held).removesuffix(b"\n")  # a part of a BOM, held in _start, is no frame
-        self._held.clear()
-        self._held_bytes = 0
+        raw_event = self._cutter.take_held().removesuffix(b"\n")
         if len(raw_event) > self._limit:
-            self._give_up(self._too_long)
+            self._give_up(self._cutter.too_long)
             return []
-        frame = parse_raw_event(raw_event)
+        frame = parse_raw_event(raw_event.removeprefix(BOM) if self._starts else raw_event)
         return [] if frame is None else [frame]
 
-    def _hold(self, data: bytes) -> None:
-        if data:
-            self._held.append(data)
-            self._held_bytes += len(data)
-            if self._held_bytes > self._limit + 1:  # the first LF of the blank line may be held already
-                self._give_up(self._too_long)
-
-    @property
-    def _too_long(self) -> str:
-        return f"one server-sent event has more than {self._limit} bytes"
-
     def _give_up(self, reason: str) -> None:
-        self._held.clear()
-        self._held_bytes = 0
+        self._cutter.take_held()
         self.error = RemoteProtocolError(reason, status=502, code="event_too_large")
+
+
+def with_lf(data: bytes) -> bytes:
+    """Return the bytes with LF as the only line ending."""
+    return data.replace(b"\r\n", b"\n").replace(b"\r", b"\n") if b"\r" in data else data
+
+
+def parse_frames(data: bytes) -> Iterator[Frame]:
+    """Give the frames, also a last one that no blank line ends."""
+    parser = SSEParser()
+    for raw_event in parser.receive_raw_events(data):
+        if (frame := parse_raw_event(raw_event)) is not None:
+            yield frame
+    yield from parser.receive_eof()
 
 
 def parse_raw_event(raw_event: bytes) -> Frame | None:

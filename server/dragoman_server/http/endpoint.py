@@ -41,6 +41,7 @@ from dragoman_server.proxying.request_handler import (
 )
 from dragoman_server.replies import Reply, error_reply, send_reply
 from dragoman_server.settings import ClientKey
+from dragoman_server.streams.byte_stream import WRITE_NOW, WriteNow
 from dragoman_server.upstream.content_coding import ACCEPTED_CODINGS
 
 ERRORS = logging.getLogger("dragoman.errors")
@@ -66,6 +67,7 @@ class ClientRequest:
     http1: the client speaks HTTP/1.
     now: when it arrived, in seconds since the epoch.
     key: the client key that it came with, None where none is needed.
+    admitted: its key may send it, see BaseEndpoint.read().
     reserved: the part of its key's budget that is reserved for it.
     plan: the plan that was carried out for it, None until then.
     started: a response has begun, or is about to.
@@ -84,12 +86,14 @@ class ClientRequest:
         self.key: ClientKey | None = scope.get(SCOPE_KEY)
         if self.key is not None:
             record.client_key = self.key.name
+        self.admitted = False
         self.reserved: BudgetReservation | None = None
         self.plan: Plan | None = None
         self.started = False
         self.meter: Meter | None = None
         self.broken = False
         self._send = send
+        self._write_now: WriteNow | None = scope.get("extensions", {}).get(WRITE_NOW, {}).get("write")
 
     async def send(self, message: Message) -> None:
         """Send an ASGI message of the response."""
@@ -101,6 +105,14 @@ class ClientRequest:
         except OSError:
             self.broken = True
             raise
+
+    def write_now(self, data: bytes) -> bool:
+        """Pass bytes of the body past `send`, which has begun the response, if that is possible. See WriteNow."""
+        if self._write_now is None or not self._write_now(data):
+            return False
+        if self.meter is not None:
+            self.meter.add(data)
+        return True
 
     @property
     def owner(self) -> str:
@@ -196,6 +208,7 @@ class BaseEndpoint(ABC):
                 request.reserved = await limits.admit(request.key, limits.estimate(prices, len(body)))
         if counts and limits.needs_usage(request.key):
             request.meter = Meter()
+        request.admitted = True
         return body, request_head
 
     def _settlement(self, request: ClientRequest) -> Awaitable[None] | None:
@@ -289,6 +302,8 @@ class BaseEndpoint(ABC):
 
         sends: false leaves the response, a whole one, in `reply`. store_response: see RequestHandler.
         """
+        if not request.admitted:
+            raise RuntimeError("a request must be admitted before it is sent")
         store, owner = self.gateway.reasoning_store, request.owner
         request.plan = plan
         request.record.model, request.record.stream = plan.context.model, plan.streams
@@ -302,6 +317,7 @@ class BaseEndpoint(ABC):
             pool=self.gateway.pool,
             keepalive_s=self.gateway.settings.server.keepalive_s,
             http1=request.http1,
+            write_now=request.write_now,
             store_response=store_response,
             cache_reasoning=None
             if store is None

@@ -284,12 +284,12 @@ class RequestAttempts:
             # Another attempt may have ended the offer meanwhile.
             if self._machine.state is not AttemptState.OFFERED:
                 if isinstance(result, Reservation):
-                    await self._pool.store.release(result, accounts[result.account].candidate, 0.0, now)
+                    await self._pool.store.release(result, 0.0, now)
                 return None
             if not isinstance(result, Reservation):
                 self._machine.declined(result.until)
                 return None
-            account, reservation = accounts[result.account], result
+            account, reservation = accounts[result.candidate.account], result
         self._machine.accepted(account.id)
         lease = self._open[account.id] = AccountLease(plan, account, reservation)
         return lease
@@ -343,9 +343,7 @@ class RequestAttempts:
 
     async def _release(self, lease: AccountLease, tokens: float) -> None:
         if lease.reservation is not None:
-            await self._pool.store.release(
-                lease.reservation, lease.account.candidate, tokens, self._pool.clock()
-            )
+            await self._pool.store.release(lease.reservation, tokens, self._pool.clock())
         self._open.pop(lease.account.id, None)
 
 

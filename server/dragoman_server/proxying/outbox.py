@@ -8,8 +8,7 @@ go out together; a reader that is ahead of a slow client waits for room, and so 
 
 from typing import NamedTuple
 
-import anyio
-
+from dragoman_server.changes import Changes
 from dragoman_server.replies import Reply
 from dragoman_server.streams.byte_stream import WriteNow
 
@@ -33,7 +32,7 @@ class Outbox:
     """
 
     __slots__ = (
-        *("_changed", "_closed", "_ended", "_idle", "_pieces"),
+        *("_changes", "_closed", "_ended", "_idle", "_pieces"),
         *("_reply", "_sending", "_size", "_started", "_write_now"),
     )
 
@@ -46,7 +45,7 @@ class Outbox:
         self._started = False  # the writer has taken a chunk, so the response has begun
         self._sending = False  # the writer has taken something, and not come back
         self._idle = False  # the writer waits, and the response has begun
-        self._changed: anyio.Event | None = None
+        self._changes = Changes()
 
     @property
     def unsent(self) -> bool:
@@ -59,7 +58,7 @@ class Outbox:
             return True
         self._pieces.append(data)
         self._size += len(data)
-        self._wake()
+        self._changes.note()
         return False
 
     def end(self, last: bytes | Reply) -> None:
@@ -69,32 +68,32 @@ class Outbox:
         else:
             self._pieces.append(last)
         self._ended = True
-        self._wake()
+        self._changes.note()
 
     def close(self) -> None:
         """Let the writer end, because nothing more comes."""
         self._closed = True
-        self._wake()
+        self._changes.note()
 
     async def room(self) -> None:
         """Wait until the writer has taken enough."""
         while len(self._pieces) >= _MAX_PIECES or self._size > _MAX_BYTES:
-            await self._change()
+            await self._changes.wait()
 
     async def sent(self) -> None:
         """Wait until everything is sent."""
         while self.unsent:
-            await self._change()
+            await self._changes.wait()
 
     async def take(self) -> Reply | Chunk | None:
         """Return what is to be sent next, None at the end. The previous one counts as sent."""
         if self._sending:
             self._sending = False
-            self._wake()
+            self._changes.note()
         while not self._pieces and not self._ended and not self._closed:
             self._idle = self._started
             try:
-                await self._change()
+                await self._changes.wait()
             finally:
                 self._idle = False
         if self._reply is not None:
@@ -105,15 +104,5 @@ class Outbox:
         self._pieces.clear()
         self._size = 0
         self._started = self._sending = True
-        self._wake()
+        self._changes.note()
         return Chunk(data, self._ended)
-
-    async def _change(self) -> None:
-        if self._changed is None:
-            self._changed = anyio.Event()
-        await self._changed.wait()
-
-    def _wake(self) -> None:
-        if self._changed is not None:
-            self._changed.set()
-            self._changed = None

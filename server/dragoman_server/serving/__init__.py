@@ -19,6 +19,6 @@ A request: `server` accepts a socket and creates a Connection, which passes the 
 application in a task and passes it the body through AppEvents. What the application sends goes through `stream_send`,
 is framed by h11 or h2, and written by `Connection.write`.
 
-A refused request: HTTP1 or HTTP2 finds that the head is wrong, or late, and `WorkerContext.refusal` makes the response,
-in the form of the path's protocol. It is sent like any other; over HTTP/1.1 the connection ends then.
+A refused request: HTTP1 or HTTP2 finds that the head is wrong, or late, and `refusals` makes the response, in the form
+of the path's protocol. It is sent like any other; over HTTP/1.1 the connection ends then.
 """

@@ -19,10 +19,9 @@ from starlette.types import ASGIApp
 
 from dragoman_server.serving.http1 import HTTP1
 from dragoman_server.serving.http2 import HTTP2
-from dragoman_server.serving.refusals import RefusalMaker, plain_text_refusal
 from dragoman_server.serving.tasks import AppEvents, AppSend, run_app
 from dragoman_server.settings import ServerSettings
-from dragoman_server.streams.byte_stream import ByteStream
+from dragoman_server.streams.byte_stream import WRITE_NOW, ByteStream
 
 # The first bytes of an HTTP/2 client (RFC 9113, 3.4).
 _PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
@@ -52,7 +51,6 @@ class WorkerContext:
     """The objects that the connections of one worker share.
 
     state: of the application's lifespan.
-    refusal: makes the response to a request that the application never receives.
     requests: the scopes of all requests, which a stop cancels.
     terminated: the worker takes no new requests.
     connections: all of them.
@@ -64,7 +62,6 @@ class WorkerContext:
     config: hypercorn.Config
     settings: ServerSettings
     state: dict[str, Any]
-    refusal: RefusalMaker = plain_text_refusal
     requests: set[anyio.CancelScope] = field(default_factory=set)
     terminated: anyio.Event = field(default_factory=anyio.Event)
     connections: "dict[Connection, None]" = field(default_factory=dict)
@@ -98,6 +95,7 @@ class Connection:
         self._linger_s = LINGER_S
         self._first = b""  # of the client, until its protocol is recognized
         self._writing = anyio.Lock(fast_acquire=True)
+        self._rest: bytes | memoryview | None = None  # of what write_now() was given
 
     # Called by the server.
 
@@ -151,6 +149,8 @@ class Connection:
         self, app: ASGIApp, config: object, scope: Any, send: AppSend
     ) -> Callable[[ASGIReceiveEvent], Awaitable[None]]:
         """Start the application for a request. hypercorn's ASGI streams call this on their `task_group`."""
+        if isinstance(self._protocol, HTTP1):
+            scope["extensions"][WRITE_NOW] = {"write": self._protocol.write_now}
         events = AppEvents()
         self.tasks.start_soon(run_app, self.worker.requests, app, scope, events, send)
         return events.put
@@ -234,10 +234,32 @@ class Connection:
 
     # Writing.
 
+    def write_now(self, data: bytes) -> bool:
+        """Pass data to the client if that is possible without waiting. Return false if nothing was passed.
+
+        What the kernel does not take of it follows by itself, before anything else.
+        """
+        if self._must_wait(data):
+            return False
+        try:
+            rest = self._stream.send_now(data)
+        except OSError:
+            self._break()
+            return True
+        if rest is data:
+            return False
+        if rest is not None:
+            self._rest = rest
+            self.tasks.start_soon(self.write, b"")
+        return True
+
+    def _must_wait(self, data: bytes) -> bool:
+        return self._closed or self._rest is not None or len(data) > WRITE_SIZE or self._writing.locked()
+
     async def write(self, data: bytes) -> None:
         """Pass all of it to the client. Once the connection is closed, the bytes are dropped."""
         rest: bytes | memoryview = data
-        if self._closed or len(data) > WRITE_SIZE or self._writing.locked():
+        if self._must_wait(data):
             await self._writing.acquire()
         else:
             # In most cases the kernel takes it at once.
@@ -261,7 +283,10 @@ class Connection:
             await anyio.lowlevel.checkpoint()
             return
         timeout = self.settings.send_timeout_s
+        rest, self._rest = self._rest, None
         try:
+            if rest is not None:
+                await self._stream.send_all(rest, timeout)
             for start in range(0, len(data) or 1, WRITE_SIZE):
                 await self._stream.send_all(data[start : start + WRITE_SIZE], timeout)
         except TimeoutError:

@@ -19,7 +19,7 @@ from hypercorn.protocol.http_stream import HTTPStream
 from hypercorn.protocol.ws_stream import Handshake, WSStream
 
 from dragoman import RemoteProtocolError, RequestRefused
-from dragoman_server.serving.refusals import refused_scope
+from dragoman_server.serving.refusals import refusal
 from dragoman_server.serving.request_head import (
     MAX_HEAD_BYTES,
     check_head,
@@ -62,6 +62,8 @@ class HTTP1:
         self._transport = transport
         self._h11 = _new_h11()
         self._stream: HTTPStream | WSStream | None = None
+        self._may_chunk = False  # the response to the open request may have a chunked body
+        self._is_chunked = False  # and has one
         self._body: BodyDecoder = LengthBody(0)
         self._reading = _Reading.HEAD
         self._buffer = bytearray()
@@ -105,10 +107,25 @@ class HTTP1:
             close = [(b"connection", b"close")] if is_last else []
             headers = [*event.headers, *close, *self._transport.worker.config.response_headers("h11")]
             await self._send(h11.Response(status_code=event.status_code, headers=headers))
+            # As h11 0.16 decides it, _connection.py:602 (_clean_up_response_headers_for_sending).
+            self._is_chunked = (
+                self._may_chunk
+                and event.status_code not in (204, 304)
+                and all(name.lower() != b"content-length" for name, _ in headers)
+            )
         elif isinstance(event, EndBody):
             await self._send(h11.EndOfMessage())
         elif isinstance(event, StreamClosed):
             await self._end_response()
+
+    def write_now(self, data: bytes) -> bool:
+        """Write a piece of the response's body if that is possible without waiting. See WriteNow.
+
+        Neither h11 nor hypercorn's stream is asked: a part of a chunked body changes nothing in their state.
+        """
+        if not self._is_chunked or self._h11.our_state is not h11.SEND_BODY:
+            return False
+        return self._transport.write_now(b"%x\r\n%b\r\n" % (len(data), data))
 
     async def _send(self, event: h11.Event) -> None:
         if data := self._h11.send(event):
@@ -190,6 +207,7 @@ class HTTP1:
         length = int(fields.get(b"content-length", 0))
         self._body = ChunkedBody(padded=False) if is_chunked else LengthBody(length)
         self._reading = _Reading.BODY
+        self._may_chunk, self._is_chunked = version >= "1.1" and method != "HEAD", False
         self._transport.set_idle(False)
         # "A server MAY ignore a received Upgrade header field" (RFC 9110, 7.8), as all but valid WebSocket handshakes
         # are (RFC 6455, 4.2.1). "Upgrade: h2c" is deprecated (RFC 9113, 3.1).
@@ -236,7 +254,7 @@ class HTTP1:
         self._stop_reading()
         method, target, fields = parse_broken(head)
         self._transport.set_idle(False)
-        reply = self._transport.worker.refusal(refused_scope(method.decode(), target, fields), error)
+        reply = refusal(self._transport.worker.app, method, target, fields, error)
         # h11 frames the response, for which it needs a request. It gets this one, because it has not parsed the
         # client's.
         self._h11 = _new_h11()

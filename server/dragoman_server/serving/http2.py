@@ -34,11 +34,11 @@ from hypercorn.utils import filter_pseudo_headers
 from starlette.types import Message, Receive, Scope, Send
 
 from dragoman import RequestRefused
+from dragoman_server.changes import Changes
 from dragoman_server.replies import Reply, send_reply
 from dragoman_server.serving.http2_connection import HTTP2Connection
-from dragoman_server.serving.refusals import refused_scope
+from dragoman_server.serving.refusals import refusal
 from dragoman_server.serving.request_head import MAX_HEAD_BYTES, check_fields
-from dragoman_server.serving.tasks import Changes
 
 if TYPE_CHECKING:
     from dragoman_server.serving.connection import Connection
@@ -210,8 +210,7 @@ class HTTP2:
         try:
             check_fields(path, headers)
         except RequestRefused as error:
-            scope = refused_scope(method.decode("ascii"), path, headers)
-            stream.reply = self.transport.worker.refusal(scope, error)
+            stream.reply = refusal(self.transport.worker.app, method, path, headers, error)
         self._streams[stream_id] = stream
         self._running += 1
         self.transport.set_idle(False)
@@ -286,7 +285,10 @@ class HTTP2:
             await self._send_headers(stream, [status, *event.headers, *date])
         elif isinstance(event, EndBody):
             stream.complete = True
-            await self._drain(stream)
+            self._ready[stream.stream_id] = None
+            self._has_work.set()
+            while not stream.ended and await self._wait(stream):
+                pass
         elif isinstance(event, StreamClosed):
             if stream.ended:
                 await self._close_stream(event.stream_id)
@@ -310,7 +312,8 @@ class HTTP2:
         """Buffer the bytes, waiting while too much is buffered."""
         rest = memoryview(data)
         while True:
-            part = rest[: max(0, self._limit() - len(stream.buffer))]
+            limit = STREAM_BUFFER if self._buffered < CONNECTION_BUFFER else MIN_STREAM_BUFFER
+            part = rest[: max(0, limit - len(stream.buffer))]
             if part:
                 stream.buffer += part
                 self._buffered += len(part)
@@ -318,17 +321,6 @@ class HTTP2:
                 self._has_work.set()
                 rest = rest[len(part) :]
             if not rest or not await self._wait(stream):
-                return
-
-    def _limit(self) -> int:
-        return STREAM_BUFFER if self._buffered < CONNECTION_BUFFER else MIN_STREAM_BUFFER
-
-    async def _drain(self, stream: _Stream) -> None:
-        """Wait until everything is framed, with END_STREAM if the stream is complete."""
-        self._ready[stream.stream_id] = None
-        self._has_work.set()
-        while (stream.complete and not stream.ended) or stream.buffer:
-            if not await self._wait(stream):
                 return
 
     async def _wait(self, stream: _Stream) -> bool:

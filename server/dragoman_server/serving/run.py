@@ -30,7 +30,6 @@ from starlette.types import ASGIApp
 from dragoman_server.log import capture_foreign_logs, configure_logging
 from dragoman_server.serving.connection import WorkerContext
 from dragoman_server.serving.lifespan import lifespan
-from dragoman_server.serving.refusals import refusal_of
 from dragoman_server.serving.server import serve_connections
 from dragoman_server.serving.sockets import BoundAddress, StartupError, bind
 from dragoman_server.serving.supervisor import GROUP_SIGNALS, Supervisor, stop_signals
@@ -196,7 +195,7 @@ class _Worker:
         async with lifespan(self.app, _STARTUP_S, _SHUTDOWN_S) as state:
             with anyio.CancelScope() as self.connections:
                 await serve_connections(
-                    WorkerContext(self.app, config, server, state, refusal_of(self.app), self.requests),
+                    WorkerContext(self.app, config, server, state, self.requests),
                     self.listener,
                     config.create_ssl_context(),
                     handshake_s=_HANDSHAKE_S,

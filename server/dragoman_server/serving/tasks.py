@@ -9,6 +9,8 @@ import anyio
 from hypercorn.typing import ASGIReceiveEvent, ASGISendEvent
 from starlette.types import ASGIApp
 
+from dragoman_server.changes import Changes
+
 _log = logging.getLogger("dragoman.http")
 
 # Bytes of a request's body that wait for the application. With more, the client is paused.
@@ -18,25 +20,6 @@ _DISCONNECTS = ("http.disconnect", "websocket.disconnect")
 
 # Takes what the application sends; None when it has ended.
 AppSend = Callable[[ASGISendEvent | None], Awaitable[None]]
-
-
-class Changes:
-    """Lets tasks wait for the next change of something. A change that no task waits for costs nothing."""
-
-    __slots__ = ("_next",)
-
-    def __init__(self) -> None:
-        self._next: anyio.Event | None = None
-
-    async def wait(self) -> None:
-        if self._next is None:
-            self._next = anyio.Event()
-        await self._next.wait()
-
-    def note(self) -> None:
-        if self._next is not None:
-            self._next.set()
-            self._next = None
 
 
 class AppEvents:

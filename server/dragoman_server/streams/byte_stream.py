@@ -12,6 +12,8 @@ from typing import Protocol, TypeAlias
 # Passes a piece of a response's body to the client's connection and returns true, if that is possible without waiting.
 # False: nothing was passed. For the pieces between the first and the last one of a response, which go through `send`.
 WriteNow: TypeAlias = Callable[[bytes], bool]
+# The ASGI extension in which our server offers one, as its member "write".
+WRITE_NOW = "dragoman.write_now"
 
 
 class ByteStream(Protocol):

@@ -15,8 +15,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
-from types import TracebackType
-from typing import Protocol, Self
+from typing import Self
 
 import anyio
 import anyio.lowlevel
@@ -101,12 +100,6 @@ def _failure(error: httpx2.HTTPError, where: str, *, direct: bool, by: str = "")
     return failure(str(error) if direct else text.format(where=where, by=by))
 
 
-class _BodyStream(Protocol):
-    async def receive(self) -> bytes: ...
-
-    async def aclose(self) -> None: ...
-
-
 class _IteratedBody:
     """The body of a response from httpx2's transport."""
 
@@ -140,7 +133,7 @@ class UpstreamResponse:
     """
 
     __slots__ = (
-        *("_body", "_client", "_decoder", "_direct", "_proxy", "_request", "_where"),
+        *("_body", "_client", "_decoder", "_proxy", "_request", "_where"),
         *("headers", "status"),
     )
 
@@ -149,9 +142,8 @@ class UpstreamResponse:
         self._request = request
         self._proxy = proxy
         self._where = _origin(request.url)
-        self._direct = False
         self._decoder: ContentDecoder | None = None
-        self._body: _BodyStream
+        self._body: ResponseBody | _IteratedBody
         self.status = 0
         self.headers: list[tuple[str, str]] = []
 
@@ -161,12 +153,11 @@ class UpstreamResponse:
     async def __aenter__(self) -> Self:
         proxy = self._proxy or self._client._env_proxy(self._request.url)
         transport = self._client._transport_for(proxy, self._where)
-        self._direct = isinstance(transport, Http1Transport)
         try:
             response = await transport.handle_async_request(self._request)
         except httpx2.HTTPError as error:
-            by = " by its proxy" if proxy else ""
-            raise _failure(error, self._where, direct=self._direct, by=by) from None
+            direct, by = isinstance(transport, Http1Transport), " by its proxy" if proxy else ""
+            raise _failure(error, self._where, direct=direct, by=by) from None
         stream = response.stream
         assert isinstance(stream, httpx2.AsyncByteStream)
         self._body = stream if isinstance(stream, ResponseBody) else _IteratedBody(stream)
@@ -178,22 +169,14 @@ class UpstreamResponse:
             coding = ",".join(v for n, v in headers if n == "content-encoding")
             self._decoder = decoder_for(coding, ratio=_MAX_RATIO)
         except CodingError as error:
-            await self._close()
+            await self.__aexit__()
             raise UpstreamBroken(f"{self._where}: {error}") from None
         if self._decoder is not None:
             headers = [(n, v) for n, v in headers if n not in ("content-encoding", "content-length")]
         self.headers = headers
         return self
 
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc_value: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        await self._close()
-
-    async def _close(self) -> None:
+    async def __aexit__(self, *exc: object) -> None:
         # The response has been used or abandoned, so an error at its end does not matter.
         with anyio.move_on_after(CLOSE_S, shield=True), suppress(httpx2.HTTPError):
             await self._body.aclose()
@@ -208,7 +191,7 @@ class UpstreamResponse:
                 return await self._body.receive()
             return await self._receive_decoded(self._decoder)
         except httpx2.HTTPError as error:
-            raise _failure(error, self._where, direct=self._direct) from None
+            raise _failure(error, self._where, direct=isinstance(self._body, ResponseBody)) from None
         except CodingError as error:
             raise UpstreamBroken(f"{self._where}: {error}") from None
 
@@ -275,12 +258,7 @@ class UpstreamClient:
         self._direct = self._replacement or Http1Transport(limits=self._limits, tls=self._tls)
         return self
 
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc_value: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *exc: object) -> None:
         transports = [*self._proxied.values(), *([self._direct] if self._direct is not None else [])]
         self._direct = None
         self._proxied = {}

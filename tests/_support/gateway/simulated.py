@@ -10,6 +10,7 @@ from typing import Any
 from urllib.parse import quote
 
 from gateway.fakes import FakeClient, FakeUpstream, FakeUpstreams, Script, http_scope
+from gateway.scripted import Sent
 
 from dragoman_server.app import Application, create_app
 from dragoman_server.settings import ClientKey, ServerSettings, Settings, UpstreamSettings
@@ -27,15 +28,6 @@ UPSTREAMS: dict[str, tuple[str, dict[str, Any]]] = {
     "anthropic": ("anthropic_messages", {"counts_tokens": True}),
     "openai": ("openai_responses", {"counts_tokens": True, "stores_responses": True}),
 }
-
-
-@dataclass
-class Sent:
-    """One request to an upstream."""
-
-    url: str
-    headers: dict[str, str]
-    body: dict[str, Any]
 
 
 class RecordingUpstreams(FakeUpstreams):

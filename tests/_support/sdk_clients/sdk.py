@@ -2,7 +2,7 @@
 
 Nothing here knows the product. A request is the keyword arguments of the SDK's `create`; a response is the
 SDK's own object with what the oracle reads from it. A stream is taken in two ways: by its raw events, put
-together here in the plainest way a program would, and by the SDK's own helper.
+together in the plainest way a program would, and by the SDK's own helper.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import enum
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -18,7 +18,9 @@ from typing import Any, Protocol
 import anthropic
 import openai
 import pytest
-from oracle import CHAT, MESSAGES, RESPONSES, Meaning, meaning_of_whole
+from laws.turns import ASSEMBLE, WHOLE
+from oracle import CHAT, MESSAGES, RESPONSES, Meaning, meaning_of_client_stream, meaning_of_whole
+from oracle import samples as s
 from simulator_requests import request_body
 
 __all__ = [
@@ -60,10 +62,11 @@ each_way = pytest.mark.parametrize("way", list(Way), ids=[way.value for way in W
 
 @dataclass(frozen=True)
 class SdkResponse:
-    """One response. native: what a program appends to its conversation, as the SDK returned it."""
+    """One response. native: what a program appends to its conversation, as the SDK returned it. turn: it as JSON."""
 
-    body: Body
+    model: str
     native: Any
+    turn: Any
     meaning: Meaning
 
 
@@ -110,7 +113,8 @@ def send(sdk: Sdk, protocol: str, way: Way, body: Body) -> SdkResponse:
     turn = {CHAT: lambda: native.choices[0].message, MESSAGES: lambda: native.content}.get(
         protocol, lambda: native.output
     )()
-    return SdkResponse(whole, turn, meaning_of_whole(protocol, json.dumps(whole).encode()))
+    meaning = meaning_of_whole(protocol, json.dumps(whole).encode())
+    return SdkResponse(whole["model"], turn, WHOLE[protocol](whole), meaning)
 
 
 def next_turn(protocol: str, body: Body, response: SdkResponse, results: list[str]) -> Body:
@@ -131,98 +135,23 @@ def next_turn(protocol: str, body: Body, response: SdkResponse, results: list[st
     return {**body, "input": [*body["input"], *response.native, *outputs]}
 
 
-# The plainest program that reads a stream: it adds up what comes, and keeps what it does not know.
-
-
 def fold(protocol: str, events: list[Body]) -> SdkResponse:
-    """Return the response that the events of a stream add up to."""
-    whole, turn = _FOLDS[protocol](events)
-    return SdkResponse(whole, turn, meaning_of_whole(protocol, json.dumps(whole).encode()))
-
-
-# The second one is no official name; servers tell with it which stop sequence was met.
-_ENDING = ("finish_reason", "stop_reason")
-
-
-def _fold_chat(chunks: list[Body]) -> tuple[Body, Any]:
-    message: Body = {"role": "assistant", "content": None}
-    calls: dict[int, Body] = {}
-    whole: Body = {}
-    ending: Body = {}
-    for chunk in chunks:
-        whole = {**whole, **{name: value for name, value in chunk.items() if value is not None}}
-        for choice in chunk["choices"]:
-            ending |= {name: choice[name] for name in _ENDING if choice.get(name) is not None}
-            for name, value in choice["delta"].items():
-                if name == "tool_calls":
-                    for fragment in value:
-                        _grow(calls.setdefault(fragment["index"], {}), fragment)
-                elif isinstance(value, str) and name != "role":
-                    message[name] = (message.get(name) or "") + value
-                elif isinstance(value, list):
-                    message[name] = [*(message.get(name) or []), *value]
-    if calls:
-        message["tool_calls"] = [
-            {name: value for name, value in calls[index].items() if name != "index"}
-            for index in sorted(calls)
-        ]
-    whole["object"] = "chat.completion"
-    whole["choices"] = [{"index": 0, "message": message, **ending}]
-    return whole, message
-
-
-def _grow(call: Body, fragment: Body) -> None:
-    for name, value in fragment.items():
-        if isinstance(value, dict):
-            _grow(call.setdefault(name, {}), value)
-        elif name in ("arguments", "input"):
-            call[name] = call.get(name, "") + value
-        elif value is not None:
-            call[name] = value
-
-
-def _fold_messages(events: list[Body]) -> tuple[Body, Any]:
-    message: Body = {}
-    texts = {"text_delta": "text", "thinking_delta": "thinking", "signature_delta": "signature"}
-    inputs: dict[int, str] = {}
-    for event in events:
-        match event["type"]:
-            case "message_start":
-                message = {**event["message"], "content": []}
-            case "content_block_start":
-                assert event["index"] == len(message["content"])
-                message["content"].append(dict(event["content_block"]))
-            case "content_block_delta":
-                block, delta = message["content"][event["index"]], event["delta"]
-                if delta["type"] == "input_json_delta":
-                    inputs[event["index"]] = inputs.get(event["index"], "") + delta["partial_json"]
-                else:
-                    block[texts[delta["type"]]] += delta[texts[delta["type"]]]
-            case "content_block_stop":
-                if event["index"] in inputs:
-                    message["content"][event["index"]]["input"] = json.loads(inputs[event["index"]] or "{}")
-            case "message_delta":
-                usage = {name: value for name, value in event["usage"].items() if value is not None}
-                message = {**message, **event["delta"], "usage": {**message["usage"], **usage}}
-    assert events[-1]["type"] == "message_stop"
-    return message, message["content"]
-
-
-def _fold_responses(events: list[Body]) -> tuple[Body, Any]:
-    assert [event["sequence_number"] for event in events] == list(range(len(events)))
-    items = [event["item"] for event in events if event["type"] == "response.output_item.done"]
-    last = events[-1]
-    assert last["type"] in ("response.completed", "response.incomplete")
-    # The items of the stream are those of the last event.
-    assert items == last["response"]["output"]
-    return last["response"], items
-
-
-_FOLDS: dict[str, Callable[[list[Body]], tuple[Body, Any]]] = {
-    CHAT: _fold_chat,
-    MESSAGES: _fold_messages,
-    RESPONSES: _fold_responses,
-}
+    """Return the response that the events of a stream add up to, as a plain program puts it together."""
+    stream = s.render(protocol, [*events, *(["[DONE]"] if protocol == CHAT else [])])
+    turn = ASSEMBLE[protocol](stream)
+    first, last = events[0], events[-1]
+    if protocol == CHAT:
+        model = first["model"]
+    elif protocol == MESSAGES:
+        model = first["message"]["model"]
+        starts = [event["index"] for event in events if event["type"] == "content_block_start"]
+        assert (starts, last["type"]) == (list(range(len(starts))), "message_stop")
+    else:
+        model = first["response"]["model"]
+        assert [event["sequence_number"] for event in events] == list(range(len(events)))
+        assert last["type"] in ("response.completed", "response.incomplete")
+        assert last["response"]["output"] == turn
+    return SdkResponse(model, turn, turn, meaning_of_client_stream(protocol, stream))
 
 
 # The drivers.

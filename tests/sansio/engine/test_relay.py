@@ -24,8 +24,9 @@ from dragoman._ir.events import (
 )
 from dragoman._ir.losses import Ledger
 from dragoman._wire.errors import ErrorKind, WireError
+from dragoman._wire.frame_cutter import MAX_IDLE_BYTES
 from dragoman._wire.json import decode, encode
-from dragoman._wire.sse import MAX_IDLE_BYTES, Frame, SSEParser
+from dragoman._wire.sse import Frame, SSEParser
 
 STOP = Stopped(StopReason.END)
 USAGE = Usage(input=3, output=4)

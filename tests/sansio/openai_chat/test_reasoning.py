@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from chat_requests import assistant, messages_of, user
+from chat_requests import assistant, messages_of, text_part, user
 
 from dragoman._ir.events import Signature
 from dragoman._ir.losses import Ledger
@@ -167,10 +167,6 @@ def test_text_before_a_signature_is_a_block_of_its_own() -> None:
 
 
 # -- reasoning for upstreams ------------------------------------------------------------------------------
-
-
-def text_part(text: str) -> dict[str, Any]:
-    return {"type": "text", "text": text}
 
 
 THINKING = {"type": "thinking", "thinking": [{"type": "text", "text": "hm"}], "closed": True}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from chat_requests import assistant, messages_of, user, wire_call
+from chat_requests import assistant, messages_of, text_part, user, wire_call
 
 from dragoman._ir.events import (
     Signature,
@@ -30,10 +30,6 @@ CHAT = "openai_chat"
 
 IMAGE = Media("image", "base64", "QUJD", "image/png", path="/i")
 IMAGE_PART = {"type": "image_url", "image_url": {"url": "data:image/png;base64,QUJD"}}
-
-
-def text_part(text: str) -> dict[str, Any]:
-    return {"type": "text", "text": text}
 
 
 CITES = [{"type": "page_location"}]

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from chat_requests import assistant, messages_of, user, write
+from chat_requests import assistant, messages_of, text_part, user, write
 
 from dragoman._ir.events import (
     ToolKind,
@@ -37,10 +37,6 @@ def result(call_id: str, *parts: Any, **fields: Any) -> ToolResult:
 
 IMAGE = Media("image", "base64", "QUJD", "image/png", path="/i")
 IMAGE_PART = {"type": "image_url", "image_url": {"url": "data:image/png;base64,QUJD"}}
-
-
-def text_part(text: str) -> dict[str, Any]:
-    return {"type": "text", "text": text}
 
 
 TEXTS = (

@@ -31,189 +31,124 @@ def only_message(item: dict[str, Any]) -> Message:
     return message
 
 
-# item, kind, name and input of the call, its extra fields.
-HISTORY: list[tuple[dict[str, Any], str, str, Any, Any]] = [
+PROGRAM = {"caller": {"type": "program", "caller_id": "p"}}
+CONTAINER = {"environment": {"type": "container_reference", "container_id": "k"}}
+CHECKS = {"pending_safety_checks": [{"id": "sc"}]}
+
+# An item without the ids of the call, the input of the call, and its extra fields.
+HISTORY: list[tuple[dict[str, Any], Any, Any]] = [
     (
         {"type": "shell_call", "action": {"commands": ["ls"], "timeout_ms": None}, "environment": None},
-        "shell",
-        "shell",
         {"commands": ["ls"]},
         None,
     ),
     (
-        {
-            "type": "shell_call",
-            "action": {"commands": []},
-            "caller": {"type": "program", "caller_id": "p"},
-            "environment": {"type": "container_reference", "container_id": "k"},
-        },
-        "shell",
-        "shell",
+        {"type": "shell_call", "action": {"commands": []}, **PROGRAM, **CONTAINER},
         {"commands": []},
-        {
-            "caller": {"type": "program", "caller_id": "p"},
-            "environment": {"type": "container_reference", "container_id": "k"},
-        },
+        {**PROGRAM, **CONTAINER},
     ),
     (
         {"type": "shell_call", "action": {"commands": []}, "caller": {"type": "direct"}, **LOCAL},
-        "shell",
-        "shell",
         {"commands": []},
         None,
     ),
     (
         {"type": "local_shell_call", "action": {"type": "exec", "command": ["ls"], "env": {}}},
-        "local_shell",
-        "local_shell",
         {"command": ["ls"]},
         None,
     ),
     (
         {"type": "local_shell_call", "action": {"type": "odd", "command": [], "env": {"A": "b"}}},
-        "local_shell",
-        "local_shell",
         {"type": "odd", "command": [], "env": {"A": "b"}},
         None,
     ),
-    (
-        {"type": "apply_patch_call", "operation": PATCH, "odd": 1},
-        "apply_patch",
-        "apply_patch",
-        PATCH,
-        {"odd": 1},
-    ),
+    ({"type": "apply_patch_call", "operation": PATCH, "odd": 1}, PATCH, {"odd": 1}),
     (
         {"type": "tool_search_call", "arguments": {"query": "w"}, "execution": "client"},
-        "tool_search",
-        "tool_search",
         {"query": "w"},
         None,
     ),
-    (
-        {"type": "tool_search_call", "arguments": {}, "execution": "odd"},
-        "tool_search",
-        "tool_search",
-        {},
-        {"execution": "odd"},
-    ),
-    (
-        {"type": "tool_search_call", "arguments": '{"query":"w"}'},
-        "tool_search",
-        "tool_search",
-        {"query": "w"},
-        None,
-    ),
-    ({"type": "tool_search_call", "arguments": "w"}, "tool_search", "tool_search", {"query": "w"}, None),
+    ({"type": "tool_search_call", "arguments": {}, "execution": "odd"}, {}, {"execution": "odd"}),
+    ({"type": "tool_search_call", "arguments": '{"query":"w"}'}, {"query": "w"}, None),
+    ({"type": "tool_search_call", "arguments": "w"}, {"query": "w"}, None),
     (
         {"type": "computer_call", "actions": [CLICK], "pending_safety_checks": []},
-        "computer",
-        "computer",
         {"actions": [CLICK]},
         None,
     ),
-    (
-        {"type": "computer_call", "action": CLICK, "pending_safety_checks": [{"id": "sc"}]},
-        "computer_use_preview",
-        "computer",
-        {"action": CLICK},
-        {"pending_safety_checks": [{"id": "sc"}]},
-    ),
+    ({"type": "computer_call", "action": CLICK, **CHECKS}, {"action": CLICK}, CHECKS),
 ]
 
 
-@pytest.mark.parametrize(("item", "kind", "name", "arguments", "extra"), HISTORY)
+@pytest.mark.parametrize(("item", "arguments", "extra"), HISTORY)
 def test_calls_are_calls_of_the_function_in_place_of_the_tool(
-    item: dict[str, Any], kind: str, name: str, arguments: Any, extra: Any
+    item: dict[str, Any], arguments: Any, extra: Any
 ) -> None:
     message = only_message({**item, "call_id": "c", "id": "i", "status": "completed"})
     [found] = message.parts
     assert isinstance(found, ToolCall)
     assert decode(found.input.encode()) == arguments
+    name = item["type"].removesuffix("_call")
+    kind = "computer_use_preview" if name == "computer" and "action" in item else name
     plain = ToolCall("c", name, found.input, item_id="i", extra=extra, path="/input/0", hosted=kind)
     assert message == Message("assistant", (plain,), "/input/0")
 
 
 SHELL_OUTPUT = {"stdout": "a\n", "stderr": "b\n", "outcome": {"type": "exit", "exit_code": 3}}
-RESULTS: list[tuple[dict[str, Any], str, str, bool | None, Any]] = [
-    (
-        {"type": "shell_call_output", "output": [SHELL_OUTPUT]},
-        "shell",
-        "a\nstderr:\nb\nexit code: 3",
-        None,
-        None,
-    ),
+ODD_OUTPUT = [{"stdout": 1, "outcome": {"type": "odd"}, "x": 1}, "d"]
+TIMEOUT_OUTPUT = {"stdout": "", "stderr": "", "outcome": {"type": "timeout"}}
+GOOD_OUTPUT = {"stdout": "c", "stderr": "", "outcome": {"type": "exit", "exit_code": 0}}
+# An item without its ids, its text, and fields of the result that are not as usual.
+RESULTS: list[tuple[dict[str, Any], str, dict[str, Any]]] = [
+    ({"type": "shell_call_output", "output": [SHELL_OUTPUT]}, "a\nstderr:\nb\nexit code: 3", {}),
     (
         {
             "type": "shell_call_output",
-            "output": [
-                {"stdout": "", "stderr": "", "outcome": {"type": "timeout"}},
-                {"stdout": "c", "stderr": "", "outcome": {"type": "exit", "exit_code": 0}},
-            ],
+            "output": [TIMEOUT_OUTPUT, GOOD_OUTPUT],
             "caller": {"type": "direct"},
         },
-        "shell",
         "timed out\nc\nexit code: 0",
-        None,
-        None,
+        {},
     ),
     (
-        {"type": "shell_call_output", "output": [{"stdout": 1, "outcome": {"type": "odd"}, "x": 1}, "d"]},
-        "shell",
+        {"type": "shell_call_output", "output": ODD_OUTPUT},
         '1\n{"type":"odd"}\nd',
-        None,
-        {"output": [{"stdout": 1, "outcome": {"type": "odd"}, "x": 1}, "d"]},
+        {"extra": {"output": ODD_OUTPUT}},
     ),
-    ({"type": "shell_call_output", "output": "all"}, "shell", "all", None, None),
+    ({"type": "shell_call_output", "output": "all"}, "all", {}),
     (
         {"type": "shell_call_output", "output": [], "max_output_length": 9},
-        "shell",
         "",
-        None,
-        {"max_output_length": 9},
+        {"extra": {"max_output_length": 9}},
     ),
-    (
-        {"type": "local_shell_call_output", "output": '{"stdout":"a"}'},
-        "local_shell",
-        '{"stdout":"a"}',
-        None,
-        None,
-    ),
-    (
-        {"type": "local_shell_call_output", "output": {"stdout": "a"}},
-        "local_shell",
-        '{"stdout":"a"}',
-        None,
-        None,
-    ),
+    ({"type": "local_shell_call_output", "output": '{"stdout":"a"}'}, '{"stdout":"a"}', {}),
+    ({"type": "local_shell_call_output", "output": {"stdout": "a"}}, '{"stdout":"a"}', {}),
     (
         {"type": "apply_patch_call_output", "status": "completed", "output": "ok"},
-        "apply_patch",
         "ok",
-        False,
-        None,
+        {"is_error": False},
     ),
-    ({"type": "apply_patch_call_output", "status": "failed"}, "apply_patch", "failed", True, None),
+    ({"type": "apply_patch_call_output", "status": "failed"}, "failed", {"is_error": True}),
     (
         {"type": "tool_search_output", "execution": "client", "tools": [{"type": "custom", "name": "p"}]},
-        "tool_search",
         "Found the tools: p",
-        None,
-        None,
+        {},
     ),
-    ({"type": "tool_search_output", "tools": []}, "tool_search", "Found no tools", None, None),
+    ({"type": "tool_search_output", "tools": []}, "Found no tools", {}),
 ]
 
 
 def test_results_are_text(subtests: pytest.Subtests) -> None:
-    for item, kind, text, is_error, extra in RESULTS:
-        with subtests.test(kind=kind, text=text):
+    for item, text, fields in RESULTS:
+        with subtests.test(type=item["type"], text=text):
             message = only_message({**item, "call_id": "c", "id": "i"})
             [found] = message.parts
             assert isinstance(found, ToolResult)
-            assert (found.call_id, found.hosted, found.is_error, found.item_id) == ("c", kind, is_error, "i")
+            kind = item["type"].removesuffix("_output").removesuffix("_call")
+            assert (found.call_id, found.hosted, found.item_id) == ("c", kind, "i")
             assert [part.text for part in found.parts if isinstance(part, Text)] == [text]
-            assert (message.role, found.extra) == ("user", extra)
+            assert (found.is_error, found.extra) == (fields.get("is_error"), fields.get("extra"))
+            assert message.role == "user"
 
 
 @pytest.mark.parametrize(

@@ -14,13 +14,12 @@ from dragoman._ir.tools import ToolChoice
 from dragoman._ir.undo import Undo
 from dragoman._transforms.compaction import CompactionStage
 from dragoman._transforms.json_output import CodeFenceStage, JsonToolStage
-from dragoman._transforms.pipeline import Pipeline, build_pipeline
+from dragoman._transforms.pipeline import Pipeline, Stage
 from dragoman._transforms.reasoning_cache import ReasoningCacheStage
 from dragoman._transforms.response_checks import OutputCheckStage
 from dragoman._transforms.signatures import SignatureStage
 from dragoman._transforms.stop_sequences import StopSequenceStage
 from dragoman._transforms.tool_calls import ToolCallStage
-from dragoman.codec import ToolLimits
 
 ALWAYS = [SignatureStage, ToolCallStage]
 
@@ -53,7 +52,7 @@ def test_the_stages(subtests: pytest.Subtests) -> None:
     for undo, forgets, stages, text in STAGES:
         with subtests.test(forgets=forgets, text=text):
             context = msgspec.structs.replace(context_of(), undo=undo)
-            line = build_pipeline(toy(clients_drop_signatures=forgets), context, Ledger(), None)
+            line = Pipeline(toy(clients_drop_signatures=forgets), context, Ledger())
             assert [type(stage) for stage in line._stages] == [*ALWAYS, *stages]
             assert (line.needs_text, line.reasoning_cache is not None) == (text, forgets)
 
@@ -62,14 +61,11 @@ def test_the_stages(subtests: pytest.Subtests) -> None:
 def test_a_stop_ends_a_response_of_one_choice(n: int | None, ended: bool) -> None:
     request = msgspec.structs.replace(context_of().request, params={} if n is None else {"n": n})
     context = msgspec.structs.replace(context_of(), undo=Undo(stop_sequences=("x",)), request=request)
-    line = build_pipeline(toy(), context, Ledger(), None)
+    line = Pipeline(toy(), context, Ledger())
     out = [
         each for event in (STARTED, start_of(BlockKind.TEXT), TextDelta(0, "x")) for each in line.send(event)
     ]
     assert (type(out[-1]).__name__ == "Ended") is ended
-
-
-CALLS = ToolCallStage(Undo(), ToolLimits(), "x", Ledger())
 
 
 class Twice:
@@ -86,9 +82,11 @@ class Never:
         return ()
 
 
-def test_each_stage_gets_what_the_one_before_gives() -> None:
-    assert Pipeline(CALLS, []).send(STARTED) == (STARTED,)
-    assert list(Pipeline(CALLS, [Twice(), Twice()]).send(STARTED)) == [STARTED] * 4
-    assert list(Pipeline(CALLS, [Twice(), Never(), Twice()]).send(STARTED)) == []
-    assert Pipeline(CALLS, [Twice(), Never()]).needs_text
-    assert not Pipeline(CALLS, [Never()]).needs_text
+@pytest.mark.parametrize(
+    ("stages", "expected"),
+    [([], [STARTED]), ([Twice(), Twice()], [STARTED] * 4), ([Twice(), Never(), Twice()], [])],
+)
+def test_each_stage_gets_what_the_one_before_gives(stages: list[Stage], expected: list[Event]) -> None:
+    line = Pipeline(toy(), context_of(), Ledger())
+    line._stages = stages
+    assert list(line.send(STARTED)) == expected

@@ -4,8 +4,8 @@ import itertools
 
 import pytest
 
-from dragoman._wire.frame_cutter import FrameCutter, parse_frames, split_frames
-from dragoman._wire.sse import Frame
+from dragoman._wire.frame_cutter import FrameCutter, split_frames
+from dragoman._wire.sse import Frame, parse_frames
 from dragoman.testing import chop
 
 ENDINGS = (b"\n", b"\r\n", b"\r")

@@ -93,6 +93,8 @@ CASES: list[tuple[Any, Any, str | None]] = [
     ({"multipleOf": 3}, 9, None),
     ({"multipleOf": 3}, 10.0, "multipleOf"),
     ({"multipleOf": 0.1}, 0.3, OPEN),
+    ({"multipleOf": 3}, 1.5, OPEN),
+    ({"multipleOf": 0}, 3, OPEN),
     ({"multipleOf": 3}, "a", None),
     # of schemas
     ({"allOf": [{"type": "string"}, {"minLength": 2}]}, "a", "minLength"),

@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman._wire.exceptions import RemoteProtocolError
-from dragoman._wire.sse import MAX_EVENT_BYTES, MAX_IDLE_BYTES, Frame, SSEParser, encode_comment, encode_frame
+from dragoman._wire.frame_cutter import MAX_EVENT_BYTES, MAX_IDLE_BYTES
+from dragoman._wire.sse import Frame, SSEParser, encode_comment, encode_frame
 
 BOM = b"\xef\xbb\xbf"
 

@@ -70,9 +70,9 @@ class FakeStore(MemoryAccountStore):
         await self._afterwards()
         return taken
 
-    async def release(self, taken: Reservation, candidate: Candidate, tokens: float, now: float) -> None:
-        await self._behave(f"release {taken.lease} {tokens:g}")
-        await super().release(taken, candidate, tokens, now)
+    async def release(self, reservation: Reservation, tokens: float, now: float) -> None:
+        await self._behave(f"release {reservation.lease} {tokens:g}")
+        await super().release(reservation, tokens, now)
         await self._afterwards()
 
     async def change(
@@ -121,7 +121,7 @@ async def reserve(
     store: AccountStore, *candidates: Candidate, lease: str = "l", now: float = NOW
 ) -> str | None:
     response = await store.reserve(candidates, None, lease, now)
-    return response.account if isinstance(response, Reservation) else None
+    return response.candidate.account if isinstance(response, Reservation) else None
 
 
 async def cool(store: AccountStore, account: str, after: float | None = 60.0) -> None:
@@ -167,7 +167,7 @@ async def test_a_store_that_works_decides() -> None:
 
 CALLS: dict[str, Callable[[AccountStore], Awaitable[object]]] = {
     "reserve": lambda store: store.reserve([A], None, "l", NOW),
-    "release": lambda store: store.release(Reservation("up/a", "l"), ONE_AT_ONCE, 1.0, NOW),
+    "release": lambda store: store.release(Reservation(ONE_AT_ONCE, "l"), 1.0, NOW),
     "failed": lambda store: cool(store, "up/a"),
     "succeeded": lambda store: store.change("up/a", lambda health: health.after_success(remaining=0.5)),
     "disable": lambda store: store.change("up/a", lambda health: health.after_disabling("why")),
@@ -299,11 +299,11 @@ async def test_local_decisions_start_from_the_last_known_state() -> None:
         assert await reserve(resilient, Candidate("up/bad")) is None
         assert await reserve(resilient, ONE_AT_ONCE, lease="m") is None
         assert [await reserve(resilient, two) for _ in range(2)] == ["up/c", None]
-        assert await resilient.reserve([A, B], "conversation", "l", NOW) == Reservation("up/b", "l")
+        assert await resilient.reserve([A, B], "conversation", "l", NOW) == Reservation(B, "l")
         assert [await resilient.spend([(KEY, 1.0)], NOW, at_once=True) for _ in range(2)] == [0.0, NOW + 30]
         await resilient.add("budget", 1.0, None)
         assert await resilient.total("budget", NOW) == 6.0
-        await resilient.release(Reservation("up/a", "held"), ONE_AT_ONCE, 0.0, NOW)
+        await resilient.release(Reservation(ONE_AT_ONCE, "held"), 0.0, NOW)
         assert await reserve(resilient, ONE_AT_ONCE, lease="m") == "up/a"
 
 
@@ -390,7 +390,7 @@ async def test_tokens_and_money_are_never_counted_twice() -> None:
     async with resilient.running():
         await anyio.wait_all_tasks_blocked()
         store.behaviour = Behaviour.DOES_IT_BUT_HANGS
-        await resilient.release(Reservation("up/a", "l"), TOKENS, 700.0, NOW)
+        await resilient.release(Reservation(TOKENS, "l"), 700.0, NOW)
         await resilient.add("budget", 1.5, None)
         store.behaviour = Behaviour.WORKS
         await settle()
@@ -403,7 +403,7 @@ async def test_unread_spending_is_counted_after_recovery() -> None:
     async with resilient.running():
         store.behaviour = Behaviour.FAILS
         await reserve_until_open(resilient)
-        await resilient.release(Reservation("up/a", "l"), TOKENS, 700.0, NOW)
+        await resilient.release(Reservation(TOKENS, "l"), 700.0, NOW)
         await resilient.spend([(KEY, 2.0)], NOW, at_once=False)
         await resilient.add("budget", 1.5, None)
         store.behaviour = Behaviour.WORKS
@@ -495,5 +495,5 @@ async def test_a_success_that_changes_nothing_is_not_sent() -> None:
         await resilient.change("up/a", lambda health: health.after_success(remaining=None))
         await resilient.change("up/a", lambda health: health.after_success(remaining=None))
         assert store.calls == ["failed up/a", "succeeded up/a"]
-        await resilient.release(Reservation("up/a", "l"), A, 5.0, NOW)
+        await resilient.release(Reservation(A, "l"), 5.0, NOW)
         assert store.calls[-1] == "succeeded up/a", "there is no limit that it would count for"

@@ -80,7 +80,7 @@ async def cool(store: AccountStore, account: str, after: float = 1000.0, now: fl
 
 async def reserve(store: AccountStore, *candidates: Candidate, now: float = NOW) -> str | None:
     response = await store.reserve(candidates, None, "lease", now)
-    return response.account if isinstance(response, Reservation) else None
+    return response.candidate.account if isinstance(response, Reservation) else None
 
 
 async def until(true: Callable[[], bool]) -> float:
@@ -131,10 +131,10 @@ async def test_rates_leases_conversations_and_counters_are_shared(kind: Kind) ->
         assert [await reserve(store, three) for store in (one, other, one, other)] == ["up/c"] * 3 + [None]
         await one.reserve([ONE_AT_ONCE], None, "first", NOW)
         assert await reserve(other, ONE_AT_ONCE) is None
-        await other.release(Reservation("up/a", "first"), ONE_AT_ONCE, 0.0, NOW)
+        await other.release(Reservation(ONE_AT_ONCE, "first"), 0.0, NOW)
         assert await reserve(other, ONE_AT_ONCE) == "up/a"
         await one.reserve([B], "conversation", "l", NOW)
-        assert await other.reserve([A, B], "conversation", "l", NOW) == Reservation("up/b", "l")
+        assert await other.reserve([A, B], "conversation", "l", NOW) == Reservation(B, "l")
         await one.add("budget", 1.5, None)
         await other.add("budget", 1.0, None)
         assert await one.total("budget", NOW) == 2.5
@@ -502,8 +502,8 @@ async def test_the_server_is_killed_and_restarted_and_every_request_gets_a_respo
 
     async def request(*passed_over: Candidate) -> None:
         began, lease = time.perf_counter(), f"l{len(times)}"
-        assert await store.reserve([*passed_over, A], None, lease, NOW) == Reservation("up/a", lease)
-        await store.release(Reservation("up/a", lease), A, 10.0, NOW)
+        assert await store.reserve([*passed_over, A], None, lease, NOW) == Reservation(A, lease)
+        await store.release(Reservation(A, lease), 10.0, NOW)
         times.append(time.perf_counter() - began)
 
     async with store.running():

@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 from hyperframe.frame import PingFrame, RstStreamFrame, SettingsFrame
 
-from dragoman._wire.sse import MAX_EVENT_BYTES
+from dragoman._wire.frame_cutter import MAX_EVENT_BYTES
 from dragoman_server.cli.commands import main
 from dragoman_server.config.loader import load
 from dragoman_server.config.problems import ConfigError

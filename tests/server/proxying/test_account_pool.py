@@ -6,7 +6,6 @@ The effects of each error are in test_error_effects.py, parallel attempts in tes
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
@@ -31,13 +30,6 @@ pytestmark = [pytest.mark.anyio, pytest.mark.backends(*VIRTUAL_BACKENDS)]
 one_backend = pytest.mark.backends(VIRTUAL_BACKENDS[0])  # no task group, stream or clock is under test
 
 BOTH = pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
-
-
-@pytest.fixture
-def record(caplog: pytest.LogCaptureFixture) -> Any:
-    """Return a function for the log record of the newest request."""
-    caplog.set_level(logging.INFO, "dragoman.requests")
-    return lambda: caplog.records[-1].dragoman  # type: ignore[attr-defined]
 
 
 class Leases(MemoryAccountStore):

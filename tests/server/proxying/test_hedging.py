@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from typing import Any
 
@@ -24,13 +23,6 @@ pytestmark = [
     pytest.mark.backends(*VIRTUAL_BACKENDS),
     pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"]),
 ]
-
-
-@pytest.fixture
-def record(caplog: pytest.LogCaptureFixture) -> Any:
-    """Return a function for the log record of the newest request."""
-    caplog.set_level(logging.INFO, "dragoman.requests")
-    return lambda: caplog.records[-1].dragoman  # type: ignore[attr-defined]
 
 
 class SlowStore(MemoryAccountStore):

@@ -66,6 +66,7 @@ async def test_a_piece_goes_to_the_connection_at_once_while_the_writer_waits() -
     outbox = Outbox(line.write_now)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(write_all, outbox, sent, 1)
+        await anyio.sleep(0.1)
         assert not outbox.put(b"head")  # the response has not begun
         await anyio.sleep(0.5)
         assert not outbox.put(b"a")  # the writer is sending

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 from dataclasses import replace
 from typing import Any
 
@@ -45,12 +44,6 @@ URL = "https://llm.corp.test:8443/v1/chat/completions"
 PAGE = b"\n <!doctype html><title>Welcome</title>"
 HTML = ("content-type", "text/html; charset=utf-8")
 CREDIT = "Your credit balance is too low to access the API."
-
-
-@pytest.fixture
-def record(caplog: pytest.LogCaptureFixture) -> Any:
-    caplog.set_level(logging.INFO, "dragoman.requests")
-    return lambda: caplog.records[-1].dragoman  # type: ignore[attr-defined]
 
 
 def message_of(response: FakeClient) -> str:

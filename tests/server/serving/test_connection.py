@@ -10,12 +10,12 @@ from typing import Any
 
 import anyio
 import pytest
+from client_stream import FakeStream, connect
 from starlette.types import Receive, Scope, Send
 from virtual_time import VIRTUAL_BACKENDS
 
 from dragoman_server.serving import connection as connection_module
-from dragoman_server.serving.connection import Connection, WorkerContext
-from dragoman_server.serving.run import _hypercorn_config
+from dragoman_server.serving.connection import Connection
 from dragoman_server.serving.tasks import AppEvents
 from dragoman_server.settings import ServerSettings
 
@@ -29,65 +29,6 @@ POST = b"POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 9\r\n\r\n"
 def each_line_of_the_log(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     monkeypatch.setattr(logging.getLogger("dragoman"), "propagate", True)
     caplog.set_level(logging.WARNING)
-
-
-@dataclass
-class FakeStream:
-    """Returns `incoming`, in order; then nothing more comes, or `b""` if `leaves`. room: bytes that can be sent."""
-
-    incoming: list[bytes]
-    leaves: bool = False
-    room: float = math.inf
-    alpn: str | None = None
-    sent: bytes = b""
-    ended_at: float | None = None
-    aborted_at: float | None = None
-    waits: bool = False
-
-    def __post_init__(self) -> None:
-        self._aborted = anyio.Event()
-
-    async def receive(self, timeout: float | None) -> bytes:
-        await anyio.lowlevel.checkpoint()
-        if self.incoming:
-            return self.incoming.pop(0)
-        if self.leaves:
-            return b""
-        await self._aborted.wait()
-        raise ConnectionAbortedError("closed by the gateway")
-
-    def send_now(self, data: bytes) -> bytes | None:
-        if self.aborted_at is not None:
-            raise BrokenPipeError("closed")
-        taken = data[: int(min(self.room, len(data)))]
-        self.sent += taken
-        self.room -= len(taken)
-        # As often as not, a task has to wait.
-        self.waits = not self.waits
-        return None if len(taken) == len(data) and not self.waits else data[len(taken) :]
-
-    async def send_all(self, data: bytes, timeout: float | None) -> None:
-        await anyio.lowlevel.checkpoint()
-        self.waits = True
-        if self.send_now(data) is not None:
-            with anyio.fail_after(timeout):
-                await self._aborted.wait()
-            raise BrokenPipeError("closed")
-
-    def is_reusable(self) -> bool:
-        raise AssertionError("for upstreams only")
-
-    async def end(self, linger: float) -> None:
-        self.ended_at = anyio.current_time()
-        self.abort()
-
-    def abort(self) -> None:
-        if self.aborted_at is None:
-            self.aborted_at = anyio.current_time()
-            self._aborted.set()
-
-    def alpn_protocol(self) -> str | None:
-        return self.alpn
 
 
 async def hello(scope: Scope, receive: Receive, send: Send) -> None:
@@ -109,12 +50,6 @@ class Floods:
         except anyio.get_cancelled_exc_class():
             self.cancelled.append(anyio.current_time())
             raise
-
-
-def connect(app: Any, stream: FakeStream, settings: ServerSettings | None = None) -> Connection:
-    settings = settings or ServerSettings()
-    worker = WorkerContext(app, _hypercorn_config(settings), settings, {})
-    return Connection(worker, stream, ("192.0.2.1", 5), ("192.0.2.2", 80), tls=stream.alpn is not None)
 
 
 # The end of a connection.

@@ -6,6 +6,8 @@ their event name and not decoded once content has started.
 
 from __future__ import annotations
 
+import msgspec
+
 from dragoman._ir.events import Usage
 from dragoman._ir.losses import Ledger
 from dragoman._wire.errors import WireError
@@ -22,31 +24,18 @@ _BLOCK_EVENTS = frozenset({b"content_block_delta", b"content_block_start", b"con
 _CONTENT_MEMBERS = ("content_block", "delta")
 
 
-class MessagesObserver:
+class MessagesObserver(msgspec.Struct):
     """Observes one relayed stream. For its attributes see `dragoman.codec.RelayObserver`."""
 
-    __slots__ = (
-        "_id",
-        "_started",
-        "_usage_reader",
-        "content_started",
-        "ended",
-        "error",
-        "stream_finished",
-        "usage",
-        "whole_body",
-    )
-
-    def __init__(self, context: ResponseContext) -> None:
-        self.usage = Usage()
-        self.content_started = False
-        self.ended = False
-        self.stream_finished = False
-        self.error: WireError | None = None
-        self.whole_body: JSONObject | None = None  # no frame repeats the response
-        self._id = context.id
-        self._usage_reader = UsageReader(Ledger())  # a relay loses nothing
-        self._started = False
+    _context: ResponseContext
+    usage: Usage = Usage()
+    content_started: bool = False
+    ended: bool = False
+    stream_finished: bool = False
+    error: WireError | None = None
+    whole_body: JSONObject | None = None  # no frame repeats the response
+    _started: bool = False
+    _usage_reader: UsageReader = msgspec.field(default_factory=lambda: UsageReader(Ledger()))  # loses nothing
 
     def observe(self, frame: Frame) -> None:
         """Read one frame. Never raises."""
@@ -88,7 +77,7 @@ class MessagesObserver:
 
     def fail(self, error: WireError) -> bytes:
         """Return the frame that ends a stream which was cut off."""
-        return error_frame(error, self._id)
+        return error_frame(error, self._context.id)
 
 
 def _has_content(data: bytes) -> bool:

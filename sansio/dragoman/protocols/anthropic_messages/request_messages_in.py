@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+import msgspec
+
 from dragoman._ir.events import Signature, ToolKind
 from dragoman._ir.request import Citation, Media, OpaquePart, Part, Reasoning, Text, ToolCall, ToolResult
 from dragoman._ir.shape import BOOLEAN, OBJECT, STRING, extra_members, read_settings
@@ -43,7 +45,7 @@ _FUNCTION = ToolKind.FUNCTION  # looking up a member of an Enum is slow
 EffortOverride = tuple[str, str]
 
 
-class ReadContext:
+class ReadContext(msgspec.Struct):
     """Shared by the readers of one request.
 
     signer: unwraps signatures that Dragoman wrapped.
@@ -52,13 +54,10 @@ class ReadContext:
     has_system_messages: True if a system message stands among the messages.
     """
 
-    __slots__ = ("effort", "has_system_messages", "signer", "summary")
-
-    def __init__(self, signer: Signer) -> None:
-        self.signer = signer
-        self.summary: Text | None = None
-        self.effort: EffortOverride | None = None
-        self.has_system_messages = False
+    signer: Signer
+    summary: Text | None = None
+    effort: EffortOverride | None = None
+    has_system_messages: bool = False
 
 
 # Returns None for a block without a neutral form.

@@ -28,6 +28,7 @@ from dragoman._ir.request import (
 from dragoman._ir.tools import CacheMark
 from dragoman._wire.exceptions import RequestRefused
 from dragoman._wire.json import JSON, JSONObject, is_object_text
+from dragoman.codec import Capabilities
 from dragoman.protocols.anthropic_messages.request_thinking import MARKED, UNSIGNED
 from dragoman.protocols.anthropic_messages.tables import (
     CACHE_TTL_NAMES,
@@ -41,20 +42,23 @@ from dragoman.protocols.anthropic_messages.tables import (
 class ConversationWriter:
     """Builds `messages`: call add() for each message in order, then read `turns`.
 
-    mid_system: the upstream takes the role system in mid-conversation.
     same_protocol: the request came in this protocol, so extra fields are written again.
     """
 
-    __slots__ = ("_last", "_ledger", "_marks", "_mid_system", "_same_protocol", "turns")
+    __slots__ = ("_capabilities", "_last", "_ledger", "_marks", "_same_protocol", "turns")
 
     def __init__(
-        self, ledger: Ledger, marks: CacheControlWriter, mid_system: bool, same_protocol: bool = False
+        self,
+        capabilities: Capabilities,
+        marks: CacheControlWriter,
+        ledger: Ledger,
+        same_protocol: bool = False,
     ) -> None:
         self.turns: list[JSONObject] = []
         self._ledger = ledger
         self._marks = marks
         self._same_protocol = same_protocol
-        self._mid_system = mid_system
+        self._capabilities = capabilities
         self._last = ""  # the role of the last turn
 
     def add(self, message: Message) -> None:
@@ -102,7 +106,7 @@ class ConversationWriter:
         return blocks
 
     def _add_system(self, message: Message) -> None:
-        if self._mid_system:
+        if self._capabilities.mid_system:
             turn: JSONObject = {"role": "system"}
             blocks = self.system_blocks(message)
             if blocks:
@@ -191,6 +195,9 @@ class ConversationWriter:
         return (self._with_extras(block, part),)
 
     def _thinking_blocks(self, part: Reasoning) -> Iterable[JSONObject]:
+        if self._same_protocol and self._capabilities.thinking == "none":
+            self._ledger.dropped(part.path, "the model does not reason")
+            return ()
         signature = part.signature
         if signature is None and self._same_protocol and part.text and not part.forged:
             # A server that signs nothing takes back its own reasoning.

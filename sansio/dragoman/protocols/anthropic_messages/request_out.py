@@ -19,8 +19,6 @@ from dragoman._ir.parameters import Converter, write_params
 from dragoman._ir.request import (
     Message,
     Param,
-    Part,
-    Reasoning,
     ReasoningConfig,
     Request,
     ResponseFormat,
@@ -70,12 +68,11 @@ def write_request(request: Request, capabilities: Capabilities, ledger: Ledger) 
     marks = CacheControlWriter()
     tools = write_tools(request, capabilities, marks, ledger)
     leading = list(takewhile(lambda message: message.role in ("system", "developer"), request.messages))
-    mid_system = capabilities.mid_system
     if leading and len(leading) == len(request.messages):
         # "at least one message is required" (langchain#31696, read 2026-11-22): the last one becomes the user's.
         leading.pop()
-        mid_system = False
-    conversation = ConversationWriter(ledger, marks, mid_system)
+        capabilities = msgspec.structs.replace(capabilities, mid_system=False)
+    conversation = ConversationWriter(capabilities, marks, ledger)
     system: list[JSONObject] = []
     for message in leading:
         if message.name is not None:
@@ -130,12 +127,10 @@ def _rewrite_body(request: Request, capabilities: Capabilities, ledger: Ledger) 
     out = dict(request.native)
     out["model"] = request.model
     marks = CacheControlWriter()
-    conversation = ConversationWriter(ledger, marks, capabilities.mid_system, same_protocol=True)
+    conversation = ConversationWriter(capabilities, marks, ledger, same_protocol=True)
     out.pop("system", None)
     system: list[JSONObject] = []
     for message in request.messages:
-        if capabilities.thinking == "none":
-            message = _without_reasoning(message, ledger)
         is_first = message.role == "system" and not conversation.turns
         if message.path == "/system" or (is_first and not message.path.startswith("/messages/")):
             # The client's system text, and messages that a pass has put before it.
@@ -159,18 +154,6 @@ def _with_effort(message: Message, config: ReasoningConfig | None) -> Message:
     extra = dict(message.extra or {})
     merge_extra(extra, {"output_config": {"effort": config.effort}})
     return msgspec.structs.replace(message, extra=extra)
-
-
-def _without_reasoning(message: Message, ledger: Ledger) -> Message:
-    parts: list[Part] = []
-    for part in message.parts:
-        if isinstance(part, Reasoning):
-            ledger.dropped(part.path, "the model does not reason")
-        else:
-            parts.append(part)
-    return (
-        message if len(parts) == len(message.parts) else msgspec.structs.replace(message, parts=tuple(parts))
-    )
 
 
 def _rewrite_settings(

@@ -82,7 +82,7 @@ class StreamedBlock(msgspec.Struct, gc=False):
     citations: int = 0
 
 
-class ContentBlockReader:
+class ContentBlockReader(msgspec.Struct):
     """Reads the blocks of one response.
 
     open: the open blocks by index.
@@ -90,17 +90,14 @@ class ContentBlockReader:
     called: True after a tool call.
     """
 
-    __slots__ = ("_context", "_ledger", "_next", "_pending_call", "_queries", "called", "model", "open")
-
-    def __init__(self, context: ResponseContext, ledger: Ledger) -> None:
-        self.open: dict[JSON, StreamedBlock] = {}
-        self.model = ""
-        self.called = False
-        self._context = context
-        self._ledger = ledger
-        self._next = 0  # the number of the next block
-        self._pending_call = -1  # a call with incomplete arguments, whose end depends on the stop reason
-        self._queries: dict[str, str] = {}  # by the id of the search
+    _context: ResponseContext
+    _ledger: Ledger
+    open: dict[JSON, StreamedBlock] = {}
+    model: str = ""
+    called: bool = False
+    _next: int = 0  # the number of the next block
+    _pending_call: int = -1  # a call with incomplete arguments, whose end depends on the stop reason
+    _queries: dict[str, str] = {}  # by the id of the search
 
     def start(self, index: int, native: JSON) -> list[Event]:
         """Return the events of content_block_start, with the content that the block has already."""

@@ -14,6 +14,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, cast
 
+import msgspec
+
 from dragoman._ir.assembly import AssembledBlock, AssembledResponse
 from dragoman._ir.events import (
     Annotation,
@@ -68,37 +70,21 @@ NO_SIGNATURE = Signature("", None)
 _MESSAGE_DELTA_FIELDS = {"container": True, "context_management": False}
 
 
-class MessagesWriter:
+class MessagesWriter(msgspec.Struct):
     """Writes one stream. The events must be legal, one block open at a time."""
 
-    __slots__ = (
-        "_context",
-        "_fields",
-        "_head",
-        "_index",
-        "_kinds",
-        "_ledger",
-        "_part",
-        "_path",
-        "_stop",
-        "_tier",
-        "_unsigned",
-        "_usage",
-    )
-
-    def __init__(self, context: ResponseContext, ledger: Ledger) -> None:
-        self._context = context
-        self._ledger = ledger
-        self._index = -1  # of the open block, or of the last one
-        self._head = b""  # the bytes before the text of a delta of the open block; b"" before it is opened
-        self._path = ""  # of the open block in the upstream's response
-        self._part = 0  # of the open reasoning block
-        self._unsigned = False  # the open block is reasoning without a signature so far
-        self._kinds: set[BlockKind] = set()  # of the blocks so far
-        self._stop: Stopped | None = None
-        self._tier = DEFAULT_TIER  # as sent in message_start
-        self._usage = Usage()
-        self._fields: JSONObject = {}  # of the message, if the upstream speaks this protocol
+    _context: ResponseContext
+    _ledger: Ledger
+    _index: int = -1  # of the open block, or of the last one
+    _head: bytes = b""  # the bytes before the text of a delta of the open block; b"" before it is opened
+    _path: str = ""  # of the open block in the upstream's response
+    _part: int = 0  # of the open reasoning block
+    _unsigned: bool = False  # the open block is reasoning without a signature so far
+    _kinds: set[BlockKind] = set()  # of the blocks so far
+    _stop: Stopped | None = None
+    _tier: str = DEFAULT_TIER  # as sent in message_start
+    _usage: Usage = Usage()
+    _fields: JSONObject = {}  # of the message, if the upstream speaks this protocol
 
     def send(self, event: Event) -> bytes:
         """Return the frames of one event."""

@@ -167,7 +167,7 @@ def write_tools(
     """Return the members `tools`, `tool_choice` and `mcp_servers`, as far as the request has them."""
     if not request.tools and request.tool_choice is None and "max_tool_calls" not in request.params:
         return {}
-    return _ToolWriter(request, capabilities, marks, ledger).write()
+    return _ToolWriter(request, request.protocol == NAME, capabilities, marks, ledger).write()
 
 
 # `require_approval` of MCP tools in other protocols with the meaning that this protocol always has.
@@ -177,32 +177,32 @@ _NO_APPROVAL = "never"
 _OTHER_PLACES = ("/messages/", "/mcp_servers/")
 
 
-class _ToolWriter:
-    __slots__ = ("_capabilities", "_hosted", "_ledger", "_marks", "_request", "_same_protocol", "_servers")
+class _ToolWriter(msgspec.Struct):
+    """Writes the tools of one request.
 
-    def __init__(
-        self, request: Request, capabilities: Capabilities, marks: CacheControlWriter, ledger: Ledger
-    ) -> None:
-        self._request = request
-        self._same_protocol = request.protocol == NAME
-        self._capabilities = capabilities
-        self._marks = marks
-        self._ledger = ledger
-        self._servers: list[JSONObject] = []
-        # Written hosted tools with a name, by their type in the request.
-        self._hosted: dict[str, JSONObject] = {}
+    servers: the MCP servers that tools were written with.
+    hosted: the hosted tools with a name that were written, by their type in the request.
+    """
+
+    request: Request
+    same_protocol: bool
+    capabilities: Capabilities
+    marks: CacheControlWriter
+    ledger: Ledger
+    servers: list[JSONObject] = []
+    hosted: dict[str, JSONObject] = {}
 
     def write(self) -> JSONObject:
-        choice = self._request.tool_choice
-        written = [block for block in map(self._write_tool, self._request.tools) if block is not None]
+        choice = self.request.tool_choice
+        written = [block for block in map(self._write_tool, self.request.tools) if block is not None]
         self._limit_calls()
         if not written:
             if choice is not None and choice.mode not in ("auto", "none"):
-                self._ledger.dropped(choice.path or "/tool_choice", "no tool can be called")
+                self.ledger.dropped(choice.path or "/tool_choice", "no tool can be called")
             return {}
         out: JSONObject = {"tools": written}
         tool_choice = None if choice is None else self._write_choice(choice, written)
-        if self._request.parallel_tool_calls is False:
+        if self.request.parallel_tool_calls is False:
             # The flag is a member of the choice, and "auto" is the default. "none" does not have the flag (anthropic
             # 2.12.0, types/tool_choice_none_param.py).
             tool_choice = tool_choice or {"type": "auto"}
@@ -210,8 +210,8 @@ class _ToolWriter:
                 tool_choice["disable_parallel_tool_use"] = True
         if tool_choice is not None:
             out["tool_choice"] = tool_choice
-        if self._servers:
-            out["mcp_servers"] = self._servers
+        if self.servers:
+            out["mcp_servers"] = self.servers
         return out
 
     def _write_choice(self, choice: ToolChoice, written: list[JSONObject]) -> JSONObject:
@@ -220,34 +220,34 @@ class _ToolWriter:
             return {"type": kind}
         name = choice.name
         if choice.hosted is not None:
-            name = self._hosted.get(choice.hosted, {}).get("name")
+            name = self.hosted.get(choice.hosted, {}).get("name")
         if name is None or all(tool.get("name") != name for tool in written):
-            self._ledger.altered(choice.path or "/tool_choice", "the forced tool is not among those sent")
+            self.ledger.altered(choice.path or "/tool_choice", "the forced tool is not among those sent")
             return {"type": "any"}
         return {"type": "tool", "name": name}
 
     def _write_tool(self, tool: Tool) -> JSONObject | None:
-        if self._same_protocol and tool.path.startswith(_OTHER_PLACES):
+        if self.same_protocol and tool.path.startswith(_OTHER_PLACES):
             return None
         if isinstance(tool, FunctionTool):
             return self._write_function(tool)
         if not isinstance(tool, HostedTool):
-            self._ledger.add(
+            self.ledger.add(
                 LossCode.UNKNOWN_KIND, tool.path, "the upstream has no tools with free-text input"
             )
             return None
-        if self._same_protocol:
+        if self.same_protocol:
             block: JSONObject = tool.native
         else:
             need, write = _USES.get(type(tool.use), ("", None))
-            if tool.use is None or write is None or need not in self._capabilities.hosted_tools:
-                self._ledger.add(tool.loss_code, tool.path, f"the upstream does not run the tool {tool.kind}")
+            if tool.use is None or write is None or need not in self.capabilities.hosted_tools:
+                self.ledger.add(tool.loss_code, tool.path, f"the upstream does not run the tool {tool.kind}")
                 return None
             block = write(self, tool, tool.use)
-            if _has_unmapped_fields(tool, [block, self._servers[-1:], msgspec.structs.asdict(tool.use)]):
-                self._ledger.altered(tool.path, "only what the tools have in common was kept")
+            if _has_unmapped_fields(tool, [block, self.servers[-1:], msgspec.structs.asdict(tool.use)]):
+                self.ledger.altered(tool.path, "only what the tools have in common was kept")
         if "name" in block:
-            self._hosted[tool.kind] = block
+            self.hosted[tool.kind] = block
         return block
 
     def _write_function(self, tool: FunctionTool) -> JSONObject:
@@ -258,27 +258,27 @@ class _ToolWriter:
             schema = {"type": "object", **schema}  # required (anthropic 2.12.0, types/tool_param.py)
         if tool.strict:
             # Strict tools have the limits of structured output.
-            schema = fit_schema(schema, lambda place, detail: self._ledger.altered(tool.path, detail))
+            schema = fit_schema(schema, lambda place, detail: self.ledger.altered(tool.path, detail))
         block: JSONObject = {"name": tool.name}
         if tool.description is not None:
             block["description"] = tool.description
         block["input_schema"] = schema
         if tool.strict is not None:
             block["strict"] = tool.strict
-        if self._same_protocol:
+        if self.same_protocol:
             if tool.deferred is not None:
                 block["defer_loading"] = tool.deferred
             if tool.examples is not None:
                 block["input_examples"] = tool.examples
         elif tool.deferred:
             # Without a tool search of this vendor a deferred tool would never be found.
-            self._ledger.dropped(
+            self.ledger.dropped(
                 f"{tool.path}/defer_loading",
                 "the tool is sent at once: without a tool search it would never be found",
             )
         if tool.cache is not None:
-            self._marks.put(block, tool.cache)
-        if self._same_protocol:
+            self.marks.put(block, tool.cache)
+        if self.same_protocol:
             merge_extra(block, tool.extra)
         return block
 
@@ -291,7 +291,7 @@ class _ToolWriter:
         if use.blocked_domains is not None:
             if use.allowed_domains is not None:
                 # "Cannot be used alongside `allowed_domains`" (anthropic 2.12.0, web_search_tool_20250305_param.py)
-                self._ledger.dropped(
+                self.ledger.dropped(
                     tool.path, "domains can be allowed or blocked, not both: the allowed ones were sent"
                 )
             else:
@@ -299,7 +299,7 @@ class _ToolWriter:
         if use.location is not None:
             block["user_location"] = {"type": "approximate", **use.location}
         if use.context_size is not None:
-            self._ledger.dropped(f"{tool.path}/search_context_size", "Messages has no such setting")
+            self.ledger.dropped(f"{tool.path}/search_context_size", "Messages has no such setting")
         return block
 
     def _write_code_execution(self, tool: HostedTool, use: CodeExecution) -> JSONObject:
@@ -309,7 +309,7 @@ class _ToolWriter:
         server: JSONObject = {"type": "url", "name": use.label, "url": use.url}
         if use.authorization is not None:
             server["authorization_token"] = use.authorization
-        self._servers.append(server)
+        self.servers.append(server)
         toolset: JSONObject = {"type": "mcp_toolset", "mcp_server_name": use.label}
         if use.allowed_tools is not None:
             toolset["default_config"] = {"enabled": False}
@@ -318,17 +318,17 @@ class _ToolWriter:
 
     def _limit_calls(self) -> None:
         """Write the limit for all calls of hosted tools as a limit of each tool that has one."""
-        limit = self._request.params.get("max_tool_calls")
+        limit = self.request.params.get("max_tool_calls")
         if limit is None:
             return
-        path = self._request.param_paths.get("max_tool_calls", "/max_tool_calls")
-        searches = [block for block in self._hosted.values() if block["name"] == "web_search"]
+        path = self.request.param_paths.get("max_tool_calls", "/max_tool_calls")
+        searches = [block for block in self.hosted.values() if block["name"] == "web_search"]
         for block in searches:
             block["max_uses"] = min(block.get("max_uses", limit), limit)
         if searches:
-            self._ledger.altered(path, "sent as the limit of each tool that has one")
+            self.ledger.altered(path, "sent as the limit of each tool that has one")
         else:
-            self._ledger.dropped(path, "no tool that was sent has a limit")
+            self.ledger.dropped(path, "no tool that was sent has a limit")
 
 
 # Use -> the capability that the upstream needs, and the writer.

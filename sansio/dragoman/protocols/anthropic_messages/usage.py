@@ -6,6 +6,8 @@ totals from the set each time, so nothing is counted twice.
 
 from __future__ import annotations
 
+import msgspec
+
 from dragoman._ir.events import Usage
 from dragoman._ir.losses import Ledger, child
 from dragoman._ir.shape import extra_members, has_content, note_unread
@@ -19,27 +21,24 @@ _NATIVE_COUNTERS = frozenset(
 )
 
 
-class UsageReader:
+class UsageReader(msgspec.Struct):
     """Collects the usage objects of one response.
 
     same_protocol: the client speaks this protocol and gets the figures unchanged.
     """
 
-    __slots__ = ("_figures", "_ledger", "_same_protocol")
-
-    def __init__(self, ledger: Ledger, same_protocol: bool = False) -> None:
-        self._figures: JSONObject = {}
-        self._ledger = ledger
-        self._same_protocol = same_protocol
+    ledger: Ledger
+    same_protocol: bool = False
+    _figures: JSONObject = {}
 
     def read(self, usage: JSONObject) -> Usage:
         """Add a usage object and return the usage so far."""
-        if self._same_protocol:
+        if self.same_protocol:
             # All other figures reach the client unchanged.
             details = usage.get("output_tokens_details")
-            note_unread(details, DETAILS_SHAPE, "/usage/output_tokens_details", self._ledger)
+            note_unread(details, DETAILS_SHAPE, "/usage/output_tokens_details", self.ledger)
         else:
-            note_unread(usage, USAGE_SHAPE, "/usage", self._ledger)
+            note_unread(usage, USAGE_SHAPE, "/usage", self.ledger)
         figures = self._figures
         for key, value in usage.items():
             if value is not None:  # a null or absent figure leaves the one of message_start
@@ -68,20 +67,20 @@ class UsageReader:
         """
         last = _count(self._figures.get(name))
         iterations = self._figures.get("iterations")
-        if self._same_protocol or type(iterations) is not list:
+        if self.same_protocol or type(iterations) is not list:
             return last
         if len(iterations) > 1:
-            self._ledger.dropped("/usage/iterations", "other protocols have no figures for each iteration")
+            self.ledger.dropped("/usage/iterations", "other protocols have no figures for each iteration")
         counts = [_count(each.get(name)) for each in iterations if type(each) is dict]
         known = [count for count in counts if count is not None]
         total = sum(known) if known else last
         if total != last:
-            self._ledger.altered(f"/usage/{name}", "replaced by the sum over all iterations")
+            self.ledger.altered(f"/usage/{name}", "replaced by the sum over all iterations")
         return total
 
     def _extra(self, figures: JSONObject) -> JSONObject | None:
         """Return the counters without a neutral form, for other protocols only the one that some of them have."""
-        if self._same_protocol:
+        if self.same_protocol:
             return extra_members(figures, WRITTEN_USAGE_SHAPE)
         written = figures.get("cache_creation")
         return {"cache_creation": written} if has_content(written) else None

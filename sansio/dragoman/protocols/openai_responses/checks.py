@@ -126,20 +126,12 @@ def read_media(kind: Literal["image", "file"], value: JSONObject, path: str, **f
             path=path,
             code="missing_required_parameter",
         )
-    media_type, data = split_data_uri(value[name]) if name == names[0] else (None, None)
-    if data is not None:
-        return Media(kind, "base64", data, media_type, path=path, **fields)
+    content: str = value[name]
+    if name == names[0] and content.startswith("data:"):
+        head, comma, data = content[5:].partition(",")
+        if comma and head.endswith(";base64"):
+            return Media(kind, "base64", data, head.removesuffix(";base64") or None, path=path, **fields)
     source: Literal["base64", "url", "file_id"] = (
         "base64" if name == "file_data" else "file_id" if name == "file_id" else "url"
     )
-    return Media(kind, source, value[name], path=path, **fields)
-
-
-def split_data_uri(text: str) -> tuple[str | None, str | None]:
-    """Return media type and base64 text of a data URI, (None, None) for anything else."""
-    if text[:5] != "data:":
-        return None, None
-    head, comma, data = text[5:].partition(",")
-    if not comma or not head.endswith(";base64"):
-        return None, None
-    return head.removesuffix(";base64") or None, data
+    return Media(kind, source, content, path=path, **fields)

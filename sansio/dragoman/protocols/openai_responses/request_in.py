@@ -48,7 +48,7 @@ def read_request(body: JSONObject, signer: Signer) -> Request:
     model: str = CHECKS.required(body, "model", "", STRING)
     if not model:
         raise wrong_type("/model", STRING.name, model)
-    repairs = repair_request(body)
+    repairs = _repair_request(body)
     params = read_settings(body, REQUEST_SHAPE, CHECKS.wrong_type)
     namespaces: list[Namespace] = []
     reader = InputReader(signer, read_tools(body.get("tools") or [], "/tools", namespaces), namespaces)
@@ -180,7 +180,7 @@ def _read_reasoning(value: JSONObject | None, later: tuple[str, str] | None) -> 
 _NESTED = "in the form of Chat Completions: it was converted"
 
 
-def repair_request(body: JSONObject) -> tuple[Loss, ...]:
+def _repair_request(body: JSONObject) -> tuple[Loss, ...]:
     """Repair known mistakes in the body. Return the repairs."""
     repairs: list[Loss] = []
     for name, repair in (("tools", _flat_tools), ("tool_choice", _flat_choice), ("input", _calls_with_ids)):

@@ -52,7 +52,7 @@ from dragoman.protocols.openai_responses.tools import (
 )
 
 # The names of settings. `text.verbosity` is written by functions.
-_PARAM_NAMES: dict[Param, str] = {param: path[1:] for param, path in setting_paths(REQUEST_SHAPE).items()}
+_NAMES: dict[Param, str] = {param: path[1:] for param, path in setting_paths(REQUEST_SHAPE).items()}
 
 # OpenAI's server refuses `text.format` of type `json_object` if no input message has the word "json", as Chat does for
 # `response_format` (ultimatejimmy/xray.koplugin#33, read 2026-11-22).
@@ -90,9 +90,9 @@ def write_request(request: Request, capabilities: Capabilities, ledger: Ledger) 
     if request.stream:
         out["stream"] = True
     if same_protocol:
-        rewrite_settings(request, capabilities, out, ledger)
+        _rewrite_settings(request, capabilities, out, ledger)
     else:
-        write_settings(request, capabilities, out, ledger)
+        _write_settings(request, capabilities, out, ledger)
     return out
 
 
@@ -157,7 +157,7 @@ def _has_word_json(item: JSONObject) -> bool:
 _DEFAULT_SCHEMA_NAME = "response"
 
 
-def write_settings(request: Request, capabilities: Capabilities, out: JSONObject, ledger: Ledger) -> None:
+def _write_settings(request: Request, capabilities: Capabilities, out: JSONObject, ledger: Ledger) -> None:
     """Write everything outside of input and tools of another protocol's request into `out`."""
     text: JSONObject = {}
     if request.response_format is not None:
@@ -167,7 +167,7 @@ def write_settings(request: Request, capabilities: Capabilities, out: JSONObject
         text["verbosity"] = verbosity
     if text:
         out["text"] = text
-    write_params(request, _PARAM_NAMES, CONVERTERS, out, ledger)
+    write_params(request, _NAMES, CONVERTERS, out, ledger)
     if request.params.get("speed") == "fast":
         if "service_tier" in capabilities.refuses:
             ledger.dropped(
@@ -196,12 +196,12 @@ def write_settings(request: Request, capabilities: Capabilities, out: JSONObject
         )
 
 
-def rewrite_settings(request: Request, capabilities: Capabilities, out: JSONObject, ledger: Ledger) -> None:
+def _rewrite_settings(request: Request, capabilities: Capabilities, out: JSONObject, ledger: Ledger) -> None:
     """Write the same for a request of this protocol: the client's own settings without what passes have removed, and
     its reasoning as the capabilities have it.
     """
     raw = request.native
-    write_params(request, _PARAM_NAMES, _NATIVE_CONVERTERS, out, ledger)
+    write_params(request, _NAMES, _NATIVE_CONVERTERS, out, ledger)
     for name in (*VERBATIM_FIELDS, *NO_OP_VALUES, "include", "stream_options"):
         if name not in out and raw.get(name) is not None and name not in capabilities.refuses:
             out[name] = raw[name]
@@ -224,7 +224,7 @@ def rewrite_settings(request: Request, capabilities: Capabilities, out: JSONObje
     fitted = _write_reasoning(config, request.protocol, capabilities, ledger)
     if capabilities.efforts == ():
         reasoning.clear()
-        # Such a model refuses it, see write_settings.
+        # Such a model refuses it, see _write_settings.
         include = [each for each in out.pop("include", ()) if each != INCLUDE_REASONING]
         if include:
             out["include"] = include

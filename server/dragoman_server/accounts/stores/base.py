@@ -50,9 +50,9 @@ class Candidate(msgspec.Struct, frozen=True, omit_defaults=True):
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
-    """A reservation for one request with this account. lease: its id, for release(); it expires by itself."""
+    """A reservation for one request with this candidate. lease: its id; it expires by itself."""
 
-    account: str
+    candidate: Candidate
     lease: str
 
 
@@ -81,9 +81,7 @@ class AccountStore(Protocol):
         reserved account from now on. lease: a new id.
         """
 
-    async def release(
-        self, reservation: Reservation, candidate: Candidate, tokens: float, now: float
-    ) -> None:
+    async def release(self, reservation: Reservation, tokens: float, now: float) -> None:
         """End a reservation, and count the tokens of its request."""
 
     async def change(

@@ -100,7 +100,7 @@ class ResilientStore:
         async def release(store: AccountStore) -> None:
             for each in candidates:
                 if each.max_concurrent_requests is not None:
-                    await store.release(Reservation(each.account, lease), each, 0.0, now)
+                    await store.release(Reservation(each, lease), 0.0, now)
 
         try:
             result = await self._call(
@@ -111,22 +111,20 @@ class ResilientStore:
             self._copy_view(each.account for each in candidates)
             result = await self._local.reserve(candidates, conversation, lease, now)
             if isinstance(result, Reservation):
-                self._changed.add(result.account)
+                self._changed.add(result.candidate.account)
             return result
         if isinstance(result, Reservation):
-            chosen = next(each for each in candidates if each.account == result.account)
-            self._local.record_use(chosen, conversation, lease, now)
+            self._local.record_use(result.candidate, conversation, lease, now)
         return result
 
-    async def release(
-        self, reservation: Reservation, candidate: Candidate, tokens: float, now: float
-    ) -> None:
-        await self._local.release(reservation, candidate, tokens, now)
+    async def release(self, reservation: Reservation, tokens: float, now: float) -> None:
+        candidate = reservation.candidate
+        await self._local.release(reservation, tokens, now)
         if candidate.max_concurrent_requests is None and (candidate.tokens is None or not tokens):
             return
         await self._write(
-            lambda store: store.release(reservation, candidate, tokens, now),
-            lambda store: store.release(reservation, candidate, 0.0, now),
+            lambda store: store.release(reservation, tokens, now),
+            lambda store: store.release(reservation, 0.0, now),
         )
 
     async def change(

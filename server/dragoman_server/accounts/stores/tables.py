@@ -51,10 +51,8 @@ class TableStore(ABC):
     ) -> Reservation | NoRoom:
         return await self._call(lambda: self._reserve(candidates, conversation, lease, now))
 
-    async def release(
-        self, reservation: Reservation, candidate: Candidate, tokens: float, now: float
-    ) -> None:
-        await self._call(lambda: self._release(reservation, candidate, tokens, now))
+    async def release(self, reservation: Reservation, tokens: float, now: float) -> None:
+        await self._call(lambda: self._release(reservation, tokens, now))
 
     async def change(
         self, account: str, change: Callable[[Health], Health], *, repeatable: bool = True
@@ -82,7 +80,7 @@ class TableStore(ABC):
             at = self._available_at(candidate, now)
             if not at:
                 self.record_use(candidate, conversation, lease, now)
-                return Reservation(candidate.account, lease)
+                return Reservation(candidate, lease)
             available_at = min(available_at, at)
         return NoRoom(available_at)
 
@@ -112,8 +110,9 @@ class TableStore(ABC):
             self._put_conversation(conversation, account, now)
         self._put_health(account, with_last_use(self._health_of(account), now))
 
-    def _release(self, reservation: Reservation, candidate: Candidate, tokens: float, now: float) -> None:
-        self._drop_lease(reservation.account, reservation.lease)
+    def _release(self, reservation: Reservation, tokens: float, now: float) -> None:
+        candidate = reservation.candidate
+        self._drop_lease(candidate.account, reservation.lease)
         if candidate.tokens is not None and tokens:
             self._count(candidate.tokens, tokens, now)
 

@@ -99,12 +99,11 @@ class ValkeyAccountStore:
             self._update(account.decode(), raw)
         if not chosen:
             return NoRoom(float(available_at))
-        return Reservation(candidates[chosen - 1].account, lease)
+        return Reservation(candidates[chosen - 1], lease)
 
-    async def release(
-        self, reservation: Reservation, candidate: Candidate, tokens: float, now: float
-    ) -> None:
-        leases = _key("leases:" + reservation.account)
+    async def release(self, reservation: Reservation, tokens: float, now: float) -> None:
+        candidate = reservation.candidate
+        leases = _key("leases:" + candidate.account)
         arguments = [_number(now), reservation.lease, _number(tokens), *_limit(candidate.tokens)]
         await self._run(RELEASE, [leases, _rate_key(candidate.tokens) or leases], arguments)
 

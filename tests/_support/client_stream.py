@@ -1,0 +1,78 @@
+"""A client's connection on a scripted byte stream."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import anyio
+
+from dragoman_server.serving.connection import Connection, WorkerContext
+from dragoman_server.serving.run import _hypercorn_config
+from dragoman_server.settings import ServerSettings
+
+
+@dataclass
+class FakeStream:
+    """Returns `incoming`, in order; then nothing more comes, or `b""` if `leaves`. room: bytes that can be sent."""
+
+    incoming: list[bytes]
+    leaves: bool = False
+    room: float = math.inf
+    alpn: str | None = None
+    sent: bytes = b""
+    ended_at: float | None = None
+    aborted_at: float | None = None
+    waits: bool = False
+
+    def __post_init__(self) -> None:
+        self._aborted = anyio.Event()
+
+    async def receive(self, timeout: float | None) -> bytes:
+        await anyio.lowlevel.checkpoint()
+        if self.incoming:
+            return self.incoming.pop(0)
+        if self.leaves:
+            return b""
+        await self._aborted.wait()
+        raise ConnectionAbortedError("closed by the gateway")
+
+    def send_now(self, data: bytes) -> bytes | None:
+        if self.aborted_at is not None:
+            raise BrokenPipeError("closed")
+        taken = data[: int(min(self.room, len(data)))]
+        self.sent += taken
+        self.room -= len(taken)
+        # As often as not, a task has to wait.
+        self.waits = not self.waits
+        return None if len(taken) == len(data) and not self.waits else data[len(taken) :]
+
+    async def send_all(self, data: bytes, timeout: float | None) -> None:
+        await anyio.lowlevel.checkpoint()
+        self.waits = True
+        if self.send_now(data) is not None:
+            with anyio.fail_after(timeout):
+                await self._aborted.wait()
+            raise BrokenPipeError("closed")
+
+    def is_reusable(self) -> bool:
+        raise AssertionError("for upstreams only")
+
+    async def end(self, linger: float) -> None:
+        self.ended_at = anyio.current_time()
+        self.abort()
+
+    def abort(self) -> None:
+        if self.aborted_at is None:
+            self.aborted_at = anyio.current_time()
+            self._aborted.set()
+
+    def alpn_protocol(self) -> str | None:
+        return self.alpn
+
+
+def connect(app: Any, stream: FakeStream, settings: ServerSettings | None = None) -> Connection:
+    settings = settings or ServerSettings()
+    worker = WorkerContext(app, _hypercorn_config(settings), settings, {})
+    return Connection(worker, stream, ("192.0.2.1", 5), ("192.0.2.2", 80), tls=stream.alpn is not None)
