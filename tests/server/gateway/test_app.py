@@ -197,14 +197,6 @@ async def test_a_body_that_is_too_large(protocol: str, declared: bool) -> None:
     assert "more than 2000 bytes" in message_of(client)
 
 
-@pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
-async def test_a_coding_that_cannot_be_read(protocol: str) -> None:
-    app, _ = app_of()
-    client = await call(app, PATHS[protocol], asking(protocol), headers={"content-encoding": "br"})
-    check_refusal(protocol, client, 415)
-    assert "'br'" in message_of(client)
-
-
 async def test_a_header_that_is_repeated_counts_whole() -> None:
     app, _ = app_of()
     scope = http_scope(PATHS[CHAT])
