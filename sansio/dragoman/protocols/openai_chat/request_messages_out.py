@@ -54,11 +54,9 @@ class PartWriter:
 
     __slots__ = ("_cache_marks", "_request", "capabilities", "ledger", "same_protocol")
 
-    def __init__(
-        self, request: Request, same_protocol: bool, capabilities: Capabilities, ledger: Ledger
-    ) -> None:
+    def __init__(self, request: Request, capabilities: Capabilities, ledger: Ledger) -> None:
         self._request = request
-        self.same_protocol = same_protocol
+        self.same_protocol = request.protocol == NAME
         self.capabilities = capabilities
         self.ledger = ledger
         self._cache_marks: list[tuple[JSONObject, str, CacheMark]] = []  # in order

@@ -52,27 +52,24 @@ def write_request(request: Request, capabilities: Capabilities, ledger: Ledger) 
                 path=path,
                 code="unsupported_value",
             )
-    same_protocol = request.protocol == NAME
-    messages = _messages(request, same_protocol, capabilities, ledger)
+    messages = _messages(request, capabilities, ledger)
     out: JSONObject = {"model": request.model, "messages": messages}
     if request.stream:
         out["stream"] = True
         # Always requested. A writer for a client that did not request it leaves it out.
         out["stream_options"] = {"include_usage": True}
-    write_tools(request, same_protocol, capabilities, out, ledger)
-    write_response_format(request, same_protocol, messages, out, ledger)
-    write_reasoning(request, same_protocol, capabilities, out, ledger)
-    write_settings(request, same_protocol, capabilities, out, ledger)
-    if same_protocol:
+    write_tools(request, capabilities, out, ledger)
+    write_response_format(request, messages, out, ledger)
+    write_reasoning(request, capabilities, out, ledger)
+    write_settings(request, capabilities, out, ledger)
+    if request.protocol == NAME:
         for key, value in (request.extra or {}).items():
             out[key] = deep_merge(out.get(key), value)
     return out
 
 
-def _messages(
-    request: Request, same_protocol: bool, capabilities: Capabilities, ledger: Ledger
-) -> list[JSONObject]:
-    writer = MessageWriter(request, same_protocol, capabilities, ledger)
+def _messages(request: Request, capabilities: Capabilities, ledger: Ledger) -> list[JSONObject]:
+    writer = MessageWriter(request, capabilities, ledger)
     messages = request.messages
     # Behind the last user message that is more than tool results a loop of tool calls goes on.
     loop = len(messages)
@@ -122,16 +119,14 @@ class MessageWriter:
         "_writer",
     )
 
-    def __init__(
-        self, request: Request, same_protocol: bool, capabilities: Capabilities, ledger: Ledger
-    ) -> None:
-        self._same_protocol = same_protocol
+    def __init__(self, request: Request, capabilities: Capabilities, ledger: Ledger) -> None:
+        self._same_protocol = request.protocol == NAME
         self._capabilities = capabilities
         self._ledger = ledger
-        self._writer = PartWriter(request, same_protocol, capabilities, ledger)
+        self._writer = PartWriter(request, capabilities, ledger)
         # True if no turn needs reasoning or signatures.
         self._simple_turns = (
-            not same_protocol
+            not self._same_protocol
             and capabilities.reasoning_back == "never"
             and not capabilities.thought_signatures
         )

@@ -33,6 +33,7 @@ from dragoman.protocols.openai_chat.tables import (
     INCLUDE_LOGPROBS,
     MAX_SAFETY_IDENTIFIER,
     MAX_USER,
+    NAME,
     SERVICE_TIER_ALIASES,
     SERVICE_TIERS,
 )
@@ -103,15 +104,13 @@ def _agrees(field: str, first: JSON, later: JSON) -> bool:
     return bool(first == later)
 
 
-def write_reasoning(
-    request: Request, same_protocol: bool, capabilities: Capabilities, out: JSONObject, ledger: Ledger
-) -> None:
+def write_reasoning(request: Request, capabilities: Capabilities, out: JSONObject, ledger: Ledger) -> None:
     """Put the setting for reasoning that the upstream supports into `out`."""
     config = request.reasoning
     if config is None:
         return
     if (
-        same_protocol
+        request.protocol == NAME
         and config.path == f"/{_TEMPLATE}"
         and capabilities.reasoning_setting == "reasoning_effort"
     ):
@@ -212,7 +211,7 @@ def read_response_format(body: JSONObject, extra: JSONObject) -> ResponseFormat 
 
 
 def write_response_format(
-    request: Request, same_protocol: bool, messages: list[JSONObject], out: JSONObject, ledger: Ledger
+    request: Request, messages: list[JSONObject], out: JSONObject, ledger: Ledger
 ) -> None:
     """Put the response format into `out`. messages: the wire messages, to which an instruction may be added."""
     form = request.response_format
@@ -237,7 +236,7 @@ def write_response_format(
         schema["strict"] = form.strict and is_strict(form.schema)
         if form.strict and not schema["strict"]:
             ledger.altered(path, "the server does not accept this schema as strict")
-    if same_protocol and form.extra:
+    if form.extra and request.protocol == NAME:
         schema.update(form.extra)
     out["response_format"] = {"type": "json_schema", "json_schema": schema}
 
@@ -267,9 +266,7 @@ _SETTING_NAMES: dict[str, dict[Param, str]] = {
 }
 
 
-def write_settings(
-    request: Request, same_protocol: bool, capabilities: Capabilities, out: JSONObject, ledger: Ledger
-) -> None:
+def write_settings(request: Request, capabilities: Capabilities, out: JSONObject, ledger: Ledger) -> None:
     """Put the plain settings into `out`."""
     if request.params:
         converters = dict(CONVERTERS)
@@ -277,10 +274,10 @@ def write_settings(
             converters["prompt_cache_options"] = _drop_cache_options
         if "service_tier" in capabilities.refuses:
             converters["speed"] = _drop_speed
-        if same_protocol:
+        if request.protocol == NAME:
             del converters["service_tier"]  # the client names tiers as the upstream does
         write_params(request, _SETTING_NAMES[capabilities.max_tokens_field], converters, out, ledger)
-        if not same_protocol:
+        if request.protocol != NAME:
             _derived_settings(request, capabilities, out, ledger)
 
 

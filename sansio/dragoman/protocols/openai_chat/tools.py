@@ -155,11 +155,10 @@ def _is_plain_choice(received: JSONObject, choice: ToolChoice) -> bool:
     return len(received) == 1 or received == _write_choice(choice, Ledger())
 
 
-def write_tools(
-    request: Request, same_protocol: bool, capabilities: Capabilities, out: JSONObject, ledger: Ledger
-) -> None:
+def write_tools(request: Request, capabilities: Capabilities, out: JSONObject, ledger: Ledger) -> None:
     """Put tools, choice and web search into `out`."""
     tools: list[JSONObject] = []
+    same_protocol = request.protocol == NAME
     for tool in request.tools:
         if not isinstance(tool, HostedTool):
             body = _write_tool(tool, same_protocol and capabilities.cache_marks == "cache_control", ledger)
