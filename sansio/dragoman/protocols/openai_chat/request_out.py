@@ -52,7 +52,7 @@ def write_request(request: Request, capabilities: Capabilities, ledger: Ledger) 
                 path=path,
                 code="unsupported_value",
             )
-    messages = _messages(request, capabilities, ledger)
+    messages = MessageWriter(request, capabilities, ledger).write(request.messages)
     out: JSONObject = {"model": request.model, "messages": messages}
     if request.stream:
         out["stream"] = True
@@ -68,33 +68,6 @@ def write_request(request: Request, capabilities: Capabilities, ledger: Ledger) 
     return out
 
 
-def _messages(request: Request, capabilities: Capabilities, ledger: Ledger) -> list[JSONObject]:
-    writer = MessageWriter(request, capabilities, ledger)
-    messages = request.messages
-    # Behind the last user message that is more than tool results a loop of tool calls goes on.
-    loop = len(messages)
-    if capabilities.reasoning_back == "tool_loop":
-        while loop and not _is_from_user(messages[loop - 1]):
-            loop -= 1
-    index, count = 0, len(messages)
-    while index < count:
-        end = index + 1
-        if messages[index].role == "assistant":
-            while end < count and messages[end].role == "assistant":
-                end += 1
-            writer.write_assistant_turn(messages[index:end], index >= loop)
-        else:
-            while end < count and messages[end].role != "assistant":
-                end += 1
-            writer.write_between_turns(messages[index:end])
-        index = end
-    return writer.finish()
-
-
-def _is_from_user(message: Message) -> bool:
-    return message.role == "user" and any(type(part) is not ToolResult for part in message.parts)
-
-
 # Inserted where an upstream requires another order of turns than the client's.
 _FIRST_USER_TEXT = "(The assistant speaks first.)"
 _BRIDGE_TEXT = "I have the results."
@@ -104,10 +77,7 @@ _MERGEABLE = {"role", "content", "name"}
 
 
 class MessageWriter:
-    """Collects wire messages.
-
-    Call `write_assistant_turn` and `write_between_turns` in the order of the conversation, then `finish`.
-    """
+    """Writes the messages of one request."""
 
     __slots__ = (
         "_capabilities",
@@ -133,12 +103,29 @@ class MessageWriter:
         self._started = False  # some message was not a system message
         self._out: list[JSONObject] = []
 
-    def finish(self) -> list[JSONObject]:
-        """Return all wire messages."""
+    def write(self, messages: Sequence[Message]) -> list[JSONObject]:
+        """Return the wire messages of a conversation."""
+        # Behind the last user message that is more than tool results a loop of tool calls goes on.
+        loop = len(messages)
+        if self._capabilities.reasoning_back == "tool_loop":
+            while loop and not _is_from_user(messages[loop - 1]):
+                loop -= 1
+        index, count = 0, len(messages)
+        while index < count:
+            end = index + 1
+            if messages[index].role == "assistant":
+                while end < count and messages[end].role == "assistant":
+                    end += 1
+                self._write_assistant_turn(messages[index:end], index >= loop)
+            else:
+                while end < count and messages[end].role != "assistant":
+                    end += 1
+                self._write_between_turns(messages[index:end])
+            index = end
         self._writer.drop_excess_marks()
         return self._out
 
-    def write_assistant_turn(self, run: Sequence[Message], in_loop: bool) -> None:
+    def _write_assistant_turn(self, run: Sequence[Message], in_loop: bool) -> None:
         """Write a run of assistant messages as one, unless nothing is left of it.
 
         in_loop: it comes after the last user text, so a loop of tool calls goes on.
@@ -159,7 +146,7 @@ class MessageWriter:
                 )
             self._out.append(body)
 
-    def write_between_turns(self, run: Sequence[Message]) -> None:
+    def _write_between_turns(self, run: Sequence[Message]) -> None:
         """Write the messages between two assistant turns: results, then their media, then the rest in order."""
         if len(run) == 1 and run[0].role == "user" and not self._same_protocol:
             simple = _simple_message(run[0])
@@ -302,6 +289,10 @@ class MessageWriter:
         if self._same_protocol:
             body.update(result.extra or {})
         return body
+
+
+def _is_from_user(message: Message) -> bool:
+    return message.role == "user" and any(type(part) is not ToolResult for part in message.parts)
 
 
 def _simple_message(message: Message) -> JSONObject | None:
