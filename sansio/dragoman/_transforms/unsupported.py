@@ -193,8 +193,7 @@ def _fit_choice(request: Request, capabilities: Capabilities, ledger: Ledger) ->
     config = request.reasoning
     if config is not None and config.requests_reasoning:
         ledger.altered(
-            config.path or "/reasoning",
-            "reasoning is off: the model does not accept it beside a forced tool call",
+            config.path, "reasoning is off: the model does not accept it beside a forced tool call"
         )
     return msgspec.structs.replace(request, reasoning=ReasoningConfig(mode="disabled"))
 
