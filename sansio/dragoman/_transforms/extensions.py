@@ -41,7 +41,7 @@ def strip_extensions(request: Request, context: PassContext) -> Request:
         ledger.add(repair.code, repair.path, repair.detail)
     ledger.unknown_fields("", request.extra, defined)
     for tool in request.tools:
-        if not isinstance(tool, HostedTool):
+        if not isinstance(tool, HostedTool) and tool.extra is not None:
             ledger.unknown_fields(tool.path, tool.extra, defined)
     for namespace in request.namespaces:
         if namespace.description:
