@@ -79,9 +79,7 @@ def drop_unsupported(request: Request, context: PassContext) -> Request:
         # (BerriAI/litellm#15097, read 2026-11-22)
         ledger.dropped(request.path_of("top_p"), "the model does not accept top_p beside a temperature")
         del left["top_p"]
-    if len(left) == len(params) and left.get("stop") == params.get("stop"):
-        return request
-    return msgspec.structs.replace(request, params=left)
+    return request if left == params else msgspec.structs.replace(request, params=left)
 
 
 def add_cache_key(request: Request, context: PassContext) -> Request:
