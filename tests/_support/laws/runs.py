@@ -7,7 +7,8 @@ import re
 from itertools import count
 from typing import Any
 
-from laws.clients import endpoint_of, spec_of
+from laws.clients import spec_of
+from laws.pairs import requested
 from oracle import samples as s
 
 from dragoman import (
@@ -19,8 +20,6 @@ from dragoman import (
     Signer,
 )
 from dragoman._wire.json import encode
-from dragoman.codec import ResponseContext
-from dragoman.document import Request
 
 Outcome = tuple[str, tuple[str, ...]]  # the output, and the places in the ledger
 # The members of a Response that repeat the request.
@@ -61,19 +60,12 @@ def rewritten(protocol: str, body: Any) -> Outcome:
     return done.body.decode() + stop_sequences, tuple(loss.path for loss in done.losses)
 
 
-def requested(client: str) -> ResponseContext:
-    request = Request(protocol=spec_of(client).name, model="alias", messages=(), params={"stop": ["STOP"]})
-    return ResponseContext(
-        request=request, id="0123456789abcdef", now=1, model="alias", endpoint=endpoint_of(client)
-    )
-
-
 def translated_response(upstream: str, client: str, body: Any) -> Outcome:
     """A whole response translated. Raises RemoteProtocolError where it becomes an error."""
     translator = ResponseTranslator(
         client=spec_of(client),
         upstream=UPSTREAMS[upstream],
-        context=requested(client),
+        context=requested(client, streams=False),
         upstream_streams=False,
     )
     translator.receive_data(json.dumps(body).encode())
