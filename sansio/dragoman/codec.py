@@ -407,10 +407,6 @@ class ProtocolSpec(msgspec.Struct, frozen=True, kw_only=True):
     model_list_form: Literal["openai", "anthropic"] = "openai"
 
 
-def _none_needed(body: JSONObject) -> tuple[tuple[str, str], ...]:
-    return ()
-
-
 class SignaturePlaces(msgspec.Struct, frozen=True):
     """Where a request of a protocol has signatures, for bodies that are relayed with wrapped ones in them.
 
@@ -474,7 +470,7 @@ class UpstreamSpec(ProtocolSpec, frozen=True, kw_only=True):
     error_markers: tuple[bytes, ...] = (b"error",)
     max_stop_sequences: int | None = None
     model_bound_signatures: bool = True
-    request_headers: Callable[[JSONObject], Sequence[tuple[str, str]]] = _none_needed
+    request_headers: Callable[[JSONObject], Sequence[tuple[str, str]]] = lambda body: ()
     wrapped_markers: tuple[bytes, ...] = (WRAPPED_MARKER,)
     signature_places: SignaturePlaces = SignaturePlaces()
     auth_header: str = "authorization"

@@ -339,6 +339,10 @@ class Request(msgspec.Struct, frozen=True, gc=False):
     defined: frozenset[str] = frozenset()
     native: JSONObject = {}
 
+    def path_of(self, param: Param) -> str:
+        """Return a JSON Pointer to a setting, with its neutral name if the client's body has none."""
+        return self.param_paths.get(param, f"/{param}")
+
 
 def map_parts(
     request: Request, changes: Mapping[type[Part], Callable[[Any], Part]], role: Role | None = None

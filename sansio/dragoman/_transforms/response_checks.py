@@ -117,7 +117,9 @@ class OutputCheckStage:
             return
         if not cut:
             self._check_text(self._form)
-        elif _cannot_become_json([*self._texts.values()][-1]):
+            return
+        start = "".join([*self._texts.values()][-1]).lstrip()[:1]
+        if start and start not in _JSON_STARTS:
             self._breach("/content", _NOT_JSON)
 
     def _check_calls(self, choice: ToolChoice) -> None:
@@ -155,9 +157,3 @@ def _reason(text: str, schema: JSON) -> str | None:
         return _NOT_JSON
     keyword = find_broken_keyword(schema, value)
     return None if keyword is None else f"the response does not match the requested schema ({keyword})"
-
-
-def _cannot_become_json(pieces: Sequence[str]) -> bool:
-    """True if a text that was cut off begins as no JSON does."""
-    start = "".join(pieces).lstrip()[:1]
-    return start != "" and start not in _JSON_STARTS

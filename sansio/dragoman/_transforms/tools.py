@@ -178,15 +178,15 @@ class _ToolFitter:
         self.sent_ids: dict[str, str] = {}
 
     def tool(self, tool: Tool) -> Tool:
-        if isinstance(tool, HostedTool):
+        if not isinstance(tool, (FunctionTool, CustomTool)):
             if tool.function_fallback is None or tool.origin == self._protocol:
                 return tool
             return self._as_function(tool, tool.function_fallback)
         if tool.namespace is None and tool.name in self._functions.values():
             self._sent_names[None, tool.name] = self._distinct_name(tool.name, "")
         name, namespace = self._name(tool.name, tool.namespace)
-        kind = ToolKind.CUSTOM if isinstance(tool, CustomTool) else ToolKind.FUNCTION
-        if isinstance(tool, CustomTool) and not self._custom:
+        kind = ToolKind.FUNCTION if isinstance(tool, FunctionTool) else ToolKind.CUSTOM
+        if not isinstance(tool, FunctionTool) and not self._custom:
             self.origins[name] = ToolOrigin(
                 tool.name, tool.namespace, kind, wrapped=True, grammar=tool.grammar
             )

@@ -56,11 +56,17 @@ class FrameCutter:
             end = max(end - len(self._edge), 0)
             self._edge = joined[-_EDGE:]
         if end:
-            whole = b"".join([*self._held, data[:end]]) if self._held else data[:end]
-            self._held, self.held_bytes = [], 0
+            whole = data[:end]
+            if self._held:
+                whole = b"".join([*self._held, whole])
+                self._held, self.held_bytes = [], 0
         if end < len(data):
             self._held.append(data[end:])
             self.held_bytes += len(data) - end
+            if (
+                self.held_bytes > self._limit + 1
+            ):  # the first line ending of the blank line may be held already
+                self.error = self.too_long
         if whole.rfind(b"data") >= 0:  # every event has this in it
             self._idle_bytes = 0
         else:
@@ -68,8 +74,6 @@ class FrameCutter:
             if self._idle_bytes > MAX_IDLE_BYTES:
                 self.error = f"more than {MAX_IDLE_BYTES} bytes without a server-sent event"
                 return b""
-        if self.held_bytes > self._limit + 1:  # the first line ending of the blank line may be held already
-            self.error = self.too_long
         return whole
 
     def hold(self, data: bytes) -> None:

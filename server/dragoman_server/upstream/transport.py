@@ -193,12 +193,7 @@ class Http1Transport(httpx2.AsyncBaseTransport):
         except BaseException:
             lease.release(keep=False)
             raise
-        return httpx2.Response(
-            head.status,
-            headers=head.headers,
-            stream=body,
-            extensions={"http_version": head.http_version, "reason_phrase": head.reason},
-        )
+        return httpx2.Response(head.status, headers=head.headers, stream=body)
 
     async def _exchange(
         self, outgoing: _TransportRequest, lease: ConnectionLease

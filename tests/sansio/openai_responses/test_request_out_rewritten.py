@@ -193,6 +193,11 @@ def test_fields_of_the_protocol_stay(fields: dict[str, Any]) -> None:
     assert written(read(**fields)) == ({"input": [HI], **fields}, [])
 
 
+def test_a_request_without_input_stays_without() -> None:
+    body = {"model": "m", "previous_response_id": "resp_1"}
+    assert SPEC.write_request(read_same_protocol(SPEC, body), Capabilities(), Ledger()) == body
+
+
 def test_marks_are_removed_for_an_upstream_without_them() -> None:
     text = {"type": "input_text", "text": "a", "prompt_cache_breakpoint": POINT}
     item = {"type": "message", "role": "user", "content": [text]}

@@ -350,7 +350,7 @@ async def test_a_bug_outside_of_the_endpoints(
     def broken(*_: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(app_module, "endpoint_names", broken)
+    monkeypatch.setattr(app_module, "_json", broken)
     app, _ = app_of(settings=settings_of(cors_origins=("https://a.example",)))
     client = FakeClient()
     with pytest.raises(ZeroDivisionError):  # for the server's log

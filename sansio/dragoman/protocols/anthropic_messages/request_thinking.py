@@ -60,7 +60,7 @@ def resolve_thinking_conflicts(
         elif thinks and _FORBIDDEN[param](value):
             reason = "this value is not allowed while the model reasons"
         if reason:
-            ledger.dropped(request.param_paths.get(param, f"/{param}"), reason)
+            ledger.dropped(request.path_of(param), reason)
             del out[param]
 
 

@@ -321,7 +321,7 @@ class _ToolWriter(msgspec.Struct):
         limit = self.request.params.get("max_tool_calls")
         if limit is None:
             return
-        path = self.request.param_paths.get("max_tool_calls", "/max_tool_calls")
+        path = self.request.path_of("max_tool_calls")
         searches = [block for block in self.hosted.values() if block["name"] == "web_search"]
         for block in searches:
             block["max_uses"] = min(block.get("max_uses", limit), limit)

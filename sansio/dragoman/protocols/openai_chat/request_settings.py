@@ -288,13 +288,11 @@ def _derived_settings(request: Request, capabilities: Capabilities, out: JSONObj
     """Put the settings into `out` that become another one."""
     if request.params.get("speed") == "fast" and request.params.get("service_tier", "fast") != "fast":
         out["service_tier"] = "fast"
-        path = request.param_paths.get("service_tier", "/service_tier")
+        path = request.path_of("service_tier")
         ledger.dropped(path, "the speed was sent in its place")
     requested = INCLUDE_LOGPROBS in (request.params.get("include") or ())
     if requested and "logprobs" in capabilities.refuses:
-        ledger.dropped(
-            request.param_paths.get("include", "/include"), "the upstream does not accept logprobs"
-        )
+        ledger.dropped(request.path_of("include"), "the upstream does not accept logprobs")
         requested = False
     if requested or "top_logprobs" in out:
         out["logprobs"] = True  # "must be set to `true` if" top_logprobs is used (openai-python 3.54.0)
