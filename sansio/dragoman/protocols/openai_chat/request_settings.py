@@ -116,8 +116,8 @@ def write_reasoning(request: Request, capabilities: Capabilities, out: JSONObjec
     ):
         # Only the client has the template of the model, and with it the names of its settings.
         out[_TEMPLATE] = request.native[_TEMPLATE]
-        config = msgspec.structs.replace(config, mode=None, path=config.effort_path)
-    path = config.path or "/reasoning"
+        config = msgspec.structs.replace(config, mode=None, path=config.effort_path or config.path)
+    path = config.path
     if config.display is not None:
         ledger.dropped(
             config.display_path or path, "Chat Completions has no setting for whether reasoning is visible"
@@ -217,7 +217,7 @@ def write_response_format(
     form = request.response_format
     if form is None:
         return
-    path = form.path or "/response_format"
+    path = form.path
     if form.schema is None:
         out["response_format"] = {"type": "json_object"}
         if not any(_mentions_json(message) for message in messages):
