@@ -23,7 +23,7 @@ from dragoman_server import __version__
 from dragoman_server.gateway import Gateway
 from dragoman_server.headers import JSON_HEADERS
 from dragoman_server.http.admin import admin_app, is_admin_path
-from dragoman_server.http.auth import HTTP_METHODS, KeyAuthMiddleware, make_keyring
+from dragoman_server.http.auth import HTTP_METHODS, KeyAuthMiddleware, Keyring, key_headers
 from dragoman_server.http.browsers import LOOPBACK_ORIGIN_PATTERN, BrowserProtection
 from dragoman_server.http.count_tokens import counting_routes
 from dragoman_server.http.endpoint import ProtocolEndpoint
@@ -55,7 +55,11 @@ class Application:
         self._admin = admin_app(gateway.settings, gateway.accounts, self._errors.refuse, handlers)
         # A redirect would be built from the Host header, which the client chooses.
         app.router.redirect_slashes = False
-        keyring = make_keyring(gateway.settings, gateway.protocols.values())
+        keyring = Keyring(
+            gateway.settings.client_keys,
+            gateway.settings.server.secret,
+            key_headers(gateway.protocols.values()),
+        )
         # Around all of Starlette, so that a browser can read the response to an internal error as well.
         # Preflights cannot carry a key, so they get their response before a key is required.
         server = gateway.settings.server
@@ -125,17 +129,11 @@ def create_app(
 
 
 def _routes(gateway: Gateway) -> list[BaseRoute]:
-    async def root(request: Request) -> Response:
-        # Claude Code requests this before anything else, to test if the server is up.
-        endpoints = list(endpoint_names(gateway.protocols))
-        return _json({"name": "dragoman", "version": __version__, "endpoints": endpoints})
+    def constant(path: str, value: JSONObject) -> Route:
+        async def endpoint(request: Request) -> Response:
+            return _json(value)
 
-    async def healthz(request: Request) -> Response:
-        return _json({"status": "ok"})
-
-    async def hello(request: Request) -> Response:
-        # Claude Code opens its connection with this, and tests with it if the network allows that.
-        return _json({"message": "hello"})
+        return Route(path, endpoint)
 
     async def readyz(request: Request) -> Response:
         settings = gateway.settings
@@ -151,15 +149,17 @@ def _routes(gateway: Gateway) -> list[BaseRoute]:
         for spec in gateway.protocols.values()
         for endpoint in spec.endpoints
     ]
+    names = list(endpoint_names(gateway.protocols))
     return [
         *endpoints,
         *counting_routes(gateway),
         *responses_routes(gateway),
         *models_routes(gateway),
-        Route("/healthz", healthz),
+        constant("/healthz", {"status": "ok"}),
         Route("/readyz", readyz),
-        Route("/api/hello", hello),
-        Route("/", root),
+        # Claude Code opens its connection with these, and tests with them if the server is up.
+        constant("/api/hello", {"message": "hello"}),
+        constant("/", {"name": "dragoman", "version": __version__, "endpoints": names}),
     ]
 
 

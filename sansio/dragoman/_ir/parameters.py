@@ -46,7 +46,7 @@ def write_params(
     A setting with a converter and no name is only passed to its converter, which may record a loss.
     """
     for param, value in request.params.items():
-        path = request.param_paths.get(param, f"/{param}")
+        path = request.path_of(param)
         convert = converters.get(param)
         if convert is not None:
             value = convert(value, path, ledger)

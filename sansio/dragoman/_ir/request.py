@@ -261,7 +261,7 @@ class ReasoningConfig(msgspec.Struct, frozen=True, gc=False):
     budget: int | None = None
     display: Literal["summarized", "omitted"] | None = None
     extra: JSONObject | None = None
-    path: str = ""
+    path: str = "/reasoning"
     effort_path: str = ""
     display_path: str = ""
 
@@ -290,7 +290,7 @@ class ResponseFormat(msgspec.Struct, frozen=True, gc=False):
     description: str | None = None
     strict: bool | None = None
     extra: JSONObject | None = None
-    path: str = ""
+    path: str = "/response_format"
 
 
 class Request(msgspec.Struct, frozen=True, gc=False):
@@ -338,6 +338,10 @@ class Request(msgspec.Struct, frozen=True, gc=False):
     repairs: tuple[Loss, ...] = ()
     defined: frozenset[str] = frozenset()
     native: JSONObject = {}
+
+    def path_of(self, param: Param) -> str:
+        """Return a JSON Pointer to a setting, with its neutral name if the client's body has none."""
+        return self.param_paths.get(param, f"/{param}")
 
 
 def map_parts(

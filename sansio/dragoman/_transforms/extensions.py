@@ -22,7 +22,7 @@ def refuse_server_state(request: Request, server_state_params: Mapping[Param, st
     """Raise RequestRefused for a request with one of these settings, see ProtocolSpec.server_state_params."""
     for param, code in server_state_params.items():
         if param in request.params:
-            path = request.param_paths.get(param, f"/{param}")
+            path = request.path_of(param)
             where = dotted_path(path)
             message = f"{where}: this conversation is not stored anywhere; send all its messages without the setting"
             raise RequestRefused(message, path=path, code=code)

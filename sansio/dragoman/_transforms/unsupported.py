@@ -61,23 +61,23 @@ def drop_unsupported(request: Request, context: PassContext) -> Request:
     left: dict[Param, JSON] = dict(params)
     if "stop" in left:
         limit = 0 if "stop" in capabilities.refuses else upstream.max_stop_sequences
-        left["stop"], stops = split_stop_sequences(left["stop"], limit, _path(request, "stop"), ledger)
+        left["stop"], stops = split_stop_sequences(left["stop"], limit, request.path_of("stop"), ledger)
         if left["stop"] is None:
             del left["stop"]
         if stops:
             context.undo = msgspec.structs.replace(context.undo, stop_sequences=stops)
     if "n" in left and not (upstream.choices and "n" not in capabilities.refuses):
-        context.fan_out = _fan_out(left.pop("n"), _path(request, "n"), context.max_fan_out)
+        context.fan_out = _fan_out(left.pop("n"), request.path_of("n"), context.max_fan_out)
     refused = capabilities.refuses
     if capabilities.sampling_at_none and _effort_is_none(request, capabilities):
         refused -= _ACCEPTED_AT_NONE
     for param in [each for each in left if each in refused]:
         if left.pop(param) is not False or param not in _NO_LOSS_IF_FALSE:
-            ledger.dropped(_path(request, param), "the upstream's model refuses this setting")
+            ledger.dropped(request.path_of(param), "the upstream's model refuses this setting")
     if not capabilities.sampling_pair and "temperature" in left and "top_p" in left:
         # "`temperature` and `top_p` cannot both be specified for this model. Please use only one."
         # (BerriAI/litellm#15097, read 2026-11-22)
-        ledger.dropped(_path(request, "top_p"), "the model does not accept top_p beside a temperature")
+        ledger.dropped(request.path_of("top_p"), "the model does not accept top_p beside a temperature")
         del left["top_p"]
     return request if left == params else msgspec.structs.replace(request, params=left)
 
@@ -102,7 +102,7 @@ def fit_cache_marks(request: Request, context: PassContext) -> Request:
     tools = [unmark(tool) for tool in request.tools]
     params = request.params
     if "prompt_cache_options" in params:
-        ledger.dropped(_path(request, "prompt_cache_options"), _NO_MARKS)
+        ledger.dropped(request.path_of("prompt_cache_options"), _NO_MARKS)
         params = {param: value for param, value in params.items() if param != "prompt_cache_options"}
     return msgspec.structs.replace(request, tools=tuple(tools), params=params)
 
@@ -191,8 +191,7 @@ def _fit_choice(request: Request, capabilities: Capabilities, ledger: Ledger) ->
     config = request.reasoning
     if config is not None and config.requests_reasoning:
         ledger.altered(
-            config.path or "/reasoning",
-            "reasoning is off: the model does not accept it beside a forced tool call",
+            config.path, "reasoning is off: the model does not accept it beside a forced tool call"
         )
     return msgspec.structs.replace(request, reasoning=ReasoningConfig(mode="disabled"))
 
@@ -217,7 +216,3 @@ def _fan_out(value: JSON, path: str, max_fan_out: int) -> int:
             f"the upstream returns one choice per request: {hint}", path=path, code="unsupported_value"
         )
     return value
-
-
-def _path(request: Request, param: Param) -> str:
-    return request.param_paths.get(param, f"/{param}")

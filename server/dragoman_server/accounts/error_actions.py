@@ -121,15 +121,15 @@ def retry_after(headers: Iterable[tuple[str, str]], now: float) -> float | None:
     10.2.3; `retry-after-ms`, which is more precise and wins, is OpenAI's and Azure's.
     """
     values = dict(headers)
-    for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
-        text = values.get(name, "").strip()
-        seconds = _number(text)
-        if seconds is not None:
-            return _bounded(seconds * unit)
-        if unit == 1.0 and text:
-            date = _date(text)
-            return None if date is None else _bounded(date - now)
-    return None
+    milliseconds = _number(values.get("retry-after-ms", "").strip())
+    if milliseconds is not None:
+        return _bounded(milliseconds * 0.001)
+    text = values.get("retry-after", "").strip()
+    seconds = _number(text)
+    if seconds is None and text:
+        date = _date(text)
+        seconds = None if date is None else date - now
+    return None if seconds is None else _bounded(seconds)
 
 
 def _number(text: str) -> float | None:

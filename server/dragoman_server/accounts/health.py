@@ -31,10 +31,6 @@ class Backoff(msgspec.Struct, frozen=True):
     window_s: float = 30.0
     jitter: float = 0.1
 
-    def delay(self, seconds: float, consecutive_cooldowns: int) -> float:
-        """Return the cooldown that is `seconds` long the first time."""
-        return min(seconds * 2.0 ** min(consecutive_cooldowns, 32), self.max_s)
-
 
 class Health(msgspec.Struct, frozen=True):
     """One account's state. Times are seconds since the epoch, because gateways share them.
@@ -85,7 +81,9 @@ class Health(msgspec.Struct, frozen=True):
                 return msgspec.structs.replace(self, failures=recent)
         elif action is not ErrorAction.COOL_DOWN:
             return self
-        seconds = backoff.delay(first_s, self.consecutive_cooldowns) if retry_after is None else retry_after
+        seconds = retry_after
+        if seconds is None:
+            seconds = min(first_s * 2.0 ** min(self.consecutive_cooldowns, 32), backoff.max_s)
         until = now + seconds * (1 + backoff.jitter * random)
         if until <= self.cooldown_until:
             return msgspec.structs.replace(self, failures=failures) if failures != self.failures else self

@@ -313,9 +313,9 @@ def provider_name(url: str) -> str | None:
 
 def _provider_at(url: str) -> Provider | None:
     """Return the provider to whose public host, or a subdomain of it (a region), `url` leads."""
-    host = _host(url)
+    host, _ = address_of(url)
     for provider in PROVIDERS:
-        for public in (_host(provider.base_url), *provider.hosts):
+        for public in (urlsplit(provider.base_url).netloc, *provider.hosts):
             if host == public or host.endswith("." + public):
                 return provider
     return None
@@ -323,26 +323,20 @@ def _provider_at(url: str) -> Provider | None:
 
 def is_local(url: str) -> bool:
     """True if the host is this machine or in a private network: by its address, or by a name without a dot."""
-    host = _host(url)
+    host, _ = address_of(url)
     try:
         return ip_address(host).is_private
     except ValueError:
         return "." not in host or host.endswith((".local", ".internal", ".localhost"))
 
 
-def _host(url: str) -> str:
+def address_of(url: str) -> tuple[str, int | None]:
+    """Return host and port of a URL; of one that is malformed an empty text and None."""
     try:
-        return urlsplit(url).hostname or ""
+        parts = urlsplit(url)
+        return parts.hostname or "", parts.port or {"http": 80, "https": 443}.get(parts.scheme)
     except ValueError:
-        return ""
-
-
-def port_of(url: str) -> int | None:
-    """Return the port in a URL, or None."""
-    try:
-        return urlsplit(url).port
-    except ValueError:
-        return None
+        return "", None
 
 
 def discover_providers(environ: Mapping[str, str]) -> Iterator[tuple[Provider, str, str]]:

@@ -12,8 +12,8 @@ from dragoman_server.capabilities.providers import (
     CHAT,
     LOOKED_UP,
     RESPONSES,
+    address_of,
     is_local,
-    port_of,
     provider_name,
 )
 
@@ -76,7 +76,7 @@ RELAY_REWRITES = (
 def needs_rewrite(url: str, protocol: str, model: str) -> bool:
     """True if the table has a row for relays of this protocol to this model at `url`."""
     name, provider = normalized_model_name(model), provider_name(url)
-    port = port_of(url) if is_local(url) else None
+    port = address_of(url)[1] if is_local(url) else None
     return any(
         row.protocol == protocol
         and (row.server == provider if row.port is None else row.port == port)

@@ -15,7 +15,12 @@ from urllib.parse import urlsplit
 
 from dragoman import PROTOCOLS
 from dragoman.codec import ProtocolSpec, UpstreamSpec
-from dragoman_server.capabilities.providers import PROVIDERS, discover_providers, host_capabilities
+from dragoman_server.capabilities.providers import (
+    PROVIDERS,
+    address_of,
+    discover_providers,
+    host_capabilities,
+)
 from dragoman_server.config.problems import (
     COMMAND_LINE,
     ENVIRONMENT,
@@ -386,12 +391,7 @@ def _upstream(values: dict[str, Any]) -> UpstreamSettings:
 
 def _is_this_gateway(url: str, server: ServerSettings) -> bool:
     """True if `url` leads to the address that the server binds."""
-    try:
-        parts = urlsplit(url)
-        port = parts.port or {"http": 80, "https": 443}.get(parts.scheme)
-    except ValueError:
-        return False
-    host = parts.hostname or ""
+    host, port = address_of(url)
     # A gateway that is bound to all addresses is reachable by the loopback ones too.
     ours = server.host in ("0.0.0.0", "::") or is_loopback(server.host)
     return port == server.port and (host == server.host or (ours and is_loopback(host)))

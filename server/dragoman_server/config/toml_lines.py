@@ -7,6 +7,7 @@ distinguish headers, keys, strings of all four kinds, arrays, inline tables, com
 
 import re
 import tomllib
+from bisect import bisect
 from collections.abc import Iterator, Sequence
 
 KeyPath = tuple[str | int, ...]
@@ -32,8 +33,7 @@ class TomlLines:
     def __init__(self, text: str) -> None:
         self._text = text
         self._at = 0
-        # Lines are counted as the walk goes on, so that a long file costs one pass.
-        self._line, self._counted_to = 1, 0
+        self._line_ends = [match.start() for match in re.finditer("\n", text)]
         self.lines: dict[KeyPath, int] = {}
         # The index of the last element so far of each array of tables.
         self._last: dict[KeyPath, int] = {}
@@ -99,9 +99,7 @@ class TomlLines:
         return match.groups()
 
     def _here(self) -> int:
-        self._line += self._text.count("\n", self._counted_to, self._at)
-        self._counted_to = self._at
-        return self._line
+        return bisect(self._line_ends, self._at) + 1
 
 
 def _names(key: str) -> Iterator[str]:

@@ -16,7 +16,7 @@ from dragoman_server.http.browsers import refuse_form_content_type
 from dragoman_server.http.request import path_below_mount
 from dragoman_server.keys import hash_client_key
 from dragoman_server.replies import Reply, send_reply
-from dragoman_server.settings import ClientKey, Settings
+from dragoman_server.settings import ClientKey
 from dragoman_server.settings.secret import Secret
 
 # The entry of a request's scope with the ClientKey that it came with, None where none is needed.
@@ -116,11 +116,6 @@ class Keyring:
                 "the client key is not known to this gateway: send another one, or have one made (dragoman keys add)"
             )
         return matching
-
-
-def make_keyring(settings: Settings, protocols: Iterable[ProtocolSpec] = PROTOCOLS.values()) -> Keyring:
-    """Return the configured client keys. protocols: those of the clients, whose key headers are read."""
-    return Keyring(settings.client_keys, settings.server.secret, key_headers(protocols))
 
 
 class KeyAuthMiddleware:

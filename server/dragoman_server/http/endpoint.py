@@ -8,7 +8,7 @@ import logging
 import time
 import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Iterable
+from collections.abc import Iterable
 from contextlib import suppress
 
 import anyio
@@ -28,11 +28,10 @@ from dragoman_server.log import RequestRecord, log_request
 from dragoman_server.models.routes import default_model
 from dragoman_server.proxying.plan import (
     Destination,
-    IncomingRequest,
     Plan,
     PlanChange,
+    Planner,
     find_destinations,
-    make_plan,
 )
 from dragoman_server.proxying.request_handler import (
     RequestHandler,
@@ -174,11 +173,13 @@ class BaseEndpoint(ABC):
             raise
         finally:
             record.duration_s = anyio.current_time() - started
-            settlement = self._settlement(request)
+            usage = self._usage_of(request)
             log_request(record)
-            if settlement is not None:
+            if request.key is not None and (usage is not None or request.reserved is not None):
                 with anyio.move_on_after(_SETTLE_S, shield=True):
-                    await settlement
+                    await self.gateway.limits.settle(
+                        request.key, usage or Usage(), record.cost_usd, request.reserved
+                    )
 
     async def _send_last_error(self, request: ClientRequest, error: WireError) -> None:
         with anyio.move_on_after(_LAST_ERROR_S, shield=True), suppress(OSError):
@@ -211,23 +212,16 @@ class BaseEndpoint(ABC):
         request.admitted = True
         return body, request_head
 
-    def _settlement(self, request: ClientRequest) -> Awaitable[None] | None:
-        """Put the price into the record of a request that has ended.
-
-        Return an awaitable that counts its tokens and its price, None if there is nothing to count.
-        """
-        record, meter = request.record, request.meter
-        limits, usage = self.gateway.limits, Usage()
-        if request.plan is not None and meter is not None:
-            usage = usage_of(record, request.plan, meter)
-            record.cost_usd = limits.cost(record.model, record.upstream, record.upstream_model, usage)
-        elif request.reserved is None:
+    def _usage_of(self, request: ClientRequest) -> Usage | None:
+        """Return what a request has used, None if nothing needs it. Put the price into its record."""
+        record = request.record
+        if request.plan is None or request.meter is None:
             return None
-        return (
-            None
-            if request.key is None
-            else limits.settle(request.key, usage, record.cost_usd, request.reserved)
+        usage = usage_of(record, request.plan, request.meter)
+        record.cost_usd = self.gateway.limits.cost(
+            record.model, record.upstream, record.upstream_model, usage
         )
+        return usage
 
     async def _serve_or_refuse(self, request: ClientRequest) -> None:
         try:
@@ -265,7 +259,9 @@ class BaseEndpoint(ABC):
         """
         # The request refers to the plan, which must not refer to the request.
         store, owner = self.gateway.reasoning_store, request.owner
-        incoming = IncomingRequest(
+        gateway = self.gateway
+        return Planner(
+            gateway.settings,
             self.protocol,
             request.headers,
             request.query,
@@ -273,22 +269,17 @@ class BaseEndpoint(ABC):
             id=request.record.id,
             now=request.now,
             clock=unix_time,
+            upstreams=gateway.upstreams,
+            listed=gateway.catalog.listed,
             endpoint=self.endpoint,
             request_head=request_head,
             client_key=request.key,
             reasoning_lookup=None
             if store is None
             else lambda calls: store.get(owner, calls, anyio.current_time()),
-            check_input=self.gateway.check_input,
-        )
-        gateway = self.gateway
-        return make_plan(
-            gateway.settings,
-            incoming,
-            upstreams=gateway.upstreams,
-            listed=gateway.catalog.listed,
+            check_input=gateway.check_input,
             change=change,
-        )
+        ).first()
 
     def request_handler(
         self,

@@ -139,7 +139,13 @@ class ModelCatalog(BackgroundTaskGroup):
                 sender, accounts = self._sender_for(upstream.name), self._accounts(upstream)
                 models = await fetch_models(sender, upstream, accounts, self._specs)
         except (ModelListError, TimeoutError) as error:
-            _log_failure(upstream_list, str(error) or f"no response within {REFRESH_S:g} s")
+            if not upstream_list.failing:
+                LOG.warning(
+                    "the models of upstream %s cannot be listed: %s; if it has no list, set model_list = false",
+                    upstream.name,
+                    str(error) or f"no response within {REFRESH_S:g} s",
+                )
+            upstream_list.failing = True
             next_in = min(next_in, RETRY_S)
         except Exception:  # a bug: it must not end the gateway, whose group this task is in
             LOG.exception("the models of upstream %s cannot be listed", upstream.name)
@@ -155,17 +161,6 @@ class ModelCatalog(BackgroundTaskGroup):
             upstream_list.ended = None
             upstream_list.due = anyio.current_time() + next_in
             ended.set()
-
-
-def _log_failure(upstream_list: _UpstreamList, reason: str) -> None:
-    """Log the first of consecutive failures."""
-    if not upstream_list.failing:
-        upstream_list.failing = True
-        LOG.warning(
-            "the models of upstream %s cannot be listed: %s; if it has no list, set model_list = false",
-            upstream_list.upstream.name,
-            reason,
-        )
 
 
 def build_entries(settings: Settings, lists: Mapping[str, Sequence[ModelInfo]]) -> dict[str, CatalogEntry]:

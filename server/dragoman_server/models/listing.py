@@ -12,7 +12,7 @@ import anyio
 
 from dragoman import UPSTREAMS, RemoteProtocolError
 from dragoman.codec import UpstreamSpec
-from dragoman_server.models.info import ModelInfo, ModelPage, read_models
+from dragoman_server.models.info import ModelInfo, read_models
 from dragoman_server.settings import AccountSettings, Settings, UpstreamSettings
 from dragoman_server.upstream.account_request import account_get
 from dragoman_server.upstream.errors import UpstreamError
@@ -101,11 +101,13 @@ async def _fetch_with(
     found: dict[str, ModelInfo] = {}
     max_bytes = MAX_BYTES
     for _ in range(MAX_PAGES):
-        page, size = await _fetch_page(
-            sender, upstream, spec, account, f"{url}?{urlencode(query)}" if query else url, max_bytes
-        )
-        max_bytes -= size
-        known = len(found)
+        page_url = f"{url}?{urlencode(query)}" if query else url
+        status, body = await account_get(sender, upstream, spec, account, page_url, max_bytes)
+        if status != 200:
+            refused = _AccountRefused if status in _ACCOUNT_STATUSES else ModelListError
+            raise refused(f"it returned status {status}")
+        page, known = read_models(body), len(found)
+        max_bytes -= len(body)
         for model in page.models:
             found.setdefault(model.id, model)
         # A server without pages sends the first one again and again.
@@ -113,20 +115,3 @@ async def _fetch_with(
             break
         query[model_list.cursor] = page.next
     return tuple(found.values())[:MAX_MODELS]
-
-
-async def _fetch_page(
-    sender: UpstreamSender,
-    upstream: UpstreamSettings,
-    spec: UpstreamSpec,
-    account: AccountSettings,
-    url: str,
-    max_bytes: int,
-) -> tuple[ModelPage, int]:
-    """Return a page and the number of its bytes."""
-    status, body = await account_get(sender, upstream, spec, account, url, max_bytes)
-    if status in _ACCOUNT_STATUSES:
-        raise _AccountRefused(f"it returned status {status}")
-    if status != 200:
-        raise ModelListError(f"it returned status {status}")
-    return read_models(body), len(body)

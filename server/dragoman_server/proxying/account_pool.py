@@ -24,7 +24,7 @@ import msgspec
 
 from dragoman import ErrorKind, RemoteProtocolError, RequestRefused, WireError
 from dragoman_server.accounts.error_actions import ErrorAction, ErrorRule, classify
-from dragoman_server.accounts.health import INITIAL_HEALTH, Backoff, Health
+from dragoman_server.accounts.health import INITIAL_HEALTH, Health
 from dragoman_server.accounts.policy import (
     Account,
     Attempts,
@@ -124,7 +124,6 @@ class AccountPool:
         self.random = random
         self.max_attempts = settings.server.max_attempts
         self.account_wait_s = settings.server.account_wait_s
-        self.backoff = Backoff()
         self._rules = [(rule.upstream, _rule(rule)) for rule in settings.rules]
         # By the names of their upstreams: as many as the settings have.
         self._chains: dict[tuple[str, ...], AccountChain] = {}
@@ -262,10 +261,12 @@ class RequestAttempts:
         changed = {}
         for id, account in self._chain.accounts.items():
             health = known.get(id, INITIAL_HEALTH)
-            if account.proxy in known:
-                health = _cooling_with(health, known[account.proxy])
-            if id in shares:
-                health = _with_share(health, shares[id])
+            if account.proxy in known:  # it cools down while its proxy does
+                until = max(health.cooldown_until, known[account.proxy].cooldown_until)
+                health = msgspec.structs.replace(health, cooldown_until=until)
+            if id in shares:  # its share of the money is one of its limits
+                remaining = shares[id] if health.remaining is None else min(shares[id], health.remaining)
+                health = msgspec.structs.replace(health, remaining=remaining)
             changed[id] = health
         return changed
 
@@ -336,7 +337,6 @@ class RequestAttempts:
             now=pool.clock(),
             retry_after=retry_after,
             random=pool.random(),
-            backoff=pool.backoff,
         )
         # Temporary failures are counted, so one that is recorded twice would be two.
         await pool.store.change(account, failure, repeatable=action is not ErrorAction.RETRY_LATER)
@@ -345,19 +345,6 @@ class RequestAttempts:
         if lease.reservation is not None:
             await self._pool.store.release(lease.reservation, tokens, self._pool.clock())
         self._open.pop(lease.account.id, None)
-
-
-def _cooling_with(account: Health, proxy: Health) -> Health:
-    """Return the account's state while its proxy cools down."""
-    if proxy.cooldown_until <= account.cooldown_until:
-        return account
-    return msgspec.structs.replace(account, cooldown_until=proxy.cooldown_until)
-
-
-def _with_share(account: Health, share: float) -> Health:
-    """Return the account's state with its share of the money as one of its limits."""
-    remaining = share if account.remaining is None else min(share, account.remaining)
-    return msgspec.structs.replace(account, remaining=remaining)
 
 
 def classify_stream_error(error: WireError) -> ErrorAction:

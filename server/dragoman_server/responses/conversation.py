@@ -49,14 +49,6 @@ def is_id(value: object) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class ItemReference:
-    """An item of the input that refers to a stored one. index: its index in the input."""
-
-    index: int
-    id: str
-
-
-@dataclass(frozen=True, slots=True)
 class StateParams:
     """The parameters of a request about stored state.
 
@@ -126,9 +118,12 @@ def _decoded(item: bytes) -> JSONObject:
     return value if type(value) is dict else {}
 
 
-def find_references(items: Iterable[bytes]) -> list[ItemReference]:
-    """Return the items that refer to stored ones. Raises RemoteProtocolError for one without an id."""
-    references = []
+def find_references(items: Iterable[bytes]) -> dict[int, str]:
+    """Return the ids of stored items that items refer to, by the place of these.
+
+    Raises RemoteProtocolError for an item without an id.
+    """
+    references = {}
     for index, raw in enumerate(items):
         item = decode(raw)
         if _is_reference(item):
@@ -138,7 +133,7 @@ def find_references(items: Iterable[bytes]) -> list[ItemReference]:
                 raise RemoteProtocolError(
                     f"input[{index}].id is required", path=path, code="missing_required_parameter"
                 )
-            references.append(ItemReference(index, id))
+            references[index] = id
     return references
 
 

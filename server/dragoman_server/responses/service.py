@@ -5,7 +5,7 @@ unchanged to an upstream that speaks Responses, because that upstream may have i
 """
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
@@ -85,7 +85,7 @@ class StoredResponseService:
         if not (params.previous or params.may_refer or store_response):
             return ExpandedRequest(body)
         items = conversation.input_items(request_head)
-        references = conversation.find_references(items) if params.may_refer else []
+        references = conversation.find_references(items) if params.may_refer else {}
         if self.store is None:
             if params.previous or references:
                 return _pass_on(body, relayed, _not_enabled_error(params.previous, references))
@@ -98,12 +98,12 @@ class StoredResponseService:
             before = conversation.history(previous)
         referred: dict[int, StoredItem] = {}
         unresolved = None
-        for reference in references:
-            found = await self._item(reference.id, now, owner)
+        for index, id in references.items():
+            found = await self._item(id, now, owner)
             if found is not None:
-                referred[reference.index] = found
+                referred[index] = found
             else:
-                unresolved = unresolved or conversation.item_not_found(reference.index, reference.id)
+                unresolved = unresolved or conversation.item_not_found(index, id)
         if unresolved is not None:
             if not relayed:
                 raise unresolved
@@ -168,8 +168,8 @@ def _pass_on(body: bytes, relayed: bool, unresolved: RequestRefused) -> Expanded
     return ExpandedRequest(body, unresolved=unresolved)
 
 
-def _not_enabled_error(previous: str | None, references: list[conversation.ItemReference]) -> RequestRefused:
-    path = "/previous_response_id" if previous else f"/input/{references[0].index}"
+def _not_enabled_error(previous: str | None, references: Mapping[int, str]) -> RequestRefused:
+    path = "/previous_response_id" if previous else f"/input/{next(iter(references))}"
     what = "previous_response_id" if previous else "an item_reference"
     return RequestRefused(
         f"{what} needs stored responses, and this gateway stores none: send the whole conversation as input, or "

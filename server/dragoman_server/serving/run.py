@@ -272,21 +272,14 @@ def _run_worker(
     on_ready: Callable[[], None],
     signals: tuple[signal.Signals, ...],
 ) -> None:
-    worker = None
-
     async def main() -> None:
-        nonlocal worker
-        worker = _Worker(settings, app_factory(settings), listener, on_ready, signals)
-        await worker.run()
+        await _Worker(settings, app_factory(settings), listener, on_ready, signals).run()
 
-    backend = settings.server.backend
-    options: dict[str, Any] = {}
-    if backend == "uvloop":
-        import uvloop
-
-        options["loop_factory"] = uvloop.new_event_loop
     try:
-        anyio.run(main, backend="trio" if backend == "trio" else "asyncio", backend_options=options)
+        if settings.server.backend == "trio":
+            anyio.run(main, backend="trio")
+        else:
+            anyio.run(main, backend_options={"use_uvloop": settings.server.backend == "uvloop"})
     except (Exception, BaseExceptionGroup) as error:
         refusal = _startup_error(error)
         if refusal is None:

@@ -29,7 +29,7 @@ class AsyncioStream(asyncio.Protocol):
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._transport: asyncio.Transport | None = None
+        self._transport: asyncio.Transport  # from connection_made() on, before open() returns
         self._buffer: list[bytes] = []
         self._buffered = 0
         self._paused = False
@@ -85,7 +85,7 @@ class AsyncioStream(asyncio.Protocol):
 
     def send_now(self, data: bytes) -> bytes | None:
         transport = self._transport
-        if transport is None or self._lost or transport.is_closing():
+        if self._lost or transport.is_closing():
             raise BrokenPipeError("the connection is closed")
         transport.write(data)
         return None if self._writable.is_set() else b""
@@ -108,11 +108,8 @@ class AsyncioStream(asyncio.Protocol):
         return not (self._eof or self._buffer)
 
     async def end(self, linger: float) -> None:
-        transport = self._transport
-        if transport is None or self._lost or transport.is_closing():
-            self.abort()
-            return
         with anyio.move_on_after(linger), contextlib.suppress(OSError):
+            transport = self._open_transport()
             if transport.can_write_eof():
                 transport.write_eof()  # fails if the peer has reset the connection and the loop has not noticed
             else:
@@ -122,8 +119,7 @@ class AsyncioStream(asyncio.Protocol):
         self.abort()
 
     def abort(self) -> None:
-        if self._transport is not None:
-            self._transport.abort()
+        self._transport.abort()
         if not self._lost:
             # A reader in another task must not take this for the end of the body.
             self._error = ConnectionAbortedError("closed by the gateway")
@@ -144,7 +140,7 @@ class AsyncioStream(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         self._buffer.append(data)
         self._buffered += len(data)
-        if self._buffered > HIGH_WATER and not self._paused and self._transport is not None:
+        if self._buffered > HIGH_WATER and not self._paused:
             self._transport.pause_reading()
             self._paused = True
         self._wake()
@@ -202,6 +198,6 @@ class AsyncioStream(asyncio.Protocol):
             self._reader.set_exception(TimeoutError("nothing was received in time"))
 
     def _open_transport(self) -> asyncio.Transport:
-        if self._transport is None or self._lost or self._transport.is_closing():
+        if self._lost or self._transport.is_closing():
             raise BrokenPipeError("the connection is closed")
         return self._transport

@@ -39,7 +39,7 @@ class TrioStream:
         self._check_open()
         try:
             while True:
-                with trio.move_on_after(_seconds(timeout)) as scope:
+                with trio.move_on_after(math.inf if timeout is None else timeout) as scope:
                     await trio.lowlevel.wait_readable(self._socket)
                 if scope.cancelled_caught:
                     raise TimeoutError("nothing was received in time")
@@ -142,15 +142,11 @@ class _TrioTlsStream(TrioStream):
         return name
 
 
-def _seconds(timeout: float | None) -> float:
-    return math.inf if timeout is None else timeout
-
-
 @contextlib.contextmanager
 def _limits(timeout: float | None, late: str = "") -> Iterator[None]:
     """Raise TimeoutError with the text `late`, and OSError for trio's exceptions, so that both event loops agree."""
     try:
-        with trio.move_on_after(_seconds(timeout)) as scope:
+        with trio.move_on_after(math.inf if timeout is None else timeout) as scope:
             yield
     except trio.BrokenResourceError as error:
         cause = error.__cause__  # an SSLError is an OSError too

@@ -38,9 +38,7 @@ class ResponseHead:
     body: the decoder of the body. leftover: the bytes of the body that came in the same read.
     """
 
-    http_version: bytes
     status: int
-    reason: bytes
     headers: list[tuple[bytes, bytes]]
     keep_alive: bool
     body: BodyDecoder
@@ -103,9 +101,7 @@ class Http1Exchange:
         headers = list(response.headers)
         body = _body_decoder(self._method, response.status_code, headers)
         return ResponseHead(
-            http_version=b"HTTP/" + response.http_version,
             status=response.status_code,
-            reason=response.reason,
             headers=response.headers.raw_items(),
             # Else h11 has left this state: because of "connection: close" on either side, or of HTTP/1.0.
             keep_alive=self._h11.our_state is h11.DONE and not isinstance(body, UntilCloseBody),

@@ -91,6 +91,11 @@ class ResponseBody(httpx2.AsyncByteStream):
         self._first = self._decoder.receive_data(turn) if turn else b""
         self._end_if_complete()
 
+    @property
+    def released(self) -> bool:
+        """True if its connection serves other requests, or is closed."""
+        return self._lease.released
+
     async def receive(self) -> bytes:
         """Return the next body bytes; b"" only at the end, and at each call after that.
 
@@ -193,12 +198,7 @@ class Http1Transport(httpx2.AsyncBaseTransport):
         except BaseException:
             lease.release(keep=False)
             raise
-        return httpx2.Response(
-            head.status,
-            headers=head.headers,
-            stream=body,
-            extensions={"http_version": head.http_version, "reason_phrase": head.reason},
-        )
+        return httpx2.Response(head.status, headers=head.headers, stream=body)
 
     async def _exchange(
         self, outgoing: _TransportRequest, lease: ConnectionLease

@@ -11,7 +11,6 @@ from anthropic.types import Message as SdkMessage
 from anthropic.types import RawMessageStreamEvent
 from anthropic.types.beta import BetaMessage, BetaRawMessageStreamEvent
 from messages_client import (
-    CONTEXT,
     COUNTED,
     FOREIGN,
     NAME,
@@ -27,7 +26,6 @@ from messages_client import (
 )
 from pydantic import TypeAdapter
 
-from dragoman._ir.assembly import Fold
 from dragoman._ir.events import (
     ENDED,
     Annotation,
@@ -94,20 +92,6 @@ def test_the_sdk_reads_stream_and_complete_response_alike() -> None:
         "tool_use",
     ]
     assert whole.content[5].to_dict()["input"] == {"a": [1, 2]}
-
-
-def test_the_reader_reads_what_the_writer_writes() -> None:
-    reader = SPEC.stream_reader(CONTEXT, Ledger())
-    streamed, whole = Fold(), Fold()
-    for frame in SSEParser().receive_data(stream_of(EVERYTHING)):
-        for event in reader.read(frame):
-            streamed.send(event)
-    for event in SPEC.read_whole(whole_of(*EVERYTHING), CONTEXT, Ledger()):
-        whole.send(event)
-    kinds = [getattr(block.kind, "value", block.kind) for block in streamed.response().blocks]
-    assert kinds == [getattr(block.kind, "value", block.kind) for block in whole.response().blocks]
-    assert streamed.response().stops == whole.response().stops
-    assert streamed.usage.input == whole.usage.input == 20
 
 
 BETA_EVENT: Any = TypeAdapter(BetaRawMessageStreamEvent)

@@ -84,6 +84,11 @@ def test_small_requests_return_whole(fields: dict[str, Any]) -> None:
     assert round_trip(body) == body
 
 
+def test_a_request_without_input() -> None:
+    body = {"model": "m", "previous_response_id": "resp_1"}
+    assert round_trip(body) == body
+
+
 def test_a_signature_of_another_protocol_is_a_loss() -> None:
     signature = Signature(MESSAGES, {"type": "thinking", "thinking": "t", "signature": "s"})
     wrapped = {
@@ -186,6 +191,11 @@ def test_settings_and_tools(
 )
 def test_fields_of_the_protocol_stay(fields: dict[str, Any]) -> None:
     assert written(read(**fields)) == ({"input": [HI], **fields}, [])
+
+
+def test_a_request_without_input_stays_without() -> None:
+    body = {"model": "m", "previous_response_id": "resp_1"}
+    assert SPEC.write_request(read_same_protocol(SPEC, body), Capabilities(), Ledger()) == body
 
 
 def test_marks_are_removed_for_an_upstream_without_them() -> None:

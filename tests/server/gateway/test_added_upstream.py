@@ -242,8 +242,6 @@ def test_the_server_names_no_protocol() -> None:
 
 
 def test_the_tables_of_hosts_name_protocols_that_exist() -> None:
-    named = {
-        name for row in providers.PROVIDERS for name in (row.protocol, *row.protocols, row.compatible) if name
-    }
+    named = {name for row in providers.PROVIDERS for name in (*row.protocols, row.compatible) if name}
     named |= {row.protocol for row in relay_rewrites.RELAY_REWRITES}
     assert named == set(UPSTREAMS)

@@ -1,11 +1,10 @@
-"""Real clients at the gateway: their headers, keys, API versions, and compressed bodies.
+"""Real clients at the gateway: their headers, keys and API versions.
 
 Each client's own request is sent with its own headers to an upstream of each protocol, and what the
 upstream gets is compared whole, so a header that passes by chance is a failure too.
 """
 
 import json
-import sys
 from typing import Any
 
 import pytest
@@ -19,11 +18,6 @@ from dragoman_server.headers import USER_AGENT
 from dragoman_server.keys import hash_client_key
 from dragoman_server.settings import ClientKey
 from dragoman_server.settings.secret import Secret
-
-if sys.version_info >= (3, 14):
-    from compression import zstd
-else:
-    from backports import zstd
 
 pytestmark = pytest.mark.anyio
 
@@ -236,40 +230,6 @@ async def test_claude_code_finds_models() -> None:
 # --- Codex ------------------------------------------------------------------------------------------------------
 
 CODEX = FIRST["codex", RESPONSES]
-
-
-@each_upstream
-async def test_codex_packs_its_bodies_with_zstd(upstream: str) -> None:
-    plain = json.dumps(body_for(CODEX, upstream)).encode()
-    packed = {**HEADERS["codex", RESPONSES], "content-encoding": "zstd", **key_headers("authorization")}
-    unpacked = {**HEADERS["codex", RESPONSES], **key_headers("authorization")}
-    async with gateway(keys=KEYS, secret=SECRET) as running:
-        assert (await running.call("/v1/responses", zstd.compress(plain), headers=packed)).status == 200
-        assert (await running.call("/v1/responses", plain, headers=unpacked)).status == 200
-        first, second = running.upstreams.sent
-        one, other = running.upstreams.raw
-    assert first == second
-    assert one == other
-    assert "content-encoding" not in first.headers
-
-
-@pytest.mark.parametrize(
-    ("coding", "data", "status"),
-    [
-        pytest.param("zstd", zstd.compress(b"{" + b" " * 4096)[:-9], 400, id="cut"),
-        pytest.param("zstd", b"{}", 400, id="not packed"),
-        pytest.param("br", b"{}", 415, id="another coding"),
-    ],
-)
-async def test_a_body_that_cannot_be_decompressed_is_an_error_in_codexs_form(
-    coding: str, data: bytes, status: int
-) -> None:
-    async with gateway() as running:
-        headers = {**HEADERS["codex", RESPONSES], "content-encoding": coding}
-        client = await running.call("/v1/responses", data, headers=headers)
-        assert client.status == status
-        assert check_error(RESPONSES, status, client.body) == []
-        assert running.upstreams.sent == []
 
 
 @each_upstream

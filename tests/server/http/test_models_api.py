@@ -397,12 +397,9 @@ async def test_a_disabled_account_requests_no_list() -> None:
     async with gateway.running():
         await gateway.accounts.change("anthropic/one", lambda health: health.after_disabling("no money left"))
         now = gateway.pool.clock()
-        backoff = gateway.pool.backoff
         await gateway.accounts.change(
             "anthropic/two",
-            lambda health: health.after_failure(
-                ErrorAction.COOL_DOWN, "slow", now, retry_after=60, random=0, backoff=backoff
-            ),
+            lambda health: health.after_failure(ErrorAction.COOL_DOWN, "slow", now, retry_after=60, random=0),
         )
         assert "claude-x" in await gateway.catalog.entries()
     (request,) = [each for each in upstreams.requests if "anthropic" in each.url]

@@ -76,11 +76,11 @@ def test_every_other_value_of_a_request_keeps_its_bytes() -> None:
     assert conversation.replace_input(peek(b'{"input":[]}'), []) == b'{"input":[]}'
 
 
-REFERENCES: dict[str, tuple[list[bytes], list[conversation.ItemReference]]] = {
-    "typed": ([USER, b'{"type":"item_reference","id":"a"}'], [conversation.ItemReference(1, "a")]),
-    "bare": ([b'{"id":"a"}', USER], [conversation.ItemReference(0, "a")]),
-    "of the type null": ([b'{"id":"a","type":null}'], [conversation.ItemReference(0, "a")]),
-    "none": ([b'{"id":"a","role":"user"}', b'{"type":"compaction_trigger"}', b"{}", b'{"type":null}'], []),
+REFERENCES: dict[str, tuple[list[bytes], dict[int, str]]] = {
+    "typed": ([USER, b'{"type":"item_reference","id":"a"}'], {1: "a"}),
+    "bare": ([b'{"id":"a"}', USER], {0: "a"}),
+    "of the type null": ([b'{"id":"a","type":null}'], {0: "a"}),
+    "none": ([b'{"id":"a","role":"user"}', b'{"type":"compaction_trigger"}', b"{}", b'{"type":null}'], {}),
 }
 
 

@@ -27,15 +27,7 @@ def head_of(data: bytes, method: str = "POST", *, byte_by_byte: bool = False) ->
 
 
 def with_leftover(head: ResponseHead, leftover: bytes) -> ResponseHead:
-    return ResponseHead(
-        head.http_version,
-        head.status,
-        head.reason,
-        head.headers,
-        head.keep_alive,
-        head.body,
-        head.leftover + leftover,
-    )
+    return ResponseHead(head.status, head.headers, head.keep_alive, head.body, head.leftover + leftover)
 
 
 def test_a_request_is_written_with_its_headers_as_given() -> None:
@@ -78,7 +70,7 @@ def test_a_body_shorter_than_its_length_is_refused() -> None:
 def test_a_head_keeps_order_case_and_repeated_fields(byte_by_byte: bool) -> None:
     data = OK + b"Set-Cookie: a\r\nX-Id:  7 \r\nset-cookie: b\r\nContent-Length: 3\r\n\r\nabcREST"
     head = head_of(data, byte_by_byte=byte_by_byte)
-    assert (head.http_version, head.status, head.reason) == (b"HTTP/1.1", 200, b"OK")
+    assert head.status == 200
     assert head.headers == [
         (b"Set-Cookie", b"a"),
         (b"X-Id", b"7"),

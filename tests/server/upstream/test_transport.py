@@ -144,8 +144,7 @@ async def test_the_head_that_the_caller_gets() -> None:
     data = b"HTTP/1.1 404 Nothing Here\r\nX-Id: 7\r\ncontent-length: 0\r\n\r\n"
     async with ScriptedServer(answering(data)) as server, Http1Transport() as transport:
         response, _ = await send(transport, post(server, b"question"))
-        assert (response.status_code, response.reason_phrase) == (404, "Nothing Here")
-        assert response.http_version == "HTTP/1.1"
+        assert response.status_code == 404
         assert response.headers.raw[0] == (b"X-Id", b"7")
         assert server.peers[0].requests[0].startswith(b"POST / HTTP/1.1\r\n")
         assert server.peers[0].requests[0].endswith(b"\r\n\r\nquestion")

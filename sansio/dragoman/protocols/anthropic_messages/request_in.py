@@ -7,7 +7,7 @@ where the neutral request has them. Each setting that is more than a name and a 
 
 from __future__ import annotations
 
-from itertools import chain, count
+from collections.abc import Sequence
 from typing import Literal
 
 import msgspec
@@ -23,7 +23,7 @@ from dragoman._ir.request import (
     Text,
     ToolResult,
 )
-from dragoman._ir.shape import ARRAY, INTEGER, OBJECT, STRING, extra_members, read_settings
+from dragoman._ir.shape import OBJECT, STRING, extra_members, read_settings
 from dragoman._ir.signatures import Signer
 from dragoman._ir.tools import FunctionTool, Tool
 from dragoman._wire.json import JSON, JSONObject
@@ -67,9 +67,10 @@ _PATHS = tuple([f"/messages/{index}" for index in range(512)])
 
 def read_request(body: JSONObject, signer: Signer) -> Request:
     """Return the neutral request of a body. Raises RemoteProtocolError (400) with the path of what is wrong."""
-    for name, wanted in (("model", STRING), ("max_tokens", INTEGER), ("messages", ARRAY)):
-        CHECKS.required(body, name, "", wanted)
     settings = read_settings(body, REQUEST_SHAPE, wrong_type)
+    for name in ("model", "max_tokens", "messages"):
+        if body.get(name) is None:
+            raise invalid_request(f"/{name}", "Field required")
     # Each function below adds the values that it cannot read.
     mark, extra = read_cache_mark(body, "", REQUEST_SHAPE)
     extra = extra or {}
@@ -119,8 +120,10 @@ def read_request(body: JSONObject, signer: Signer) -> Request:
 
 def _read_messages(body_messages: list[JSON], context: ReadContext, messages: list[Message]) -> None:
     """Add the messages of a body to `messages`."""
-    further_paths = (f"/messages/{index}" for index in count(len(_PATHS)))
-    for path, message in zip(chain(_PATHS, further_paths), body_messages, strict=False):
+    paths: Sequence[str] = _PATHS
+    if len(body_messages) > len(_PATHS):
+        paths = [f"/messages/{index}" for index in range(len(body_messages))]
+    for path, message in zip(paths, body_messages, strict=False):
         if type(message) is not dict:
             raise invalid_request(path, "Input should be an object")
         role = message.get("role")
@@ -232,7 +235,9 @@ def _convert_settings(settings: dict[Param, JSON], body: JSONObject, extra: JSON
     tier = settings.get("service_tier")
     if tier in REQUEST_TIERS:
         settings["service_tier"] = REQUEST_TIERS[tier]
-    compactions = _read_compactions(body.get("context_management") or {}, extra)
+    compactions = (
+        _read_compactions(body["context_management"], extra) if body.get("context_management") else []
+    )
     if compactions:
         settings["context_management"] = compactions
 

@@ -86,8 +86,7 @@ def read_content(
         if type(kind) is not str:
             raise wrong_type(f"{block_path}/type", STRING.name, kind)
         reader = readers.get(kind)
-        part = None if reader is None else reader(block, block_path, context)
-        if part is not None:
+        if reader is not None and (part := reader(block, block_path, context)) is not None:
             parts.append(part)
         elif not is_made_search(block):  # the search itself comes back in the wrapped signature beside it
             parts.append(OpaquePart(NAME, kind, block, block_path, render_text(block)))
@@ -325,27 +324,14 @@ def _render_tool_change(block: JSONObject) -> str:
 
 
 def _render_browser_state(block: JSONObject) -> str:
-    tabs = [
-        _join(
-            f"Tab {tab.get('tab_id')}{' (active)' if tab.get('active') else ''}:",
-            tab.get("title"),
-            tab.get("url"),
-            between=" ",
-        )
-        for tab in _objects(block.get("tabs"))
-    ]
-    changes = [
-        _join(
-            str(change.get("type")).replace("_", " ") + ":",
-            change.get("tab_id"),
-            change.get("url"),
-            change.get("path"),
-            change.get("error"),
-            between=" ",
-        )
-        for change in _objects(block.get("state_changes"))
-    ]
-    return _join(*tabs, *changes)
+    lines: list[str] = []
+    for tab in _objects(block.get("tabs")):
+        head = f"Tab {tab.get('tab_id')}{' (active)' if tab.get('active') else ''}:"
+        lines.append(_join(head, tab.get("title"), tab.get("url"), between=" "))
+    for change in _objects(block.get("state_changes")):
+        details = [change.get(name) for name in ("tab_id", "url", "path", "error")]
+        lines.append(_join(str(change.get("type")).replace("_", " ") + ":", *details, between=" "))
+    return _join(*lines)
 
 
 def _render_compaction(block: JSONObject) -> str:

@@ -80,10 +80,7 @@ def write_request(request: Request, capabilities: Capabilities, ledger: Ledger) 
         system += conversation.system_blocks(message)
     response_format = request.response_format
     if response_format is not None and response_format.schema is None:
-        ledger.altered(
-            response_format.path or "/response_format",
-            "requested by an instruction: Messages has no such setting",
-        )
+        ledger.altered(response_format.path, "requested by an instruction: Messages has no such setting")
         system.append({"type": "text", "text": _JSON_SENTENCE})
     if system:
         out["system"] = plain_or_blocks(system)
@@ -104,7 +101,7 @@ def write_request(request: Request, capabilities: Capabilities, ledger: Ledger) 
 
 def _write_format(response_format: ResponseFormat, ledger: Ledger) -> JSONObject:
     """Return `output_config.format`. It is always strict; name and description go into the schema."""
-    path = response_format.path or "/response_format"
+    path = response_format.path
     if response_format.strict is False:
         ledger.altered(f"{path}/strict", "the upstream always enforces the schema")
     schema = fit_schema(
@@ -334,18 +331,18 @@ def write_user_and_tier(request: Request, out: JSONObject, ledger: Ledger) -> No
             sent = param
         elif params[param] != params[sent]:
             ledger.dropped(
-                _param_path(request, param),
+                request.path_of(param),
                 "Messages accepts only one identifier: safety_identifier was sent",
             )
     if sent is not None:
-        out["metadata"] = {"user_id": _hash_email(params[sent], _param_path(request, sent), ledger)}
+        out["metadata"] = {"user_id": _hash_email(params[sent], request.path_of(sent), ledger)}
     tier = params.get("service_tier")
     if tier == "fast":
         out["speed"] = "fast"
     elif type(tier) is str and tier in REQUEST_TIER_NAMES:
         out["service_tier"] = REQUEST_TIER_NAMES[tier]
     elif tier is not None:
-        ledger.dropped(_param_path(request, "service_tier"), "Messages has no such service tier")
+        ledger.dropped(request.path_of("service_tier"), "Messages has no such service tier")
 
 
 # The first one that the request has is sent.
@@ -364,10 +361,6 @@ def _hash_email(value: JSON, path: str, ledger: Ledger) -> JSON:
 
     ledger.altered(path, "sent as its SHA-256 hash: an e-mail address may not be an identifier")
     return hashlib.sha256(value.encode("utf-8", "surrogatepass")).hexdigest()
-
-
-def _param_path(request: Request, param: Param) -> str:
-    return request.param_paths.get(param, f"/{param}")
 
 
 # Headers.

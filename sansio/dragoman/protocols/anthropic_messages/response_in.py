@@ -126,14 +126,9 @@ class MessagesReader:
         usage = message.get("usage")
         if type(usage) is not dict:
             usage = {}
-        self._blocks.model = text_or_empty(message.get("model"))
-        events: list[Event] = [
-            Started(
-                id=text_or_empty(message.get("id")),
-                model=self._blocks.model,
-                service_tier=self._tier(usage),
-            )
-        ]
+        model = self._blocks.model = text_or_empty(message.get("model"))
+        started = Started(text_or_empty(message.get("id")), model, service_tier=self._tier(usage))
+        events: list[Event] = [started]
         if usage:
             events.append(self._usage.read(usage))
         content = message.get("content", [])

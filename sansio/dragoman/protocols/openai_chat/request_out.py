@@ -45,7 +45,7 @@ def write_request(request: Request, capabilities: Capabilities, ledger: Ledger) 
     """
     for param in REJECTED_PARAMS:
         if request.params.get(param):
-            path = request.param_paths.get(param, f"/{param}")
+            path = request.path_of(param)
             raise RequestRefused(
                 f"{dotted_path(path)} needs a server that stores conversations; this upstream speaks Chat Completions:"
                 " send the whole conversation instead",

@@ -35,10 +35,10 @@ def objects_in(value: JSON) -> list[JSONObject]:
 
 def required_text(value: JSONObject, name: str, path: str) -> str:
     """Return a string that must not be empty. Raises RemoteProtocolError."""
-    found: str | None = CHECKS.optional(value, name, path, STRING)
-    if not found:
-        raise missing_field(f"{path}/{name}")
-    return found
+    found = value.get(name)
+    if type(found) is str and found:
+        return found
+    raise CHECKS.wrong_type(f"{path}/{name}", STRING.name, found or None)
 
 
 def read_extra(value: JSONObject, shape: Mapping[str, Shape]) -> JSONObject | None:

@@ -56,25 +56,28 @@ class InputWriter:
 
     __slots__ = ("_items", "_ledger", "_marks", "_next", "_request", "_same_protocol", "_signed")
 
-    def __init__(
-        self, request: Request, capabilities: Capabilities, marks: BreakpointWriter, ledger: Ledger
-    ) -> None:
+    def __init__(self, request: Request, capabilities: Capabilities, ledger: Ledger) -> None:
         self._request = request
         self._same_protocol = request.protocol == NAME
         self._ledger = ledger
-        self._marks = marks
+        self._marks = _BreakpointWriter(capabilities.cache_marks == "breakpoint", ledger)
         self._items: list[JSON] = []
         self._signed: dict[int, str] = {}  # id() of an item from a signature -> its path
         self._next = 0  # the client's own items before this one are written
 
     def items(self, messages: tuple[Message, ...]) -> list[JSON]:
         """Write the items. Raises RemoteProtocolError for content that must not be left out."""
-        items = self._items
         if self._same_protocol:
             for message in messages:
                 self._write_native(message)
             self._skip_to(None)
-            return items
+        else:
+            self._write_foreign(messages)
+        self._marks.finish()
+        return self._items
+
+    def _write_foreign(self, messages: tuple[Message, ...]) -> None:
+        items = self._items
         for message in messages:
             if message.name is not None:
                 self._ledger.dropped(f"{message.path}/name", "Responses has no names on messages")
@@ -90,7 +93,6 @@ class InputWriter:
                 write(self, part)
         if self._signed:
             self._drop_dangling()
-        return items
 
     # The client's own items.
 
@@ -272,11 +274,18 @@ class InputWriter:
         self._items.append(item)
 
     def _write_result(self, part: ToolResult) -> None:
-        item: JSONObject = {
-            "type": "custom_tool_call_output" if part.kind is _CUSTOM else "function_call_output",
-            "call_id": part.call_id,
-            "output": self._output(part),
-        }
+        only = part.parts[0] if len(part.parts) == 1 else None
+        output: JSON
+        if (
+            type(only) is Text
+            and not (part.is_error or only.citations or self._same_protocol)
+            and only.cache is None
+        ):
+            output = only.text  # the commonest shape
+        else:
+            output = self._output(part)
+        name = "custom_tool_call_output" if part.kind is _CUSTOM else "function_call_output"
+        item: JSONObject = {"type": name, "call_id": part.call_id, "output": output}
         if part.cache is not None:
             self._marks.put_on_output(part.cache, item)
         if self._same_protocol:
@@ -284,10 +293,6 @@ class InputWriter:
         self._items.append(item)
 
     def _output(self, part: ToolResult) -> JSON:
-        if len(part.parts) == 1 and not part.is_error and not self._same_protocol:
-            only = part.parts[0]
-            if type(only) is Text and only.cache is None and not only.citations:
-                return only.text  # the commonest shape
         output: list[JSON] = []
         for each in part.parts:
             self._write_content(each, "user", output)
@@ -402,7 +407,7 @@ def _uri(part: Media) -> str:
     return part.data
 
 
-class BreakpointWriter:
+class _BreakpointWriter:
     """Writes the cache marks of one request as `prompt_cache_breakpoint`.
 
     Only content parts of the client's side and tool outputs can have one (openai-python 3.54.0). A mark on anything

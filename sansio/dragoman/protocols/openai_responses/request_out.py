@@ -25,7 +25,6 @@ from dragoman._wire.json import JSON, JSONObject
 from dragoman._wire.json_schema import is_strict
 from dragoman.codec import Capabilities, SignaturePlaces
 from dragoman.protocols.openai_responses.request_messages_out import (
-    BreakpointWriter,
     InputWriter,
     unwrapped_item,
 )
@@ -65,7 +64,6 @@ def write_request(request: Request, capabilities: Capabilities, ledger: Ledger) 
     Raises RemoteProtocolError for audio, because a response without it would be a response to something else.
     """
     same_protocol = request.protocol == NAME
-    marks = BreakpointWriter(capabilities.cache_marks == "breakpoint", ledger)
     out: JSONObject = {"model": request.model}
     messages = request.messages
     if messages and _is_instructions(messages, same_protocol):
@@ -75,8 +73,7 @@ def write_request(request: Request, capabilities: Capabilities, ledger: Ledger) 
         messages = messages[1:]
     elif same_protocol and request.native.get("instructions") == "":
         out["instructions"] = ""
-    items = InputWriter(request, capabilities, marks, ledger).items(messages)
-    marks.finish()
+    items = InputWriter(request, capabilities, ledger).items(messages)
     if not same_protocol:
         _add_word_json(request, items, ledger)
         out["input"] = items
@@ -144,7 +141,7 @@ def _add_word_json(request: Request, items: list[JSON], ledger: Ledger) -> None:
     items.append({"type": "message", "role": "system", "content": content})
     ledger.add(
         LossCode.REPAIRED,
-        text_format.path or "/response_format",
+        text_format.path,
         "the server requires the word JSON in the input: an instruction was added",
     )
 
@@ -170,9 +167,7 @@ def _write_settings(request: Request, capabilities: Capabilities, out: JSONObjec
     write_params(request, _NAMES, CONVERTERS, out, ledger)
     if request.params.get("speed") == "fast":
         if "service_tier" in capabilities.refuses:
-            ledger.dropped(
-                request.param_paths.get("speed", "/speed"), "the upstream does not accept a service tier"
-            )
+            ledger.dropped(request.path_of("speed"), "the upstream does not accept a service tier")
         else:
             out["service_tier"] = "fast"
     # "Defaults to true when omitted" (openai-python 3.54.0, `store`), which clients of other protocols do not request.
@@ -191,9 +186,7 @@ def _write_settings(request: Request, capabilities: Capabilities, out: JSONObjec
     if include and "include" not in capabilities.refuses:
         out["include"] = include
     elif request.params.get("logprobs"):
-        ledger.dropped(
-            request.param_paths.get("logprobs", "/logprobs"), "the upstream does not accept `include`"
-        )
+        ledger.dropped(request.path_of("logprobs"), "the upstream does not accept `include`")
 
 
 def _rewrite_settings(request: Request, capabilities: Capabilities, out: JSONObject, ledger: Ledger) -> None:
@@ -256,9 +249,7 @@ def _write_format(text_format: ResponseFormat, ledger: Ledger) -> JSONObject:
         out["description"] = text_format.description
     out["strict"] = bool(text_format.strict) and is_strict(text_format.schema)
     if text_format.strict and not out["strict"]:
-        ledger.altered(
-            text_format.path or "/response_format", "the server does not accept this schema as strict"
-        )
+        ledger.altered(text_format.path, "the server does not accept this schema as strict")
     return out
 
 
@@ -267,7 +258,7 @@ def _write_reasoning(
 ) -> JSONObject:
     out: JSONObject = {}
     wanted = _effort_of(config)
-    path = config.path or "/reasoning"
+    path = config.path
     if capabilities.efforts == ():
         # "Unsupported parameter: 'reasoning.effort' is not supported with this model." (BerriAI/litellm#38842, read
         # 2026-11-22)

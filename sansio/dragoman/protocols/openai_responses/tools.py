@@ -261,7 +261,7 @@ def note_unsent_servers(request: Request, capabilities: Capabilities, ledger: Le
     mapped = {tool.path for tool in request.tools}
     servers: JSON = request.params.get("mcp_servers") or []
     for index, server in enumerate(servers):
-        path = child(request.param_paths.get("mcp_servers", "/mcp_servers"), index)
+        path = child(request.path_of("mcp_servers"), index)
         if server.get("name") not in sent and path not in mapped:
             ledger.dropped(path, "none of the server's tools was sent")
 

@@ -135,27 +135,30 @@ return {{taken, text(opens), redis.call('HMGET', KEYS[2], unpack(accounts)), ref
 """,
 )
 
-# keys: leases, tokens. arguments: now, lease, tokens, most and period, empty without a limit.
+# keys: leases, tokens. arguments: now, lease, tokens, the rate of tokens as JSON or null.
 RELEASE = LuaScript(
     "release",
     _SHARED
     + """
 redis.call('ZREM', KEYS[1], ARGV[2])
-local amount, most = tonumber(ARGV[3]), tonumber(ARGV[4])
-if most and amount > 0 then count(KEYS[2], most, tonumber(ARGV[5]), amount, tonumber(ARGV[1])) end
+local amount, rate = tonumber(ARGV[3]), cjson.decode(ARGV[4])
+if rate ~= cjson.null and amount > 0 then
+  count(KEYS[2], rate.limit, rate.period_s, amount, tonumber(ARGV[1]))
+end
 return 0
 """,
 )
 
-# keys: the rates. arguments: now, '1' for at once; then for each rate most, period, amount.
+# keys: the rates. arguments: now, '1' for at once, the rates as JSON, each with its amount.
 # returns: 0 or when there is room.
 SPEND = LuaScript(
     "spend",
     _SHARED
     + """
-local now, at_once = tonumber(ARGV[1]), ARGV[2] == '1'
+local now, at_once, rates = tonumber(ARGV[1]), ARGV[2] == '1', cjson.decode(ARGV[3])
 local function each(i)
-  return KEYS[i], tonumber(ARGV[3 * i]), tonumber(ARGV[3 * i + 1]), tonumber(ARGV[3 * i + 2])
+  local rate, amount = unpack(rates[i])
+  return KEYS[i], rate.limit, rate.period_s, amount
 end
 local function all_fit_at()
   local at = 0

@@ -104,7 +104,7 @@ class ValkeyAccountStore:
     async def release(self, reservation: Reservation, tokens: float, now: float) -> None:
         candidate = reservation.candidate
         leases = _key("leases:" + candidate.account)
-        arguments = [_number(now), reservation.lease, _number(tokens), *_limit(candidate.tokens)]
+        arguments = [_number(now), reservation.lease, _number(tokens), _encode(candidate.tokens).decode()]
         await self._run(RELEASE, [leases, _rate_key(candidate.tokens) or leases], arguments)
 
     async def change(
@@ -125,9 +125,7 @@ class ValkeyAccountStore:
         raise AccountStoreError(f"the account store {self._where}: other gateways kept changing {account}")
 
     async def spend(self, rates: Sequence[tuple[Rate, float]], now: float, *, at_once: bool) -> float:
-        arguments = [_number(now), "1" if at_once else "0"]
-        for rate, amount in rates:
-            arguments += [*_limit(rate), _number(amount)]
+        arguments = [_number(now), "1" if at_once else "0", _encode(rates).decode()]
         return float(await self._run(SPEND, [_rate_key(rate) for rate, _ in rates], arguments))
 
     async def add(self, counter: str, amount: float, expires: float | None) -> None:
@@ -303,10 +301,6 @@ def _rate_key(rate: Rate | None) -> str:
 
 def _channel() -> str:
     return _key("changes")
-
-
-def _limit(rate: Rate | None) -> tuple[str, str]:
-    return ("", "") if rate is None else (_number(rate.limit), _number(rate.period_s))
 
 
 def _number(value: float) -> str:
