@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 from laws.extras import EXTRAS
+from laws.pairs import requested
 from laws.plant import steps_of
-from laws.runs import requested
 from oracle import CHAT, MESSAGES, PROTOCOL_NAMES, RESPONSES
 from oracle import samples as s
 
@@ -87,7 +87,7 @@ def entered(upstream: str, client: str, body: Body, *, streams: bool) -> list[tu
     translator = ResponseTranslator(
         client=UPSTREAMS[client],
         upstream=UPSTREAMS[upstream],
-        context=requested(client),
+        context=requested(client, streams=False),
         upstream_streams=streams,
     )
     data = s.render(upstream, frames_of(upstream, body)) if streams else json.dumps(body).encode()
@@ -208,7 +208,7 @@ def test_errors_record_no_loss(upstream: str, client: str, streams: bool) -> Non
     translator = ResponseTranslator(
         client=UPSTREAMS[client],
         upstream=UPSTREAMS[upstream],
-        context=requested(client),
+        context=requested(client, streams=False),
         upstream_streams=streams,
     )
     translator.receive_data(

@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import partial
 
-import msgspec
-
 from dragoman._engine.response_machine import Outcome, ResponseMachine
 from dragoman._engine.sinks import ClientSink, ListSink
 from dragoman._engine.upstream_events import StreamEvents, TruncatedResponse, WholeEvents
@@ -191,18 +189,14 @@ class ResponseTranslator(ResponseMachine):
 
     def _estimate_usage(self) -> None:
         """Send estimates to clients that need usage if the upstream reported none: never zero by default."""
-        request = self._context.request
-        if not (self._client.needs_usage or request.include_usage):
-            return
         usage = self.usage
+        if not (self._client.needs_usage or self._context.request.include_usage):
+            return
         if usage.input is not None and usage.output is not None:
             return
-        if usage.input is None:
-            usage = msgspec.structs.replace(usage, input=self._context.prompt_tokens)
-        if usage.output is None:
-            chars = self._chars + self._upstream_events.fast_chars
-            usage = msgspec.structs.replace(usage, output=-(-chars // CHARS_PER_TOKEN))
-        self.usage = usage
+        chars = self._chars + self._upstream_events.fast_chars
+        estimates = Usage(self._context.prompt_tokens, -(-chars // CHARS_PER_TOKEN))
+        self.usage = usage = estimates.updated(usage)
         self.losses.add(
             LossCode.ESTIMATED, "/usage", "the upstream reported no usage: the figures are estimates"
         )

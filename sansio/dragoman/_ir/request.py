@@ -261,7 +261,7 @@ class ReasoningConfig(msgspec.Struct, frozen=True, gc=False):
     budget: int | None = None
     display: Literal["summarized", "omitted"] | None = None
     extra: JSONObject | None = None
-    path: str = ""
+    path: str = "/reasoning"
     effort_path: str = ""
     display_path: str = ""
 
@@ -290,7 +290,7 @@ class ResponseFormat(msgspec.Struct, frozen=True, gc=False):
     description: str | None = None
     strict: bool | None = None
     extra: JSONObject | None = None
-    path: str = ""
+    path: str = "/response_format"
 
 
 class Request(msgspec.Struct, frozen=True, gc=False):

@@ -134,7 +134,8 @@ def native_members(shape: Mapping[str, Shape]) -> frozenset[str]:
 def extra_members(value: JSONObject, shape: Mapping[str, Shape]) -> JSONObject | None:
     """Return the members of an object that have no place in the document, nested as they came; None without any.
 
-    They are not in the shape, or only this protocol has them. A member that is null counts as absent.
+    They are not in the shape, or only this protocol has them. A member that is null counts as absent. One that
+    is no object where the shape has one is the reader's to take or refuse.
     """
     extra: JSONObject = {}
     for name, member in value.items():

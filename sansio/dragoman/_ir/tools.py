@@ -209,7 +209,7 @@ class ToolChoice(msgspec.Struct, frozen=True, gc=False):
     namespace: str | None = None
     allowed: tuple[ToolRef, ...] = ()
     required: bool = False
-    path: str = ""
+    path: str = "/tool_choice"
     hosted: str | None = None
 
     @property

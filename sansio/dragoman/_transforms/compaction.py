@@ -47,11 +47,9 @@ def request_summary(request: Request, context: PassContext) -> Request:
     ledger, instruction = context.ledger, Message("user", (Text(_INSTRUCTION),))
     choice, form = request.tool_choice, request.response_format
     if choice is not None and choice.mode not in ("auto", "none"):
-        ledger.altered(
-            choice.path or "/tool_choice", "no tool is called while the conversation is summarized"
-        )
+        ledger.altered(choice.path, "no tool is called while the conversation is summarized")
     if form is not None:
-        ledger.dropped(form.path or "/response_format", "the requested summary is plain text")
+        ledger.dropped(form.path, "the requested summary is plain text")
     return msgspec.structs.replace(
         request,
         messages=(*request.messages, instruction),

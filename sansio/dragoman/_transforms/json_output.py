@@ -40,7 +40,7 @@ def fit_format(request: Request, context: PassContext) -> Request:
     form, supported = request.response_format, context.capabilities.structured_output
     if form is None or supported == "schema" or (form.schema is None and supported == "object"):
         return request
-    ledger, path = context.ledger, form.path or "/response_format"
+    ledger, path = context.ledger, form.path
     by_tool = supported == "none" and _can_be_tool_input(request, form, context.capabilities)
     context.undo = msgspec.structs.replace(
         context.undo, strip_code_fence=True, json_tool=JSON_TOOL if by_tool else None

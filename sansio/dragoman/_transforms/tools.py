@@ -151,7 +151,7 @@ def _offer_allowed(request: Request, context: PassContext) -> Request:
         else:
             ledger.dropped(tool.path, "not offered: it is not among the allowed tools")
     if missing:
-        ledger.dropped(choice.path or "/tool_choice", "an allowed tool is not among those declared")
+        ledger.dropped(choice.path, "an allowed tool is not among those declared")
     choice = ToolChoice("required" if choice.required else "auto", path=choice.path)
     return msgspec.structs.replace(request, tools=tuple(kept), tool_choice=choice)
 

@@ -79,9 +79,7 @@ def drop_unsupported(request: Request, context: PassContext) -> Request:
         # (BerriAI/litellm#15097, read 2026-11-22)
         ledger.dropped(request.path_of("top_p"), "the model does not accept top_p beside a temperature")
         del left["top_p"]
-    if len(left) == len(params) and left.get("stop") == params.get("stop"):
-        return request
-    return msgspec.structs.replace(request, params=left)
+    return request if left == params else msgspec.structs.replace(request, params=left)
 
 
 def add_cache_key(request: Request, context: PassContext) -> Request:
@@ -193,8 +191,7 @@ def _fit_choice(request: Request, capabilities: Capabilities, ledger: Ledger) ->
     config = request.reasoning
     if config is not None and config.requests_reasoning:
         ledger.altered(
-            config.path or "/reasoning",
-            "reasoning is off: the model does not accept it beside a forced tool call",
+            config.path, "reasoning is off: the model does not accept it beside a forced tool call"
         )
     return msgspec.structs.replace(request, reasoning=ReasoningConfig(mode="disabled"))
 

@@ -28,11 +28,10 @@ from dragoman_server.log import RequestRecord, log_request
 from dragoman_server.models.routes import default_model
 from dragoman_server.proxying.plan import (
     Destination,
-    IncomingRequest,
     Plan,
     PlanChange,
+    Planner,
     find_destinations,
-    make_plan,
 )
 from dragoman_server.proxying.request_handler import (
     RequestHandler,
@@ -260,7 +259,9 @@ class BaseEndpoint(ABC):
         """
         # The request refers to the plan, which must not refer to the request.
         store, owner = self.gateway.reasoning_store, request.owner
-        incoming = IncomingRequest(
+        gateway = self.gateway
+        return Planner(
+            gateway.settings,
             self.protocol,
             request.headers,
             request.query,
@@ -268,22 +269,17 @@ class BaseEndpoint(ABC):
             id=request.record.id,
             now=request.now,
             clock=unix_time,
+            upstreams=gateway.upstreams,
+            listed=gateway.catalog.listed,
             endpoint=self.endpoint,
             request_head=request_head,
             client_key=request.key,
             reasoning_lookup=None
             if store is None
             else lambda calls: store.get(owner, calls, anyio.current_time()),
-            check_input=self.gateway.check_input,
-        )
-        gateway = self.gateway
-        return make_plan(
-            gateway.settings,
-            incoming,
-            upstreams=gateway.upstreams,
-            listed=gateway.catalog.listed,
+            check_input=gateway.check_input,
             change=change,
-        )
+        ).first()
 
     def request_handler(
         self,

@@ -243,7 +243,7 @@ class Attempt:
         else:
             machine.receive_eof()
         failure = await self._end(machine)
-        if failure is None:
+        if failure is None and data:
             with anyio.move_on_after(DRAIN_S), suppress(UpstreamError):
                 while data:
                     data = await response.receive()

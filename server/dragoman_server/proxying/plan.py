@@ -6,7 +6,7 @@ The clock and the random id are arguments, so the same input gives the same plan
 
 from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, field, replace
-from functools import cache
+from functools import cached_property
 
 import msgspec
 
@@ -192,22 +192,30 @@ class Plan:
         )
 
 
+# Changes each plan of a request: its first one, and those of its fallbacks.
+PlanChange = Callable[[Plan], Plan]
+
+
 # No repr, because it would contain the client's headers and body.
-@dataclass(frozen=True, slots=True, repr=False)
-class IncomingRequest:
-    """A client's request, with everything besides the settings that its plan depends on.
+@dataclass(repr=False, eq=False)
+class Planner:
+    """A client's request, with everything that its plans depend on: one plan for each upstream of its chain.
 
     client: the client's protocol.
     headers: with lower-case names.
     query: the query string, without the question mark.
     id: letters and digits.
     now: seconds since the epoch. clock: returns them later.
+    upstreams: the protocols that upstreams may speak.
+    listed: the models that upstreams list.
     endpoint: where the request came in, None for the first one of the client's protocol.
     request_head: from peek() for this body, if that was called already.
     client_key: the one that the request came with.
     reasoning_lookup, check_input: as for the core's translators.
+    change: see PlanChange.
     """
 
+    settings: Settings
     client: ProtocolSpec
     headers: Mapping[str, str]
     query: str
@@ -216,63 +224,42 @@ class IncomingRequest:
     id: str
     now: int
     clock: Callable[[], int] | None = None
+    upstreams: Mapping[str, UpstreamSpec] = field(default_factory=lambda: UPSTREAMS)
+    listed: ListedModels = field(default_factory=lambda: NO_LISTED_MODELS)
     endpoint: Endpoint | None = None
     request_head: RequestHead | None = None
     client_key: ClientKey | None = None
     reasoning_lookup: ReasoningLookup | None = None
     check_input: CheckInput | None = None
+    change: PlanChange | None = None
 
+    # A conversation stays with its account at one of the upstreams.
+    _sticky: bool = field(default=False, init=False)
 
-# Changes each plan of a request: its first one, and those of its fallbacks.
-PlanChange = Callable[[Plan], Plan]
+    @cached_property
+    def _head(self) -> RequestHead:
+        return self.request_head or peek(self.body)
 
+    @cached_property
+    def _conversation(self) -> str | None:
+        owner = "" if self.client_key is None else self.client_key.name
+        return conversation_key(owner, self.headers, self._head)
 
-def make_plan(
-    settings: Settings,
-    request: IncomingRequest,
-    *,
-    upstreams: Mapping[str, UpstreamSpec] = UPSTREAMS,
-    listed: ListedModels = NO_LISTED_MODELS,
-    change: PlanChange | None = None,
-) -> Plan:
-    """Plan one request.
+    def first(self) -> Plan:
+        """Return the plan for the first upstream that can take the request.
 
-    upstreams: the protocols that upstreams may speak. listed: the models that upstreams list.
-
-    Raises RemoteProtocolError for what is wrong with the request; RequestRefused for what the upstream cannot do (400),
-    what its key may not change (403), and a model that no upstream serves (404).
-    """
-    request_head = request.request_head or peek(request.body)
-    chain = find_destinations(settings, request.client, request_head.model, upstreams, listed)
-    owner = "" if request.client_key is None else request.client_key.name
-    cache_key = cache(lambda: conversation_key(owner, request.headers, request_head))
-    sticky = any(len(each.accounts) > 1 and each.settings.sticky for each in chain)
-    planner = Planner(
-        settings, request, request_head, upstreams, cache_key, cache_key() if sticky else None, change
-    )
-    refusals: list[RemoteProtocolError | RequestRefused] = []
-    for number, destination in enumerate(chain, 1):
-        try:
-            return planner.plan(destination, fallbacks=chain[number:])
-        except (RemoteProtocolError, RequestRefused) as error:
-            refusals.append(error)
-    raise refusals[0]
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class Planner:
-    """Makes the plans of one request, one for each upstream of its chain.
-
-    cache_key: returns the key of the request's conversation. conversation, change: see Plan and PlanChange.
-    """
-
-    settings: Settings
-    request: IncomingRequest
-    request_head: RequestHead
-    upstreams: Mapping[str, UpstreamSpec]
-    cache_key: Callable[[], str | None]
-    conversation: str | None
-    change: PlanChange | None
+        Raises RemoteProtocolError for what is wrong with the request; RequestRefused for what the upstream cannot do
+        (400), what its key may not change (403), and a model that no upstream serves (404).
+        """
+        chain = find_destinations(self.settings, self.client, self._head.model, self.upstreams, self.listed)
+        self._sticky = any(len(each.accounts) > 1 and each.settings.sticky for each in chain)
+        refusals: list[RemoteProtocolError | RequestRefused] = []
+        for number, destination in enumerate(chain, 1):
+            try:
+                return self.plan(destination, fallbacks=chain[number:])
+            except (RemoteProtocolError, RequestRefused) as error:
+                refusals.append(error)
+        raise refusals[0]
 
     def plan(
         self,
@@ -285,40 +272,40 @@ class Planner:
 
         signed_reasoning: false leaves out the reasoning whose signatures the upstream has refused.
         """
-        request, to = self.request, destination
+        to = destination
         signer = make_signer(self.settings.server.secret)
-        endpoint = request.endpoint or request.client.endpoints[0]
-        streams = endpoint.streams_if(self.request_head.stream)
+        endpoint = self.endpoint or self.client.endpoints[0]
+        streams = endpoint.streams_if(self._head.stream)
         translated = self._translate(to, endpoint, signer, signed_reasoning)
         url = to.settings.base_url_for(to.upstream.name, self.upstreams) + to.upstream.path
-        if (translated.relayed or translated.rewritten) and request.query in _RELAYED_QUERY:
-            url = f"{url}?{request.query}"
+        if (translated.relayed or translated.rewritten) and self.query in _RELAYED_QUERY:
+            url = f"{url}?{self.query}"
         plan = Plan(
-            id=request.id,
-            client=request.client,
+            id=self.id,
+            client=self.client,
             endpoint=endpoint,
             destination=to,
             translated=translated,
             context=translated.response_context(
-                id=request.id,
-                now=request.now,
+                id=self.id,
+                now=self.now,
                 model=to.model,
                 signer=signer,
-                clock=request.clock,
+                clock=self.clock,
                 mask=Scrub(self.settings.mask, to.settings),
             ),
             url=url,
             headers=upstream_request_headers(
                 to.settings,
                 to.upstream,
-                request.client,
-                request.headers,
+                self.client,
+                self.headers,
                 stream=streams,
                 needed=translated.headers,
             ),
             streams=streams,
-            conversation=self.conversation,
-            check_input=request.check_input,
+            conversation=self._conversation if self._sticky else None,
+            check_input=self.check_input,
             fallbacks=fallbacks,
             planner=self if signed_reasoning else None,
         )
@@ -327,24 +314,22 @@ class Planner:
     def _translate(
         self, destination: Destination, endpoint: Endpoint, signer: Signer, signed_reasoning: bool
     ) -> TranslatedRequest:
-        request, settings, upstream = self.request, destination.settings, destination.upstream
+        settings, upstream = destination.settings, destination.upstream
         translator = RequestTranslator(
-            client=request.client,
+            client=self.client,
             upstream=upstream,
             capabilities=capabilities_for(self.settings, settings, destination.upstream_model, upstream.name),
-            policy=_policy(
-                self.settings, settings, request.client_key, request.headers.get(LOSS_POLICY_HEADER)
-            ),
+            policy=_policy(self.settings, settings, self.client_key, self.headers.get(LOSS_POLICY_HEADER)),
             signer=signer,
             max_fan_out=MAX_FAN_OUT,
             endpoint=endpoint,
         )
         return translator.translate(
-            request.body,
+            self.body,
             model=destination.upstream_model,
-            request_head=self.request_head,
-            reasoning_lookup=request.reasoning_lookup,
-            cache_key=self.cache_key,
+            request_head=self._head,
+            reasoning_lookup=self.reasoning_lookup,
+            cache_key=lambda: self._conversation,
             signed_reasoning=signed_reasoning,
         )
 

@@ -122,7 +122,7 @@ class RequestHandler:
         self._outbox = Outbox(write_now)
         # Scopes inside of the tasks: on asyncio, a task that its group cancels holds the request with its body until a
         # garbage collection.
-        self._helpers = anyio.CancelScope(), anyio.CancelScope()
+        self._watching, self._ticking = anyio.CancelScope(), anyio.CancelScope()
         self._reading, self._writing = anyio.CancelScope(), anyio.CancelScope()
 
     async def run(self) -> None:
@@ -136,8 +136,9 @@ class RequestHandler:
                 await self._read_upstream()
             with self._writing:
                 await self._write_client()
-            for helper in self._helpers:
-                helper.cancel()
+            self._watching.cancel()
+            if self._plan.streams:
+                self._ticking.cancel()
         self._record_end()
         if self._record.outcome == "client_left":
             await self._store_partial()
@@ -146,7 +147,7 @@ class RequestHandler:
         self._failed.clear()
 
     async def _watch_disconnect(self) -> None:
-        with self._helpers[0]:
+        with self._watching:
             while (await self._receive())["type"] != "http.disconnect":
                 pass
             if self._end_sent:
@@ -168,7 +169,7 @@ class RequestHandler:
         return sent and machine.outcome is Outcome.COMPLETED
 
     async def _tick(self) -> None:
-        with self._helpers[1]:
+        with self._ticking:
             while (deadline := self._keepalive.next_deadline()) is not None:
                 await anyio.sleep_until(deadline)
                 await self._outbox.sent()  # bytes on their way are as good as a heartbeat

@@ -177,6 +177,8 @@ class UpstreamResponse:
         return self
 
     async def __aexit__(self, *exc: object) -> None:
+        if isinstance(self._body, ResponseBody) and self._body.released:
+            return
         # The response has been used or abandoned, so an error at its end does not matter.
         with anyio.move_on_after(CLOSE_S, shield=True), suppress(httpx2.HTTPError):
             await self._body.aclose()

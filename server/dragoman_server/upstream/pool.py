@@ -43,12 +43,12 @@ class _Idle(NamedTuple):
 class ConnectionLease:
     """One slot of the pool, and the connection in it, if there is one yet. It ends with release()."""
 
-    __slots__ = ("_origin", "_pool", "_released", "stream")
+    __slots__ = ("_origin", "_pool", "released", "stream")
 
     def __init__(self, pool: "ConnectionPool", origin: Origin) -> None:
         self._pool = pool
         self._origin = origin
-        self._released = False
+        self.released = False
         self.stream: ByteStream | None = None
 
     def reuse(self) -> ByteStream | None:
@@ -58,8 +58,8 @@ class ConnectionLease:
 
     def release(self, *, keep: bool) -> None:
         """Return the slot to the pool. keep: the connection becomes idle, else it is closed. Later calls do nothing."""
-        if not self._released:
-            self._released = True
+        if not self.released:
+            self.released = True
             stream, self.stream = self.stream, None
             self._pool._give_back(self._origin, stream, keep=keep)
 
@@ -82,8 +82,11 @@ class ConnectionPool:
         """Wait up to `timeout` seconds for a slot. Raises TimeoutError."""
         if self._closed:
             raise RuntimeError("the connection pool is closed")
-        with anyio.fail_after(timeout):
-            await self._slots.acquire()
+        try:
+            self._slots.acquire_nowait()  # a scope for the timeout costs more than the rest of a lease
+        except anyio.WouldBlock:
+            with anyio.fail_after(timeout):
+                await self._slots.acquire()
         self.busy += 1
         return ConnectionLease(self, origin)
 

@@ -91,6 +91,11 @@ class ResponseBody(httpx2.AsyncByteStream):
         self._first = self._decoder.receive_data(turn) if turn else b""
         self._end_if_complete()
 
+    @property
+    def released(self) -> bool:
+        """True if its connection serves other requests, or is closed."""
+        return self._lease.released
+
     async def receive(self) -> bytes:
         """Return the next body bytes; b"" only at the end, and at each call after that.
 

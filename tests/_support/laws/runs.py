@@ -7,7 +7,8 @@ import re
 from itertools import count
 from typing import Any
 
-from laws.clients import endpoint_of, spec_of
+from laws.clients import spec_of
+from laws.pairs import requested
 from oracle import samples as s
 
 from dragoman import (
@@ -19,8 +20,6 @@ from dragoman import (
     Signer,
 )
 from dragoman._wire.json import encode
-from dragoman.codec import ResponseContext
-from dragoman.document import Request
 
 Outcome = tuple[str, tuple[str, ...]]  # the output, and the places in the ledger
 # The members of a Response that repeat the request.
@@ -41,42 +40,41 @@ def token() -> str:
 def translated(client: str, upstream: str, body: Any) -> Outcome:
     if client == upstream:
         body = {**body, "Zq": "drg1."}  # looks like a wrapped signature, so the body is no relay of bytes
-    translator = RequestTranslator(client=spec_of(client), upstream=UPSTREAMS[upstream])
+    return _request(RequestTranslator(client=spec_of(client), upstream=UPSTREAMS[upstream]), body)
+
+
+def rewritten(protocol: str, body: Any) -> Outcome:
+    """A request of the upstream's own protocol, fitted to one that takes no more than an unknown one does."""
+    spec, rewrites = UPSTREAMS[protocol], Capabilities(relay="rewrite")
+    return _request(
+        RequestTranslator(client=spec, upstream=spec, capabilities=rewrites, max_fan_out=16), body
+    )
+
+
+def _request(translator: RequestTranslator, body: Any) -> Outcome:
     done = translator.translate(json.dumps(body).encode())
     # Stop sequences that the upstream does not take are looked for on the way back.
     stop_sequences = json.dumps(done.undo.stop_sequences, ensure_ascii=False)
     return done.body.decode() + stop_sequences, tuple(loss.path for loss in done.losses)
 
 
-def rewritten(protocol: str, body: Any) -> Outcome:
-    """A request of the upstream's own protocol, fitted to one that takes no more than an unknown one does."""
-    translator = RequestTranslator(
-        client=UPSTREAMS[protocol],
-        upstream=UPSTREAMS[protocol],
-        capabilities=Capabilities(relay="rewrite"),
-        max_fan_out=16,
-    )
-    done = translator.translate(json.dumps(body).encode())
-    stop_sequences = json.dumps(done.undo.stop_sequences, ensure_ascii=False)
-    return done.body.decode() + stop_sequences, tuple(loss.path for loss in done.losses)
-
-
-def requested(client: str) -> ResponseContext:
-    request = Request(protocol=spec_of(client).name, model="alias", messages=(), params={"stop": ["STOP"]})
-    return ResponseContext(
-        request=request, id="0123456789abcdef", now=1, model="alias", endpoint=endpoint_of(client)
-    )
-
-
 def translated_response(upstream: str, client: str, body: Any) -> Outcome:
     """A whole response translated. Raises RemoteProtocolError where it becomes an error."""
+    return _response(upstream, client, json.dumps(body).encode(), streams=False)
+
+
+def streamed(upstream: str, client: str, frames: list[Any]) -> Outcome:
+    return _response(upstream, client, s.render(upstream, frames), streams=True)
+
+
+def _response(upstream: str, client: str, data: bytes, *, streams: bool) -> Outcome:
     translator = ResponseTranslator(
         client=spec_of(client),
         upstream=UPSTREAMS[upstream],
-        context=requested(client),
-        upstream_streams=False,
+        context=requested(client, streams=streams),
+        upstream_streams=streams,
     )
-    translator.receive_data(json.dumps(body).encode())
+    translator.receive_data(data)
     translator.receive_eof()
     if translator.error is not None:
         raise RemoteProtocolError(translator.error.message, path="/answer")
@@ -88,18 +86,6 @@ def opened(out: str) -> str:
     """What travels inside of wrapped reasoning."""
     signatures = [Signer().unwrap(text) for text in re.findall(r"drg1\.[A-Za-z0-9_-]+", out)]
     return "".join(encode(signature.native).decode() for signature in signatures if signature is not None)
-
-
-def streamed(upstream: str, client: str, frames: list[Any]) -> Outcome:
-    translator = ResponseTranslator(
-        client=spec_of(client), upstream=UPSTREAMS[upstream], context=requested(client), client_streams=True
-    )
-    translator.receive_data(s.render(upstream, frames))
-    translator.receive_eof()
-    if translator.error is not None:
-        raise RemoteProtocolError(translator.error.message, path="/answer")
-    out = translator.data_to_send().decode()
-    return out + opened(out), tuple(loss.path for loss in translator.losses)
 
 
 _ENDS = {"message_stop", "response.completed", "response.incomplete", "response.failed"}

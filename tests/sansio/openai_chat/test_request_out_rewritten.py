@@ -323,6 +323,7 @@ UNCHANGED_SETTINGS: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({}, {"service_tier": "ludicrous"}),
     ({}, {"top_logprobs": 3, "logprobs": False}),
     ({}, {"metadata": {"user_id": "u"}}),
+    ({"cache_marks": "breakpoint"}, {"prompt_cache_options": {"mode": "implicit"}}),
     ({}, {"chat_template_kwargs": {"a": 1}}),
     ({"efforts": ("low", "high")}, {"chat_template_kwargs": {"enable_thinking": False, "a": 1}}),
     (

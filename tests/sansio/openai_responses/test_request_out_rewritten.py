@@ -84,6 +84,11 @@ def test_small_requests_return_whole(fields: dict[str, Any]) -> None:
     assert round_trip(body) == body
 
 
+def test_a_request_without_input() -> None:
+    body = {"model": "m", "previous_response_id": "resp_1"}
+    assert round_trip(body) == body
+
+
 def test_a_signature_of_another_protocol_is_a_loss() -> None:
     signature = Signature(MESSAGES, {"type": "thinking", "thinking": "t", "signature": "s"})
     wrapped = {

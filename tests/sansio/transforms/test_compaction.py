@@ -76,10 +76,13 @@ def test_no_tool_is_called(choice: ToolChoice, losses: list[tuple[LossCode, str]
     assert [(loss.code, loss.path) for loss in ledger] == losses
 
 
-@pytest.mark.parametrize(("path", "reported"), [("/text/format", "/text/format"), ("", "/response_format")])
-def test_a_summary_has_no_schema(path: str, reported: str) -> None:
+@pytest.mark.parametrize(
+    ("form", "reported"),
+    [(ResponseFormat({}, path="/text/format"), "/text/format"), (ResponseFormat({}), "/response_format")],
+)
+def test_a_summary_has_no_schema(form: ResponseFormat, reported: str) -> None:
     ledger = Ledger()
-    request = replace(REQUEST, response_format=ResponseFormat({}, path=path))
+    request = replace(REQUEST, response_format=form)
     out = request_summary(request, pass_context(request, ledger))
     assert out.response_format is None
     assert [(loss.code, loss.path) for loss in ledger] == [(LossCode.DROPPED, reported)]

@@ -10,7 +10,7 @@ from gateway.scripted import CHAT, MESSAGES, PROTOCOL_NAMES, chunk
 from dragoman import PROTOCOLS, Usage
 from dragoman_server.accounts.usage import Meter, usage_of
 from dragoman_server.log import RequestRecord
-from dragoman_server.proxying.plan import IncomingRequest, Plan, make_plan
+from dragoman_server.proxying.plan import Plan, Planner
 
 FRAME = b"data: " + json.dumps(chunk({"content": "word "})).encode() + b"\n\n"
 HEAD = b'data: {"instructions": "' + b"x" * 9000 + b'"}\n\n'
@@ -41,7 +41,7 @@ def test_sent_bytes_are_measured_in_tokens() -> None:
 def planned(client: str, upstream: str, body: dict[str, Any] | None = None) -> Plan:
     settings = settings_with(upstream, {})
     data = json.dumps(body or request_body(client)).encode()
-    return make_plan(settings, IncomingRequest(PROTOCOLS[client], {}, "", data, id="a", now=0))
+    return Planner(settings, PROTOCOLS[client], {}, "", data, id="a", now=0).first()
 
 
 def measured(count: int) -> Meter:

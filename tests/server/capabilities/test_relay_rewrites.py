@@ -26,7 +26,7 @@ from virtual_time import REAL_BACKENDS
 from dragoman import PROTOCOLS
 from dragoman_server.capabilities.relay_rewrites import RELAY_REWRITES
 from dragoman_server.capabilities.resolve import capabilities_for
-from dragoman_server.proxying.plan import IncomingRequest, Plan, make_plan
+from dragoman_server.proxying.plan import Plan, Planner
 from dragoman_server.settings import Settings, UpstreamSettings
 
 pytestmark = [pytest.mark.anyio, pytest.mark.backends(REAL_BACKENDS[0])]
@@ -216,7 +216,7 @@ def test_every_row_has_a_reason_a_source_and_a_date() -> None:
 def planned(body: dict[str, Any], **upstream: Any) -> Plan:
     settings = Settings(upstreams=(UpstreamSettings(name="up", **upstream),))
     data = json.dumps(body).encode()
-    return make_plan(settings, IncomingRequest(PROTOCOLS[upstream["protocol"]], {}, "", data, id="a", now=0))
+    return Planner(settings, PROTOCOLS[upstream["protocol"]], {}, "", data, id="a", now=0).first()
 
 
 # pi, opencode: to an unknown host they send what OpenAI accepts.

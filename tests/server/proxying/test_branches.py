@@ -11,7 +11,7 @@ from dragoman import PROTOCOLS, RequestRefused
 from dragoman_server.accounts.stores.memory import MemoryAccountStore
 from dragoman_server.log import RequestRecord
 from dragoman_server.proxying.account_pool import AccountPool
-from dragoman_server.proxying.plan import MAX_FAN_OUT, IncomingRequest, make_plan
+from dragoman_server.proxying.plan import MAX_FAN_OUT, Planner
 from dragoman_server.proxying.request_handler import RequestHandler
 from dragoman_server.settings import Settings, UpstreamSettings
 from dragoman_server.upstream.client import UpstreamUnreachable
@@ -61,12 +61,9 @@ def plan_for(n: int, *, stream: bool) -> Any:
     body = {"model": "up/x", "messages": [{"role": "user", "content": "Hi"}], "n": n, "stream": stream}
     if stream:
         body["stream_options"] = {"include_usage": True}
-    return make_plan(
-        settings,
-        IncomingRequest(
-            PROTOCOLS["openai_chat"], {}, "", json.dumps(body).encode(), id="0123456789ab", now=7
-        ),
-    )
+    return Planner(
+        settings, PROTOCOLS["openai_chat"], {}, "", json.dumps(body).encode(), id="0123456789ab", now=7
+    ).first()
 
 
 async def run(branches: Branches, *, stream: bool = True, **more: Any) -> tuple[FakeClient, RequestRecord]:

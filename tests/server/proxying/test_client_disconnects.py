@@ -22,7 +22,7 @@ from dragoman_server.accounts.usage import Meter, usage_of
 from dragoman_server.log import RequestRecord
 from dragoman_server.proxying.account_pool import AccountPool
 from dragoman_server.proxying.attempt import DRAIN_S
-from dragoman_server.proxying.plan import IncomingRequest, make_plan
+from dragoman_server.proxying.plan import Planner
 from dragoman_server.proxying.request_handler import RequestHandler
 from dragoman_server.settings import AccountSettings, Settings, UpstreamSettings
 
@@ -59,9 +59,7 @@ async def run(client: str, upstream: str, script: Script, **client_behaviour: An
         accounts=tuple(AccountSettings(upstream="up", name=name) for name in ("a", "b")),
     )
     body = json.dumps(request_body(client, streams=True)).encode()
-    plan = make_plan(
-        settings, IncomingRequest(PROTOCOLS[client], {}, "", body, id="0123456789ab", now=1_700_000_000)
-    )
+    plan = Planner(settings, PROTOCOLS[client], {}, "", body, id="0123456789ab", now=1_700_000_000).first()
     upstream_client, fake, accounts = FakeUpstream(script), FakeClient(**client_behaviour), Accounts()
     fake._body = None  # the request was read before
     record = RequestRecord(id="0123456789ab", protocol=client, path="/")

@@ -9,7 +9,7 @@ from dragoman import PROTOCOLS, Relay, RemoteProtocolError, RequestRefused, Resp
 from dragoman.document import Grammar, Reasoning
 from dragoman.events import Signature
 from dragoman_server.keys import make_signer
-from dragoman_server.proxying.plan import IncomingRequest, Plan, make_plan
+from dragoman_server.proxying.plan import Plan, Planner
 from dragoman_server.settings import ClientKey, ServerSettings, Settings, UpstreamSettings
 from dragoman_server.settings.secret import Secret
 
@@ -43,9 +43,7 @@ def plan(
     )
     data = json.dumps({**BODIES[client], **(body or {})}).encode()
     more = {"client_key": client_key, "check_input": check_input, "reasoning_lookup": reasoning_lookup}
-    return make_plan(
-        settings, IncomingRequest(PROTOCOLS[client], headers or {}, query, data, id="abc", now=5, **more)
-    )
+    return Planner(settings, PROTOCOLS[client], headers or {}, query, data, id="abc", now=5, **more).first()
 
 
 def sent(*arguments: Any, **more: Any) -> dict[str, Any]:
@@ -113,7 +111,7 @@ def simple(server: ServerSettings, body: dict[str, Any], endpoint: int = 0) -> P
     data = json.dumps({"messages": [{"role": "user", "content": "Hi"}], **body}).encode()
     settings = Settings(server=server, upstreams=(upstream,))
     place = SIMPLE.endpoints[endpoint]
-    return make_plan(settings, IncomingRequest(SIMPLE, {}, "", data, id="abc", now=5, endpoint=place))
+    return Planner(settings, SIMPLE, {}, "", data, id="abc", now=5, endpoint=place).first()
 
 
 @pytest.mark.parametrize("body", [{}, {"model": None}, {"model": ""}])
@@ -156,7 +154,7 @@ def test_a_model_without_a_route() -> None:
     )
     body = json.dumps({**BODIES[CHAT], "model": "upp/m"}).encode()
     with pytest.raises(RequestRefused, match='did you mean "up/m"') as caught:
-        make_plan(Settings(upstreams=two), IncomingRequest(PROTOCOLS[CHAT], {}, "", body, id="abc", now=5))
+        Planner(Settings(upstreams=two), PROTOCOLS[CHAT], {}, "", body, id="abc", now=5).first()
     assert (caught.value.status, caught.value.code) == (404, "model_not_found")
 
 

@@ -17,7 +17,7 @@ from dragoman import PROTOCOLS
 from dragoman_server.accounts.stores.memory import MemoryAccountStore
 from dragoman_server.log import RequestRecord
 from dragoman_server.proxying.account_pool import AccountPool
-from dragoman_server.proxying.plan import IncomingRequest, Plan, make_plan
+from dragoman_server.proxying.plan import Plan, Planner
 from dragoman_server.proxying.request_handler import RequestHandler
 from dragoman_server.settings import Settings, UpstreamSettings
 from dragoman_server.settings.secret import Secret
@@ -72,9 +72,7 @@ def plan_for(client: str, *, stream: bool, upstream: str = CHAT) -> Plan:
         upstreams=(UpstreamSettings(name="up", protocol=upstream, base_url="http://127.0.0.1:9/v1"),)
     )
     body = json.dumps({**BODIES[client], "stream": stream}).encode()
-    return make_plan(
-        settings, IncomingRequest(PROTOCOLS[client], {}, "", body, id="0123456789ab", now=1_700_000_000)
-    )
+    return Planner(settings, PROTOCOLS[client], {}, "", body, id="0123456789ab", now=1_700_000_000).first()
 
 
 async def run(
@@ -382,7 +380,7 @@ async def test_losses_are_named_in_a_header() -> None:
     settings = Settings(
         upstreams=(UpstreamSettings(name="up", protocol=MESSAGES, base_url="http://127.0.0.1:9"),)
     )
-    plan = make_plan(settings, IncomingRequest(PROTOCOLS[CHAT], {}, "", body, id="a", now=0))
+    plan = Planner(settings, PROTOCOLS[CHAT], {}, "", body, id="a", now=0).first()
     fake = FakeClient()
     fake._body = None
     record = RequestRecord(id="a", protocol=CHAT, path="/")
@@ -405,10 +403,9 @@ async def test_an_upstream_that_repeats_the_key_does_not_give_it_away() -> None:
     body = json.dumps({"error": {"message": f"Incorrect API key provided: {key}.", "type": "x"}}).encode()
     for client in PROTOCOL_NAMES:
         requested = json.dumps(BODIES[client]).encode()
-        plan = make_plan(
-            Settings(upstreams=(upstream,)),
-            IncomingRequest(PROTOCOLS[client], {}, "", requested, id="a", now=0),
-        )
+        plan = Planner(
+            Settings(upstreams=(upstream,)), PROTOCOLS[client], {}, "", requested, id="a", now=0
+        ).first()
         fake = FakeClient()
         fake._body = None
         record = RequestRecord(id="a", protocol=client, path="/")

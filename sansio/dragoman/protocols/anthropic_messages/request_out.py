@@ -80,10 +80,7 @@ def write_request(request: Request, capabilities: Capabilities, ledger: Ledger) 
         system += conversation.system_blocks(message)
     response_format = request.response_format
     if response_format is not None and response_format.schema is None:
-        ledger.altered(
-            response_format.path or "/response_format",
-            "requested by an instruction: Messages has no such setting",
-        )
+        ledger.altered(response_format.path, "requested by an instruction: Messages has no such setting")
         system.append({"type": "text", "text": _JSON_SENTENCE})
     if system:
         out["system"] = plain_or_blocks(system)
@@ -104,7 +101,7 @@ def write_request(request: Request, capabilities: Capabilities, ledger: Ledger) 
 
 def _write_format(response_format: ResponseFormat, ledger: Ledger) -> JSONObject:
     """Return `output_config.format`. It is always strict; name and description go into the schema."""
-    path = response_format.path or "/response_format"
+    path = response_format.path
     if response_format.strict is False:
         ledger.altered(f"{path}/strict", "the upstream always enforces the schema")
     schema = fit_schema(

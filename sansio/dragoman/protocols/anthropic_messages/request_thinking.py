@@ -28,10 +28,10 @@ def write_thinking(request: Request, capabilities: Capabilities, out: JSONObject
         _write_disabled(config, capabilities, out, ledger)
         return
     if capabilities.thinking == "none":
-        ledger.dropped(_path(config), "the model does not reason")
+        ledger.dropped(config.path, "the model does not reason")
         return
     if config.effort is not None and config.budget is not None:
-        ledger.altered(_path(config), "the effort was sent and not the budget")
+        ledger.altered(config.path, "the effort was sent and not the budget")
     thinking = (
         _write_adaptive(config, capabilities, out, ledger)
         if capabilities.thinking == "adaptive"
@@ -48,7 +48,7 @@ def resolve_thinking_conflicts(
 ) -> None:
     """Drop settings that the API refuses together."""
     if request.reasoning is not None:
-        drop_thinking_in_tool_loop(out, _path(request.reasoning), ledger)
+        drop_thinking_in_tool_loop(out, request.reasoning.path, ledger)
     thinks = (out.get("thinking") or {}).get("type") in ("enabled", "adaptive")
     for param in SAMPLING_PARAMS:
         value = out.get(param)
@@ -128,7 +128,7 @@ def _write_adaptive(
     if effort is None and config.budget is not None:
         effort = effort_of_budget(config.budget)
         ledger.altered(
-            _path(config), "the token budget was converted to an effort: the model does not accept budgets"
+            config.path, "the token budget was converted to an effort: the model does not accept budgets"
         )
     if effort is not None:
         fitted = fit_effort(effort, _efforts(capabilities))
@@ -154,7 +154,7 @@ def _write_budget(
     elif config.mode is not None:
         budget = BUDGETS[DEFAULT_EFFORT]
     else:
-        ledger.dropped(_path(config), "the model reasons only with a budget, and the request has no effort")
+        ledger.dropped(config.path, "the model reasons only with a budget, and the request has no effort")
         return None
     # "Must be ≥1024 and less than `max_tokens`." (anthropic 2.12.0, types/thinking_config_enabled_param.py)
     if limit <= MIN_BUDGET:
@@ -164,7 +164,7 @@ def _write_budget(
         limit = out["max_tokens"] = limit + MIN_BUDGET
     fitted = limit - 1 if budget is None else max(min(budget, limit - 1), MIN_BUDGET)
     if budget is not None and fitted != budget:
-        path = _path(config) if config.effort is None else _effort_path(config)
+        path = config.path if config.effort is None else _effort_path(config)
         ledger.altered(path, f"sent as a budget of {fitted} tokens, which fits below the limit")
     return {"type": "enabled", "budget_tokens": fitted}
 
@@ -176,13 +176,8 @@ def _efforts(capabilities: Capabilities) -> tuple[str, ...]:
     )
 
 
-def _path(config: ReasoningConfig) -> str:
-    """Return the path of the setting in the client's body."""
-    return config.path or "/reasoning"
-
-
 def _effort_path(config: ReasoningConfig) -> str:
-    return config.effort_path or _path(config)
+    return config.effort_path or config.path
 
 
 # Signatures in a body that is relayed, see SignaturePlaces.

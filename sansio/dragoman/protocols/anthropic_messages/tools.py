@@ -198,7 +198,7 @@ class _ToolWriter(msgspec.Struct):
         self._limit_calls()
         if not written:
             if choice is not None and choice.mode not in ("auto", "none"):
-                self.ledger.dropped(choice.path or "/tool_choice", "no tool can be called")
+                self.ledger.dropped(choice.path, "no tool can be called")
             return {}
         out: JSONObject = {"tools": written}
         tool_choice = None if choice is None else self._write_choice(choice, written)
@@ -222,7 +222,7 @@ class _ToolWriter(msgspec.Struct):
         if choice.hosted is not None:
             name = self.hosted.get(choice.hosted, {}).get("name")
         if name is None or all(tool.get("name") != name for tool in written):
-            self.ledger.altered(choice.path or "/tool_choice", "the forced tool is not among those sent")
+            self.ledger.altered(choice.path, "the forced tool is not among those sent")
             return {"type": "any"}
         return {"type": "tool", "name": name}
 

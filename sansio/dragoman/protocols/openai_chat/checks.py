@@ -1,4 +1,4 @@
-"""Helpers of several readers: checks of JSON types, cache marks, arguments of calls, citations."""
+"""What several modules use: checks of JSON types, cache marks, arguments of calls, citations."""
 
 from __future__ import annotations
 

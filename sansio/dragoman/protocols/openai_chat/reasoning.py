@@ -367,25 +367,27 @@ def join_native_reasoning(natives: list[JSONObject]) -> tuple[JSONObject, list[J
 
 # Signatures in the client's body, see SignaturePlaces.
 
-LOST_CALL = "the tool call that it belongs to is no longer in the conversation"
 
+def put_signed_members(
+    native: JSONObject, message: JSONObject, calls: JSON, position: int, path: str, ledger: Ledger
+) -> None:
+    """Put what a server signed beside its reasoning back into a message and onto its calls.
 
-def call_extras(native: JSONObject) -> Iterable[tuple[str, JSONObject]]:
-    """Yield the ids of calls and the members that go back onto them."""
+    position: the number of calls before the signature; path: of the signature.
+    """
+    extra_content = native.get(EXTRA_CONTENT)
+    if type(extra_content) is dict:
+        message[EXTRA_CONTENT] = deep_merge(message.get(EXTRA_CONTENT), extra_content)
     extras = native.get(CALL_EXTRAS)
     for call_id, extra in extras.items() if type(extras) is dict else ():
-        if type(extra) is dict:
-            yield call_id, extra
-
-
-def put_on_call(calls: list[JSON], call_id: str, position: int, extra: JSONObject) -> bool:
-    """Put members back onto their call: by id or, because ids may have changed, by position. False if there is none."""
-    ids = [call.get("id") if type(call) is dict else None for call in calls]
-    at = ids.index(call_id) if call_id in ids else position
-    if at >= len(calls):
-        return False
-    calls[at] = deep_merge(extra, calls[at])
-    return True
+        if type(extra) is not dict:
+            continue
+        ids = [call.get("id") if type(call) is dict else None for call in calls or ()]
+        at = ids.index(call_id) if call_id in ids else position  # ids may have changed
+        if at < len(ids):
+            calls[at] = deep_merge(extra, calls[at])
+        else:
+            ledger.dropped(path, "the tool call that it belongs to is no longer in the conversation")
 
 
 def _replace_signed_entry(
@@ -403,13 +405,10 @@ def _replace_signed_entry(
         message["content"] = leading + (
             [{"type": "text", "text": content}] if type(content) is str else content or []
         )
-    extra_content = native.get(EXTRA_CONTENT)
-    if type(extra_content) is dict:
-        message[EXTRA_CONTENT] = deep_merge(message.get(EXTRA_CONTENT), extra_content)
     calls = message.get("tool_calls")
-    for call_id, extra in call_extras(native):
-        if type(calls) is not list or not put_on_call(calls, call_id, position_of(entry)[1], extra):
-            ledger.dropped(path, LOST_CALL)
+    put_signed_members(
+        native, message, calls if type(calls) is list else None, position_of(entry)[1], path, ledger
+    )
     return entries
 
 

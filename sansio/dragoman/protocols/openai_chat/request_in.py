@@ -8,6 +8,7 @@ unknown type is kept as an opaque part; only wrong JSON types of required member
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import chain, count
 from typing import Literal
 
 import msgspec
@@ -33,6 +34,7 @@ from dragoman._ir.shape import (
     read_settings,
 )
 from dragoman._ir.signatures import Signer
+from dragoman._ir.tools import CacheMark
 from dragoman._wire.exceptions import RemoteProtocolError, dotted_path
 from dragoman._wire.json import JSON, JSONObject, wrong_type
 from dragoman.protocols.openai_chat.checks import CHECKS, arguments_text, read_cache_mark, read_citations
@@ -40,17 +42,13 @@ from dragoman.protocols.openai_chat.reasoning import part_text, read_turn
 from dragoman.protocols.openai_chat.request_settings import read_reasoning, read_response_format
 from dragoman.protocols.openai_chat.shapes import (
     ASSISTANT_SHAPE,
-    AUDIO_SHAPE,
     CALL_SHAPE,
-    FILE_SHAPE,
     FUNCTION_CALL_SHAPE,
-    IMAGE_SHAPE,
     MESSAGE_SHAPE,
     NATIVE_MEMBERS,
-    REFUSAL_SHAPE,
+    PART_SHAPES,
     REQUEST_SHAPE,
     SETTING_PATHS,
-    TEXT_SHAPE,
     TOOL_MESSAGE_SHAPE,
 )
 from dragoman.protocols.openai_chat.tables import NAME
@@ -64,8 +62,14 @@ _PLAIN_ROLES = frozenset({"system", "developer", "user", "assistant"})
 # Bound here, because an Enum's member is slow to look up.
 _FUNCTION, _CUSTOM = ToolKind.FUNCTION, ToolKind.CUSTOM
 
-# The paths of the first messages, made once, because to format a number costs as much as to build a message.
-_MESSAGE_PATHS = tuple([f"/messages/{index}" for index in range(512)])
+
+def _paths(index: int) -> tuple[str, str]:
+    """Return the paths of a message and of its content."""
+    return f"/messages/{index}", f"/messages/{index}/content"
+
+
+# Of the first messages, made once, because to format a number costs as much as to build a message.
+_PATHS = tuple(map(_paths, range(512)))
 
 
 def read_request(body: JSONObject, signer: Signer) -> Request:
@@ -107,15 +111,16 @@ def _read_messages(items: JSON, signer: Signer) -> tuple[Message, ...]:
         raise wrong_type("/messages", "an array of messages", items)
     reader = _MessageReader(signer)
     out: list[Message] = []
-    for index, item in enumerate(items):
-        path = _MESSAGE_PATHS[index] if index < len(_MESSAGE_PATHS) else f"/messages/{index}"
+    for item, (path, content_path) in zip(
+        items, chain(_PATHS, map(_paths, count(len(_PATHS)))), strict=False
+    ):
         if type(item) is not dict:
             raise wrong_type(path, "a message", item)
         role = item.get("role")
         if type(role) is not str:
             read = None
         elif len(item) == 2 and role in _PLAIN_ROLES and type(content := item.get("content")) is str:
-            out.append(Message(role, (Text(content, None, None, None, path + "/content"),), path))  # type: ignore[arg-type]
+            out.append(Message(role, (Text(content, None, None, None, content_path),), path))  # type: ignore[arg-type]
             continue
         else:
             read = _ROLES.get(role)
@@ -204,26 +209,24 @@ class _MessageReader:
         return ToolCall(call_id, name, text, kind, cache=cache, extra=extra, path=path)
 
     def tool(self, item: JSONObject, path: str) -> Message:
-        call_id = CHECKS.required(item, "tool_call_id", path, STRING)
-        kind = _CUSTOM if call_id in self._custom else _FUNCTION
-        content: JSON = item.get("content")
-        if len(item) == 3 and type(content) is str:
+        call_id, content = item.get("tool_call_id"), item.get("content")
+        if len(item) == 3 and type(call_id) is str and type(content) is str:
             # A shortcut: role, id and text.
+            kind = _CUSTOM if call_id in self._custom else _FUNCTION
             text = Text(content, None, None, None, path + "/content")
             return Message("user", (ToolResult(call_id, (text,), kind, None, None, None, None, path),), path)
-        return self._result(item, path, call_id, kind)
+        return self._result(item, path, CHECKS.required(item, "tool_call_id", path, STRING))
 
     def function(self, item: JSONObject, path: str) -> Message:
         name = CHECKS.required(item, "name", path, STRING)
-        call_parts, call_id = self._legacy
-        if call_parts == name:
+        called, call_id = self._legacy
+        if called == name:
             self._legacy = "", ""
         else:
             call_id = f"call_{path.rpartition('/')[2]}_{name}"  # no call requested it
-        return self._result(item, path, call_id, _FUNCTION)
+        return self._result(item, path, call_id)
 
-    @staticmethod
-    def _result(item: JSONObject, path: str, call_id: str, kind: ToolKind) -> Message:
+    def _result(self, item: JSONObject, path: str, call_id: str) -> Message:
         content: JSON = item.get("content")
         parts = _read_parts(content, f"{path}/content")
         cache, extra = read_cache_mark(item, path, extra_members(item, TOOL_MESSAGE_SHAPE))
@@ -242,7 +245,7 @@ class _MessageReader:
                 )
                 for index, part in enumerate(parts)
             ),
-            kind,
+            _CUSTOM if call_id in self._custom else _FUNCTION,
             cache=cache,
             extra=extra,
             path=path,
@@ -296,9 +299,14 @@ def _read_parts(content: JSON, path: str) -> list[Part]:
         at = f"{path}/{index}"
         if type(part) is not dict:
             raise wrong_type(at, "a content part", part)
-        kind = part.get("type")
+        kind: JSON = part.get("type")
         read = _PARTS.get(kind) if type(kind) is str else None
-        out.append(OpaquePart(NAME, str(kind), part, at) if read is None else read(part, at))
+        if read is not None:
+            out.append(read(part, at, *read_cache_mark(part, at, extra_members(part, PART_SHAPES[kind]))))
+        elif kind == "thinking":  # earlier reasoning in Mistral's form
+            out.append(Reasoning(part_text(part), Signature(NAME, {"content": [part]}), path=at))
+        else:
+            out.append(OpaquePart(NAME, str(kind), part, at))
     return out
 
 
@@ -307,23 +315,15 @@ def _assistant_parts(content: JSON, path: str, calls: JSON) -> list[Part]:
     return [] if content == "" and calls else _read_parts(content, path)
 
 
-def _text_part(part: JSONObject, path: str) -> Part:
-    text = CHECKS.required(part, "text", path, STRING)
-    cache, extra = read_cache_mark(part, path, extra_members(part, TEXT_SHAPE))
-    return Text(text, cache, None, extra, path)
+def _text_part(part: JSONObject, path: str, cache: CacheMark | None, extra: JSONObject | None) -> Part:
+    return Text(CHECKS.required(part, "text", path, STRING), cache, None, extra, path)
 
 
-def _refusal_part(part: JSONObject, path: str) -> Part:
-    text = CHECKS.required(part, "refusal", path, STRING)
-    return Refusal(text, extra_members(part, REFUSAL_SHAPE), path)
+def _refusal_part(part: JSONObject, path: str, cache: CacheMark | None, extra: JSONObject | None) -> Part:
+    return Refusal(CHECKS.required(part, "refusal", path, STRING), extra, path)
 
 
-def _thinking_part(part: JSONObject, path: str) -> Part:
-    """Read earlier reasoning in Mistral's form: a part of the content."""
-    return Reasoning(part_text(part), Signature(NAME, {"content": [part]}), path=path)
-
-
-def _image_part(part: JSONObject, path: str) -> Part:
+def _image_part(part: JSONObject, path: str, cache: CacheMark | None, extra: JSONObject | None) -> Part:
     image = part.get("image_url")
     at = f"{path}/image_url"
     if type(image) is str:  # not official, but common
@@ -331,74 +331,48 @@ def _image_part(part: JSONObject, path: str) -> Part:
     elif type(image) is not dict:
         raise wrong_type(at, "an object with a url", image)
     source, data, media_type = _split_url(CHECKS.required(image, "url", at, STRING))
-    cache, extra = read_cache_mark(part, path, extra_members(part, IMAGE_SHAPE))
-    return Media(
-        kind="image",
-        source="base64" if source else "url",
-        data=data,
-        media_type=media_type,
-        detail=image.get("detail"),
-        cache=cache,
-        extra=extra,
-        path=path,
-    )
+    detail = image.get("detail")
+    return Media("image", source, data, media_type, detail=detail, cache=cache, extra=extra, path=path)
 
 
-def _audio_part(part: JSONObject, path: str) -> Part:
+def _audio_part(part: JSONObject, path: str, cache: CacheMark | None, extra: JSONObject | None) -> Part:
     audio = CHECKS.required(part, "input_audio", path, OBJECT)
-    cache, extra = read_cache_mark(part, path, extra_members(part, AUDIO_SHAPE))
-    return Media(
-        kind="audio",
-        source="base64",
-        data=CHECKS.required(audio, "data", f"{path}/input_audio", STRING),
-        media_type=f"audio/{audio['format']}" if audio.get("format") else None,
-        cache=cache,
-        extra=extra,
-        path=path,
-    )
+    data = CHECKS.required(audio, "data", f"{path}/input_audio", STRING)
+    media_type = f"audio/{audio['format']}" if audio.get("format") else None
+    return Media("audio", "base64", data, media_type, cache=cache, extra=extra, path=path)
 
 
-def _file_part(part: JSONObject, path: str) -> Part:
+def _file_part(part: JSONObject, path: str, cache: CacheMark | None, extra: JSONObject | None) -> Part:
     file = CHECKS.required(part, "file", path, OBJECT)
     at = f"{path}/file"
     filename = file.get("filename")
     media_type = "application/pdf" if str(filename).lower().endswith(".pdf") else None
-    source: Literal["base64", "url", "file_id"] = "base64"
+    source: Literal["base64", "url", "file_id"]
     data = CHECKS.optional(file, "file_data", at, STRING)
     if data is None:
         source, data = "file_id", CHECKS.required(file, "file_id", at, STRING)
     else:
-        _, data, found = _split_url(data)
+        source, data, found = _split_url(data)
         media_type = found or media_type
-        if data.startswith(("http://", "https://")):
-            source = "url"
-    cache, extra = read_cache_mark(part, path, extra_members(part, FILE_SHAPE))
-    return Media(
-        kind="file",
-        source=source,
-        data=data,
-        media_type=media_type,
-        filename=filename,
-        cache=cache,
-        extra=extra,
-        path=path,
-    )
+        if not data.startswith(("http://", "https://")):
+            source = "base64"
+    return Media("file", source, data, media_type, filename, cache=cache, extra=extra, path=path)
 
 
-_PARTS: dict[str, Callable[[JSONObject, str], Part]] = {
+# Type -> the reader, which gets the part, its path, its cache mark and its extra members.
+_PARTS: dict[str, Callable[[JSONObject, str, CacheMark | None, JSONObject | None], Part]] = {
     "text": _text_part,
     "image_url": _image_part,
     "input_audio": _audio_part,
     "file": _file_part,
     "refusal": _refusal_part,
-    "thinking": _thinking_part,
 }
 
 
-def _split_url(url: str) -> tuple[bool, str, str | None]:
-    """Return True and the data of a data: URI in base64, or False and the URL itself. Third is the media type."""
+def _split_url(url: str) -> tuple[Literal["base64", "url"], str, str | None]:
+    """Return "base64", the data and the media type of a data: URI in base64, or "url", the URL itself and None."""
     if url.startswith("data:"):
         head, comma, data = url.partition(",")
         if comma and head.endswith(";base64"):
-            return True, data, head[5:-7].partition(";")[0] or None
-    return False, url, None
+            return "base64", data, head[5:-7].partition(";")[0] or None
+    return "url", url, None

@@ -18,12 +18,10 @@ from dragoman._wire.json import JSON, JSONObject
 from dragoman.codec import Capabilities
 from dragoman.protocols.openai_chat.checks import write_cache_mark
 from dragoman.protocols.openai_chat.reasoning import (
-    LOST_CALL,
     add_texts,
-    call_extras,
     join_native_reasoning,
     native_reasoning,
-    put_on_call,
+    put_signed_members,
     stands_in_fields,
 )
 from dragoman.protocols.openai_chat.tables import (
@@ -247,7 +245,8 @@ def write_turn(run: Sequence[Message], writer: PartWriter, in_loop: bool = False
         for part in message.parts:
             turn.add(part, message)
             if before is not None and not writer.same_protocol and _is_split_by_citation(before, part):
-                turn.join_last_texts()
+                first = turn.content.pop(-2)
+                turn.content[-1]["text"] = first["text"] + turn.content[-1]["text"]
             before = part
         writer.write_message_fields(message, turn.body)
     return turn.finish(run[0], in_loop)
@@ -256,17 +255,13 @@ def write_turn(run: Sequence[Message], writer: PartWriter, in_loop: bool = False
 class _TurnWriter:
     """Collects one turn.
 
-    call_extras: members that go back onto a call, with the reasoning that held them, the number of calls before it,
-    and the id of the call.
-    client_fields: the reasoning members of the client's messages, by the path of the message.
+    reasoning: each block with the number of calls before it, and its message.
     """
 
     __slots__ = (
         "_writer",
         "body",
-        "call_extras",
         "calls",
-        "client_fields",
         "content",
         "reasoning",
         "refusals",
@@ -278,16 +273,14 @@ class _TurnWriter:
         self.content: list[JSONObject] = []
         self.refusals: list[str] = []
         self.calls: list[JSONObject] = []
-        self.reasoning: list[Reasoning] = []
-        self.client_fields: dict[str, JSONObject] = {}
-        self.call_extras: list[tuple[Reasoning, int, str, JSONObject]] = []
+        self.reasoning: list[tuple[Reasoning, int, Message]] = []
 
     def add(self, part: Part, message: Message) -> None:
         same_protocol = self._writer.same_protocol
         if isinstance(part, ToolCall):
             self._add_call(part)
         elif isinstance(part, Reasoning):
-            self._add_reasoning(part, message)
+            self.reasoning.append((part, len(self.calls), message))
         elif isinstance(part, Refusal):
             if same_protocol and part.path != f"{message.path}/refusal":
                 self.content.append(deep_merge({"type": "refusal", "refusal": part.text}, part.extra or {}))
@@ -299,11 +292,6 @@ class _TurnWriter:
             if self.calls and not same_protocol and isinstance(part, Text):
                 self._writer.ledger.altered(part.path, "text after a tool call is sent before it")
             self._writer.write_part(part, message, self.content)
-
-    def join_last_texts(self) -> None:
-        """Join the last two texts."""
-        before = self.content.pop(-2)
-        self.content[-1]["text"] = before["text"] + self.content[-1]["text"]
 
     def _add_call(self, call: ToolCall) -> None:
         writer = self._writer
@@ -322,27 +310,14 @@ class _TurnWriter:
                 writer.ledger.dropped(mark.path, "there is no text before the tool call to put the mark on")
         self.calls.append(deep_merge(body, call.extra) if writer.same_protocol and call.extra else body)
 
-    def _add_reasoning(self, reasoning: Reasoning, message: Message) -> None:
-        self.reasoning.append(reasoning)
-        # Reasoning that a pass has added replaces the client's members.
-        if self._writer.same_protocol and stands_in_fields(reasoning):
-            raw = self._writer.raw_message(message)
-            self.client_fields[message.path] = {key: raw[key] for key in REASONING_FIELDS if raw.get(key)}
-        native = native_reasoning(reasoning)
-        for call_id, extra in call_extras(native):
-            self.call_extras.append((reasoning, len(self.calls), call_id, extra))
-        extra_content = native.get(EXTRA_CONTENT)
-        if type(extra_content) is dict:
-            self.body[EXTRA_CONTENT] = deep_merge(self.body.get(EXTRA_CONTENT), extra_content)
-
     def finish(self, message: Message, in_loop: bool) -> JSONObject | None:
         """Return the wire message, None if nothing is left of it. message: the first one of the turn."""
         fields, leading = self._reasoning_fields()
         content = leading + self.content
         calls, body = self.calls, self.body
-        for reasoning, position, call_id, extra in self.call_extras:
-            if not put_on_call(calls, call_id, position, extra):
-                self._writer.ledger.dropped(reasoning.path, LOST_CALL)
+        for reasoning, position, _ in self.reasoning:
+            native = native_reasoning(reasoning)
+            put_signed_members(native, body, calls, position, reasoning.path, self._writer.ledger)
         if self._writer.capabilities.thought_signatures and calls:
             # Google: "Function call is missing a thought_signature in functionCall parts." (openclaude#67, read
             # 2026-11-22)
@@ -382,13 +357,14 @@ class _TurnWriter:
         field = self._writer.capabilities.reasoning_field
         # Whether the client's own members are sent on.
         returns_fields = self._writer.same_protocol and field is not None
+        own: dict[str, JSONObject] = {}  # those members, by the path of the message
         natives: list[JSONObject] = []
         texts: list[str] = []
-        if returns_fields:
-            natives += self.client_fields.values()
-        for reasoning in self.reasoning:
+        for reasoning, _, message in self.reasoning:
             if returns_fields and stands_in_fields(reasoning):
-                continue  # it is among the client's own members
+                raw = self._writer.raw_message(message)
+                own[message.path] = {key: raw[key] for key in REASONING_FIELDS if raw.get(key)}
+                continue
             native = native_reasoning(reasoning)
             if native:
                 if returns_fields or field is not None or native.keys() <= _ALWAYS_RETURNED:
@@ -408,7 +384,7 @@ class _TurnWriter:
                     )
                 else:
                     texts.append(reasoning.text)
-        fields, leading = join_native_reasoning(natives)
+        fields, leading = join_native_reasoning([*own.values(), *natives])
         if texts and field is not None:
             add_texts(fields, field, texts)
         if returns_fields and field in REASONING_TEXTS:

@@ -22,12 +22,12 @@ from dragoman._ir.parameters import (
     write_params,
 )
 from dragoman._ir.request import Param, ReasoningConfig, Request, ResponseFormat
-from dragoman._ir.shape import INTEGER, OBJECT, STRING, JSONType, extra_members, setting_paths
+from dragoman._ir.shape import INTEGER, OBJECT, STRING, JSONType, extra_members
 from dragoman._wire.json import JSON, JSONObject
 from dragoman._wire.json_schema import is_strict
 from dragoman.codec import Capabilities
 from dragoman.protocols.openai_chat.checks import CHECKS
-from dragoman.protocols.openai_chat.shapes import FORMAT_SHAPE, REQUEST_SHAPE
+from dragoman.protocols.openai_chat.shapes import FORMAT_SHAPE, SETTING_PATHS
 from dragoman.protocols.openai_chat.tables import (
     IMPLIED_INCLUDES,
     INCLUDE_LOGPROBS,
@@ -117,8 +117,8 @@ def write_reasoning(
     ):
         # Only the client has the template of the model, and with it the names of its settings.
         out[_TEMPLATE] = request.native[_TEMPLATE]
-        config = msgspec.structs.replace(config, mode=None, path=config.effort_path)
-    path = config.path or "/reasoning"
+        config = msgspec.structs.replace(config, mode=None, path=config.effort_path or config.path)
+    path = config.path
     if config.display is not None:
         ledger.dropped(
             config.display_path or path, "Chat Completions has no setting for whether reasoning is visible"
@@ -218,7 +218,7 @@ def write_response_format(
     form = request.response_format
     if form is None:
         return
-    path = form.path or "/response_format"
+    path = form.path
     if form.schema is None:
         out["response_format"] = {"type": "json_object"}
         if not any(_mentions_json(message) for message in messages):
@@ -259,7 +259,7 @@ def _add_instruction(messages: list[JSONObject], text: str) -> None:
         first["content"] = [*first["content"], {"type": "text", "text": text}]
 
 
-_NAMES: dict[Param, str] = {param: path[1:] for param, path in setting_paths(REQUEST_SHAPE).items()}
+_NAMES: dict[Param, str] = {param: path[1:] for param, path in SETTING_PATHS.items()}
 # Neutral name -> wire name, for each of the two names of the output limit.
 _SETTING_NAMES: dict[str, dict[Param, str]] = {
     limit: {**_NAMES, "max_output_tokens": limit, "speed": "service_tier"}

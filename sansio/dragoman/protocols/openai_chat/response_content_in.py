@@ -26,8 +26,8 @@ from dragoman._ir.events import (
 )
 from dragoman._ir.losses import Ledger, child
 from dragoman._ir.shape import note_unread
-from dragoman._wire.exceptions import RemoteProtocolError, unreadable_response
-from dragoman._wire.json import JSON, JSONObject, decode, kind_of
+from dragoman._wire.exceptions import unreadable_response
+from dragoman._wire.json import JSON, JSONObject, kind_of, object_or_none
 from dragoman.protocols.openai_chat.checks import read_url_citation
 from dragoman.protocols.openai_chat.reasoning import ReasoningFields, entry_text
 from dragoman.protocols.openai_chat.response_tool_calls_in import (
@@ -310,18 +310,13 @@ def _read_search(executed: list[JSON]) -> Search | None:
         pages = found.get("results") if type(found) is dict else None
         if type(pages) is not list or not pages:
             continue
-        queries += _queries(tool.get("arguments"))
+        arguments = tool.get("arguments")
+        text = arguments.encode("utf-8", "surrogatepass") if type(arguments) is str else b""
+        query = (object_or_none(text) or {}).get("query")
+        if type(query) is str:
+            queries.append(query)
         for page in pages:
             if type(page) is dict and type(page.get("url")) is str:
                 title = page.get("title")
                 sources.append(Source(page["url"], title if type(title) is str else None))
     return Search(tuple(queries), tuple(sources)) if sources else None
-
-
-def _queries(arguments: JSON) -> list[str]:
-    try:
-        value = decode(arguments.encode("utf-8", "surrogatepass")) if type(arguments) is str else None
-    except RemoteProtocolError:
-        return []
-    query = value.get("query") if type(value) is dict else None
-    return [query] if type(query) is str else []

@@ -84,15 +84,14 @@ REQUEST_SHAPE: dict[str, Shape] = {
 SETTING_PATHS: dict[Param, str] = setting_paths(REQUEST_SHAPE)
 
 _MARKS: dict[str, Shape] = dict.fromkeys(CACHE_MARKS)
-TEXT_SHAPE: dict[str, Shape] = {"type": None, "text": None, **_MARKS}
-IMAGE_SHAPE: dict[str, Shape] = {"type": None, "image_url": {"url": None, "detail": None}, **_MARKS}
-AUDIO_SHAPE: dict[str, Shape] = {"type": None, "input_audio": {"data": None, "format": None}, **_MARKS}
-FILE_SHAPE: dict[str, Shape] = {
-    "type": None,
-    "file": {"file_data": None, "file_id": None, "filename": None},
-    **_MARKS,
+# Content parts by type. The reader takes other types whole.
+PART_SHAPES: dict[str, dict[str, Shape]] = {
+    "text": {"type": None, "text": None, **_MARKS},
+    "image_url": {"type": None, "image_url": {"url": None, "detail": None}, **_MARKS},
+    "input_audio": {"type": None, "input_audio": {"data": None, "format": None}, **_MARKS},
+    "file": {"type": None, "file": {"file_data": None, "file_id": None, "filename": None}, **_MARKS},
+    "refusal": {"type": None, "refusal": None},
 }
-REFUSAL_SHAPE: dict[str, Shape] = {"type": None, "refusal": None}
 
 # A message of any role but assistant. `cache_control` is what agents send for Claude models.
 MESSAGE_SHAPE: dict[str, Shape] = {"role": None, "content": None, "name": None, "cache_control": None}

@@ -141,7 +141,7 @@ def _add_word_json(request: Request, items: list[JSON], ledger: Ledger) -> None:
     items.append({"type": "message", "role": "system", "content": content})
     ledger.add(
         LossCode.REPAIRED,
-        text_format.path or "/response_format",
+        text_format.path,
         "the server requires the word JSON in the input: an instruction was added",
     )
 
@@ -249,9 +249,7 @@ def _write_format(text_format: ResponseFormat, ledger: Ledger) -> JSONObject:
         out["description"] = text_format.description
     out["strict"] = bool(text_format.strict) and is_strict(text_format.schema)
     if text_format.strict and not out["strict"]:
-        ledger.altered(
-            text_format.path or "/response_format", "the server does not accept this schema as strict"
-        )
+        ledger.altered(text_format.path, "the server does not accept this schema as strict")
     return out
 
 
@@ -260,7 +258,7 @@ def _write_reasoning(
 ) -> JSONObject:
     out: JSONObject = {}
     wanted = _effort_of(config)
-    path = config.path or "/reasoning"
+    path = config.path
     if capabilities.efforts == ():
         # "Unsupported parameter: 'reasoning.effort' is not supported with this model." (BerriAI/litellm#38842, read
         # 2026-11-22)
