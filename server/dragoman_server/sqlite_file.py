@@ -12,10 +12,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 
-class WrongFile(Exception):
-    """The file was made by another program or version. `str()` of it names the file."""
-
-
 @dataclass(frozen=True, slots=True)
 class SQLiteFileFormat:
     """The kind of a file.
@@ -29,25 +25,96 @@ class SQLiteFileFormat:
     schema: str
 
 
-def open_sqlite_file(file_format: SQLiteFileFormat, path: str, busy_s: float) -> sqlite3.Connection:
-    """Return a connection, for one thread at a time. Makes the file if it is missing.
+class _WrongFile(Exception):
+    """The file was made by another program or version. `str()` of it names the file."""
 
-    busy_s: how long a call waits for another process to finish its writing. Raises WrongFile, sqlite3.Error, OSError.
+
+class SQLiteFile:
+    """A file and the connection to it, for one thread at a time.
+
+    name: the kind and the path, for errors. error: raised for what is wrong with the file.
     """
-    # SQLite would make it readable for all users whom the umask allows.
-    os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
-    connection = sqlite3.connect(path, timeout=busy_s, isolation_level=None, check_same_thread=False)
-    try:
-        _use_write_ahead_log(file_format, connection, path, busy_s)
-        connection.execute("PRAGMA synchronous = NORMAL")
-        connection.execute("PRAGMA secure_delete = ON")
-        with write_transaction(connection):
-            if not _is_made(file_format, connection, path):
-                _make(file_format, connection)
-    except BaseException:
-        connection.close()
-        raise
-    return connection
+
+    def __init__(self, file_format: SQLiteFileFormat, path: str, error: type[Exception]) -> None:
+        self.name = f"the {file_format.what} {path}"
+        self._format = file_format
+        self._path = path
+        self._error = error
+        self._connection: sqlite3.Connection | None = None
+
+    @property
+    def connection(self) -> sqlite3.Connection:
+        """The connection. RuntimeError if the file is not open."""
+        if self._connection is None:
+            raise RuntimeError(f"the {self._format.what} is used outside its running() block")
+        return self._connection
+
+    @contextmanager
+    def errors(self) -> Iterator[None]:
+        """Raise the file's own error in place of those of SQLite and of the system."""
+        try:
+            yield
+        except _WrongFile as error:
+            raise self._error(str(error)) from error
+        except (sqlite3.Error, OSError) as error:
+            raise self._error(f"{self.name}: {error}") from error
+
+    def open(self, busy_s: float) -> None:
+        """Open the file. Make it if it is missing.
+
+        busy_s: how long a call waits for another process to finish its writing. Use it inside of errors().
+        """
+        # SQLite would make it readable for all users whom the umask allows.
+        os.close(os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600))
+        connection = sqlite3.connect(
+            self._path, timeout=busy_s, isolation_level=None, check_same_thread=False
+        )
+        try:
+            self._use_write_ahead_log(connection, busy_s)
+            connection.execute("PRAGMA synchronous = NORMAL")
+            connection.execute("PRAGMA secure_delete = ON")
+            with write_transaction(connection):
+                if not self._is_made(connection):
+                    for statement in _statements(self._format.schema):
+                        connection.execute(statement)
+                    connection.execute(f"PRAGMA application_id = {self._format.application}")
+                    connection.execute(f"PRAGMA user_version = {self._format.version}")
+        except BaseException:
+            connection.close()
+            raise
+        self._connection = connection
+
+    def close(self) -> None:
+        """Close the file, if it is open."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+    def _use_write_ahead_log(self, connection: sqlite3.Connection, busy_s: float) -> None:
+        """Switch the log on. It retries, because processes that start together block each other, without a wait."""
+        deadline = time.monotonic() + busy_s
+        while True:
+            try:
+                with read_transaction(connection):
+                    self._is_made(connection)  # before anything is changed
+                connection.execute("PRAGMA journal_mode = WAL")
+                return
+            except sqlite3.OperationalError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.02)
+
+    def _is_made(self, connection: sqlite3.Connection) -> bool:
+        """True if the tables exist, false for an empty file. Raises _WrongFile for any other."""
+        application = connection.execute("PRAGMA application_id").fetchone()[0]
+        version = connection.execute("PRAGMA user_version").fetchone()[0]
+        if (application, version) == (self._format.application, self._format.version):
+            return True
+        if connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchone():
+            ours = application == self._format.application
+            what = "another version of Dragoman" if ours else "another program"
+            raise _WrongFile(f"{self.name} was made by {what}; name another file")
+        return False
 
 
 @contextmanager
@@ -71,42 +138,6 @@ def read_transaction(connection: sqlite3.Connection) -> Iterator[None]:
         yield
     finally:
         connection.execute("ROLLBACK")
-
-
-def _use_write_ahead_log(
-    file_format: SQLiteFileFormat, connection: sqlite3.Connection, path: str, busy_s: float
-) -> None:
-    """Switch the log on. It retries, because processes that start together block each other, without a wait."""
-    deadline = time.monotonic() + busy_s
-    while True:
-        try:
-            with read_transaction(connection):
-                _is_made(file_format, connection, path)  # before anything is changed
-            connection.execute("PRAGMA journal_mode = WAL")
-            return
-        except sqlite3.OperationalError:
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(0.02)
-
-
-def _is_made(file_format: SQLiteFileFormat, connection: sqlite3.Connection, path: str) -> bool:
-    """True if the tables exist, false for an empty file. Raises WrongFile for any other."""
-    application = connection.execute("PRAGMA application_id").fetchone()[0]
-    version = connection.execute("PRAGMA user_version").fetchone()[0]
-    if (application, version) == (file_format.application, file_format.version):
-        return True
-    if connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchone():
-        what = "another version of Dragoman" if application == file_format.application else "another program"
-        raise WrongFile(f"the {file_format.what} {path} was made by {what}; name another file")
-    return False
-
-
-def _make(file_format: SQLiteFileFormat, connection: sqlite3.Connection) -> None:
-    for statement in _statements(file_format.schema):
-        connection.execute(statement)
-    connection.execute(f"PRAGMA application_id = {file_format.application}")
-    connection.execute(f"PRAGMA user_version = {file_format.version}")
 
 
 def _statements(script: str) -> Iterator[str]:

@@ -258,16 +258,14 @@ class _ToolFitter:
 
     def result(self, result: ToolResult) -> ToolResult:
         as_function = result.kind is _CUSTOM and not self._custom
-        call_id = self._id(result.call_id)
+        call_id = self.sent_ids.get(result.call_id) or self._id(result.call_id)
         if not as_function and call_id == result.call_id:
             return result
         kind = ToolKind.FUNCTION if as_function else result.kind
         return msgspec.structs.replace(result, call_id=call_id, kind=kind)
 
     def _id(self, call_id: str) -> str:
-        sent = self.sent_ids.get(call_id)
-        if sent is None:
-            sent = self.sent_ids[call_id] = fit_call_id(call_id, self._limits, self._call_id_form)
+        sent = self.sent_ids[call_id] = fit_call_id(call_id, self._limits, self._call_id_form)
         return sent
 
     def _name(self, name: str, namespace: str | None) -> tuple[str, str | None]:

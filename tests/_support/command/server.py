@@ -11,6 +11,7 @@ In the environment: CFG_FAIL, CFG_HANG: a start that fails, that hangs. CFG_STEP
 CFG_DIE: a file; while it has lines, each process that starts takes one away and dies.
 """
 
+import fcntl
 import json
 import os
 import sys
@@ -83,6 +84,7 @@ def _exit_if_configured():
     if name is None:
         return
     with open(name, "r+", encoding="ascii") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)  # several workers start at once; closing the file frees it
         lines = file.readlines()
         file.seek(0)
         file.truncate()

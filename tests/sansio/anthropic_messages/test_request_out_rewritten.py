@@ -349,6 +349,14 @@ def test_excess_cache_marks_are_dropped() -> None:
     assert lost == ["/messages/0/content/0/cache_control", "/messages/0/content/1/cache_control"]
 
 
+def test_an_effort_in_mid_conversation_without_system_messages_is_that_of_the_request() -> None:
+    later = {"role": "system", "content": "S", "output_config": {"effort": "low"}}
+    out, lost = rewrite(read(messages=[HI, later, HI]), mid_system=False)
+    assert out["output_config"] == {"effort": "low"}
+    assert [turn["role"] for turn in out["messages"]] == ["user"]
+    assert lost == ["/messages/1"]
+
+
 def test_a_rewritten_effort_in_mid_conversation_stays_there() -> None:
     later = {"role": "system", "content": "S", "output_config": {"effort": "max"}}
     out, lost = rewrite(read(messages=[HI, later]), mid_system=True, efforts=("low",))

@@ -19,7 +19,7 @@ from dragoman_server.log import RequestRecord
 from dragoman_server.proxying.account_pool import AccountPool
 from dragoman_server.proxying.plan import Plan, Planner
 from dragoman_server.proxying.request_handler import RequestHandler
-from dragoman_server.settings import Settings, UpstreamSettings
+from dragoman_server.settings import AccountSettings, Settings, UpstreamSettings
 from dragoman_server.settings.secret import Secret
 from dragoman_server.upstream.client import (
     UpstreamBroken,
@@ -423,6 +423,41 @@ async def test_an_upstream_that_repeats_the_key_does_not_give_it_away() -> None:
         assert fake.status == 401
         assert key not in fake.body.decode()
         assert key not in repr(record)
+
+
+@one_backend
+async def test_an_account_without_a_key_does_not_send_that_of_another() -> None:
+    scripts, sent = [Script([b"{}"], status=500), Script([START, WORD, END])], list[str | None]()
+
+    class Upstream(FakeUpstream):
+        def open(self, method: str, url: str, headers: Any = (), *rest: Any, **more: Any) -> FakeUpstream:
+            self.script = scripts.pop(0)
+            sent.append(dict(headers).get("authorization"))
+            return super().open(method, url, headers, *rest, **more)
+
+    settings = Settings(
+        upstreams=(UpstreamSettings(name="up", protocol=CHAT, base_url="http://127.0.0.1:9/v1"),),
+        accounts=(
+            AccountSettings(upstream="up", name="a", api_key=Secret("k")),
+            AccountSettings(upstream="up", name="b"),
+        ),
+    )
+    body = json.dumps({**BODIES[CHAT], "stream": True}).encode()
+    plan = Planner(settings, PROTOCOLS[CHAT], {}, "", body, id="a", now=0).first()
+    fake, upstream, record = FakeClient(), Upstream(Script()), RequestRecord(id="a", protocol=CHAT, path="/")
+    fake._body = None
+    await RequestHandler(
+        plan,
+        lambda name: upstream,
+        fake.receive,
+        fake.send,
+        record,
+        pool=pool(),
+        keepalive_s=0,
+        http1=True,
+    ).run()
+    assert (record.outcome, record.account) == ("completed", "up/b")
+    assert sent == ["Bearer k", None]
 
 
 @pytest.mark.promise("R9")

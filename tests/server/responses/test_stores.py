@@ -532,13 +532,13 @@ async def test_on_a_full_disk_the_oldest_go(sqlite: Kind) -> None:
         large = bytes(100_000)
         for number in range(8):
             await store.put(response(f"resp_{number}", body=large))
-        pages = store._open_connection.execute("PRAGMA page_count").fetchone()[0]
-        store._open_connection.execute(f"PRAGMA max_page_count = {pages + 10}")
+        pages = store._file.connection.execute("PRAGMA page_count").fetchone()[0]
+        store._file.connection.execute(f"PRAGMA max_page_count = {pages + 10}")
         for number in range(8, 12):
             assert await store.put(response(f"resp_{number}", body=large))
         there = [number for number in range(12) if await store.get("", f"resp_{number}", NOW) is not None]
         assert there[-4:] == [8, 9, 10, 11]
         assert there == list(range(there[0], 12))
-        store._open_connection.execute("DELETE FROM responses")
+        store._file.connection.execute("DELETE FROM responses")
         with pytest.raises(ResponseStoreError, match="full"):
             await store.put(response("resp_large", body=bytes(950_000)))

@@ -177,7 +177,8 @@ def _rewrite_settings(
         _remove(out, "/output_config/format")
         _remove(out, "/output_format")
     config = request.reasoning
-    if config is not None and (config.effort_path or config.path).startswith("/messages/"):
+    in_message = config is not None and (config.effort_path or config.path).startswith("/messages/")
+    if in_message and capabilities.mid_system:
         return  # written with that message
     _remove(out, "/thinking")
     _remove(out, "/output_config/effort")

@@ -6,7 +6,6 @@ number of SQLite changes when another process has written; then the view is read
 or after REFRESH_S.
 """
 
-import sqlite3
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
@@ -20,7 +19,7 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 from dragoman_server.accounts.health import Health
 from dragoman_server.accounts.stores.base import AccountStoreError
 from dragoman_server.accounts.stores.tables import CONVERSATION_S, MAX_CONVERSATIONS, TableStore
-from dragoman_server.sqlite_file import SQLiteFileFormat, WrongFile, open_sqlite_file, write_transaction
+from dragoman_server.sqlite_file import SQLiteFile, SQLiteFileFormat, write_transaction
 
 _T = TypeVar("_T")
 
@@ -105,12 +104,11 @@ class SQLiteAccountStore(TableStore):
     """See AccountStore. path: the file, created if it is missing; its folder must exist."""
 
     def __init__(self, path: str, *, max_conversations: int = MAX_CONVERSATIONS) -> None:
-        self._path = path
+        self._file = SQLiteFile(_FILE_FORMAT, path, AccountStoreError)
         self._max_conversations = max_conversations
         self._view: Mapping[str, Health] = {}  # never changed, only replaced: the thread does that
         self._version = -1  # of what is in the view
         self._changed: dict[str, Health] = {}  # what the transaction has written, for the view
-        self._opened: sqlite3.Connection | None = None
         self._calls: MemoryObjectSendStream[_ThreadCall] | None = None
         # Not anyio's default limiter, so that no call waits for other users of threads.
         self._thread = anyio.CapacityLimiter(1)
@@ -135,15 +133,11 @@ class SQLiteAccountStore(TableStore):
         finally:
             self._calls = None
             with anyio.CancelScope(shield=True):  # bounded: closing never waits
-                await self._in_thread(self._close)
+                await self._in_thread(self._file.close)
 
     async def _in_thread(self, function: Callable[[], None]) -> None:
-        try:
+        with self._file.errors():
             await anyio.to_thread.run_sync(function, limiter=self._thread)
-        except WrongFile as error:
-            raise AccountStoreError(str(error)) from error
-        except (sqlite3.Error, OSError) as error:
-            raise AccountStoreError(f"the account store {self._path}: {error}") from error
 
     async def _call(self, function: Callable[[], _T]) -> _T:
         return await self._queue(lambda: self._transaction(function))
@@ -155,17 +149,15 @@ class SQLiteAccountStore(TableStore):
         try:
             self._calls.send_nowait(call)
         except anyio.WouldBlock:
-            raise AccountStoreError(
-                f"the account store {self._path}: {_MAX_WAITING} calls are waiting for it"
-            ) from None
+            message = f"{self._file.name}: {_MAX_WAITING} calls are waiting for it"
+            raise AccountStoreError(message) from None
         try:
             await call.done.wait()
         finally:
             call.awaited = False
-        if isinstance(call.error, (sqlite3.Error, OSError)):
-            raise AccountStoreError(f"the account store {self._path}: {call.error}") from call.error
         if call.error is not None:
-            raise call.error
+            with self._file.errors():
+                raise call.error
         result: _T = call.result
         return result
 
@@ -182,7 +174,7 @@ class SQLiteAccountStore(TableStore):
         finally:
             while waiting().current_buffer_used:
                 call = received.receive_nowait()
-                call.error = AccountStoreError(f"the account store {self._path} is closed")
+                call.error = AccountStoreError(f"{self._file.name} is closed")
                 call.done.set()
 
     async def _refresh_often(self) -> None:
@@ -194,30 +186,20 @@ class SQLiteAccountStore(TableStore):
     # What follows runs in the thread.
 
     def _open(self) -> None:
-        self._opened = open_sqlite_file(_FILE_FORMAT, self._path, _BUSY_S)
+        self._file.open(_BUSY_S)
         self._refresh()
-
-    def _close(self) -> None:
-        connection, self._opened = self._opened, None
-        if connection is not None:
-            connection.close()
-
-    @property
-    def _connection(self) -> sqlite3.Connection:
-        assert self._opened is not None  # opened by the first call of running()
-        return self._opened
 
     def _refresh(self) -> None:
         """Read the view again if another process has written. Inside a transaction the view is then exact."""
-        version = self._connection.execute("PRAGMA data_version").fetchone()[0]
+        version = self._file.connection.execute("PRAGMA data_version").fetchone()[0]
         if version != self._version:
-            rows = self._connection.execute("SELECT account, data FROM health")
+            rows = self._file.connection.execute("SELECT account, data FROM health")
             self._view = {account: _decode(data) for account, data in rows}
             self._version = version
 
     def _transaction(self, function: Callable[[], _T]) -> _T:
         self._changed = {}
-        with write_transaction(self._connection):
+        with write_transaction(self._file.connection):
             self._refresh()
             result = function()
         if self._changed:
@@ -225,45 +207,51 @@ class SQLiteAccountStore(TableStore):
         return result
 
     def _put_health(self, account: str, health: Health) -> None:
-        self._connection.execute("INSERT OR REPLACE INTO health VALUES (?, ?)", (account, _encode(health)))
+        self._file.connection.execute(
+            "INSERT OR REPLACE INTO health VALUES (?, ?)", (account, _encode(health))
+        )
         self._changed[account] = health
 
     def _filled(self, rate: str) -> float:
-        row = self._connection.execute("SELECT filled FROM rates WHERE key = ?", (rate,)).fetchone()
+        row = self._file.connection.execute("SELECT filled FROM rates WHERE key = ?", (rate,)).fetchone()
         return 0.0 if row is None else float(row[0])
 
     def _put_filled(self, rate: str, filled: float) -> None:
-        self._connection.execute("INSERT OR REPLACE INTO rates VALUES (?, ?)", (rate, filled))
+        self._file.connection.execute("INSERT OR REPLACE INTO rates VALUES (?, ?)", (rate, filled))
 
     def _leases(self, account: str, now: float) -> int:
-        self._connection.execute("DELETE FROM leases WHERE expires <= ?", (now,))
+        self._file.connection.execute("DELETE FROM leases WHERE expires <= ?", (now,))
         query = "SELECT count(*) FROM leases WHERE account = ?"
-        return int(self._connection.execute(query, (account,)).fetchone()[0])
+        return int(self._file.connection.execute(query, (account,)).fetchone()[0])
 
     def _put_lease(self, account: str, lease: str, expires: float) -> None:
-        self._connection.execute("INSERT OR REPLACE INTO leases VALUES (?, ?, ?)", (account, lease, expires))
+        self._file.connection.execute(
+            "INSERT OR REPLACE INTO leases VALUES (?, ?, ?)", (account, lease, expires)
+        )
 
     def _drop_lease(self, account: str, lease: str) -> None:
-        self._connection.execute("DELETE FROM leases WHERE account = ? AND lease = ?", (account, lease))
+        self._file.connection.execute("DELETE FROM leases WHERE account = ? AND lease = ?", (account, lease))
 
     def _account_of(self, conversation: str, now: float) -> str | None:
-        row = self._connection.execute(
+        row = self._file.connection.execute(
             "SELECT account FROM conversations WHERE key = ? AND expires > ?", (conversation, now)
         ).fetchone()
         return None if row is None else str(row[0])
 
     def _put_conversation(self, conversation: str, account: str, now: float) -> None:
-        connection = self._connection
+        connection = self._file.connection
         connection.execute("DELETE FROM conversations WHERE expires <= ?", (now,))
         connection.execute(_UPSERT_CONVERSATION, (conversation, account, now + CONVERSATION_S))
         connection.execute(_DELETE_OLDEST_CONVERSATIONS, (self._max_conversations,))
 
     def _add(self, counter: str, amount: float, expires: float) -> None:
-        self._connection.execute(_UPSERT_COUNTER, (counter, amount, expires))
+        self._file.connection.execute(_UPSERT_COUNTER, (counter, amount, expires))
 
     def _total(self, counter: str, now: float) -> float:
-        self._connection.execute("DELETE FROM counters WHERE expires <= ?", (now,))
-        row = self._connection.execute("SELECT amount FROM counters WHERE key = ?", (counter,)).fetchone()
+        self._file.connection.execute("DELETE FROM counters WHERE expires <= ?", (now,))
+        row = self._file.connection.execute(
+            "SELECT amount FROM counters WHERE key = ?", (counter,)
+        ).fetchone()
         return 0.0 if row is None else float(row[0])
 
 

@@ -25,9 +25,8 @@ from dragoman_server.responses.stores.base import (
     StoredResponse,
 )
 from dragoman_server.sqlite_file import (
+    SQLiteFile,
     SQLiteFileFormat,
-    WrongFile,
-    open_sqlite_file,
     read_transaction,
     write_transaction,
 )
@@ -112,16 +111,15 @@ class SQLiteResponseStore:
     """See ResponseStore. path: the file, created if it is missing; its folder must exist."""
 
     def __init__(self, path: str, limits: ResponseStoreLimits) -> None:
-        self._path = path
+        self._file = SQLiteFile(_FILE_FORMAT, path, ResponseStoreError)
         self._limits = limits
-        self._connection: sqlite3.Connection | None = None
         self._one_call = anyio.CapacityLimiter(1)
         self._writing: TaskGroup | None = None
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """See ResponseStore. Raises ResponseStoreError when the file cannot be used."""
-        await self._call(self._open)
+        await self._call(lambda: self._file.open(_BUSY_S))
         writing = self._writing = await anyio.create_task_group().__aenter__()
         try:
             yield
@@ -131,7 +129,7 @@ class SQLiteResponseStore:
                 await writing.__aexit__(None, None, None)  # bounded by _TURN_S and _BUSY_S, as what follows
             finally:
                 with anyio.CancelScope(shield=True):
-                    await self._call(self._close)
+                    await self._call(self._file.close)
 
     async def put(self, response: StoredResponse) -> bool:
         if response.size > self._limits.max_bytes:
@@ -153,9 +151,7 @@ class SQLiteResponseStore:
         with anyio.move_on_after(_PUT_S):
             await written.wait()
         if not written.is_set():
-            raise ResponseStoreError(
-                f"the response store {self._path}: it was not written within {_PUT_S:g} s"
-            )
+            raise ResponseStoreError(f"{self._file.name}: it was not written within {_PUT_S:g} s")
         if failures:
             raise failures[0]
         return True
@@ -171,37 +167,16 @@ class SQLiteResponseStore:
 
     async def _call(self, function: Callable[[], _T]) -> _T:
         """Run a function in a thread. A cancelled caller waits for its end, because it uses the connection."""
-        try:
-            with anyio.move_on_after(_TURN_S):
-                return await anyio.to_thread.run_sync(function, limiter=self._one_call)
-        except WrongFile as error:
-            raise ResponseStoreError(str(error)) from error
-        except (sqlite3.Error, OSError) as error:
-            raise ResponseStoreError(f"the response store {self._path}: {error}") from error
-        raise ResponseStoreError(
-            f"the response store {self._path}: the calls before this one took {_TURN_S:g} s"
-        )
+        with self._file.errors(), anyio.move_on_after(_TURN_S):
+            return await anyio.to_thread.run_sync(function, limiter=self._one_call)
+        raise ResponseStoreError(f"{self._file.name}: the calls before this one took {_TURN_S:g} s")
 
     # What follows runs in the thread.
-
-    def _open(self) -> None:
-        self._connection = open_sqlite_file(_FILE_FORMAT, self._path, _BUSY_S)
-
-    def _close(self) -> None:
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            connection.close()
-
-    @property
-    def _open_connection(self) -> sqlite3.Connection:
-        if self._connection is None:
-            raise RuntimeError("the response store is used outside its running() block")
-        return self._connection
 
     @contextmanager
     def _reading(self, now: int) -> Iterator[sqlite3.Connection]:
         """Open a transaction that reads one state of the file, without expired responses."""
-        connection = self._open_connection
+        connection = self._file.connection
         oldest = (now - self._limits.max_age_s,)
         if connection.execute("SELECT 1 FROM responses WHERE created < ? LIMIT 1", oldest).fetchone():
             with write_transaction(connection):
@@ -219,7 +194,7 @@ class SQLiteResponseStore:
 
     def _drop_oldest(self, size: int) -> bool:
         """Make room on a full disk. Return false if there was nothing to drop."""
-        with write_transaction(self._open_connection) as connection:
+        with write_transaction(self._file.connection) as connection:
             left = connection.execute(_TOTAL).fetchone()[0] - size
             dropped = any_dropped = connection.execute(_DROP_OLDEST, (0,)).rowcount
             while dropped and connection.execute(_TOTAL).fetchone()[0] > left:
@@ -228,7 +203,7 @@ class SQLiteResponseStore:
 
     def _insert(self, response: StoredResponse) -> None:
         owner = response.owner
-        with write_transaction(self._open_connection) as connection:
+        with write_transaction(self._file.connection) as connection:
             connection.execute(
                 "DELETE FROM responses WHERE created < ? OR (owner = ? AND id = ?)",
                 (response.created - self._limits.max_age_s, owner, response.id),
@@ -275,7 +250,7 @@ class SQLiteResponseStore:
         return None if found is None else StoredItem(*found)
 
     def _delete(self, owner: str, id: str) -> bool:
-        with write_transaction(self._open_connection) as connection:
+        with write_transaction(self._file.connection) as connection:
             return (
                 connection.execute("DELETE FROM responses WHERE owner = ? AND id = ?", (owner, id)).rowcount
                 > 0

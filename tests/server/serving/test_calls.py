@@ -1,0 +1,173 @@
+"""How many Python functions a steady event and a request run through: the guard of the hot paths.
+
+Calls are counted, not timed, so that the machine does not matter. Coroutines that are resumed count as calls, too. The
+bounds are a tenth above what is needed today; docs/performance.md says where the time goes. A change that exceeds one
+has put something into the path of every event or request: move it out, or argue for the new bound.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import sys
+import threading
+from collections.abc import Callable
+from functools import partial
+from types import FrameType
+from typing import Any
+
+import anyio
+import anyio.from_thread
+import anyio.to_thread
+import pytest
+from virtual_time import REAL_BACKENDS
+
+from dragoman_server.app import create_app
+from dragoman_server.serving.run import _Worker
+from dragoman_server.settings import ServerSettings, Settings, UpstreamSettings
+
+EVENTS = 200
+REQUESTS = 50
+
+CHUNK = (
+    b'data: {"id":"c","object":"chat.completion.chunk","model":"m","choices":[{"index":0,"delta":%b}]}\n\n'
+)
+STREAM_HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
+WHOLE = json.dumps(
+    {
+        "id": "c",
+        "object": "chat.completion",
+        "model": "m",
+        "choices": [
+            {"index": 0, "message": {"role": "assistant", "content": "Hello"}, "finish_reason": "stop"}
+        ],
+        "usage": {"prompt_tokens": 5, "completion_tokens": 1, "total_tokens": 6},
+    }
+).encode()
+
+# Calls per steady event that comes alone, and per request without a stream.
+BOUNDS = {"asyncio": (92, 1930), "trio": (172, 2510)}
+
+
+class Peer:
+    """One end of a connection, with blocking reads."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self.socket = connection
+        self.socket.settimeout(20)
+        self._buffer = b""
+
+    def read_until(self, mark: bytes) -> bytes:
+        while mark not in self._buffer:
+            data = self.socket.recv(65536)
+            assert data, self._buffer
+            self._buffer += data
+        end = self._buffer.index(mark) + len(mark)
+        read, self._buffer = self._buffer[:end], self._buffer[end:]
+        return read
+
+    def read(self, size: int) -> bytes:
+        while len(self._buffer) < size:
+            self._buffer += self.socket.recv(65536)
+        read, self._buffer = self._buffer[:size], self._buffer[size:]
+        return read
+
+    def read_message(self) -> bytes:
+        head = self.read_until(b"\r\n\r\n").lower()
+        return self.read(int(head.split(b"content-length: ")[1].split(b"\r\n")[0]))
+
+
+def request(*, stream: bool) -> bytes:
+    body = json.dumps(
+        {"model": "m", "max_tokens": 9, "stream": stream, "messages": [{"role": "user", "content": "Hi"}]}
+    ).encode()
+    head = f"POST /v1/messages HTTP/1.1\r\nhost: localhost\r\ncontent-length: {len(body)}\r\n\r\n"
+    return head.encode() + body
+
+
+def chunk(data: bytes) -> bytes:
+    return b"%x\r\n%b\r\n" % (len(data), data)
+
+
+class Counter:
+    """Counts the Python calls of the event loop's thread, between start() and stop()."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def start(self) -> None:
+        self.calls = 0
+        sys.setprofile(self._count)
+
+    def stop(self) -> int:
+        sys.setprofile(None)
+        return self.calls
+
+    def _count(self, frame: FrameType, event: str, argument: Any) -> None:
+        if event == "call":
+            self.calls += 1
+
+
+def drive(address: tuple[str, int], listener: socket.socket, counter: Counter) -> tuple[float, float]:
+    """Be the client and the upstream, in a thread. Return the calls of an event and of a request."""
+    run: Callable[..., Any] = anyio.from_thread.run_sync
+    with socket.create_connection(address) as client_socket:
+        client = Peer(client_socket)
+        client.socket.sendall(request(stream=True))
+        upstream = Peer(listener.accept()[0])
+        upstream.read_message()
+        upstream.socket.sendall(STREAM_HEAD)
+        word = chunk(CHUNK % b'{"content":"word"}')
+        for number in range(EVENTS + 20):
+            if number == 20:
+                run(counter.start)
+            upstream.socket.sendall(word)
+            client.read_until(b'"text":"word"}}\n\n')
+        of_events = run(counter.stop)
+        upstream.socket.sendall(chunk(CHUNK % b"{}") + chunk(b"data: [DONE]\n\n") + b"0\r\n\r\n")
+        client.read_until(b"\r\n0\r\n\r\n")
+        for number in range(REQUESTS + 5):
+            if number == 5:
+                run(counter.start)
+            client.socket.sendall(request(stream=False))
+            upstream.read_message()
+            head = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n"
+            upstream.socket.sendall(head % len(WHOLE) + WHOLE)
+            client.read_message()
+        of_requests = run(counter.stop)
+        upstream.socket.close()
+    return of_events / EVENTS, of_requests / REQUESTS
+
+
+@pytest.mark.anyio
+@pytest.mark.backends(*REAL_BACKENDS)
+async def test_calls_of_an_event_and_of_a_request(anyio_backend_name: str) -> None:
+    assert threading.current_thread() is threading.main_thread()
+    with (
+        socket.create_server(("127.0.0.1", 0)) as gateway_listener,
+        socket.create_server(("127.0.0.1", 0)) as upstream_listener,
+    ):
+        gateway_listener.setblocking(False)
+        upstream_listener.settimeout(20)
+        url = f"http://127.0.0.1:{upstream_listener.getsockname()[1]}/v1"
+        server = ServerSettings(backend=anyio_backend_name, simulator=False)
+        settings = Settings(
+            server=server,
+            upstreams=(
+                UpstreamSettings(
+                    name="up", protocol="openai_chat", base_url=url, models=("m",), model_list=False
+                ),
+            ),
+        )
+        ready = anyio.Event()
+        worker = _Worker(settings, create_app(settings), gateway_listener, ready.set, ())
+        counter = Counter()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(worker.run)
+            await ready.wait()
+            work = partial(drive, gateway_listener.getsockname(), upstream_listener, counter)
+            event, whole = await anyio.to_thread.run_sync(work)
+            worker.stopping.set()
+    of_event, of_request = BOUNDS[anyio_backend_name]
+    assert event <= of_event, f"{event:.1f} calls for each event"
+    assert whole <= of_request, f"{whole:.0f} calls for each request"
