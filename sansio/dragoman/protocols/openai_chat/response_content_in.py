@@ -51,6 +51,7 @@ _TRUNCATING_REASONS = TRUNCATING_STOP_REASONS | {StopReason.CONTENT_FILTER}
 
 # The official members of a delta, and of a message.
 _OFFICIAL_FIELDS = frozenset({"role", "content", "refusal", "tool_calls", "function_call"})
+_USUAL_FIELDS = _OFFICIAL_FIELDS.union(REASONING_FIELDS)
 
 _LOGPROBS = (("content", BlockKind.TEXT), ("refusal", BlockKind.REFUSAL))
 
@@ -136,6 +137,8 @@ class ChoiceReader:
             if self.kind is not BlockKind.REASONING:
                 self._open(BlockKind.REASONING, out)
             self._emit_reasoning(self.reasoning.add(delta), out)
+            if delta.keys() <= _USUAL_FIELDS:
+                return
         annotations = delta.get("annotations")
         if type(annotations) is list:
             self._read_annotations(annotations, out)
