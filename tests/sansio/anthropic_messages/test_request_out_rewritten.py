@@ -351,10 +351,11 @@ def test_excess_cache_marks_are_dropped() -> None:
 
 def test_an_effort_in_mid_conversation_without_system_messages_is_that_of_the_request() -> None:
     later = {"role": "system", "content": "S", "output_config": {"effort": "low"}}
-    out, lost = rewrite(read(messages=[HI, later, HI]), mid_system=False)
-    assert out["output_config"] == {"effort": "low"}
-    assert [turn["role"] for turn in out["messages"]] == ["user"]
-    assert lost == ["/messages/1"]
+    for first, also_lost in ({}, []), ({"output_config": {"effort": "max"}}, ["/output_config/effort"]):
+        out, lost = rewrite(read(messages=[HI, later, HI], **first), mid_system=False)
+        assert out["output_config"] == {"effort": "low"}
+        assert [turn["role"] for turn in out["messages"]] == ["user"]
+        assert lost == ["/messages/1", *also_lost]
 
 
 def test_a_rewritten_effort_in_mid_conversation_stays_there() -> None:

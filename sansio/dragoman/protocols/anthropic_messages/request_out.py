@@ -180,6 +180,8 @@ def _rewrite_settings(
     in_message = config is not None and (config.effort_path or config.path).startswith("/messages/")
     if in_message and capabilities.mid_system:
         return  # written with that message
+    if "effort" in (extra.get("output_config") or {}):
+        ledger.dropped("/output_config/effort", "a later message sets another effort")
     _remove(out, "/thinking")
     _remove(out, "/output_config/effort")
     written: JSONObject = {"max_tokens": out["max_tokens"]}
