@@ -152,7 +152,8 @@ class AsyncioStream(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._eof = self._lost = True
-        self._error = self._error or exc
+        if exc is not None and self._error is None:
+            self._error = exc.with_traceback(None)  # whose frames may have this stream: a reference cycle
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

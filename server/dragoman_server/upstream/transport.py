@@ -245,7 +245,7 @@ async def _send_and_read_head(
     """
     request, timeout = outgoing.request, outgoing.timeouts.get("write")
     exchange = Http1Exchange(request.method)
-    write_error: OSError | None = None
+    write_error: str | None = None  # as text: the traceback of an exception refers to this frame
     try:
         head, body = exchange.request(request.url.raw_path, request.headers.raw, request.content)
         if len(body) <= _JOIN_LIMIT:
@@ -259,7 +259,7 @@ async def _send_and_read_head(
         raise httpx2.WriteTimeout(f"{outgoing.where} did not read the request within {timeout} s") from None
     except OSError as error:
         # A server may refuse a request without reading all of it: there may be a response.
-        write_error = error
+        write_error = _reason(error)
     response = await _read_head(outgoing, exchange, stream, write_error, race_s)
     return response if write_error is None else replace(response, keep_alive=False)
 
@@ -268,7 +268,7 @@ async def _read_head(
     outgoing: _TransportRequest,
     exchange: Http1Exchange,
     stream: ByteStream,
-    write_error: OSError | None,
+    write_error: str | None,
     race_s: float,
 ) -> ResponseHead:
     """Read the head, within one deadline for all of it, so that single bytes do not extend the wait."""
@@ -277,19 +277,19 @@ async def _read_head(
     interim = 0
     received = False
     while True:
-        error: OSError | None = None
+        read_error: str | None = None
         try:
             data = await stream.receive(
                 None if timeout is None else max(0.0, deadline - anyio.current_time())
             )
         except TimeoutError:
             raise httpx2.ReadTimeout(f"{outgoing.where} sent no response head within {timeout} s") from None
-        except OSError as broken:
-            data, error = b"", broken
+        except OSError as error:
+            data, read_error = b"", _reason(error)
         if not data:
             if not received and anyio.current_time() - written < race_s:
                 raise IdleConnectionClosed(f"{outgoing.where}: the idle connection was closed")
-            raise _ended(outgoing.where, received, write_error, error)
+            raise _ended(outgoing.where, received, write_error, read_error)
         received = True
         try:
             head = exchange.receive_data(data)
@@ -303,17 +303,17 @@ async def _read_head(
 
 
 def _ended(
-    where: str, received: bool, write_error: OSError | None, read_error: OSError | None
+    where: str, received: bool, write_error: str | None, read_error: str | None
 ) -> httpx2.TransportError:
     """Return the error for a connection that ended before the response head was complete."""
     if received and read_error is not None:
-        return httpx2.ReadError(f"{where}: reading the response head failed: {_reason(read_error)}")
+        return httpx2.ReadError(f"{where}: reading the response head failed: {read_error}")
     if received:
         return httpx2.RemoteProtocolError(f"{where} closed the connection inside the response head")
     if write_error is not None:
-        return httpx2.WriteError(f"{where}: sending failed: {_reason(write_error)}")
+        return httpx2.WriteError(f"{where}: sending failed: {write_error}")
     if read_error is not None:
-        return httpx2.ReadError(f"{where}: no response: {_reason(read_error)}")
+        return httpx2.ReadError(f"{where}: no response: {read_error}")
     return httpx2.RemoteProtocolError(f"{where} closed the connection without a response")
 
 
