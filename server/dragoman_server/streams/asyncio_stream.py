@@ -119,8 +119,9 @@ class AsyncioStream(asyncio.Protocol):
         self.abort()
 
     def abort(self) -> None:
-        self._transport.abort()
+        # A transport that is lost may raise: CPython 3.11.7 selector_events.py:891, after an EOF during a write.
         if not self._lost:
+            self._transport.abort()
             # A reader in another task must not take this for the end of the body.
             self._error = ConnectionAbortedError("closed by the gateway")
         self._eof = True
