@@ -84,8 +84,8 @@ class Keyring:
     def __init__(
         self, keys: Iterable[ClientKey], secret: Secret | None, names: Sequence[str] = KEY_HEADERS
     ) -> None:
-        # A lookup does not take constant time, and need not: the hashes are HMACs with the gateway's secret, so a client
-        # cannot compute the hash of a key that it tries. How far two hashes agree shows it nothing about a key.
+        # A lookup does not take constant time, and need not: the hashes are HMACs with the gateway's secret, so a
+        # client cannot compute the hash of a key that it tries. How far two hashes agree shows nothing about a key.
         self._keys = {key.hash: key for key in keys}
         if self._keys and secret is None:
             raise ValueError("client keys need server.secret: their hashes are keyed with it")
