@@ -29,7 +29,7 @@ COMPILE = UV_CUSTOM_COMPILE_COMMAND="make lock" $(RELEASE)/bin/uv pip compile --
 	--generate-hashes --annotation-style line
 VERSIONS ?= 3.11 3.12 3.13 3.14
 
-.PHONY: run test quick suite test-recordings test-versions lock audit dist check-format lint types imports tests coverage golden fuzz soak leaving mutants bench lines map docs fix clean
+.PHONY: run test quick suite test-recordings test-versions lock audit dist check-format lint types imports tests coverage golden fuzz soak leaving mutants bench growth lines map docs fix clean
 
 # -- set-up -----------------------------------------------------------------------------------------------
 
@@ -168,6 +168,10 @@ mutants: $(VENV)/.dev
 
 bench: $(VENV)/.dev
 	$(BIN)/python tests/bench/bench_core.py $(ARGS)
+
+# How costs grow with what there is: keys, accounts, models, connections, the lengths of requests and responses.
+growth: $(VENV)/.dev
+	$(BIN)/python tests/bench/growth.py $(ARGS)
 
 # Lines of code, comments and docstrings of each package, and what is long.
 lines: $(VENV)/.dev
