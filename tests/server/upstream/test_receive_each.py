@@ -121,6 +121,19 @@ async def test_what_is_not_taken_waits_for_receive() -> None:
         assert rest == b"2345"
 
 
+async def test_what_has_arrived_before_comes_first() -> None:
+    script = one_by_one(*(b"1\r\n%d\r\n" % number for number in range(1, 9)), b"0\r\n\r\n")
+    async with ScriptedServer(script) as server, Http1Transport() as transport:
+        reader = Reader(transport)
+        reader.received = reader.taken  # one list of both
+        body = await reader.begin(server)
+        await anyio.sleep(0.035)
+        while reader.taken[-1]:
+            await body.receive_each(reader.take)
+            reader.taken.append(await body.receive())
+        assert b"".join(reader.taken) == b"012345678"
+
+
 async def test_a_large_read_is_left_to_receive_which_lets_other_tasks_run() -> None:
     large = b"x" * 100_000
     script = one_by_one(b"1\r\n1\r\n", b"%x\r\n%b\r\n" % (len(large), large), b"1\r\n2\r\n0\r\n\r\n")
