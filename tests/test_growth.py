@@ -5,7 +5,8 @@ walked for each event, message or request: look it up instead, or walk it once.
 """
 
 import pytest
-from growth import DIMENSIONS, Dimension, measure
+from growth import DIMENSIONS
+from growth.cost import Dimension, measure
 
 # asyncio has its timers in a heap, so a request compares a few more of them where many others are open. A walk would
 # cost hundreds of calls.

@@ -14,7 +14,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "_support"))
 
-from growth import DIMENSIONS, measure, slope
+from growth import DIMENSIONS
+from growth.cost import measure, slope
 
 
 def main() -> None:

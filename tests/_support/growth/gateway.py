@@ -1,34 +1,21 @@
-"""What a unit of work costs at several sizes of something that it should not depend on.
-
-A dimension has its sizes and makes the work for one of them; `measure` counts the calls of Python and C functions in it
-and takes its CPU time. Counts are the same on every machine and in every run; a walk that makes no call is only in the
-time.
-"""
+"""Dimensions of the gateway: requests with everything that a configuration, or other clients, may have many of."""
 
 from __future__ import annotations
 
-import gc
-import inspect
 import json
 import logging
 import math
 import socket
-import sys
-import time
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext
-from dataclasses import dataclass
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
-from types import FrameType
 from typing import Any, cast
 
 import anyio
 from gateway.fakes import FakeUpstreams, OneResponse, Script, Sleep, call
+from growth.core import stream
+from growth.cost import Dimension, Work
 
-from dragoman import UPSTREAMS, Ledger, Relay, RequestTranslator, ResponseTranslator, StopReason, Usage
-from dragoman.codec import ResponseContext
-from dragoman.document import Request
-from dragoman.events import BlockEnded, BlockKind, BlockStarted, Ended, Started, Stopped, TextDelta
 from dragoman_server.accounts.stores.memory import MemoryAccountStore
 from dragoman_server.app import create_app
 from dragoman_server.keys import hash_client_key
@@ -47,159 +34,9 @@ from dragoman_server.settings.secret import Mask, Secret
 from dragoman_server.streams.byte_stream import ByteStream
 from dragoman_server.upstream.pool import ConnectionPool, Origin, PoolLimits
 
-# The work is a function, which may be a coroutine function; it is called several times. With it, how many units it has.
-Work = tuple[Callable[[], Any], int]
-
 _REQUESTS = 20
 _LEASES = 1000
 _LINES = 100
-_ROUNDS = 5
-
-
-@dataclass(frozen=True)
-class Dimension:
-    """Something that the cost of a unit of work should not depend on.
-
-    unit: of the work. of: what there is 'sizes' of.
-    make: returns the work for a size, or a context in which it may be called.
-    """
-
-    unit: str
-    of: str
-    sizes: tuple[int, ...]
-    make: Callable[[int], Work | AbstractAsyncContextManager[Work]]
-
-    def __str__(self) -> str:
-        return f"{self.unit} by {self.of}"
-
-
-@dataclass(frozen=True)
-class Cost:
-    """The cost of one unit. calls: of Python and C functions. us: of CPU time, of the fastest of some rounds."""
-
-    calls: float
-    us: float
-
-
-def measure(dimension: Dimension, size: int, rounds: int = _ROUNDS) -> Cost:
-    return anyio.run(_measure, dimension, size, rounds)
-
-
-async def _measure(dimension: Dimension, size: int, rounds: int) -> Cost:
-    made = dimension.make(size)
-    async with nullcontext(made) if isinstance(made, tuple) else made as (work, units):
-        return await _cost(work, units, rounds)
-
-
-async def _cost(work: Callable[[], Any], units: int, rounds: int) -> Cost:
-    async def run() -> None:
-        result = work()
-        if inspect.isawaitable(result):
-            await result
-
-    await run()
-    gc.collect()
-    gc.disable()
-    calls = 0
-
-    def count(frame: FrameType, event: str, argument: Any) -> None:
-        nonlocal calls
-        if event in ("call", "c_call"):
-            calls += 1
-
-    sys.setprofile(count)
-    try:
-        await run()
-    finally:
-        sys.setprofile(None)
-        gc.enable()
-    times = []
-    for _ in range(rounds):
-        begun = time.process_time()
-        await run()
-        times.append(time.process_time() - begun)
-    return Cost(calls / units, min(times, default=math.nan) / units * 1e6)
-
-
-def slope(sizes: Sequence[int], costs: Sequence[float]) -> float:
-    """Return the exponent of size by which the cost grows: the slope of the line through both logarithms."""
-    xs, ys = [math.log(size) for size in sizes], [math.log(cost) for cost in costs]
-    x, y = sum(xs) / len(xs), sum(ys) / len(ys)
-    return sum((a - x) * (b - y) for a, b in zip(xs, ys, strict=True)) / sum((a - x) ** 2 for a in xs)
-
-
-# The core.
-
-
-def _context(protocol: str) -> ResponseContext:
-    request = Request(protocol=protocol, model="m", messages=(), stream=True)
-    return ResponseContext(request=request, id="0123456789abcdef", now=1_700_000_000, model="m")
-
-
-def stream(protocol: str, deltas: int) -> list[bytes]:
-    """The frames of an upstream's response with so many deltas of text."""
-    writer = UPSTREAMS[protocol].stream_writer(_context(protocol), Ledger())
-    events = [
-        Started("up_1", "m", 1_700_000_000),
-        BlockStarted(0, BlockKind.TEXT),
-        *[TextDelta(0, f" word{n % 10}") for n in range(deltas)],
-        BlockEnded(0),
-        Usage(input=10, output=deltas),
-        Stopped(StopReason.END),
-        Ended(),
-    ]
-    return [frame for event in events if (frame := writer.send(event))]
-
-
-def _events(client: str, upstream: str, deltas: int) -> Work:
-    frames = stream(upstream, deltas)
-
-    def translate() -> None:
-        machine: Relay | ResponseTranslator
-        if client == upstream:
-            machine = Relay(protocol=UPSTREAMS[client], context=_context(client))
-        else:
-            machine = ResponseTranslator(
-                client=UPSTREAMS[client], upstream=UPSTREAMS[upstream], context=_context(client)
-            )
-        for frame in frames:
-            machine.receive_data(frame)
-            machine.data_to_send()
-        machine.receive_eof()
-        assert machine.error is None
-        machine.data_to_send()
-
-    return translate, deltas
-
-
-def conversation(messages: int) -> bytes:
-    """An agent's request in Chat Completions: user, call, result and response in turn."""
-    chat: list[dict[str, object]] = []
-    for n in range(messages // 4):
-        function = {"name": "read", "arguments": f'{{"path":"src/{n}.py"}}'}
-        called = {"id": f"call_{n}", "type": "function", "function": function}
-        chat += [
-            {"role": "user", "content": f"Look at file {n}."},
-            {"role": "assistant", "content": "Let me look.", "tool_calls": [called]},
-            {"role": "tool", "tool_call_id": f"call_{n}", "content": "def f(x):\n    return x\n"},
-            {"role": "assistant", "content": "It returns its argument."},
-        ]
-    schema = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
-    tool = {"type": "function", "function": {"name": "read", "parameters": schema}}
-    return json.dumps({"model": "m", "stream": True, "messages": chat, "tools": [tool]}).encode()
-
-
-def _messages(client: str, upstream: str, messages: int) -> Work:
-    body = conversation(messages)
-    if client != "openai_chat":
-        translator = RequestTranslator(client=UPSTREAMS["openai_chat"], upstream=UPSTREAMS[client])
-        body = translator.translate(body).body
-    translator = RequestTranslator(client=UPSTREAMS[client], upstream=UPSTREAMS[upstream])
-    # Another name, so that a relay is a rewrite.
-    return partial(translator.translate, body, model="other"), messages
-
-
-# The gateway.
 
 _SECRET = Secret("a-secret-of-some-length-0123456789")
 _KEY = "drk_" + "k" * 43
@@ -455,21 +292,7 @@ _ONE_TO_200 = (1, 5, 20, 100, 200)
 _ONE_TO_5000 = (1, 20, 100, 1000, 5000)
 
 DIMENSIONS = (
-    *(
-        Dimension(f"event, {upstream} > {client}", "the length of the response", (100, 1000, 10_000), make)
-        for upstream in UPSTREAMS
-        for client in UPSTREAMS
-        for make in (partial(_events, client, upstream),)
-    ),
     Dimension("event, through the gateway", "the length of the response", (100, 1000, 5000), _streamed),
-    *(
-        Dimension(
-            f"message, {client} > {upstream}", "the length of the history", (8, 32, 128, 512, 2048), make
-        )
-        for client in UPSTREAMS
-        for upstream in UPSTREAMS
-        for make in (partial(_messages, client, upstream),)
-    ),
     Dimension("request", "accounts", _ONE_TO_500, _with_accounts),
     *(
         Dimension(
