@@ -12,6 +12,8 @@ from collections.abc import Iterator
 
 import trio
 
+from dragoman_server.streams.byte_stream import Take
+
 # The most bytes of one read: each step of a response's way to a slow client holds that much.
 READ_SIZE = 64 * 1024
 
@@ -49,6 +51,25 @@ class TrioStream:
                     pass
         except trio.ClosedResourceError:
             raise ConnectionAbortedError("closed by the gateway") from None
+
+    async def receive_each(self, take: Take, timeout: float | None) -> None:
+        self._check_open()
+        seconds = math.inf if timeout is None else timeout
+        try:
+            with trio.move_on_after(seconds) as scope:
+                while True:
+                    await trio.lowlevel.wait_readable(self._socket)
+                    try:
+                        data = self._socket.recv(READ_SIZE)
+                    except BlockingIOError:  # a spurious wake-up
+                        continue
+                    scope.deadline = trio.current_time() + seconds
+                    if not data or not take(data):
+                        return
+        except trio.ClosedResourceError:
+            raise ConnectionAbortedError("closed by the gateway") from None
+        if scope.cancelled_caught:
+            raise TimeoutError("nothing was received in time")
 
     def send_now(self, data: bytes) -> bytes | memoryview | None:
         self._check_open()
@@ -125,6 +146,10 @@ class _TrioTlsStream(TrioStream):
         with _limits(timeout, "nothing was received in time"):
             data = await self._tls.receive_some(READ_SIZE)
         return bytes(data)
+
+    async def receive_each(self, take: Take, timeout: float | None) -> None:
+        while (data := await self.receive(timeout)) and take(data):
+            pass
 
     def send_now(self, data: bytes) -> bytes:
         return data
