@@ -182,10 +182,13 @@ class RequestHandler:
                     return
                 self._put(heartbeat)
 
-    def _put(self, data: bytes) -> None:
+    def _put(self, data: bytes) -> bool:
+        """Put bytes of the stream into the outbox. Return true if the client's connection has them."""
         self._started = True
-        if self._outbox.put(data):
+        passed = self._outbox.put(data)
+        if passed:
             self._keepalive.sent(anyio.current_time())
+        return passed
 
     def _heartbeat(self) -> bytes:
         """Return bytes to send between frames. Held-back events stay, because another attempt may start again."""
@@ -353,9 +356,8 @@ class RequestHandler:
     def _put_ready(self, attempt: Attempt) -> bool:
         """Take what the winner has for the client. False: its reader must wait for room."""
         assert attempt.machine is not None
-        if ready := attempt.machine.data_to_send():
-            self._put(ready)
-        return self._outbox.has_room
+        ready = attempt.machine.data_to_send()
+        return not ready or self._put(ready) or self._outbox.has_room
 
     def _claim(self, attempt: Attempt) -> bool:
         """True if the client gets this attempt's response. The first attempt that calls this wins; the others end."""
