@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 from functools import partial
 
-from growth.cost import Dimension, Work
-
 from dragoman import UPSTREAMS, Ledger, Relay, RequestTranslator, ResponseTranslator, StopReason, Usage
 from dragoman.codec import ResponseContext
 from dragoman.document import Request
 from dragoman.events import BlockEnded, BlockKind, BlockStarted, Ended, Started, Stopped, TextDelta
+from growth.cost import Dimension, Work
 
 
 def _context(protocol: str) -> ResponseContext:

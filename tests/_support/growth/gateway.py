@@ -13,8 +13,6 @@ from typing import Any, cast
 
 import anyio
 from gateway.fakes import FakeUpstreams, OneResponse, Script, Sleep, call
-from growth.core import stream
-from growth.cost import Dimension, Work
 
 from dragoman_server.accounts.stores.memory import MemoryAccountStore
 from dragoman_server.app import create_app
@@ -33,6 +31,8 @@ from dragoman_server.settings import (
 from dragoman_server.settings.secret import Mask, Secret
 from dragoman_server.streams.byte_stream import ByteStream
 from dragoman_server.upstream.pool import ConnectionPool, Origin, PoolLimits
+from growth.core import stream
+from growth.cost import Dimension, Work
 
 _REQUESTS = 20
 _LEASES = 1000
