@@ -166,8 +166,9 @@ leaving: $(VENV)/.dev
 mutants: $(VENV)/.dev
 	$(BIN)/python tests/tools/mutants.py $(ARGS)
 
+# What core and gateway cost, as ratios to bare work (docs/performance.md). ARGS='--pair all': all nine pairs.
 bench: $(VENV)/.dev
-	$(BIN)/python tests/bench/bench_core.py $(ARGS)
+	$(BIN)/python tests/bench $(ARGS)
 
 # Lines of code, comments and docstrings of each package, and what is long.
 lines: $(VENV)/.dev
