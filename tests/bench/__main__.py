@@ -12,7 +12,7 @@ from pathlib import Path
 
 import bench_server
 import msgspec
-from figures import PAIRS, Figure, Variant, record
+from bench_figures import PAIRS, Figure, Variant, record
 
 CORE = Path(__file__).with_name("bench_core.py")
 LOOPS = [name for name in ("asyncio", "uvloop", "trio") if name != "uvloop" or find_spec("uvloop")]
@@ -33,7 +33,7 @@ def main() -> None:
     parser.add_argument("--record", action="store_true", help="append the figures to tests/bench/history.csv")
     args = parser.parse_args()
     pairs = PAIRS if "all" in (args.pair or ()) else args.pair or ["messages>chat"]
-    variants = [Variant.make(tree, python) for tree in (None, *args.tree) for python in (None, *args.python)]
+    variants = [Variant.make(tree, python) for tree in (*args.tree, None) for python in (None, *args.python)]
     figures: list[Figure] = []
     for figure in _figures(args, pairs, variants):
         print(figure.line(), flush=True)

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from unittest.mock import patch
 
 import msgspec
-from figures import PAIRS, PROTOCOLS, Figure
+from bench_figures import PAIRS, PROTOCOLS, Figure
 
 from dragoman import UPSTREAMS, Ledger, Relay, RequestTranslator, ResponseTranslator, StopReason, Usage
 from dragoman._ir.fast_path import FastPath

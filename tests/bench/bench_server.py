@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
-from figures import PROTOCOLS, Figure, Variant
+from bench_figures import PROTOCOLS, Figure, Variant
 
 PEERS = Path(__file__).with_name("bench_peers.py")
 _CORES = sorted(os.sched_getaffinity(0))
