@@ -180,10 +180,13 @@ class RequestHandler:
                     return
                 self._put(heartbeat)
 
-    def _put(self, data: bytes) -> None:
+    def _put(self, data: bytes) -> bool:
+        """Put bytes of the stream into the outbox. Return true if the client's connection has them."""
         self._started = True
-        if self._outbox.put(data):
+        passed = self._outbox.put(data)
+        if passed:
             self._keepalive.sent(anyio.current_time())
+        return passed
 
     def _heartbeat(self) -> bytes:
         """Return bytes to send between frames. Held-back events stay, because another attempt may start again."""
@@ -216,7 +219,9 @@ class RequestHandler:
     def _attempt_with(self, lease: AccountLease) -> Attempt:
         self._plan = lease.plan
         sender = self._sender_for(lease.plan.destination.settings.name)
-        attempt = Attempt(lease, sender, self._take_ready, self._clock())
+        # The store waits until the response is complete, which the machine knows only after a read.
+        put = self._put_ready if self._store_response is None else None
+        attempt = Attempt(lease, sender, self._take_ready, put, self._clock())
         if self._winner is None:
             self._record_attempt(attempt)
         return attempt
@@ -344,6 +349,12 @@ class RequestHandler:
             self._put(ready)
             await self._outbox.room()
         return True
+
+    def _put_ready(self, attempt: Attempt) -> bool:
+        """Take what the winner has for the client. False: its reader must wait for room."""
+        assert attempt.machine is not None
+        ready = attempt.machine.data_to_send()
+        return not ready or self._put(ready) or self._outbox.has_room
 
     def _claim(self, attempt: Attempt) -> bool:
         """True if the client gets this attempt's response. The first attempt that calls this wins; the others end."""

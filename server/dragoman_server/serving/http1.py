@@ -63,7 +63,7 @@ class HTTP1:
         self._h11 = _new_h11()
         self._stream: HTTPStream | WSStream | None = None
         self._may_chunk = False  # the response to the open request may have a chunked body
-        self._is_chunked = False  # and has one
+        self._is_chunked = False  # and has begun
         self._body: BodyDecoder = LengthBody(0)
         self._reading = _Reading.HEAD
         self._buffer = bytearray()
@@ -114,6 +114,7 @@ class HTTP1:
                 and all(name.lower() != b"content-length" for name, _ in headers)
             )
         elif isinstance(event, EndBody):
+            self._is_chunked = False
             await self._send(h11.EndOfMessage())
         elif isinstance(event, StreamClosed):
             await self._end_response()
@@ -123,7 +124,7 @@ class HTTP1:
 
         Neither h11 nor hypercorn's stream is asked: a part of a chunked body changes nothing in their state.
         """
-        if not self._is_chunked or self._h11.our_state is not h11.SEND_BODY:
+        if not self._is_chunked:
             return False
         return self._transport.write_now(b"%x\r\n%b\r\n" % (len(data), data))
 

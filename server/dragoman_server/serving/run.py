@@ -8,6 +8,7 @@ are cancelled, which closes their sockets without a final chunk, so that clients
 timer ends the process.
 """
 
+import gc
 import logging
 import os
 import signal
@@ -272,8 +273,14 @@ def _run_worker(
     on_ready: Callable[[], None],
     signals: tuple[signal.Signals, ...],
 ) -> None:
+    def ready() -> None:
+        # Modules and settings stay until the end: no collection of garbage has to look at them again.
+        gc.collect()
+        gc.freeze()
+        on_ready()
+
     async def main() -> None:
-        await _Worker(settings, app_factory(settings), listener, on_ready, signals).run()
+        await _Worker(settings, app_factory(settings), listener, ready, signals).run()
 
     try:
         if settings.server.backend == "trio":

@@ -21,6 +21,7 @@ import anyio
 import anyio.lowlevel
 import httpx2
 
+from dragoman_server.streams.byte_stream import Take
 from dragoman_server.upstream.content_coding import CodingError, ContentDecoder, decoder_for
 from dragoman_server.upstream.errors import (
     UpstreamBroken,
@@ -196,6 +197,18 @@ class UpstreamResponse:
             raise _failure(error, self._where, direct=isinstance(self._body, ResponseBody)) from None
         except CodingError as error:
             raise UpstreamBroken(f"{self._where}: {error}") from None
+
+    async def receive_each(self, take: Take) -> None:
+        """Pass the body bytes of each read to `take`, as they arrive, until it returns false. See ByteStream.
+
+        Whenever it returns, call receive() next: it goes on, or reports the end or an error. Raises what that raises.
+        Nothing is passed of a compressed body, or through a proxy.
+        """
+        if self._decoder is None and isinstance(self._body, ResponseBody):
+            try:
+                await self._body.receive_each(take)
+            except httpx2.HTTPError as error:
+                raise _failure(error, self._where, direct=True) from None
 
     async def _receive_decoded(self, decoder: ContentDecoder) -> bytes:
         while True:

@@ -14,12 +14,13 @@ import os
 import socket
 import ssl
 from dataclasses import dataclass, replace
+from typing import NoReturn
 
 import anyio
 import anyio.lowlevel
 import httpx2
 
-from dragoman_server.streams.byte_stream import ByteStream
+from dragoman_server.streams.byte_stream import ByteStream, Take
 from dragoman_server.streams.connect import connect, open_byte_stream
 from dragoman_server.streams.http1_body import BodyDecoder, FramingError
 from dragoman_server.upstream.http1 import Http1Exchange, RequestError, ResponseHead
@@ -120,17 +121,41 @@ class ResponseBody(httpx2.AsyncByteStream):
                 if data:
                     return data
             return b""
-        except TimeoutError:
-            self._lease.release(keep=False)
+        except BaseException as error:
+            self._fail(error)
+
+    async def receive_each(self, take: Take) -> None:
+        """Pass the body bytes of each read to `take`, as they arrive, until it returns false.
+
+        Return at the end of the body, and for what only receive() does; call that next, in any case. Raises the same.
+        """
+        decoder = self._decoder
+        if self._first or self._unread or decoder.complete or decoder.error is not None:
+            return
+
+        def decode(coded: bytes) -> bool:
+            if len(coded) > _TURN_BYTES:
+                self._unread = memoryview(coded)
+                return False
+            data = decoder.receive_data(coded)
+            return (not data or take(data)) and not decoder.complete and decoder.error is None
+
+        try:
+            await self._stream.receive_each(decode, self._read_timeout)
+        except BaseException as error:
+            self._fail(error)
+        # Not in decode(): another request would have the connection while this task still reads it.
+        self._end_if_complete()
+
+    def _fail(self, error: BaseException) -> NoReturn:
+        self._lease.release(keep=False)
+        if isinstance(error, TimeoutError):
             raise httpx2.ReadTimeout(
                 f"{self._where} sent nothing for {self._read_timeout} s inside the body"
             ) from None
-        except OSError as error:
-            self._lease.release(keep=False)
+        if isinstance(error, OSError):
             raise httpx2.ReadError(f"{self._where}: reading the body failed: {_reason(error)}") from error
-        except BaseException:
-            self._lease.release(keep=False)
-            raise
+        raise error
 
     async def _receive_coded(self) -> bytes:
         """Receive at most _TURN_BYTES, and let other tasks run before the rest of a larger read."""

@@ -46,7 +46,7 @@ WHOLE = json.dumps(
 ).encode()
 
 # Calls per steady event that comes alone, and per request without a stream.
-BOUNDS = {"asyncio": (92, 1930), "trio": (172, 2510)}
+BOUNDS = {"asyncio": (57, 1930), "trio": (94, 2510)}
 
 
 class Peer:
