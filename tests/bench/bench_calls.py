@@ -15,9 +15,7 @@ from typing import Any
 
 import anyio
 
-TESTS = Path(__file__).parents[1]
-sys.path.insert(0, str(TESTS / "_support"))
-sys.path.insert(0, str(TESTS / "server" / "serving"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "server" / "serving"))
 
 import test_calls
 
