@@ -29,7 +29,7 @@ class Variant(NamedTuple):
     def make(cls, tree: Path | None, python: str | None) -> Self:
         """None: this checkout, this Python."""
         tree, python = (tree or ROOT).resolve(), python or sys.executable
-        commit = _output("git", "-C", str(tree), "rev-parse", "--short=8", "HEAD")
+        commit = _output("git", "-C", str(tree), "rev-parse", "--short=8", "HEAD") or "no commit"
         version = _output(python, "-c", "import platform; print(platform.python_version())")
         return cls(tree, commit, python, version)
 
@@ -39,7 +39,7 @@ class Variant(NamedTuple):
 
 
 def _output(*command: str) -> str:
-    return subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
+    return subprocess.run(command, capture_output=True, text=True).stdout.strip()
 
 
 class Figure(msgspec.Struct, frozen=True):

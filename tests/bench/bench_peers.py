@@ -23,6 +23,8 @@ from dragoman.document import Request
 from dragoman.events import BlockEnded, BlockKind, BlockStarted, Ended, Event, Started, Stopped, TextDelta
 
 DELTAS = 200
+# A paced stream outlasts its measurement, so that no request begins in it.
+PACED_DELTAS = 2000
 # Seconds between the events of a paced stream: 50 tokens a second.
 PACE_S = 0.02
 PATHS = {
@@ -35,15 +37,16 @@ STREAM_ENDS = {
     "anthropic_messages": b"event: message_stop\n",
     "openai_responses": b"event: response.completed\n",
 }
+_LAST_CHUNK = b"0\r\n\r\n"
 _HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: %b\r\n"
 # Bytes of a bulk stream in one write: about what a fast server puts into one packet.
 _WRITE = 16 * 1024
 
 
-def frames_of(protocol: str) -> list[bytes]:
+def frames_of(protocol: str, deltas: int) -> list[bytes]:
     """Return the events of an upstream's stream, each as one chunk of HTTP/1.1."""
     writer = UPSTREAMS[protocol].stream_writer(context(protocol), Ledger())
-    events = _events([TextDelta(0, DELTA_TEXTS[n % len(DELTA_TEXTS)]) for n in range(DELTAS)])
+    events = _events([TextDelta(0, DELTA_TEXTS[n % len(DELTA_TEXTS)]) for n in range(deltas)])
     body = b"".join(writer.send(event) for event in events)
     return [_chunk(frame + b"\n\n") for frame in body.split(b"\n\n") if frame]
 
@@ -95,7 +98,8 @@ class _Http(asyncio.Protocol):
 class Upstream(_Http):
     """Serves canned responses. The text of the request names the scenario."""
 
-    frames: ClassVar[dict[str, list[bytes]]] = {}
+    bulk: ClassVar[dict[str, bytes]] = {}
+    paced: ClassVar[dict[str, list[bytes]]] = {}
     wholes: ClassVar[dict[str, bytes]] = {}
 
     def data_received(self, data: bytes) -> None:
@@ -119,20 +123,19 @@ class Upstream(_Http):
             )
             return
         self.transport.write(_HEAD % b"text/event-stream" + b"transfer-encoding: chunked\r\n\r\n")
-        frames = self.frames[protocol]
         if b"paced" in body:
-            self._pace(frames, 0)
+            self._pace(self.paced[protocol], 0)
             return
-        body = b"".join(frames) + b"0\r\n\r\n"
-        for start in range(0, len(body), _WRITE):
-            self.transport.write(body[start : start + _WRITE])
+        bulk = self.bulk[protocol]
+        for start in range(0, len(bulk), _WRITE):
+            self.transport.write(bulk[start : start + _WRITE])
 
     def _pace(self, frames: list[bytes], at: int) -> None:
         if self.transport.is_closing():
             return
         self.transport.write(frames[at])
         if at + 1 == len(frames):
-            self.transport.write(b"0\r\n\r\n")
+            self.transport.write(_LAST_CHUNK)
         else:
             asyncio.get_running_loop().call_later(PACE_S, self._pace, frames, at + 1)
 
@@ -223,7 +226,7 @@ class Load:
 
     def complete(self, received: bytearray) -> bool:
         if self._stream_end is not None:
-            return received.endswith(b"0\r\n\r\n") and self._stream_end in received
+            return received.endswith(_LAST_CHUNK) and self._stream_end in received
         head, _, body = received.partition(b"\r\n\r\n")
         at = head.lower().find(b"content-length:")
         return at >= 0 and len(body) == int(head[at + 15 :].split(b"\r\n", 1)[0])
@@ -271,7 +274,8 @@ async def _serve(factory: Callable[[], asyncio.Protocol]) -> None:
 
 def main(role: str, *arguments: str) -> None:
     if role == "upstream":
-        Upstream.frames = {protocol: frames_of(protocol) for protocol in PATHS}
+        Upstream.bulk = {protocol: b"".join(frames_of(protocol, DELTAS)) + _LAST_CHUNK for protocol in PATHS}
+        Upstream.paced = {protocol: frames_of(protocol, PACED_DELTAS) for protocol in PATHS}
         Upstream.wholes = {protocol: whole_of(protocol) for protocol in PATHS}
         asyncio.run(_serve(Upstream))
     elif role == "relay":
