@@ -84,7 +84,7 @@ def _chunk(data: bytes) -> bytes:
 
 
 class _Http(asyncio.Protocol):
-    """Collects messages that have a content-length, or are chunked, or have no body."""
+    """One end of a connection, with what it has received of a message."""
 
     def __init__(self) -> None:
         self.buffer = bytearray()
@@ -171,7 +171,7 @@ class Relay(_Http):
 
 
 class Client(_Http):
-    """Sends one request after the other on one connection."""
+    """Sends one request after the other on one connection. The process ends at the first that fails."""
 
     def __init__(self, load: "Load") -> None:
         super().__init__()
@@ -190,10 +190,10 @@ class Client(_Http):
             self.first = time.perf_counter()
         self._load.received(data)
         self.buffer += data
-        if not self._load.complete(self.buffer):
-            return
         if not self.buffer.startswith(b"HTTP/1.1 200"):
             raise SystemExit(f"not a success: {bytes(self.buffer[:400])!r}")
+        if not self._load.complete(self.buffer):
+            return
         self._load.ended(self.first - self.begun, time.perf_counter() - self.begun)
         self.buffer.clear()
         self.begin()

@@ -4,7 +4,6 @@ A panel for each figure of one pair, with the ratio of each recorded commit; a l
 """
 
 from collections import defaultdict
-from pathlib import Path
 
 from bench_figures import ROOT, read
 
@@ -47,7 +46,7 @@ def panel(title: str, series: Series, commits: list[str], dashes: dict[str, str]
         _, y = place(commits[0], ratio)
         drawn.append(f'<path d="M{LEFT} {y:.1f}h{width}" stroke="#ccc"/>')
         drawn.append(text(LEFT - 5, y + 4, f"{ratio:.3g}", anchor="end"))
-    for commit, anchor in {commits[0]: "start", commits[-1]: "end"}.items():
+    for commit, anchor in {commits[-1]: "end", commits[0]: "start"}.items():
         drawn.append(text(place(commit, 0)[0], HEIGHT - 12, commit, anchor=anchor))
     for (loop, python), line in sorted(series.items()):
         places = [place(commit, line[commit]) for commit in commits if commit in line]
@@ -98,4 +97,4 @@ def plot(rows: list[dict[str, str]]) -> str:
 
 
 if __name__ == "__main__":
-    Path(PLOT).write_text(plot(read()), "utf-8")
+    PLOT.write_text(plot(read()), "utf-8")

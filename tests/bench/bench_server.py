@@ -146,7 +146,9 @@ def _measure(server: Server, scenario: str, pair: str, seconds: float) -> Measur
         used, waited = (after - begun for after, begun in zip(_times(server.pid), before, strict=True))
         report = msgspec.json.decode(load.stdout.readline(), type=Load)
     count = report.requests if scenario == "whole" else report.events
-    value = report.first * 1e6 if scenario == "first" else used / 1000 / max(1, count)
+    if not count:
+        raise SystemExit(f"{server.loop}, {scenario}, {pair}: nothing was received in {seconds} s")
+    value = report.first * 1e6 if scenario == "first" else used / 1000 / count
     return Measurement(value, waited / max(1, used + waited), report.p99)
 
 
