@@ -140,34 +140,44 @@ class Upstream(_Http):
             asyncio.get_running_loop().call_later(PACE_S, self._pace, frames, at + 1)
 
 
-class Relay(_Http):
-    """One side of a connection that passes every byte on."""
+class Relay(asyncio.BufferedProtocol):
+    """One side of a connection that passes every byte on.
+
+    It reads at most as much at a time as the upstream writes. With larger reads, an event of a bulk stream would cost
+    the less the longer the relay waits for its core.
+    """
 
     def __init__(self, port: int | None) -> None:
-        super().__init__()
-        self.other: Relay | None = None
         self._port = port
+        self._other: Relay | None = None
+        self._early = bytearray()
+        self._space = memoryview(bytearray(_WRITE))
+        self._transport: asyncio.Transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        super().connection_made(transport)
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
         if self._port is not None:
             self._task = asyncio.get_running_loop().create_task(self._connect(self._port))
 
     async def _connect(self, port: int) -> None:
         loop = asyncio.get_running_loop()
         _, other = await loop.create_connection(lambda: Relay(None), "127.0.0.1", port)
-        self.other, other.other = other, self
-        other.transport.write(bytes(self.buffer))
+        self._other, other._other = other, self
+        other._transport.write(self._early)
 
-    def data_received(self, data: bytes) -> None:
-        if self.other is None:
-            self.buffer += data
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._space
+
+    def buffer_updated(self, nbytes: int) -> None:
+        if self._other is None:
+            self._early += self._space[:nbytes]
         else:
-            self.other.transport.write(data)
+            self._other._transport.write(bytes(self._space[:nbytes]))
 
     def connection_lost(self, exc: Exception | None) -> None:
-        if self.other is not None:
-            self.other.transport.close()
+        if self._other is not None:
+            self._other._transport.close()
 
 
 class Client(_Http):
