@@ -276,7 +276,7 @@ def _percentile(ordered: list[float], percent: int) -> float:
     return ordered[len(ordered) * percent // 100] if ordered else 0.0
 
 
-async def _serve(factory: Callable[[], asyncio.Protocol]) -> None:
+async def _serve(factory: Callable[[], asyncio.BaseProtocol]) -> None:
     server = await asyncio.get_running_loop().create_server(factory, "127.0.0.1", 0, backlog=1000)
     print(server.sockets[0].getsockname()[1], flush=True)
     await server.serve_forever()
