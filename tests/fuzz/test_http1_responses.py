@@ -1,5 +1,6 @@
-"""Invariant: what the transport reads as a response of an upstream, h11 reads as the same response with the same body;
-what h11 refuses, the transport refuses; and how the bytes are cut does not show.
+"""Invariants: what the transport reads as a response of an upstream, h11 reads as the same response with the same body;
+what h11 refuses, the transport refuses; and how the bytes are cut does not show. Requests are written as h11 writes
+them, and refused where it refuses them.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ import h11
 from fuzz import chunks, cut_places, cuts, damage, fuzz
 from hypothesis import strategies as st
 
-from dragoman_server.upstream.http1 import FramingError, Http1Exchange
+from dragoman_server.upstream.http1 import FramingError, Http1Exchange, RequestError
 
 _HEADS = [
     b"HTTP/1.1 200 OK\r\n",
@@ -22,7 +23,11 @@ _FIELDS = [
     b"Content-Length: 0\r\n",
     b"Transfer-Encoding: chunked\r\n",
     b"Transfer-Encoding: identity\r\n",
+    b"content-length: 5\r\n",
+    b"Transfer-Encoding: Chunked \r\n",
     b"Connection: close\r\n",
+    b"connection:\tKeep-Alive \r\n",
+    b"Connection: x, close\r\n",
     b"X-A: b\r\n",
     b"X-A:\r\n",
     b"X-Folded: a\r\n b\r\n",
@@ -44,9 +49,24 @@ responses = st.builds(
 
 Read = tuple[int, list[tuple[bytes, bytes]], bytes, bool] | None
 
+headers = st.lists(
+    st.tuples(
+        st.sampled_from(
+            [b"Host", b"host", b"X-A", b"Content-Length", b"content-length", b"Connection", b"Expect"]
+        )
+        | st.binary(max_size=3),
+        st.sampled_from(
+            [b"up.example", b"2", b"0", b"3", b"02", b"a\r\nb: c", b"a b\t\xff", b"close", b" a", b""]
+        )
+        | st.binary(max_size=3),
+    ),
+    max_size=4,
+)
+contents = st.sampled_from([b"", b"{}"])
 
-def by_transport(parts: list[bytes]) -> Read:
-    """Status, headers, body and a flag for a complete one; None where it is refused."""
+
+def by_transport(parts: list[bytes]) -> tuple[Read, bool]:
+    """Status, headers, body and a flag for a complete one; None where it is refused. True if the connection is kept."""
     context = Http1Exchange("POST")
     context.request(b"/", [(b"host", b"x"), (b"content-length", b"0")], b"")
     head, body = None, b""
@@ -58,13 +78,13 @@ def by_transport(parts: list[bytes]) -> Read:
             if head is not None:
                 body += head.body.receive_data(part)
     except FramingError:
-        return None
+        return None, False
     if head is None:
-        return None
+        return None, False
     head.body.receive_eof()
     if head.body.error is not None:
-        return None
-    return head.status, head.headers, body, head.body.complete
+        return None, False
+    return (head.status, head.headers, body, head.body.complete), head.keep_alive
 
 
 def by_h11(data: bytes) -> Read:
@@ -93,9 +113,29 @@ def check(data: bytes, places: list[int]) -> None:
     read = by_transport([data])
     assert by_transport(chunks(data, places)) == read, "the cut shows"
     # The transport is stricter: what it accepts, it reads as h11 does.
-    assert read is None or read == by_h11(data)
+    assert read[0] is None or read[0] == by_h11(data)
 
 
 @fuzz(responses, cut_places, examples=250)
 def test_damaged_responses(data: bytes, places: list[int]) -> None:
     check(data, places)
+
+
+@fuzz(headers, contents, examples=250)
+def test_requests_are_those_of_h11(headers: list[tuple[bytes, bytes]], content: bytes) -> None:
+    headers = [(b"Host", b"up.example"), (b"Content-Length", b"%d" % len(content)), *headers]
+    connection = h11.Connection(h11.CLIENT)
+    try:
+        parts = [
+            connection.send(h11.Request(method="POST", target="/v1?a", headers=headers)),
+            connection.send(h11.Data(data=content)) if content else b"",
+            connection.send(h11.EndOfMessage()),
+        ]
+        expected = b"".join(part or b"" for part in parts)
+    except h11.LocalProtocolError:
+        expected = None
+    try:
+        written = b"".join(Http1Exchange("POST").request(b"/v1?a", headers, content))
+    except RequestError:
+        written = None
+    assert written == expected

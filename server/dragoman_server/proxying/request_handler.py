@@ -122,8 +122,9 @@ class RequestHandler:
         self._outbox = Outbox(write_now)
         # Scopes inside of the tasks: on asyncio, a task that its group cancels holds the request with its body until a
         # garbage collection.
-        self._watching, self._ticking = anyio.CancelScope(), anyio.CancelScope()
-        self._reading, self._writing = anyio.CancelScope(), anyio.CancelScope()
+        self._watching, self._writing = anyio.CancelScope(), anyio.CancelScope()
+        if plan.streams:
+            self._ticking, self._reading = anyio.CancelScope(), anyio.CancelScope()
 
     async def run(self) -> None:
         """Send the response. Return when it is sent or the client has left; a cancelled run leaves nothing behind."""
@@ -131,10 +132,10 @@ class RequestHandler:
             tasks.start_soon(self._watch_disconnect)
             if self._plan.streams:
                 tasks.start_soon(self._tick)
-                tasks.start_soon(self._read_upstream)
-            else:
-                await self._read_upstream()
+                tasks.start_soon(self._read_stream)
             with self._writing:
+                if not self._plan.streams:
+                    await self._read_upstream()
                 await self._write_client()
             self._watching.cancel()
             if self._plan.streams:
@@ -153,7 +154,8 @@ class RequestHandler:
             if self._end_sent:
                 return  # servers also send "disconnect" when a response is complete
             self._record.outcome = "completed" if self._end_for_disconnect() else "client_left"
-            self._reading.cancel()
+            if self._plan.streams:
+                self._reading.cancel()
             self._writing.cancel()
 
     def _end_for_disconnect(self) -> bool:
@@ -199,21 +201,22 @@ class RequestHandler:
 
     # The attempts.
 
+    async def _read_stream(self) -> None:
+        with self._reading:
+            await self._read_upstream()
+
     async def _read_upstream(self) -> None:
         try:
-            with self._reading:
-                try:
-                    while self._winner is None and (lease := await self._attempts.next()) is not None:
-                        hedge_s = lease.plan.destination.settings.hedge_s
-                        if hedge_s > 0:
-                            await self._hedged(lease, hedge_s)
-                        else:
-                            await self._attempt(self._attempt_with(lease))
-                    if self._winner is None:
-                        await self._give_up()
-                finally:
-                    await self._attempts.close()
+            while self._winner is None and (lease := await self._attempts.next()) is not None:
+                hedge_s = lease.plan.destination.settings.hedge_s
+                if hedge_s > 0:
+                    await self._hedged(lease, hedge_s)
+                else:
+                    await self._attempt(self._attempt_with(lease))
+            if self._winner is None:
+                await self._give_up()
         finally:
+            await self._attempts.close()
             self._outbox.close()
 
     def _attempt_with(self, lease: AccountLease) -> Attempt:

@@ -111,7 +111,7 @@ class HTTP1:
             self._is_chunked = (
                 self._may_chunk
                 and event.status_code not in (204, 304)
-                and all(name.lower() != b"content-length" for name, _ in headers)
+                and b"content-length" not in [name.lower() for name, _ in headers]
             )
         elif isinstance(event, EndBody):
             self._is_chunked = False
@@ -241,12 +241,11 @@ class HTTP1:
         stream = self._stream
         if stream is None:  # the response has ended
             return
-        if data:
-            await stream.handle(Body(_STREAM_ID, data))
-        if self._body.complete:
-            await stream.handle(EndBody(_STREAM_ID))
-        elif self._body.error is not None:
-            put: Any = stream.app_put
+        # hypercorn's stream would make two messages of the end, and has no message for a broken body.
+        put: Any = stream.app_put
+        if data or self._body.complete:
+            await put({"type": "http.request", "body": data, "more_body": not self._body.complete})
+        if self._body.error is not None:
             broken = RemoteProtocolError(f"the request's body cannot be read: {self._body.error}")
             await put({"type": "http.disconnect", "error": broken})
 

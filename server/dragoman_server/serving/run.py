@@ -65,6 +65,9 @@ def serve(settings: Settings, app_factory: AppFactory, *, on_ready: Callable[[Bo
         importable by its name.
     on_ready: called once, when all workers accept connections.
     """
+    # The command has disabled it, see __main__. No collection has to look at what is loaded by now.
+    gc.freeze()
+    gc.enable()
     server = settings.server
     _check_backend(server.backend)
     _check_tls(server)

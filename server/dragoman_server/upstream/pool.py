@@ -103,7 +103,8 @@ class ConnectionPool:
             entry.stream.abort()
 
     def _take_idle(self, origin: Origin) -> ByteStream | None:
-        self._drop_expired()
+        if self._idle:
+            self._drop_expired(anyio.current_time())
         for entry in reversed(list(self._idle)):
             if entry.origin == origin:
                 self._idle.remove(entry)
@@ -115,18 +116,18 @@ class ConnectionPool:
         return None
 
     def _give_back(self, origin: Origin, stream: ByteStream | None, *, keep: bool) -> None:
+        now = anyio.current_time()
         if stream is not None:
             if keep and not self._closed:
-                self._idle.append(_Idle(origin, stream, anyio.current_time() + self._limits.idle_s))
+                self._idle.append(_Idle(origin, stream, now + self._limits.idle_s))
             else:
                 stream.abort()
-        self._drop_expired()
+        self._drop_expired(now)
         if len(self._idle) > self._limits.idle_connections:
             self._idle.popleft().stream.abort()
         self.busy -= 1
         self._slots.release()
 
-    def _drop_expired(self) -> None:
-        now = anyio.current_time()
+    def _drop_expired(self, now: float) -> None:
         while self._idle and self._idle[0].expires_at <= now:
             self._idle.popleft().stream.abort()

@@ -1,0 +1,111 @@
+"""The cost of a start and of the first request, in what they load and call: times depend on the machine."""
+
+import http.client
+import json
+import signal
+import socket
+import threading
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+from command.process import DEADLINE_S, Server
+
+# Writes a line for each module that is imported, and for each request how many Python functions it called and if
+# garbage is collected.
+REPORT = """
+import gc, logging, sys
+
+calls = 0
+
+def count(frame, event, argument):
+    global calls
+    calls += event == "call"
+
+def requested(record):
+    global calls
+    print("calls", calls, "collector", gc.isenabled(), file=sys.stderr, flush=True)
+    calls = 0
+    return True
+
+class Report:
+    def find_spec(self, name, path=None, target=None):
+        print("imports", name, file=sys.stderr, flush=True)
+
+logging.getLogger("dragoman.requests").addFilter(requested)
+sys.meta_path.insert(0, Report())
+sys.setprofile(count)
+from dragoman_server.__main__ import main
+main()
+"""
+
+# What only some configurations use.
+UNUSED = {
+    "coredis": "the account store valkey",
+    "sqlite3": "stores in files",
+    "httpcore2": "upstreams over TLS or by a proxy",
+    "socksio": "SOCKS proxies",
+    "trio": "the backend trio",
+    "uvloop": "the backend uvloop",
+}
+
+# How many times as many functions as a later request the first one may call.
+FIRST_REQUEST = 3
+
+RESPONSE = (
+    b'{"id":"c","object":"chat.completion","model":"m","choices":'
+    b'[{"index":0,"message":{"role":"assistant","content":"Hello"},"finish_reason":"stop"}]}'
+)
+
+
+class ReportingServer(Server):
+    COMMAND: ClassVar[tuple[str, ...]] = ("-c", REPORT, "serve")
+
+    def imports_since(self, line: int) -> set[str]:
+        return {each.removeprefix("imports ") for each in self.output[line:] if each.startswith("imports ")}
+
+    def post(self) -> int:
+        """Send a request, and return the number of its calls."""
+        body = json.dumps({"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "Hi"}]})
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=DEADLINE_S)
+        connection.request("POST", "/v1/messages", body)
+        response = connection.getresponse()
+        assert (response.status, b"Hello" in response.read()) == (200, True)
+        connection.close()
+        return int(self.wait_for_line(r"^calls (\d+) collector True$")[1])
+
+
+def respond(listener: socket.socket, requests: int) -> None:
+    """Be the upstream, on one connection."""
+    with listener.accept()[0] as connection:
+        for _ in range(requests):
+            request = b""
+            while not request.endswith(b"}"):
+                request += connection.recv(65536)
+            head = f"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {len(RESPONSE)}\r\n\r\n"
+            connection.sendall(head.encode() + RESPONSE)
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_the_start_and_the_first_request(backend: str, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        upstream = threading.Thread(target=respond, args=(listener, 3), daemon=True)
+        upstream.start()
+        file = tmp_path / "some.toml"
+        file.write_text(
+            f'[server]\nport = 0\nbackend = "{backend}"\n[[upstreams]]\nname = "up"\nprotocol = "openai_chat"\n'
+            f'base_url = "http://127.0.0.1:{listener.getsockname()[1]}/v1"\ndefault_model = "m"\nmodel_list = false\n'
+        )
+        with ReportingServer("--config", str(file)).ready() as server:
+            assert UNUSED.keys() & server.imports_since(0) == UNUSED.keys() & {backend}
+            server.get("/healthz")
+            server.get("/nothing")
+            server.wait_for_line("^calls")
+            started = len(server.output)
+            first, _, later = server.post(), server.post(), server.post()
+            assert server.imports_since(started) <= {"concurrent.futures.thread"}
+            assert first < FIRST_REQUEST * later
+            server.signal(signal.SIGTERM)
+            assert server.wait() == 0
+        upstream.join(DEADLINE_S)
