@@ -10,6 +10,7 @@ messages under 150 us.
 import argparse
 import gc
 import json
+import statistics
 import sys
 import time
 from collections.abc import Callable
@@ -92,15 +93,17 @@ def reads_of(body: bytes) -> list[bytes]:
 
 
 def compare(run: Callable[[], object], bare: Callable[[], object], rounds: int) -> tuple[float, float]:
-    """Return the CPU seconds of the fastest round of each, because the others have more of other processes in them."""
+    """Return the CPU seconds of a run and its ratio to the bare work beside it, the medians of some rounds."""
     gc.collect()
-    times: tuple[list[float], list[float]] = ([], [])
+    taken, ratios = [], []
     for _ in range(rounds):
-        for timed, taken in zip((run, bare), times, strict=True):
-            begun = time.process_time()
-            timed()
-            taken.append(time.process_time() - begun)
-    return min(times[0]), min(times[1])
+        begun = time.process_time()
+        run()
+        between = time.process_time()
+        bare()
+        taken.append(between - begun)
+        ratios.append(taken[-1] / (time.process_time() - between))
+    return statistics.median(taken), statistics.median(ratios)
 
 
 def bench_streams(pairs: list[str], rounds: int, *, general: bool = False) -> list[Figure]:
@@ -135,9 +138,9 @@ def bench_streams(pairs: list[str], rounds: int, *, general: bool = False) -> li
                 assert machine.error is None, machine.error
                 machine.data_to_send()
 
-            ours, other = compare(translate, bare, rounds)
+            seconds, ratio = compare(translate, bare, rounds)
             name = f"{kind}, general" if general else kind
-            figures.append(Figure(name, pair, ours / len(payloads) * 1e6, "us", ours / other))
+            figures.append(Figure(name, pair, seconds / len(payloads) * 1e6, "us", ratio))
     return figures
 
 
@@ -196,9 +199,9 @@ def bench_requests(pairs: list[str], rounds: int) -> list[Figure]:
             def translate(translator: RequestTranslator = translator, body: bytes = body) -> None:
                 translator.translate(body, model="other")
 
-            ours, other = compare(translate, bare, rounds * 20)
+            seconds, ratio = compare(translate, bare, rounds * 20)
             name = f"request of {messages}, {'tools' if tools else 'text'}"
-            figures.append(Figure(name, pair, ours * 1e6, "us", ours / other))
+            figures.append(Figure(name, pair, seconds * 1e6, "us", ratio))
     return figures
 
 
@@ -207,7 +210,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--json", action="store_true", help="print a JSON array")
-    parser.add_argument("--rounds", type=int, default=15, help="rounds, of which the fastest counts")
+    parser.add_argument("--rounds", type=int, default=15, help="of each figure, which is a median")
     parser.add_argument("--pair", action="append", choices=PAIRS, help="default: all")
     args = parser.parse_args()
     pairs = args.pair or PAIRS
