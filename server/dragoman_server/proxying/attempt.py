@@ -93,6 +93,8 @@ class Attempt:
     Args:
         lease: the account, and the plan to carry out.
         sender: sends it.
+        put: passes what the machine has to the client without waiting, once `send` was called. Returns false if the
+            client has enough for now, or `send` has to be called. None: always call `send`.
         send: awaited whenever the machine has something for the client. Returns false if another attempt was faster,
             so this one must end.
         now: seconds since the epoch.
@@ -110,6 +112,7 @@ class Attempt:
         lease: AccountLease,
         sender: UpstreamSender,
         send: Callable[["Attempt"], Awaitable[bool]],
+        put: Callable[["Attempt"], bool] | None,
         now: float,
     ) -> None:
         self.lease = lease
@@ -121,6 +124,7 @@ class Attempt:
         self.headers: HeaderList = []
         self._sender = sender
         self._send = send
+        self._put = put
         self._now = now
         self._raw_headers: Sequence[tuple[str, str]] = ()
         self._resent = False  # because an idle connection was closed
@@ -230,17 +234,28 @@ class Attempt:
         machine = self.machine = self.plan.response_machine(
             upstream_streams=is_stream(response.headers, data)
         )
+        put = self._put
+
+        def take(data: bytes) -> bool:
+            machine.receive_data(data)
+            return put is not None and not _has_ended(machine) and put(self)
+
         size = 0
         while data:
             size += len(data)
             if size > MAX_RESPONSE_BYTES and not self.plan.streams:
                 return self._failure(_TOO_LARGE)
             machine.receive_data(data)
-            # After an error some servers leave the connection open, and send nothing more.
-            if machine.outcome is not Outcome.OPEN or (machine.error is not None and not machine.committed):
+            if _has_ended(machine):
                 break
             if not await self._send_ready(machine):
                 return None
+            if self.sent_to_client and put is not None:
+                await response.receive_each(take)
+                if _has_ended(machine):
+                    break
+                if not await self._send_ready(machine):
+                    return None
             data = await response.receive()
         else:
             machine.receive_eof()
@@ -375,6 +390,11 @@ def _is_about_model(error: WireError, model: str) -> bool:
 
 def _foreign_signatures(plan: Plan) -> int:
     return sum(loss.code is LossCode.FOREIGN_SIGNATURE for loss in plan.translated.losses)
+
+
+def _has_ended(machine: ResponseMachine) -> bool:
+    """True if nothing more is read. After an error some servers leave the connection open, and send nothing more."""
+    return machine.outcome is not Outcome.OPEN or (machine.error is not None and not machine.committed)
 
 
 def is_connecting(error: UpstreamError) -> bool:

@@ -75,9 +75,14 @@ class Outbox:
         self._closed = True
         self._changes.note()
 
+    @property
+    def has_room(self) -> bool:
+        """False if a reader has to wait."""
+        return len(self._pieces) < _MAX_PIECES and self._size <= _MAX_BYTES
+
     async def room(self) -> None:
         """Wait until the writer has taken enough."""
-        while len(self._pieces) >= _MAX_PIECES or self._size > _MAX_BYTES:
+        while not self.has_room:
             await self._changes.wait()
 
     async def sent(self) -> None:

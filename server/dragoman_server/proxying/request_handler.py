@@ -12,6 +12,7 @@ retry. Only a heartbeat that is due may come first.
 """
 
 from collections.abc import Awaitable, Callable
+from contextlib import nullcontext
 
 import anyio
 import anyio.lowlevel
@@ -124,8 +125,10 @@ class RequestHandler:
         self._outbox = Outbox(write_now)
         # Scopes inside of the tasks: on asyncio, a task that its group cancels holds the request with its body until a
         # garbage collection.
-        self._watching, self._ticking = anyio.CancelScope(), anyio.CancelScope()
-        self._reading, self._writing = anyio.CancelScope(), anyio.CancelScope()
+        self._watching, self._writing = anyio.CancelScope(), anyio.CancelScope()
+        # Only a stream has a ticker, and a reader with a task of its own.
+        self._ticking = anyio.CancelScope() if plan.streams else None
+        self._reading = anyio.CancelScope() if plan.streams else None
 
     async def run(self) -> None:
         """Send the response. Return when it is sent or the client has left; a cancelled run leaves nothing behind."""
@@ -134,12 +137,12 @@ class RequestHandler:
             if self._plan.streams:
                 tasks.start_soon(self._tick)
                 tasks.start_soon(self._read_upstream)
-            else:
-                await self._read_upstream()
             with self._writing:
+                if not self._plan.streams:
+                    await self._read_upstream()
                 await self._write_client()
             self._watching.cancel()
-            if self._plan.streams:
+            if self._ticking is not None:
                 self._ticking.cancel()
         self._record_end()
         if self._record.outcome == "client_left":
@@ -155,7 +158,8 @@ class RequestHandler:
             if self._end_sent:
                 return  # servers also send "disconnect" when a response is complete
             self._record.outcome = "completed" if self._end_for_disconnect() else "client_left"
-            self._reading.cancel()
+            if self._reading is not None:
+                self._reading.cancel()
             self._writing.cancel()
 
     def _end_for_disconnect(self) -> bool:
@@ -171,6 +175,7 @@ class RequestHandler:
         return sent and machine.outcome is Outcome.COMPLETED
 
     async def _tick(self) -> None:
+        assert self._ticking is not None
         with self._ticking:
             while (deadline := self._keepalive.next_deadline()) is not None:
                 await anyio.sleep_until(deadline)
@@ -182,10 +187,13 @@ class RequestHandler:
                     return
                 self._put(heartbeat)
 
-    def _put(self, data: bytes) -> None:
+    def _put(self, data: bytes) -> bool:
+        """Put bytes of the stream into the outbox. Return true if the client's connection has them."""
         self._started = True
-        if self._outbox.put(data):
+        passed = self._outbox.put(data)
+        if passed:
             self._keepalive.sent(anyio.current_time())
+        return passed
 
     def _heartbeat(self) -> bytes:
         """Return bytes to send between frames. Held-back events stay, because another attempt may start again."""
@@ -200,7 +208,7 @@ class RequestHandler:
 
     async def _read_upstream(self) -> None:
         try:
-            with self._reading:
+            with self._reading or nullcontext():
                 try:
                     while self._winner is None and (lease := await self._attempts.next()) is not None:
                         hedge_s = lease.plan.destination.settings.hedge_s
@@ -218,7 +226,9 @@ class RequestHandler:
     def _attempt_with(self, lease: AccountLease) -> Attempt:
         self._plan = lease.plan
         sender = self._sender_for(lease.plan.destination.settings.name)
-        attempt = Attempt(lease, sender, self._take_ready, self._clock())
+        # The store waits until the response is complete, which the machine knows only after a read.
+        put = self._put_ready if self._store_response is None else None
+        attempt = Attempt(lease, sender, self._take_ready, put, self._clock())
         if self._winner is None:
             self._record_attempt(attempt)
         return attempt
@@ -347,6 +357,12 @@ class RequestHandler:
             self._put(ready)
             await self._outbox.room()
         return True
+
+    def _put_ready(self, attempt: Attempt) -> bool:
+        """Take what the winner has for the client. False: its reader must wait for room."""
+        assert attempt.machine is not None
+        ready = attempt.machine.data_to_send()
+        return not ready or self._put(ready) or self._outbox.has_room
 
     def _claim(self, attempt: Attempt) -> bool:
         """True if the client gets this attempt's response. The first attempt that calls this wins; the others end."""

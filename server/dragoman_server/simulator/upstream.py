@@ -12,6 +12,7 @@ from dragoman import UPSTREAMS
 from dragoman.jsontext import JSONObject
 from dragoman_server.simulator.reply import MADE_AT, SimulatedReply, json_reply, reply_to
 from dragoman_server.simulator.scripts import MODELS
+from dragoman_server.streams.byte_stream import Take
 from dragoman_server.upstream.client import UpstreamTimeouts, read_bounded
 from dragoman_server.upstream.errors import UpstreamBroken, UpstreamTimeout, UpstreamTimeoutPhase
 
@@ -78,6 +79,9 @@ class SimulatedResponse:
             self._broken = self._next.breaks
             self._next = next(self._chunks, None)
         return bytes(data)
+
+    async def receive_each(self, take: Take) -> None:
+        """Pass nothing: receive() does it all."""
 
     async def read_all(self, limit: int) -> bytes:
         """Return the whole body. Raises UpstreamTooLarge above `limit` bytes, and what receive() raises."""

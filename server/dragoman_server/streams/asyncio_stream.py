@@ -15,6 +15,8 @@ from typing import cast
 
 import anyio
 
+from dragoman_server.streams.byte_stream import Take
+
 # Bytes that may wait for a slow consumer before the socket is paused; then the kernel's window fills up. One read of
 # the loop comes on top, of 256 KiB at most.
 HIGH_WATER = 64 * 1024
@@ -37,6 +39,8 @@ class AsyncioStream(asyncio.Protocol):
         self._lost = False
         self._error: Exception | None = None
         self._reader: asyncio.Future[None] | None = None
+        self._take: Take | None = None
+        self._take_timeout: float | None = None
         self._deadline = math.inf
         self._timer: asyncio.TimerHandle | None = None
         self._writable = asyncio.Event()
@@ -82,6 +86,17 @@ class AsyncioStream(asyncio.Protocol):
             if not self._lost:
                 self._open_transport().resume_reading()
         return data
+
+    async def receive_each(self, take: Take, timeout: float | None) -> None:
+        if self._buffer:
+            return  # for receive()
+        self._take = take
+        self._take_timeout = timeout
+        try:
+            if not self._eof:
+                await self._wait(timeout)
+        finally:
+            self._take = None
 
     def send_now(self, data: bytes) -> bytes | None:
         transport = self._transport
@@ -139,11 +154,27 @@ class AsyncioStream(asyncio.Protocol):
         self._transport.set_write_buffer_limits(high=1)
 
     def data_received(self, data: bytes) -> None:
+        if self._take is not None:
+            self._pass_on(data, self._take)
+            return
         self._buffer.append(data)
         self._buffered += len(data)
         if self._buffered > HIGH_WATER and not self._paused:
             self._transport.pause_reading()
             self._paused = True
+        self._wake()
+
+    def _pass_on(self, data: bytes, take: Take) -> None:
+        """Pass bytes to the `take` of receive_each(), and end that if it is the last time."""
+        if self._take_timeout is not None:
+            self._deadline = self._loop.time() + self._take_timeout
+        try:
+            if take(data):
+                return
+        except BaseException as error:
+            if self._reader is not None and not self._reader.done():
+                self._reader.set_exception(error)
+        self._take = None
         self._wake()
 
     def eof_received(self) -> bool:

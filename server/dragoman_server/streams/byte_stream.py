@@ -16,6 +16,10 @@ WriteNow: TypeAlias = Callable[[bytes], bool]
 WRITE_NOW = "dragoman.write_now"
 
 
+# Takes bytes and returns true if it can take more. It may not wait.
+Take: TypeAlias = Callable[[bytes], bool]
+
+
 class ByteStream(Protocol):
     """One connected stream. At most one task reads at a time, and one writes.
 
@@ -25,6 +29,13 @@ class ByteStream(Protocol):
 
     async def receive(self, timeout: float | None) -> bytes:
         """Return what has arrived, waiting until something has; b"" if the peer has closed."""
+
+    async def receive_each(self, take: Take, timeout: float | None) -> None:
+        """Pass the bytes of each read to `take`, as they arrive, until it returns false or the peer has closed.
+
+        That costs less than a call of receive() for each: `take` is called where the bytes arrive, which may be a
+        callback of the event loop. `timeout` is that of each wait. What `take` raises is raised.
+        """
 
     def send_now(self, data: bytes) -> bytes | memoryview | None:
         """Pass as much of `data` to the kernel as is possible without waiting. No other send may be under way.

@@ -12,6 +12,8 @@ from collections.abc import Iterator
 
 import trio
 
+from dragoman_server.streams.byte_stream import Take
+
 # The most bytes of one read: each step of a response's way to a slow client holds that much.
 READ_SIZE = 64 * 1024
 
@@ -49,6 +51,27 @@ class TrioStream:
                     pass
         except trio.ClosedResourceError:
             raise ConnectionAbortedError("closed by the gateway") from None
+
+    async def receive_each(self, take: Take, timeout: float | None) -> None:
+        self._check_open()
+        seconds = math.inf if timeout is None else timeout
+        last = trio.current_time()
+        try:
+            # A new scope only when its time has come, because moving a deadline costs as much as a read.
+            while trio.current_time() < last + seconds:
+                with trio.CancelScope(deadline=last + seconds):
+                    while True:
+                        await trio.lowlevel.wait_readable(self._socket)
+                        try:
+                            data = self._socket.recv(READ_SIZE)
+                        except BlockingIOError:  # a spurious wake-up
+                            continue
+                        last = trio.current_time()
+                        if not data or not take(data):
+                            return
+        except trio.ClosedResourceError:
+            raise ConnectionAbortedError("closed by the gateway") from None
+        raise TimeoutError("nothing was received in time")
 
     def send_now(self, data: bytes) -> bytes | memoryview | None:
         self._check_open()
@@ -125,6 +148,10 @@ class _TrioTlsStream(TrioStream):
         with _limits(timeout, "nothing was received in time"):
             data = await self._tls.receive_some(READ_SIZE)
         return bytes(data)
+
+    async def receive_each(self, take: Take, timeout: float | None) -> None:
+        while (data := await self.receive(timeout)) and take(data):
+            pass
 
     def send_now(self, data: bytes) -> bytes:
         return data

@@ -3,6 +3,7 @@
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
+from dragoman_server.streams.byte_stream import Take
 from dragoman_server.upstream.client import UpstreamTimeouts
 
 
@@ -16,6 +17,8 @@ class UpstreamResponseLike(Protocol):
     def headers(self) -> list[tuple[str, str]]: ...
 
     async def receive(self) -> bytes: ...
+
+    async def receive_each(self, take: Take) -> None: ...
 
     async def read_all(self, limit: int) -> bytes: ...
 

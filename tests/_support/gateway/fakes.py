@@ -48,6 +48,11 @@ class FakeResponse:
         self._steps = list(script.body)
         self._upstream = upstream
 
+    async def receive_each(self, take: Callable[[bytes], bool]) -> None:
+        while data := await self.receive():
+            if not take(data):
+                return
+
     async def receive(self) -> bytes:
         while self._steps:
             step = self._steps.pop(0)
