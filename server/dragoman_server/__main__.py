@@ -10,8 +10,8 @@ import sys
 
 def main() -> None:
     """Run the command. Exit with 1 if a package of the extra is missing."""
-    # Imports make no garbage, and a collection looks at all that they have loaded. serve() enables it again; the other
-    # commands end soon.
+    # Imports make hardly any garbage, and each collection looks at all that they have loaded. serve() enables it again;
+    # the other commands end soon.
     gc.disable()
     try:
         from dragoman_server.cli.commands import main as run

@@ -44,7 +44,10 @@ ALLOWED = frozenset(
 
 # Modules that `import dragoman` must not bring along, by whatever way.
 UNWANTED = frozenset(
-    {"asyncio", "logging", "multiprocessing", "random", "secrets", "socket", "ssl", "threading"}
+    {
+        *("asyncio", "concurrent", "ctypes", "dataclasses", "email", "http", "logging", "multiprocessing"),
+        *("pathlib", "random", "secrets", "socket", "ssl", "subprocess", "tempfile", "threading", "urllib"),
+    }
 )
 
 

@@ -86,18 +86,24 @@ def respond(listener: socket.socket, requests: int) -> None:
             connection.sendall(head.encode() + RESPONSE)
 
 
+def config(folder: Path, *lines: str, backend: str = "asyncio") -> str:
+    """Return the name of a file with one upstream, whose list of models the banner does not fetch."""
+    server = ["[server]", "port = 0", f'backend = "{backend}"']
+    upstream = ["[[upstreams]]", 'name = "up"', 'protocol = "openai_chat"', "model_list = false"]
+    file = folder / "some.toml"
+    file.write_text("\n".join([*server, *upstream, *lines]))
+    return str(file)
+
+
 @pytest.mark.process
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
 def test_the_start_and_the_first_request(backend: str, tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         upstream = threading.Thread(target=respond, args=(listener, 3), daemon=True)
         upstream.start()
-        file = tmp_path / "some.toml"
-        file.write_text(
-            f'[server]\nport = 0\nbackend = "{backend}"\n[[upstreams]]\nname = "up"\nprotocol = "openai_chat"\n'
-            f'base_url = "http://127.0.0.1:{listener.getsockname()[1]}/v1"\ndefault_model = "m"\nmodel_list = false\n'
-        )
-        with ReportingServer("--config", str(file)).ready() as server:
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}/v1"
+        file = config(tmp_path, f'base_url = "{url}"', 'default_model = "m"', backend=backend)
+        with ReportingServer("--config", file).ready() as server:
             assert UNUSED.keys() & server.imports_since(0) == UNUSED.keys() & {backend}
             server.get("/healthz")
             server.get("/nothing")
@@ -109,3 +115,26 @@ def test_the_start_and_the_first_request(backend: str, tmp_path: Path) -> None:
             server.signal(signal.SIGTERM)
             assert server.wait() == 0
         upstream.join(DEADLINE_S)
+
+
+HTTP, HTTPS = 'base_url = "http://llm.example/v1"', 'base_url = "https://llm.example/v1"'
+PROXY = 'proxy = "http://proxy.example:3128"'
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(
+    ("lines", "environ"),
+    [
+        pytest.param([HTTPS], {}, id="TLS"),
+        pytest.param([HTTP, PROXY], {}, id="a proxy"),
+        pytest.param(
+            [HTTP, "[[accounts]]", 'upstream = "up"', 'name = "a"', PROXY], {}, id="an account's proxy"
+        ),
+        pytest.param([HTTP], {"http_proxy": "http://proxy.example:3128"}, id="a proxy of the environment"),
+    ],
+)
+def test_what_requests_over_tls_or_by_a_proxy_need_is_loaded_at_the_start(
+    lines: list[str], environ: dict[str, str], tmp_path: Path
+) -> None:
+    with ReportingServer("--config", config(tmp_path, *lines), env=environ).ready() as server:
+        assert "httpcore2" in server.imports_since(0)
