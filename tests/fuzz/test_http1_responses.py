@@ -1,6 +1,5 @@
 """Invariants: what the transport reads as a response of an upstream, h11 reads as the same response with the same body;
-what h11 refuses, the transport refuses; and how the bytes are cut does not show. Requests are written as h11 writes
-them, and refused where it refuses them.
+what h11 refuses, the transport refuses; and how the bytes are cut does not show.
 """
 
 from __future__ import annotations
@@ -9,7 +8,7 @@ import h11
 from fuzz import chunks, cut_places, cuts, damage, fuzz
 from hypothesis import strategies as st
 
-from dragoman_server.upstream.http1 import FramingError, Http1Exchange, RequestError
+from dragoman_server.upstream.http1 import FramingError, Http1Exchange
 
 _HEADS = [
     b"HTTP/1.1 200 OK\r\n",
@@ -48,21 +47,6 @@ responses = st.builds(
 )
 
 Read = tuple[int, list[tuple[bytes, bytes]], bytes, bool] | None
-
-headers = st.lists(
-    st.tuples(
-        st.sampled_from(
-            [b"Host", b"host", b"X-A", b"Content-Length", b"content-length", b"Connection", b"Expect"]
-        )
-        | st.binary(max_size=3),
-        st.sampled_from(
-            [b"up.example", b"2", b"0", b"3", b"02", b"a\r\nb: c", b"a b\t\xff", b"close", b" a", b""]
-        )
-        | st.binary(max_size=3),
-    ),
-    max_size=4,
-)
-contents = st.sampled_from([b"", b"{}"])
 
 
 def by_transport(parts: list[bytes]) -> tuple[Read, bool]:
@@ -119,23 +103,3 @@ def check(data: bytes, places: list[int]) -> None:
 @fuzz(responses, cut_places, examples=250)
 def test_damaged_responses(data: bytes, places: list[int]) -> None:
     check(data, places)
-
-
-@fuzz(headers, contents, examples=250)
-def test_requests_are_those_of_h11(headers: list[tuple[bytes, bytes]], content: bytes) -> None:
-    headers = [(b"Host", b"up.example"), (b"Content-Length", b"%d" % len(content)), *headers]
-    connection = h11.Connection(h11.CLIENT)
-    try:
-        parts = [
-            connection.send(h11.Request(method="POST", target="/v1?a", headers=headers)),
-            connection.send(h11.Data(data=content)) if content else b"",
-            connection.send(h11.EndOfMessage()),
-        ]
-        expected = b"".join(part or b"" for part in parts)
-    except h11.LocalProtocolError:
-        expected = None
-    try:
-        written = b"".join(Http1Exchange("POST").request(b"/v1?a", headers, content))
-    except RequestError:
-        written = None
-    assert written == expected

@@ -18,6 +18,7 @@ from dragoman_server.streams.http1_body import (
     LengthBody,
     UntilCloseBody,
 )
+from dragoman_server.streams.http1_head import TOKEN, are_plain
 
 # Bytes of a response head. h11's default is 16 KiB; some providers' policy and tracing headers come close to that.
 MAX_HEAD = 64 * 1024
@@ -26,13 +27,10 @@ MAX_INTERIM = 16
 
 Headers = Sequence[tuple[bytes, bytes]]
 
-# Heads that are written and read without h11. Each pattern accepts less than h11's, and no control characters.
-_TOKEN = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
-_NAME = re.compile(_TOKEN)
-_VALUE = re.compile(rb"(?:[!-~\x80-\xff](?:[\t -~\x80-\xff]*[!-~\x80-\xff])?)?")
+# Heads that are written and read without h11. The patterns accept less than h11's: no control characters.
 _TARGET = re.compile(rb"[!-~]+")
 _RESPONSE = re.compile(
-    rb"HTTP/1\.1 ([2-5][0-9][0-9])(?: [\t -~\x80-\xff]*)?\r\n((?:%b:[\t -~\x80-\xff]*\r\n)*)\r\n" % _TOKEN
+    rb"HTTP/1\.1 ([2-5][0-9][0-9])(?: [\t -~\x80-\xff]*)?\r\n((?:%b:[\t -~\x80-\xff]*\r\n)*)\r\n" % TOKEN
 )
 _MAX_LENGTH_DIGITS = 20  # as in h11
 # Headers that change how a message is framed, or what follows it.
@@ -149,8 +147,7 @@ def _is_plain(method: str, target: bytes, headers: Headers, content: bytes) -> b
         and names.count(b"host") == 1
         and lengths == ([b"%d" % len(content)] if content or lengths else [])
         and _REQUEST_FRAMING.isdisjoint(names)
-        and all(map(_NAME.fullmatch, names))
-        and all(map(_VALUE.fullmatch, values))
+        and are_plain(names, values)
     )
 
 
