@@ -253,6 +253,7 @@ class UpstreamClient:
 
     tls: instead of the system's trust store.
     transport: instead of direct connections; tests pass `httpx2.MockTransport` or a fake.
+    expects_tls: load the trust store at the start, and not for the first request that needs it.
     """
 
     def __init__(
@@ -261,10 +262,12 @@ class UpstreamClient:
         limits: PoolLimits | None = None,
         tls: ssl.SSLContext | None = None,
         transport: httpx2.AsyncBaseTransport | None = None,
+        expects_tls: bool = True,
     ) -> None:
         self._limits = limits or PoolLimits()
         self._tls = tls
         self._replacement = transport
+        self._expects_tls = expects_tls
         self._direct: httpx2.AsyncBaseTransport | None = None
         self._proxied: dict[str, httpx2.AsyncBaseTransport] = {}
         self._env_proxies: dict[str, str] = {}
@@ -272,8 +275,9 @@ class UpstreamClient:
     async def __aenter__(self) -> Self:
         if self._replacement is None:
             self._env_proxies = urllib.request.getproxies()
-            # Not at the first request, because reading the trust store takes tens of milliseconds.
-            self._tls = self._tls or httpx2.create_ssl_context()
+            # Takes up to 0.1 s with httpx2's imports. Its transport for proxies makes a context in any case.
+            if self._tls is None and (self._expects_tls or self._env_proxies):
+                self._tls = httpx2.create_ssl_context()
         self._direct = self._replacement or Http1Transport(limits=self._limits, tls=self._tls)
         return self
 
