@@ -46,6 +46,8 @@ _CLOSING_S = 2.0
 _SHUTDOWN_S = 5.0
 
 _STARTUP_S = 30.0
+# How often freed memory is returned to the system.
+TRIM_S = 10.0
 _HANDSHAKE_S = 10.0
 
 # Settings of hypercorn that differ from its defaults.
@@ -154,6 +156,7 @@ class _Worker:
                 self.all_tasks = tasks.cancel_scope
                 tasks.start_soon(self._watch_parent)
                 tasks.start_soon(self._cut_after_drain)
+                tasks.start_soon(return_freed_memory)
                 await self._serve()
                 tasks.cancel_scope.cancel()
 
@@ -240,6 +243,23 @@ class _Worker:
         self._cancel_requests()
         await anyio.sleep(_CLOSING_S)
         self.connections.cancel()
+
+
+async def return_freed_memory() -> None:
+    """Return what was freed to the system, again and again, where the C library is glibc.
+
+    glibc returns only the end of its heap. After 64 responses of 8 MiB at once some small object lies behind them, so
+    the process keeps up to 500 MiB, of which 56 are in use; with a fixed MALLOC_MMAP_THRESHOLD_ or
+    MALLOC_TRIM_THRESHOLD_ it still keeps 100. A call takes 0.1 ms where there is nothing to return, and some 0.3 ms for
+    a megabyte that there is.
+    """
+    await anyio.sleep(TRIM_S)
+    import ctypes  # not at the start, because nothing needs it there
+
+    trim = getattr(ctypes.CDLL(None) if os.name == "posix" else None, "malloc_trim", None)
+    while trim is not None:
+        trim(0)
+        await anyio.sleep(TRIM_S)
 
 
 def _call_soon(backend: str) -> Callable[[Callable[[], None]], object]:
