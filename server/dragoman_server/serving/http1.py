@@ -107,6 +107,13 @@ class HTTP1:
             close = [(b"connection", b"close")] if is_last else []
             headers = [*event.headers, *close, *self._transport.worker.config.response_headers("h11")]
             await self._send(h11.Response(status_code=event.status_code, headers=headers))
+            if isinstance(self._stream, HTTPStream):
+                # It keeps the message until the response ends, of which it needs no more than this.
+                self._stream.response = {
+                    "type": "http.response.start",
+                    "status": event.status_code,
+                    "headers": [],
+                }
             # As h11 0.16 decides it, _connection.py:602 (_clean_up_response_headers_for_sending).
             self._is_chunked = (
                 self._may_chunk
