@@ -102,11 +102,6 @@ class HTTP1:
         if isinstance(event, Body):  # first, because most events are parts of streams
             await self._send(h11.Data(data=event.data))
         elif isinstance(event, Response):
-            # "A server that intends to close the connection ... SHOULD send a Connection header field" -- RFC 9112, 9.6
-            is_last = self._reading in (_Reading.BODY, _Reading.NOTHING) or self._is_stopping
-            close = [(b"connection", b"close")] if is_last else []
-            headers = [*event.headers, *close, *self._transport.worker.config.response_headers("h11")]
-            await self._send(h11.Response(status_code=event.status_code, headers=headers))
             if isinstance(self._stream, HTTPStream):
                 # It keeps the message until the response ends, of which it needs no more than this.
                 self._stream.response = {
@@ -114,6 +109,11 @@ class HTTP1:
                     "status": event.status_code,
                     "headers": [],
                 }
+            # "A server that intends to close the connection ... SHOULD send a Connection header field" -- RFC 9112, 9.6
+            is_last = self._reading in (_Reading.BODY, _Reading.NOTHING) or self._is_stopping
+            close = [(b"connection", b"close")] if is_last else []
+            headers = [*event.headers, *close, *self._transport.worker.config.response_headers("h11")]
+            await self._send(h11.Response(status_code=event.status_code, headers=headers))
             # As h11 0.16 decides it, _connection.py:602 (_clean_up_response_headers_for_sending).
             self._is_chunked = (
                 self._may_chunk
