@@ -29,7 +29,7 @@ COMPILE = UV_CUSTOM_COMPILE_COMMAND="make lock" $(RELEASE)/bin/uv pip compile --
 	--generate-hashes --annotation-style line
 VERSIONS ?= 3.11 3.12 3.13 3.14
 
-.PHONY: run test quick suite test-recordings test-versions lock audit dist check-format lint types imports tests coverage golden fuzz soak leaving memory mutants bench lines map docs fix clean
+.PHONY: run test quick suite test-recordings test-versions lock audit dist check-format lint types imports tests coverage golden fuzz soak leaving memory mutants bench bench-plot growth lines map docs fix clean
 
 # -- set-up -----------------------------------------------------------------------------------------------
 
@@ -170,8 +170,17 @@ memory: $(VENV)/.dev
 mutants: $(VENV)/.dev
 	$(BIN)/python tests/tools/mutants.py $(ARGS)
 
+# What core and gateway cost, as ratios to bare work (docs/performance.md). ARGS='--pair all': all nine pairs.
 bench: $(VENV)/.dev
-	$(BIN)/python tests/bench/bench_core.py $(ARGS)
+	$(BIN)/python tests/bench $(ARGS)
+
+# docs/performance.svg, from what `make bench ARGS=--record` has added to tests/bench/history.csv.
+bench-plot: $(VENV)/.dev
+	$(BIN)/python tests/bench/bench_plot.py
+
+# How costs grow with what there is: keys, accounts, models, connections, the lengths of requests and responses.
+growth: $(VENV)/.dev
+	$(BIN)/python tests/bench/growth.py $(ARGS)
 
 # Lines of code, comments and docstrings of each package, and what is long.
 lines: $(VENV)/.dev

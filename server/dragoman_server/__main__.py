@@ -4,11 +4,15 @@ An installation without the extra `server` has the command too, but not the pack
 extra.
 """
 
+import gc
 import sys
 
 
 def main() -> None:
     """Run the command. Exit with 1 if a package of the extra is missing."""
+    # Imports make hardly any garbage, and each collection looks at all that they have loaded. serve() enables it again;
+    # the other commands end soon.
+    gc.disable()
     try:
         from dragoman_server.cli.commands import main as run
 

@@ -17,7 +17,6 @@ from dragoman_server.responses.reasoning import ReasoningStore
 from dragoman_server.responses.service import StoredResponseService
 from dragoman_server.responses.stores.base import ResponseStore, ResponseStoreLimits
 from dragoman_server.responses.stores.memory import MemoryResponseStore
-from dragoman_server.responses.stores.sqlite import SQLiteResponseStore
 from dragoman_server.settings import (
     SIMULATOR,
     AccountSettings,
@@ -27,7 +26,7 @@ from dragoman_server.settings import (
 )
 from dragoman_server.simulator import SimulatedUpstream
 from dragoman_server.tool_grammar import grammar_checker
-from dragoman_server.upstream.client import UpstreamClient
+from dragoman_server.upstream.client import UpstreamClient, origin_of
 from dragoman_server.upstream.sender import UpstreamSender
 
 
@@ -66,7 +65,7 @@ class Gateway:
                 raise ValueError(
                     f"upstream {upstream.name} speaks {', '.join(unknown)}, which is not among this gateway's protocols"
                 )
-        self.client = client or UpstreamClient()
+        self.client = client or UpstreamClient(expects_tls=_expects_tls(settings))
         self.simulator = SimulatedUpstream()
         self.catalog = ModelCatalog(settings, self.sender_for, self._usable_accounts, self.upstreams)
         self.responses = StoredResponseService(_response_store(settings.server))
@@ -109,11 +108,20 @@ class Gateway:
                 self.ready = False
 
 
+def _expects_tls(settings: Settings) -> bool:
+    """True if an upstream is reached over TLS or by a proxy."""
+    return any(account.proxy is not None for account in settings.accounts) or any(
+        upstream.proxy is not None or origin_of(upstream.base_url)[0].startswith("https:")
+        for upstream in settings.upstreams
+    )
+
+
 def make_account_store(server: ServerSettings) -> AccountStore:
     """Return the store that the settings name. It never raises and never waits for long.
 
     Raises ValueError if a setting or an extra is missing.
     """
+    # Each store is imported where it is configured, because it loads a database's client.
     if server.account_store == "sqlite":
         from dragoman_server.accounts.stores.sqlite import SQLiteAccountStore
 
@@ -138,5 +146,7 @@ def _response_store(server: ServerSettings) -> ResponseStore | None:
     if server.response_store == "sqlite":
         if server.response_store_path is None:
             raise ValueError("response_store_path is needed for the response store sqlite")
+        from dragoman_server.responses.stores.sqlite import SQLiteResponseStore
+
         return SQLiteResponseStore(server.response_store_path, limits)
     return None

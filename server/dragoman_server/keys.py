@@ -10,7 +10,6 @@ from functools import lru_cache
 
 from dragoman import Signer
 from dragoman_server.settings import ClientKey
-from dragoman_server.settings.patterns import matches
 from dragoman_server.settings.secret import CLIENT_KEY_PREFIX, Secret
 
 # A new label invalidates everything that was made with the old one.
@@ -44,4 +43,4 @@ def hash_client_key(key: str, secret: Secret) -> str:
 
 def may_use(key: ClientKey | None, model: str) -> bool:
     """True if a client may use a model by the name that it sends. key: the client's, None if none is needed."""
-    return key is None or not key.models or any(matches(model, pattern) for pattern in key.models)
+    return key is None or key.may_use(model)

@@ -1,7 +1,7 @@
 """What the core costs: time per translated event and per translated request, beside bare JSON work.
 
 The measure beside each figure is msgspec decoding and encoding the same bytes to plain objects, in the same run:
-a machine's speed cancels out in the ratio. Run it with `make bench`, or with `--json` for one object.
+a machine's speed cancels out in the ratio. `make bench` runs it.
 
 Aims: a text delta under 2.5 times the bare decode and encode, and under 9 us without the fast path; a request of 64
 messages under 150 us.
@@ -10,13 +10,16 @@ messages under 150 us.
 import argparse
 import gc
 import json
+import statistics
+import sys
 import time
 from collections.abc import Callable
 from unittest.mock import patch
 
 import msgspec
+from bench_figures import PAIRS, PROTOCOLS, Figure
 
-from dragoman import UPSTREAMS, Relay, RequestTranslator, ResponseTranslator, StopReason, Usage
+from dragoman import UPSTREAMS, Ledger, Relay, RequestTranslator, ResponseTranslator, StopReason, Usage
 from dragoman._ir.fast_path import FastPath
 from dragoman.codec import ResponseContext
 from dragoman.document import Request
@@ -26,6 +29,7 @@ from dragoman.events import (
     BlockKind,
     BlockStarted,
     Ended,
+    Event,
     ReasoningDelta,
     Started,
     Stopped,
@@ -62,10 +66,8 @@ def context(protocol: str) -> ResponseContext:
 
 def stream(protocol: str, kind: str) -> bytes:
     """An upstream's stream with DELTAS deltas of one kind, as our own writer of that protocol prints it."""
-    from dragoman import Ledger
-
     writer = UPSTREAMS[protocol].stream_writer(context(protocol), Ledger())
-    events = [Started("up_1", "m", 1_700_000_000)]
+    events: list[Event] = [Started("up_1", "m", 1_700_000_000)]
     if kind == "text":
         events.append(BlockStarted(0, BlockKind.TEXT))
         events += [TextDelta(0, DELTA_TEXTS[n % len(DELTA_TEXTS)]) for n in range(DELTAS)]
@@ -90,22 +92,28 @@ def reads_of(body: bytes) -> list[bytes]:
     return [b"".join(frames[at : at + EVENTS_A_READ]) for at in range(0, len(frames), EVENTS_A_READ)]
 
 
-def best(run: Callable[[], object], rounds: int) -> float:
-    """Seconds of the fastest of some rounds: the one with the least of everybody else's work in it."""
+def compare(run: Callable[[], object], bare: Callable[[], object], rounds: int) -> tuple[float, float]:
+    """Return the CPU seconds of a run and its ratio to the bare work beside it, the medians of some rounds."""
     gc.collect()
-    times = []
+    taken, ratios = [], []
     for _ in range(rounds):
-        begun = time.perf_counter()
+        begun = time.process_time()
         run()
-        times.append(time.perf_counter() - begun)
-    return min(times)
+        between = time.process_time()
+        bare()
+        taken.append(between - begun)
+        ratios.append(taken[-1] / (time.process_time() - between))
+    return statistics.median(taken), statistics.median(ratios)
 
 
-def bench_streams(rounds: int, *, general: bool = False) -> list[dict[str, object]]:
+def bench_streams(pairs: list[str], rounds: int, *, general: bool = False) -> list[Figure]:
     """Time each pair. general: without the fast path, as for frames that never look alike."""
-    rows: list[dict[str, object]] = []
+    figures = []
     for kind in ("text", "reasoning", "arguments"):
-        for upstream in UPSTREAMS:
+        for pair in pairs:
+            client, upstream = (PROTOCOLS[name] for name in pair.split(">"))
+            if general and client == upstream:
+                continue  # relayed: there is no fast path
             body = stream(upstream, kind)
             reads = reads_of(body)
             payloads = [frame.data for frame in SSEParser().receive_data(body) if frame.data != b"[DONE]"]
@@ -114,39 +122,26 @@ def bench_streams(rounds: int, *, general: bool = False) -> list[dict[str, objec
                 for payload in payloads:
                     _encode(_decode(payload))
 
-            for client in UPSTREAMS:
-                if general and client == upstream:
-                    continue  # relayed: there is no fast path
-
-                def translate(
-                    upstream: str = upstream, client: str = client, reads: list[bytes] = reads
-                ) -> None:
-                    if upstream == client:
-                        machine: Relay | ResponseTranslator = Relay(
-                            protocol=UPSTREAMS[client], context=context(client)
-                        )
-                    else:
-                        machine = ResponseTranslator(
-                            client=UPSTREAMS[client], upstream=UPSTREAMS[upstream], context=context(client)
-                        )
-                    for data in reads:
-                        machine.receive_data(data)
-                        machine.data_to_send()
-                    machine.receive_eof()
-                    assert machine.error is None, machine.error
+            def translate(upstream: str = upstream, client: str = client, reads: list[bytes] = reads) -> None:
+                if upstream == client:
+                    machine: Relay | ResponseTranslator = Relay(
+                        protocol=UPSTREAMS[client], context=context(client)
+                    )
+                else:
+                    machine = ResponseTranslator(
+                        client=UPSTREAMS[client], upstream=UPSTREAMS[upstream], context=context(client)
+                    )
+                for data in reads:
+                    machine.receive_data(data)
                     machine.data_to_send()
+                machine.receive_eof()
+                assert machine.error is None, machine.error
+                machine.data_to_send()
 
-                ours, other = best(translate, rounds), best(bare, rounds)
-                rows.append(
-                    {
-                        "what": f"{kind}, general" if general else kind,
-                        "pair": f"{upstream} > {client}",
-                        "us_per_event": round(ours / len(payloads) * 1e6, 2),
-                        "bare_us": round(other / len(payloads) * 1e6, 2),
-                        "ratio": round(ours / other, 2),
-                    }
-                )
-    return rows
+            seconds, ratio = compare(translate, bare, rounds)
+            name = f"{kind}, general" if general else kind
+            figures.append(Figure(name, pair, seconds / len(payloads) * 1e6, "us", ratio))
+    return figures
 
 
 def conversation(protocol: str, messages: int, *, tools: bool = True) -> bytes:
@@ -190,55 +185,43 @@ def conversation(protocol: str, messages: int, *, tools: bool = True) -> bytes:
     return translator.translate(as_chat).body
 
 
-def bench_requests(rounds: int) -> list[dict[str, object]]:
-    rows = []
-    for messages, tools in ((64, False), (64, True), (400, True)):
-        for client in UPSTREAMS:  # others are too small to matter
+def bench_requests(pairs: list[str], rounds: int) -> list[Figure]:
+    figures = []
+    for messages, tools in ((64, False), (64, True), (400, True)):  # others are too small to matter
+        for pair in pairs:
+            client, upstream = (PROTOCOLS[name] for name in pair.split(">"))
             body = conversation(client, messages, tools=tools)
+            translator = RequestTranslator(client=UPSTREAMS[client], upstream=UPSTREAMS[upstream])
 
             def bare(body: bytes = body) -> None:
                 _encode(_decode(body))
 
-            for upstream in UPSTREAMS:
-                translator = RequestTranslator(client=UPSTREAMS[client], upstream=UPSTREAMS[upstream])
+            def translate(translator: RequestTranslator = translator, body: bytes = body) -> None:
+                translator.translate(body, model="other")
 
-                def translate(translator: RequestTranslator = translator, body: bytes = body) -> None:
-                    translator.translate(body, model="other")
-
-                ours, other = best(translate, rounds * 20), best(bare, rounds * 20)
-                rows.append(
-                    {
-                        "what": f"{messages} messages, {'tools' if tools else 'text'}, {len(body) // 1024} KiB",
-                        "pair": f"{client} > {upstream}",
-                        "us": round(ours * 1e6, 1),
-                        "bare_us": round(other * 1e6, 1),
-                        "ratio": round(ours / other, 2),
-                    }
-                )
-    return rows
+            seconds, ratio = compare(translate, bare, rounds * 20)
+            name = f"request of {messages}, {'tools' if tools else 'text'}"
+            figures.append(Figure(name, pair, seconds * 1e6, "us", ratio))
+    return figures
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
-    parser.add_argument("--rounds", type=int, default=15, help="rounds, of which the fastest counts")
+    parser.add_argument("--json", action="store_true", help="print a JSON array")
+    parser.add_argument("--rounds", type=int, default=15, help="of each figure, which is a median")
+    parser.add_argument("--pair", action="append", choices=PAIRS, help="default: all")
     args = parser.parse_args()
-    streams, requests = bench_streams(args.rounds), bench_requests(args.rounds)
+    pairs = args.pair or PAIRS
+    figures = bench_streams(pairs, args.rounds) + bench_requests(pairs, args.rounds)
     with patch.object(FastPath, "should_learn", lambda _: False):
-        streams += bench_streams(args.rounds, general=True)
+        figures += bench_streams(pairs, args.rounds, general=True)
     if args.json:
-        print(json.dumps({"streams": streams, "requests": requests}))
+        sys.stdout.buffer.write(msgspec.json.encode(figures))
         return
-    print(f"{'what':<20}{'upstream > client':<42}{'us/event':>10}{'bare':>8}{'ratio':>8}")
-    for row in streams:
-        print(
-            f"{row['what']:<20}{row['pair']:<42}{row['us_per_event']:>10}{row['bare_us']:>8}{row['ratio']:>8}"
-        )
-    print(f"\n{'what':<34}{'client > upstream':<42}{'us':>9}{'bare':>8}{'ratio':>8}")
-    for row in requests:
-        print(f"{row['what']:<34}{row['pair']:<42}{row['us']:>9}{row['bare_us']:>8}{row['ratio']:>8}")
+    for figure in figures:
+        print(figure.line())
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Invariant: what the transport reads as a response of an upstream, h11 reads as the same response with the same body;
+"""Invariants: what the transport reads as a response of an upstream, h11 reads as the same response with the same body;
 what h11 refuses, the transport refuses; and how the bytes are cut does not show.
 """
 
@@ -22,7 +22,11 @@ _FIELDS = [
     b"Content-Length: 0\r\n",
     b"Transfer-Encoding: chunked\r\n",
     b"Transfer-Encoding: identity\r\n",
+    b"content-length: 5\r\n",
+    b"Transfer-Encoding: Chunked \r\n",
     b"Connection: close\r\n",
+    b"connection:\tKeep-Alive \r\n",
+    b"Connection: x, close\r\n",
     b"X-A: b\r\n",
     b"X-A:\r\n",
     b"X-Folded: a\r\n b\r\n",
@@ -45,8 +49,8 @@ responses = st.builds(
 Read = tuple[int, list[tuple[bytes, bytes]], bytes, bool] | None
 
 
-def by_transport(parts: list[bytes]) -> Read:
-    """Status, headers, body and a flag for a complete one; None where it is refused."""
+def by_transport(parts: list[bytes]) -> tuple[Read, bool]:
+    """Status, headers, body and a flag for a complete one; None where it is refused. True if the connection is kept."""
     context = Http1Exchange("POST")
     context.request(b"/", [(b"host", b"x"), (b"content-length", b"0")], b"")
     head, body = None, b""
@@ -58,13 +62,13 @@ def by_transport(parts: list[bytes]) -> Read:
             if head is not None:
                 body += head.body.receive_data(part)
     except FramingError:
-        return None
+        return None, False
     if head is None:
-        return None
+        return None, False
     head.body.receive_eof()
     if head.body.error is not None:
-        return None
-    return head.status, head.headers, body, head.body.complete
+        return None, False
+    return (head.status, head.headers, body, head.body.complete), head.keep_alive
 
 
 def by_h11(data: bytes) -> Read:
@@ -93,7 +97,7 @@ def check(data: bytes, places: list[int]) -> None:
     read = by_transport([data])
     assert by_transport(chunks(data, places)) == read, "the cut shows"
     # The transport is stricter: what it accepts, it reads as h11 does.
-    assert read is None or read == by_h11(data)
+    assert read[0] is None or read[0] == by_h11(data)
 
 
 @fuzz(responses, cut_places, examples=250)

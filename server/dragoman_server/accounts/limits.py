@@ -22,7 +22,7 @@ import anyio
 from dragoman import RequestRefused, Usage
 from dragoman.codec import ProtocolSpec
 from dragoman_server.accounts.stores.base import AccountStore, AccountStoreError, Rate
-from dragoman_server.accounts.usage import cost, names_of, price_of
+from dragoman_server.accounts.usage import cost, names_of
 from dragoman_server.headers import HeaderList, limit_headers
 from dragoman_server.keys import may_use
 from dragoman_server.models.routes import (
@@ -32,6 +32,7 @@ from dragoman_server.models.routes import (
     resolve_chain,
 )
 from dragoman_server.settings import ClientKey, Price, Settings
+from dragoman_server.settings.patterns import PatternTable
 
 ERRORS = logging.getLogger("dragoman.errors")
 
@@ -98,6 +99,7 @@ class ClientLimits:
         self, settings: Settings, store: AccountStore, clock: Callable[[], float] = time.time
     ) -> None:
         self._settings = settings
+        self._prices = PatternTable([(price.model, price) for price in settings.prices])
         self._store = store
         self._clock = clock
         self._store_failed = False
@@ -239,7 +241,7 @@ class ClientLimits:
         await self._charge(reserved, key, dollars or 0.0)
 
     def _price(self, model: str | None, upstream: str | None, upstream_model: str | None) -> Price | None:
-        return price_of(self._settings.prices, names_of(model, upstream, upstream_model))
+        return self._prices.first(*names_of(model, upstream, upstream_model))
 
     async def _run(self, store_call: Awaitable[_T]) -> _T | None:
         """Return the store's result, None if it fails or does not respond in time."""

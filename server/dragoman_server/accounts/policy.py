@@ -11,6 +11,7 @@ at most `max_attempts` attempts; none after content was sent; the upstreams in t
 import math
 from collections.abc import Mapping, Sequence
 from enum import Enum
+from itertools import repeat
 from typing import TypeAlias
 
 import msgspec
@@ -221,11 +222,16 @@ class Attempts:
         for number, upstream in enumerate(self._upstreams):
             usable = [
                 account
-                for account in upstream.accounts
-                if (number, account.id) not in self._tried and account.id not in self._running
-                if self._usable_at(number, account, health) <= now
-                if health.get(account.id, INITIAL_HEALTH).disabled is None
+                for account, state in zip(upstream.accounts, _states(upstream.accounts, health), strict=True)
+                if state.cooldown_until <= now and state.disabled is None
             ]
+            if self._tried or self._running or self._full:
+                usable = [
+                    account
+                    for account in usable
+                    if (number, account.id) not in self._tried and account.id not in self._running
+                    if self._full.get((number, account.id), 0.0) <= now
+                ]
             if usable:
                 self._offered = Offer(number, tuple(order(usable, health, upstream.selection, random)))
                 self.state = AttemptState.OFFERED
@@ -263,17 +269,11 @@ def order(
     accounts: Sequence[Account], health: Mapping[str, Health], selection: Selection, random: float
 ) -> list[str]:
     """Return the accounts' ids, best first. Ties stay in the order of the list."""
-
-    def last_use(account: Account) -> float:
-        return health.get(account.id, INITIAL_HEALTH).last_used
-
-    def remaining_then_use(account: Account) -> tuple[float, float]:
-        remaining = health.get(account.id, INITIAL_HEALTH).remaining
-        return -(1.0 if remaining is None else remaining), last_use(account)
-
+    states = _states(accounts, health)
+    uses: list[float] | list[tuple[float, float]] = [state.last_used for state in states]
     if selection is Selection.MOST_REMAINING:
-        return [account.id for account in sorted(accounts, key=remaining_then_use)]
-    ids = [account.id for account in sorted(accounts, key=last_use)]
+        uses = [(-1.0 if each.remaining is None else -each.remaining, each.last_used) for each in states]
+    ids = [accounts[place].id for place in sorted(range(len(uses)), key=uses.__getitem__)]
     if selection is Selection.WEIGHTED:
         first = _choose_weighted(accounts, random)
         ids.remove(first)
@@ -281,8 +281,13 @@ def order(
     return ids
 
 
+def _states(accounts: Sequence[Account], health: Mapping[str, Health]) -> list[Health]:
+    # Each request needs them all, so there is no call of Python for each.
+    return list(map(health.get, [account.id for account in accounts], repeat(INITIAL_HEALTH)))
+
+
 def _choose_weighted(accounts: Sequence[Account], random: float) -> str:
-    left = random * sum(account.weight for account in accounts)
+    left = random * sum([account.weight for account in accounts])
     for account in accounts:
         left -= account.weight
         if left < 0:

@@ -8,13 +8,11 @@ A price is looked up by all names that a model has: the one that the client sent
 own. The first table that matches any of them is used, so an exception goes before the rule.
 """
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from dragoman import RemoteProtocolError, Usage, estimate_tokens
 from dragoman.jsontext import decode_object
 from dragoman_server.settings import Price
-from dragoman_server.settings.patterns import matches
 
 if TYPE_CHECKING:
     from dragoman_server.log import RequestRecord
@@ -97,11 +95,6 @@ def names_of(model: str | None, upstream: str | None, upstream_model: str | None
     """Return all names of one model. model: as the client sent it."""
     full_name = f"{upstream}/{upstream_model}" if upstream and upstream_model else None
     return [name for name in (model, full_name, upstream_model) if name]
-
-
-def price_of(prices: Sequence[Price], names: Sequence[str]) -> Price | None:
-    """Return the first price that matches one of the names, None if there is none."""
-    return next((price for price in prices if any(matches(name, price.model) for name in names)), None)
 
 
 def cost(price: Price, usage: Usage) -> float:

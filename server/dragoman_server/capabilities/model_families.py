@@ -5,12 +5,15 @@ lower case, with dashes for dots and colons, and without the prefixes of clouds 
 one row covers every spelling. A model that is newer than the table gets the capabilities of the newest in it.
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from dragoman_server.capabilities.providers import LOOKED_UP
 from dragoman_server.settings.capabilities import NONE
+
+_SPECIAL = re.compile(r"[*?[]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,9 +245,16 @@ def families_of(model: str, provider: str | None) -> Iterator[ModelFamily]:
     """Yield the rows that match a model, by its name at the upstream, in order. provider: of the upstream's host."""
     name = normalized_model_name(model)
     for family in MODEL_FAMILIES:
-        fits = any(fnmatchcase(name, pattern) for pattern in family.patterns)
-        if fits and family.provider in (None, provider):
+        if family.provider in (None, provider) and matches_any(name, family.patterns):
             yield family
+
+
+def matches_any(name: str, patterns: tuple[str, ...]) -> bool:
+    """True if one of the patterns matches a name in the spelling of the table."""
+    # fnmatch compiles a pattern when it first matches with it, which costs 0.1 ms: only those of the model's family.
+    return any(
+        name.startswith(_SPECIAL.split(pattern, 1)[0]) and fnmatchcase(name, pattern) for pattern in patterns
+    )
 
 
 def normalized_model_name(model: str) -> str:

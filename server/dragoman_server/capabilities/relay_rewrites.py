@@ -5,9 +5,8 @@ A local server is recognized by its default port. If another server has that por
 """
 
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 
-from dragoman_server.capabilities.model_families import normalized_model_name
+from dragoman_server.capabilities.model_families import matches_any, normalized_model_name
 from dragoman_server.capabilities.providers import (
     CHAT,
     LOOKED_UP,
@@ -80,6 +79,6 @@ def needs_rewrite(url: str, protocol: str, model: str) -> bool:
     return any(
         row.protocol == protocol
         and (row.server == provider if row.port is None else row.port == port)
-        and any(fnmatchcase(name, pattern) for pattern in row.models)
+        and matches_any(name, row.models)
         for row in RELAY_REWRITES
     )

@@ -185,7 +185,7 @@ def print_banner(
     ]
 
     async def fetch() -> ModelLists:
-        async with UpstreamClient() as client:
+        async with UpstreamClient(expects_tls=False) as client:
             return await fetch_all(client, loaded.settings, to_fetch, LISTS_TIMEOUT_S)
 
     def show() -> None:

@@ -16,8 +16,9 @@ default model if the upstream neither lists the name nor is that vendor's. `cata
 """
 
 import json
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from types import MappingProxyType
 
 from dragoman_server.capabilities.providers import preferred_protocol, provider_name
@@ -118,15 +119,15 @@ def default_model_of(upstream: UpstreamSettings, listed: Collection[str] = ()) -
     """Return the upstream's model for names that it does not have: the configured one, else the only one it has."""
     if upstream.default_model is not None:
         return upstream.default_model
-    models = filter_chat_models([*upstream.models, *listed])
-    return models[0] if len(models) == 1 else None
+    # Lists have thousands of models, and two of them show that there is not only one.
+    chat_models = filter_chat_models(chain(upstream.models, listed))
+    only = next(chat_models, None)
+    return only if all(model == only for model in chat_models) else None
 
 
-def filter_chat_models(models: Collection[str]) -> list[str]:
-    """Return the models that chat, as far as their names show it, each once."""
-    return [
-        model for model in dict.fromkeys(models) if not any(word in model.lower() for word in _NO_CHAT_WORDS)
-    ]
+def filter_chat_models(models: Iterable[str]) -> Iterator[str]:
+    """Yield the models that chat, as far as their names show it."""
+    return (model for model in models if not any(word in model.lower() for word in _NO_CHAT_WORDS))
 
 
 def deciding_upstream(settings: Settings, model: str) -> UpstreamSettings | None:
@@ -193,13 +194,13 @@ def model_ids(settings: Settings) -> tuple[str, ...]:
 
 
 def _alias(settings: Settings, model: str) -> tuple[str, ...]:
-    exact = [(model, settings.models[model])] if model in settings.models else settings.models.items()
-    for name, target in exact:
-        texts = captures(model, name)
-        if texts is not None:
-            targets = (target,) if isinstance(target, str) else target
-            return tuple(substitute(each, texts) for each in targets)
-    return ()
+    exact = settings.models.get(model)
+    found = settings.aliases.first(model) if exact is None else (model, exact)
+    if found is None:
+        return ()
+    name, target = found
+    targets = (target,) if isinstance(target, str) else target
+    return tuple(substitute(each, captures(model, name) or ()) for each in targets)
 
 
 def _named(settings: Settings, model: str) -> tuple[str, ...]:
@@ -207,9 +208,8 @@ def _named(settings: Settings, model: str) -> tuple[str, ...]:
     first, slash, model_name = model.partition("/")
     if slash and model_name and settings.upstream(first) is not None:
         return (model,)
-    return tuple(f"{upstream.name}/{model}" for upstream in settings.upstreams if model in upstream.models)[
-        :1
-    ]
+    listing = settings.upstream_of_model.get(model)
+    return () if listing is None else (f"{listing}/{model}",)
 
 
 def _guessed(settings: Settings, model: str) -> UpstreamSettings | None:
@@ -238,7 +238,7 @@ def _model_at(upstream: UpstreamSettings, model: str, listed: Collection[str]) -
 def _line_to_add(upstream: UpstreamSettings, model: str, listed: Collection[str]) -> str:
     """Return the advice how to make the name lead to a model of the upstream."""
     name = next((pattern for pattern in AGENT_MODELS if matches(model, pattern)), _short(model))
-    some_model = next(iter(filter_chat_models([*upstream.models, *listed])), "MODEL")
+    some_model = next(filter_chat_models(chain(upstream.models, listed)), "MODEL")
     target = f"{upstream.name}/{default_model_of(upstream, listed) or some_model}"
     return f"add to dragoman.toml, below [models]: {json.dumps(name)} = {json.dumps(target)}"
 
@@ -246,7 +246,9 @@ def _line_to_add(upstream: UpstreamSettings, model: str, listed: Collection[str]
 def _by_family(settings: Settings, model: str) -> Iterator[UpstreamSettings]:
     for family in VENDOR_MODELS:
         if matches(model, family.pattern):
-            yield from (upstream for upstream in settings.upstreams if upstream.name == family.upstream)
+            named = settings.upstream(family.upstream)
+            if named is not None:
+                yield named
             if family.by_protocol:
                 protocol = preferred_protocol(family.upstream)
                 yield from (upstream for upstream in settings.upstreams if protocol in upstream.protocols)

@@ -78,12 +78,14 @@ class AccountChain:
     accounts: by id.
     records_health: there is more than one account. A single one is used whatever its state; but its limits apply.
     reserves: the store is called before a request is sent.
+    has_proxies: the cooldown of a proxy may be that of an account.
     """
 
     upstreams: tuple[UpstreamAccounts, ...]
     accounts: Mapping[str, PooledAccount]
     records_health: bool
     reserves: bool
+    has_proxies: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +149,8 @@ class AccountPool:
                 by_id.update({account.id: account for account in accounts})
             several = len(by_id) > 1
             reserves = several or any(each.has_limits for each in by_id.values())
-            self._chains[names] = AccountChain(tuple(upstreams), by_id, several, reserves)
+            has_proxies = any(each.proxy for each in by_id.values())
+            self._chains[names] = AccountChain(tuple(upstreams), by_id, several, reserves, has_proxies)
         return self._chains[names]
 
 
@@ -258,17 +261,19 @@ class RequestAttempts:
     def _health(self) -> Mapping[str, Health]:
         known = self._pool.store.health()
         shares = {} if self._pool.balances is None else self._pool.balances.shares
-        changed = {}
-        for id, account in self._chain.accounts.items():
-            health = known.get(id, INITIAL_HEALTH)
-            if account.proxy in known:  # it cools down while its proxy does
-                until = max(health.cooldown_until, known[account.proxy].cooldown_until)
+        if not (shares or self._chain.has_proxies):
+            return known
+        changed, accounts = {}, self._chain.accounts
+        for id in [id for id, account in accounts.items() if account.proxy in known or id in shares]:
+            health, proxy = known.get(id, INITIAL_HEALTH), accounts[id].proxy
+            if proxy in known:  # it cools down while its proxy does
+                until = max(health.cooldown_until, known[proxy].cooldown_until)
                 health = msgspec.structs.replace(health, cooldown_until=until)
             if id in shares:  # its share of the money is one of its limits
                 remaining = shares[id] if health.remaining is None else min(shares[id], health.remaining)
                 health = msgspec.structs.replace(health, remaining=remaining)
             changed[id] = health
-        return changed
+        return {**known, **changed}
 
     async def _reserve(self, offer: Offer) -> AccountLease | None:
         plan = self._plan(offer.upstream_index)

@@ -12,6 +12,7 @@ retry. Only a heartbeat that is due may come first.
 """
 
 from collections.abc import Awaitable, Callable
+from contextlib import nullcontext
 
 import anyio
 import msgspec
@@ -125,8 +126,10 @@ class RequestHandler:
         self._outbox = Outbox(write_now)
         # Scopes inside of the tasks: on asyncio, a task that its group cancels holds the request with its body until a
         # garbage collection.
-        self._watching, self._ticking = anyio.CancelScope(), anyio.CancelScope()
-        self._reading, self._writing = anyio.CancelScope(), anyio.CancelScope()
+        self._watching, self._writing = anyio.CancelScope(), anyio.CancelScope()
+        # Only a stream has a ticker, and a reader with a task of its own.
+        self._ticking = anyio.CancelScope() if plan.streams else None
+        self._reading = anyio.CancelScope() if plan.streams else None
 
     async def run(self) -> None:
         """Send the response. Return when it is sent or the client has left; a cancelled run leaves nothing behind."""
@@ -135,12 +138,12 @@ class RequestHandler:
             if self._plan.streams:
                 tasks.start_soon(self._tick)
                 tasks.start_soon(self._read_upstream)
-            else:
-                await self._read_upstream()
             with self._writing:
+                if not self._plan.streams:
+                    await self._read_upstream()
                 await self._write_client()
             self._watching.cancel()
-            if self._plan.streams:
+            if self._ticking is not None:
                 self._ticking.cancel()
         self._record_end()
         if self._record.outcome == "client_left":
@@ -156,7 +159,8 @@ class RequestHandler:
             if self._end_sent:
                 return  # servers also send "disconnect" when a response is complete
             self._record.outcome = "completed" if self._end_for_disconnect() else "client_left"
-            self._reading.cancel()
+            if self._reading is not None:
+                self._reading.cancel()
             self._writing.cancel()
 
     def _end_for_disconnect(self) -> bool:
@@ -172,6 +176,7 @@ class RequestHandler:
         return sent and machine.outcome is Outcome.COMPLETED
 
     async def _tick(self) -> None:
+        assert self._ticking is not None
         with self._ticking:
             while (deadline := self._keepalive.next_deadline()) is not None:
                 await anyio.sleep_until(deadline)
@@ -204,7 +209,7 @@ class RequestHandler:
 
     async def _read_upstream(self) -> None:
         try:
-            with self._reading:
+            with self._reading or nullcontext():
                 try:
                     while self._winner is None and (lease := await self._attempts.next()) is not None:
                         hedge_s = lease.plan.destination.settings.hedge_s

@@ -1,10 +1,10 @@
 """HTTP/1.1 on one connection, hardened against clients that leave, attack, or send ambiguous bytes.
 
-Received bytes go into a buffer. A whole head is checked by `request_head` and parsed by h11; a body is read by a
-decoder of `http1_body`; what follows a request stays in the buffer until the response has ended. So the task that reads
-the socket never waits for a response, and reacts at once when the client leaves. Each request has its own h11
-connection, so no bytes of one can become part of another. hypercorn's ASGI streams translate between h11's events and
-the application.
+Received bytes go into a buffer. A whole head is checked and read by `request_head`, a body by a decoder of
+`http1_body`; what follows a request stays in the buffer until the response has ended. So the task that reads the socket
+never waits for a response, and reacts at once when the client leaves. Each response is written by an object of its own,
+of `plain_response` or h11, so no bytes of one can become part of another. hypercorn's ASGI streams translate between
+its events and the application.
 """
 
 from enum import Enum, auto
@@ -19,12 +19,14 @@ from hypercorn.protocol.http_stream import HTTPStream
 from hypercorn.protocol.ws_stream import Handshake, WSStream
 
 from dragoman import RemoteProtocolError, RequestRefused
+from dragoman_server.serving.plain_response import PlainResponse, may_be_plain
 from dragoman_server.serving.refusals import refusal
 from dragoman_server.serving.request_head import (
     MAX_HEAD_BYTES,
     check_head,
     check_partial_head,
     parse_broken,
+    read_checked,
     split_absolute_form,
 )
 from dragoman_server.streams.http1_body import BodyDecoder, ChunkedBody, LengthBody
@@ -60,10 +62,15 @@ class HTTP1:
 
     def __init__(self, transport: "Connection") -> None:
         self._transport = transport
-        self._h11 = _new_h11()
         self._stream: HTTPStream | WSStream | None = None
-        self._may_chunk = False  # the response to the open request may have a chunked body
-        self._is_chunked = False  # and has begun
+        self._head = b""  # of the open request
+        self._may_be_plain = False  # the response to it
+        self._may_chunk = False  # the response to it may have a chunked body
+        self._is_chunked = False  # has begun one, which has not ended
+        self._plain: PlainResponse | None = None  # writes the response
+        self._h11: h11.Connection | None = None  # writes it instead, if it is not plain
+        self._begun = b""  # the head of the response, until more of it can be written
+        self._is_kept = False  # the response is complete, and the connection may serve another request
         self._body: BodyDecoder = LengthBody(0)
         self._reading = _Reading.HEAD
         self._buffer = bytearray()
@@ -100,7 +107,11 @@ class HTTP1:
 
     async def stream_send(self, event: StreamEvent) -> None:
         if isinstance(event, Body):  # first, because most events are parts of streams
-            await self._send(h11.Data(data=event.data))
+            await self._write(
+                self._by_h11(h11.Data(data=event.data))
+                if self._plain is None
+                else self._plain.data(event.data)
+            )
         elif isinstance(event, Response):
             if isinstance(self._stream, HTTPStream):
                 # It keeps the message until the response ends, of which it needs no more than this.
@@ -113,16 +124,26 @@ class HTTP1:
             is_last = self._reading in (_Reading.BODY, _Reading.NOTHING) or self._is_stopping
             close = [(b"connection", b"close")] if is_last else []
             headers = [*event.headers, *close, *self._transport.worker.config.response_headers("h11")]
-            await self._send(h11.Response(status_code=event.status_code, headers=headers))
+            plain = self._may_be_plain and PlainResponse.begin(event.status_code, headers)
+            if plain:
+                self._plain, self._begun = plain
+                self._is_chunked = self._plain.chunked
+                return
+            self._begun = self._by_h11(h11.Response(status_code=event.status_code, headers=headers))
             # As h11 0.16 decides it, _connection.py:602 (_clean_up_response_headers_for_sending).
             self._is_chunked = (
                 self._may_chunk
                 and event.status_code not in (204, 304)
-                and all(name.lower() != b"content-length" for name, _ in headers)
+                and b"content-length" not in [name.lower() for name, _ in headers]
             )
         elif isinstance(event, EndBody):
             self._is_chunked = False
-            await self._send(h11.EndOfMessage())
+            if self._plain is None:
+                await self._write(self._by_h11(h11.EndOfMessage()))
+                self._is_kept = self._h11 is not None and self._h11.our_state is h11.DONE
+            else:
+                await self._write(self._plain.end())
+                self._is_kept = True
         elif isinstance(event, StreamClosed):
             await self._end_response()
 
@@ -131,18 +152,28 @@ class HTTP1:
 
         Neither h11 nor hypercorn's stream is asked: a part of a chunked body changes nothing in their state.
         """
-        if not self._is_chunked:
+        if not self._is_chunked or self._begun:
             return False
         return self._transport.write_now(b"%x\r\n%b\r\n" % (len(data), data))
 
-    async def _send(self, event: h11.Event) -> None:
-        if data := self._h11.send(event):
+    def _by_h11(self, event: h11.Event) -> bytes:
+        if self._h11 is None:
+            self._h11 = h11.Connection(h11.SERVER, MAX_HEAD_BYTES)
+            self._h11.receive_data(self._head)
+            self._h11.next_event()
+        return self._h11.send(event) or b""
+
+    async def _write(self, data: bytes) -> None:
+        """Write bytes of the response, after the head, which waits for them: so a short one needs one write."""
+        data, self._begun = self._begun + data, b""
+        if data:
             await self._transport.write(data)
 
     async def _end_response(self) -> None:
+        if self._begun:
+            await self._write(b"")
         await self._close_stream()
-        if self._reading is _Reading.AHEAD and self._h11.our_state is h11.DONE and not self._is_stopping:
-            self._h11 = _new_h11()
+        if self._reading is _Reading.AHEAD and self._is_kept and not self._is_stopping:
             self._reading = _Reading.HEAD
             self._transport.set_idle(True)
             if self._buffer:
@@ -188,34 +219,31 @@ class HTTP1:
                 self._checked = len(head)
                 return
             check_head(head)
-            del self._buffer[:end]
-            self._checked = 0
-            self._h11.receive_data(head)
-            request = self._h11.next_event()
-        except h11.RemoteProtocolError as error:
-            # Not reached with h11 0.16, which has no rule that check_head() lacks.
-            await self._refuse(RemoteProtocolError(str(error), status=error.error_status_hint), head)
-            return
         except (RemoteProtocolError, RequestRefused) as error:
             await self._refuse(error, head)
             return
-        assert isinstance(request, h11.Request)
-        await self._begin_request(request)
+        del self._buffer[:end]
+        self._checked = 0
+        await self._begin_request(head)
 
-    async def _begin_request(self, request: h11.Request) -> None:
-        target, headers = request.target, list(request.headers)
+    async def _begin_request(self, head: bytes) -> None:
+        method, target, version, headers = read_checked(head)
+        self._head = head
+        self._plain = self._h11 = None
+        self._is_chunked = self._is_kept = False
         if (parts := split_absolute_form(target)) is not None:
             # "the origin server MUST ignore the received Host header field (if any) and instead replace it with the
             # host information of the request-target" -- RFC 9112, 3.2.2
             authority, target = parts
             headers = [(b"host", authority), *(each for each in headers if each[0] != b"host")]
-        fields, method, version = dict(headers), request.method.decode(), request.http_version.decode()
-        # h11 and request_head have refused every other framing (RFC 9112, 6.3).
+        fields = dict(headers)
+        # request_head has refused every other framing (RFC 9112, 6.3).
         is_chunked = b"transfer-encoding" in fields
         length = int(fields.get(b"content-length", 0))
         self._body = ChunkedBody(padded=False) if is_chunked else LengthBody(length)
         self._reading = _Reading.BODY
-        self._may_chunk, self._is_chunked = version >= "1.1" and method != "HEAD", False
+        self._may_chunk = version >= "1.1" and method != "HEAD"
+        self._may_be_plain = may_be_plain(version, method, headers)
         self._transport.set_idle(False)
         # "A server MAY ignore a received Upgrade header field" (RFC 9110, 7.8), as all but valid WebSocket handshakes
         # are (RFC 6455, 4.2.1). "Upgrade: h2c" is deprecated (RFC 9113, 3.1).
@@ -226,9 +254,9 @@ class HTTP1:
         await self._stream.handle(Request(_STREAM_ID, headers, version, method, target, state))
         if is_websocket:
             self._stop_reading()  # its frames, of which none is accepted, would be read as a request
-        if self._h11.they_are_waiting_for_100_continue:
+        if b"expect" in fields and version >= "1.1" and self._h11 is None:
             interim = self._transport.worker.config.response_headers("h11")
-            await self._send(h11.InformationalResponse(status_code=100, headers=interim))
+            await self._write(self._by_h11(h11.InformationalResponse(status_code=100, headers=interim)))
 
     async def _read_body(self) -> None:
         await self._read_part_of_body()
@@ -248,12 +276,11 @@ class HTTP1:
         stream = self._stream
         if stream is None:  # the response has ended
             return
-        if data:
-            await stream.handle(Body(_STREAM_ID, data))
-        if self._body.complete:
-            await stream.handle(EndBody(_STREAM_ID))
-        elif self._body.error is not None:
-            put: Any = stream.app_put
+        # hypercorn's stream would make two messages of the end, and has no message for a broken body.
+        put: Any = stream.app_put
+        if data or self._body.complete:
+            await put({"type": "http.request", "body": data, "more_body": not self._body.complete})
+        if self._body.error is not None:
             broken = RemoteProtocolError(f"the request's body cannot be read: {self._body.error}")
             await put({"type": "http.disconnect", "error": broken})
 
@@ -265,18 +292,14 @@ class HTTP1:
         reply = refusal(self._transport.worker.app, method, target, fields, error)
         # h11 frames the response, for which it needs a request. It gets this one, because it has not parsed the
         # client's.
-        self._h11 = _new_h11()
-        self._h11.receive_data(method + b" / HTTP/1.1\r\nhost: -\r\nconnection: close\r\n\r\n")
-        self._h11.next_event()
+        self._head = method + b" / HTTP/1.1\r\nhost: -\r\nconnection: close\r\n\r\n"
+        self._may_be_plain, self._plain, self._h11 = False, None, None
         await self.stream_send(Response(_STREAM_ID, reply.encoded_headers(), reply.status))
         if method != b"HEAD":
             await self.stream_send(Body(_STREAM_ID, reply.body))
+        await self._write(b"")
         self._transport.end()
 
     def _stop_reading(self) -> None:
         self._reading = _Reading.NOTHING
         self._buffer.clear()
-
-
-def _new_h11() -> h11.Connection:
-    return h11.Connection(h11.SERVER, MAX_HEAD_BYTES)

@@ -12,6 +12,7 @@ import re
 from collections.abc import Sequence
 
 from dragoman import RemoteProtocolError, RequestRefused
+from dragoman_server.streams.http1_head import TOKEN
 
 # Claude Code and Codex send some 10 KiB of headers.
 MAX_HEAD_BYTES = 64 * 1024
@@ -23,9 +24,8 @@ MAX_TARGET_BYTES = 8 * 1024
 # The target with a method and a version around it.
 _MAX_LINE_BYTES = MAX_TARGET_BYTES + 64
 
-_TOKEN = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
-_REQUEST_LINE = re.compile(rb"(%b) ([!-~]+) HTTP/([0-9])\.([0-9])" % _TOKEN)
-_FIELDS = re.compile(rb"(?:%b:[\t -~\x80-\xff]*\r\n)*\r\n" % _TOKEN)
+_REQUEST_LINE = re.compile(rb"(%b) ([!-~]+) HTTP/([0-9])\.([0-9])" % TOKEN)
+_FIELDS = re.compile(rb"(?:%b:[\t -~\x80-\xff]*\r\n)*\r\n" % TOKEN)
 _HOST = re.compile(rb"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._~!$&'()*+,;=%-]*)(?::[0-9]*)?")
 _CONTENT_LENGTH = re.compile(rb"[0-9]{1,19}")
 _ABSOLUTE = re.compile(rb"https?://[^/?#]+(?=[/?]|$)", re.IGNORECASE)
@@ -83,6 +83,15 @@ def check_head(head: bytes) -> None:
         # "A server that receives an Expect field value containing a member other than 100-continue MAY respond with a
         # 417" -- RFC 9110, 10.1.1
         raise _refused(417, "the only supported expectation is 100-continue")
+
+
+def read_checked(head: bytes) -> tuple[str, bytes, str, list[tuple[bytes, bytes]]]:
+    """Return method, target, version and headers, with lower-case names, of a head that check_head() accepts."""
+    request_line, *lines = head[:-4].split(b"\r\n")
+    method, target, version = request_line.split(b" ")
+    parts = [line.partition(b":") for line in lines]
+    headers = [(name.lower(), value.strip(b"\t ")) for name, _, value in parts]
+    return method.decode(), target, version.decode().removeprefix("HTTP/"), headers
 
 
 def check_fields(target: bytes, fields: Sequence[tuple[bytes, bytes]]) -> None:

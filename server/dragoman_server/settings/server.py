@@ -10,6 +10,7 @@ from dragoman import Capabilities
 from dragoman_server.accounts.policy import MAX_ATTEMPTS
 from dragoman_server.settings.capabilities import ModelCapabilitySettings
 from dragoman_server.settings.fields import DAY_S, Dollars, FilePath, Name, Seconds, SettingKind, Wait
+from dragoman_server.settings.patterns import WILDCARD, PatternTable
 from dragoman_server.settings.secret import Mask, Secret, secrets_in, url_secrets
 from dragoman_server.settings.upstreams import (
     DEFAULT_ACCOUNT,
@@ -197,6 +198,14 @@ class ClientKey:
     budget_period: Annotated[
         str, ("day", "month", "total"), "when the budget starts again, in UTC; total: never"
     ] = "month"
+    _models: PatternTable[bool] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_models", PatternTable([(pattern, True) for pattern in self.models]))
+
+    def may_use(self, model: str) -> bool:
+        """True if a request with this key may name the model."""
+        return not self.models or self._models.first(model) is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -223,6 +232,8 @@ class Settings:
     models: for each name that clients send, the `upstream/model` that it means, or several, best first.
     proxies: those of the environment, because their URLs may contain credentials to mask.
     resolved_capabilities: what `capabilities.resolve` has returned so far, by upstream, model and protocol.
+    upstream_of_model: the first upstream that lists a model in the settings, by the model.
+    aliases: the patterns of `models` with their targets.
     """
 
     server: ServerSettings = field(default_factory=ServerSettings)
@@ -237,7 +248,24 @@ class Settings:
     resolved_capabilities: dict[tuple[str, str, str], Capabilities] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
+    # Lookups that requests make, so that none of them walks the settings.
+    upstream_of_model: Mapping[str, str] = field(init=False, repr=False, compare=False)
+    aliases: PatternTable[tuple[str, str | tuple[str, ...]]] = field(init=False, repr=False, compare=False)
+    _upstreams: Mapping[str, UpstreamSettings] = field(init=False, repr=False, compare=False)
+    _accounts: Mapping[str, tuple[AccountSettings, ...]] = field(init=False, repr=False, compare=False)
     _mask: Mask | None = field(default=None, init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        upstreams = {each.name: each for each in reversed(self.upstreams)}
+        of_model = {model: each.name for each in reversed(self.upstreams) for model in each.models}
+        aliases = PatternTable([(name, (name, to)) for name, to in self.models.items() if WILDCARD in name])
+        accounts: dict[str, list[AccountSettings]] = {}
+        for account in self.accounts:
+            accounts.setdefault(account.upstream, []).append(account)
+        object.__setattr__(self, "upstream_of_model", of_model)
+        object.__setattr__(self, "aliases", aliases)
+        object.__setattr__(self, "_upstreams", upstreams)
+        object.__setattr__(self, "_accounts", {name: tuple(each) for name, each in accounts.items()})
 
     @property
     def mask(self) -> Mask:
@@ -254,9 +282,8 @@ class Settings:
 
     def upstream(self, name: str) -> UpstreamSettings | None:
         """Return the upstream of this name; for `sim` the description of the simulator, if that is offered."""
-        for upstream in self.upstreams:
-            if upstream.name == name:
-                return upstream
+        if name in self._upstreams:
+            return self._upstreams[name]
         return SIMULATOR_UPSTREAM if name == SIMULATOR and self.server.offers_simulator else None
 
     @property
@@ -267,8 +294,7 @@ class Settings:
 
     def accounts_of(self, upstream: UpstreamSettings) -> tuple[AccountSettings, ...]:
         """Return the accounts of an upstream: at least one."""
-        configured = tuple(account for account in self.accounts if account.upstream == upstream.name)
-        return configured or (
+        return self._accounts.get(upstream.name) or (
             AccountSettings(upstream=upstream.name, name=DEFAULT_ACCOUNT, api_key=upstream.api_key),
         )
 

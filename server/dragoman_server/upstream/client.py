@@ -35,8 +35,10 @@ from dragoman_server.upstream.errors import (
 )
 from dragoman_server.upstream.pool import PoolLimits
 from dragoman_server.upstream.transport import (
+    Http1Request,
     Http1Transport,
     IdleConnectionClosed,
+    RequestURL,
     ResponseBody,
 )
 
@@ -138,11 +140,11 @@ class UpstreamResponse:
         *("headers", "status"),
     )
 
-    def __init__(self, client: "UpstreamClient", request: httpx2.Request, proxy: str | None) -> None:
+    def __init__(self, client: "UpstreamClient", request: Http1Request, proxy: str | None) -> None:
         self._client = client
         self._request = request
         self._proxy = proxy
-        self._where = _origin(request.url)
+        self._where = request.url.where
         self._decoder: ContentDecoder | None = None
         self._body: ResponseBody | _IteratedBody
         self.status = 0
@@ -152,23 +154,25 @@ class UpstreamResponse:
         return f"<UpstreamResponse {self.status} from {self._where}>"
 
     async def __aenter__(self) -> Self:
-        proxy = self._proxy or self._client._env_proxy(self._request.url)
+        proxy = self._proxy or self._client._env_proxy(self._request.url.parsed)
         transport = self._client._transport_for(proxy, self._where)
+        direct = isinstance(transport, Http1Transport)
         try:
-            response = await transport.handle_async_request(self._request)
+            if isinstance(transport, Http1Transport):
+                head, self._body = await transport.send(self._request)
+                self.status, raw_headers = head.status, head.headers
+            else:
+                response = await transport.handle_async_request(_as_httpx2(self._request))
+                assert isinstance(response.stream, httpx2.AsyncByteStream)
+                self._body = _IteratedBody(response.stream)
+                self.status, raw_headers = response.status_code, response.headers.raw
         except httpx2.HTTPError as error:
-            direct, by = isinstance(transport, Http1Transport), " by its proxy" if proxy else ""
-            raise _failure(error, self._where, direct=direct, by=by) from None
-        stream = response.stream
-        assert isinstance(stream, httpx2.AsyncByteStream)
-        self._body = stream if isinstance(stream, ResponseBody) else _IteratedBody(stream)
-        self.status = response.status_code
-        headers = [
-            (name.decode("latin-1").lower(), value.decode("latin-1")) for name, value in response.headers.raw
-        ]
+            raise _failure(error, self._where, direct=direct, by=" by its proxy" if proxy else "") from None
+        headers = [(name.decode("latin-1").lower(), value.decode("latin-1")) for name, value in raw_headers]
         try:
-            coding = ",".join(v for n, v in headers if n == "content-encoding")
-            self._decoder = decoder_for(coding, ratio=_MAX_RATIO)
+            coding = [value for name, value in headers if name == "content-encoding"]
+            if coding:
+                self._decoder = decoder_for(",".join(coding), ratio=_MAX_RATIO)
         except CodingError as error:
             await self.__aexit__()
             raise UpstreamBroken(f"{self._where}: {error}") from None
@@ -250,6 +254,7 @@ class UpstreamClient:
 
     tls: instead of the system's trust store.
     transport: instead of direct connections; tests pass `httpx2.MockTransport` or a fake.
+    expects_tls: load the trust store at the start, and not for the first request that needs it.
     """
 
     def __init__(
@@ -258,10 +263,12 @@ class UpstreamClient:
         limits: PoolLimits | None = None,
         tls: ssl.SSLContext | None = None,
         transport: httpx2.AsyncBaseTransport | None = None,
+        expects_tls: bool = True,
     ) -> None:
         self._limits = limits or PoolLimits()
         self._tls = tls
         self._replacement = transport
+        self._expects_tls = expects_tls
         self._direct: httpx2.AsyncBaseTransport | None = None
         self._proxied: dict[str, httpx2.AsyncBaseTransport] = {}
         self._env_proxies: dict[str, str] = {}
@@ -269,8 +276,9 @@ class UpstreamClient:
     async def __aenter__(self) -> Self:
         if self._replacement is None:
             self._env_proxies = urllib.request.getproxies()
-            # Not at the first request, because reading the trust store takes tens of milliseconds.
-            self._tls = self._tls or httpx2.create_ssl_context()
+            # Takes up to 0.1 s with httpx2's imports. Its transport for proxies makes a context in any case.
+            if self._tls is None and (self._expects_tls or self._env_proxies):
+                self._tls = httpx2.create_ssl_context()
         self._direct = self._replacement or Http1Transport(limits=self._limits, tls=self._tls)
         return self
 
@@ -302,26 +310,18 @@ class UpstreamClient:
         Raises UpstreamRequestInvalid here, and on entry UpstreamUnreachable, UpstreamTimeout, UpstreamBroken.
         """
         limits = timeouts or UpstreamTimeouts()
-        try:
-            parsed = _parse_url(url)
-        except httpx2.InvalidURL:
-            raise UpstreamRequestInvalid("the upstream's URL is not valid") from None
-        if parsed.scheme not in ("http", "https") or not parsed.host or not 0 < (parsed.port or 1) < 65536:
-            raise UpstreamRequestInvalid(
-                "the upstream's URL needs http:// or https://, a host and a valid port"
-            )
-        request = httpx2.Request(
+        request_url, host = _request_url(url)
+        framing = [(b"Content-Length", b"%d" % len(content or b""))] if content or method == "POST" else []
+        request = Http1Request(
             method,
-            parsed,
-            headers=[*_encoded(headers), (b"accept-encoding", b"identity")],
-            content=content,
-            extensions={
-                "timeout": {
-                    "connect": limits.connect_s,
-                    "read": limits.read_s,
-                    "write": limits.write_s,
-                    "pool": limits.pool_s,
-                }
+            request_url,
+            [(b"Host", host), *_encoded(headers), (b"accept-encoding", b"identity"), *framing],
+            content or b"",
+            {
+                "connect": limits.connect_s,
+                "read": limits.read_s,
+                "write": limits.write_s,
+                "pool": limits.pool_s,
             },
         )
         return UpstreamResponse(self, request, proxy)
@@ -344,6 +344,8 @@ class UpstreamClient:
 
     def _env_proxy(self, url: httpx2.URL) -> str | None:
         proxies = self._env_proxies
+        if not proxies:
+            return None
         proxy = proxies.get(url.scheme) or proxies.get("all")
         if not proxy or urllib.request.proxy_bypass(url.netloc.decode("ascii")):
             return None
@@ -366,6 +368,25 @@ class UpstreamClient:
 @lru_cache(maxsize=256)
 def _parse_url(url: str) -> httpx2.URL:
     return httpx2.URL(url)
+
+
+@lru_cache(maxsize=256)
+def _request_url(url: str) -> tuple[RequestURL, bytes]:
+    """Return the URL of a request, and its Host header. Raises UpstreamRequestInvalid."""
+    try:
+        parsed = _parse_url(url)
+    except httpx2.InvalidURL:
+        raise UpstreamRequestInvalid("the upstream's URL is not valid") from None
+    if parsed.scheme not in ("http", "https") or not parsed.host or not 0 < (parsed.port or 1) < 65536:
+        raise UpstreamRequestInvalid("the upstream's URL needs http:// or https://, a host and a valid port")
+    return RequestURL.of(parsed), parsed.netloc
+
+
+def _as_httpx2(request: Http1Request) -> httpx2.Request:
+    method, url, headers, content, timeouts = request
+    return httpx2.Request(
+        method, url.parsed, headers=headers, content=content, extensions={"timeout": timeouts}
+    )
 
 
 def origin_of(url: str) -> tuple[str, str]:

@@ -1,10 +1,11 @@
 """One HTTP/1.1 request and its response, without I/O.
 
-h11 writes the request and reads the head of the response, where the grammar is subtle and the bytes are few. The body
-is read by a decoder of `http1_body`, because it costs time with every token; `_body_decoder` chooses which. Errors
-never quote a header line, because header values contain the keys.
+A plain head, as nearly all are, is written and read here, because h11 costs as much as the translation. Everything else
+is up to h11: what it alone accepts, and every refusal. The body is read by a decoder of `http1_body`; `_body_decoder`
+chooses which. Errors never quote a header line, because header values contain the keys.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -17,6 +18,7 @@ from dragoman_server.streams.http1_body import (
     LengthBody,
     UntilCloseBody,
 )
+from dragoman_server.streams.http1_head import TOKEN, are_plain
 
 # Bytes of a response head. h11's default is 16 KiB; some providers' policy and tracing headers come close to that.
 MAX_HEAD = 64 * 1024
@@ -24,6 +26,16 @@ MAX_HEAD = 64 * 1024
 MAX_INTERIM = 16
 
 Headers = Sequence[tuple[bytes, bytes]]
+
+# Heads that are written and read without h11. The patterns accept less than h11's: no control characters.
+_TARGET = re.compile(rb"[!-~]+")
+_RESPONSE = re.compile(
+    rb"HTTP/1\.1 ([2-5][0-9][0-9])(?: [\t -~\x80-\xff]*)?\r\n((?:%b:[\t -~\x80-\xff]*\r\n)*)\r\n" % TOKEN
+)
+_MAX_LENGTH_DIGITS = 20  # as in h11
+# Headers that change how a message is framed, or what follows it.
+_REQUEST_FRAMING = frozenset({b"connection", b"expect", b"transfer-encoding", b"upgrade"})
+_RESPONSE_FRAMING = frozenset({b"connection", b"content-length", b"transfer-encoding"})
 
 
 class RequestError(Exception):
@@ -48,15 +60,25 @@ class ResponseHead:
 class Http1Exchange:
     """Write one request and read the head of its response. One object serves one exchange."""
 
-    __slots__ = ("_h11", "_interim", "_method")
+    __slots__ = ("_h11", "_interim", "_method", "_request")
 
     def __init__(self, method: str) -> None:
         self._method = method
-        self._h11 = h11.Connection(our_role=h11.CLIENT, max_incomplete_event_size=MAX_HEAD)
+        self._request: tuple[bytes, Headers, bytes]
+        self._h11: h11.Connection | None = None  # only for a message that is not plain
         self._interim = 0
 
     def request(self, target: bytes, headers: Headers, content: bytes) -> tuple[bytes, bytes]:
         """Return the bytes of the request's head and of its body. Raises RequestError."""
+        self._request = target, headers, content
+        if _is_plain(self._method, target, headers, content):
+            lines = b"".join([b"%b: %b\r\n" % header for header in headers])
+            return b"%b %b HTTP/1.1\r\n%b\r\n" % (self._method.encode(), target, lines), content
+        return self._send_by_h11()
+
+    def _send_by_h11(self) -> tuple[bytes, bytes]:
+        target, headers, content = self._request
+        self._h11 = h11.Connection(our_role=h11.CLIENT, max_incomplete_event_size=MAX_HEAD)
         try:
             head = self._h11.send(h11.Request(method=self._method, target=target, headers=list(headers)))
             body = self._h11.send(h11.Data(data=content)) if content else b""
@@ -75,6 +97,14 @@ class Http1Exchange:
 
         After the head, give the bytes to its `body` decoder instead, `leftover` first.
         """
+        if self._h11 is None:
+            if (head := _read_plain(self._method, data)) is not None:
+                return head
+            self._send_by_h11()
+        return self._receive_by_h11(data)
+
+    def _receive_by_h11(self, data: bytes) -> ResponseHead | None:
+        assert self._h11 is not None
         try:
             self._h11.receive_data(data)
             event = self._h11.next_event()
@@ -90,24 +120,58 @@ class Http1Exchange:
         if not isinstance(event, h11.Response):
             raise FramingError("the server sent something other than a response head")
         leftover, _ = self._h11.trailing_data
-        return self._head(event, leftover)
+        body = _body_decoder(self._method, event.status_code, list(event.headers))
+        return ResponseHead(
+            status=event.status_code,
+            headers=event.headers.raw_items(),
+            # Else h11 has left this state: because of "connection: close" on either side, or of HTTP/1.0.
+            keep_alive=self._h11.our_state is h11.DONE and not isinstance(body, UntilCloseBody),
+            body=body,
+            leftover=leftover,
+        )
 
     @property
     def interim_responses(self) -> int:
         """The number of 1xx responses so far, each of which restarts the caller's read timeout."""
         return self._interim
 
-    def _head(self, response: h11.Response, leftover: bytes) -> ResponseHead:
-        headers = list(response.headers)
-        body = _body_decoder(self._method, response.status_code, headers)
-        return ResponseHead(
-            status=response.status_code,
-            headers=response.headers.raw_items(),
-            # Else h11 has left this state: because of "connection: close" on either side, or of HTTP/1.0.
-            keep_alive=self._h11.our_state is h11.DONE and not isinstance(body, UntilCloseBody),
-            body=body,
-            leftover=leftover,
-        )
+
+def _is_plain(method: str, target: bytes, headers: Headers, content: bytes) -> bool:
+    """True if h11 would write these headers as they are."""
+    names, values = [name.lower() for name, _ in headers], [value for _, value in headers]
+    lengths = [value for name, value in zip(names, values, strict=True) if name == b"content-length"]
+    return (
+        method in ("GET", "POST")
+        and _TARGET.fullmatch(target) is not None
+        and names[:1] == [b"host"]
+        and names.count(b"host") == 1
+        and lengths == ([b"%d" % len(content)] if content or lengths else [])
+        and _REQUEST_FRAMING.isdisjoint(names)
+        and are_plain(names, values)
+    )
+
+
+def _read_plain(method: str, data: bytes) -> ResponseHead | None:
+    """Return the head of a response, None if h11 has to read it: for example because it is incomplete."""
+    match = _RESPONSE.match(data)
+    if match is None:
+        return None
+    lines = [line.partition(b":") for line in match[2].split(b"\r\n")[:-1]]
+    headers = [(name, value.strip(b"\t ")) for name, _, value in lines]
+    framing = [(name.lower(), value) for name, value in headers if name.lower() in _RESPONSE_FRAMING]
+    fields = dict(framing)
+    connection, length = fields.get(b"connection", b"").lower(), fields.get(b"content-length", b"0")
+    if (
+        len(fields) < len(framing)
+        or connection not in (b"", b"keep-alive", b"close")
+        or not (length.isdigit() and len(length) <= _MAX_LENGTH_DIGITS)
+        or fields.get(b"transfer-encoding", b"chunked") != b"chunked"
+    ):
+        return None
+    status = int(match[1])
+    body = _body_decoder(method, status, framing)
+    keep_alive = connection != b"close" and not isinstance(body, UntilCloseBody)
+    return ResponseHead(status, headers, keep_alive, body, data[match.end() :])
 
 
 def _body_decoder(method: str, status: int, headers: Headers) -> BodyDecoder:

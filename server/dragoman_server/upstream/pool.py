@@ -8,7 +8,7 @@ There is no background task: connections that have been idle for too long are dr
 released, and one that the server has closed when it is next considered for reuse.
 """
 
-from collections import deque
+from collections import OrderedDict, defaultdict, deque
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -40,7 +40,6 @@ class Origin(NamedTuple):
 
 class _Idle(NamedTuple):
     origin: Origin
-    stream: ByteStream
     expires_at: float
 
 
@@ -74,7 +73,9 @@ class ConnectionPool:
     def __init__(self, limits: PoolLimits) -> None:
         self._limits = limits
         self._slots = anyio.Semaphore(limits.connections, fast_acquire=True)
-        self._idle: deque[_Idle] = deque()  # oldest first
+        # All idle connections, and those of each origin; the oldest first.
+        self._idle: OrderedDict[ByteStream, _Idle] = OrderedDict()
+        self._idle_of: defaultdict[Origin, deque[ByteStream]] = defaultdict(deque)
         self._closed = False
         self.busy = 0
 
@@ -98,39 +99,46 @@ class ConnectionPool:
         """Close idle connections now, and busy ones when their leases end."""
         self._closed = True
         while self._idle:
-            self._idle.popleft().stream.abort()
+            self._drop_oldest()
 
     def drop_idle(self, origin: Origin) -> None:
         """Close all idle connections to the origin."""
-        for entry in [entry for entry in self._idle if entry.origin == origin]:
-            self._idle.remove(entry)
-            entry.stream.abort()
+        for stream in self._idle_of.pop(origin, ()):
+            del self._idle[stream]
+            stream.abort()
 
     def _take_idle(self, origin: Origin) -> ByteStream | None:
-        self._drop_expired()
-        for entry in reversed(list(self._idle)):
-            if entry.origin == origin:
-                self._idle.remove(entry)
-                if entry.stream.is_reusable():
-                    return entry.stream
-                entry.stream.abort()
+        if self._idle:
+            self._drop_expired(anyio.current_time())
+        streams = self._idle_of.get(origin)
+        while streams:
+            stream = streams.pop()
+            del self._idle[stream]
+            if stream.is_reusable():
+                return stream
+            stream.abort()
         if self.busy + len(self._idle) > self._limits.connections:
-            self._idle.popleft().stream.abort()
+            self._drop_oldest()
         return None
 
     def _give_back(self, origin: Origin, stream: ByteStream | None, *, keep: bool) -> None:
+        now = anyio.current_time()
         if stream is not None:
             if keep and not self._closed:
-                self._idle.append(_Idle(origin, stream, anyio.current_time() + self._limits.idle_s))
+                self._idle[stream] = _Idle(origin, now + self._limits.idle_s)
+                self._idle_of[origin].append(stream)
             else:
                 stream.abort()
-        self._drop_expired()
+        self._drop_expired(now)
         if len(self._idle) > self._limits.idle_connections:
-            self._idle.popleft().stream.abort()
+            self._drop_oldest()
         self.busy -= 1
         self._slots.release()
 
-    def _drop_expired(self) -> None:
-        now = anyio.current_time()
-        while self._idle and self._idle[0].expires_at <= now:
-            self._idle.popleft().stream.abort()
+    def _drop_expired(self, now: float) -> None:
+        while self._idle and next(iter(self._idle.values())).expires_at <= now:
+            self._drop_oldest()
+
+    def _drop_oldest(self) -> None:
+        _, oldest = self._idle.popitem(last=False)
+        self._idle_of[oldest.origin].popleft().abort()

@@ -1,8 +1,8 @@
 """The gateway's httpx2 transport: HTTP/1.1 over plain TCP or TLS, made for streams of small events.
 
-It takes httpx2's requests and returns httpx2's responses, errors and timeouts. One read of the socket becomes one
-`bytes` object for the consumer, whatever the chunks were, with no generator and no timer in between:
-`ResponseBody.receive`.
+One read of the socket becomes one `bytes` object for the consumer, whatever the chunks were, with no generator and no
+timer in between: `ResponseBody.receive`. Errors and timeouts are httpx2's; its requests and responses are accepted and
+returned as well, but `client` does without, because they check and copy all headers.
 
 A request is sent once; only the caller may send it again, see `IdleConnectionClosed`. A response has a lease of the
 connection pool, which ends without waiting when the last body byte has been read, the response is closed, or anything
@@ -13,8 +13,9 @@ import math
 import os
 import socket
 import ssl
-from dataclasses import dataclass, replace
-from typing import NoReturn
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import NamedTuple, NoReturn
 
 import anyio
 import anyio.lowlevel
@@ -47,19 +48,33 @@ class IdleConnectionClosed(httpx2.RemoteProtocolError):
     """
 
 
-@dataclass(frozen=True, slots=True)
-class _TransportRequest:
-    """A request, and what every step of its exchange needs.
+class RequestURL(NamedTuple):
+    """A URL and what follows from it. target: path and query. where: the name of the server in errors."""
 
+    parsed: httpx2.URL
+    origin: Origin
+    target: bytes
+    where: str
+
+    @classmethod
+    def of(cls, url: httpx2.URL) -> "RequestURL":
+        origin = Origin(url.scheme, url.raw_host.decode("ascii"), url.port or _DEFAULT_PORTS[url.scheme])
+        return cls(url, origin, url.raw_path, f"{url.scheme}://{url.netloc.decode('ascii')}")
+
+
+class Http1Request(NamedTuple):
+    """A request.
+
+    headers: all of them.
     timeouts: httpx2's, in seconds: "connect", "read", "write", "pool"; None waits for ever. "read" and "write" bound
         each wait, "read" also the whole head.
-    where: the name of the server in errors.
     """
 
-    request: httpx2.Request
-    origin: Origin
-    timeouts: dict[str, float | None]
-    where: str
+    method: str
+    url: RequestURL
+    headers: list[tuple[bytes, bytes]]
+    content: bytes
+    timeouts: Mapping[str, float | None]
 
 
 class ResponseBody(httpx2.AsyncByteStream):
@@ -205,54 +220,61 @@ class Http1Transport(httpx2.AsyncBaseTransport):
         await anyio.lowlevel.cancel_shielded_checkpoint()
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        """Send a request, and return its response with an unread `ResponseBody`.
+        """Send httpx2's request, as send() does. The scheme is http or https, the content bytes."""
+        timeouts: Mapping[str, float | None] = request.extensions.get("timeout", {})
+        url = RequestURL.of(request.url)
+        head, body = await self.send(
+            Http1Request(request.method, url, request.headers.raw, request.content, timeouts)
+        )
+        return httpx2.Response(head.status, headers=head.headers, stream=body)
 
-        The scheme is http or https, the content bytes. Raises subclasses of httpx2.TransportError, whose text names the
-        host, never a header or a path.
+    async def send(self, request: Http1Request) -> tuple[ResponseHead, ResponseBody]:
+        """Send a request, and return the head of its response and the unread body.
+
+        Raises subclasses of httpx2.TransportError, whose text names the host, never a header or a path.
         """
-        outgoing = _outgoing(request)
+        url, timeouts = request.url, request.timeouts
         try:
-            lease = await self._pool.lease(outgoing.origin, outgoing.timeouts.get("pool"))
+            lease = await self._pool.lease(url.origin, timeouts.get("pool"))
         except TimeoutError:
             raise httpx2.PoolTimeout(
-                f"{outgoing.where}: no free connection within {outgoing.timeouts.get('pool')} s: all are in use"
+                f"{url.where}: no free connection within {timeouts.get('pool')} s: all are in use"
             ) from None
         try:
-            stream, head = await self._exchange(outgoing, lease)
-            body = ResponseBody(head, stream, lease, outgoing.timeouts.get("read"), outgoing.where)
+            stream, head = await self._exchange(request, lease)
+            return head, ResponseBody(head, stream, lease, timeouts.get("read"), url.where)
         except BaseException:
             lease.release(keep=False)
             raise
-        return httpx2.Response(head.status, headers=head.headers, stream=body)
 
     async def _exchange(
-        self, outgoing: _TransportRequest, lease: ConnectionLease
+        self, request: Http1Request, lease: ConnectionLease
     ) -> tuple[ByteStream, ResponseHead]:
         """Send the request and read the head, on an idle connection if there is one, else on a new one."""
         reused = lease.reuse()
         if reused is None:
-            lease.stream = await self._connect(outgoing)
-            return lease.stream, await _send_and_read_head(outgoing, lease.stream, race_s=0.0)
+            lease.stream = await self._connect(request)
+            return lease.stream, await _send_and_read_head(request, lease.stream, race_s=0.0)
         try:
-            return reused, await _send_and_read_head(outgoing, reused, race_s=_RACE_S)
+            return reused, await _send_and_read_head(request, reused, race_s=_RACE_S)
         except IdleConnectionClosed:
             # The other idle connections are older, and probably closed as well.
-            self._pool.drop_idle(outgoing.origin)
+            self._pool.drop_idle(request.url.origin)
             raise
 
-    async def _connect(self, outgoing: _TransportRequest) -> ByteStream:
-        origin = outgoing.origin
+    async def _connect(self, request: Http1Request) -> ByteStream:
+        origin = request.url.origin
         try:
-            with anyio.fail_after(outgoing.timeouts.get("connect")):
+            with anyio.fail_after(request.timeouts.get("connect")):
                 tls = self._tls_context() if origin.scheme == "https" else None
                 sock = await connect(origin.host, origin.port)
                 return await open_byte_stream(sock, tls, origin.host)
         except TimeoutError:
             raise httpx2.ConnectTimeout(
-                f"cannot connect to {outgoing.where}: no response within {outgoing.timeouts.get('connect')} s"
+                f"cannot connect to {request.url.where}: no response within {request.timeouts.get('connect')} s"
             ) from None
         except OSError as error:
-            raise httpx2.ConnectError(f"cannot connect to {outgoing.where}: {_reason(error)}") from error
+            raise httpx2.ConnectError(f"cannot connect to {request.url.where}: {_reason(error)}") from error
 
     def _tls_context(self) -> ssl.SSLContext:
         if self._tls is None:
@@ -261,70 +283,70 @@ class Http1Transport(httpx2.AsyncBaseTransport):
         return self._tls
 
 
-async def _send_and_read_head(
-    outgoing: _TransportRequest, stream: ByteStream, *, race_s: float
-) -> ResponseHead:
+async def _send_and_read_head(request: Http1Request, stream: ByteStream, *, race_s: float) -> ResponseHead:
     """Send the request and read the head.
 
     Raises IdleConnectionClosed if the connection ends before the first byte of it, less than race_s after the writing.
     """
-    request, timeout = outgoing.request, outgoing.timeouts.get("write")
+    timeout = request.timeouts.get("write")
     exchange = Http1Exchange(request.method)
     write_error: OSError | None = None
     try:
-        head, body = exchange.request(request.url.raw_path, request.headers.raw, request.content)
+        head, body = exchange.request(request.url.target, request.headers, request.content)
         if len(body) <= _JOIN_LIMIT:
             await stream.send_all(head + body, timeout)
         else:
             await stream.send_all(head, timeout)
             await stream.send_all(body, timeout)
     except RequestError as error:
-        raise httpx2.LocalProtocolError(f"{outgoing.where}: {error}") from None
+        raise httpx2.LocalProtocolError(f"{request.url.where}: {error}") from None
     except TimeoutError:
-        raise httpx2.WriteTimeout(f"{outgoing.where} did not read the request within {timeout} s") from None
+        raise httpx2.WriteTimeout(
+            f"{request.url.where} did not read the request within {timeout} s"
+        ) from None
     except OSError as error:
         # A server may refuse a request without reading all of it: there may be a response.
         write_error = error
-    response = await _read_head(outgoing, exchange, stream, write_error, race_s)
+    response = await _read_head(request, exchange, stream, write_error, race_s)
     return response if write_error is None else replace(response, keep_alive=False)
 
 
 async def _read_head(
-    outgoing: _TransportRequest,
+    request: Http1Request,
     exchange: Http1Exchange,
     stream: ByteStream,
     write_error: OSError | None,
     race_s: float,
 ) -> ResponseHead:
     """Read the head, within one deadline for all of it, so that single bytes do not extend the wait."""
-    timeout, written = outgoing.timeouts.get("read"), anyio.current_time()
-    deadline = math.inf if timeout is None else written + timeout
+    where, timeout, written = request.url.where, request.timeouts.get("read"), anyio.current_time()
+    deadline, left = math.inf if timeout is None else written + timeout, timeout
     interim = 0
     received = False
     while True:
         error: OSError | None = None
         try:
-            data = await stream.receive(
-                None if timeout is None else max(0.0, deadline - anyio.current_time())
-            )
+            data = await stream.receive(left)
         except TimeoutError:
-            raise httpx2.ReadTimeout(f"{outgoing.where} sent no response head within {timeout} s") from None
+            raise httpx2.ReadTimeout(f"{where} sent no response head within {timeout} s") from None
         except OSError as broken:
             data, error = b"", broken
         if not data:
             if not received and anyio.current_time() - written < race_s:
-                raise IdleConnectionClosed(f"{outgoing.where}: the idle connection was closed")
-            raise _ended(outgoing.where, received, write_error, error)
+                raise IdleConnectionClosed(f"{where}: the idle connection was closed")
+            raise _ended(where, received, write_error, error)
         received = True
         try:
             head = exchange.receive_data(data)
         except FramingError as error:
-            raise httpx2.RemoteProtocolError(f"{outgoing.where}: {error}") from None
+            raise httpx2.RemoteProtocolError(f"{where}: {error}") from None
         if head is not None:
             return head
         if timeout is not None and exchange.interim_responses > interim:
             interim = exchange.interim_responses
             deadline = anyio.current_time() + timeout
+        if timeout is not None:
+            left = max(0.0, deadline - anyio.current_time())
 
 
 def _ended(
@@ -340,17 +362,6 @@ def _ended(
     if read_error is not None:
         return httpx2.ReadError(f"{where}: no response: {_reason(read_error)}")
     return httpx2.RemoteProtocolError(f"{where} closed the connection without a response")
-
-
-def _outgoing(request: httpx2.Request) -> _TransportRequest:
-    url = request.url
-    port = url.port or _DEFAULT_PORTS[url.scheme]
-    return _TransportRequest(
-        request=request,
-        origin=Origin(url.scheme, url.raw_host.decode("ascii"), port),
-        timeouts=request.extensions.get("timeout", {}),
-        where=f"{url.scheme}://{url.netloc.decode('ascii')}",
-    )
 
 
 def _reason(error: OSError) -> str:

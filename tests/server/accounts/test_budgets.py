@@ -25,8 +25,9 @@ from dragoman import Usage
 from dragoman_server.accounts.limits import ClientLimits, _counter
 from dragoman_server.accounts.stores.base import Rate
 from dragoman_server.accounts.stores.memory import MemoryAccountStore
-from dragoman_server.accounts.usage import cost, names_of, price_of
+from dragoman_server.accounts.usage import cost, names_of
 from dragoman_server.settings import ClientKey, Price, Settings
+from dragoman_server.settings.patterns import PatternTable
 
 # Prices.
 
@@ -74,7 +75,8 @@ MATCHING_PRICES: list[tuple[tuple[str, ...], str | None]] = [
 def test_the_first_price_that_matches_one_of_the_names() -> None:
     for patterns, found in MATCHING_PRICES:
         prices = [Price(model=pattern, input=1.0, output=1.0) for pattern in patterns]
-        price = price_of(prices, names_of("fast", "up", "m-1"))
+        table = PatternTable([(price.model, price) for price in prices])
+        price = table.first(*names_of("fast", "up", "m-1"))
         assert (price and price.model) == found, patterns
 
 

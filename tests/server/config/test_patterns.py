@@ -1,6 +1,8 @@
 """Patterns of model names: a table of names and patterns in, the text of each `*` out."""
 
-from dragoman_server.settings.patterns import captures, matches, substitute
+import itertools
+
+from dragoman_server.settings.patterns import PatternTable, captures, matches, substitute
 
 MATCHED = [
     ("a", "a", ()),
@@ -52,3 +54,14 @@ def test_a_target_gets_the_texts_in_order() -> None:
 
 def test_a_long_name_is_matched_fast() -> None:
     assert captures("a" * 100_000, "*a" * 20 + "*b") is None
+
+
+def test_a_table_finds_the_row_that_a_walk_over_the_list_would_find() -> None:
+    names = [name for name, _, _ in MATCHED]
+    for patterns in itertools.permutations({pattern for _, pattern, _ in MATCHED[:10]}, 3):
+        table = PatternTable([(pattern, pattern) for pattern in patterns])
+        for pair in itertools.product(names, ("", "claude-3")):
+            found = next((each for each in patterns if any(matches(name, each) for name in pair)), None)
+            assert table.first(*pair) == found, (patterns, pair)
+    assert PatternTable([("a", 1), ("a", 2)]).first("a") == 1
+    assert PatternTable([("*", 1)]).first() is None

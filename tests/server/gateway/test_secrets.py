@@ -44,7 +44,7 @@ from dragoman_server.cli.commands import main
 from dragoman_server.config.loader import LoadedConfig, load
 from dragoman_server.serving.sockets import BoundAddress
 from dragoman_server.settings import AccountSettings, Settings, UpstreamSettings
-from dragoman_server.settings.secret import MIN_SECRET_LENGTH, Mask, Secret
+from dragoman_server.settings.secret import MASK, MIN_SECRET_LENGTH, Mask, Secret
 from dragoman_server.upstream.client import UpstreamBroken, UpstreamUnreachable
 
 pytestmark = pytest.mark.anyio
@@ -451,6 +451,14 @@ def test_secrets_are_masked_in_a_text() -> None:
             headers={"x-team": Secret("true"), "x-other": Secret("openai"), "x-key": Secret("sk-0123456789")},
         )
         assert Settings(upstreams=(upstream,)).mask(text) == shown, text
+
+
+def test_a_mask_of_many_secrets_finds_each_in_a_short_text_and_in_a_long_one() -> None:
+    secrets = [f"{number:08}-key-of-an-account" for number in range(100)]
+    mask = Mask(secrets)
+    for secret, around in product(secrets, (0, 1, 10_000)):
+        assert mask(f"{'a' * around} {secret}.") == f"{'a' * around} {MASK}."
+        assert not mask.may_change(f"{'a' * around} {secret[1:]}")
 
 
 def test_a_mask_of_nothing_changes_nothing() -> None:

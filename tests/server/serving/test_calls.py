@@ -20,7 +20,6 @@ import anyio
 import anyio.from_thread
 import anyio.to_thread
 import pytest
-from virtual_time import REAL_BACKENDS
 
 from dragoman_server.app import create_app
 from dragoman_server.serving.run import _Worker
@@ -46,7 +45,7 @@ WHOLE = json.dumps(
 ).encode()
 
 # Calls per steady event that comes alone, and per request without a stream.
-BOUNDS = {"asyncio": (57, 1930), "trio": (94, 2510)}
+BOUNDS = {"asyncio": (57, 1310), "trio": (94, 1750)}
 
 
 class Peer:
@@ -139,10 +138,8 @@ def drive(address: tuple[str, int], listener: socket.socket, counter: Counter) -
     return of_events / EVENTS, of_requests / REQUESTS
 
 
-@pytest.mark.anyio
-@pytest.mark.backends(*REAL_BACKENDS)
-async def test_calls_of_an_event_and_of_a_request(anyio_backend_name: str) -> None:
-    assert threading.current_thread() is threading.main_thread()
+async def count(backend: str, counter: Counter) -> tuple[float, float]:
+    """Run a gateway. Return the calls of an event and of a request."""
     with (
         socket.create_server(("127.0.0.1", 0)) as gateway_listener,
         socket.create_server(("127.0.0.1", 0)) as upstream_listener,
@@ -150,7 +147,7 @@ async def test_calls_of_an_event_and_of_a_request(anyio_backend_name: str) -> No
         gateway_listener.setblocking(False)
         upstream_listener.settimeout(20)
         url = f"http://127.0.0.1:{upstream_listener.getsockname()[1]}/v1"
-        server = ServerSettings(backend=anyio_backend_name, simulator=False)
+        server = ServerSettings(backend=backend, simulator=False)
         settings = Settings(
             server=server,
             upstreams=(
@@ -161,13 +158,20 @@ async def test_calls_of_an_event_and_of_a_request(anyio_backend_name: str) -> No
         )
         ready = anyio.Event()
         worker = _Worker(settings, create_app(settings), gateway_listener, ready.set, ())
-        counter = Counter()
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(worker.run)
             await ready.wait()
             work = partial(drive, gateway_listener.getsockname(), upstream_listener, counter)
-            event, whole = await anyio.to_thread.run_sync(work)
+            calls = await anyio.to_thread.run_sync(work)
             worker.stopping.set()
-    of_event, of_request = BOUNDS[anyio_backend_name]
+    return calls
+
+
+@pytest.mark.parametrize("backend", BOUNDS)
+def test_calls_of_an_event_and_of_a_request(backend: str) -> None:
+    # Not in the event loop of pytest's plugin, because that is trio's guest mode, which adds calls.
+    assert threading.current_thread() is threading.main_thread()
+    event, whole = anyio.run(count, backend, Counter(), backend=backend)
+    of_event, of_request = BOUNDS[backend]
     assert event <= of_event, f"{event:.1f} calls for each event"
     assert whole <= of_request, f"{whole:.0f} calls for each request"

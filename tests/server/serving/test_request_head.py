@@ -12,6 +12,7 @@ from dragoman_server.serving.request_head import (
     check_head,
     check_partial_head,
     parse_broken,
+    read_checked,
     split_absolute_form,
 )
 
@@ -53,6 +54,16 @@ def test_h11_and_the_standard_library_read_the_same_in_an_accepted_head() -> Non
         connection.receive_data(head + b"\r\n\r\n")
         request = connection.next_event()
         assert isinstance(request, h11.Request), name
+        method, target, version, headers = read_checked(head + b"\r\n\r\n")
+        assert (method.encode(), target, version.encode()) == (
+            request.method,
+            request.target,
+            request.http_version,
+        )
+        # h11 writes this coding in lower case.
+        assert [(n, v.lower() if n == b"transfer-encoding" else v) for n, v in headers] == list(
+            request.headers
+        )
         assert b"%s %s HTTP/%s" % (request.method, request.target, request.http_version) == request_line, name
         parsed = email.message_from_bytes(fields + b"\r\n\r\n", policy=email.policy.HTTP)
         found = [(name.lower().encode(), value.encode()) for name, value in parsed.raw_items()]

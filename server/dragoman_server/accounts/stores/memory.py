@@ -3,6 +3,7 @@
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from heapq import heappop, heappush
 from typing import TypeVar
 
 from dragoman_server.accounts.health import Health
@@ -21,10 +22,11 @@ class MemoryAccountStore(TableStore):
         self._max_conversations = max_conversations
         self._healths: dict[str, Health] = {}
         self._rates: dict[str, float] = {}
-        self._expiries: dict[str, dict[str, float]] = {}  # of leases, by account
+        self._expiries: dict[str, dict[str, float]] = {}  # of leases, by account, the oldest first
         # The account and when it expires, the least recently used first.
         self._conversations: OrderedDict[str, tuple[str, float]] = OrderedDict()
         self._counters: dict[str, tuple[float, float]] = {}  # the sum, and when it expires
+        self._counter_expiries: list[tuple[float, str]] = []  # a heap; one that has changed is there twice
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -54,8 +56,8 @@ class MemoryAccountStore(TableStore):
 
     def _leases(self, account: str, now: float) -> int:
         leases = self._expiries.get(account, {})
-        for lease in [lease for lease, expires in leases.items() if expires <= now]:
-            del leases[lease]
+        while leases and leases[oldest := next(iter(leases))] <= now:
+            del leases[oldest]
         return len(leases)
 
     def _put_lease(self, account: str, lease: str, expires: float) -> None:
@@ -75,12 +77,16 @@ class MemoryAccountStore(TableStore):
             self._conversations.popitem(last=False)
 
     def _add(self, counter: str, amount: float, expires: float) -> None:
-        known, _ = self._counters.get(counter, (0.0, NEVER))
+        known, known_expires = self._counters.get(counter, (0.0, NEVER))
         self._counters[counter] = known + amount, expires
+        if expires != known_expires:
+            heappush(self._counter_expiries, (expires, counter))
 
     def _total(self, counter: str, now: float) -> float:
-        for each in [each for each, (_, expires) in self._counters.items() if expires <= now]:
-            del self._counters[each]
+        while self._counter_expiries and self._counter_expiries[0][0] <= now:
+            _, expired = heappop(self._counter_expiries)
+            if self._counters.get(expired, (0.0, NEVER))[1] <= now:
+                del self._counters[expired]
         return self._counters.get(counter, (0.0, NEVER))[0]
 
     def replace_total(self, counter: str, amount: float) -> None:

@@ -74,7 +74,7 @@ class TableStore(ABC):
         self, candidates: Sequence[Candidate], conversation: str | None, lease: str, now: float
     ) -> Reservation | NoRoom:
         if conversation is not None and (account := self._account_of(conversation, now)) is not None:
-            candidates = sorted(candidates, key=lambda candidate: candidate.account != account)
+            candidates = [*[each for each in candidates if each.account == account], *candidates]
         available_at = NEVER
         for candidate in candidates:
             at = self._available_at(candidate, now)

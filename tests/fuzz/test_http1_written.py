@@ -1,0 +1,110 @@
+"""Invariants: requests and responses that are written without h11 have the bytes that h11 writes, and what h11 refuses
+to write is refused; a connection goes on after a response only where h11 would let it.
+"""
+
+from __future__ import annotations
+
+import h11
+from fuzz import fuzz
+from hypothesis import strategies as st
+
+from dragoman_server.serving.plain_response import PlainResponse, may_be_plain
+from dragoman_server.upstream.http1 import Http1Exchange, RequestError
+
+_NAMES = [
+    b"Host",
+    b"X-A",
+    b"Content-Length",
+    b"content-length",
+    b"Connection",
+    b"Expect",
+    b"Transfer-Encoding",
+    b"Upgrade",
+]
+_VALUES = [
+    b"up.example",
+    b"2",
+    b"0",
+    b"3",
+    b"02",
+    b"a\r\nb: c",
+    b"a b\t\xff",
+    b"close",
+    b"Keep-Alive",
+    b" a",
+    b"chunked",
+]
+names = st.sampled_from(_NAMES) | st.binary(max_size=3)
+values = st.sampled_from(_VALUES) | st.binary(max_size=3)
+headers = st.lists(st.tuples(names, values), max_size=3)
+plain_headers = st.lists(
+    st.sampled_from([(b"X-A", b"b"), (b"content-length", b"2"), (b"Connection", b"keep-alive")])
+)
+contents = st.sampled_from([b"", b"{}"])
+
+Headers = list[tuple[bytes, bytes]]
+
+
+@fuzz(headers, contents, examples=250)
+def test_requests(headers: Headers, content: bytes) -> None:
+    headers = [(b"Host", b"up.example"), (b"Content-Length", b"%d" % len(content)), *headers]
+    connection = h11.Connection(h11.CLIENT)
+    try:
+        parts = [
+            connection.send(h11.Request(method="POST", target="/v1?a", headers=headers)),
+            connection.send(h11.Data(data=content)) if content else b"",
+            connection.send(h11.EndOfMessage()),
+        ]
+        expected = b"".join(part or b"" for part in parts)
+    except h11.LocalProtocolError:
+        expected = None
+    try:
+        written = b"".join(Http1Exchange("POST").request(b"/v1?a", headers, content))
+    except RequestError:
+        written = None
+    assert written == expected
+
+
+@fuzz(
+    st.sampled_from(["POST", "GET", "HEAD"]),
+    st.sampled_from(["1.1", "1.0"]),
+    st.lists(
+        st.tuples(
+            st.sampled_from(["connection", "upgrade", "x-a"]), st.sampled_from(["close", "keep-alive", "b"])
+        ),
+        max_size=1,
+    ),
+    st.sampled_from([200, 404, 599, 100, 204, 304, 600]),
+    headers | plain_headers,
+    st.lists(contents, max_size=2),
+    examples=250,
+)
+def test_responses(
+    method: str, version: str, fields: list[tuple[str, str]], status: int, headers: Headers, body: list[bytes]
+) -> None:
+    request = [(b"host", b"a"), *((name.encode(), value.encode()) for name, value in fields)]
+    plain = PlainResponse.begin(status, headers) if may_be_plain(version, method, request) else None
+    if plain is None:
+        return  # h11 writes it
+    connection = h11.Connection(h11.SERVER)
+    lines = b"".join(b"%b: %b\r\n" % field for field in request)
+    connection.receive_data(b"%b / HTTP/%b\r\n%b\r\n" % (method.encode(), version.encode(), lines))
+    connection.next_event()
+    assert connection.send(h11.Response(status_code=status, headers=headers)) == plain[1]
+    response = plain[0]
+    for write, event in [
+        *((lambda data=data: response.data(data), h11.Data(data=data)) for data in body),
+        (response.end, h11.EndOfMessage()),
+    ]:
+        try:
+            expected = connection.send(event)
+        except h11.LocalProtocolError as error:
+            expected = str(error)
+        try:
+            written = write()
+        except h11.LocalProtocolError as error:
+            written = str(error)
+        assert written == expected
+        if isinstance(expected, str):
+            return
+    assert connection.our_state is h11.DONE
