@@ -16,7 +16,7 @@ import socket
 import ssl
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -157,7 +157,7 @@ class _Worker:
                 self.all_tasks = tasks.cancel_scope
                 tasks.start_soon(self._watch_parent)
                 tasks.start_soon(self._cut_after_drain)
-                tasks.start_soon(return_freed_memory)
+                tasks.start_soon(return_freed_memory, self.requests)
                 await self._serve()
                 tasks.cancel_scope.cancel()
 
@@ -246,20 +246,21 @@ class _Worker:
         self.connections.cancel()
 
 
-async def return_freed_memory() -> None:
-    """Return what was freed to the system, again and again, where the C library is glibc.
+async def return_freed_memory(requests: Collection[object]) -> None:
+    """Return what was freed to the system, again and again while no request is open, where the C library is glibc.
 
     glibc returns only the end of its heap. After 64 responses of 8 MiB at once some small object lies behind them, so
     the process keeps up to 500 MiB, of which 56 are in use; with a fixed MALLOC_MMAP_THRESHOLD_ or
     MALLOC_TRIM_THRESHOLD_ it still keeps 100. A call takes 0.1 ms where there is nothing to return, and some 0.3 ms for
-    a megabyte that there is.
+    a megabyte that there is: too long a pause for a stream.
     """
     await anyio.sleep(TRIM_S)
     import ctypes  # not at the start, because nothing needs it there
 
     trim = getattr(ctypes.CDLL(None) if os.name == "posix" else None, "malloc_trim", None)
     while trim is not None:
-        trim(0)
+        if not requests:
+            trim(0)
         await anyio.sleep(TRIM_S)
 
 
