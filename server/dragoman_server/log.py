@@ -14,9 +14,11 @@ import logging
 import re
 import sys
 import threading
+import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
+from functools import lru_cache
 from types import TracebackType
 from typing import Any, NamedTuple, TextIO
 
@@ -81,23 +83,30 @@ class RequestRecord:
     def as_dict(self) -> dict[str, object]:
         """Return the known fields, times rounded to a tenth of a millisecond, money to a millionth of a cent."""
         known: dict[str, object] = {}
-        for each in fields(self):
-            value = getattr(self, each.name)
+        for name in _FIELDS:
+            value = getattr(self, name)
             if value is None or value == []:
                 continue
             if isinstance(value, float):
-                value = round(value, 4 if each.name.endswith("_s") else 8)
+                value = round(value, 4 if name.endswith("_s") else 8)
             elif isinstance(value, str):
                 value = _short(value)
-            known[each.name] = value
+            known[name] = value
         return known
+
+
+_FIELDS = tuple(each.name for each in fields(RequestRecord))
 
 
 def log_request(record: RequestRecord) -> None:
     """Write the line. INFO when it went well or the client left, WARNING when it failed."""
     level = logging.WARNING if record.outcome == "failed" else logging.INFO
     if REQUESTS.isEnabledFor(level):
-        REQUESTS.log(level, "request", extra={"dragoman": record.as_dict()})
+        # Not by log(), which looks for its caller in the stack.
+        extra = {"dragoman": record.as_dict()}
+        REQUESTS.handle(
+            REQUESTS.makeRecord(REQUESTS.name, level, __file__, 0, "request", (), None, extra=extra)
+        )
 
 
 class _Formatter(logging.Formatter):
@@ -106,6 +115,17 @@ class _Formatter(logging.Formatter):
     def __init__(self, mask: Mask | None = None) -> None:
         super().__init__()
         self._mask = mask or Mask(())
+
+    def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:
+        return _format_second(int(record.created), datefmt or self.default_time_format)
+
+
+@lru_cache(maxsize=1)
+def _format_second(second: int, form: str) -> str:
+    return time.strftime(form, time.localtime(second))
+
+
+_encode = json.JSONEncoder(ensure_ascii=True, default=str).encode
 
 
 class JSONFormatter(_Formatter):
@@ -121,10 +141,10 @@ class JSONFormatter(_Formatter):
         line.update(getattr(record, "dragoman", {}))
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
-        text = json.dumps(line, ensure_ascii=True, default=str)
+        text = _encode(line)
         if not self._mask.may_change(text):
             return text
-        return json.dumps(mask_value(line, self._mask), ensure_ascii=True, default=str)
+        return _encode(mask_value(line, self._mask))
 
 
 class TextFormatter(_Formatter):

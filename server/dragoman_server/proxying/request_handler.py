@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import nullcontext
 
 import anyio
+import anyio.lowlevel
 import msgspec
 from starlette.types import Receive, Send
 
@@ -22,6 +23,7 @@ from dragoman import ErrorKind, Keepalive, Ledger, LossCode, Outcome, Relay, Res
 from dragoman.document import CachedReasoning
 from dragoman.jsontext import JSONObject, encode
 from dragoman_server.accounts.error_actions import ErrorAction
+from dragoman_server.cancellation import return_if_cancelled
 from dragoman_server.headers import (
     ESTIMATE_AT_START,
     JSON_HEADERS,
@@ -303,13 +305,14 @@ class RequestHandler:
 
         async with anyio.create_task_group() as attempts:
             self._scopes = {first.account.id: anyio.CancelScope()}
-            attempts.start_soon(run, self._attempt_with(first))
+            attempts.start_soon(return_if_cancelled, run, self._attempt_with(first))
             with anyio.move_on_after(hedge_s):
                 await ended.wait()
             second = None if ended.is_set() or self._winner is not None else await self._attempts.hedge()
             if second is not None:
                 self._scopes[second.account.id] = anyio.CancelScope()
-                attempts.start_soon(run, self._attempt_with(second))
+                attempts.start_soon(return_if_cancelled, run, self._attempt_with(second))
+        await anyio.lowlevel.checkpoint_if_cancelled()  # see return_if_cancelled()
         if second is not None:
             ids = [first.account.id, second.account.id]
             other = ids[0] if self._record.account == ids[1] else ids[1]

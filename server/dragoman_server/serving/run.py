@@ -67,10 +67,6 @@ def serve(settings: Settings, app_factory: AppFactory, *, on_ready: Callable[[Bo
         importable by its name.
     on_ready: called once, when all workers accept connections.
     """
-    # The command has disabled collections, see __main__. None has to look at what is loaded by now: 0.2 MB of that is
-    # garbage and stays, and to find it takes as long as a fifth of the start.
-    gc.freeze()
-    gc.enable()
     server = settings.server
     _check_backend(server.backend)
     _check_tls(server)
@@ -84,6 +80,7 @@ def serve(settings: Settings, app_factory: AppFactory, *, on_ready: Callable[[Bo
             _run_worker(settings, app_factory, listener, ready, stop_signals())
         else:
             worker_main = partial(_worker_main, settings, app_factory)
+            gc.enable()  # this process only starts others
             stop_s = server.drain_s + _CLOSING_S + _SHUTDOWN_S
             anyio.run(Supervisor(server.workers, worker_main, listener, ready, stop_s).run)
 
@@ -298,9 +295,10 @@ def _run_worker(
     signals: tuple[signal.Signals, ...],
 ) -> None:
     def ready() -> None:
-        # Modules and settings stay until the end: no collection of garbage has to look at them again.
-        gc.collect()
+        # The command has disabled collections, see __main__. None has to look at what is loaded by now: 0.2 MB of that is
+        # garbage and stays, and to find it takes as long as a fifth of the start.
         gc.freeze()
+        gc.enable()
         on_ready()
 
     async def main() -> None:

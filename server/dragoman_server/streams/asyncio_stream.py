@@ -133,8 +133,9 @@ class AsyncioStream(asyncio.Protocol):
         self.abort()
 
     def abort(self) -> None:
-        self._transport.abort()
+        # A transport that is lost may raise: CPython 3.11.7 selector_events.py:891, after an EOF during a write.
         if not self._lost:
+            self._transport.abort()
             # A reader in another task must not take this for the end of the body.
             self._error = ConnectionAbortedError("closed by the gateway")
         self._eof = True
@@ -182,7 +183,8 @@ class AsyncioStream(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._eof = self._lost = True
-        self._error = self._error or exc
+        if exc is not None and self._error is None:
+            self._error = exc.with_traceback(None)  # whose frames may have this stream: a reference cycle
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
