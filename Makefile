@@ -29,7 +29,7 @@ COMPILE = UV_CUSTOM_COMPILE_COMMAND="make lock" $(RELEASE)/bin/uv pip compile --
 	--generate-hashes --annotation-style line
 VERSIONS ?= 3.11 3.12 3.13 3.14
 
-.PHONY: run test quick suite test-recordings test-versions lock audit dist check-format lint types imports tests coverage golden fuzz soak leaving mutants bench bench-plot growth lines map docs fix clean
+.PHONY: run test quick suite test-recordings test-versions lock audit dist check-format lint types imports tests coverage golden fuzz soak leaving memory mutants bench bench-plot growth lines map docs fix clean
 
 # -- set-up -----------------------------------------------------------------------------------------------
 
@@ -161,6 +161,10 @@ soak: $(VENV)/.dev
 # How long an upstream is kept when its client leaves, in each phase of a request; for a machine that does nothing else.
 leaving: $(VENV)/.dev
 	$(BIN)/python tests/bench/leaving.py $(ARGS)
+
+# What open streams and large responses cost in memory. 5,000 streams need 10,100 descriptors (ulimit -n).
+memory: $(VENV)/.dev
+	$(BIN)/python tests/bench/memory.py $(ARGS)
 
 # Random changes of the code, one at a time: which does no test catch? Hours; the head of the script has its options.
 mutants: $(VENV)/.dev

@@ -182,7 +182,7 @@ def test_an_import_is_quick(tmp_path: Path) -> None:
     code = f"import time; a = {clock}; import msgspec; b = {clock}; import dragoman; print(({clock} - b) / (b - a))"
     python(code, tmp_path)  # compiles
     best = min(float(python(code, tmp_path)) for _ in range(5))
-    assert best < 1.2
+    assert best < 1.5
 
 
 def test_an_import_brings_nothing_unwanted(tmp_path: Path) -> None:

@@ -16,8 +16,10 @@ from dragoman_server.settings.capabilities import NONE
 from dragoman_server.settings.patterns import matches
 from dragoman_server.settings.upstreams import AUTO_VERSION, NEWEST_VERSION
 
-# Clients choose model names, so there may be any number of them.
+# Clients choose model names, so there may be any number of them, and of any length. Vendors' names have up to a hundred
+# characters, those of files with weights a few more.
 _MAX_CACHED = 1024
+_MAX_CACHED_NAME = 256
 
 
 def capabilities_for(
@@ -27,6 +29,8 @@ def capabilities_for(
 
     model: by its name there. protocol: that requests use, by default the preferred one.
     """
+    if len(model) > _MAX_CACHED_NAME:
+        return _resolve(settings, upstream, model, protocol)
     key = upstream.name, model, protocol
     found = settings.resolved_capabilities.get(key)
     if found is None:

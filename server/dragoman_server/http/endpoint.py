@@ -308,6 +308,7 @@ class BaseEndpoint(ABC):
             pool=self.gateway.pool,
             keepalive_s=self.gateway.settings.server.keepalive_s,
             http1=request.http1,
+            release_request=request.meter is None,
             write_now=request.write_now,
             store_response=store_response,
             cache_reasoning=None
@@ -336,8 +337,8 @@ class ProtocolEndpoint(BaseEndpoint):
     """One endpoint of a protocol: POST a request, get a response in the same protocol."""
 
     async def serve(self, request: ClientRequest) -> None:
-        body, request_head = await self.read(request)
-        await self.request_handler(self.plan(request, body, request_head), request).run()
+        # Without a name for the body, which would keep it until the response has ended.
+        await self.request_handler(self.plan(request, *await self.read(request)), request).run()
 
 
 def unix_time() -> int:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from urllib.parse import urlsplit, urlunsplit
 
 import anyio
+import anyio.lowlevel
 import msgspec
 
 from dragoman import (
@@ -26,6 +27,7 @@ from dragoman import (
 )
 from dragoman.errors import mask_document, mask_error, unreadable_error
 from dragoman_server.accounts.error_actions import refuses_signed_reasoning, retry_after
+from dragoman_server.cancellation import return_if_cancelled
 from dragoman_server.headers import HeaderList, client_response_headers, request_id_headers
 from dragoman_server.proxying.account_pool import AccountLease
 from dragoman_server.proxying.plan import Plan
@@ -298,7 +300,8 @@ class Attempt:
 
         async with anyio.create_task_group() as branches:
             for number in range(self.plan.translated.fan_out):
-                branches.start_soon(read, number)
+                branches.start_soon(return_if_cancelled, read, number)
+        await anyio.lowlevel.checkpoint_if_cancelled()  # see return_if_cancelled()
         if refusals and not self.sent_to_client:
             return refusals[0]
         if refusals:

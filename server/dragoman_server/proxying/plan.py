@@ -141,6 +141,15 @@ class Plan:
         mask = self.context.mask
         return text if mask is None else mask(text)
 
+    def release_request(self) -> None:
+        """Let go of the request's body and messages, because nothing is sent again: a stream may stay open for hours.
+
+        What the response needs of the request stays.
+        """
+        msgspec.structs.force_setattr(self.translated, "body", b"")
+        msgspec.structs.force_setattr(self.translated.request, "messages", ())
+        object.__setattr__(self, "planner", None)
+
     def at_subpath(self, suffix: str, member: str) -> "Plan":
         """Return the plan with a path below the one that creates responses. It never streams.
 

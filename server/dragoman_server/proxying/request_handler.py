@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import nullcontext
 
 import anyio
+import anyio.lowlevel
 import msgspec
 from starlette.types import Receive, Send
 
@@ -22,6 +23,7 @@ from dragoman import ErrorKind, Keepalive, Ledger, LossCode, Outcome, Relay, Res
 from dragoman.document import CachedReasoning
 from dragoman.jsontext import JSONObject, encode
 from dragoman_server.accounts.error_actions import ErrorAction
+from dragoman_server.cancellation import return_if_cancelled
 from dragoman_server.headers import (
     ESTIMATE_AT_START,
     JSON_HEADERS,
@@ -76,6 +78,7 @@ class RequestHandler:
         pool: chooses the accounts.
         keepalive_s: seconds of silence after which a heartbeat is sent, 0 for none.
         http1: the client speaks HTTP/1.
+        release_request: let go of the body and messages of the plan once the client gets a response to it.
         store_response: awaited with the complete response before the client gets its end, because the client's next
             request may refer to it. Not called for one that fails while it can still be a plain error. Needs
             `Plan.store_response`.
@@ -94,6 +97,7 @@ class RequestHandler:
         pool: AccountPool,
         keepalive_s: float,
         http1: bool,
+        release_request: bool = False,
         write_now: WriteNow | None = None,
         store_response: StoreResponse | None = None,
         cache_reasoning: CacheReasoning | None = None,
@@ -107,6 +111,7 @@ class RequestHandler:
         self._send = send
         self._record = record
         self._http1 = http1
+        self._release_request = release_request
         self._store_response = store_response
         self._unstored: JSONObject | None = None  # the response, if it could not be stored
         self._cache_reasoning = cache_reasoning
@@ -300,13 +305,14 @@ class RequestHandler:
 
         async with anyio.create_task_group() as attempts:
             self._scopes = {first.account.id: anyio.CancelScope()}
-            attempts.start_soon(run, self._attempt_with(first))
+            attempts.start_soon(return_if_cancelled, run, self._attempt_with(first))
             with anyio.move_on_after(hedge_s):
                 await ended.wait()
             second = None if ended.is_set() or self._winner is not None else await self._attempts.hedge()
             if second is not None:
                 self._scopes[second.account.id] = anyio.CancelScope()
-                attempts.start_soon(run, self._attempt_with(second))
+                attempts.start_soon(return_if_cancelled, run, self._attempt_with(second))
+        await anyio.lowlevel.checkpoint_if_cancelled()  # see return_if_cancelled()
         if second is not None:
             ids = [first.account.id, second.account.id]
             other = ids[0] if self._record.account == ids[1] else ids[1]
@@ -370,6 +376,9 @@ class RequestHandler:
             self._record_attempt(attempt)
             self._attempts.committed()
             self._cancel_others(attempt)
+            # Attempts side by side may still be sending theirs.
+            if self._release_request and not self._scopes and attempt.plan.translated.fan_out == 1:
+                attempt.plan.release_request()
         return self._winner is attempt
 
     def _record_attempt(self, attempt: Attempt) -> None:
@@ -451,6 +460,7 @@ class RequestHandler:
             if item.last:
                 return
             self._keepalive.sent(anyio.current_time())
+            del item  # its bytes are not needed while the next ones are awaited
 
     def _record_head(self, status: int) -> None:
         self._record.status = status

@@ -205,6 +205,7 @@ class Connection:
                 self._break()  # frees the descriptor now, because the tasks may need a while to end
             else:
                 await self._received(data)
+                data = b""  # it would stay here until the client sends more
 
     async def _woken(self) -> None:
         """React to the deadline, unless end() has woken the task."""
@@ -221,6 +222,7 @@ class Connection:
             if len(data) < len(_PREFACE) and _PREFACE.startswith(data):
                 return
             self._protocol = HTTP2(self) if data.startswith(_PREFACE) else HTTP1(self)
+            self._first = b""
         # Nothing is read meanwhile, so this must return soon: otherwise a client that leaves is not noticed.
         await self._protocol.data_received(data)
 

@@ -113,6 +113,13 @@ class HTTP1:
                 else self._plain.data(event.data)
             )
         elif isinstance(event, Response):
+            if isinstance(self._stream, HTTPStream):
+                # It keeps the message until the response ends, of which it needs no more than this.
+                self._stream.response = {
+                    "type": "http.response.start",
+                    "status": event.status_code,
+                    "headers": [],
+                }
             # "A server that intends to close the connection ... SHOULD send a Connection header field" -- RFC 9112, 9.6
             is_last = self._reading in (_Reading.BODY, _Reading.NOTHING) or self._is_stopping
             close = [(b"connection", b"close")] if is_last else []

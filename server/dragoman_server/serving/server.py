@@ -111,7 +111,8 @@ class _Server:
         listener's backlog instead of getting an error; another worker may accept them.
         """
         if not self._is_full:
-            _log.warning("max_connections is reached: %d connections are open", self._count)
+            default = "" if self._worker.settings.max_connections else "; its default follows from ulimit -n"
+            _log.warning("max_connections is reached: %d connections are open%s", self._count, default)
         self._is_full = True
         while self._count >= self._max_connections:
             await self._end_idle_connection()

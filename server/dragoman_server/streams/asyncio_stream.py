@@ -43,8 +43,7 @@ class AsyncioStream(asyncio.Protocol):
         self._take_timeout: float | None = None
         self._deadline = math.inf
         self._timer: asyncio.TimerHandle | None = None
-        self._writable = asyncio.Event()
-        self._writable.set()
+        self._writable: asyncio.Event | None = None  # only while the loop's buffer is full
 
     @classmethod
     async def open(
@@ -103,17 +102,17 @@ class AsyncioStream(asyncio.Protocol):
         if self._lost or transport.is_closing():
             raise BrokenPipeError("the connection is closed")
         transport.write(data)
-        return None if self._writable.is_set() else b""
+        return None if self._writable is None else b""
 
     async def send_all(self, data: bytes | memoryview, timeout: float | None) -> None:
         # In pieces, because TLS on asyncio passes all of one write to the socket's buffer, however large, and reports a
         # full buffer only at the write after it.
         rest = memoryview(data)
-        while rest or not self._writable.is_set():
+        while rest or self._writable is not None:
             if rest:
                 self._open_transport().write(rest[:WRITE_SIZE])
                 rest = rest[WRITE_SIZE:]
-            if not self._writable.is_set():
+            if self._writable is not None:
                 with anyio.fail_after(timeout):
                     await self._writable.wait()
         if self._lost:
@@ -134,8 +133,9 @@ class AsyncioStream(asyncio.Protocol):
         self.abort()
 
     def abort(self) -> None:
-        self._transport.abort()
+        # A transport that is lost may raise: CPython 3.11.7 selector_events.py:891, after an EOF during a write.
         if not self._lost:
+            self._transport.abort()
             # A reader in another task must not take this for the end of the body.
             self._error = ConnectionAbortedError("closed by the gateway")
         self._eof = True
@@ -183,18 +183,21 @@ class AsyncioStream(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._eof = self._lost = True
-        self._error = self._error or exc
+        if exc is not None and self._error is None:
+            self._error = exc.with_traceback(None)  # whose frames may have this stream: a reference cycle
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        self._writable.set()
+        self.resume_writing()
         self._wake()
 
     def pause_writing(self) -> None:
-        self._writable.clear()
+        self._writable = asyncio.Event()
 
     def resume_writing(self) -> None:
-        self._writable.set()
+        if self._writable is not None:
+            self._writable.set()
+            self._writable = None
 
     # Waiting.
 

@@ -14,6 +14,7 @@ import ssl
 import anyio
 import anyio.lowlevel
 
+from dragoman_server.cancellation import return_if_cancelled
 from dragoman_server.streams.byte_stream import ByteStream
 
 # "Connection Attempt Delay ... Recommended to be 250 milliseconds" -- RFC 8305, 8
@@ -79,7 +80,7 @@ async def connect(host: str, port: int) -> socket.socket:
         try:
             connected.append(await _connect(family, address, port))
         except OSError as error:
-            errors.append(error)
+            errors.append(error.with_traceback(None))  # whose frames have the list: a reference cycle
             failed.set()
         else:
             tasks.cancel_scope.cancel()
@@ -88,11 +89,12 @@ async def connect(host: str, port: int) -> socket.socket:
         async with anyio.create_task_group() as tasks:
             for family, address in addresses:
                 failed = anyio.Event()
-                tasks.start_soon(attempt, family, address, failed)
+                tasks.start_soon(return_if_cancelled, attempt, family, address, failed)
                 with anyio.move_on_after(ATTEMPT_DELAY_S):
                     await failed.wait()
+        await anyio.lowlevel.checkpoint_if_cancelled()  # see return_if_cancelled()
         if not connected:
-            raise errors[0] if errors else OSError("the name has no address")
+            raise errors.pop(0) if errors else OSError("the name has no address")
         return connected.pop(0)
     finally:
         for late in connected:

@@ -126,7 +126,7 @@ class ChunkedBody(BodyDecoder):
         try:
             self._decode(data, parts)
         except FramingError as error:
-            self.error = error
+            self.error = error.with_traceback(None)  # whose frames have this decoder: a reference cycle
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def receive_eof(self) -> None:

@@ -179,6 +179,7 @@ class UpstreamResponse:
         if self._decoder is not None:
             headers = [(n, v) for n, v in headers if n not in ("content-encoding", "content-length")]
         self.headers = headers
+        del self._request  # its content may be large, and the response may be a stream of hours
         return self
 
     async def __aexit__(self, *exc: object) -> None:

@@ -114,6 +114,7 @@ class Http1Exchange:
                     raise FramingError(f"more than {MAX_INTERIM} interim responses before the final one")
                 event = self._h11.next_event()
         except h11.RemoteProtocolError as error:
+            error.__traceback__ = None  # a reference cycle: a frame of h11 in it has the error
             raise FramingError(f"the response head is not HTTP/1.1: {_without_quote(error)}") from None
         if event is h11.NEED_DATA:
             return None

@@ -19,9 +19,13 @@ from dragoman_server.streams.byte_stream import ByteStream
 
 @dataclass(frozen=True, slots=True)
 class PoolLimits:
-    """Limits. connections: busy and idle ones. idle_s: seconds for which an idle one stays usable."""
+    """Limits.
 
-    connections: int = 1000
+    connections: busy and idle ones; by default as many as clients may have.
+    idle_s: seconds for which an idle one stays usable.
+    """
+
+    connections: int = 10_000
     idle_connections: int = 100
     idle_s: float = 30.0
 

@@ -15,7 +15,7 @@ import socket
 import ssl
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import NamedTuple, NoReturn
+from typing import NamedTuple
 
 import anyio
 import anyio.lowlevel
@@ -138,6 +138,7 @@ class ResponseBody(httpx2.AsyncByteStream):
             return b""
         except BaseException as error:
             self._fail(error)
+            raise
 
     async def receive_each(self, take: Take) -> None:
         """Pass the body bytes of each read to `take`, as they arrive, until it returns false.
@@ -159,10 +160,12 @@ class ResponseBody(httpx2.AsyncByteStream):
             await self._stream.receive_each(decode, self._read_timeout)
         except BaseException as error:
             self._fail(error)
+            raise
         # Not in decode(): another request would have the connection while this task still reads it.
         self._end_if_complete()
 
-    def _fail(self, error: BaseException) -> NoReturn:
+    def _fail(self, error: BaseException) -> None:
+        """Close the connection. Raise httpx2's error for a timeout or OSError; the caller raises others again."""
         self._lease.release(keep=False)
         if isinstance(error, TimeoutError):
             raise httpx2.ReadTimeout(
@@ -170,7 +173,6 @@ class ResponseBody(httpx2.AsyncByteStream):
             ) from None
         if isinstance(error, OSError):
             raise httpx2.ReadError(f"{self._where}: reading the body failed: {_reason(error)}") from error
-        raise error
 
     async def _receive_coded(self) -> bytes:
         """Receive at most _TURN_BYTES, and let other tasks run before the rest of a larger read."""
@@ -290,7 +292,7 @@ async def _send_and_read_head(request: Http1Request, stream: ByteStream, *, race
     """
     timeout = request.timeouts.get("write")
     exchange = Http1Exchange(request.method)
-    write_error: OSError | None = None
+    write_error: str | None = None  # as text: the traceback of an exception refers to this frame
     try:
         head, body = exchange.request(request.url.target, request.headers, request.content)
         if len(body) <= _JOIN_LIMIT:
@@ -306,7 +308,7 @@ async def _send_and_read_head(request: Http1Request, stream: ByteStream, *, race
         ) from None
     except OSError as error:
         # A server may refuse a request without reading all of it: there may be a response.
-        write_error = error
+        write_error = _reason(error)
     response = await _read_head(request, exchange, stream, write_error, race_s)
     return response if write_error is None else replace(response, keep_alive=False)
 
@@ -315,7 +317,7 @@ async def _read_head(
     request: Http1Request,
     exchange: Http1Exchange,
     stream: ByteStream,
-    write_error: OSError | None,
+    write_error: str | None,
     race_s: float,
 ) -> ResponseHead:
     """Read the head, within one deadline for all of it, so that single bytes do not extend the wait."""
@@ -324,17 +326,17 @@ async def _read_head(
     interim = 0
     received = False
     while True:
-        error: OSError | None = None
+        read_error: str | None = None
         try:
             data = await stream.receive(left)
         except TimeoutError:
             raise httpx2.ReadTimeout(f"{where} sent no response head within {timeout} s") from None
-        except OSError as broken:
-            data, error = b"", broken
+        except OSError as error:
+            data, read_error = b"", _reason(error)
         if not data:
             if not received and anyio.current_time() - written < race_s:
                 raise IdleConnectionClosed(f"{where}: the idle connection was closed")
-            raise _ended(where, received, write_error, error)
+            raise _ended(where, received, write_error, read_error)
         received = True
         try:
             head = exchange.receive_data(data)
@@ -350,17 +352,17 @@ async def _read_head(
 
 
 def _ended(
-    where: str, received: bool, write_error: OSError | None, read_error: OSError | None
+    where: str, received: bool, write_error: str | None, read_error: str | None
 ) -> httpx2.TransportError:
     """Return the error for a connection that ended before the response head was complete."""
     if received and read_error is not None:
-        return httpx2.ReadError(f"{where}: reading the response head failed: {_reason(read_error)}")
+        return httpx2.ReadError(f"{where}: reading the response head failed: {read_error}")
     if received:
         return httpx2.RemoteProtocolError(f"{where} closed the connection inside the response head")
     if write_error is not None:
-        return httpx2.WriteError(f"{where}: sending failed: {_reason(write_error)}")
+        return httpx2.WriteError(f"{where}: sending failed: {write_error}")
     if read_error is not None:
-        return httpx2.ReadError(f"{where}: no response: {_reason(read_error)}")
+        return httpx2.ReadError(f"{where}: no response: {read_error}")
     return httpx2.RemoteProtocolError(f"{where} closed the connection without a response")
 
 

@@ -379,3 +379,6 @@ def test_resolved_capabilities_are_cached_and_bounded(monkeypatch: pytest.Monkey
     for number in range(10):
         capabilities_for(settings, one, f"m{number}")
         assert len(settings.resolved_capabilities) <= 3
+    long = "claude-" + "x" * 1_000_000
+    assert capabilities_for(settings, one, long) == capabilities_for(settings, one, "claude-x")
+    assert all(len(model) < 20 for _, model, _ in settings.resolved_capabilities)

@@ -76,13 +76,20 @@ def plan_for(client: str, *, stream: bool, upstream: str = CHAT) -> Plan:
 
 
 async def run(
-    script: Script, *, client: str = MESSAGES, stream: bool = True, keepalive_s: float = 10, **more: Any
+    script: Script,
+    *,
+    client: str = MESSAGES,
+    stream: bool = True,
+    keepalive_s: float = 10,
+    plan: Plan | None = None,
+    release_request: bool = False,
+    **more: Any,
 ) -> tuple[FakeClient, FakeUpstream, RequestRecord]:
     upstream, fake = FakeUpstream(script), FakeClient(**more)
     fake._body = None  # the request was read before
     record = RequestRecord(id="0123456789ab", protocol=client, path="/")
     context = RequestHandler(
-        plan_for(client, stream=stream),
+        plan or plan_for(client, stream=stream),
         lambda name: upstream,
         fake.receive,
         fake.send,
@@ -90,6 +97,7 @@ async def run(
         pool=pool(),
         keepalive_s=keepalive_s,
         http1=True,
+        release_request=release_request,
     )
     await context.run()
     assert upstream.open_count == 0
@@ -105,6 +113,22 @@ async def test_a_stream_is_translated_and_ends(client: str) -> None:
     assert record.outcome == "completed"
     assert record.output_tokens == 1
     assert upstream.read_to_end, "the connection can be used again"
+
+
+@one_backend
+@pytest.mark.parametrize("client", PROTOCOL_NAMES)
+async def test_the_request_is_let_go_of_once_its_client_gets_a_response(client: str) -> None:
+    plan = plan_for(client, stream=True)
+    await run(Script([START, WORD, END]), client=client, plan=plan, release_request=True)
+    assert (plan.translated.body, plan.translated.request.messages, plan.planner) == (b"", (), None)
+
+
+@one_backend
+async def test_the_request_stays_where_it_may_be_needed() -> None:
+    plan = plan_for(MESSAGES, stream=True)
+    await run(Script([START, WORD, END]), plan=plan)
+    assert plan.translated.body
+    assert plan.translated.request.messages
 
 
 @one_backend

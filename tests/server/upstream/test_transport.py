@@ -365,6 +365,18 @@ async def test_an_early_response_of_the_server_is_read() -> None:
         assert counts(transport) == (0, 0)
 
 
+async def test_an_end_of_the_server_in_the_middle_of_a_request() -> None:
+    async def script(peer: Peer) -> None:
+        await peer.stream.receive()
+        await peer.stream.send_eof()  # type: ignore[attr-defined]
+        await peer.until_closed()
+
+    async with ScriptedServer(script) as server, Http1Transport() as transport:
+        with pytest.raises(httpx2.TransportError):
+            await send(transport, post(server, b"q" * 20_000_000))
+        assert counts(transport) == (0, 0)
+
+
 async def test_connection_refused() -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
