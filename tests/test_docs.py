@@ -5,6 +5,8 @@ import json
 import re
 from pathlib import Path
 
+import bench_figures
+import bench_plot
 import package_map
 import page_tables
 import pytest
@@ -150,3 +152,8 @@ def test_the_tables_in_pages_are_current(subtests: pytest.Subtests) -> None:
 def test_the_map_is_current() -> None:
     # If this fails, run `make map`.
     assert package_map.page() == package_map.PAGE.read_text("utf-8")
+
+
+def test_the_plot_is_current() -> None:
+    # If this fails, run `make bench-plot`.
+    assert bench_plot.plot(bench_figures.read()) == bench_plot.PLOT.read_text("utf-8")
