@@ -45,7 +45,7 @@ WHOLE = json.dumps(
 ).encode()
 
 # Calls per steady event that comes alone, and per request without a stream.
-BOUNDS = {"asyncio": (57, 1310), "trio": (94, 1650)}
+BOUNDS = {"asyncio": (57, 1320), "trio": (96, 1660)}
 
 
 class Peer:
