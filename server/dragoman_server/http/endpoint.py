@@ -32,11 +32,11 @@ from dragoman_server.proxying.plan import (
     PlanChange,
     Planner,
     find_destinations,
+    record_destination,
 )
 from dragoman_server.proxying.request_handler import (
     RequestHandler,
     StoreResponse,
-    record_destination,
 )
 from dragoman_server.replies import Reply, error_reply, send_reply
 from dragoman_server.settings import ClientKey

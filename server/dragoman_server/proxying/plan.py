@@ -29,6 +29,7 @@ from dragoman.document import ReasoningLookup
 from dragoman_server.capabilities.resolve import capabilities_for
 from dragoman_server.headers import HeaderList, upstream_request_headers
 from dragoman_server.keys import make_signer
+from dragoman_server.log import RequestRecord
 from dragoman_server.models.routes import (
     NO_LISTED_MODELS,
     ListedModels,
@@ -341,6 +342,12 @@ class Planner:
             cache_key=lambda: self._conversation,
             signed_reasoning=signed_reasoning,
         )
+
+
+def record_destination(record: RequestRecord, to: Destination) -> None:
+    """Note where a request goes, for the log."""
+    record.upstream, record.upstream_protocol = to.settings.name, to.upstream.name
+    record.upstream_model = to.upstream_model
 
 
 def _default_model(settings: Settings, client: ProtocolSpec) -> str:

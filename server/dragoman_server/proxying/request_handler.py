@@ -37,7 +37,7 @@ from dragoman_server.log import RequestRecord
 from dragoman_server.proxying.account_pool import AccountLease, AccountPool
 from dragoman_server.proxying.attempt import Attempt, AttemptFailure
 from dragoman_server.proxying.outbox import Outbox
-from dragoman_server.proxying.plan import Destination, Plan
+from dragoman_server.proxying.plan import Plan, record_destination
 from dragoman_server.replies import (
     Reply,
     encoded_error_reply,
@@ -128,10 +128,8 @@ class RequestHandler:
         self._outbox = Outbox(write_now)
         # Scopes inside of the tasks: on asyncio, a task that its group cancels holds the request with its body until a
         # garbage collection.
-        self._watching, self._writing = anyio.CancelScope(), anyio.CancelScope()
-        # Only a stream has a ticker, and a reader with a task of its own.
-        self._ticking = anyio.CancelScope() if plan.streams else None
-        self._reading = anyio.CancelScope() if plan.streams else None
+        self._watching, self._writing, self._ticking = (anyio.CancelScope() for _ in range(3))
+        self._reading = anyio.CancelScope() if plan.streams else None  # else it is a part of writing
 
     async def run(self) -> None:
         """Send the response. Return when it is sent or the client has left; a cancelled run leaves nothing behind."""
@@ -145,8 +143,7 @@ class RequestHandler:
                     await self._read_upstream()
                 await self._write_client()
             self._watching.cancel()
-            if self._ticking is not None:
-                self._ticking.cancel()
+            self._ticking.cancel()
         self._record_end()
         if self._record.outcome == "client_left":
             await self._store_partial()
@@ -178,7 +175,6 @@ class RequestHandler:
         return sent and machine.outcome is Outcome.COMPLETED
 
     async def _tick(self) -> None:
-        assert self._ticking is not None
         with self._ticking:
             while (deadline := self._keepalive.next_deadline()) is not None:
                 await anyio.sleep_until(deadline)
@@ -502,9 +498,3 @@ class RequestHandler:
         if record.outcome == "open":
             failed = record.error is not None
             record.outcome = "failed" if failed else "completed"
-
-
-def record_destination(record: RequestRecord, to: Destination) -> None:
-    """Note where a request goes, for the log."""
-    record.upstream, record.upstream_protocol = to.settings.name, to.upstream.name
-    record.upstream_model = to.upstream_model
