@@ -46,7 +46,7 @@ class Application:
 
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
-        self._errors = FallbackErrors(gateway.protocols)
+        self._errors = FallbackErrors(gateway.protocols, gateway.client_addresses)
         handlers = {HTTPException: self._errors.http_error, Exception: self._errors.internal_error}
         routes = _routes(gateway)
         app = Starlette(routes=routes, exception_handlers=handlers, lifespan=lambda app: self.lifespan())
