@@ -165,7 +165,7 @@ def _routes(gateway: Gateway) -> list[BaseRoute]:
         *counting_routes(gateway),
         *responses_routes(gateway),
         *models_routes(gateway),
-        constant("/healthz", {"status": "ok"}),
+        constant("/healthz", {"status": "ok", "name": "dragoman"}),
         Route("/readyz", readyz),
         # Claude Code opens its connection with these, and tests with them if the server is up.
         constant("/api/hello", {"message": "hello"}),

@@ -76,7 +76,7 @@ def serve(settings: Settings, app_factory: AppFactory, *, on_ready: Callable[[Bo
     listener = bind(server)
     with listener:
         name = listener.getsockname()
-        listening = BoundAddress("https" if server.tls else "http", name[0], name[1], server.backend)
+        listening = BoundAddress.of(server, name[0], name[1])
         ready = partial(on_ready, listening)
         if server.workers == 1:
             _run_worker(settings, app_factory, listener, ready, stop_signals())

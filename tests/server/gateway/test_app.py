@@ -699,7 +699,10 @@ async def test_ready_while_the_lifespan_lasts() -> None:
     async with app.lifespan():
         assert upstreams.entered == 1
         assert (await call(app, "/readyz", method="GET")).status == 200
-        assert json.loads((await call(app, "/healthz", method="GET")).body) == {"status": "ok"}
+        assert json.loads((await call(app, "/healthz", method="GET")).body) == {
+            "status": "ok",
+            "name": "dragoman",
+        }
     assert upstreams.entered == 0
     assert (await call(app, "/readyz", method="GET")).status == 503
     assert (await call(app, "/healthz", method="GET")).status == 200

@@ -179,13 +179,15 @@ def test_a_port_in_use_is_one_line(backend: str) -> None:
         port = str(taken.getsockname()[1])
         with Server("--port", port, "--backend", backend) as server:
             assert server.wait() == 1
-    assert server.output == [f"dragoman: cannot listen on 127.0.0.1 port {port}: Address already in use"]
+    (line,) = server.output
+    assert line.startswith(f"dragoman: cannot listen on 127.0.0.1 port {port}: Address already in use by ")
 
 
 def test_an_address_of_another_host() -> None:
     with Server("--host", "192.0.2.1", "--port", "0", "--allow-public-without-keys") as server:
         assert server.wait() == 1
-    assert server.output[-1] == "dragoman: cannot listen on 192.0.2.1 port 0: Cannot assign requested address"
+    text = "dragoman: cannot listen on 192.0.2.1 port 0: Cannot assign requested address; choose an address"
+    assert server.output[-1].startswith(text)
 
 
 @pytest.mark.promise("S14")
