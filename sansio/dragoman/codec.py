@@ -253,7 +253,7 @@ class ResponseContext(msgspec.Struct, frozen=True):
     """The facts of a request that its response needs. TranslatedRequest.response_context() makes one.
 
     Attributes:
-        request: The client's request, as its protocol's reader returned it.
+        request: The client's request, as its protocol's reader returned it, without its messages and tools.
         id: A token from outside (letters and digits), unique to this response. Ids in the response derive from it.
         now: Seconds since the epoch.
         model: The name of the model that the client gets.
