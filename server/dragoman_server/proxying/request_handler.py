@@ -12,7 +12,6 @@ retry. Only a heartbeat that is due may come first.
 """
 
 from collections.abc import Awaitable, Callable
-from contextlib import nullcontext
 
 import anyio
 import anyio.lowlevel
@@ -126,24 +125,27 @@ class RequestHandler:
         self._end_sent = False  # the final body message has been handed to the server
         # Whatever takes bytes from a machine puts them here before its next await, so they stay in order.
         self._outbox = Outbox(write_now)
-        # Scopes inside of the tasks: on asyncio, a task that its group cancels holds the request with its body until a
-        # garbage collection.
-        self._watching, self._writing, self._ticking = (anyio.CancelScope() for _ in range(3))
-        self._reading = anyio.CancelScope() if plan.streams else None  # else it is a part of writing
+        # Each task is cancelled by itself: on asyncio, one that its group cancels holds the request until a garbage
+        # collection.
+        self._writing = anyio.CancelScope()
+        self._reading: anyio.TaskHandle[None] | None = None  # without a stream it is a part of writing
 
     async def run(self) -> None:
         """Send the response. Return when it is sent or the client has left; a cancelled run leaves nothing behind."""
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self._watch_disconnect)
+            watching, ticking = tasks.start_soon(self._watch_disconnect), None
             if self._plan.streams:
-                tasks.start_soon(self._tick)
-                tasks.start_soon(self._read_upstream)
+                ticking = tasks.start_soon(self._tick)
+                self._reading = tasks.start_soon(return_if_cancelled, self._read_upstream)
             with self._writing:
                 if not self._plan.streams:
                     await self._read_upstream()
                 await self._write_client()
-            self._watching.cancel()
-            self._ticking.cancel()
+            watching.cancel()
+            if ticking is not None:
+                ticking.cancel()
+        del watching, ticking
+        self._reading = None
         self._record_end()
         if self._record.outcome == "client_left":
             await self._store_partial()
@@ -152,15 +154,17 @@ class RequestHandler:
         self._failed.clear()
 
     async def _watch_disconnect(self) -> None:
-        with self._watching:
+        try:
             while (await self._receive())["type"] != "http.disconnect":
                 pass
-            if self._end_sent:
-                return  # servers also send "disconnect" when a response is complete
-            self._record.outcome = "completed" if self._end_for_disconnect() else "client_left"
-            if self._reading is not None:
-                self._reading.cancel()
-            self._writing.cancel()
+        except anyio.get_cancelled_exc_class():
+            return  # see return_if_cancelled()
+        if self._end_sent:
+            return  # servers also send "disconnect" when a response is complete
+        self._record.outcome = "completed" if self._end_for_disconnect() else "client_left"
+        if self._reading is not None:
+            self._reading.cancel()
+        self._writing.cancel()
 
     def _end_for_disconnect(self) -> bool:
         """End the response of a client that leaves. Return true if the client has got all of it.
@@ -175,7 +179,7 @@ class RequestHandler:
         return sent and machine.outcome is Outcome.COMPLETED
 
     async def _tick(self) -> None:
-        with self._ticking:
+        try:
             while (deadline := self._keepalive.next_deadline()) is not None:
                 await anyio.sleep_until(deadline)
                 await self._outbox.sent()  # bytes on their way are as good as a heartbeat
@@ -185,6 +189,8 @@ class RequestHandler:
                 if not heartbeat:
                     return
                 self._put(heartbeat)
+        except anyio.get_cancelled_exc_class():
+            return  # see return_if_cancelled()
 
     def _put(self, data: bytes) -> bool:
         """Put bytes of the stream into the outbox. Return true if the client's connection has them."""
@@ -207,18 +213,17 @@ class RequestHandler:
 
     async def _read_upstream(self) -> None:
         try:
-            with self._reading or nullcontext():
-                try:
-                    while self._winner is None and (lease := await self._attempts.next()) is not None:
-                        hedge_s = lease.plan.destination.settings.hedge_s
-                        if hedge_s > 0:
-                            await self._hedged(lease, hedge_s)
-                        else:
-                            await self._attempt(self._attempt_with(lease))
-                    if self._winner is None:
-                        await self._give_up()
-                finally:
-                    await self._attempts.close()
+            try:
+                while self._winner is None and (lease := await self._attempts.next()) is not None:
+                    hedge_s = lease.plan.destination.settings.hedge_s
+                    if hedge_s > 0:
+                        await self._hedged(lease, hedge_s)
+                    else:
+                        await self._attempt(self._attempt_with(lease))
+                if self._winner is None:
+                    await self._give_up()
+            finally:
+                await self._attempts.close()
         finally:
             self._outbox.close()
 
