@@ -497,5 +497,4 @@ class RequestHandler:
             if record.outcome == "client_left" and machine.outcome is Outcome.COMPLETED:
                 record.upstream_completed = True
         if record.outcome == "open":
-            failed = record.error is not None
-            record.outcome = "failed" if failed else "completed"
+            record.outcome = "completed" if record.error is None else "failed"
