@@ -58,7 +58,9 @@ def _run(settings: Settings, make_app: "AppFactory", on_ready: "Callable[[BoundA
     try:
         serve(settings, make_app, on_ready=on_ready)
     except StartupError as error:
-        exit_with(CANNOT_START, f"dragoman: {error}")
+        from dragoman_server.diagnosis.listeners import startup_text
+
+        exit_with(CANNOT_START, f"dragoman: {startup_text(error)}")
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
