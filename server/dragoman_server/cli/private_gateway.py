@@ -15,7 +15,6 @@ from socket import socket
 
 from starlette.types import ASGIApp
 
-from dragoman import PROTOCOLS
 from dragoman_server.keys import hash_client_key, new_key
 from dragoman_server.serving.run import worker_main
 from dragoman_server.serving.sockets import BoundAddress, StartupError, bind
@@ -65,12 +64,14 @@ class _PrivateApp:
     secret: Secret
 
     def __call__(self, settings: Settings) -> ASGIApp:
-        from dragoman_server.app import create_app
+        from dragoman_server.app import Application
+        from dragoman_server.gateway import Gateway
         from dragoman_server.http.auth import KeyAuthMiddleware, Keyring
         from dragoman_server.http.errors import FallbackErrors
 
-        keyring = Keyring([self.key], self.secret)
-        return KeyAuthMiddleware(create_app(settings), keyring, FallbackErrors(PROTOCOLS).refuse)
+        gateway = Gateway(settings)
+        errors = FallbackErrors(gateway.protocols, gateway.client_addresses)
+        return KeyAuthMiddleware(Application(gateway), Keyring([self.key], self.secret), errors.refuse)
 
 
 def private_settings(settings: Settings) -> Settings:
