@@ -29,7 +29,7 @@ COMPILE = UV_CUSTOM_COMPILE_COMMAND="make lock" $(RELEASE)/bin/uv pip compile --
 	--generate-hashes --annotation-style line
 VERSIONS ?= 3.11 3.12 3.13 3.14
 
-.PHONY: run test quick suite test-recordings test-versions lock audit dist check-format lint types imports tests coverage golden fuzz soak leaving memory mutants bench bench-plot growth lines map docs fix clean
+.PHONY: run test quick suite test-recordings test-clients test-versions lock audit dist check-format lint types imports tests coverage golden fuzz soak leaving memory mutants bench bench-plot growth lines map docs fix clean
 
 # -- set-up -----------------------------------------------------------------------------------------------
 
@@ -102,6 +102,10 @@ golden: $(VENV)/.dev
 # Against recorded answers of real providers, where ../shared or $DRAGOMAN_SHARED has them.
 test-recordings: $(VENV)/.dev
 	$(BIN)/pytest -q tests/recordings $(ARGS)
+
+# Real Claude Code, Codex and opencode, from npm, in front of the simulator. A skipped one says how to install it.
+test-clients: $(VENV)/.dev
+	$(BIN)/pytest -q -rs tests/coding_agents $(ARGS)
 
 # Before a release: the tests on every version of Python that is found, each in an environment of its own.
 test-versions:

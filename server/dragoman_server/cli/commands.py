@@ -27,6 +27,7 @@ from dragoman_server.cli.options import (
     load_or_exit,
     server_options,
 )
+from dragoman_server.cli.run import run
 from dragoman_server.config.problems import Severity
 from dragoman_server.config.values import InvalidValue, check_value
 from dragoman_server.keys import hash_client_key, new_key
@@ -82,6 +83,9 @@ def serve(config_file: str | None, **options: str | bool | None) -> None:
     from dragoman_server.cli.banner import print_banner
 
     _run(loaded.settings, create_app, partial(print_banner, loaded, version("dragoman"), os.environ))
+
+
+main.add_command(run)
 
 
 @main.command(params=[*_simulator_options])

@@ -81,10 +81,10 @@ def serve(settings: Settings, app_factory: AppFactory, *, on_ready: Callable[[Bo
         if server.workers == 1:
             _run_worker(settings, app_factory, listener, ready, stop_signals())
         else:
-            worker_main = partial(_worker_main, settings, app_factory)
+            worker = partial(worker_main, settings, app_factory)
             gc.enable()  # this process only starts others
             stop_s = server.drain_s + _CLOSING_S + _SHUTDOWN_S
-            anyio.run(Supervisor(server.workers, worker_main, listener, ready, stop_s).run)
+            anyio.run(Supervisor(server.workers, worker, listener, ready, stop_s).run)
     _log.info("stopped")
 
 
@@ -350,7 +350,7 @@ def _startup_error(error: BaseException) -> StartupError | None:
 # Several workers.
 
 
-def _worker_main(
+def worker_main(
     settings: Settings, app_factory: AppFactory, listener: socket.socket, report: Connection
 ) -> None:
     """Run a worker process. It sends "" on `report` when it serves, else the reason why it cannot."""
