@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import click
 
 from dragoman_server.capabilities.resolve import upstreams_without_grammars
+from dragoman_server.cli.completion import completion
 from dragoman_server.cli.config_file import ConfigEditError, config_lines, json_schema, remove_client_key
 from dragoman_server.cli.options import (
     CANNOT_START,
@@ -203,3 +204,6 @@ def revoke_key(name: str, config_file: str | None) -> None:
     except ConfigEditError as error:
         exit_with(CANNOT_START, f"dragoman: {error}")
     click.echo(f"{loaded.path}: {lines} lines removed; the key is accepted until the gateway is restarted")
+
+
+main.add_command(completion)
