@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from dragoman_server.cli.completion import completion
 from dragoman_server.cli.config_file import ConfigEditError, config_lines, json_schema, remove_client_key
 from dragoman_server.cli.doctor import doctor
 from dragoman_server.cli.options import (
@@ -215,3 +216,4 @@ def revoke_key(name: str, config_file: str | None) -> None:
 
 
 main.add_command(doctor)
+main.add_command(completion)
