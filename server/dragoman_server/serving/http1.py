@@ -19,6 +19,7 @@ from hypercorn.protocol.http_stream import HTTPStream
 from hypercorn.protocol.ws_stream import Handshake, WSStream
 
 from dragoman import RemoteProtocolError, RequestRefused
+from dragoman_server.changes import Lock
 from dragoman_server.serving.plain_response import PlainResponse, may_be_plain
 from dragoman_server.serving.refusals import refusal
 from dragoman_server.serving.request_head import (
@@ -76,7 +77,7 @@ class HTTP1:
         self._buffer = bytearray()
         self._checked = 0  # bytes of an incomplete head that are checked
         # The reader parses, and so does the end of a response if bytes follow its request.
-        self._parsing = anyio.Lock(fast_acquire=True)
+        self._parsing = Lock()
 
     # Called by the connection.
 
