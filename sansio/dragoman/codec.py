@@ -318,6 +318,13 @@ class StreamWriter(Protocol):
     def send(self, event: Event) -> bytes:
         """Return the bytes for one event, b"" if it has none of its own yet."""
 
+    def send_texts(self, delta: TextDelta | ReasoningDelta | ArgumentsDelta, texts: list[str]) -> bytes:
+        """Return the bytes that send() would return for deltas like this one with these texts, one at least.
+
+        Called only for a delta of an open block whose text was the last thing that was written, so that most writers
+        put the same bytes around each text.
+        """
+
 
 class RelayObserver(Protocol):
     """Watches a relayed stream. It changes nothing.

@@ -36,7 +36,7 @@ from dragoman_server.log import RequestRecord
 from dragoman_server.proxying.account_pool import AccountLease, AccountPool
 from dragoman_server.proxying.attempt import Attempt, AttemptFailure
 from dragoman_server.proxying.outbox import Outbox
-from dragoman_server.proxying.plan import Plan, record_destination
+from dragoman_server.proxying.plan import Plan, log_losses, record_destination
 from dragoman_server.replies import (
     Reply,
     encoded_error_reply,
@@ -264,17 +264,15 @@ class RequestHandler:
 
     async def _run_and_resend(self, attempt: Attempt) -> AttemptFailure | None:
         """Run the attempt, and run it again where it may be resent. Each failed run is in the log."""
-        record = self._record
         while True:
-            record.attempts = self._attempts.made
+            self._record.attempts = self._attempts.made
             started = anyio.current_time()
             failure = await attempt.run()
             if failure is None:
                 return None
             seconds = anyio.current_time() - started
-            record.note_failure(
-                attempt.lease.account.id, attempt.target, attempt.status, failure.cause, seconds
-            )
+            account, target = attempt.lease.account.id, attempt.plan.destination.target
+            self._record.note_failure(account, target, attempt.status, failure.cause, seconds)
             if not (attempt.can_resend(failure) and self._attempts.resend(attempt.lease)):
                 return failure
 
@@ -327,11 +325,14 @@ class RequestHandler:
         for attempt, each in self._failed:
             if each.error is error:
                 failure, error = each, each.reported
+                plan = self._plan = attempt.plan
                 self._record_attempt(attempt)
         if failure is None and self._failed:
             # The pool made this error. The last attempt's error explains it.
             last = self._failed[-1][1].reported
             error = msgspec.structs.replace(error, message=f"{error.message} ({last.message})")
+        elif failure is None and self._attempts.unsuitable is not None:
+            record_destination(self._record, self._attempts.unsuitable)
         self._record.error = error.message if failure is None else failure.cause
         if self._started:
             # Only heartbeats went out: end the stream as one that broke off.
@@ -416,9 +417,8 @@ class RequestHandler:
 
     def _is_plain_error(self, machine: ResponseMachine) -> bool:
         """True if the response failed so early that it can be a plain HTTP error."""
-        return (
-            machine.error is not None and not self._started and not (self._plan.streams and machine.committed)
-        )
+        committed = self._plan.streams and machine.committed
+        return machine.error is not None and not self._started and not committed
 
     def _end_of(self, machine: ResponseMachine) -> bytes | Reply:
         """Return the last bytes of the stream, completed or failed, or the whole response."""
@@ -491,10 +491,10 @@ class RequestHandler:
         record.losses = [f"{loss.code.value} {loss.path}" for loss in self._plan.losses]
         if machine is not None:
             record.losses += [f"{loss.code.value} answer:{loss.path}" for loss in machine.losses]
-            record.input_tokens = machine.usage.input
-            record.output_tokens = machine.usage.output
-            record.cached_tokens = machine.usage.cached
-            record.cache_write_tokens = machine.usage.cache_write
+            log_losses(record.id, "response", machine.losses)
+            usage = machine.usage
+            record.input_tokens, record.output_tokens = usage.input, usage.output
+            record.cached_tokens, record.cache_write_tokens = usage.cached, usage.cache_write
             if any(loss.code is LossCode.ESTIMATED for loss in machine.losses):
                 record.estimated = True
             if machine.error is not None and machine.error is not _CLIENT_LEFT and record.error is None:
@@ -502,5 +502,4 @@ class RequestHandler:
             if record.outcome == "client_left" and machine.outcome is Outcome.COMPLETED:
                 record.upstream_completed = True
         if record.outcome == "open":
-            failed = record.error is not None
-            record.outcome = "failed" if failed else "completed"
+            record.outcome = "completed" if record.error is None else "failed"
