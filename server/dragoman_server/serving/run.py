@@ -30,6 +30,7 @@ from starlette.types import ASGIApp
 
 from dragoman_server.log import capture_foreign_logs, configure_logging
 from dragoman_server.serving.connection import WorkerContext
+from dragoman_server.serving.file_limit import raise_file_limit
 from dragoman_server.serving.lifespan import lifespan
 from dragoman_server.serving.server import serve_connections
 from dragoman_server.serving.sockets import BoundAddress, StartupError, bind
@@ -73,6 +74,7 @@ def serve(settings: Settings, app_factory: AppFactory, *, on_ready: Callable[[Bo
     check_backend(server.backend)
     check_tls(server)
     _set_up_logging(settings)
+    raise_file_limit(server.max_connections)  # before the workers start, which inherit it
     listener = bind(server)
     with listener:
         name = listener.getsockname()
