@@ -70,8 +70,8 @@ def serve(settings: Settings, app_factory: AppFactory, *, on_ready: Callable[[Bo
     on_ready: called once, when all workers accept connections.
     """
     server = settings.server
-    _check_backend(server.backend)
-    _check_tls(server)
+    check_backend(server.backend)
+    check_tls(server)
     _set_up_logging(settings)
     listener = bind(server)
     with listener:
@@ -99,7 +99,8 @@ def _set_up_logging(settings: Settings) -> None:
 # Before the start: settings that are refused with one line.
 
 
-def _check_backend(backend: str) -> None:
+def check_backend(backend: str) -> None:
+    """Raise StartupError if the event loop is not installed."""
     if backend == "uvloop":
         try:
             import uvloop  # noqa: F401
@@ -107,7 +108,8 @@ def _check_backend(backend: str) -> None:
             raise StartupError("uvloop is not installed; use --backend asyncio or trio") from None
 
 
-def _check_tls(server: ServerSettings) -> None:
+def check_tls(server: ServerSettings) -> None:
+    """Raise StartupError if the certificate and its key cannot be used."""
     if server.certfile is None or server.keyfile is None:
         return
     for what, name in (("certfile", server.certfile), ("keyfile", server.keyfile)):
