@@ -19,7 +19,7 @@ import anyio.lowlevel
 import msgspec
 from starlette.types import Receive, Send
 
-from dragoman import ErrorKind, Keepalive, Ledger, LossCode, Outcome, Relay, ResponseMachine, WireError
+from dragoman import ErrorKind, Keepalive, Ledger, Outcome, Relay, ResponseMachine, WireError
 from dragoman.document import CachedReasoning
 from dragoman.jsontext import JSONObject, encode
 from dragoman_server.accounts.error_actions import ErrorAction
@@ -35,7 +35,7 @@ from dragoman_server.headers import (
 )
 from dragoman_server.log import RequestRecord
 from dragoman_server.proxying.account_pool import AccountLease, AccountPool
-from dragoman_server.proxying.attempt import Attempt, AttemptFailure
+from dragoman_server.proxying.attempt import Attempt, AttemptFailure, record_response
 from dragoman_server.proxying.outbox import Outbox
 from dragoman_server.proxying.plan import Plan, record_destination
 from dragoman_server.replies import (
@@ -47,6 +47,7 @@ from dragoman_server.replies import (
     with_retry_after,
 )
 from dragoman_server.streams.byte_stream import WriteNow
+from dragoman_server.telemetry.requests import RequestTrace
 from dragoman_server.upstream.sender import UpstreamSender
 
 # Caches the reasoning of a response.
@@ -84,6 +85,7 @@ class RequestHandler:
             `Plan.store_response`.
         cache_reasoning: called at the same time with the response's reasoning, if the client will probably not send it
             back.
+        trace: gets the attempts.
     """
 
     def __init__(
@@ -101,6 +103,7 @@ class RequestHandler:
         write_now: WriteNow | None = None,
         store_response: StoreResponse | None = None,
         cache_reasoning: CacheReasoning | None = None,
+        trace: RequestTrace | None = None,
     ) -> None:
         self.reply: Reply | None = None
         self._plan = plan
@@ -115,6 +118,7 @@ class RequestHandler:
         self._store_response = store_response
         self._unstored: JSONObject | None = None  # the response, if it could not be stored
         self._cache_reasoning = cache_reasoning
+        self._trace = trace
         self._started_at = anyio.current_time()
         self._keepalive = Keepalive(keepalive_s, self._started_at)
         self._winner: Attempt | None = None  # the client gets the response of this one
@@ -263,13 +267,12 @@ class RequestHandler:
         while True:
             record.attempts = self._attempts.made
             started = anyio.current_time()
-            failure = await attempt.run()
+            failure = await (attempt.run() if self._trace is None else attempt.run_traced(self._trace))
             if failure is None:
                 return None
+            account, kind = attempt.lease.account.id, failure.error.kind.value
             seconds = anyio.current_time() - started
-            record.note_failure(
-                attempt.lease.account.id, attempt.target, attempt.status, failure.cause, seconds
-            )
+            record.note_failure(account, attempt.target, attempt.status, kind, failure.cause, seconds)
             if not (attempt.can_resend(failure) and self._attempts.resend(attempt.lease)):
                 return failure
 
@@ -328,6 +331,7 @@ class RequestHandler:
             last = self._failed[-1][1].reported
             error = msgspec.structs.replace(error, message=f"{error.message} ({last.message})")
         self._record.error = error.message if failure is None else failure.cause
+        self._record.error_kind = error.kind.value
         if self._started:
             # Only heartbeats went out: end the stream as one that broke off.
             machine = self._machine = plan.response_machine(upstream_streams=True)
@@ -371,6 +375,8 @@ class RequestHandler:
             self._upstream_headers = attempt.headers
             self._record_attempt(attempt)
             self._attempts.committed()
+            if attempt.trace is not None:
+                attempt.trace.first_content()
             self._cancel_others(attempt)
             # Attempts side by side may still be sending theirs.
             if self._release_request and not self._scopes and attempt.plan.translated.fan_out == 1:
@@ -484,15 +490,9 @@ class RequestHandler:
         record, machine = self._record, self._machine
         record.losses = [f"{loss.code.value} {loss.path}" for loss in self._plan.translated.losses]
         if machine is not None:
-            record.losses += [f"{loss.code.value} answer:{loss.path}" for loss in machine.losses]
-            record.input_tokens = machine.usage.input
-            record.output_tokens = machine.usage.output
-            record.cached_tokens = machine.usage.cached
-            record.cache_write_tokens = machine.usage.cache_write
-            if any(loss.code is LossCode.ESTIMATED for loss in machine.losses):
-                record.estimated = True
+            record_response(record, machine)
             if machine.error is not None and machine.error is not _CLIENT_LEFT and record.error is None:
-                record.error = machine.error.message
+                record.error, record.error_kind = machine.error.message, machine.error.kind.value
             if record.outcome == "client_left" and machine.outcome is Outcome.COMPLETED:
                 record.upstream_completed = True
         if record.outcome == "open":
