@@ -10,6 +10,7 @@ from dragoman_server.accounts.limits import ClientLimits
 from dragoman_server.accounts.stores.base import AccountStore
 from dragoman_server.accounts.stores.memory import MemoryAccountStore
 from dragoman_server.accounts.stores.resilient import ResilientStore
+from dragoman_server.client_address import ClientAddresses
 from dragoman_server.extras import missing_extra
 from dragoman_server.log import RequestRecord, log_request
 from dragoman_server.models.catalog import ModelCatalog
@@ -47,6 +48,7 @@ class Gateway:
     limits: of client keys.
     reasoning_store: reasoning for clients that do not send it back, None where nothing is stored.
     catalog: the names of models.
+    client_addresses: finds where requests come from.
     telemetry: the metrics and the traces.
     check_input: checks what models write for tools with a grammar, None where nothing is checked.
     ready: true while requests can be served.
@@ -76,6 +78,7 @@ class Gateway:
         self.balances = Balances(settings, self.sender_for, self.upstreams)
         self.pool = AccountPool(settings, self.accounts, balances=self.balances)
         self.limits = ClientLimits(settings, self.accounts)
+        self.client_addresses = ClientAddresses(settings.server.trusted_proxies)
         self.telemetry = Telemetry(settings, self.catalog.listed)
         max_bytes = settings.server.reasoning_store_bytes
         self.reasoning_store = ReasoningStore(max_bytes) if max_bytes else None

@@ -12,6 +12,7 @@ from starlette.types import Scope, Send
 
 from dragoman import ErrorKind, RemoteProtocolError, RequestRefused, WireError
 from dragoman.codec import ProtocolSpec
+from dragoman_server.client_address import ClientAddresses
 from dragoman_server.headers import BROWSER_HEADERS, request_id_headers
 from dragoman_server.http.request import path_below_mount
 from dragoman_server.log import RequestRecord
@@ -34,11 +35,14 @@ RequestEnded = Callable[[RequestRecord], None]
 class FallbackErrors:
     """Errors for paths where no endpoint responds.
 
-    protocols: those that are served, by name. ended: see RequestEnded.
+    protocols: those that are served, by name. addresses: finds those of clients, for the log. ended: see RequestEnded.
     """
 
-    def __init__(self, protocols: Mapping[str, ProtocolSpec], ended: RequestEnded) -> None:
+    def __init__(
+        self, protocols: Mapping[str, ProtocolSpec], addresses: ClientAddresses, ended: RequestEnded
+    ) -> None:
         self._protocols = protocols
+        self._addresses = addresses
         self._ended = ended
 
     async def http_error(self, request: Request, error: Exception) -> Response:
@@ -89,7 +93,14 @@ class FallbackErrors:
         """Return the response to a refused request, and log it."""
         status = error.status
         spec = protocol_for_path(path_below_mount(scope), Headers(scope=scope), self._protocols)
-        record = RequestRecord(id=uuid.uuid4().hex, protocol=spec.name, path=scope["path"], outcome="refused")
+        record = RequestRecord(
+            id=uuid.uuid4().hex,
+            protocol=spec.name,
+            method=scope.get("method"),  # a WebSocket has none
+            path=scope["path"],
+            client_address=self._addresses.address_of(scope),
+            outcome="refused",
+        )
         refusal = error.as_wire_error()
         reply = error_reply(spec, refusal, record.id, request_id_headers((), record.id))
         record.status, record.error, record.error_kind = status, error.message, refusal.kind.value

@@ -320,33 +320,40 @@ class Metrics:
 def _register_collectors(registry: "CollectorRegistry", directory: str | None) -> None:
     """Add what is about the process, or about all processes that share the directory."""
     from prometheus_client import GCCollector, PlatformCollector, ProcessCollector
-    from prometheus_client.multiprocess import MultiProcessCollector
 
     PlatformCollector(registry)
     if directory is None:
         GCCollector(registry)
         ProcessCollector(registry=registry)
     else:
-        MultiProcessCollector(registry, directory)  # type: ignore[no-untyped-call]
-        registry.register(_WorkerProcesses(directory))
+        registry.register(_Workers(Path(directory)))
 
 
-class _WorkerProcesses:
-    """The process figures of all workers, which have the label pid."""
+class _Workers:
+    """The sums of all workers, and the figures of each process with the label pid."""
 
-    def __init__(self, directory: str) -> None:
+    def __init__(self, directory: Path) -> None:
         self._directory = directory
 
     def describe(self) -> "Iterable[Metric]":
         return ()
 
     def collect(self) -> "Iterable[Metric]":
+        from prometheus_client.multiprocess import MultiProcessCollector
+
+        # A file is empty for a moment, or for ever if its worker dies then, and prometheus-client 0.26 cannot read such
+        # a file -- https://github.com/prometheus/client_python/issues/1199
+        files = [str(file) for file in self._directory.glob("*.db") if _size(file)]
+        yield from MultiProcessCollector.merge(files)  # type: ignore[no-untyped-call]
+        yield from self._processes()
+
+    def _processes(self) -> "Iterable[Metric]":
         from prometheus_client import ProcessCollector
         from prometheus_client.core import Metric
 
         merged: dict[str, Metric] = {}
-        # Files of dead workers with such a name are removed: see worker_ended().
-        for file in sorted(Path(self._directory).glob("gauge_livesum_*.db")):
+        # Such files of dead workers are removed: see shared_directory().
+        for file in sorted(self._directory.glob("gauge_livesum_*.db")):
             pid = file.stem.rpartition("_")[2]
             for metric in ProcessCollector(pid=partial(str, pid), registry=None).collect():
                 family = merged.setdefault(
@@ -355,6 +362,13 @@ class _WorkerProcesses:
                 for sample in metric.samples:
                     family.add_sample(sample.name, {**sample.labels, "pid": pid}, sample.value)
         return merged.values()
+
+
+def _size(file: Path) -> int:
+    try:
+        return file.stat().st_size
+    except FileNotFoundError:
+        return 0
 
 
 @contextmanager
