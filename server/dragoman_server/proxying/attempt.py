@@ -31,7 +31,7 @@ from dragoman_server.cancellation import return_if_cancelled
 from dragoman_server.headers import HeaderList, client_response_headers, request_id_headers
 from dragoman_server.log import RequestRecord
 from dragoman_server.proxying.account_pool import AccountLease
-from dragoman_server.proxying.plan import Plan
+from dragoman_server.proxying.plan import Plan, log_losses
 from dragoman_server.proxying.upstream_errors import (
     error_for_client,
     error_from_upstream,
@@ -71,6 +71,7 @@ class AttemptFailure:
     cause: the error for the log.
     headers: those of the upstream's that the client may see.
     status, body: the upstream's error response in the client's form, if the client gets that.
+    upstream_status: of the upstream's response, if there was one.
     retry_after: the seconds for which the upstream accepts no request.
     connecting: the connection could not be established.
     idle_closed: a reused connection was closed before the request arrived.
@@ -82,6 +83,7 @@ class AttemptFailure:
     headers: HeaderList
     status: int | None = None
     body: bytes = b""
+    upstream_status: int | None = None
     retry_after: float | None = None
     connecting: bool = False
     idle_closed: bool = False
@@ -132,12 +134,6 @@ class Attempt:
         self._now = now
         self._raw_headers: Sequence[tuple[str, str]] = ()
         self._resent = False  # because an idle connection was closed
-
-    @property
-    def target(self) -> str:
-        """Where the request goes, as `upstream/model`."""
-        to = self.plan.destination
-        return f"{to.settings.name}/{to.upstream_model}"
 
     @property
     def error(self) -> WireError | None:
@@ -245,10 +241,15 @@ class Attempt:
         """Return the first bytes of a success response, else the failure."""
         self._record_head(response)
         if not 200 <= response.status < 300:
-            return self._refusal(response.status, await response.read_all(MAX_ERROR_BYTES))
+            body = await response.read_all(MAX_ERROR_BYTES)
+            self._record_head(response)  # again, because another branch may have begun meanwhile
+            return self._refusal(response.status, body)
         data = await response.receive()
         error = invalid_response_error(self.plan.destination.settings, response.headers, data)
-        return data if error is None else self._failure(error)
+        if error is None:
+            return data
+        self._record_head(response)
+        return self._failure(error)
 
     async def _read_response(self, response: UpstreamResponseLike, data: bytes) -> AttemptFailure | None:
         machine = self.machine = self.plan.response_machine(
@@ -290,14 +291,21 @@ class Attempt:
         """Send what is ready, if it may be sent. Return false if the attempt must end."""
         if not self.plan.streams or not machine.committed:
             return True
+        self._trace_content()
         self.sent_to_client = await self._send(self)
         return self.sent_to_client
+
+    def _trace_content(self) -> None:
+        if self.trace is not None and not self.sent_to_client:
+            self.trace.first_content()
 
     async def _end(self, machine: ResponseMachine) -> AttemptFailure | None:
         """Send the rest of the response, or return its error if nothing was sent yet."""
         sent = self.sent_to_client or (self.plan.streams and machine.committed)
         if machine.error is not None and not sent:
             return self._failure(machine.error)
+        if machine.error is None:
+            self._trace_content()
         self.ended = True
         self.sent_to_client = await self._send(self)
         return None
@@ -323,6 +331,7 @@ class Attempt:
                 branches.start_soon(return_if_cancelled, read, number)
         await anyio.lowlevel.checkpoint_if_cancelled()  # see return_if_cancelled()
         if refusals and not self.sent_to_client:
+            self.status = refusals[0].upstream_status
             return refusals[0]
         if refusals:
             fan_out.fail(refusals[0].reported)
@@ -387,15 +396,29 @@ class Attempt:
         details = "" if error.message in reported.message else f": {error.message}"
         seconds = retry_after(self._raw_headers, self._now)
         headers = self.headers or request_id_headers((), plan.id)
-        return AttemptFailure(error, reported, reported.message + details, headers, retry_after=seconds)
+        return AttemptFailure(
+            error,
+            reported,
+            reported.message + details,
+            headers,
+            upstream_status=self.status,
+            retry_after=seconds,
+        )
 
     def _as_wire_error(self, error: UpstreamError) -> WireError:
         return error_from_upstream(error, self.plan.destination.settings, self.plan.url)
 
 
+def note_failure(record: RequestRecord, attempt: Attempt, failure: AttemptFailure, seconds: float) -> None:
+    """Put a failed attempt into the record. seconds: that it took."""
+    account, target = attempt.lease.account.id, attempt.plan.destination.target
+    record.note_failure(account, target, attempt.status, failure.error.kind.value, failure.cause, seconds)
+
+
 def record_response(record: RequestRecord, machine: ResponseMachine) -> None:
     """Put what the machine has found into the record: losses and usage."""
     record.losses += [f"{loss.code.value} answer:{loss.path}" for loss in machine.losses]
+    log_losses(record.id, "response", machine.losses)
     usage = machine.usage
     record.input_tokens, record.output_tokens = usage.input, usage.output
     record.cached_tokens, record.cache_write_tokens = usage.cached, usage.cache_write

@@ -29,7 +29,7 @@ class AttemptTrace(Protocol):
     headers: HeaderList
 
     def first_content(self) -> None:
-        """Record that the first content has arrived, and is sent to the client."""
+        """Record that the first content has arrived. Further calls do nothing."""
 
     def end(self, status: int | None, error: str | None, usage: Usage | None) -> None:
         """End the span.

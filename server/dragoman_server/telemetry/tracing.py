@@ -190,6 +190,7 @@ class AttemptSpan:
 
     def first_content(self) -> None:
         if self._stream:
+            self._stream = False
             seconds = anyio.current_time() - self._began
             self._span.set_attribute(semconv.TIME_TO_FIRST_CHUNK, seconds)
             self._tracing.record(semconv.CLIENT_FIRST_CHUNK, seconds, self._of_metrics)

@@ -21,9 +21,10 @@ from command.process import Server
 from sdk_clients.processes import Simulator
 
 from dragoman_server.capabilities.providers import PROVIDERS
-from dragoman_server.cli.banner import ModelLists, banner, commands, example_model, print_lines
+from dragoman_server.cli.banner import ModelLists, banner, commands, example_model
 from dragoman_server.cli.commands import main
 from dragoman_server.cli.config_file import ConfigEditError, remove_client_key
+from dragoman_server.cli.options import print_lines
 from dragoman_server.config.loader import load
 from dragoman_server.keys import hash_client_key
 from dragoman_server.models.info import ModelInfo
@@ -370,7 +371,10 @@ def test_simulate_serves_the_simulator(backend: str) -> None:
         assert b'"echo"' in server.get("/v1/models")
         server.signal(signal.SIGTERM)
         assert server.wait() == 0
-    assert server.output == [f"The simulator listens on http://127.0.0.1:{server.port} ({backend})"]
+    ready, *lines = server.output
+    assert ready == f"The simulator listens on http://127.0.0.1:{server.port} ({backend})"
+    stopping, stopped = (json.loads(line)["message"] for line in lines)
+    assert (stopping.startswith("SIGTERM: no new connections"), stopped) == (True, "stopped")
 
 
 @pytest.mark.process
@@ -568,5 +572,8 @@ def test_check_notes_that_grammars_are_not_checked(
     Path("dragoman.toml").write_text(LOCAL + settings)
     result = run("config", "check", LOCAL_KEY=CANARY)
     assert result.exit_code == 0
-    assert ("note: what models write for tools with a grammar is not checked" in result.stderr) is noted
+    assert (
+        "note: server.check_grammars: what models write for tools with a grammar is not checked"
+        in result.stderr
+    ) is noted
     assert (": local" in result.stderr) is noted
