@@ -17,7 +17,7 @@ import ssl
 import sys
 import threading
 from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from multiprocessing import parent_process
@@ -36,6 +36,7 @@ from dragoman_server.serving.server import serve_connections
 from dragoman_server.serving.sockets import BoundAddress, StartupError, bind
 from dragoman_server.serving.supervisor import GROUP_SIGNALS, Supervisor, stop_signals
 from dragoman_server.settings import ServerSettings, Settings
+from dragoman_server.telemetry.metrics import exposes_metrics, shared_directory
 
 AppFactory = Callable[[Settings], ASGIApp]
 
@@ -86,8 +87,26 @@ def serve(settings: Settings, app_factory: AppFactory, *, on_ready: Callable[[Bo
             worker = partial(worker_main, settings, app_factory)
             gc.enable()  # this process only starts others
             stop_s = server.drain_s + _CLOSING_S + _SHUTDOWN_S
-            anyio.run(Supervisor(server.workers, worker, listener, ready, stop_s).run)
+            with _shared_metrics(settings) as on_end:
+                anyio.run(Supervisor(server.workers, worker, listener, ready, stop_s, on_end).run)
     _log.info("stopped")
+
+
+@contextmanager
+def _shared_metrics(settings: Settings) -> Iterator[Callable[[int], None]]:
+    """Let the workers count together, if /metrics is on. Return what to call when one has ended."""
+    if not exposes_metrics(settings):
+        yield lambda pid: None
+        return
+    with ExitStack() as stack:
+        try:
+            on_end = stack.enter_context(shared_directory())
+        except OSError as error:
+            raise StartupError(
+                f"the metrics of several workers need a directory for temporary files: {error.strerror}; "
+                "set TMPDIR to one, or unset admin_key and metrics_key"
+            ) from None
+        yield on_end
 
 
 def _set_up_logging(settings: Settings) -> None:
