@@ -2,10 +2,12 @@
 
 import json
 import os
+import shlex
 import sys
 from collections.abc import Iterator, Sequence
 from functools import partial
 from importlib.metadata import version
+from pathlib import Path
 
 import anyio
 import click
@@ -73,7 +75,10 @@ def _findings(config_file: str | None, timeout_s: float, spend: bool) -> Iterato
 def _of_problem(problem: ConfigProblem) -> Finding:
     origin = problem.origin
     subject = ": ".join(filter(None, (origin.place, origin.where)))
-    return Finding(Severity.ERROR, "config", subject, problem.text, f"correct {origin.changed_at}")
+    mend = f"correct {origin.changed_at}"
+    if not origin.where and not Path(origin.source).exists():
+        mend = f"dragoman init --config {shlex.quote(origin.source)}"
+    return Finding(Severity.ERROR, "config", subject, problem.text, mend)
 
 
 def _summary(loaded: LoadedConfig) -> Finding:

@@ -8,6 +8,8 @@ from pathlib import Path
 from time import time
 from typing import Any
 
+import anyio
+import httpx2
 import pytest
 from config_text import CANARY
 from http_certificate import Certificate, make_certificate, make_expired_certificate
@@ -17,6 +19,8 @@ from virtual_time import REAL_BACKENDS
 from dragoman_server.config.loader import LoadedConfig, load
 from dragoman_server.config.problems import Finding, Severity
 from dragoman_server.diagnosis.online import online_findings
+from dragoman_server.diagnosis.upstreams import UpstreamExamination
+from dragoman_server.upstream.client import UpstreamClient
 
 pytestmark = [pytest.mark.anyio, pytest.mark.backends(*REAL_BACKENDS)]
 
@@ -110,7 +114,7 @@ STATUSES = [
         ("error", "key", "it requires a key, and none is configured: its key is refused (status 401)"),
         'add api_key = "${NAME}": dragoman.toml:2',
     ),
-    (402, KEY, ("error", "key", "its account has no money left (status 402)"), "LOCAL_KEY (dragoman.toml:5)"),
+    (402, KEY, ("error", "key", "its account has no money left"), "LOCAL_KEY (dragoman.toml:5)"),
     (429, KEY, ("warning", "key", "its account is at its limit (status 429)"), "wait, or add [[accounts]]"),
     (
         503,
@@ -118,6 +122,7 @@ STATUSES = [
         ("error", "connect", "it has an error of its own (status 503)"),
         "look at the log of http://127",
     ),
+    (400, KEY, ("error", "base_url", "it returned status 400"), "write https:// if that server speaks TLS"),
     (418, KEY, ("error", "base_url", "it returned status 418"), "correct the base URL: dragoman.toml:4"),
 ]
 
@@ -364,6 +369,37 @@ async def test_without_a_list_of_models_there_is_nothing_to_examine_but_the_resp
     assert (await the_finding(text))[:2] == ("note", "models")
     _, called = await found(text, spend=True)
     assert (called.severity, called.mend) == (Severity.WARNING, 'add default_model = "NAME": dragoman.toml:2')
+
+
+# Accounts whose money is known.
+
+BALANCES = [
+    (401, {}, "error", "its key is refused (status 401)"),
+    (200, {"data": {"limit_remaining": 0}}, "error", "its account has no money left"),
+    (200, {"data": {"limit_remaining": 3.5}}, "ok", 'its models: "qwen3:8b", "llama"'),
+    (200, {"data": {"limit_remaining": None}}, "ok", 'its models: "qwen3:8b", "llama"'),
+    (500, {}, "ok", 'its models: "qwen3:8b", "llama"'),
+]
+
+
+async def test_a_wrong_key_is_found_where_models_are_listed_for_any_key() -> None:
+    for status, balance, severity, text in BALANCES:
+
+        def respond(request: httpx2.Request) -> httpx2.Response:
+            if request.url.path == "/api/v1/models":
+                return httpx2.Response(200, json=MODELS)
+            assert (request.url.path, request.headers["authorization"]) == ("/api/v1/key", f"Bearer {CANARY}")
+            return httpx2.Response(status, json=balance)  # noqa: B023
+
+        loaded = load_file("", {"OPENROUTER_API_KEY": CANARY})
+        async with UpstreamClient(transport=httpx2.MockTransport(respond)) as client:
+            limiter = anyio.CapacityLimiter(1)
+            examination = UpstreamExamination(loaded, 0, client, 20.0, False, limiter)
+            await examination.run()
+        finding = examination.findings[0]
+        assert (finding.severity.value, finding.subject) == (severity, "upstream openrouter")
+        assert finding.text.endswith(text)
+        assert severity == "ok" or finding.mend.endswith("OPENROUTER_API_KEY")
 
 
 # This machine.
