@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequen
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from email.utils import parsedate_to_datetime
+from urllib.parse import urlsplit
 
 import anyio
 
@@ -232,9 +233,9 @@ class UpstreamExamination:
         change = f"{'remove' if base.endswith(_VERSION) else 'add'} {_VERSION} at the end of the base URL"
         if listed is not None:
             variable = self.upstream.variables.get("base_url")
-            origin = self.loaded.origin("upstreams", self.index, "base_url")
-            if origin.raw is not None:
-                mend = f"{change}: {self._base_url_place}"  # part of it may be private
+            written = self.loaded.origin("upstreams", self.index, "base_url").raw
+            if written is not None or urlsplit(other).path not in ("", _VERSION):
+                mend = f"{change}: {self._base_url_place}"  # a part of it may be private
             elif variable is not None:
                 mend = f"export {variable}={shlex.quote(other)}"
             else:
@@ -355,8 +356,9 @@ class UpstreamExamination:
         cause = cause_of_status(status)
         if cause.check != "key":
             cause = WRONG_MODEL
-        # The upstream may repeat the key.
+        # The upstream may repeat the key, and control the terminal.
         message = self.loaded.settings.mask(message)[:_MAX_ERROR_LENGTH]
+        message = "".join(char if char.isprintable() else " " for char in message)
         text = f"a request for {quote_value(model)} returned status {status}: {message}"
         return self._failed(account, replace(cause, check="response"), text)
 

@@ -135,13 +135,20 @@ async def test_error_statuses() -> None:
         assert mend in finding[3]
 
 
-@pytest.mark.parametrize(("written", "right"), [("", "/v1"), ("/api/v1", "/api")])
-async def test_a_base_url_with_or_without_v1(written: str, right: str) -> None:
+BASE_URLS = [
+    ("", "/v1", 'write base_url = "{}/v1": dragoman.toml:4'),
+    ("/v1", "", 'write base_url = "{}": dragoman.toml:4'),
+    # Such a path may be private.
+    ("/tenant-7/v1", "/tenant-7", "remove /v1 at the end of the base URL: dragoman.toml:4"),
+]
+
+
+@pytest.mark.parametrize(("written", "right", "mend"), BASE_URLS)
+async def test_a_base_url_with_or_without_v1(written: str, right: str, mend: str) -> None:
     async with serving({right + "/models": response(200, MODELS)}) as server:
         url = server.url.rstrip("/")
-        severity, check, _, mend = await the_finding(FILE.format(url=url + written))
-    assert (severity, check) == ("error", "base_url")
-    assert mend == f'write base_url = "{url}{right}": dragoman.toml:4'
+        severity, check, _, found_mend = await the_finding(FILE.format(url=url + written))
+    assert (severity, check, found_mend) == ("error", "base_url", mend.format(url))
 
 
 async def test_the_right_base_url_is_not_printed_if_a_part_of_it_may_be_private() -> None:
@@ -355,12 +362,12 @@ async def test_a_tiny_response_is_requested_as_for_a_client() -> None:
 
 
 async def test_a_response_that_is_refused() -> None:
-    error = {"error": {"message": f"no {{model}} for {CANARY}"}}
+    error = {"error": {"message": f"no {{model}}\n\x1b[2J for {CANARY}"}}
     responses = {"/v1/models": response(200, MODELS), "/v1/chat/completions": response(400, error)}
     async with serving(responses) as server:
         _, called = await found(FILE.format(url=server.url + "v1") + KEY, spend=True)
     assert (called.severity, called.check) == (Severity.ERROR, "response")
-    assert called.text.startswith('a request for "qwen3:8b" returned status 400: no {model} for ****')
+    assert called.text.startswith('a request for "qwen3:8b" returned status 400: no {model}  [2J for ****')
     assert called.mend.startswith("correct the model's name or its capabilities")
 
 
