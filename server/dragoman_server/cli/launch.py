@@ -15,7 +15,6 @@ from dragoman import UPSTREAMS
 from dragoman_server.cli.banner import LISTS_TIMEOUT_S, ModelLists, example_model
 from dragoman_server.cli.child import run_child
 from dragoman_server.cli.clients import (
-    KEY_VARIABLE,
     Client,
     ClientTarget,
     options_for,
@@ -37,6 +36,7 @@ from dragoman_server.serving.sockets import BoundAddress, StartupError
 from dragoman_server.settings import SIMULATOR, Settings, UpstreamSettings
 from dragoman_server.settings.patterns import WILDCARD, matches
 from dragoman_server.settings.secret import Secret
+from dragoman_server.settings.server import KEY_VARIABLE
 from dragoman_server.upstream.client import UpstreamClient
 
 # A gateway without client keys accepts every key, and vendors' clients require one.
@@ -97,11 +97,10 @@ class Launch:
             return self._choose_listed(ClientTarget(_root(self.gateway), key))
         settings = load_or_exit(self.config_file, {}).settings
         server = settings.server
-        local = {"0.0.0.0": HOST, "::": "::1"}.get(server.host, server.host)
-        address = BoundAddress("https" if server.tls else "http", local, server.port, server.backend)
+        address = BoundAddress.of(server, server.host, server.port)
         if settings.client_keys and key == _ANY_KEY:
             click.echo(f"warning: the gateway needs a client key: set {KEY_VARIABLE}", err=True)
-        return self._choose(ClientTarget(address.url, key), settings, _fetch_lists(settings))
+        return self._choose(ClientTarget(address.local_url, key), settings, _fetch_lists(settings))
 
     def _choose(self, target: ClientTarget, settings: Settings, lists: ModelLists) -> ClientTarget:
         """Return the target with models of a gateway that has these settings. Exits if none is known."""
