@@ -224,7 +224,7 @@ class _Worker:
     def _stop(self, reason: str) -> None:
         requests, drain_s = len(self.requests), self.settings.server.drain_s
         if requests:
-            text = "%s: no new connections, and up to %g s for open requests: %d"
+            text = "%s: no new connections, and up to %g s for open requests: %d; a second signal ends them"
             _log.info(text, reason, drain_s, requests)
         else:
             _log.info("%s: no new connections; no request is open", reason)

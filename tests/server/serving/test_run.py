@@ -61,6 +61,7 @@ def test_it_prints_its_address_and_serves_there_and_exits_with_0(backend: str) -
 
 @pytest.mark.parametrize("workers", ["1", "2"])
 @pytest.mark.parametrize("abstract", [False, True])
+@pytest.mark.skipif(sys.platform != "linux", reason="systemd and abstract sockets are Linux's")
 def test_systemd_is_notified_once_it_serves(workers: str, abstract: bool, tmp_path: Path) -> None:
     name = f"dragoman-{os.getpid()}" if abstract else str(tmp_path / "notify")
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
