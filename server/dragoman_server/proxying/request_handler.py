@@ -129,27 +129,23 @@ class RequestHandler:
         self._end_sent = False  # the final body message has been handed to the server
         # Whatever takes bytes from a machine puts them here before its next await, so they stay in order.
         self._outbox = Outbox(write_now)
-        # Each task is cancelled by itself: on asyncio, one that its group cancels holds the request until a garbage
-        # collection.
+        # Each task is cancelled by itself, see return_if_cancelled().
         self._writing = anyio.CancelScope()
         self._reading: anyio.TaskHandle[None] | None = None  # without a stream it is a part of writing
 
     async def run(self) -> None:
         """Send the response. Return when it is sent or the client has left; a cancelled run leaves nothing behind."""
         async with anyio.create_task_group() as tasks:
-            watching, ticking = tasks.start_soon(self._watch_disconnect), None
+            beside = [tasks.start_soon(self._watch_disconnect)]
             if self._plan.streams:
-                ticking = tasks.start_soon(self._tick)
+                beside.append(tasks.start_soon(self._tick))
                 self._reading = tasks.start_soon(return_if_cancelled, self._read_upstream)
             with self._writing:
                 if not self._plan.streams:
                     await self._read_upstream()
                 await self._write_client()
-            watching.cancel()
-            if ticking is not None:
-                ticking.cancel()
-        del watching, ticking
-        self._reading = None
+            for task in beside:
+                task.cancel()
         self._record_end()
         if self._record.outcome == "client_left":
             await self._store_partial()
@@ -162,7 +158,7 @@ class RequestHandler:
             while (await self._receive())["type"] != "http.disconnect":
                 pass
         except anyio.get_cancelled_exc_class():
-            return  # see return_if_cancelled()
+            return
         if self._end_sent:
             return  # servers also send "disconnect" when a response is complete
         self._record.outcome = "completed" if self._end_for_disconnect() else "client_left"
@@ -194,7 +190,7 @@ class RequestHandler:
                     return
                 self._put(heartbeat)
         except anyio.get_cancelled_exc_class():
-            return  # see return_if_cancelled()
+            return
 
     def _put(self, data: bytes) -> bool:
         """Put bytes of the stream into the outbox. Return true if the client's connection has them."""
@@ -383,8 +379,7 @@ class RequestHandler:
             self._cancel_others(attempt)
             # Attempts side by side may still be sending theirs.
             if self._release_request and not self._scopes and attempt.plan.fan_out == 1:
-                self._attempts.release_requests()
-                attempt.plan.request.release()  # the attempt may have made this plan
+                self._attempts.release_requests(attempt.plan)
         return self._winner is attempt
 
     def _record_attempt(self, attempt: Attempt) -> None:
