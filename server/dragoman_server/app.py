@@ -46,7 +46,7 @@ class Application:
 
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
-        self._errors = FallbackErrors(gateway.protocols, gateway.client_addresses)
+        self._errors = FallbackErrors(gateway.protocols, gateway.client_addresses, gateway.request_ended)
         handlers = {HTTPException: self._errors.http_error, Exception: self._errors.internal_error}
         routes = _routes(gateway)
         app = Starlette(routes=routes, exception_handlers=handlers, lifespan=lambda app: self.lifespan())
@@ -62,7 +62,7 @@ class Application:
             return (endpoints.get(path_below_mount(scope), app) if is_post else app)(scope, receive, send)
 
         # Beside everything that is for clients: no CORS headers, and another key.
-        self._admin = admin_app(gateway.settings, gateway.accounts, self._errors.refuse, handlers)
+        self._admin = admin_app(gateway, self._errors.refuse, handlers)
         # A redirect would be built from the Host header, which the client chooses.
         app.router.redirect_slashes = False
         keyring = Keyring(

@@ -1,6 +1,6 @@
 """Objects that live as long as the application: settings, the ways to upstreams, the stores."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 
 from dragoman import PROTOCOLS
@@ -11,7 +11,8 @@ from dragoman_server.accounts.stores.base import AccountStore
 from dragoman_server.accounts.stores.memory import MemoryAccountStore
 from dragoman_server.accounts.stores.resilient import ResilientStore
 from dragoman_server.client_address import ClientAddresses
-from dragoman_server.config.valkey_url import VALKEY_EXTRA_MISSING, valkey_available
+from dragoman_server.extras import missing_extra
+from dragoman_server.log import RequestRecord, log_request
 from dragoman_server.models.catalog import ModelCatalog
 from dragoman_server.proxying.account_pool import AccountPool
 from dragoman_server.responses.reasoning import ReasoningStore
@@ -26,6 +27,7 @@ from dragoman_server.settings import (
     UpstreamSettings,
 )
 from dragoman_server.simulator import SimulatedUpstream
+from dragoman_server.telemetry.requests import Telemetry
 from dragoman_server.tool_grammar import grammar_checker
 from dragoman_server.upstream.client import UpstreamClient, origin_of
 from dragoman_server.upstream.sender import UpstreamSender
@@ -47,6 +49,7 @@ class Gateway:
     reasoning_store: reasoning for clients that do not send it back, None where nothing is stored.
     catalog: the names of models.
     client_addresses: finds where requests come from.
+    telemetry: the metrics and the traces.
     check_input: checks what models write for tools with a grammar, None where nothing is checked.
     ready: true while requests can be served.
     """
@@ -76,6 +79,7 @@ class Gateway:
         self.pool = AccountPool(settings, self.accounts, balances=self.balances)
         self.limits = ClientLimits(settings, self.accounts)
         self.client_addresses = ClientAddresses(settings.server.trusted_proxies)
+        self.telemetry = Telemetry(settings, self.catalog.listed)
         max_bytes = settings.server.reasoning_store_bytes
         self.reasoning_store = ReasoningStore(max_bytes) if max_bytes else None
         self.check_input = grammar_checker() if settings.server.check_grammars else None
@@ -94,10 +98,31 @@ class Gateway:
             if account.id not in health or health[account.id].usable(now)
         ]
 
+    def request_ended(self, record: RequestRecord) -> None:
+        """Write a request's line, and count it. Its record is complete."""
+        log_request(record)
+        self.telemetry.count(record)
+
+    def scrape(self) -> Callable[[str], tuple[bytes, str]] | None:
+        """Return what makes the text of /metrics, None where that is off. See Metrics.exposition()."""
+        metrics = self.telemetry.metrics
+        if metrics is None:
+            return None
+        accounts = [
+            account.id
+            for upstream in self.settings.upstreams
+            for account in self.settings.accounts_of(upstream)
+        ]
+        store = self.accounts
+        works = not (isinstance(store, ResilientStore) and store.is_open)
+        metrics.set_states(accounts, store.health(), self.pool.clock(), store_up=works)
+        return metrics.exposition
+
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Serve requests inside of this block: connections and stores are open."""
         async with AsyncExitStack() as stack:
+            await stack.enter_async_context(self.telemetry.running())
             await stack.enter_async_context(self.client)
             if self.responses.store is not None:
                 await stack.enter_async_context(self.responses.store.running())
@@ -134,8 +159,8 @@ def make_account_store(server: ServerSettings) -> AccountStore:
     if server.account_store == "valkey":
         if server.account_store_url is None:
             raise ValueError("account_store_url is needed for the account store valkey")
-        if not valkey_available():
-            raise ValueError(f"the account store valkey {VALKEY_EXTRA_MISSING}")
+        if (missing := missing_extra("valkey")) is not None:
+            raise ValueError(f"the account store valkey {missing}")
         from dragoman_server.accounts.stores.valkey import ValkeyAccountStore
 
         return ResilientStore(ValkeyAccountStore(server.account_store_url.reveal()), MemoryAccountStore())

@@ -18,6 +18,7 @@ import click
 from dragoman_server.cli.completion import completion
 from dragoman_server.cli.config_file import ConfigEditError, config_lines, json_schema, remove_client_key
 from dragoman_server.cli.doctor import doctor
+from dragoman_server.cli.init import init
 from dragoman_server.cli.options import (
     CANNOT_START,
     FOUND_ERRORS,
@@ -215,5 +216,6 @@ def revoke_key(name: str, config_file: str | None) -> None:
     click.echo(f"{loaded.path}: {lines} lines removed; the key is accepted until the gateway is restarted")
 
 
-main.add_command(doctor)
 main.add_command(completion)
+main.add_command(doctor)
+main.add_command(init)

@@ -1,8 +1,7 @@
 """Print the settings, make the JSON Schema of the configuration file, and change it, for `dragoman config` and `keys`.
 
 The schema is made from the classes of the settings, for editors that complete and check. It accepts more than the
-loader does, because any string may contain a `${VARIABLE}`. `remove_client_key` is the one place where Dragoman writes
-the file.
+loader does, because any string may contain a `${VARIABLE}`.
 """
 
 import codecs
@@ -169,7 +168,7 @@ def remove_client_key(path: Path, index: int) -> int:
         raise ConfigEditError(
             f"{path} is written in an unusual way: remove the key by hand, line {first + 1}"
         )
-    _replace_file(path, mark + shorter.encode())
+    replace_file(path, mark + shorter.encode(), path.stat().st_mode)
     return last - first
 
 
@@ -185,8 +184,11 @@ def _key_lines(text: str, lines: list[str], index: int) -> tuple[int, int]:
     return first, last
 
 
-def _replace_file(path: Path, data: bytes) -> None:
-    """Replace the file in one step and keep its mode: a half-written file would keep the gateway from starting."""
+def replace_file(path: Path, data: bytes, mode: int) -> None:
+    """Write or replace a file in one step: a half-written one would keep the gateway from starting.
+
+    Raises ConfigEditError.
+    """
     path = path.resolve()
     try:
         with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
@@ -194,7 +196,7 @@ def _replace_file(path: Path, data: bytes) -> None:
             try:
                 file.write(data)
                 file.flush()
-                written.chmod(path.stat().st_mode)
+                written.chmod(mode)
                 written.replace(path)
             finally:
                 written.unlink(missing_ok=True)

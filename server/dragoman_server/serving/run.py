@@ -17,7 +17,7 @@ import ssl
 import sys
 import threading
 from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from multiprocessing import parent_process
@@ -30,11 +30,13 @@ from starlette.types import ASGIApp
 
 from dragoman_server.log import capture_foreign_logs, configure_logging
 from dragoman_server.serving.connection import WorkerContext
+from dragoman_server.serving.file_limit import raise_file_limit
 from dragoman_server.serving.lifespan import lifespan
 from dragoman_server.serving.server import serve_connections
 from dragoman_server.serving.sockets import BoundAddress, StartupError, bind
 from dragoman_server.serving.supervisor import GROUP_SIGNALS, Supervisor, stop_signals
 from dragoman_server.settings import ServerSettings, Settings
+from dragoman_server.telemetry.metrics import exposes_metrics, shared_directory
 
 AppFactory = Callable[[Settings], ASGIApp]
 
@@ -73,6 +75,7 @@ def serve(settings: Settings, app_factory: AppFactory, *, on_ready: Callable[[Bo
     check_backend(server.backend)
     check_tls(server)
     _set_up_logging(settings)
+    raise_file_limit(server.max_connections)  # before the workers start, which inherit it
     listener = bind(server)
     with listener:
         name = listener.getsockname()
@@ -84,8 +87,26 @@ def serve(settings: Settings, app_factory: AppFactory, *, on_ready: Callable[[Bo
             worker = partial(worker_main, settings, app_factory)
             gc.enable()  # this process only starts others
             stop_s = server.drain_s + _CLOSING_S + _SHUTDOWN_S
-            anyio.run(Supervisor(server.workers, worker, listener, ready, stop_s).run)
+            with _shared_metrics(settings) as on_end:
+                anyio.run(Supervisor(server.workers, worker, listener, ready, stop_s, on_end).run)
     _log.info("stopped")
+
+
+@contextmanager
+def _shared_metrics(settings: Settings) -> Iterator[Callable[[int], None]]:
+    """Let the workers count together, if /metrics is on. Return what to call when one has ended."""
+    if not exposes_metrics(settings):
+        yield lambda pid: None
+        return
+    with ExitStack() as stack:
+        try:
+            on_end = stack.enter_context(shared_directory())
+        except OSError as error:
+            raise StartupError(
+                f"the metrics of several workers need a directory for temporary files: {error.strerror}; "
+                "set TMPDIR to one, or unset admin_key and metrics_key"
+            ) from None
+        yield on_end
 
 
 def _set_up_logging(settings: Settings) -> None:
@@ -277,6 +298,9 @@ async def return_freed_memory(requests: Collection[object]) -> None:
     the process keeps up to 500 MiB, of which 56 are in use; with a fixed MALLOC_MMAP_THRESHOLD_ or
     MALLOC_TRIM_THRESHOLD_ it still keeps 100. A call takes 0.1 ms where there is nothing to return, and some 0.3 ms for
     a megabyte that there is: too long a pause for a stream.
+
+    Before that the garbage is collected, of which asyncio leaves some for each connection; the collector by itself runs
+    only when there is much more. What was loaded at the start is frozen, so that takes less than a millisecond.
     """
     await anyio.sleep(TRIM_S)
     import ctypes  # not at the start, because nothing needs it there
@@ -284,6 +308,7 @@ async def return_freed_memory(requests: Collection[object]) -> None:
     trim = getattr(ctypes.CDLL(None) if os.name == "posix" else None, "malloc_trim", None)
     while trim is not None:
         if not requests:
+            gc.collect()
             trim(0)
         await anyio.sleep(TRIM_S)
 

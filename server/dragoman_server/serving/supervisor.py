@@ -48,6 +48,8 @@ class Supervisor:
     on_ready: Callable[[], None]
     # Seconds that the workers have for all their own steps of a stop.
     stop_s: float
+    # Called with the process id of a worker that has ended.
+    on_end: Callable[[int], None]
     # By the worker's number. All are started before the first is waited for.
     processes: dict[int, SpawnProcess] = field(default_factory=dict)
     ready: set[int] = field(default_factory=set)
@@ -102,6 +104,7 @@ class Supervisor:
                 await anyio.wait_readable(report.fileno())
                 self._reported(number, report)
             await self._wait_for(process)
+            self.on_end(process.pid or 0)
             if not self.stopping.is_set():
                 _log.error("worker %d ended with code %s; starting another", number, process.exitcode)
                 await anyio.sleep(_RESPAWN_PAUSE_S)
