@@ -17,6 +17,7 @@ import click
 
 from dragoman_server.capabilities.resolve import upstreams_without_grammars
 from dragoman_server.cli.config_file import ConfigEditError, config_lines, json_schema, remove_client_key
+from dragoman_server.cli.translate import translate
 from dragoman_server.config.loader import CONFIG_VARIABLE, DEFAULT_FILE, LoadedConfig, load
 from dragoman_server.config.problems import ConfigError
 from dragoman_server.config.values import InvalidValue, check_value
@@ -114,6 +115,9 @@ def main() -> None:
     Settings come from flags, environment variables (in brackets below each command), a TOML file, and
     defaults, in this order of precedence.
     """
+
+
+main.add_command(translate)
 
 
 @main.command(params=[*_server_options])
