@@ -54,7 +54,9 @@ def test_example_runs(page: Path, code: str) -> None:
     "machine", [EventReader, EventWriter, FanOut, Relay, RequestTranslator, ResponseTranslator]
 )
 def test_the_example_of_a_machine_runs(machine: type) -> None:
-    [example] = doctest.DocTestFinder(recurse=False).find(machine, globs=dict(vars(dragoman)))
+    [example] = doctest.DocTestFinder(recurse=False).find(
+        machine, globs={name: getattr(dragoman, name) for name in dragoman.__all__}
+    )
     assert example.examples
     assert doctest.DocTestRunner().run(example).failed == 0
 

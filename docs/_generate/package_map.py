@@ -24,7 +24,7 @@ def _order(top: str) -> list[str]:
 
 
 # The modules that give other modules' names to embedders are one node with `dragoman` itself.
-_FACADE = {"events", "document", "errors", "sse", "jsontext"}
+_FACADE = {"_api", "events", "document", "errors", "sse", "jsontext"}
 ORDER = {
     "dragoman_server": _order("dragoman_server"),
     "dragoman": [

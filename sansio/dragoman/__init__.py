@@ -15,55 +15,24 @@ ResponseTranslator. PROTOCOLS has all protocols by name, UPSTREAMS those that up
     dragoman.testing    helpers for tests
 """
 
-from dragoman._engine.errors import translate_error
-from dragoman._engine.event_reader import NEED_DATA, EventReader
-from dragoman._engine.event_writer import EventWriter
-from dragoman._engine.fan_out import FanOut
-from dragoman._engine.keepalive import Keepalive
-from dragoman._engine.relay import Relay
-from dragoman._engine.request import RequestTranslator, TranslatedRequest
-from dragoman._engine.response import ResponseTranslator
-from dragoman._engine.response_machine import Outcome, ResponseMachine
-from dragoman._engine.tokens import estimate_tokens
-from dragoman._ir.events import StopReason, Usage
-from dragoman._ir.losses import Ledger, Loss, LossCode, LossPolicy
-from dragoman._ir.signatures import Signer
-from dragoman._wire.errors import ErrorKind, WireError
-from dragoman._wire.exceptions import LocalProtocolError, ProtocolError, RemoteProtocolError, RequestRefused
-from dragoman._wire.splice import RequestHead, peek
-from dragoman.codec import Capabilities
-from dragoman.protocols import PROTOCOLS, UPSTREAMS
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "NEED_DATA",
-    "PROTOCOLS",
-    "UPSTREAMS",
-    "Capabilities",
-    "ErrorKind",
-    "EventReader",
-    "EventWriter",
-    "FanOut",
-    "Keepalive",
-    "Ledger",
-    "LocalProtocolError",
-    "Loss",
-    "LossCode",
-    "LossPolicy",
-    "Outcome",
-    "ProtocolError",
-    "Relay",
-    "RemoteProtocolError",
-    "RequestHead",
-    "RequestRefused",
-    "RequestTranslator",
-    "ResponseMachine",
-    "ResponseTranslator",
-    "Signer",
-    "StopReason",
-    "TranslatedRequest",
-    "Usage",
-    "WireError",
-    "estimate_tokens",
-    "peek",
-    "translate_error",
-]
+if TYPE_CHECKING:
+    from dragoman._api import *  # noqa: F403 - its __all__ is the list
+
+
+def __getattr__(name: str) -> object:
+    # The readers and writers of all protocols take longer to load than msgspec does. A program pays for them when it
+    # uses a name of this package, and not when it only imports it.
+    import dragoman._api
+
+    try:
+        return getattr(dragoman._api, name)
+    except AttributeError:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}") from None
+
+
+def __dir__() -> list[str]:
+    from dragoman._api import __all__
+
+    return [*globals(), *__all__]

@@ -46,7 +46,7 @@ class Application:
 
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
-        self._errors = FallbackErrors(gateway.protocols)
+        self._errors = FallbackErrors(gateway.protocols, gateway.client_addresses)
         handlers = {HTTPException: self._errors.http_error, Exception: self._errors.internal_error}
         routes = _routes(gateway)
         app = Starlette(routes=routes, exception_handlers=handlers, lifespan=lambda app: self.lifespan())
@@ -165,7 +165,7 @@ def _routes(gateway: Gateway) -> list[BaseRoute]:
         *counting_routes(gateway),
         *responses_routes(gateway),
         *models_routes(gateway),
-        constant("/healthz", {"status": "ok"}),
+        constant("/healthz", {"status": "ok", "name": "dragoman"}),
         Route("/readyz", readyz),
         # Claude Code opens its connection with these, and tests with them if the server is up.
         constant("/api/hello", {"message": "hello"}),

@@ -10,6 +10,7 @@ from dragoman_server.accounts.limits import ClientLimits
 from dragoman_server.accounts.stores.base import AccountStore
 from dragoman_server.accounts.stores.memory import MemoryAccountStore
 from dragoman_server.accounts.stores.resilient import ResilientStore
+from dragoman_server.client_address import ClientAddresses
 from dragoman_server.config.valkey_url import VALKEY_EXTRA_MISSING, valkey_available
 from dragoman_server.models.catalog import ModelCatalog
 from dragoman_server.proxying.account_pool import AccountPool
@@ -45,6 +46,7 @@ class Gateway:
     limits: of client keys.
     reasoning_store: reasoning for clients that do not send it back, None where nothing is stored.
     catalog: the names of models.
+    client_addresses: finds where requests come from.
     check_input: checks what models write for tools with a grammar, None where nothing is checked.
     ready: true while requests can be served.
     """
@@ -73,6 +75,7 @@ class Gateway:
         self.balances = Balances(settings, self.sender_for, self.upstreams)
         self.pool = AccountPool(settings, self.accounts, balances=self.balances)
         self.limits = ClientLimits(settings, self.accounts)
+        self.client_addresses = ClientAddresses(settings.server.trusted_proxies)
         max_bytes = settings.server.reasoning_store_bytes
         self.reasoning_store = ReasoningStore(max_bytes) if max_bytes else None
         self.check_input = grammar_checker() if settings.server.check_grammars else None

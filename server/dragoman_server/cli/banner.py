@@ -8,7 +8,6 @@ import shlex
 import sys
 import threading
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
 from typing import TextIO, TypeAlias
@@ -87,10 +86,9 @@ def banner(
             f"warning: the models of {first.name} are unknown ({reported}): write one in place of "
             f"{_UNKNOWN_MODEL}{'' if first.variables else add}"
         )
-    # The address for a client on this machine, also if the gateway is bound to all addresses.
-    local = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(listening.host, listening.host)
-    url = replace(listening, host=local).url
-    for title, command in commands(url, model, context, needs_key=bool(settings.client_keys)).items():
+    for title, command in commands(
+        listening.local_url, model, context, needs_key=bool(settings.client_keys)
+    ).items():
         yield _label(title)
         yield _command("  " + command)
     yield _title(f"Dragoman listens on {listening.url} ({listening.backend})")

@@ -237,6 +237,11 @@ class RequestAttempts:
         """Record that content of an attempt is being sent, so no other may follow."""
         self._machine.committed()
 
+    def release_requests(self) -> None:
+        """Let go of what would be sent, because nothing is sent again."""
+        for plan in self._plans.values():
+            plan.request.release()
+
     async def ended(
         self, lease: AccountLease, error: WireError | None, tokens: float, remaining: float | None
     ) -> None:
@@ -304,9 +309,10 @@ class RequestAttempts:
         """Return the plan for an upstream of the chain, None if the request cannot be sent there."""
         if upstream_index not in self._plans:
             first = self._plans[0]
-            assert first.planner is not None  # it has fallbacks
+            planner = first.request.planner
+            assert planner is not None  # it has fallbacks
             try:
-                self._plans[upstream_index] = first.planner.plan(first.fallbacks[upstream_index - 1])
+                self._plans[upstream_index] = planner.plan(first.fallbacks[upstream_index - 1])
             except (RemoteProtocolError, RequestRefused) as error:
                 self._unsuitable = self._unsuitable or error.as_wire_error()
         return self._plans.get(upstream_index)

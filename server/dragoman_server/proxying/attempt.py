@@ -160,8 +160,8 @@ class Attempt:
         """Return what went wrong, None if the client has got this response (or gets another attempt's)."""
         self.machine, self.status, self.headers, self._raw_headers = None, None, [], ()
         try:
-            if self.plan.translated.fan_out > 1:
-                return await self._read_branches(self.plan.fan_out())
+            if self.plan.fan_out > 1:
+                return await self._read_branches(self.plan.fan_out_machine())
             async with self._open() as response:
                 first = await self._begin(response)
                 if isinstance(first, AttemptFailure):
@@ -188,11 +188,11 @@ class Attempt:
 
         The conversation has changed accounts, and continues without what this account cannot read.
         """
-        plan = self.plan
-        if plan.planner is None or not refuses_signed_reasoning(failure.error):
+        plan, planner = self.plan, self.plan.request.planner
+        if planner is None or not refuses_signed_reasoning(failure.error):
             return False
         try:
-            unsigned = plan.planner.plan(plan.destination, signed_reasoning=False)
+            unsigned = planner.plan(plan.destination, signed_reasoning=False)
         except (RemoteProtocolError, RequestRefused):
             return False
         if _foreign_signatures(unsigned) <= _foreign_signatures(plan):
@@ -209,7 +209,7 @@ class Attempt:
             self.lease.account.settings,
             plan.url,
             plan.headers,
-            plan.translated.body,
+            plan.request.translated.body,
         )
 
     def _record_head(self, response: UpstreamResponseLike) -> None:
@@ -299,7 +299,7 @@ class Attempt:
                 branches.cancel_scope.cancel()
 
         async with anyio.create_task_group() as branches:
-            for number in range(self.plan.translated.fan_out):
+            for number in range(self.plan.fan_out):
                 branches.start_soon(return_if_cancelled, read, number)
         await anyio.lowlevel.checkpoint_if_cancelled()  # see return_if_cancelled()
         if refusals and not self.sent_to_client:
@@ -389,7 +389,7 @@ def _is_about_model(error: WireError, model: str) -> bool:
 
 
 def _foreign_signatures(plan: Plan) -> int:
-    return sum(loss.code is LossCode.FOREIGN_SIGNATURE for loss in plan.translated.losses)
+    return sum(loss.code is LossCode.FOREIGN_SIGNATURE for loss in plan.losses)
 
 
 def _has_ended(machine: ResponseMachine) -> bool:

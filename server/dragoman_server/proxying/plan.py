@@ -8,11 +8,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cached_property
 
-import msgspec
-
 from dragoman import (
     UPSTREAMS,
     FanOut,
+    Ledger,
     LossPolicy,
     Relay,
     RemoteProtocolError,
@@ -101,6 +100,29 @@ def find_destinations(
     return tuple(destinations)
 
 
+class PlannedRequest:
+    """The request that a plan sends, until release(): a stream may stay open for hours after it was sent.
+
+    planner: makes the plans of the fallbacks, and this one without signed reasoning. None if nothing more can be made.
+    """
+
+    __slots__ = ("_translated", "planner")
+
+    def __init__(self, translated: TranslatedRequest, planner: "Planner | None" = None) -> None:
+        self._translated: TranslatedRequest | None = translated
+        self.planner = planner
+
+    @property
+    def translated(self) -> TranslatedRequest:
+        """The body to send, and the client's request. Not there after release()."""
+        assert self._translated is not None, "the request was released"
+        return self._translated
+
+    def release(self) -> None:
+        """Let go of everything, because nothing is sent again."""
+        self._translated = self.planner = None
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
     """The upstream request of one client request, before anything is sent: immutable. The account's key is not in it.
@@ -109,14 +131,16 @@ class Plan:
     client: the client's protocol.
     endpoint: where the request came in.
     destination: where it goes.
-    translated: the body to send, its losses, and what the response's machine needs of the request.
+    request: what is sent there.
+    losses: what the upstream does not get.
+    relayed: the response is relayed, see TranslatedRequest.
+    fan_out: how many times the request is sent, see TranslatedRequest.
     context: for the response's machine.
     url, headers: of the upstream request.
     streams: the client gets a stream.
     conversation: the key by which it stays with its account, None where it need not.
     check_input: checks what the model writes for tools with a grammar, see ResponseTranslator.
     fallbacks: where it goes if that fails, the best first.
-    planner: makes the plans of the fallbacks, and this one without signed reasoning. None if nothing more can be made.
     required_member: the member that a whole response must have, None for the usual one of its protocol.
     store_response: the complete response is needed beside what the client gets, see ResponseTranslator.whole_body().
     """
@@ -125,7 +149,10 @@ class Plan:
     client: ProtocolSpec
     endpoint: Endpoint
     destination: Destination
-    translated: TranslatedRequest
+    request: PlannedRequest
+    losses: Ledger
+    relayed: bool
+    fan_out: int
     context: ResponseContext
     url: str
     headers: HeaderList = field(repr=False)  # configured ones may be secret
@@ -133,7 +160,6 @@ class Plan:
     conversation: str | None = None
     check_input: CheckInput | None = None
     fallbacks: tuple[Destination, ...] = ()
-    planner: "Planner | None" = None
     required_member: str | None = None
     store_response: bool = False
 
@@ -142,27 +168,16 @@ class Plan:
         mask = self.context.mask
         return text if mask is None else mask(text)
 
-    def release_request(self) -> None:
-        """Let go of the request's body and messages, because nothing is sent again: a stream may stay open for hours.
-
-        What the response needs of the request stays.
-        """
-        msgspec.structs.force_setattr(self.translated, "body", b"")
-        msgspec.structs.force_setattr(self.translated.request, "messages", ())
-        object.__setattr__(self, "planner", None)
-
     def at_subpath(self, suffix: str, member: str) -> "Plan":
         """Return the plan with a path below the one that creates responses. It never streams.
 
         member: the member that every response from there has.
         """
         path, mark, query = self.url.partition("?")
-        # There the upstream sends no model response that could be translated.
-        translated = msgspec.structs.replace(self.translated, relayed=True)
         return replace(
             self,
             url=f"{path}{suffix}{mark}{query}",
-            translated=translated,
+            relayed=True,  # there the upstream sends no model response that could be translated
             streams=False,
             required_member=member,
         )
@@ -172,7 +187,7 @@ class Plan:
 
         It relays only if both sides stream or neither does; otherwise the response is translated.
         """
-        if self.translated.relayed and upstream_streams == self.streams:
+        if self.relayed and upstream_streams == self.streams:
             return Relay(
                 protocol=self.destination.upstream,
                 context=self.context,
@@ -189,13 +204,13 @@ class Plan:
             store_response=self.store_response,
         )
 
-    def fan_out(self) -> FanOut:
+    def fan_out_machine(self) -> FanOut:
         """Return the machine for a response whose choices need one upstream request each."""
         return FanOut(
             client=self.client,
             upstream=self.destination.upstream,
             context=self.context,
-            count=self.translated.fan_out,
+            count=self.fan_out,
             client_streams=self.streams,
             check_input=self.check_input,
             store_response=self.store_response,
@@ -295,7 +310,10 @@ class Planner:
             client=self.client,
             endpoint=endpoint,
             destination=to,
-            translated=translated,
+            request=PlannedRequest(translated, self if signed_reasoning else None),
+            losses=translated.losses,
+            relayed=translated.relayed,
+            fan_out=translated.fan_out,
             context=translated.response_context(
                 id=self.id,
                 now=self.now,
@@ -317,7 +335,6 @@ class Planner:
             conversation=self._conversation if self._sticky else None,
             check_input=self.check_input,
             fallbacks=fallbacks,
-            planner=self if signed_reasoning else None,
         )
         return plan if self.change is None else self.change(plan)
 

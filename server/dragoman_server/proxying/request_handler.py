@@ -78,7 +78,7 @@ class RequestHandler:
         pool: chooses the accounts.
         keepalive_s: seconds of silence after which a heartbeat is sent, 0 for none.
         http1: the client speaks HTTP/1.
-        release_request: let go of the body and messages of the plan once the client gets a response to it.
+        release_request: let go of the request once the client gets a response to it.
         store_response: awaited with the complete response before the client gets its end, because the client's next
             request may refer to it. Not called for one that fails while it can still be a plain error. Needs
             `Plan.store_response`.
@@ -373,8 +373,9 @@ class RequestHandler:
             self._attempts.committed()
             self._cancel_others(attempt)
             # Attempts side by side may still be sending theirs.
-            if self._release_request and not self._scopes and attempt.plan.translated.fan_out == 1:
-                attempt.plan.release_request()
+            if self._release_request and not self._scopes and attempt.plan.fan_out == 1:
+                self._attempts.release_requests()
+                attempt.plan.request.release()  # the attempt may have made this plan
         return self._winner is attempt
 
     def _record_attempt(self, attempt: Attempt) -> None:
@@ -464,7 +465,7 @@ class RequestHandler:
 
     def _headers(self, response_losses: Ledger | None = None) -> HeaderList:
         """Return the headers of every response: the upstream's limits and id, and what was lost."""
-        losses = loss_header(self._plan.translated.losses, response_losses)
+        losses = loss_header(self._plan.losses, response_losses)
         return [
             *(self._upstream_headers or request_id_headers((), self._plan.id)),
             *((name, self._plan.scrub(value)) for name, value in losses),
@@ -473,7 +474,7 @@ class RequestHandler:
     def _stream_headers(self) -> list[tuple[bytes, bytes]]:
         media_type = self._plan.endpoint.media_type
         headers = [("content-type", media_type), *STREAM_HEADERS, *self._headers()]
-        if self._plan.client.usage_at_start and not self._plan.translated.relayed:
+        if self._plan.client.usage_at_start and not self._plan.relayed:
             # The client gets a figure before the upstream has sent one; the true one follows at the end.
             headers += ESTIMATE_AT_START
         if self._http1:  # RFC 9113, 8.2.2: HTTP/2 has no connection-specific header fields
@@ -482,7 +483,7 @@ class RequestHandler:
 
     def _record_end(self) -> None:
         record, machine = self._record, self._machine
-        record.losses = [f"{loss.code.value} {loss.path}" for loss in self._plan.translated.losses]
+        record.losses = [f"{loss.code.value} {loss.path}" for loss in self._plan.losses]
         if machine is not None:
             record.losses += [f"{loss.code.value} answer:{loss.path}" for loss in machine.losses]
             record.input_tokens = machine.usage.input
@@ -496,5 +497,4 @@ class RequestHandler:
             if record.outcome == "client_left" and machine.outcome is Outcome.COMPLETED:
                 record.upstream_completed = True
         if record.outcome == "open":
-            failed = record.error is not None
-            record.outcome = "failed" if failed else "completed"
+            record.outcome = "completed" if record.error is None else "failed"

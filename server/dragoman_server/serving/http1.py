@@ -289,7 +289,7 @@ class HTTP1:
         self._stop_reading()
         method, target, fields = parse_broken(head)
         self._transport.set_idle(False)
-        reply = refusal(self._transport.worker.app, method, target, fields, error)
+        reply = refusal(self._transport.worker.app, method, target, fields, self._transport.client, error)
         # h11 frames the response, for which it needs a request. It gets this one, because it has not parsed the
         # client's.
         self._head = method + b" / HTTP/1.1\r\nhost: -\r\nconnection: close\r\n\r\n"

@@ -46,6 +46,8 @@ _CLOSING_S = 2.0
 _SHUTDOWN_S = 5.0
 
 _STARTUP_S = 30.0
+# How often a stop reports the requests that are still open.
+REPORT_S = 1.0
 # How often freed memory is returned to the system.
 TRIM_S = 10.0
 _HANDSHAKE_S = 10.0
@@ -74,7 +76,7 @@ def serve(settings: Settings, app_factory: AppFactory, *, on_ready: Callable[[Bo
     listener = bind(server)
     with listener:
         name = listener.getsockname()
-        listening = BoundAddress("https" if server.tls else "http", name[0], name[1], server.backend)
+        listening = BoundAddress.of(server, name[0], name[1])
         ready = partial(on_ready, listening)
         if server.workers == 1:
             _run_worker(settings, app_factory, listener, ready, stop_signals())
@@ -83,6 +85,7 @@ def serve(settings: Settings, app_factory: AppFactory, *, on_ready: Callable[[Bo
             gc.enable()  # this process only starts others
             stop_s = server.drain_s + _CLOSING_S + _SHUTDOWN_S
             anyio.run(Supervisor(server.workers, worker_main, listener, ready, stop_s).run)
+    _log.info("stopped")
 
 
 def _set_up_logging(settings: Settings) -> None:
@@ -170,7 +173,7 @@ class _Worker:
                 self._exit_after(_CLOSING_S + (0 if self.is_ready else _SHUTDOWN_S))
             else:
                 self._exit_after(self._stop_s)
-            call_soon(self._signalled)
+            call_soon(partial(self._signalled, signal.Signals(number).name))
 
         before = {number: signal.signal(number, handle) for number in self.signals}
         try:
@@ -181,14 +184,24 @@ class _Worker:
             if self.exit_timer is not None:
                 self.exit_timer.cancel()
 
-    def _signalled(self) -> None:
+    def _signalled(self, name: str) -> None:
         if not self.is_ready:
+            _log.debug("%s during the start", name)
             self.all_tasks.cancel()
         elif self.stopping.is_set():
-            # The second signal: do not wait for open requests.
+            _log.info("%s again: not waiting for open requests", name)
             self._cancel_requests()
         else:
-            self.stopping.set()
+            self._stop(name)
+
+    def _stop(self, reason: str) -> None:
+        requests, drain_s = len(self.requests), self.settings.server.drain_s
+        if requests:
+            text = "%s: no new connections, and up to %g s for open requests: %d"
+            _log.info(text, reason, drain_s, requests)
+        else:
+            _log.info("%s: no new connections; no request is open", reason)
+        self.stopping.set()
 
     async def _serve(self) -> None:
         server = self.settings.server
@@ -219,7 +232,7 @@ class _Worker:
             await anyio.wait_readable(cast(Any, parent.sentinel))
             if not self.stopping.is_set():
                 self._exit_after(self._stop_s)
-                self.stopping.set()
+                self._stop("the supervisor has ended")
 
     @property
     def _stop_s(self) -> float:
@@ -240,10 +253,19 @@ class _Worker:
 
     async def _cut_after_drain(self) -> None:
         await self.stopping.wait()
-        await anyio.sleep(self.settings.server.drain_s)
+        with anyio.move_on_after(self.settings.server.drain_s):
+            await self._report_open_requests()
         self._cancel_requests()
         await anyio.sleep(_CLOSING_S)
         self.connections.cancel()
+
+    async def _report_open_requests(self) -> None:
+        """Log how many requests are open, again and again while that changes. Never return."""
+        before = len(self.requests)
+        while True:
+            await anyio.sleep(REPORT_S)
+            if before != (before := len(self.requests)):
+                _log.info("open requests: %d", before)
 
 
 async def return_freed_memory(requests: Collection[object]) -> None:

@@ -75,7 +75,8 @@ class Supervisor:
 
     async def _watch_signals(self) -> None:
         with anyio.open_signal_receiver(*stop_signals()) as signals:
-            async for _ in signals:
+            async for number in signals:
+                _log.info("%s: stopping the workers", number.name)
                 self._stop()
 
     async def _kill_late(self) -> None:

@@ -36,6 +36,10 @@ SERVER = {
         'allowed_hosts[0]: "gate.lan:8080" is not a host name: write it without scheme and '
         'port, such as "*.example.com"'
     ),
+    'trusted_proxies = ["nginx"]': (
+        'trusted_proxies[0]: "nginx" is neither an IP address nor a network: write one such as '
+        '"127.0.0.1" or "10.0.0.0/8"'
+    ),
     'cors_origins = ["*", "*"]': 'cors_origins[1]: "*" is listed twice',
     'certfile = "a.pem"': "certfile: needs keyfile as well",
     'keyfile = "a.pem"': "keyfile: needs certfile as well",
