@@ -112,7 +112,6 @@ _ROWS = (
         ("chat-call-id", _E, "Give each tool call an id of its own."),
         ("chat-tool-calls", _W, "Leave tool_calls out where there are none."),
         ("chat-arguments", _E, "Send arguments that are a JSON object, {} at the least."),
-        ("chat-reasoning", _W, "Send reasoning as a string, and reasoning_details as OpenRouter documents them."),
     ),
     (
         _MESSAGES_STREAM,

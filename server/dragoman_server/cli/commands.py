@@ -16,6 +16,7 @@ import click
 
 from dragoman_server.capabilities.resolve import upstreams_without_grammars
 from dragoman_server.cli.config_file import ConfigEditError, config_lines, json_schema, remove_client_key
+from dragoman_server.cli.lint import lint
 from dragoman_server.cli.options import (
     CANNOT_START,
     SERVER_KEYS,
@@ -74,6 +75,7 @@ def main() -> None:
 
 
 main.add_command(translate)
+main.add_command(lint)
 
 
 @main.command(params=[*server_options])

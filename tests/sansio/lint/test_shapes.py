@@ -28,7 +28,7 @@ SHAPES = {"chat": chat.SHAPES, "messages": messages.SHAPES, "responses": RESPONS
 
 def by_tag(union: Any) -> dict[str, type[BaseModel]]:
     """Return the members of a discriminated union by their `type`."""
-    members = [each for each in get_args(get_args(union)[0]) if isinstance(each, type)]
+    members = [each for each in get_args(get_args(union)[0]) if issubclass(each, BaseModel)]
     return {tag: each for each in members for tag in get_args(each.model_fields["type"].annotation)}
 
 
