@@ -165,4 +165,8 @@ class Calls:
             requested = self._random.choice([counter, f"budget 語 {period - 100}"])
             return f"total {requested} at {now}", lambda store: store.total(requested, now)
         amount = self._random.choice([0.1, 2.25, 1e-9])
+        if self._random.random() < 0.5:
+            limit = self._random.choice([0.0, 1.0, 10.0])
+            name = f"add {counter} {amount} until {expires} within {limit} at {now}"
+            return name, lambda store: store.add_within(counter, amount, expires, limit, now)
         return f"add {counter} {amount} until {expires}", lambda store: store.add(counter, amount, expires)

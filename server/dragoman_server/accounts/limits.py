@@ -103,8 +103,6 @@ class ClientLimits:
         self._store = store
         self._clock = clock
         self._store_failed = False
-        # By key, so that nothing comes between reading and reserving.
-        self._budgets: dict[str, anyio.Lock] = {}
 
     def check_model(
         self, key: ClientKey, protocol: str, model: str, listed: ListedModels = NO_LISTED_MODELS
@@ -162,20 +160,19 @@ class ClientLimits:
             return None
         counter, ends = _counter(key, now)
         expires = None if ends is None else ends.timestamp()
-        async with self._budgets.setdefault(key.name, anyio.Lock(fast_acquire=True)):
-            spent = await self._run(self._store.total(counter, now))
-            if spent is not None and spent > key.budget - _ROUNDING_TOLERANCE:
-                again = "" if ends is None else f"; it starts again at {ends:%Y-%m-%dT%H:%M:%SZ}"
-                period = {"total": "in all"}.get(key.budget_period, f"a {key.budget_period}")
-                # 402, or what the client's protocol has for it.
-                raise ClientRefused(
-                    f"the budget of the client key {key.name} is spent: {key.budget:g} US dollars {period}{again}",
-                    status=402,
-                    code="insufficient_quota",
-                )
-            # A cancelled call would leave the sum unknown. The wait is bounded by _STORE_S.
-            with anyio.CancelScope(shield=True):
-                await self._run(self._store.add(counter, dollars, expires))
+        limit = key.budget - _ROUNDING_TOLERANCE
+        # A cancelled call would leave the sum unknown. The wait is bounded by _STORE_S.
+        with anyio.CancelScope(shield=True):
+            spent = await self._run(self._store.add_within(counter, dollars, expires, limit, now))
+        if spent is not None and spent > limit:
+            again = "" if ends is None else f"; it starts again at {ends:%Y-%m-%dT%H:%M:%SZ}"
+            period = {"total": "in all"}.get(key.budget_period, f"a {key.budget_period}")
+            # 402, or what the client's protocol has for it.
+            raise ClientRefused(
+                f"the budget of the client key {key.name} is spent: {key.budget:g} US dollars {period}{again}",
+                status=402,
+                code="insufficient_quota",
+            )
         return BudgetReservation(counter, expires, dollars)
 
     async def _charge(
@@ -215,6 +212,11 @@ class ClientLimits:
         )
         refused.reached = limit, per_minute, now, until
         raise refused
+
+    async def spent(self, key: ClientKey) -> float | None:
+        """Return what a key has spent or reserved of its budget in this period, None if that is unknown."""
+        now = self._clock()
+        return None if key.budget is None else await self._run(self._store.total(_counter(key, now)[0], now))
 
     def needs_usage(self, key: ClientKey | None) -> bool:
         """True if the usage of a request with this key is needed."""

@@ -7,15 +7,16 @@ import json
 import shlex
 import sys
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 from types import MappingProxyType
-from typing import TextIO, TypeAlias
+from typing import TypeAlias
 
 import anyio
 import click
 
 from dragoman_server.capabilities.providers import PROVIDERS, provider_name
+from dragoman_server.cli.options import print_lines
 from dragoman_server.config.loader import DEFAULT_FILE, LoadedConfig
 from dragoman_server.models.info import ModelInfo
 from dragoman_server.models.listing import can_list, fetch_all
@@ -162,13 +163,6 @@ def commands(url: str, model: str, context: int | None = None, *, needs_key: boo
         "Claude Code": " ".join(f"{each}={shlex.quote(value)}" for each, value in claude.items()) + " claude",
         "Codex": ("DRAGOMAN_KEY=YOUR_KEY " if needs_key else "") + shlex.join(["codex", *options]),
     }
-
-
-def print_lines(lines: Iterable[str], stream: TextIO, environ: Mapping[str, str]) -> None:
-    """Print to `stream`: in colours on a terminal, plain elsewhere or if NO_COLOR is set."""
-    coloured = stream.isatty() and not environ.get("NO_COLOR") and environ.get("TERM") != "dumb"
-    for line in lines:
-        click.echo(line, file=stream, color=coloured)
 
 
 def print_banner(

@@ -6,6 +6,7 @@ line is wrong.
 
 import json
 import os
+import sys
 from collections.abc import Callable, Iterator
 from functools import partial
 from importlib.metadata import version
@@ -14,11 +15,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dragoman_server.capabilities.resolve import upstreams_without_grammars
+from dragoman_server.cli.completion import completion
 from dragoman_server.cli.config_file import ConfigEditError, config_lines, json_schema, remove_client_key
+from dragoman_server.cli.doctor import doctor
 from dragoman_server.cli.lint import lint
 from dragoman_server.cli.options import (
     CANNOT_START,
+    FOUND_ERRORS,
     SERVER_KEYS,
     WRONG_CONFIGURATION,
     config_option,
@@ -26,12 +29,13 @@ from dragoman_server.cli.options import (
     load_or_exit,
     server_options,
 )
+from dragoman_server.cli.run import run
 from dragoman_server.cli.translate import translate
+from dragoman_server.config.problems import Severity
 from dragoman_server.config.values import InvalidValue, check_value
 from dragoman_server.keys import hash_client_key, new_key
 from dragoman_server.settings import ClientKey, ServerSettings, Settings, keys_of
 from dragoman_server.settings.server import ENV_PREFIX
-from dragoman_server.tool_grammar import grammar_checker
 
 if TYPE_CHECKING:
     from dragoman_server.serving.run import AppFactory
@@ -88,6 +92,9 @@ def serve(config_file: str | None, **options: str | bool | None) -> None:
     _run(loaded.settings, create_app, partial(print_banner, loaded, version("dragoman"), os.environ))
 
 
+main.add_command(run)
+
+
 @main.command(params=[*_simulator_options])
 def simulate(host: str, port: int, backend: str) -> None:
     """Serve only the simulator, as an upstream that speaks all protocols and needs no key."""
@@ -107,17 +114,20 @@ def config() -> None:
 
 @config.command(params=[*server_options])
 def check(config_file: str | None, **options: str | bool | None) -> None:
-    """Check the configuration; print every error with its file, line and key."""
+    """Check the configuration; print every error with its file, line and key.
+
+    It needs no network; `dragoman doctor` also examines the upstreams.
+
+    Exit codes: 0 if the gateway can start with it, 1 if something outside of it is missing, 2 if it is wrong.
+    """
+    from dragoman_server.diagnosis.offline import offline_findings
+
     loaded = load_or_exit(config_file, options)
-    for warning in loaded.warnings:
-        click.echo(f"warning: {warning}", err=True)
-    unchecked = upstreams_without_grammars(loaded.settings)
-    if unchecked and loaded.settings.server.check_grammars and grammar_checker() is None:
-        click.echo(
-            "note: what models write for tools with a grammar is not checked, because dragoman[grammar] is not "
-            f"installed; these upstreams do not check it themselves: {', '.join(unchecked)}",
-            err=True,
-        )
+    findings = offline_findings(loaded)
+    for finding in findings:
+        click.echo(f"{finding.severity}: {finding}", err=True)
+    if any(finding.severity is Severity.ERROR for finding in findings):
+        sys.exit(FOUND_ERRORS)
     upstreams, models = len(loaded.settings.upstreams), len(loaded.settings.models)
     place = loaded.path or "no file, only the environment"
     click.echo(f"{place}: correct; upstreams: {upstreams}, models: {models}")
@@ -209,3 +219,7 @@ def revoke_key(name: str, config_file: str | None) -> None:
     except ConfigEditError as error:
         exit_with(CANNOT_START, f"dragoman: {error}")
     click.echo(f"{loaded.path}: {lines} lines removed; the key is accepted until the gateway is restarted")
+
+
+main.add_command(doctor)
+main.add_command(completion)

@@ -1,12 +1,12 @@
-"""What several commands share: options, exit codes, and loading the configuration.
+"""What several commands share: options, exit codes, loading the configuration, and coloured lines.
 
 `load_or_exit` is the one way from a command line to settings, so that all commands report the same errors.
 """
 
 import os
 import sys
-from collections.abc import Mapping
-from typing import NoReturn
+from collections.abc import Iterable, Mapping
+from typing import NoReturn, TextIO
 
 import click
 
@@ -17,6 +17,7 @@ from dragoman_server.settings.fields import SettingKind, SettingSpec
 from dragoman_server.settings.server import ENV_PREFIX
 
 CANNOT_START = 1
+FOUND_ERRORS = 1
 WRONG_CONFIGURATION = 2
 
 SERVER_KEYS = keys_of(ServerSettings)
@@ -65,3 +66,10 @@ def load_or_exit(config_file: str | None, options: Mapping[str, str | bool | Non
 def exit_with(code: int, message: str) -> NoReturn:
     click.echo(message, err=True)
     sys.exit(code)
+
+
+def print_lines(lines: Iterable[str], stream: TextIO, environ: Mapping[str, str]) -> None:
+    """Print to `stream`: in colours on a terminal, plain elsewhere or if NO_COLOR is set."""
+    coloured = stream.isatty() and not environ.get("NO_COLOR") and environ.get("TERM") != "dumb"
+    for line in lines:
+        click.echo(line, file=stream, color=coloured)

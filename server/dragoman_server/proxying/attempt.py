@@ -69,6 +69,7 @@ class AttemptFailure:
     cause: the error for the log.
     headers: those of the upstream's that the client may see.
     status, body: the upstream's error response in the client's form, if the client gets that.
+    upstream_status: of the upstream's response, if there was one.
     retry_after: the seconds for which the upstream accepts no request.
     connecting: the connection could not be established.
     idle_closed: a reused connection was closed before the request arrived.
@@ -80,6 +81,7 @@ class AttemptFailure:
     headers: HeaderList
     status: int | None = None
     body: bytes = b""
+    upstream_status: int | None = None
     retry_after: float | None = None
     connecting: bool = False
     idle_closed: bool = False
@@ -128,12 +130,6 @@ class Attempt:
         self._now = now
         self._raw_headers: Sequence[tuple[str, str]] = ()
         self._resent = False  # because an idle connection was closed
-
-    @property
-    def target(self) -> str:
-        """Where the request goes, as `upstream/model`."""
-        to = self.plan.destination
-        return f"{to.settings.name}/{to.upstream_model}"
 
     @property
     def error(self) -> WireError | None:
@@ -225,10 +221,15 @@ class Attempt:
         """Return the first bytes of a success response, else the failure."""
         self._record_head(response)
         if not 200 <= response.status < 300:
-            return self._refusal(response.status, await response.read_all(MAX_ERROR_BYTES))
+            body = await response.read_all(MAX_ERROR_BYTES)
+            self._record_head(response)  # again, because another branch may have begun meanwhile
+            return self._refusal(response.status, body)
         data = await response.receive()
         error = invalid_response_error(self.plan.destination.settings, response.headers, data)
-        return data if error is None else self._failure(error)
+        if error is None:
+            return data
+        self._record_head(response)
+        return self._failure(error)
 
     async def _read_response(self, response: UpstreamResponseLike, data: bytes) -> AttemptFailure | None:
         machine = self.machine = self.plan.response_machine(
@@ -303,6 +304,7 @@ class Attempt:
                 branches.start_soon(return_if_cancelled, read, number)
         await anyio.lowlevel.checkpoint_if_cancelled()  # see return_if_cancelled()
         if refusals and not self.sent_to_client:
+            self.status = refusals[0].upstream_status
             return refusals[0]
         if refusals:
             fan_out.fail(refusals[0].reported)
@@ -367,7 +369,14 @@ class Attempt:
         details = "" if error.message in reported.message else f": {error.message}"
         seconds = retry_after(self._raw_headers, self._now)
         headers = self.headers or request_id_headers((), plan.id)
-        return AttemptFailure(error, reported, reported.message + details, headers, retry_after=seconds)
+        return AttemptFailure(
+            error,
+            reported,
+            reported.message + details,
+            headers,
+            upstream_status=self.status,
+            retry_after=seconds,
+        )
 
     def _as_wire_error(self, error: UpstreamError) -> WireError:
         return error_from_upstream(error, self.plan.destination.settings, self.plan.url)

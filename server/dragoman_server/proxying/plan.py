@@ -4,7 +4,8 @@ Everything that can be wrong with a request is found here, before any upstream i
 The clock and the random id are arguments, so the same input gives the same plan.
 """
 
-from collections.abc import Callable, Mapping
+import logging
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cached_property
 
@@ -12,6 +13,7 @@ from dragoman import (
     UPSTREAMS,
     FanOut,
     Ledger,
+    Loss,
     LossPolicy,
     Relay,
     RemoteProtocolError,
@@ -25,10 +27,10 @@ from dragoman import (
 )
 from dragoman.codec import CheckInput, Endpoint, ProtocolSpec, ResponseContext, UpstreamSpec
 from dragoman.document import ReasoningLookup
-from dragoman_server.capabilities.resolve import capabilities_for
+from dragoman_server.capabilities.resolve import capabilities_for, known_capabilities
 from dragoman_server.headers import HeaderList, upstream_request_headers
 from dragoman_server.keys import make_signer
-from dragoman_server.log import RequestRecord
+from dragoman_server.log import DECISIONS, RequestRecord, log_decision
 from dragoman_server.models.routes import (
     NO_LISTED_MODELS,
     ListedModels,
@@ -60,7 +62,7 @@ class Destination:
     upstream: the protocol that is spoken there.
     settings: those of the upstream.
     accounts: any of them may send the request.
-    advice: see ModelRoute.
+    advice, rule: see ModelRoute.
     """
 
     model: str
@@ -69,6 +71,12 @@ class Destination:
     settings: UpstreamSettings
     accounts: tuple[AccountSettings, ...]
     advice: str = ""
+    rule: str = ""
+
+    @property
+    def target(self) -> str:
+        """Upstream and model, as `upstream/model`."""
+        return f"{self.settings.name}/{self.upstream_model}"
 
 
 def find_destinations(
@@ -95,7 +103,7 @@ def find_destinations(
         protocol = upstreams[route.upstream_protocol]
         accounts = settings.accounts_of(upstream)
         destinations.append(
-            Destination(model, route.upstream_model, protocol, upstream, accounts, route.advice)
+            Destination(model, route.upstream_model, protocol, upstream, accounts, route.advice, route.rule)
         )
     return tuple(destinations)
 
@@ -278,12 +286,19 @@ class Planner:
         """
         chain = find_destinations(self.settings, self.client, self._head.model, self.upstreams, self.listed)
         self._sticky = any(len(each.accounts) > 1 and each.settings.sticky for each in chain)
+        if DECISIONS.isEnabledFor(logging.DEBUG):
+            first, *others = chain
+            fallbacks = (
+                f"; if that fails, {', then '.join([each.target for each in others])}" if others else ""
+            )
+            log_decision(self.id, "route: %s -> %s (%s)%s", first.model, first.target, first.rule, fallbacks)
         refusals: list[RemoteProtocolError | RequestRefused] = []
         for number, destination in enumerate(chain, 1):
             try:
                 return self.plan(destination, fallbacks=chain[number:])
             except (RemoteProtocolError, RequestRefused) as error:
                 refusals.append(error)
+                log_decision(self.id, "plan: %s cannot take it: %s", destination.target, error)
         raise refusals[0]
 
     def plan(
@@ -336,7 +351,24 @@ class Planner:
             check_input=self.check_input,
             fallbacks=fallbacks,
         )
-        return plan if self.change is None else self.change(plan)
+        if self.change is not None:
+            plan = self.change(plan)
+        if DECISIONS.isEnabledFor(logging.DEBUG):
+            self._log_plan(plan)
+        return plan
+
+    def _log_plan(self, plan: Plan) -> None:
+        """Log what is sent and why, with the losses."""
+        to, rewritten = plan.destination, plan.request.translated.rewritten
+        way = "relayed" if plan.relayed else "rewritten" if rewritten else "translated"
+        streams = ", streams" if plan.streams else ""
+        text = "plan: %s -> %s at %s, %s%s"
+        log_decision(self.id, text, plan.client.name, to.upstream.name, to.target, way, streams)
+        known = known_capabilities(self.settings, to.settings, to.upstream_model, to.upstream.name)
+        lists = {name: "|".join(map(str, value)) for name, value in known.items() if isinstance(value, tuple)}
+        values = ", ".join([f"{name}={value}" for name, value in sorted({**known, **lists}.items())])
+        log_decision(self.id, "capabilities: %s", values or "the defaults")
+        log_losses(self.id, "request", plan.losses)
 
     def _translate(
         self, destination: Destination, endpoint: Endpoint, signer: Signer, signed_reasoning: bool
@@ -365,6 +397,15 @@ def record_destination(record: RequestRecord, to: Destination) -> None:
     """Note where a request goes, for the log."""
     record.upstream, record.upstream_protocol = to.settings.name, to.upstream.name
     record.upstream_model = to.upstream_model
+
+
+def log_losses(id: str, of: str, losses: Iterable[Loss]) -> None:
+    """Log each loss at level debug. of: where its place is, "request" or "response"."""
+    if DECISIONS.isEnabledFor(logging.DEBUG):
+        for each in losses:
+            log_decision(
+                id, "loss: %s at %s of the %s: %s", each.code.value, each.path or "/", of, each.detail
+            )
 
 
 def _default_model(settings: Settings, client: ProtocolSpec) -> str:

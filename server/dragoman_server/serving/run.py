@@ -70,8 +70,8 @@ def serve(settings: Settings, app_factory: AppFactory, *, on_ready: Callable[[Bo
     on_ready: called once, when all workers accept connections.
     """
     server = settings.server
-    _check_backend(server.backend)
-    _check_tls(server)
+    check_backend(server.backend)
+    check_tls(server)
     _set_up_logging(settings)
     listener = bind(server)
     with listener:
@@ -81,10 +81,10 @@ def serve(settings: Settings, app_factory: AppFactory, *, on_ready: Callable[[Bo
         if server.workers == 1:
             _run_worker(settings, app_factory, listener, ready, stop_signals())
         else:
-            worker_main = partial(_worker_main, settings, app_factory)
+            worker = partial(worker_main, settings, app_factory)
             gc.enable()  # this process only starts others
             stop_s = server.drain_s + _CLOSING_S + _SHUTDOWN_S
-            anyio.run(Supervisor(server.workers, worker_main, listener, ready, stop_s).run)
+            anyio.run(Supervisor(server.workers, worker, listener, ready, stop_s).run)
     _log.info("stopped")
 
 
@@ -99,7 +99,8 @@ def _set_up_logging(settings: Settings) -> None:
 # Before the start: settings that are refused with one line.
 
 
-def _check_backend(backend: str) -> None:
+def check_backend(backend: str) -> None:
+    """Raise StartupError if the event loop is not installed."""
     if backend == "uvloop":
         try:
             import uvloop  # noqa: F401
@@ -107,7 +108,8 @@ def _check_backend(backend: str) -> None:
             raise StartupError("uvloop is not installed; use --backend asyncio or trio") from None
 
 
-def _check_tls(server: ServerSettings) -> None:
+def check_tls(server: ServerSettings) -> None:
+    """Raise StartupError if the certificate and its key cannot be used."""
     if server.certfile is None or server.keyfile is None:
         return
     for what, name in (("certfile", server.certfile), ("keyfile", server.keyfile)):
@@ -348,7 +350,7 @@ def _startup_error(error: BaseException) -> StartupError | None:
 # Several workers.
 
 
-def _worker_main(
+def worker_main(
     settings: Settings, app_factory: AppFactory, listener: socket.socket, report: Connection
 ) -> None:
     """Run a worker process. It sends "" on `report` when it serves, else the reason why it cannot."""

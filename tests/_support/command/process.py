@@ -13,7 +13,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar, Self
 
@@ -26,17 +26,25 @@ LISTENS = re.compile(r"(?:Dragoman|The simulator) listens on (https?)://(.*):(\d
 
 
 class Server:
-    """A running `dragoman serve`. Leave the `with` block to have it killed if it still runs."""
+    """A running `dragoman serve`. Leave the `with` block to have it killed if it still runs.
+
+    command: to run instead of COMMAND with this Python.
+    """
 
     COMMAND: ClassVar[tuple[str, ...]] = (str(SCRIPT), "serve")
 
-    def __init__(self, *arguments: str, env: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        *arguments: str,
+        env: Mapping[str, str] | None = None,
+        command: Sequence[str] | None = None,
+    ) -> None:
         canaries.add((env or {}).values())
         for argument in arguments:
             if argument.endswith(".toml"):
                 canaries.add_from(Path(argument))
         self._process = subprocess.Popen(
-            [sys.executable, *self.COMMAND, *arguments],
+            [*(command or (sys.executable, *self.COMMAND)), *arguments],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,

@@ -18,6 +18,7 @@ from dragoman_server.accounts.stores.base import (
     AccountStore,
     AccountStoreError,
     Candidate,
+    KeyUse,
     NoRoom,
     Rate,
     Reservation,
@@ -92,6 +93,23 @@ class FakeStore(MemoryAccountStore):
         await self._behave(f"add {amount:g}")
         await super().add(counter, amount, expires)
         await self._afterwards()
+
+    async def add_within(
+        self, counter: str, amount: float, expires: float | None, limit: float, now: float
+    ) -> float:
+        await self._behave(f"add {amount:g} within {limit:g}")
+        before = await super().add_within(counter, amount, expires, limit, now)
+        await self._afterwards()
+        return before
+
+    async def add_key_use(self, key: str, use: KeyUse) -> None:
+        await self._behave(f"add to the use of {key}")
+        await super().add_key_use(key, use)
+        await self._afterwards()
+
+    async def key_uses(self, keys: Sequence[str]) -> list[KeyUse]:
+        await self._behave("key uses")
+        return await super().key_uses(keys)
 
     async def total(self, counter: str, now: float) -> float:
         await self._behave("total")
@@ -175,8 +193,14 @@ CALLS: dict[str, Callable[[AccountStore], Awaitable[object]]] = {
     "spend": lambda store: store.spend([(KEY, 1.0)], NOW, at_once=True),
     "spend later": lambda store: store.spend([(KEY, 1.0)], NOW, at_once=False),
     "add": lambda store: store.add("budget", 1.0, None),
+    "add within": lambda store: store.add_within("budget", 1.0, None, 5.0, NOW),
     "total": lambda store: store.total("budget", NOW),
+    "add key use": lambda store: store.add_key_use("red", KeyUse(1.0)),
+    "key uses": lambda store: store.key_uses(["red"]),
 }
+
+
+LOCAL_DECISIONS = ("reserve", "spend", "spend later", "add within", "total")
 
 
 @pytest.mark.parametrize("behaviour", [Behaviour.FAILS, Behaviour.HANGS])
@@ -193,7 +217,7 @@ async def test_no_call_fails_or_waits_longer_than_the_deadline(call: str, behavi
         assert await CALLS[call](resilient) == await CALLS[call](model)
         assert anyio.current_time() - began <= DEADLINE_S + 1e-9
         assert dict(resilient.health()) == dict(model.health())
-    assert resilient.local_decisions == (call in ("reserve", "spend", "spend later", "total"))
+    assert resilient.local_decisions == (call in LOCAL_DECISIONS)
 
 
 async def test_after_a_few_failures_no_request_waits() -> None:
@@ -406,11 +430,28 @@ async def test_unread_spending_is_counted_after_recovery() -> None:
         await resilient.release(Reservation(TOKENS, "l"), 700.0, NOW)
         await resilient.spend([(KEY, 2.0)], NOW, at_once=False)
         await resilient.add("budget", 1.5, None)
+        assert await resilient.add_within("budget", 1.0, None, 2.0, NOW) == 1.5
+        assert await resilient.add_within("budget", 1.0, None, 2.0, NOW) == 2.5, "which is too much"
+        await resilient.add_key_use("red", KeyUse(1.0))
         store.behaviour = Behaviour.WORKS
         await settle()
-        assert await store.total("budget", NOW) == 1.5
+        assert await store.total("budget", NOW) == 2.5
+        assert await store.key_uses(["red"]) == [KeyUse(1.0)]
         assert await store.spend([(TOKENS.tokens, 301.0)], NOW, at_once=True) > NOW  # type: ignore[list-item]
         assert await store.spend([(KEY, 1.0)], NOW, at_once=True) > NOW
+
+
+async def test_a_budget_is_checked_with_what_the_store_has_missed() -> None:
+    store, resilient = made()
+    async with resilient.running():
+        await anyio.wait_all_tasks_blocked()
+        store.behaviour = Behaviour.FAILS
+        await cool(resilient, "up/a")
+        await resilient.add("budget", 1.5, None)  # after the cooldown, which has to be sent again
+        store.behaviour = Behaviour.WORKS
+        assert await resilient.add_within("budget", 1.0, None, 1.0, NOW) == 1.5
+        await settle()
+        assert await store.total("budget", NOW) == 1.5
 
 
 async def test_failures_are_not_counted_twice_but_cooldowns_and_disabling_always_arrive() -> None:

@@ -29,6 +29,7 @@ from dragoman_server.accounts.stores.base import (
     AccountStore,
     AccountStoreError,
     Candidate,
+    KeyUse,
     Rate,
     Reservation,
 )
@@ -138,6 +139,32 @@ async def test_rates_leases_conversations_and_counters_are_shared(kind: Kind) ->
         await one.add("budget", 1.5, None)
         await other.add("budget", 1.0, None)
         assert await one.total("budget", NOW) == 2.5
+
+
+async def test_gateways_never_spend_more_of_a_budget_than_one_would(kind: Kind) -> None:
+    """Two that read and then add would each spend the last of it."""
+    one, other = kind(), kind()
+    async with one.running(), other.running():
+        passed = []
+
+        async def spend(store: AccountStore) -> None:
+            passed.append(await store.add_within("budget", 1.0, None, 9.5, NOW) <= 9.5)
+
+        async with anyio.create_task_group() as tasks:
+            for _ in range(20):
+                tasks.start_soon(spend, one)
+                tasks.start_soon(spend, other)
+        assert passed.count(True) == 10
+        assert await one.total("budget", NOW) == 10.0
+
+
+async def test_the_use_of_client_keys_is_shared(kind: Kind) -> None:
+    one, other = kind(), kind()
+    async with one.running(), other.running():
+        await one.add_key_use("red", KeyUse(1.0, 10.0, 0.5, NOW))
+        await other.add_key_use("red", KeyUse(2.0, 20.0, 0.25, NOW + 1))
+        for store in (one, other):
+            assert await store.key_uses(["red"]) == [KeyUse(3.0, 30.0, 0.75, NOW + 1)]
 
 
 async def test_a_later_gateway_starts_with_the_shared_state(kind: Kind) -> None:

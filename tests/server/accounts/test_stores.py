@@ -25,7 +25,7 @@ from virtual_time import REAL_BACKENDS
 
 from dragoman_server.accounts.error_actions import ErrorAction
 from dragoman_server.accounts.health import Health
-from dragoman_server.accounts.stores.base import AccountStore, Candidate, NoRoom, Rate, Reservation
+from dragoman_server.accounts.stores.base import AccountStore, Candidate, KeyUse, NoRoom, Rate, Reservation
 from dragoman_server.accounts.stores.memory import MemoryAccountStore
 from dragoman_server.accounts.stores.resilient import ResilientStore
 from dragoman_server.accounts.stores.tables import CONVERSATION_S, LEASE_RETRY_S, LEASE_S
@@ -314,6 +314,30 @@ async def test_counters_add_up_and_expire(kind: Kind) -> None:
         assert await store.total("budget", NOW + 99) == 0.1 + 0.1 + 0.1
         assert await store.total("budget", NOW + 100) == 0.0
         assert await store.total("for ever", NOW + 1e9) == 7.0
+
+
+async def test_an_amount_is_added_as_long_as_the_sum_is_within_the_limit(kind: Kind) -> None:
+    store = kind()
+    async with store.running():
+        for before in (0.0, 0.75, 1.5):
+            assert await store.add_within("budget", 0.75, NOW + 100, 1.0, NOW) == before
+        assert await store.total("budget", NOW) == 1.5
+        assert await store.add_within("budget", 0.75, NOW + 200, 1.0, NOW + 100) == 0.0, "it has expired"
+        assert await store.total("budget", NOW + 199) == 0.75
+
+
+async def test_the_use_of_a_client_key_is_added_up_and_the_last_one_is_kept(kind: Kind) -> None:
+    store = kind()
+    async with store.running():
+        assert await store.key_uses(["red", "blue"]) == [KeyUse(), KeyUse()]
+        await store.add_key_use("red", KeyUse(2.0, 30.0, 0.25, NOW + 5))
+        await store.add_key_use("red", KeyUse(1.0, 0.0, 0.125, NOW))
+        await store.add_key_use("blue", KeyUse(1.0, 7.0, 0.0, NOW + 9))
+        assert await store.key_uses(["blue", "red"]) == [
+            KeyUse(1.0, 7.0, 0.0, NOW + 9),
+            KeyUse(3.0, 30.0, 0.375, NOW + 5),
+        ]
+        assert await store.key_uses([]) == []
 
 
 # All of it at once.

@@ -21,9 +21,10 @@ from command.process import Server
 from sdk_clients.processes import Simulator
 
 from dragoman_server.capabilities.providers import PROVIDERS
-from dragoman_server.cli.banner import ModelLists, banner, commands, example_model, print_lines
+from dragoman_server.cli.banner import ModelLists, banner, commands, example_model
 from dragoman_server.cli.commands import main
 from dragoman_server.cli.config_file import ConfigEditError, remove_client_key
+from dragoman_server.cli.options import print_lines
 from dragoman_server.config.loader import load
 from dragoman_server.keys import hash_client_key
 from dragoman_server.models.info import ModelInfo
@@ -568,5 +569,8 @@ def test_check_notes_that_grammars_are_not_checked(
     Path("dragoman.toml").write_text(LOCAL + settings)
     result = run("config", "check", LOCAL_KEY=CANARY)
     assert result.exit_code == 0
-    assert ("note: what models write for tools with a grammar is not checked" in result.stderr) is noted
+    assert (
+        "note: server.check_grammars: what models write for tools with a grammar is not checked"
+        in result.stderr
+    ) is noted
     assert (": local" in result.stderr) is noted

@@ -372,9 +372,27 @@ def test_a_socks_proxy_of_the_environment_without_the_extra_is_a_warning(
     environ = {"ALL_PROXY": f"socks5h://user:{CANARY}@proxy:1080", "https_proxy": "http://proxy:3128"}
     assert load(environ=environ).warnings == ()
     monkeypatch.setattr("dragoman_server.config.values.find_spec", lambda name: None)
-    assert load(environ=environ).warnings == (
-        "ALL_PROXY: a SOCKS proxy needs an extra: install dragoman[socks]",
-    )
+    assert [str(each) for each in load(environ=environ).warnings] == [
+        "ALL_PROXY: a SOCKS proxy needs an extra; install dragoman[socks]"
+    ]
+
+
+VARIABLES = [
+    ("DRAGOMAN_PROT", "write DRAGOMAN_PORT, or unset DRAGOMAN_PROT"),
+    ("dragoman_port", "write DRAGOMAN_PORT, or unset dragoman_port"),
+    ("DRAGOMAN_ZQ", "unset DRAGOMAN_ZQ"),
+]
+
+
+def test_an_unknown_variable_is_a_warning_with_the_name_that_was_meant() -> None:
+    for name, mend in VARIABLES:
+        (warning,) = load(environ={name: CANARY}).warnings
+        assert str(warning) == f"{name}: is not a variable of Dragoman; {mend}"
+
+
+def test_variables_that_something_reads_are_not_unknown() -> None:
+    environ = {"DRAGOMAN_TEAM": CANARY, "DRAGOMAN_KEY": CANARY, "DRAGOMAN_PORT": "1"}
+    assert load_text('server.default_model = "sim/${DRAGOMAN_TEAM}"\n', environ).warnings == ()
 
 
 @pytest.mark.promise("S13")

@@ -342,10 +342,10 @@ def test_invalid_keys_are_the_only_error_of_a_public_bind() -> None:
 
 def test_a_messages_upstream_with_v1_is_warned_of() -> None:
     loaded = load_text(LOCAL.replace("openai_chat", "anthropic_messages"))
-    assert loaded.warnings == (
+    assert [str(each) for each in loaded.warnings] == [
         "upstream local: the base URL for anthropic_messages is written without /v1; "
-        "requests would go to .../v1/v1/messages",
-    )
+        "requests would go to .../v1/v1/messages; remove /v1 from base_url: dragoman.toml:4"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -420,10 +420,10 @@ def test_the_sdk_variable_that_points_at_us_makes_no_loop() -> None:
     environ = {"ANTHROPIC_AUTH_TOKEN": "any", "ANTHROPIC_BASE_URL": "http://localhost:8080"}
     loaded = load(environ=environ)
     assert loaded.settings.upstreams == ()
-    assert loaded.warnings == (
-        "ANTHROPIC_BASE_URL points at this gateway itself, "
-        "so ANTHROPIC_AUTH_TOKEN does not make an upstream anthropic",
-    )
+    assert [str(each) for each in loaded.warnings] == [
+        "ANTHROPIC_BASE_URL: points at this gateway itself, so ANTHROPIC_AUTH_TOKEN does not make an upstream "
+        "anthropic; unset ANTHROPIC_BASE_URL where the gateway is started"
+    ]
     assert len(load(environ=environ, flags={"port": "8081"}).settings.upstreams) == 1
 
 

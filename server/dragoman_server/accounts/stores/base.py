@@ -48,6 +48,18 @@ class Candidate(msgspec.Struct, frozen=True, omit_defaults=True):
     max_concurrent_requests: int | None = None
 
 
+class KeyUse(msgspec.Struct, frozen=True):
+    """What requests with a client key have used. Of two, sums are added, and the later `last_used` counts.
+
+    last_used: seconds since the epoch, 0 for a key that was never used.
+    """
+
+    requests: float = 0.0
+    tokens: float = 0.0
+    cost_usd: float = 0.0
+    last_used: float = 0.0
+
+
 @dataclass(frozen=True, slots=True)
 class Reservation:
     """A reservation for one request with this candidate. lease: its id; it expires by itself."""
@@ -103,8 +115,22 @@ class AccountStore(Protocol):
     async def add(self, counter: str, amount: float, expires: float | None) -> None:
         """Add an amount to a counter that all gateways share. expires: when it may be deleted, None for never."""
 
+    async def add_within(
+        self, counter: str, amount: float, expires: float | None, limit: float, now: float
+    ) -> float:
+        """Add an amount to a counter if its sum is not above the limit, as one step for all gateways.
+
+        Return the sum before: nothing was added if that is above the limit.
+        """
+
     async def total(self, counter: str, now: float) -> float:
         """Return the sum of a counter, 0 if it is missing or has expired."""
+
+    async def add_key_use(self, key: str, use: KeyUse) -> None:
+        """Add to what the client key of this name has used."""
+
+    async def key_uses(self, keys: Sequence[str]) -> list[KeyUse]:
+        """Return what each of these client keys has used."""
 
     def running(self) -> AbstractAsyncContextManager[None]:
         """Use the store inside of this block: its connections are open, and it receives the others' changes."""

@@ -209,32 +209,58 @@ return 0
 """,
 )
 
-# keys: the counter. arguments: amount, when it expires ('inf' for never).
-ADD = LuaScript(
-    "add",
-    _SHARED
-    + f"""
-local amount = number(redis.call('HGET', KEYS[1], 'amount')) + tonumber(ARGV[1])
-redis.call('HSET', KEYS[1], 'amount', text(amount), 'expires', ARGV[2])
-if tonumber(ARGV[2]) == math.huge then
-  redis.call('PERSIST', KEYS[1])
-else
-  redis.call('PEXPIREAT', KEYS[1], text(math.ceil((tonumber(ARGV[2]) + {_MARGIN_S}) * 1000)))
+_COUNTER = f"""
+local function add(key, amount, expires)
+  local sum = number(redis.call('HGET', key, 'amount')) + tonumber(amount)
+  redis.call('HSET', key, 'amount', text(sum), 'expires', expires)
+  if tonumber(expires) == math.huge then
+    redis.call('PERSIST', key)
+  else
+    redis.call('PEXPIREAT', key, text(math.ceil((tonumber(expires) + {_MARGIN_S}) * 1000)))
+  end
 end
-return 0
+local function total(key, now)
+  local found = redis.call('HMGET', key, 'amount', 'expires')
+  if not found[1] then return '0' end
+  if tonumber(found[2]) <= tonumber(now) then
+    redis.call('DEL', key)
+    return '0'
+  end
+  return found[1]
+end
+"""
+
+# keys: the counter. arguments: amount, when it expires ('inf' for never).
+ADD = LuaScript("add", _SHARED + _COUNTER + "add(KEYS[1], ARGV[1], ARGV[2])\nreturn 0\n")
+
+# keys: the counter. arguments: now. returns: the sum.
+TOTAL = LuaScript("total", _SHARED + _COUNTER + "return total(KEYS[1], ARGV[1])\n")
+
+# keys: the counter. arguments: amount, when it expires ('inf' for never), the limit, now. returns: the sum before.
+ADD_WITHIN = LuaScript(
+    "add within",
+    _SHARED
+    + _COUNTER
+    + """
+local before = total(KEYS[1], ARGV[4])
+if tonumber(before) <= tonumber(ARGV[3]) then add(KEYS[1], ARGV[1], ARGV[2]) end
+return before
 """,
 )
 
-# keys: the counter. arguments: now. returns: the sum.
-TOTAL = LuaScript(
-    "total",
-    """
-local found = redis.call('HMGET', KEYS[1], 'amount', 'expires')
-if not found[1] then return '0' end
-if tonumber(found[2]) <= tonumber(ARGV[1]) then
-  redis.call('DEL', KEYS[1])
-  return '0'
+# keys: those of the client keys. arguments: the fields of KeyUse; if there are values, they follow, for one key.
+# returns: the fields of each.
+KEY_USE = LuaScript(
+    "key use",
+    _SHARED
+    + """
+local names, fields = cjson.decode(ARGV[1]), {}
+for i = 2, #ARGV do
+  local before, value = number(redis.call('HGET', KEYS[1], names[i - 1])), tonumber(ARGV[i])
+  local after = names[i - 1] == 'last_used' and math.max(before, value) or before + value
+  redis.call('HSET', KEYS[1], names[i - 1], text(after))
 end
-return found[1]
+for i, key in ipairs(KEYS) do fields[i] = redis.call('HMGET', key, unpack(names)) end
+return fields
 """,
 )

@@ -22,6 +22,7 @@ from dragoman_server.accounts.stores.base import (
     AccountStore,
     AccountStoreError,
     Candidate,
+    KeyUse,
     NoRoom,
     Rate,
     Reservation,
@@ -160,6 +161,29 @@ class ResilientStore:
         await self._local.add(counter, amount, expires)
         await self._write(lambda store: store.add(counter, amount, expires))
 
+    async def add_within(
+        self, counter: str, amount: float, expires: float | None, limit: float, now: float
+    ) -> float:
+        def call(store: AccountStore) -> Awaitable[float]:
+            return store.add_within(counter, amount, expires, limit, now)
+
+        if self._pending:  # writes that the store has missed are not in its sum
+            before = await self._local.total(counter, now)
+            if before > limit:
+                return before
+        try:
+            before = await self._call(call)
+        except StoreUnavailable as error:
+            self.local_decisions += 1
+            before = await call(self._local)
+            if before <= limit and not error.sent:
+                self._queue(PendingWrite(lambda store: store.add(counter, amount, expires), None))
+            return before
+        self._local.replace_total(counter, before)
+        if before <= limit:
+            await self._local.add(counter, amount, expires)
+        return before
+
     async def total(self, counter: str, now: float) -> float:
         try:
             amount = await self._call(lambda store: store.total(counter, now))
@@ -170,6 +194,16 @@ class ResilientStore:
             return max(amount, await self._local.total(counter, now))
         self._local.replace_total(counter, amount)
         return amount
+
+    async def add_key_use(self, key: str, use: KeyUse) -> None:
+        await self._local.add_key_use(key, use)
+        await self._write(lambda store: store.add_key_use(key, use))
+
+    async def key_uses(self, keys: Sequence[str]) -> list[KeyUse]:
+        try:
+            return await self._call(lambda store: store.key_uses(keys))
+        except StoreUnavailable:
+            return await self._local.key_uses(keys)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:

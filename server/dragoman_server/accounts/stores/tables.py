@@ -14,7 +14,7 @@ from typing import TypeVar
 import msgspec
 
 from dragoman_server.accounts.health import INITIAL_HEALTH, Health
-from dragoman_server.accounts.stores.base import Candidate, NoRoom, Rate, Reservation
+from dragoman_server.accounts.stores.base import Candidate, KeyUse, NoRoom, Rate, Reservation
 
 # A lease that was not given back ends after this time, because its gateway has died. Longer than nearly all responses,
 # and no longer than an operator would wait.
@@ -67,8 +67,19 @@ class TableStore(ABC):
     async def add(self, counter: str, amount: float, expires: float | None) -> None:
         await self._call(lambda: self._add(counter, amount, NEVER if expires is None else expires))
 
+    async def add_within(
+        self, counter: str, amount: float, expires: float | None, limit: float, now: float
+    ) -> float:
+        return await self._call(lambda: self._add_within(counter, amount, expires, limit, now))
+
     async def total(self, counter: str, now: float) -> float:
         return await self._call(lambda: self._total(counter, now))
+
+    async def add_key_use(self, key: str, use: KeyUse) -> None:
+        await self._call(lambda: self._add_key_use(key, use))
+
+    async def key_uses(self, keys: Sequence[str]) -> list[KeyUse]:
+        return await self._call(lambda: [self._key_use(key) for key in keys])
 
     def _reserve(
         self, candidates: Sequence[Candidate], conversation: str | None, lease: str, now: float
@@ -132,6 +143,26 @@ class TableStore(ABC):
         if at_once:
             return 0.0
         return max((self._rate_available_at(rate, 0.0, now) for rate, _ in rates), default=0.0)
+
+    def _add_within(
+        self, counter: str, amount: float, expires: float | None, limit: float, now: float
+    ) -> float:
+        before = self._total(counter, now)
+        if before <= limit:
+            self._add(counter, amount, NEVER if expires is None else expires)
+        return before
+
+    def _add_key_use(self, key: str, use: KeyUse) -> None:
+        # As counters, so that files of earlier versions stay valid.
+        before = self._key_use(key)
+        amounts = msgspec.structs.asdict(use)
+        amounts["last_used"] = max(use.last_used - before.last_used, 0.0)
+        for name, amount in amounts.items():
+            if amount:
+                self._add(f"use:{key}:{name}", amount, NEVER)
+
+    def _key_use(self, key: str) -> KeyUse:
+        return KeyUse(*[self._total(f"use:{key}:{name}", 0.0) for name in KeyUse.__struct_fields__])
 
     def _rate_available_at(self, rate: Rate, amount: float, now: float) -> float:
         """Return 0 if the amount fits now, otherwise the time at which it does. A full rate fits any amount."""

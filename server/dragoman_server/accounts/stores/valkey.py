@@ -15,6 +15,7 @@ Needs the extra `dragoman[valkey]`.
 """
 
 import hashlib
+import json
 import random
 import ssl
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -28,10 +29,19 @@ from coredis.connection import BaseConnection, TCPLocation, UnixDomainSocketLoca
 from coredis.exceptions import NoScriptError, RedisError
 
 from dragoman_server.accounts.health import INITIAL_HEALTH, Health
-from dragoman_server.accounts.stores.base import AccountStoreError, Candidate, NoRoom, Rate, Reservation
+from dragoman_server.accounts.stores.base import (
+    AccountStoreError,
+    Candidate,
+    KeyUse,
+    NoRoom,
+    Rate,
+    Reservation,
+)
 from dragoman_server.accounts.stores.lua import (
     ADD,
+    ADD_WITHIN,
     CHANGE,
+    KEY_USE,
     RELEASE,
     RESERVE,
     RESTORE,
@@ -56,6 +66,8 @@ _PAUSE_S = 0.05
 _MAX_PAUSE_S = 2.0
 # Each failure of the comparison means that another gateway made progress, so this is never reached.
 _MAX_CHANGE_TRIES = 20
+
+_KEY_USE_FIELDS = json.dumps(KeyUse.__struct_fields__)
 
 _encode = msgspec.json.encode
 _decode = msgspec.json.Decoder(Health).decode
@@ -132,8 +144,24 @@ class ValkeyAccountStore:
         arguments = [_number(amount), _number(NEVER if expires is None else expires)]
         await self._run(ADD, [_key("counter:" + counter)], arguments)
 
+    async def add_within(
+        self, counter: str, amount: float, expires: float | None, limit: float, now: float
+    ) -> float:
+        numbers = (amount, NEVER if expires is None else expires, limit, now)
+        return float(await self._run(ADD_WITHIN, [_key("counter:" + counter)], list(map(_number, numbers))))
+
     async def total(self, counter: str, now: float) -> float:
         return float(await self._run(TOTAL, [_key("counter:" + counter)], [_number(now)]))
+
+    async def add_key_use(self, key: str, use: KeyUse) -> None:
+        values = [_number(each) for each in msgspec.structs.astuple(use)]
+        await self._run(KEY_USE, [_key("use:" + key)], [_KEY_USE_FIELDS, *values])
+
+    async def key_uses(self, keys: Sequence[str]) -> list[KeyUse]:
+        found = (
+            await self._run(KEY_USE, [_key("use:" + key) for key in keys], [_KEY_USE_FIELDS]) if keys else []
+        )
+        return [KeyUse(*[float(value or 0) for value in values]) for values in found]
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -310,7 +338,7 @@ def _number(value: float) -> str:
 
 _DIGESTS: dict[LuaScript, str] = {
     script: hashlib.sha1(script.text.encode(), usedforsecurity=False).hexdigest()
-    for script in (RESERVE, RELEASE, SPEND, CHANGE, RESTORE, ADD, TOTAL)
+    for script in (RESERVE, RELEASE, SPEND, CHANGE, RESTORE, ADD, TOTAL, ADD_WITHIN, KEY_USE)
 }
 
 
