@@ -18,6 +18,7 @@ import click
 from dragoman_server.cli.completion import completion
 from dragoman_server.cli.config_file import ConfigEditError, config_lines, json_schema, remove_client_key
 from dragoman_server.cli.doctor import doctor
+from dragoman_server.cli.explain import explain
 from dragoman_server.cli.lint import lint
 from dragoman_server.cli.options import (
     CANNOT_START,
@@ -80,6 +81,7 @@ def main() -> None:
 
 main.add_command(translate)
 main.add_command(lint)
+main.add_command(explain)
 
 
 @main.command(params=[*server_options])
