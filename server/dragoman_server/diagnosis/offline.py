@@ -62,8 +62,9 @@ def _startup(loaded: LoadedConfig) -> Iterator[Finding]:
     try:
         check_tls(server)
     except StartupError as error:
-        mend = f"correct {loaded.origin('server', 'certfile').changed_at}"
-        yield Finding(Severity.ERROR, "certificate", "server.certfile", str(error), mend)
+        name = "keyfile" if "the keyfile" in str(error) else "certfile"
+        mend = f"correct {loaded.origin('server', name).changed_at}"
+        yield Finding(Severity.ERROR, "certificate", f"server.{name}", str(error), mend)
 
 
 def _file_modes(loaded: LoadedConfig) -> Iterator[Finding]:

@@ -80,6 +80,12 @@ def test_a_certificate_that_is_missing() -> None:
     )
 
 
+def test_a_private_key_that_is_missing(tmp_path: Path) -> None:
+    make_certificate(tmp_path).key.unlink()
+    (finding,) = found('[server]\ncertfile = "cert.pem"\nkeyfile = "key.pem"\n')
+    assert (finding.subject, finding.mend) == ("server.keyfile", "correct dragoman.toml:3")
+
+
 def test_an_event_loop_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "uvloop", None)
     (finding,) = found('server.backend = "uvloop"\n')
