@@ -26,6 +26,7 @@ from dragoman_server.cli.private_gateway import HOST, private_settings, starting
 from dragoman_server.models.info import ModelInfo
 from dragoman_server.models.listing import can_list, fetch_all
 from dragoman_server.models.routes import (
+    ModelRoute,
     UnknownModel,
     deciding_upstream,
     filter_chat_models,
@@ -114,7 +115,8 @@ class Launch:
         if model is None:
             own = self.client.own_models
             if own and all(_is_routed(settings, name) for name in own):
-                return replace(target, small_model=self.small_model)
+                context = _smallest_context(settings, infos, own)
+                return replace(target, small_model=self.small_model, context=context)
             model, _ = example_model(settings, lists)
         if model is None:
             first = settings.upstreams[0].name
@@ -188,6 +190,22 @@ def _is_routed(settings: Settings, name: str) -> bool:
     return not isinstance(resolve(settings, None, name), UnknownModel)
 
 
+def _smallest_context(
+    settings: Settings, infos: Mapping[str, Mapping[str, ModelInfo]], names: Sequence[str]
+) -> int | None:
+    """Return the smallest context window of the models that names of a client stand for, None if none is known.
+
+    A client that gets the model of a name itself has its own figure.
+    """
+    contexts = []
+    for name in names:
+        route = resolve(settings, None, name, infos)
+        if isinstance(route, ModelRoute) and route.upstream_model != name:
+            info = infos.get(route.upstream, {}).get(route.upstream_model)
+            contexts += [info.context] if info is not None and info.context is not None else []
+    return min(contexts, default=None)
+
+
 def _fetch_lists(settings: Settings) -> ModelLists:
     upstreams = [upstream for upstream in settings.upstreams if can_list(upstream)]
 
@@ -202,6 +220,10 @@ def _fetch_lists(settings: Settings) -> ModelLists:
 def _log(file: str | None) -> Iterator[str]:
     """Yield the file for the log. A temporary one is removed if nothing was logged, else its name is printed."""
     if file is not None:
+        try:
+            open(file, "ab").close()
+        except OSError as error:
+            exit_with(WRONG_CONFIGURATION, f"dragoman: cannot write the log {file}: {error.strerror}")
         yield file
         return
     number, name = tempfile.mkstemp(prefix="dragoman-run-", suffix=".log")
