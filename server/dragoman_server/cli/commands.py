@@ -87,11 +87,18 @@ main.add_command(explain)
 
 @main.command(params=[*server_options])
 def serve(config_file: str | None, **options: str | bool | None) -> None:
-    """Start the gateway."""
+    """Start the gateway.
+
+    Exit codes: 0 after a stop, 1 if it cannot start, 2 if the configuration or the command line is wrong.
+    """
     loaded = load_or_exit(config_file, options)
     from dragoman_server.app import create_app
     from dragoman_server.cli.banner import print_banner
+    from dragoman_server.diagnosis.offline import offline_findings
 
+    errors = [each for each in offline_findings(loaded) if each.severity is Severity.ERROR]
+    if errors:
+        exit_with(CANNOT_START, "\n".join(f"dragoman: {error}" for error in errors))
     _run(loaded.settings, create_app, partial(print_banner, loaded, version("dragoman"), os.environ))
 
 
