@@ -24,7 +24,8 @@ Delta = TextDelta | ReasoningDelta | ArgumentsDelta
 _MAX_MISSES = 16
 
 _FRAME_END = b"\n\n"
-_ZERO = ord("0")
+# A counter without leading zeros, as JSON has it.
+_NUMBER = re.compile(rb"0|[1-9][0-9]{0,15}")
 
 _decode_text = msgspec.json.Decoder(str).decode
 # Possessive, so that a string of many megabytes costs no memory.
@@ -113,23 +114,31 @@ def _extractor(head: bytes, middle: bytes, tail: bytes, end_of: _EndFinder) -> E
     middle: what follows the counter behind the head, b"" if there is none. end_of: finds the end of a text with quotes
     in it, or with another tail.
     """
-    size, more = len(head), len(middle)
+    numbered = head.replace(b"%", b"%%") + b"%d" + middle.replace(b"%", b"%%")
     end = tail + _FRAME_END
-    less = len(end)
+    size, less = len(head), len(end)
+
+    def number_of(frames: bytes, position: int) -> int:
+        """Return the number of the frame at this place, -1 if it has another shape."""
+        comma = frames.find(b",", position + size)
+        digits = frames[position + size : comma]
+        fits = frames.startswith(head, position) and frames.startswith(middle, comma)
+        return int(digits) if fits and _NUMBER.fullmatch(digits) is not None else -1
 
     def extract(frames: bytes, position: int) -> tuple[list[str], int]:
         # One loop over the bytes, without a copy of each frame, because nearly every event comes here.
         texts: list[str] = []
-        while frames.startswith(head, position):
-            start = position + size
+        before, number = head, -1
+        while True:
             if middle:
-                comma = frames.find(b",", start)
-                count = frames[start:comma]
-                if not frames.startswith(middle, comma) or not count.isdigit():
+                number += 1  # as it nearly always is
+                before = numbered % number
+            if not frames.startswith(before, position):
+                number = number_of(frames, position) if middle else -1
+                if number < 0:
                     break
-                if count[0] == _ZERO and len(count) > 1:
-                    break
-                start = comma + more
+                before = numbered % number
+            start = position + len(before)
             close = frames.find(b'"', start)
             if frames.startswith(end, close):
                 stop = close + less

@@ -84,10 +84,22 @@ SHAPES: dict[str, tuple[bytes, list[tuple[bytes, str | None]]]] = {
             (b'data: {"n":0,"o":0,"text":"b","x":1}', "b"),
             (b'data: {"n":08,"o":0,"text":"b","x":1}', None),
             (b'data: {"n":,"o":0,"text":"b","x":1}', None),
+            (b'data: {"n":7,"o":0,"text":"b","x":1}', "b"),
+            (b'data: {"n":9007199254740993,"o":0,"text":"b","x":1}', "b"),
+            (b'data: {"n":12345678901234567,"o":0,"text":"b","x":1}', None),
             (b'data: {"n":-8,"o":0,"text":"b","x":1}', None),
+            (b'data: {"n":-1,"o":0,"text":"b","x":1}', None),
             (b'data: {"n":8.5,"o":0,"text":"b","x":1}', None),
             (b'data: {"n":8,"o":1,"text":"b","x":1}', None),
             (b'data: {"n":8', None),
+        ],
+    ),
+    "a counter between percent signs": (
+        b'data: {"i":"%d","n":7,"o":"%s%%","text":"a","x":"%b"}',
+        [
+            (b'data: {"i":"%d","n":8,"o":"%s%%","text":"b","x":"%b"}', "b"),
+            (b'data: {"i":"%d","n":1,"o":"%s%%","text":"%","x":"%b"}', "%"),
+            (b'data: {"i":"%d","n":8,"o":"%s%","text":"b","x":"%b"}', None),
         ],
     ),
     "padding": (
@@ -160,7 +172,7 @@ def test_a_protocol_without_counter_and_padding() -> None:
 
 
 def test_a_counter_of_any_number_of_digits() -> None:
-    frames = [b'data: {"n":%d,"o":0,"text":"a"}' % number for number in (8, 9, 10, 99, 100, 7, 1000, 0)]
+    frames = [b'data: {"n":%d,"o":0,"text":"a"}' % number for number in (8, 9, 10, 10, 99, 100, 7, 1000, 0)]
     extract = build_extractor(frames[0], HINT, "a")
     assert extract is not None
     assert extract(joined(*frames), 0) == (["a"] * len(frames), len(joined(*frames)))
