@@ -45,7 +45,7 @@ WHOLE = json.dumps(
 ).encode()
 
 # Calls per steady event that comes alone, and per request without a stream.
-BOUNDS = {"asyncio": (57, 1320), "trio": (96, 1660)}
+BOUNDS = {"asyncio": (50, 1250), "trio": (89, 1600)}
 
 
 class Peer:
