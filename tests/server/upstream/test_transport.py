@@ -160,7 +160,7 @@ async def test_one_socket_read_is_one_bytes_object() -> None:
 
 
 async def test_a_large_read_is_returned_in_parts_and_other_tasks_run_in_between() -> None:
-    """256 KiB of empty events, or of chunks of one byte, are half a second of work."""
+    """256 KiB of empty events, or of chunks of one byte, are 30 ms of work."""
     content = b"data:\n\n" * 37_000
     turns = others = 0
 
@@ -185,7 +185,7 @@ async def test_a_large_read_is_returned_in_parts_and_other_tasks_run_in_between(
         tasks.cancel_scope.cancel()
         assert counts(transport) == (0, 1)
     assert b"".join(received) == content
-    assert max(map(len, received)) <= 16 * 1024
+    assert max(map(len, received)) <= 32 * 1024
     assert others >= turns // 2
 
 
