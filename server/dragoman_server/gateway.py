@@ -70,7 +70,9 @@ class Gateway:
                 raise ValueError(
                     f"upstream {upstream.name} speaks {', '.join(unknown)}, which is not among this gateway's protocols"
                 )
-        self.client = client or UpstreamClient(expects_tls=_expects_tls(settings))
+        self.client = client or UpstreamClient(
+            expects_tls=_expects_tls(settings), expects_proxies=_expects_proxies(settings)
+        )
         self.simulator = SimulatedUpstream()
         self.catalog = ModelCatalog(settings, self.sender_for, self._usable_accounts, self.upstreams)
         self.responses = StoredResponseService(_response_store(settings.server))
@@ -137,11 +139,14 @@ class Gateway:
 
 
 def _expects_tls(settings: Settings) -> bool:
-    """True if an upstream is reached over TLS or by a proxy."""
-    return any(account.proxy is not None for account in settings.accounts) or any(
-        upstream.proxy is not None or origin_of(upstream.base_url)[0].startswith("https:")
-        for upstream in settings.upstreams
-    )
+    """True if an upstream is reached over TLS."""
+    return any(origin_of(upstream.base_url)[0].startswith("https:") for upstream in settings.upstreams)
+
+
+def _expects_proxies(settings: Settings) -> bool:
+    """True if an upstream is reached by a proxy."""
+    proxies = [upstream.proxy for upstream in settings.upstreams] + [each.proxy for each in settings.accounts]
+    return any(proxy is not None for proxy in proxies)
 
 
 def make_account_store(server: ServerSettings) -> AccountStore:
