@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import anyio
 
 from dragoman import PROTOCOLS, UPSTREAMS, RemoteProtocolError, RequestRefused
-from dragoman.jsontext import encode
+from dragoman.jsontext import decode_object, encode
 from dragoman_server.accounts.balances import fetch_balance, reports_balance
 from dragoman_server.capabilities.providers import MESSAGES
 from dragoman_server.config.loader import LoadedConfig
@@ -24,7 +24,7 @@ from dragoman_server.diagnosis.failures import SILENT, WRONG_MODEL, Cause, cause
 from dragoman_server.models.info import ModelInfo
 from dragoman_server.models.listing import ModelListError, can_list, fetch_models
 from dragoman_server.models.routes import ModelRoute, default_model_of, filter_chat_models, resolve
-from dragoman_server.proxying.plan import Planner
+from dragoman_server.proxying.plan import Plan, Planner
 from dragoman_server.settings import AccountSettings, UpstreamSettings
 from dragoman_server.settings.patterns import WILDCARD
 from dragoman_server.settings.upstreams import DEFAULT_ACCOUNT
@@ -299,28 +299,13 @@ class UpstreamExamination:
 
     async def _call(self, account: AccountSettings) -> list[Finding]:
         """Request a response of a few tokens, as the gateway requests it for a client."""
-        settings, subject = self.loaded.settings, self._subject_of(account)
-        models = self._listed or ()
-        named = [
-            model for model, (_, severity) in self._routed_models().items() if severity is Severity.ERROR
-        ]
-        model = next(iter(named), None) or default_model_of(self.upstream, models)
-        model = model or next(filter_chat_models(models), None)
+        subject, model = self._subject_of(account), self._example_model()
         if model is None:
             mend = f'add default_model = "NAME": {self._table_place}'
             return [Finding(Severity.WARNING, "response", subject, "no model is known to request", mend)]
-        body = {
-            "model": f"{self.upstream.name}/{model}",
-            "max_tokens": _MAX_TOKENS,
-            "messages": [{"role": "user", "content": "Hi"}],
-        }
-        # A client of Messages always sends a limit, which is translated to that of any other protocol.
-        planner = Planner(
-            settings, PROTOCOLS[MESSAGES], {}, "", encode(body), id="doctor", now=int(time.time())
-        )
         exchange, began = _Exchange(self.client), anyio.current_time()
         try:
-            plan = planner.first()
+            plan = self._plan(model)
             destination = plan.destination
             patient = replace(destination.settings, read_s=min(destination.settings.read_s, SPEND_TIMEOUT_S))
             with anyio.move_on_after(SPEND_TIMEOUT_S + self.timeout_s):
@@ -335,14 +320,19 @@ class UpstreamExamination:
                 ) as response:
                     received = await response.read_all(_MAX_RESPONSE_BYTES)
                 if response.status == 200:
+                    # Some upstreams send a stream to everyone.
+                    streams = dict(response.headers).get("content-type", "").startswith("text/event-stream")
+                    member = destination.upstream.output_member
+                    if not streams and member not in decode_object(received, "the response"):
+                        raise RemoteProtocolError("the response has no output")
                     took = anyio.current_time() - began
                     text = f"{quote_value(model)} responds within {took:.2f} s"
                     return [Finding(Severity.OK, "response", subject, text)]
                 error = destination.upstream.read_error(response.status, received)
                 return [self._refused(account, model, response.status, error.message)]
         except (RemoteProtocolError, RequestRefused) as error:
-            text = f"{quote_value(model)} cannot be requested: {error}"
-            return [Finding(Severity.ERROR, "response", subject, text, f"correct {self._base_url_place}")]
+            mend = f"correct the base URL or the protocol: {self._base_url_place}"
+            return [Finding(Severity.ERROR, "response", subject, f"{quote_value(model)}: {error}", mend)]
         except UpstreamError as error:
             return [self._failed(account, cause_of(error, by_proxy=self._has_proxy(account)), str(error))]
         return [
@@ -350,6 +340,28 @@ class UpstreamExamination:
                 account, SILENT, f"{quote_value(model)} sent no response within {SPEND_TIMEOUT_S:g} s"
             )
         ]
+
+    def _example_model(self) -> str | None:
+        """Return a model that the upstream should have."""
+        routed = [
+            model for model, (_, severity) in self._routed_models().items() if severity is Severity.ERROR
+        ]
+        models = self._listed or ()
+        known = [model for model in routed if self._listed is None or model in self._listed]
+        default = default_model_of(self.upstream, models)
+        return next(iter(known), None) or default or next(filter_chat_models(models), None)
+
+    def _plan(self, model: str) -> Plan:
+        """Return the plan of a short request. Raises RemoteProtocolError and RequestRefused."""
+        body = {
+            "model": f"{self.upstream.name}/{model}",
+            "max_tokens": _MAX_TOKENS,
+            "messages": [{"role": "user", "content": "Hi"}],
+        }
+        # A client of Messages always sends a limit, which is translated to that of any other protocol.
+        client = PROTOCOLS[MESSAGES]
+        now = int(time.time())
+        return Planner(self.loaded.settings, client, {}, "", encode(body), id="doctor", now=now).first()
 
     def _refused(self, account: AccountSettings, model: str, status: int, message: str) -> Finding:
         """Return the finding for an error response to a call."""

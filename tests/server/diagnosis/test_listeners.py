@@ -90,6 +90,17 @@ def test_a_dragoman_is_named_with_its_url() -> None:
     assert str(Listener("", url)) == "a Dragoman that serves http://127.0.0.1:8080"
 
 
+@needs_proc
+def test_a_process_that_may_not_be_looked_at_has_its_user(
+    taken: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listeners, "_HEALTHZ_S", 0.05)
+    for uid, user in ((0, "root"), (2**31 - 7, str(2**31 - 7))):
+        monkeypatch.setattr(listeners, "_sockets", lambda _, uid=uid: [(uid, "0")])  # the inode of no socket
+        text = startup_text(refused(ServerSettings(port=taken)))
+        assert f"Address already in use by a process of the user {user}; start with" in text
+
+
 COMMANDS = [
     (b"/usr/bin/vllm\0serve\0qwen3\0--api-key\0sk-canary\0", "vllm serve qwen3"),
     (b"/usr/bin/python3\0-m\0http.server\x008000\0", "python3 -m http.server 8000"),

@@ -106,6 +106,14 @@ def test_a_certificate_that_expires_soon_or_has_expired(
     assert (finding.severity, finding.text) == (Severity.WARNING, "cert.pem has expired or is not valid yet")
 
 
+def test_a_certificate_that_a_handshake_refuses_is_left_to_the_clients(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_expired_certificate(tmp_path)
+    monkeypatch.setattr("dragoman_server.diagnosis.offline._OUTSIDE_VALIDITY", ())
+    assert found(TLS) == []
+
+
 def test_an_event_loop_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "uvloop", None)
     (finding,) = found('server.backend = "uvloop"\n')

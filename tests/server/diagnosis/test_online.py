@@ -14,6 +14,7 @@ import pytest
 from config_text import CANARY
 from http_certificate import Certificate, make_certificate, make_expired_certificate
 from http_server import DeafServer, Peer, Script, ScriptedServer
+from valkey_server import valkey_server
 from virtual_time import REAL_BACKENDS
 
 from dragoman_server.config.loader import LoadedConfig, load
@@ -269,6 +270,13 @@ async def test_a_server_that_sends_nothing() -> None:
     assert "accepts connections, but sends no response" in mend
 
 
+async def test_a_list_that_never_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dragoman_server.diagnosis.upstreams._WAITS", 0)
+    with DeafServer() as server:
+        severity, check, text, _ = await the_finding(FILE.format(url=server.url + "v1"))
+    assert (severity, check, text) == ("error", "connect", "sent no list of models within 0 s")
+
+
 async def test_a_server_that_is_not_http() -> None:
     async def script(peer: Peer) -> None:
         await peer.respond(b"SSH-2.0-OpenSSH_9\r\n")
@@ -371,6 +379,29 @@ async def test_a_response_that_is_refused() -> None:
     assert called.mend.startswith("correct the model's name or its capabilities")
 
 
+NO_RESPONSES = [b"<html>", b"{}", b"[]"]
+
+
+async def test_a_response_that_is_none() -> None:
+    for body in NO_RESPONSES:
+        responses = {"/v1/models": response(200, MODELS), "/v1/chat/completions": response(200, body)}
+        async with serving(responses) as server:
+            _, called = await found(FILE.format(url=server.url + "v1"), spend=True)
+        assert (called.severity, called.check) == (Severity.ERROR, "response")
+        assert called.mend == "correct the base URL or the protocol: dragoman.toml:4"
+
+
+async def test_a_response_of_a_server_that_is_not_there() -> None:
+    url = f"http://127.0.0.1:{free_port()}"
+    text = FILE.format(url=url + "/v1") + 'model_list = false\ndefault_model = "a"\n'
+    _, called = await found(text, spend=True)
+    assert (called.severity, called.check, called.text) == (
+        Severity.ERROR,
+        "connect",
+        f"nothing listens at {url}",
+    )
+
+
 async def test_without_a_list_of_models_there_is_nothing_to_examine_but_the_response() -> None:
     text = FILE.format(url="http://127.0.0.1:9/v1") + "model_list = false\n"
     assert (await the_finding(text))[:2] == ("note", "models")
@@ -435,3 +466,17 @@ async def test_a_store_that_cannot_be_reached() -> None:
     (finding,) = await found("", **environ)
     assert (finding.severity, finding.check) == (Severity.ERROR, "store")
     assert finding.mend == "start the server, or correct the URL: DRAGOMAN_ACCOUNT_STORE_URL"
+
+
+async def test_a_store_that_responds() -> None:
+    with valkey_server() as server:
+        environ = {"DRAGOMAN_ACCOUNT_STORE": "valkey", "DRAGOMAN_ACCOUNT_STORE_URL": server.url}
+        (finding,) = await found("", **environ)
+    assert (finding.severity, finding.check) == (Severity.OK, "store")
+
+
+async def test_an_address_of_another_machine() -> None:
+    environ = {"DRAGOMAN_HOST": "192.0.2.1", "DRAGOMAN_ALLOW_PUBLIC_WITHOUT_KEYS": "yes"}
+    (finding,) = await online_findings(load_file("", environ), timeout_s=1, spend=False)
+    assert (finding.severity, finding.check) == (Severity.ERROR, "port")
+    assert finding.mend == "choose an address of this machine: 127.0.0.1, or 0.0.0.0 for all of them"
