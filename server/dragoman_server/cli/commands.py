@@ -18,7 +18,9 @@ import click
 from dragoman_server.cli.completion import completion
 from dragoman_server.cli.config_file import ConfigEditError, config_lines, json_schema, remove_client_key
 from dragoman_server.cli.doctor import doctor
+from dragoman_server.cli.explain import explain
 from dragoman_server.cli.init import init
+from dragoman_server.cli.lint import lint
 from dragoman_server.cli.options import (
     CANNOT_START,
     FOUND_ERRORS,
@@ -30,6 +32,7 @@ from dragoman_server.cli.options import (
     server_options,
 )
 from dragoman_server.cli.run import run
+from dragoman_server.cli.translate import translate
 from dragoman_server.config.problems import Severity
 from dragoman_server.config.values import InvalidValue, check_value
 from dragoman_server.keys import hash_client_key, new_key
@@ -75,6 +78,11 @@ def main() -> None:
     Settings come from flags, environment variables (in brackets below each command), a TOML file, and
     defaults, in this order of precedence.
     """
+
+
+main.add_command(translate)
+main.add_command(lint)
+main.add_command(explain)
 
 
 @main.command(params=[*server_options])
