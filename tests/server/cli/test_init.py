@@ -183,7 +183,7 @@ def test_a_port_in_use_is_avoided(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_port_of_a_gateway_that_runs_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     async def find_listener(address: BoundAddress) -> Listener:
-        return Listener("", address.local_url)
+        return Listener(address.port, "", address.local_url)
 
     monkeypatch.setattr(initial_config, "find_listener", find_listener)
     with socket.create_server(("127.0.0.1", 0)) as taken:
