@@ -72,9 +72,8 @@ def _findings(config_file: str | None, timeout_s: float, spend: bool) -> Iterato
 
     yield _summary(loaded)
     yield from offline_findings(loaded)
-    examine = partial(online_findings, loaded, timeout_s=timeout_s, spend=spend)
-    backend = "trio" if loaded.settings.server.backend == "trio" else "asyncio"
-    yield from anyio.run(examine, backend=backend)
+    # On asyncio whatever the gateway's backend is: on trio Ctrl-C would be a group of exceptions.
+    yield from anyio.run(partial(online_findings, loaded, timeout_s=timeout_s, spend=spend))
 
 
 def _of_problem(problem: ConfigProblem) -> CheckFinding:
