@@ -52,12 +52,17 @@ def doctor(config_file: str | None, as_json: bool, spend: bool, timeout_s: float
 
     Exit codes: 0 without errors, also if there are warnings; 1 with errors; 2 for a wrong command line.
     """
-    findings = list(_findings(config_file, timeout_s, spend))
+    findings = []
+    for finding in _findings(config_file, timeout_s, spend):
+        findings.append(finding)
+        if not as_json:
+            print_lines(_lines(finding), sys.stdout, os.environ)
+    errors, warnings = _count(findings, CheckSeverity.ERROR), _count(findings, CheckSeverity.WARNING)
     if as_json:
         click.echo(json.dumps(_report(findings), indent=2))
     else:
-        print_lines(_lines(findings), sys.stdout, os.environ)
-    sys.exit(FOUND_ERRORS if _count(findings, CheckSeverity.ERROR) else 0)
+        click.echo(f"\nerrors: {errors}, warnings: {warnings}")
+    sys.exit(FOUND_ERRORS if errors else 0)
 
 
 def _findings(config_file: str | None, timeout_s: float, spend: bool) -> Iterator[CheckFinding]:
@@ -99,16 +104,12 @@ def _summary(loaded: LoadedConfig) -> CheckFinding:
     return CheckFinding(CheckSeverity.OK, "config", place, f"is correct; upstreams: {upstreams}")
 
 
-def _lines(findings: Sequence[CheckFinding]) -> Iterator[str]:
-    """Yield the findings as text, in colours."""
-    for each in findings:
-        label = click.style(f"{each.severity:<{_WIDTH}}", fg=_COLOURS[each.severity], bold=True)
-        yield f"{label}{each.subject}: {each.text}"
-        if each.mend:
-            yield f"{'':<{_WIDTH}}fix: {each.mend}"
-    errors, warnings = _count(findings, CheckSeverity.ERROR), _count(findings, CheckSeverity.WARNING)
-    yield ""
-    yield f"errors: {errors}, warnings: {warnings}"
+def _lines(finding: CheckFinding) -> Iterator[str]:
+    """Yield a finding as text, in colours."""
+    label = click.style(f"{finding.severity:<{_WIDTH}}", fg=_COLOURS[finding.severity], bold=True)
+    yield f"{label}{finding.subject}: {finding.text}"
+    if finding.mend:
+        yield f"{'':<{_WIDTH}}fix: {finding.mend}"
 
 
 def _report(findings: Sequence[CheckFinding]) -> dict[str, object]:
