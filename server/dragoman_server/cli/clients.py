@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import PurePath
 from urllib.parse import urlsplit
 
-from dragoman_server.config.loader import KEY_VARIABLE
 from dragoman_server.config.values import is_loopback
+from dragoman_server.settings.server import KEY_VARIABLE
 
 # The value of one variable of the environment is at most 128 KiB on Linux. So many models fit in any case.
 _MAX_MODELS = 100

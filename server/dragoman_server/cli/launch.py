@@ -23,7 +23,6 @@ from dragoman_server.cli.clients import (
 )
 from dragoman_server.cli.options import WRONG_CONFIGURATION, exit_with, load_or_exit
 from dragoman_server.cli.private_gateway import HOST, private_settings, starting
-from dragoman_server.config.loader import KEY_VARIABLE
 from dragoman_server.models.info import ModelInfo
 from dragoman_server.models.listing import can_list, fetch_all
 from dragoman_server.models.routes import (
@@ -38,6 +37,7 @@ from dragoman_server.serving.sockets import BoundAddress, StartupError
 from dragoman_server.settings import SIMULATOR, Settings, UpstreamSettings
 from dragoman_server.settings.patterns import WILDCARD, matches
 from dragoman_server.settings.secret import Secret
+from dragoman_server.settings.server import KEY_VARIABLE
 from dragoman_server.upstream.client import UpstreamClient
 
 # A gateway without client keys accepts every key, and vendors' clients require one.
@@ -98,7 +98,7 @@ class Launch:
             return self._choose_listed(ClientTarget(_root(self.gateway), key))
         settings = load_or_exit(self.config_file, {}).settings
         server = settings.server
-        address = BoundAddress("https" if server.tls else "http", server.host, server.port, server.backend)
+        address = BoundAddress.of(server, server.host, server.port)
         if settings.client_keys and key == _ANY_KEY:
             click.echo(f"warning: the gateway needs a client key: set {KEY_VARIABLE}", err=True)
         return self._choose(ClientTarget(address.local_url, key), settings, _fetch_lists(settings))

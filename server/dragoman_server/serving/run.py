@@ -33,7 +33,7 @@ from dragoman_server.serving.connection import WorkerContext
 from dragoman_server.serving.file_limit import raise_file_limit
 from dragoman_server.serving.lifespan import lifespan
 from dragoman_server.serving.server import serve_connections
-from dragoman_server.serving.sockets import BoundAddress, StartupError, bind
+from dragoman_server.serving.sockets import BoundAddress, StartupError, bind, notify_service_manager
 from dragoman_server.serving.supervisor import GROUP_SIGNALS, Supervisor, stop_signals
 from dragoman_server.settings import ServerSettings, Settings
 from dragoman_server.telemetry.metrics import exposes_metrics, shared_directory
@@ -44,8 +44,8 @@ _log = logging.getLogger("dragoman.server")
 _http_log = logging.getLogger("dragoman.http")
 
 # The steps of a stop after drain_s, in seconds: closing the connections that were cut, then the application's shutdown.
-_CLOSING_S = 2.0
-_SHUTDOWN_S = 5.0
+CLOSING_S = 2.0
+SHUTDOWN_S = 5.0
 
 _STARTUP_S = 30.0
 # How often a stop reports the requests that are still open.
@@ -80,13 +80,17 @@ def serve(settings: Settings, app_factory: AppFactory, *, on_ready: Callable[[Bo
     with listener:
         name = listener.getsockname()
         listening = BoundAddress.of(server, name[0], name[1])
-        ready = partial(on_ready, listening)
+
+        def ready() -> None:
+            notify_service_manager("READY=1")
+            on_ready(listening)
+
         if server.workers == 1:
             _run_worker(settings, app_factory, listener, ready, stop_signals())
         else:
             worker = partial(worker_main, settings, app_factory)
             gc.enable()  # this process only starts others
-            stop_s = server.drain_s + _CLOSING_S + _SHUTDOWN_S
+            stop_s = server.drain_s + CLOSING_S + SHUTDOWN_S
             with _shared_metrics(settings) as on_end:
                 anyio.run(Supervisor(server.workers, worker, listener, ready, stop_s, on_end).run)
     _log.info("stopped")
@@ -193,7 +197,7 @@ class _Worker:
             # The timer does not start in the event loop, because code that does not return may block that.
             self.signals_seen += 1
             if not self.is_ready or self.signals_seen > 1:
-                self._exit_after(_CLOSING_S + (0 if self.is_ready else _SHUTDOWN_S))
+                self._exit_after(CLOSING_S + (0 if self.is_ready else SHUTDOWN_S))
             else:
                 self._exit_after(self._stop_s)
             call_soon(partial(self._signalled, signal.Signals(number).name))
@@ -220,7 +224,7 @@ class _Worker:
     def _stop(self, reason: str) -> None:
         requests, drain_s = len(self.requests), self.settings.server.drain_s
         if requests:
-            text = "%s: no new connections, and up to %g s for open requests: %d"
+            text = "%s: no new connections, and up to %g s for open requests: %d; a second signal ends them"
             _log.info(text, reason, drain_s, requests)
         else:
             _log.info("%s: no new connections; no request is open", reason)
@@ -233,7 +237,7 @@ class _Worker:
 
             asyncio.get_running_loop().set_exception_handler(_handle_loop_error)
         config = _hypercorn_config(server)
-        async with lifespan(self.app, _STARTUP_S, _SHUTDOWN_S) as state:
+        async with lifespan(self.app, _STARTUP_S, SHUTDOWN_S) as state:
             with anyio.CancelScope() as self.connections:
                 await serve_connections(
                     WorkerContext(self.app, config, server, state, self.requests),
@@ -259,7 +263,7 @@ class _Worker:
 
     @property
     def _stop_s(self) -> float:
-        return self.settings.server.drain_s + _CLOSING_S + _SHUTDOWN_S
+        return self.settings.server.drain_s + CLOSING_S + SHUTDOWN_S
 
     def _exit_after(self, delay: float) -> None:
         if self.exit_timer is not None:
@@ -279,7 +283,7 @@ class _Worker:
         with anyio.move_on_after(self.settings.server.drain_s):
             await self._report_open_requests()
         self._cancel_requests()
-        await anyio.sleep(_CLOSING_S)
+        await anyio.sleep(CLOSING_S)
         self.connections.cancel()
 
     async def _report_open_requests(self) -> None:
