@@ -64,6 +64,8 @@ def run_child(program: str, arguments: Sequence[str], environ: Mapping[str, str]
             "this needs POSIX signals: use --print-env, and start the gateway beside it", NOT_EXECUTABLE
         )
     signals = {signal.SIGCHLD, *_PASSED_ON}
+    # If it is ignored, which programs inherit, a child leaves no status.
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     before = signal.pthread_sigmask(signal.SIG_BLOCK, signals)
     own_group = not _has_terminal()
     spawn = partial(os.posix_spawn, setsigmask=before, setsigdef=_IGNORED_BY_PYTHON)

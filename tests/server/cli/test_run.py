@@ -223,6 +223,14 @@ def test_a_signal_to_the_whole_group_arrives_once(tmp_path: Path) -> None:
         assert run.end()[:2] == (0, ["SIGINT", "more 0"])
 
 
+def test_the_status_is_found_if_a_parent_ignores_its_children(tmp_path: Path) -> None:
+    ignore = "import os, signal, sys\n"
+    ignore += "signal.signal(signal.SIGCHLD, signal.SIG_IGN); os.execv(sys.argv[1], sys.argv[1:])"
+    command = [sys.executable, "-c", ignore, *RUN, *TOY, "exit", "5"]
+    done = subprocess.run(command, cwd=tmp_path, env=environ_of(tmp_path), timeout=DEADLINE_S, check=False)
+    assert done.returncode == 5
+
+
 def test_the_gateway_ends_if_this_process_is_killed(tmp_path: Path) -> None:
     with running(tmp_path, *TOY, "wait") as run:
         url = run.line()
