@@ -223,6 +223,14 @@ def test_a_signal_to_the_whole_group_arrives_once(tmp_path: Path) -> None:
         assert run.end()[:2] == (0, ["SIGINT", "more 0"])
 
 
+@each_backend
+def test_open_requests_of_other_processes_are_served_to_the_end(tmp_path: Path, backend: str) -> None:
+    # Twenty words, of which the first has come when the command ends.
+    run = run_to_end(tmp_path, *TOY, "leave", "sim/slow@10", DRAGOMAN_BACKEND=backend)
+    waiting = "dragoman: waiting for open requests; Ctrl-C ends them"
+    assert run == (0, ["data: [DONE]"], [SIMULATOR_WARNING, waiting])
+
+
 def test_the_status_is_found_if_a_parent_ignores_its_children(tmp_path: Path) -> None:
     ignore = "import os, signal, sys\n"
     ignore += "signal.signal(signal.SIGCHLD, signal.SIG_IGN); os.execv(sys.argv[1], sys.argv[1:])"
