@@ -79,15 +79,20 @@ _simulator_options = [
 
 def _load(config_file: str | None, options: Mapping[str, str | bool | None]) -> LoadedConfig:
     """Load the configuration, or print what is wrong with it and exit."""
+    try:
+        return _loader(config_file, options)()
+    except ConfigError as error:
+        _exit(_WRONG_CONFIGURATION, str(error))
+
+
+def _loader(config_file: str | None, options: Mapping[str, str | bool | None]) -> Callable[[], LoadedConfig]:
+    """Return what loads the configuration, now and for each reload. options: flags of the command line."""
     flags = {
         name: str(value).lower() if isinstance(value, bool) else value
         for name, value in options.items()
         if value is not None
     }
-    try:
-        return load(path=config_file, flags=flags, environ=os.environ)
-    except ConfigError as error:
-        _exit(_WRONG_CONFIGURATION, str(error))
+    return partial(load, path=config_file, flags=flags, environ=os.environ)
 
 
 def _exit(code: int, message: str) -> NoReturn:
@@ -95,13 +100,18 @@ def _exit(code: int, message: str) -> NoReturn:
     sys.exit(code)
 
 
-def _run(settings: Settings, make_app: "AppFactory", on_ready: "Callable[[BoundAddress], None]") -> None:
+def _run(
+    settings: Settings,
+    make_app: "AppFactory",
+    on_ready: "Callable[[BoundAddress], None]",
+    load: Callable[[], LoadedConfig] | None = None,
+) -> None:
     # The server and the application take a while to import, and the other commands need neither.
     from dragoman_server.serving.run import serve
     from dragoman_server.serving.sockets import StartupError
 
     try:
-        serve(settings, make_app, on_ready=on_ready)
+        serve(settings, make_app, on_ready=on_ready, load=load)
     except StartupError as error:
         _exit(_CANNOT_START, f"dragoman: {error}")
 
@@ -123,7 +133,8 @@ def serve(config_file: str | None, **options: str | bool | None) -> None:
     from dragoman_server.app import create_app
     from dragoman_server.cli.banner import print_banner
 
-    _run(loaded.settings, create_app, partial(print_banner, loaded, version("dragoman"), os.environ))
+    on_ready = partial(print_banner, loaded, version("dragoman"), os.environ)
+    _run(loaded.settings, create_app, on_ready, _loader(config_file, options))
 
 
 @main.command(params=[*_simulator_options])

@@ -23,6 +23,7 @@ import pytest
 
 from dragoman_server.app import create_app
 from dragoman_server.serving.run import _Worker
+from dragoman_server.serving.signals import SignalMeanings
 from dragoman_server.settings import ServerSettings, Settings, UpstreamSettings
 
 EVENTS = 200
@@ -157,7 +158,7 @@ async def count(backend: str, counter: Counter) -> tuple[float, float]:
             ),
         )
         ready = anyio.Event()
-        worker = _Worker(settings, create_app(settings), gateway_listener, ready.set, ())
+        worker = _Worker(settings, create_app(settings), gateway_listener, ready.set, SignalMeanings(()))
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(worker.run)
             await ready.wait()
