@@ -1,5 +1,4 @@
-# `make run` starts the gateway, `make test` runs every check, `make quick` those that take seconds. All set up .venv by
-# themselves.
+# `make help` lists the targets. All set up .venv by themselves.
 
 # A bare environment (env -i) has no PATH at all.
 export PATH := $(if $(PATH),$(PATH),/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin)
@@ -29,7 +28,7 @@ COMPILE = UV_CUSTOM_COMPILE_COMMAND="make lock" $(RELEASE)/bin/uv pip compile --
 	--generate-hashes --annotation-style line
 VERSIONS ?= 3.11 3.12 3.13 3.14
 
-.PHONY: run test quick suite test-recordings test-versions lock audit dist check-format lint types imports tests coverage golden fuzz soak leaving memory mutants bench bench-plot growth lines map docs fix clean
+.PHONY: run help test quick suite test-recordings test-clients test-versions lock audit dist check-format lint types imports tests coverage golden fuzz soak leaving memory mutants bench bench-plot growth lines map docs fix clean
 
 # -- set-up -----------------------------------------------------------------------------------------------
 
@@ -57,54 +56,59 @@ $(RELEASE)/.release: $(LOCKS)/release.txt
 
 # -- the commands -----------------------------------------------------------------------------------------
 
-# ARGS go to the command, e.g. make run ARGS='--port 9000 --backend trio'
-run: $(VENV)/.server
+run: $(VENV)/.server ## start the gateway; ARGS='--port 9000 --backend trio'
 	@exec $(BIN)/dragoman serve $(ARGS)
 
-test: check-format lint types imports tests coverage
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+test: check-format lint types imports tests coverage ## every check and all tests
 	@command -v valkey-server >/dev/null || command -v redis-server >/dev/null || \
 		echo "not tested: account stores on a server, because there is no valkey-server or redis-server (docs/state.md)"
 	@for each in nginx haproxy; do command -v $$each >/dev/null || \
 		echo "not tested: $$each in front of the gateway, because it is not installed (tests/edge/test_proxies.py)"; done
 	@command -v chromium >/dev/null || echo "not tested: web pages in a real browser, because there is no chromium"
 
-# While one works: all that is known within seconds.
-quick: check-format lint types imports
+quick: check-format lint types imports ## what is known within seconds: format, lint, types, imports, tests of the core
 	$(PYTEST) tests/sansio $(ARGS)
 
 # -- the checks, one by one -------------------------------------------------------------------------------
 
-check-format: $(VENV)/.dev
+check-format: $(VENV)/.dev ## is the code formatted?
 	$(BIN)/ruff format --check --quiet .
 
-lint: $(VENV)/.dev
+lint: $(VENV)/.dev ## ruff's rules
 	$(BIN)/ruff check --quiet .
 
-types: $(VENV)/.dev
+types: $(VENV)/.dev ## mypy, strict
 	$(BIN)/mypy
 
-imports: $(VENV)/.dev
+imports: $(VENV)/.dev ## the import contracts of pyproject.toml
 	$(BIN)/lint-imports
 
-tests: $(VENV)/.dev
+tests: $(VENV)/.dev ## all tests; ARGS='-k word', JOBS=0 for one process
 	$(PYTEST) --cov --cov-report= $(ARGS)
 
-coverage: $(VENV)/.dev
+coverage: $(VENV)/.dev ## what `make tests` has covered, by package
 	$(BIN)/coverage report --include 'server/*' --fail-under 96
 	$(BIN)/python tests/package_coverage.py
 
 # -- beside the checks ------------------------------------------------------------------------------------
 
-# What becomes of every fixture, written again; prints what changed (tests/golden/golden.py).
-golden: $(VENV)/.dev
+# What becomes of every fixture (tests/golden/golden.py).
+golden: $(VENV)/.dev ## write the golden file again, and print what changed
 	@$(BIN)/python tests/golden/golden.py
 
 # Against recorded answers of real providers, where ../shared or $DRAGOMAN_SHARED has them.
-test-recordings: $(VENV)/.dev
+test-recordings: $(VENV)/.dev ## tests against recorded responses of providers
 	$(BIN)/pytest -q tests/recordings $(ARGS)
 
+# Real Claude Code, Codex and opencode, from npm, in front of the simulator. A skipped one says how to install it.
+test-clients: $(VENV)/.dev ## real coding agents in front of the simulator
+	$(BIN)/pytest -q -rs tests/coding_agents $(ARGS)
+
 # Before a release: the tests on every version of Python that is found, each in an environment of its own.
-test-versions:
+test-versions: ## all tests on every Python that is found
 	@for version in $(VERSIONS); do \
 		python=; \
 		for each in python$$version $${PYENV_ROOT:-$$HOME/.pyenv}/versions/$$version.*/bin/python; do \
@@ -117,11 +121,11 @@ test-versions:
 	echo "Python: passed on$${passed:- none}; failed on$${failed:- none}; not found:$${missing:- none}"; \
 	test -z "$$failed"
 
-suite: $(VENV)/.dev
+suite: $(VENV)/.dev ## all tests, without the checks and without coverage
 	$(PYTEST) $(ARGS)
 
 # The newest versions that pyproject.toml allows, for every platform and Python, and the SBOM of what the wheel needs.
-lock: $(RELEASE)/.release
+lock: $(RELEASE)/.release ## lock the newest versions that pyproject.toml allows; UPGRADE= keeps them
 	$(COMPILE) $(UPGRADE) --extra server --group build -o $(LOCKS)/server.txt pyproject.toml
 	$(COMPILE) $(UPGRADE) --extra server --group dev -c $(LOCKS)/server.txt -o $(LOCKS)/dev.txt pyproject.toml
 	$(COMPILE) $(UPGRADE) --group release -o $(LOCKS)/release.txt
@@ -130,7 +134,7 @@ lock: $(RELEASE)/.release
 	mv $(RELEASE)/sbom.json $(LOCKS)/dragoman.cdx.json
 
 # Known vulnerabilities of what is locked. It also fails if the service that lists them does not answer.
-audit: $(RELEASE)/.release
+audit: $(RELEASE)/.release ## known vulnerabilities of what is locked
 	@for lock in server dev release; do \
 		echo "known vulnerabilities in $(LOCKS)/$$lock.txt:"; \
 		$(RELEASE)/bin/pip-audit --strict --disable-pip --require-hashes --progress-spinner off \
@@ -142,7 +146,7 @@ audit: $(RELEASE)/.release
 	fi
 
 # The files of a release. The second build, of what is committed, differs in everything that must not matter.
-dist: $(VENV)/.dev
+dist: $(VENV)/.dev ## wheel and sdist, built twice and compared
 	@rm -rf dist
 	@env -u SOURCE_DATE_EPOCH $(BIN)/python -m hatchling build -d dist
 	@copy=$$(mktemp -d) && trap 'rm -rf "$$copy"' EXIT && git archive HEAD | tar -x -C "$$copy" && python=$$PWD/$(BIN)/python && \
@@ -151,52 +155,49 @@ dist: $(VENV)/.dev
 	@sha256sum dist/*
 
 # New inputs for the fuzzing tests, so many seconds for each; make test gives them the same few each time.
-fuzz: $(VENV)/.dev
+fuzz: $(VENV)/.dev ## new inputs for the fuzzing tests; SECONDS=60 for each
 	FUZZ_SECONDS=$(SECONDS) $(BIN)/pytest -q tests/fuzz $(ARGS)
 
 # A mixed load with errors on each backend and clients that leave, and a table of what they cost.
-soak: $(VENV)/.dev
+soak: $(VENV)/.dev ## a mixed load with errors, for MINUTES=10
 	$(BIN)/python tests/bench/soak.py --minutes $(MINUTES) $(ARGS)
 
 # How long an upstream is kept when its client leaves, in each phase of a request; for a machine that does nothing else.
-leaving: $(VENV)/.dev
+leaving: $(VENV)/.dev ## how long an upstream is kept when its client leaves
 	$(BIN)/python tests/bench/leaving.py $(ARGS)
 
 # What open streams and large responses cost in memory. 5,000 streams need 10,100 descriptors (ulimit -n).
-memory: $(VENV)/.dev
+memory: $(VENV)/.dev ## what open streams and large responses cost
 	$(BIN)/python tests/bench/memory.py $(ARGS)
 
 # Random changes of the code, one at a time: which does no test catch? Hours; the head of the script has its options.
-mutants: $(VENV)/.dev
+mutants: $(VENV)/.dev ## random changes of the code that no test catches; takes hours
 	$(BIN)/python tests/tools/mutants.py $(ARGS)
 
 # What core and gateway cost, as ratios to bare work (docs/performance.md). ARGS='--pair all': all nine pairs.
-bench: $(VENV)/.dev
+bench: $(VENV)/.dev ## what core and gateway cost, as ratios to bare work
 	$(BIN)/python tests/bench $(ARGS)
 
 # docs/performance.svg, from what `make bench ARGS=--record` has added to tests/bench/history.csv.
-bench-plot: $(VENV)/.dev
+bench-plot: $(VENV)/.dev ## docs/performance.svg, from the history of `make bench`
 	$(BIN)/python tests/bench/bench_plot.py
 
 # How costs grow with what there is: keys, accounts, models, connections, the lengths of requests and responses.
-growth: $(VENV)/.dev
+growth: $(VENV)/.dev ## how costs grow with keys, accounts, models, connections and lengths
 	$(BIN)/python tests/bench/growth.py $(ARGS)
 
-# Lines of code, comments and docstrings of each package, and what is long.
-lines: $(VENV)/.dev
+lines: $(VENV)/.dev ## lines of code of each package, and what is long
 	$(BIN)/python tests/tools/code_lines.py $(ARGS)
 
-# docs/map.md: the packages and what they import.
-map: $(VENV)/.dev
+map: $(VENV)/.dev ## docs/map.md: the packages and what they import
 	$(BIN)/python docs/_generate/package_map.py
 
-# All pages and tables that follow from the code.
-docs: $(VENV)/.dev
+docs: $(VENV)/.dev ## all pages and tables that follow from the code, and the man page
 	$(BIN)/python docs/_generate
 
-fix: $(VENV)/.dev
+fix: $(VENV)/.dev ## format, and fix what ruff can fix
 	$(BIN)/ruff check --fix --quiet .
 	$(BIN)/ruff format --quiet .
 
-clean:
+clean: ## remove environments, caches and builds
 	rm -rf .venv .venv-* build dist .coverage* .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache

@@ -3,10 +3,13 @@
 import doctest
 import json
 import re
+import shutil
+import subprocess
 from pathlib import Path
 
 import bench_figures
 import bench_plot
+import man_page
 import package_map
 import page_tables
 import pytest
@@ -115,6 +118,16 @@ def test_commands_of_make_are_targets() -> None:
         assert named - targets == set(), page.name
 
 
+def test_make_help_has_a_line_for_each_target() -> None:
+    (phony,) = re.findall(r"^\.PHONY: (.*)", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)
+    done = subprocess.run(
+        ["make", "--no-print-directory", "help"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    lines = [line.split(maxsplit=2) for line in done.stdout.splitlines()]
+    assert sorted(phony.split()) == sorted(target for _, target, _ in lines)
+    assert all(text for _, _, text in lines)
+
+
 def test_the_configuration_of_the_readme_loads(tmp_path: Path) -> None:
     (block,) = re.findall(
         r"^```toml\n(.*?)^```", (ROOT / "README.md").read_text("utf-8"), re.MULTILINE | re.DOTALL
@@ -154,6 +167,22 @@ def test_the_tables_in_pages_are_current(subtests: pytest.Subtests) -> None:
 def test_the_map_is_current() -> None:
     # If this fails, run `make map`.
     assert package_map.page() == package_map.PAGE.read_text("utf-8")
+
+
+def test_the_man_page_is_current() -> None:
+    # If this fails, run `make docs`.
+    assert man_page.page() == man_page.PAGE.read_text("utf-8")
+
+
+@pytest.mark.skipif(shutil.which("groff") is None, reason="groff is not installed")
+def test_the_man_page_has_no_mistake() -> None:
+    done = subprocess.run(
+        ["groff", "-man", "-Tutf8", "-ww", "-z", str(man_page.PAGE)],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stderr == ""
 
 
 def test_the_plot_is_current() -> None:

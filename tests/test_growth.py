@@ -8,9 +8,9 @@ import pytest
 from growth import DIMENSIONS
 from growth.cost import Dimension, measure
 
-# asyncio has its timers in a heap, so a request compares a few more of them where many others are open. A walk would
-# cost hundreds of calls.
-SHARE_MORE, CALLS_MORE = 0.02, 4
+# asyncio has its timers in a heap, and rebuilds it with a few calls for each when half of them are cancelled. With 200
+# connections that is once in the requests that are counted here, 49 calls for each. A walk would cost hundreds.
+SHARE_MORE, CALLS_MORE = 0.03, 4
 
 
 @pytest.mark.each_choice

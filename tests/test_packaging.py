@@ -1,19 +1,24 @@
 """The wheel: its files and dependencies; and the checkout's environment is the locked one."""
 
+import contextlib
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import tarfile
 import tomllib
+import urllib.request
+import venv
 import zipfile
-from importlib.metadata import entry_points, requires, version
+from importlib.metadata import PackageNotFoundError, distribution, entry_points, requires, version
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
+from command.process import Server
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
@@ -52,7 +57,11 @@ def wheel(built: dict[str, Path]) -> zipfile.ZipFile:
 @pytest.mark.promise("S17")
 def test_the_wheel_holds_both_packages_and_nothing_else(wheel: zipfile.ZipFile) -> None:
     tops = {name.split("/")[0] for name in wheel.namelist() if ".dist-info/" not in name}
-    assert tops == {"dragoman", "dragoman_server"}
+    data = f"dragoman-{PROJECT['project']['version']}.data"
+    assert tops == {"dragoman", "dragoman_server", data}
+    assert [name for name in wheel.namelist() if name.startswith(data)] == [
+        f"{data}/data/share/man/man1/dragoman.1"
+    ]
     assert {"dragoman/py.typed", "dragoman_server/py.typed"} <= set(wheel.namelist())
     assert not any(name.endswith(".pth") for name in wheel.namelist())
 
@@ -278,6 +287,50 @@ def test_the_editable_install_is_this_checkout() -> None:
 
     assert Path(dragoman.__file__).parents[2] == ROOT
     assert Path(dragoman_server.__file__).parents[2] == ROOT
+
+
+@pytest.fixture(scope="module")
+def installed(built: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A new environment with the wheel, and of other packages only what the extra `server` locks."""
+    root = tmp_path_factory.mktemp("installed") / "venv"
+    venv.create(root, with_pip=False, symlinks=True)
+    (site,) = root.glob("lib/python*/site-packages")
+    for name in Lock("server"):
+        with contextlib.suppress(PackageNotFoundError):  # of another platform or Python
+            link_package(name, site)
+    arguments = ["--no-index", "--no-deps", "--no-compile", "--disable-pip-version-check", "--quiet"]
+    command = [sys.executable, "-m", "pip", "--python", str(root), "install", *arguments, str(built[".whl"])]
+    subprocess.run(command, check=True, capture_output=True, timeout=120)
+    return root
+
+
+def link_package(name: str, site: Path) -> None:
+    """Make an installed package visible in another environment, without installing it there."""
+    files = distribution(name).files
+    assert files is not None
+    for top in {file.parts[0] for file in files} - {"..", "__pycache__"}:
+        (site / top).symlink_to(Path(str(distribution(name).locate_file(top))))
+
+
+@pytest.mark.process
+def test_the_wheel_serves_a_request_where_nothing_else_is_installed(installed: Path, tmp_path: Path) -> None:
+    command = installed / "bin" / "dragoman"
+    done = subprocess.run(
+        [command, "--version"], cwd=tmp_path, env={}, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == f"dragoman {PROJECT['project']['version']}\n"
+    assert (
+        (installed / "share" / "man" / "man1" / "dragoman.1").read_text("utf-8").startswith(".TH DRAGOMAN 1")
+    )
+    with Server("--port", "0", command=(str(command), "serve")).ready() as server:
+        body = json.dumps({"model": "sim/echo", "messages": [{"role": "user", "content": "Hello"}]}).encode()
+        request = urllib.request.Request(
+            f"http://127.0.0.1:{server.port}/v1/chat/completions", body, {"content-type": "application/json"}
+        )
+        with urllib.request.urlopen(request, timeout=60) as response:
+            assert json.load(response)["choices"][0]["message"]["content"] == "Hello"
+        server.signal(signal.SIGTERM)
+        assert server.wait() == 0
 
 
 def test_the_main_suite_does_not_read_the_recordings() -> None:

@@ -253,7 +253,7 @@ class ResponseContext(msgspec.Struct, frozen=True):
     """The facts of a request that its response needs. TranslatedRequest.response_context() makes one.
 
     Attributes:
-        request: The client's request, as its protocol's reader returned it.
+        request: The client's request, as its protocol's reader returned it, without its messages and tools.
         id: A token from outside (letters and digits), unique to this response. Ids in the response derive from it.
         now: Seconds since the epoch.
         model: The name of the model that the client gets.
@@ -317,6 +317,13 @@ class StreamWriter(Protocol):
 
     def send(self, event: Event) -> bytes:
         """Return the bytes for one event, b"" if it has none of its own yet."""
+
+    def send_texts(self, delta: TextDelta | ReasoningDelta | ArgumentsDelta, texts: list[str]) -> bytes:
+        """Return the bytes that send() would return for deltas like this one with these texts, one at least.
+
+        Called only for a delta of an open block whose text was the last thing that was written, so that most writers
+        put the same bytes around each text.
+        """
 
 
 class RelayObserver(Protocol):

@@ -49,15 +49,16 @@ class _ConfiguredApp:
     It never changes; a reload makes another one, for the requests that begin from then on.
 
     gateway: what its endpoints use.
-    app: for clients. admin: for the operator. browsers: checks requests for both.
+    app: for clients. admin: for the operator. browsers: checks requests for both. errors: of paths without an endpoint.
     requests: how many are open.
     unused: set when another one has taken its place and none of its requests is open.
     """
 
-    __slots__ = ("admin", "app", "browsers", "gateway", "replaced", "requests", "unused")
+    __slots__ = ("admin", "app", "browsers", "errors", "gateway", "replaced", "requests", "unused")
 
-    def __init__(self, gateway: Gateway, errors: FallbackErrors, parent: "Application") -> None:
+    def __init__(self, gateway: Gateway, parent: "Application") -> None:
         self.gateway = gateway
+        self.errors = errors = FallbackErrors(gateway.protocols, gateway.client_addresses)
         self.requests = 0
         self.replaced = False
         self.unused = anyio.Event()
@@ -120,8 +121,7 @@ class Application(BackgroundTaskGroup):
     def __init__(self, gateway: Gateway) -> None:
         self.reloader: Reload | None = None
         self.draining = False
-        self._errors = FallbackErrors(gateway.protocols)
-        self._served = _ConfiguredApp(gateway, self._errors, self)
+        self._served = _ConfiguredApp(gateway, self)
         # The same, and those before it that have open requests.
         self._in_use: list[_ConfiguredApp] = []
 
@@ -140,7 +140,7 @@ class Application(BackgroundTaskGroup):
                     # With this status Codex falls back to plain HTTP at once.
                     raise RequestRefused("this gateway does not speak WebSocket; use HTTP POST", status=426)
             except (RemoteProtocolError, RequestRefused) as error:
-                await self._errors.refuse(scope, error, send)
+                await served.errors.refuse(scope, error, send)
                 return
             await (served.admin if is_admin_path(path_below_mount(scope)) else served.app)(
                 scope, receive, send
@@ -160,7 +160,7 @@ class Application(BackgroundTaskGroup):
             raise RuntimeError("the application is not running")
         before = self._served
         gateway = Gateway(settings, protocols=before.gateway.protocols, previous=before.gateway)
-        served = _ConfiguredApp(gateway, self._errors, self)
+        served = _ConfiguredApp(gateway, self)
         await self._tasks.start(self._run, served)
         before, self._served = self._served, served
         before.replaced = True
@@ -187,7 +187,7 @@ class Application(BackgroundTaskGroup):
 
     def refusal(self, scope: Scope, error: RemoteProtocolError | RequestRefused) -> Reply:
         """Return the response to a request that the server itself refuses, and log it. See serving/refusals.py."""
-        return self._errors.refusal(scope, error)
+        return self._served.errors.refusal(scope, error)
 
     @asynccontextmanager
     async def lifespan(self) -> AsyncIterator[None]:
@@ -254,7 +254,7 @@ def _routes(gateway: Gateway, is_ready: Callable[[], tuple[bool, JSONObject]]) -
         *counting_routes(gateway),
         *responses_routes(gateway),
         *models_routes(gateway),
-        constant("/healthz", {"status": "ok"}),
+        constant("/healthz", {"status": "ok", "name": "dragoman"}),
         Route("/readyz", readyz),
         # Claude Code opens its connection with these, and tests with them if the server is up.
         constant("/api/hello", {"message": "hello"}),

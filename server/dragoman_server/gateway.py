@@ -16,6 +16,7 @@ from dragoman_server.accounts.limits import ClientLimits
 from dragoman_server.accounts.stores.base import AccountStore
 from dragoman_server.accounts.stores.memory import MemoryAccountStore
 from dragoman_server.accounts.stores.resilient import ResilientStore
+from dragoman_server.client_address import ClientAddresses
 from dragoman_server.config.valkey_url import VALKEY_EXTRA_MISSING, valkey_available
 from dragoman_server.models.catalog import ModelCatalog
 from dragoman_server.proxying.account_pool import AccountPool, proxy_id
@@ -59,6 +60,7 @@ class Gateway:
     key_usage: what the requests of each client key have used.
     reasoning_store: reasoning for clients that do not send it back, None where nothing is stored.
     catalog: the names of models.
+    client_addresses: finds where requests come from.
     check_input: checks what models write for tools with a grammar, None where nothing is checked.
     """
 
@@ -98,6 +100,7 @@ class Gateway:
             self.balances.take_over(previous.balances)
         self.pool = AccountPool(settings, self.accounts, balances=self.balances)
         self.limits = ClientLimits(settings, self.accounts)
+        self.client_addresses = ClientAddresses(settings.server.trusted_proxies)
         self.check_input = grammar_checker() if settings.server.check_grammars else None
 
     def sender_for(self, upstream: str) -> UpstreamSender:

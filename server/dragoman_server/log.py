@@ -1,8 +1,9 @@
-"""Log one line per request: the models, the upstream, the outcome, the usage, and the losses.
+"""Log one line per request: models, upstream, outcome, usage and losses; at level debug also what was decided for it.
 
 It uses the standard library's logging, so an embedding application decides where lines go. There are never bodies, keys
-or header values in them. In text form, control characters are escaped and the lines of a traceback indented, so a model
-name cannot forge a second line.
+or header values in them. As JSON a line has every field. As text, for people, a request is a short line with its failed
+attempts indented below it; control characters are escaped and the lines of a traceback indented, so a model name cannot
+forge a line.
 
 The command writes all lines of its process in this form: also those of event loops and libraries, warnings, and
 uncaught exceptions. The secrets of the settings are removed from each line, and lines that repeat are left out and
@@ -11,12 +12,13 @@ counted.
 
 import json
 import logging
+import os
 import re
 import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from functools import lru_cache
 from types import TracebackType
@@ -26,6 +28,8 @@ from dragoman.errors import mask_value
 from dragoman_server.settings.secret import Mask
 
 REQUESTS = logging.getLogger("dragoman.requests")
+# How requests are routed, planned and sent, and what is lost: see log_decision().
+DECISIONS = logging.getLogger("dragoman.decisions")
 
 # Characters of a text from outside (a model name, a path, an error's message) in a line.
 _MAX_TEXT_LENGTH = 500
@@ -40,6 +44,7 @@ REPEAT_WINDOW_S = 10.0
 class RequestRecord:
     """The fields of one request's log line. Times are seconds. None: the request did not get that far.
 
+    client_address: the IP address that the request came from.
     upstream, upstream_protocol, upstream_model, account: of the attempt whose response or error the client got.
     attempts: the number that were made.
     failures: the attempts that failed before anything was sent to the client: see note_failure().
@@ -49,6 +54,8 @@ class RequestRecord:
     id: str
     protocol: str
     path: str
+    method: str | None = None
+    client_address: str | None = None
     client_key: str | None = None
     model: str | None = None
     upstream: str | None = None
@@ -109,6 +116,14 @@ def log_request(record: RequestRecord) -> None:
         )
 
 
+def log_decision(id: str, text: str, *args: object) -> None:
+    """Write a line about a request, by its id. args: may come from outside, but are no bodies and no header values.
+
+    Where a line takes work, check DECISIONS.isEnabledFor(DEBUG) first.
+    """
+    DECISIONS.debug(text, *args, extra={"dragoman": {"id": id}})
+
+
 class _Formatter(logging.Formatter):
     """Base of the formats. mask: removes secrets from a line."""
 
@@ -117,12 +132,20 @@ class _Formatter(logging.Formatter):
         self._mask = mask or Mask(())
 
     def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:
-        return _format_second(int(record.created), datefmt or self.default_time_format)
+        """Return the local time to a millisecond. datefmt: a form, with %f for the milliseconds."""
+        before, _, after = (datefmt or "%H:%M:%S.%f").partition("%f")
+        second = int(record.created)
+        milliseconds = f"{int(record.created * 1000) % 1000:03}"
+        return (
+            _format_second(second, before) + milliseconds + (_format_second(second, after) if after else "")
+        )
 
 
-@lru_cache(maxsize=1)
+@lru_cache(maxsize=2)
 def _format_second(second: int, form: str) -> str:
-    return time.strftime(form, time.localtime(second))
+    text = time.strftime(form, time.localtime(second))
+    # RFC 3339, 4.2: the offset has a colon, which strftime writes from Python 3.12 on only.
+    return f"{text[:-2]}:{text[-2:]}" if form == "%z" else text
 
 
 _encode = json.JSONEncoder(ensure_ascii=True, default=str).encode
@@ -133,7 +156,7 @@ class JSONFormatter(_Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         line: dict[str, object] = {
-            "time": self.formatTime(record, "%Y-%m-%dT%H:%M:%S%z"),
+            "time": self.formatTime(record, "%Y-%m-%dT%H:%M:%S.%f%z"),
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": _message(record),
@@ -147,8 +170,26 @@ class JSONFormatter(_Formatter):
         return _encode(mask_value(line, self._mask))
 
 
+_RED, _GREEN, _YELLOW = 31, 32, 33
+_LEVEL_COLOURS = {"warning": _YELLOW, "error": _RED, "critical": _RED}
+
+# The outcomes that a line for people names; "completed" is the usual one.
+_OUTCOMES = {"failed": "failed", "refused": "refused", "client_left": "client left", "cancelled": "cancelled"}
+
+
 class TextFormatter(_Formatter):
-    """Format a record as `time level logger message key=value ...`"""
+    """Format a record for people: a request as below, anything else as `time level message key=value ...`
+
+        12:03:04.512 POST /v1/messages claude-x -> local/qwen3 200 0.31s 12>40 tokens, 1 loss
+            local/a (local/qwen3) failed with 429 after 0.1s: slow down
+
+    mask: see _Formatter. coloured: statuses and levels have colours. with_ids: lines of requests have their ids.
+    """
+
+    def __init__(self, mask: Mask | None = None, *, coloured: bool = False, with_ids: bool = False) -> None:
+        super().__init__(mask)
+        self._coloured = coloured
+        self._with_ids = with_ids
 
     def format(self, record: logging.LogRecord) -> str:
         known = getattr(record, "dragoman", {})
@@ -158,8 +199,12 @@ class TextFormatter(_Formatter):
         # Value by value, because a value may end inside a secret; then the whole line, for message and traceback.
         return self._mask(self._line(record, mask_value(known, self._mask)))
 
-    def _line(self, record: logging.LogRecord, known: Any) -> str:
-        words = [self.formatTime(record, "%H:%M:%S"), record.levelname.lower(), _escaped(_message(record))]
+    def _line(self, record: logging.LogRecord, known: Mapping[str, Any]) -> str:
+        time = self.formatTime(record)
+        if record.name == REQUESTS.name and "path" in known:
+            return "\n    ".join([f"{time} {self._request(known)}", *_failure_lines(known)])
+        level = record.levelname.lower()
+        words = [time, self._painted(level, _LEVEL_COLOURS.get(level)), _escaped(_message(record))]
         words += [f"{key}={_plain(value)}" for key, value in known.items()]
         text = " ".join(words)
         if record.exc_info:
@@ -167,6 +212,76 @@ class TextFormatter(_Formatter):
             lines = self.formatException(record.exc_info).splitlines()
             text += "".join(f"\n    {_escaped(line)}" for line in lines)
         return text
+
+    def _request(self, known: Mapping[str, Any]) -> str:
+        words = [_plain(known[name]) for name in ("method", "path", "model") if name in known]
+        if "upstream" in known:
+            words += ["->", _plain(f"{known['upstream']}/{known.get('upstream_model', '')}")]
+        status, outcome = known.get("status"), known["outcome"]
+        colour = _RED if outcome == "failed" else _GREEN if outcome == "completed" else _YELLOW
+        words.append(self._painted("-" if status is None else str(status), colour))
+        if "duration_s" in known:
+            words.append(_seconds(known["duration_s"]))
+        details = ", ".join(_details(known))
+        if self._with_ids:
+            details += f"{', ' if details else ''}id={_plain(known['id'])}"
+        return " ".join([*words, details] if details else words)
+
+    def _painted(self, text: str, colour: int | None) -> str:
+        return f"\x1b[{colour}m{text}\x1b[0m" if self._coloured and colour else text
+
+
+def _details(known: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what follows the duration in the line of a request."""
+    if known["outcome"] in _OUTCOMES:
+        yield _OUTCOMES[known["outcome"]]
+    if "input_tokens" in known or "output_tokens" in known:
+        about = "~" if known.get("estimated") else ""
+        yield f"{about}{known.get('input_tokens', 0)}>{known.get('output_tokens', 0)} tokens"
+    if "cost_usd" in known:
+        yield f"${known['cost_usd']:.6f}".rstrip("0").rstrip(".")
+    if losses := known.get("losses"):
+        yield "1 loss" if len(losses) == 1 else f"{len(losses)} losses"
+    if known.get("stream") and "first_byte_s" in known:
+        yield f"first byte {_seconds(known['first_byte_s'])}"
+    if known.get("attempts", 1) > 1:
+        yield f"{known['attempts']} attempts"
+    if "hedge" in known:
+        yield f"hedge {_plain(known['hedge'])}"
+    if "client_key" in known:
+        yield f"key {_plain(known['client_key'])}"
+    if "client_address" in known and known["client_address"] not in _LOOPBACK:
+        yield f"from {_plain(known['client_address'])}"
+
+
+# A client on the same machine is the usual one where a person looks at a terminal.
+_LOOPBACK = ("127.0.0.1", "::1")
+
+
+def _failure_lines(known: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the failed attempts, then the error if it is none of theirs, with the id that the client got."""
+    failures = known.get("failures", ())
+    for each in failures:
+        status = f" with {each['status']}" if "status" in each else ""
+        yield (
+            f"{_plain(each['account'])} ({_plain(each['model'])}) failed{status} after "
+            f"{_seconds(each['seconds'])}: {_escaped(each['cause'])}"
+        )
+    error = known.get("error")
+    if error is not None:
+        request = f"request {_plain(known['id'])}"
+        repeated = any(each["cause"] == error for each in failures)
+        yield request if repeated else f"{_escaped(error)} ({request})"
+
+
+def _seconds(value: float) -> str:
+    """Format a time: two digits after the point below ten seconds, then one, then none."""
+    return f"{value:.{2 if value < 10 else 1 if value < 100 else 0}f}s"
+
+
+def is_coloured(stream: TextIO, environ: Mapping[str, str]) -> bool:
+    """True if text for `stream` may have colours: a terminal that has them, and NO_COLOR is not set."""
+    return stream.isatty() and not environ.get("NO_COLOR") and environ.get("TERM") != "dumb"
 
 
 class _Handler(logging.StreamHandler[TextIO]):
@@ -182,7 +297,7 @@ class _Handler(logging.StreamHandler[TextIO]):
             for left_out in self._left_out():
                 super().emit(left_out)
             self._since = record.created
-        if record.name != REQUESTS.name:  # every request has its line
+        if record.name not in _UNLIMITED:
             kind = _LineKind.of(record)
             self._repeats[kind] += 1
             if self._repeats[kind] > MAX_REPEATS:
@@ -205,6 +320,10 @@ class _Handler(logging.StreamHandler[TextIO]):
                 more = (count - MAX_REPEATS, kind.words)
                 text = "lines left out: %d more like: %s"
                 yield logging.LogRecord(kind.logger, kind.level, "", 0, text, more, None)
+
+
+# Every request has its lines.
+_UNLIMITED = (REQUESTS.name, DECISIONS.name)
 
 
 class _LineKind(NamedTuple):
@@ -233,7 +352,11 @@ def configure_logging(level: str, form: str, stream: TextIO | None = None, mask:
     out = stream or sys.stderr
     handler = _Handler(out)
     as_text = form == "text" or (form == "auto" and out.isatty())
-    handler.setFormatter(TextFormatter(mask) if as_text else JSONFormatter(mask))
+    handler.setFormatter(
+        TextFormatter(mask, coloured=is_coloured(out, os.environ), with_ids=level == "debug")
+        if as_text
+        else JSONFormatter(mask)
+    )
     logger = logging.getLogger("dragoman")
     logger.handlers[:] = [handler]
     logger.propagate = False

@@ -72,7 +72,7 @@ class Served:
         """Assert that it responds to others, and has logged no exception of its own."""
         self._health_client.request("GET", "/healthz")
         response = self._health_client.getresponse()
-        assert (response.status, response.read()) == (200, b'{"status":"ok"}')
+        assert (response.status, response.read()) == (200, b'{"status":"ok","name":"dragoman"}')
         lines, self._seen = self.gateway.output[self._seen :], len(self.gateway.output)
         for line in lines:
             assert "Traceback" not in line, line

@@ -39,3 +39,33 @@ def make_certificate(directory: Path) -> Certificate:
         capture_output=True,
     )
     return made
+
+
+# `openssl req` makes no certificate that has expired.
+_AUTHORITY = """\
+[ca]
+default_ca = default
+[default]
+database = database
+new_certs_dir = .
+rand_serial = yes
+default_md = sha256
+policy = policy
+copy_extensions = copy
+[policy]
+commonName = supplied
+"""
+
+
+def make_expired_certificate(directory: Path) -> Certificate:
+    """Return a certificate of 2020. Skips the test as make_certificate does."""
+    made = make_certificate(directory)
+    (directory / "database").touch()
+    (directory / "authority").write_text(_AUTHORITY)
+    for command in (
+        "req -new -key key.pem -subj /CN=127.0.0.1 -addext subjectAltName=IP:127.0.0.1 -out request.pem",
+        "ca -batch -notext -config authority -selfsign -keyfile key.pem -in request.pem -out cert.pem"
+        " -startdate 20200101000000Z -enddate 20210101000000Z",
+    ):
+        subprocess.run(["openssl", *command.split()], check=True, capture_output=True, cwd=directory)
+    return made

@@ -254,7 +254,7 @@ def test_a_body_that_decompresses_or_nests_without_end_delays_no_other_request(s
         for client in clients:
             client.send(request)
         watch = Stopwatch(served.gateway)
-        assert json.loads(served.gateway.get("/healthz")) == {"status": "ok"}
+        assert json.loads(served.gateway.get("/healthz")) == {"status": "ok", "name": "dragoman"}
         assert watch.worked() < 1
         assert [client.status() for client in clients] == [status] * 4
     assert served.gateway.resident_bytes - resident < 2**27
@@ -273,7 +273,7 @@ def test_a_slow_body_is_refused_and_others_are_served(impatient: Served, chunks:
     )
     for data in chunks:
         client.send(data)
-        assert json.loads(impatient.gateway.get("/healthz")) == {"status": "ok"}
+        assert json.loads(impatient.gateway.get("/healthz")) == {"status": "ok", "name": "dragoman"}
         time.sleep(0.05)
     response = client.response()
     assert response is not None

@@ -91,7 +91,8 @@ class TranslatedRequest(msgspec.Struct, frozen=True):
             mask: removes secrets from errors of the upstream, see ResponseContext.
         """
         return ResponseContext(
-            request=self.request,
+            # A stream may stay open for hours.
+            request=msgspec.structs.replace(self.request, messages=(), tools=(), namespaces=()),
             id=id,
             now=now,
             model=model or self.request.model or self.upstream_model,

@@ -25,7 +25,7 @@ from dragoman._ir.events import (
     TextDelta,
     Usage,
 )
-from dragoman._ir.fast_path import Delta
+from dragoman._ir.fast_path import Delta, with_texts
 from dragoman._ir.losses import Ledger, LossCode
 from dragoman._transforms.pipeline import Pipeline
 from dragoman._transforms.reasoning_cache import CachedReasoning
@@ -91,7 +91,7 @@ class ResponseTranslator(ResponseMachine):
         read = StreamEvents if upstream_streams else WholeEvents
         self._upstream_events = read(upstream, context, self.losses)
         self._pipeline = Pipeline(client, context, self.losses, check_input)
-        self._chars = 0  # of what the model wrote and the fast path did not take
+        self._chars = 0  # of what the model wrote
         streams = context.request.stream if client_streams is None else client_streams
         self._sink = self._open_sink(streams, store_response)
         self._skipped: set[int] = set()  # blocks of choices that the client's protocol does not have
@@ -107,7 +107,7 @@ class ResponseTranslator(ResponseMachine):
     def receive_data(self, data: bytes) -> None:
         """Take bytes of the upstream's body."""
         if self.outcome is Outcome.OPEN:
-            self._take(self._upstream_events.receive_data(data, self._delta_sender_for))
+            self._take(self._upstream_events.receive_data(data, self._text_sender_for))
 
     def receive_eof(self) -> None:
         if self.outcome is Outcome.OPEN:
@@ -130,14 +130,31 @@ class ResponseTranslator(ResponseMachine):
     def heartbeat(self) -> bytes:
         return self._sink.heartbeat if self.outcome is Outcome.OPEN else b""
 
-    def _delta_sender_for(self, event: Delta) -> Callable[[Delta], object] | None:
-        """Return what takes deltas like this one, None if the client does not get them."""
-        if event.block in self._skipped:
+    def _text_sender_for(self, delta: Delta) -> Callable[[list[str]], object] | None:
+        """Return what takes the texts of deltas like this one, None if the client does not get them."""
+        if delta.block in self._skipped:
             return None
         if self._pipeline.needs_text:
-            return self._pass
-        send = self._sink.delta_sender(event.block)
-        return partial(_fill_call, self._pipeline.calls, send) if isinstance(event, ArgumentsDelta) else send
+            return partial(self._pass_each, delta)
+        send, calls = self._sink.text_sender(delta), self._pipeline.calls
+
+        def send_texts(texts: list[str]) -> None:
+            self._chars += sum(map(len, texts))
+            send(texts)
+
+        def fill_call(texts: list[str]) -> None:
+            self._chars += sum(map(len, texts))
+            filled = calls.fill(delta.block, texts)
+            if filled:
+                send(filled)
+
+        return fill_call if isinstance(delta, ArgumentsDelta) else send_texts
+
+    def _pass_each(self, delta: Delta, texts: list[str]) -> None:
+        """Pass on deltas like this one with other texts."""
+        for each in with_texts(delta, texts):
+            self._chars += len(each.text)
+            self._pass(each)
 
     def _take(self, events: Iterator[Event]) -> None:
         """Pass on events until the response ends. What cannot be read ends it with an error."""
@@ -194,8 +211,7 @@ class ResponseTranslator(ResponseMachine):
             return
         if usage.input is not None and usage.output is not None:
             return
-        chars = self._chars + self._upstream_events.fast_chars
-        estimates = Usage(self._context.prompt_tokens, -(-chars // CHARS_PER_TOKEN))
+        estimates = Usage(self._context.prompt_tokens, -(-self._chars // CHARS_PER_TOKEN))
         self.usage = usage = estimates.updated(usage)
         self.losses.add(
             LossCode.ESTIMATED, "/usage", "the upstream reported no usage: the figures are estimates"

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dragoman._engine.linearizer import Linearizer
 from dragoman._ir.assembly import Fold
 from dragoman._ir.events import Ended, Event, Failed, Started
+from dragoman._ir.fast_path import Delta, with_texts
 from dragoman._ir.losses import Ledger
 from dragoman._wire.json import JSONObject, encode
 from dragoman.codec import ProtocolSpec, ResponseContext
@@ -39,7 +40,7 @@ class ClientSink:
         "_ledger",
         "_linearizer",
         "_out",
-        "_write",
+        "_writer",
         "body",
         "heartbeat",
     )
@@ -55,7 +56,7 @@ class ClientSink:
     ) -> None:
         self._client = client
         self._context = context
-        self._write = client.stream_writer(context, ledger).send if streams else None
+        self._writer = client.stream_writer(context, ledger) if streams else None
         self._linearizer = Linearizer() if streams and client.sequential else None
         self._fold = Fold() if store_response or not streams else None
         # What the whole body loses, the stream has lost already.
@@ -67,28 +68,28 @@ class ClientSink:
     def send(self, event: Event) -> None:
         if self._fold is not None:
             self._collect(self._fold, event)
-        write, linearizer = self._write, self._linearizer
-        if write is None:
+        writer, linearizer = self._writer, self._linearizer
+        if writer is None:
             return
         for each in (event,) if linearizer is None else linearizer.send(event):
-            self._out.append(write(each))
+            self._out.append(writer.send(each))
 
-    def delta_sender(self, block: int) -> Callable[[Event], object]:
-        """Return what takes deltas of this block, faster than send(), until another event comes."""
-        write, put, fold = self._write, self._out.append, self._fold
-        if write is None and fold is not None:
-            return fold.send
-        if write is None or (self._linearizer is not None and self._linearizer.current != block):
-            return self.send
-        if fold is None:
-            return lambda event: put(write(event))
-        collect = fold.send
+    def text_sender(self, delta: Delta) -> Callable[[list[str]], object]:
+        """Return what takes the texts of deltas like this one, which was sent, until another event comes."""
+        writer, put, fold = self._writer, self._out.append, self._fold
 
-        def send(event: Event) -> None:
-            collect(event)
-            put(write(event))
+        def send_each(texts: list[str]) -> None:
+            for each in with_texts(delta, texts):
+                self.send(each)
 
-        return send
+        def send_texts(texts: list[str]) -> None:
+            if fold is not None:
+                fold.send(with_texts(delta, ["".join(texts)])[0])
+            if writer is not None:
+                put(writer.send_texts(delta, texts))
+
+        waits = self._linearizer is not None and self._linearizer.current != delta.block
+        return send_each if waits else send_texts
 
     def data_to_send(self) -> bytes:
         data = b"".join(self._out)
@@ -98,13 +99,13 @@ class ClientSink:
     def _collect(self, fold: Fold, event: Event) -> None:
         """Collect an event, and make the document at the end."""
         fold.send(event)
-        if type(event) is Failed and self._write is not None and self._client.failed_bodies:
+        if type(event) is Failed and self._writer is not None and self._client.failed_bodies:
             if not fold.started:
                 fold.send(Started("", self._context.upstream_model))
         elif type(event) is not Ended:
             return
         self.body = self._client.write_whole(fold.response(), self._context, self._ledger)
-        if self._write is None:
+        if self._writer is None:
             self._out.append(encode(self.body))
 
 
@@ -122,8 +123,8 @@ class ListSink:
     def send(self, event: Event) -> None:
         self.events.append(event)
 
-    def delta_sender(self, block: int) -> Callable[[Event], object]:
-        return self.events.append
+    def text_sender(self, delta: Delta) -> Callable[[list[str]], object]:
+        return lambda texts: self.events.extend(with_texts(delta, texts))
 
     def data_to_send(self) -> bytes:
         return b""

@@ -18,8 +18,8 @@ from dragoman._wire.json import MAX_DOCUMENT_BYTES, decode_object
 from dragoman._wire.sse import SSEParser, parse_raw_event
 from dragoman.codec import ResponseContext, UpstreamSpec
 
-# Returns what takes deltas like this one, None if they have to be read one by one.
-DeltaSenderFor = Callable[[Delta], Callable[[Delta], object] | None]
+# Returns what takes the texts of deltas like this one, None if the client does not get them.
+TextSenderFor = Callable[[Delta], Callable[[list[str]], object] | None]
 
 _FIGURES_FIRST: dict[type[Event], int] = {Started: 0, Usage: 1}
 
@@ -40,30 +40,23 @@ class StreamEvents:
 
     Attributes:
         checker: Of the order of the events.
-        fast_chars: Characters of the deltas that took the fast path.
     """
 
     def __init__(self, upstream: UpstreamSpec, context: ResponseContext, losses: Ledger) -> None:
         self.checker = EventOrderChecker(unreadable_response)
-        self.fast_chars = 0
         self._sse = SSEParser()
         self._reader = upstream.stream_reader(context, losses)
         self._fast_path = FastPath()
 
-    def receive_data(self, data: bytes, delta_sender_for: DeltaSenderFor | None = None) -> Iterator[Event]:
+    def receive_data(self, data: bytes, text_sender_for: TextSenderFor | None = None) -> Iterator[Event]:
         """Give the events that these bytes complete.
 
-        With `delta_sender_for`, most deltas take the fast path: they go to what it returned for a delta like them.
+        With `text_sender_for`, most deltas take the fast path: their texts go to what it returned for a delta like
+        them, which was checked and sent.
         """
         fast_path, check = self._fast_path, self.checker.check
-        for raw_event in self._sse.receive_raw_events(data):
-            if fast_path.extract_text is not None:
-                # The hot path: the same kind as the delta before, which was checked and sent.
-                text = fast_path.extract_text(raw_event)
-                if text is not None:
-                    self.fast_chars += len(text)
-                    fast_path.emit(text)
-                    continue
+        raw_events = iter(self._sse.receive_raw_events(data))
+        while (raw_event := fast_path.take(raw_events)) is not None:
             frame = parse_raw_event(raw_event)
             if frame is None:
                 continue
@@ -72,8 +65,8 @@ class StreamEvents:
             for event in events:
                 check(event)
                 yield event
-            if delta_sender_for is not None and len(events) == 1 and fast_path.should_learn():
-                self._learn(raw_event, events[0], delta_sender_for)
+            if text_sender_for is not None and len(events) == 1 and fast_path.should_learn():
+                self._learn(raw_event, events[0], text_sender_for)
         if self._sse.error is not None:
             raise self._sse.error
 
@@ -99,18 +92,16 @@ class StreamEvents:
             yield event
         raise TruncatedResponse("the upstream's response ended before it was complete", status=502)
 
-    def _learn(self, raw_event: bytes, event: Event, delta_sender_for: DeltaSenderFor) -> None:
+    def _learn(self, raw_event: bytes, event: Event, text_sender_for: TextSenderFor) -> None:
         if isinstance(event, (TextDelta, ReasoningDelta, ArgumentsDelta)):
             template = self._reader.template_for(event)
-            send = None if template is None else delta_sender_for(event)
+            send = None if template is None else text_sender_for(event)
             if template is not None and send is not None:
-                self._fast_path.learn_from(raw_event, event, template, send)
+                self._fast_path.learn_from(raw_event, event.text, template, send)
 
 
 class WholeEvents:
     """Reads one response that is one JSON document, with the methods of StreamEvents: all events come at the end."""
-
-    fast_chars = 0
 
     def __init__(self, upstream: UpstreamSpec, context: ResponseContext, losses: Ledger) -> None:
         self._upstream = upstream
@@ -119,7 +110,7 @@ class WholeEvents:
         self._body: list[bytes] = []
         self._body_bytes = 0
 
-    def receive_data(self, data: bytes, delta_sender_for: DeltaSenderFor | None = None) -> Iterator[Event]:
+    def receive_data(self, data: bytes, text_sender_for: TextSenderFor | None = None) -> Iterator[Event]:
         """Buffer bytes. Raises RemoteProtocolError if they are too many."""
         self._body_bytes += len(data)
         if self._body_bytes > MAX_DOCUMENT_BYTES:

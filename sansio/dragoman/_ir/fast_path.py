@@ -11,7 +11,7 @@ still gets it.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 
 import msgspec
@@ -35,29 +35,33 @@ class DeltaTemplate(msgspec.Struct, frozen=True):
 
     Attributes:
         key: The member that held the text, e.g. b"content".
-        on_text: Called with each text, None for nothing.
+        on_texts: Called with the texts of each run of such frames, None for nothing.
         number: A member that counts frames, b"" for none. The reader does not use it.
         padding: A member with random characters at the end of the frame, b"" for none.
     """
 
     key: bytes
-    on_text: Callable[[str], None] | None = None
+    on_texts: Callable[[list[str]], object] | None = None
     number: bytes = b""
     padding: bytes = b""
 
 
-# Returns the text of a frame that has the shape, None for any other frame and for an empty text.
-TextExtractor = Callable[[bytes], str | None]
+# Takes raw events until one does not have the shape, or has an empty text. Returns the texts of those before it, and
+# that one, None if there is none.
+Extractor = Callable[[Iterator[bytes]], tuple[list[str], bytes | None]]
 
 
-def build_extractor(raw_event: bytes, template: DeltaTemplate, text: str) -> TextExtractor | None:
+def build_extractor(raw_event: bytes, template: DeltaTemplate, text: str) -> Extractor | None:
     """Return an extractor for frames like this one, which was read as one delta of `text`. None if none is safe."""
     member, number, padding = _patterns(template.key, template.number, template.padding)
     found = list(member.finditer(raw_event))
     if len(found) != 1:
         return None  # the text, or what looks like it, occurs twice
     start, end = found[0].span(1)
-    if _text(raw_event[start:end]) != text:
+    try:
+        if _decode_text(raw_event[start:end]) != text:
+            return None
+    except (msgspec.DecodeError, UnicodeDecodeError):
         return None
     # The quotes are part of head and tail, because a line end next to them would make another frame.
     head, middle, tail = raw_event[: start + 1], b"", raw_event[end - 1 :]
@@ -66,21 +70,14 @@ def build_extractor(raw_event: bytes, template: DeltaTemplate, text: str) -> Tex
         head, middle = head[: counter.start(1)], head[counter.end(1) :]
     random = None if padding is None else padding.search(tail)
     if random is not None:
-        ends = _padded_end(tail[: random.start(1)], tail[random.end(1) :])
-    elif tail.strip(b'"}] '):
-        ends = _fixed_end(tail)
-    else:
-        ends = _spaced_end(tail.replace(b" ", b""))
-    return _plain_extractor(head, ends) if counter is None else _counted_extractor(head, middle, ends)
+        return _extractor(head, middle, _padded_end(tail[: random.start(1)], tail[random.end(1) :]))
+    if tail.strip(b'"}] '):
+        return _extractor(head, middle, tail)
+    return _extractor(head, middle, _spaced_end(tail.replace(b" ", b"")))
 
 
-# Where the text of a frame ends, -1 when the frame has another shape.
+# Returns where the text of a frame ends, -1 if the frame has another shape.
 _EndFinder = Callable[[bytes], int]
-
-
-def _fixed_end(tail: bytes) -> _EndFinder:
-    size = len(tail)
-    return lambda raw_event: len(raw_event) - size if raw_event.endswith(tail) else -1
 
 
 def _spaced_end(tail: bytes) -> _EndFinder:
@@ -104,38 +101,43 @@ def _padded_end(tail: bytes, close: bytes) -> _EndFinder:
     return end_of
 
 
-def _plain_extractor(head: bytes, end_of: _EndFinder) -> TextExtractor:
-    size = len(head)
+def _extractor(head: bytes, middle: bytes, tail: bytes | _EndFinder) -> Extractor:
+    """Read frames with a counter between head and middle, unless there is no middle."""
+    end_of = None if isinstance(tail, bytes) else tail
+    end = tail if isinstance(tail, bytes) else b""
+    size, more, less = len(head), len(middle), len(end) - 1
 
-    def read(raw_event: bytes) -> str | None:
-        # Without an end, at -1, nothing is left, which is no JSON string either.
-        return _text(raw_event[size - 1 : end_of(raw_event) + 1]) if raw_event.startswith(head) else None
+    def extract(raw_events: Iterator[bytes]) -> tuple[list[str], bytes | None]:
+        # One loop without functions of its parts, because it runs for nearly every event.
+        texts: list[str] = []
+        start, comma = size - 1, 0
+        for raw_event in raw_events:
+            if not raw_event.startswith(head):
+                return texts, raw_event
+            if middle:
+                if not raw_event.startswith(middle, comma):  # the number has more digits than the one before
+                    comma = raw_event.find(b",", size)
+                    if not raw_event.startswith(middle, comma):
+                        return texts, raw_event
+                count = raw_event[size:comma]
+                if not count.isdigit() or (count[0] == _ZERO and len(count) > 1):
+                    return texts, raw_event
+                start = comma + more - 1
+            if end_of is None:
+                stop = len(raw_event) - less if raw_event.endswith(end) else 0
+            else:
+                stop = end_of(raw_event) + 1
+            try:
+                # Without an end nothing is left, which is no JSON string either: then more than the text differs.
+                text = _decode_text(raw_event[start:stop])
+            except (msgspec.DecodeError, UnicodeDecodeError):
+                return texts, raw_event
+            if not text:
+                return texts, raw_event
+            texts.append(text)
+        return texts, None
 
-    return read
-
-
-def _counted_extractor(head: bytes, middle: bytes, end_of: _EndFinder) -> TextExtractor:
-    """Read frames with a counter between head and middle."""
-    size, more = len(head), len(middle)
-
-    def read(raw_event: bytes) -> str | None:
-        comma = raw_event.find(b",", size)
-        if not raw_event.startswith(head) or not raw_event.startswith(middle, comma):
-            return None
-        count = raw_event[size:comma]
-        if not count.isdigit() or (count[0] == _ZERO and len(count) > 1):
-            return None
-        return _text(raw_event[comma + more - 1 : end_of(raw_event) + 1])
-
-    return read
-
-
-def _text(literal: bytes) -> str | None:
-    """Return the text of one JSON string. None for anything else: then more than the text differs."""
-    try:
-        return _decode_text(literal) or None
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return None
+    return extract
 
 
 @lru_cache(maxsize=64)
@@ -152,65 +154,51 @@ def _patterns(
 class FastPath:
     """The shape of a stream's frames, at most one at a time.
 
-    For each frame call `extract_text`, if there is one. If it returns no text, call reset() and have the frame read,
-    and if that gave one delta and should_learn() is true, call learn_from().
+    Call take() for the raw events of each read. For each one that it returns, call reset() and have the frame read, and
+    if that gave one delta and should_learn() is true, call learn_from().
     """
 
-    __slots__ = ("_misses", "emit", "extract_text")
+    __slots__ = ("_extract", "_misses", "_on_texts", "_send")
 
     def __init__(self) -> None:
-        self.extract_text: TextExtractor | None = None
-        self.emit: Callable[[str], None] = _nothing_learned
+        self._extract: Extractor | None = None
+        self._on_texts: Callable[[list[str]], object] | None = None
+        self._send: Callable[[list[str]], object]
         self._misses = 0
 
+    def take(self, raw_events: Iterator[bytes]) -> bytes | None:
+        """Send the deltas that look like the learned one, and return the first other raw event, None at the end."""
+        if self._extract is None:
+            return next(raw_events, None)
+        texts, raw_event = self._extract(raw_events)
+        if texts:
+            self._misses = 0  # a frame like it came, so learning is worthwhile
+            if self._on_texts is not None:
+                self._on_texts(texts)
+            self._send(texts)
+        return raw_event
+
     def reset(self) -> None:
-        self.extract_text = None
+        self._extract = None
 
     def should_learn(self) -> bool:
         """True if learning from the next frame is worthwhile."""
         return self._misses < _MAX_MISSES
 
     def learn_from(
-        self, raw_event: bytes, delta: Delta, template: DeltaTemplate, put: Callable[[Delta], object]
+        self, raw_event: bytes, text: str, template: DeltaTemplate, send: Callable[[list[str]], object]
     ) -> None:
-        """Learn from a frame that was read as this delta. put: called by `emit` with each delta like it."""
+        """Learn from a frame that was read as one delta of this text. send: called with the texts of those like it."""
         self._misses += 1
-        self.extract_text = build_extractor(raw_event, template, delta.text)
-        if self.extract_text is None:
-            return
-        emit = _emitter(delta, template.on_text, put)
-
-        def first(text: str) -> None:
-            self._misses = 0  # a frame like it came, so learning is worthwhile; later ones need not count
-            self.emit = emit
-            emit(text)
-
-        self.emit = first
+        self._extract = build_extractor(raw_event, template, text)
+        self._on_texts, self._send = template.on_texts, send
 
 
-def _nothing_learned(text: str) -> None:
-    raise AssertionError("nothing was learned")
-
-
-def _emitter(
-    like: Delta, on_text: Callable[[str], None] | None, put: Callable[[Delta], object]
-) -> Callable[[str], None]:
-    """Return a function that makes deltas like this one of their texts and passes them to `put`."""
-    block = like.block
-    if isinstance(like, ReasoningDelta):
-        part, form = like.part, like.form
-
-        def emit(text: str) -> None:
-            if on_text is not None:
-                on_text(text)
-            put(ReasoningDelta(block, text, part, form))
-
-        return emit
-    kind = TextDelta if isinstance(like, TextDelta) else ArgumentsDelta
-
-    def emit_text(text: str) -> None:
-        if on_text is not None:
-            on_text(text)
-        put(kind(block, text))
-
-    return emit_text
+def with_texts(delta: Delta, texts: list[str]) -> list[Delta]:
+    """Return deltas like this one with other texts."""
+    block = delta.block
+    if isinstance(delta, ReasoningDelta):
+        part, form = delta.part, delta.form
+        return [ReasoningDelta(block, text, part, form) for text in texts]
+    kind = type(delta)
+    return [kind(block, text) for text in texts]

@@ -69,7 +69,7 @@ class ToolCallStage:
 
     def send(self, event: Event) -> Sequence[Event]:
         if isinstance(event, ArgumentsDelta):
-            return self._fill(event)
+            return [ArgumentsDelta(event.block, text) for text in self.fill(event.block, [event.text])]
         if isinstance(event, BlockStarted) and event.tool is not None:
             return (self._start(event, event.tool),)
         if isinstance(event, BlockEnded) and event.block in self._calls:
@@ -111,16 +111,17 @@ class ToolCallStage:
         self._ids.add(distinct)
         return distinct
 
-    def _fill(self, event: ArgumentsDelta) -> Sequence[Event]:
-        call = self._calls[event.block]
+    def fill(self, block: int, texts: list[str]) -> list[str]:
+        """Return what the client gets for argument texts of an open call, perhaps nothing."""
+        call = self._calls[block]
         if call.converter is None:
-            if call.empty and event.text.strip():
-                call.empty = False
-            return (event,)
-        text = call.converter.feed(event.text)
+            if call.empty:
+                call.empty = not any(map(str.strip, texts))
+            return texts
+        filled = [text for text in map(call.converter.feed, texts) if text]
         if call.grammar is not None and self._check is not None:
-            call.input.append(text)
-        return (ArgumentsDelta(event.block, text),) if text else ()
+            call.input += filled
+        return filled
 
     def _end(self, event: BlockEnded) -> Sequence[Event]:
         call = self._calls.pop(event.block)

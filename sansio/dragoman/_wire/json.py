@@ -78,6 +78,14 @@ def encode(value: JSON) -> bytes:
         return json.dumps(value, separators=(",", ":"), ensure_ascii=True, default=_plain).encode("ascii")
 
 
+def encode_strings(texts: list[str]) -> list[bytes]:
+    """Encode each of some strings."""
+    try:
+        return list(map(_encode, texts))
+    except UnicodeEncodeError:
+        return list(map(encode, texts))
+
+
 def encode_text(value: JSON) -> str:
     """Encode as str, for JSON inside a JSON string, such as tool arguments."""
     return encode(value).decode("utf-8")

@@ -148,6 +148,24 @@ class Attempts:
         self._expect(AttemptState.TRYING)
         return self._offer(health, now, random) if self.made < self._max_attempts else None
 
+    def unusable(self, health: Mapping[str, Health], now: float) -> dict[str, str]:
+        """Return why this request cannot be sent with an account now, by the account's id, for the log."""
+        reasons = {}
+        for number, upstream in enumerate(self._upstreams):
+            for account in upstream.accounts:
+                state, place = health.get(account.id, INITIAL_HEALTH), (number, account.id)
+                if place in self._tried:
+                    reasons[account.id] = "tried"
+                elif state.disabled is not None:
+                    reasons[account.id] = f"disabled: {state.disabled}"
+                elif state.cooldown_until > now:
+                    reasons[account.id] = (
+                        f"cooling down for {state.cooldown_until - now:.0f} s: {state.cause}"
+                    )
+                elif self._full.get(place, 0.0) > now:
+                    reasons[account.id] = "no room"
+        return reasons
+
     def accepted(self, account: str) -> None:
         """Record that the request is sent with this account, one of those that were offered."""
         offer = self._take_offer()

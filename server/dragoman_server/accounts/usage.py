@@ -65,7 +65,7 @@ def usage_of(record: "RequestRecord", plan: "Plan", meter: Meter) -> Usage:
         return reported
     tokens_in, tokens_out = reported.input, reported.output or 0
     if tokens_in is None:
-        tokens_in = _estimated_input(plan) * plan.translated.fan_out
+        tokens_in = _estimated_input(plan) * plan.fan_out
     if reported.output is None or not ended:
         # The first figure of output that an upstream sends is from before there was any.
         tokens_out = max(tokens_out, meter.tokens())
@@ -79,13 +79,12 @@ def _was_processed(record: "RequestRecord") -> bool:
 
 
 def _estimated_input(plan: "Plan") -> int:
-    if not plan.translated.relayed:
-        return estimate_tokens(plan.context.request)
+    translated = plan.request.translated
+    if not plan.relayed:
+        return estimate_tokens(translated.request)
     try:
         # A relay has not read its request.
-        request = plan.client.read_request(
-            decode_object(plan.translated.body, "the request"), plan.context.signer
-        )
+        request = plan.client.read_request(decode_object(translated.body, "the request"), plan.context.signer)
         return estimate_tokens(request)
     except (RemoteProtocolError, RecursionError):
         return plan.context.prompt_tokens

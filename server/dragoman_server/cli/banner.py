@@ -7,16 +7,16 @@ import json
 import shlex
 import sys
 import threading
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
 from functools import partial
 from types import MappingProxyType
-from typing import TextIO, TypeAlias
+from typing import TypeAlias
 
 import anyio
 import click
 
 from dragoman_server.capabilities.providers import PROVIDERS, provider_name
+from dragoman_server.cli.options import print_lines
 from dragoman_server.config.loader import DEFAULT_FILE, LoadedConfig
 from dragoman_server.models.info import ModelInfo
 from dragoman_server.models.listing import can_list, fetch_all
@@ -87,10 +87,9 @@ def banner(
             f"warning: the models of {first.name} are unknown ({reported}): write one in place of "
             f"{_UNKNOWN_MODEL}{'' if first.variables else add}"
         )
-    # The address for a client on this machine, also if the gateway is bound to all addresses.
-    local = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(listening.host, listening.host)
-    url = replace(listening, host=local).url
-    for title, command in commands(url, model, context, needs_key=bool(settings.client_keys)).items():
+    for title, command in commands(
+        listening.local_url, model, context, needs_key=bool(settings.client_keys)
+    ).items():
         yield _label(title)
         yield _command("  " + command)
     yield _title(f"Dragoman listens on {listening.url} ({listening.backend})")
@@ -164,13 +163,6 @@ def commands(url: str, model: str, context: int | None = None, *, needs_key: boo
         "Claude Code": " ".join(f"{each}={shlex.quote(value)}" for each, value in claude.items()) + " claude",
         "Codex": ("DRAGOMAN_KEY=YOUR_KEY " if needs_key else "") + shlex.join(["codex", *options]),
     }
-
-
-def print_lines(lines: Iterable[str], stream: TextIO, environ: Mapping[str, str]) -> None:
-    """Print to `stream`: in colours on a terminal, plain elsewhere or if NO_COLOR is set."""
-    coloured = stream.isatty() and not environ.get("NO_COLOR") and environ.get("TERM") != "dumb"
-    for line in lines:
-        click.echo(line, file=stream, color=coloured)
 
 
 def print_banner(

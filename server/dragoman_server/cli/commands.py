@@ -7,97 +7,52 @@ line is wrong.
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 import click
 
-from dragoman_server.capabilities.resolve import upstreams_without_grammars
+from dragoman_server.cli.completion import completion
 from dragoman_server.cli.config_file import ConfigEditError, config_lines, json_schema, remove_client_key
-from dragoman_server.config.loader import CONFIG_VARIABLE, DEFAULT_FILE, LoadedConfig, load
-from dragoman_server.config.problems import ConfigError
+from dragoman_server.cli.doctor import doctor
+from dragoman_server.cli.options import (
+    CANNOT_START,
+    FOUND_ERRORS,
+    SERVER_KEYS,
+    WRONG_CONFIGURATION,
+    config_option,
+    exit_with,
+    load_or_exit,
+    loader,
+    server_options,
+)
+from dragoman_server.cli.run import run
+from dragoman_server.config.loader import LoadedConfig
+from dragoman_server.config.problems import Severity
 from dragoman_server.config.values import InvalidValue, check_value
 from dragoman_server.keys import hash_client_key, new_key
 from dragoman_server.settings import ClientKey, ServerSettings, Settings, keys_of
-from dragoman_server.settings.fields import SettingKind, SettingSpec
 from dragoman_server.settings.server import ENV_PREFIX
-from dragoman_server.tool_grammar import grammar_checker
 
 if TYPE_CHECKING:
     from dragoman_server.serving.run import AppFactory
     from dragoman_server.serving.sockets import BoundAddress
 
-_CANNOT_START = 1
-_WRONG_CONFIGURATION = 2
-
 # The key commands bind no address, so a public one in the configuration does not matter.
 _ANY_HOST = "127.0.0.1"
 
-_SERVER = keys_of(ServerSettings)
-
-_config_option = click.Option(
-    ["--config", "config_file"],
-    type=click.Path(),
-    metavar="FILE",
-    help=f"configuration file; {DEFAULT_FILE} in the working directory if there is one [{CONFIG_VARIABLE}]",
-)
-
-
-def _option(key: SettingSpec) -> click.Option:
-    """Return the flag of a key of `[server]`. Its value stays text, so that the loader checks it like all others."""
-    flag, help_ = key.name.replace("_", "-"), f"{key.help} [{ENV_PREFIX}{key.name.upper()}]"
-    if key.kind is SettingKind.SWITCH:
-        return click.Option([f"--{flag}/--no-{flag}", key.name], default=None, help=help_)
-
-    def complete(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
-        return [choice for choice in key.choices if choice.startswith(incomplete)]
-
-    metavar = "|".join(key.choices) if key.kind is SettingKind.CHOICE else key.kind.name
-    return click.Option([f"--{flag}", key.name], metavar=metavar, help=help_, shell_complete=complete)
-
-
-# Without secrets, because all users of a machine can read the command lines of its processes.
-_server_options = [
-    _config_option,
-    *(_option(key) for key in _SERVER.values() if key.kind is not SettingKind.SECRET),
-]
-
-
 _simulator_options = [
-    click.Option([f"--{name}"], type=kind, default=default, show_default=True, help=_SERVER[name].help)
+    click.Option([f"--{name}"], type=kind, default=default, show_default=True, help=SERVER_KEYS[name].help)
     for name, kind, default in (
         ("host", str, "127.0.0.1"),
         # Not the gateway's port, so that both can run at once.
         ("port", click.IntRange(0, 65_535), 8081),
-        ("backend", click.Choice(_SERVER["backend"].choices), "asyncio"),
+        ("backend", click.Choice(SERVER_KEYS["backend"].choices), "asyncio"),
     )
 ]
-
-
-def _load(config_file: str | None, options: Mapping[str, str | bool | None]) -> LoadedConfig:
-    """Load the configuration, or print what is wrong with it and exit."""
-    try:
-        return _loader(config_file, options)()
-    except ConfigError as error:
-        _exit(_WRONG_CONFIGURATION, str(error))
-
-
-def _loader(config_file: str | None, options: Mapping[str, str | bool | None]) -> Callable[[], LoadedConfig]:
-    """Return what loads the configuration, now and for each reload. options: flags of the command line."""
-    flags = {
-        name: str(value).lower() if isinstance(value, bool) else value
-        for name, value in options.items()
-        if value is not None
-    }
-    return partial(load, path=config_file, flags=flags, environ=os.environ)
-
-
-def _exit(code: int, message: str) -> NoReturn:
-    click.echo(message, err=True)
-    sys.exit(code)
 
 
 def _run(
@@ -113,7 +68,9 @@ def _run(
     try:
         serve(settings, make_app, on_ready=on_ready, load=load)
     except StartupError as error:
-        _exit(_CANNOT_START, f"dragoman: {error}")
+        from dragoman_server.diagnosis.listeners import startup_text
+
+        exit_with(CANNOT_START, f"dragoman: {startup_text(error)}")
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
@@ -126,15 +83,18 @@ def main() -> None:
     """
 
 
-@main.command(params=[*_server_options])
+@main.command(params=[*server_options])
 def serve(config_file: str | None, **options: str | bool | None) -> None:
     """Start the gateway."""
-    loaded = _load(config_file, options)
+    loaded = load_or_exit(config_file, options)
     from dragoman_server.app import create_app
     from dragoman_server.cli.banner import print_banner
 
     on_ready = partial(print_banner, loaded, version("dragoman"), os.environ)
-    _run(loaded.settings, create_app, on_ready, _loader(config_file, options))
+    _run(loaded.settings, create_app, on_ready, loader(config_file, options))
+
+
+main.add_command(run)
 
 
 @main.command(params=[*_simulator_options])
@@ -154,19 +114,22 @@ def config() -> None:
     """Check and show the configuration."""
 
 
-@config.command(params=[*_server_options])
+@config.command(params=[*server_options])
 def check(config_file: str | None, **options: str | bool | None) -> None:
-    """Check the configuration; print every error with its file, line and key."""
-    loaded = _load(config_file, options)
-    for warning in loaded.warnings:
-        click.echo(f"warning: {warning}", err=True)
-    unchecked = upstreams_without_grammars(loaded.settings)
-    if unchecked and loaded.settings.server.check_grammars and grammar_checker() is None:
-        click.echo(
-            "note: what models write for tools with a grammar is not checked, because dragoman[grammar] is not "
-            f"installed; these upstreams do not check it themselves: {', '.join(unchecked)}",
-            err=True,
-        )
+    """Check the configuration; print every error with its file, line and key.
+
+    It needs no network; `dragoman doctor` also examines the upstreams.
+
+    Exit codes: 0 if the gateway can start with it, 1 if something outside of it is missing, 2 if it is wrong.
+    """
+    from dragoman_server.diagnosis.offline import offline_findings
+
+    loaded = load_or_exit(config_file, options)
+    findings = offline_findings(loaded)
+    for finding in findings:
+        click.echo(f"{finding.severity}: {finding}", err=True)
+    if any(finding.severity is Severity.ERROR for finding in findings):
+        sys.exit(FOUND_ERRORS)
     upstreams, models = len(loaded.settings.upstreams), len(loaded.settings.models)
     place = loaded.path or "no file, only the environment"
     click.echo(f"{place}: correct; upstreams: {upstreams}, models: {models}")
@@ -175,12 +138,12 @@ def check(config_file: str | None, **options: str | bool | None) -> None:
 @config.command(
     params=[
         click.Option(["--origin"], is_flag=True, help="also print where each value came from"),
-        *_server_options,
+        *server_options,
     ]
 )
 def show(config_file: str | None, origin: bool, **options: str | bool | None) -> None:
     """Print the resolved settings, secrets masked."""
-    for line in config_lines(_load(config_file, options), with_origin=origin):
+    for line in config_lines(load_or_exit(config_file, options), with_origin=origin):
         click.echo(line)
 
 
@@ -198,24 +161,24 @@ def keys() -> None:
     """
 
 
-@keys.command("add", params=[_config_option])
+@keys.command("add", params=[config_option])
 @click.argument("name")
 def add_key(name: str, config_file: str | None) -> None:
     """Make a key for NAME and print it, with the lines for the configuration."""
-    settings = _load(config_file, {"host": _ANY_HOST}).settings
+    settings = load_or_exit(config_file, {"host": _ANY_HOST}).settings
     secret = settings.server.secret
     if secret is None:
-        _exit(
-            _WRONG_CONFIGURATION,
+        exit_with(
+            WRONG_CONFIGURATION,
             "dragoman: keys need server.secret, which their hashes are made with: put 32 or more random characters "
             f"into {ENV_PREFIX}SECRET, as from `openssl rand -hex 32`, and keep them",
         )
     if any(key.name == name for key in settings.client_keys):
-        _exit(_WRONG_CONFIGURATION, f"dragoman: there is already a key named {name!a}")
+        exit_with(WRONG_CONFIGURATION, f"dragoman: there is already a key named {name!a}")
     try:
         check_value(keys_of(ClientKey)["name"], name, name)
     except InvalidValue as error:
-        _exit(_WRONG_CONFIGURATION, f"dragoman: {error}")
+        exit_with(WRONG_CONFIGURATION, f"dragoman: {error}")
     key = new_key()
     click.echo("The key, which is shown only once:", err=True)
     click.echo(key)
@@ -223,10 +186,10 @@ def add_key(name: str, config_file: str | None) -> None:
     click.echo(f'\n[[client_keys]]\nname = "{name}"\nhash = "{hash_client_key(key, secret)}"')
 
 
-@keys.command("list", params=[_config_option])
+@keys.command("list", params=[config_option])
 def list_keys(config_file: str | None) -> None:
     """Print the names of the keys, and what each may do."""
-    for key in _load(config_file, {"host": _ANY_HOST}).settings.client_keys:
+    for key in load_or_exit(config_file, {"host": _ANY_HOST}).settings.client_keys:
         click.echo(" ".join((key.name, *_permissions(key))))
 
 
@@ -244,17 +207,21 @@ def _permissions(key: ClientKey) -> Iterator[str]:
             )
 
 
-@keys.command("revoke", params=[_config_option])
+@keys.command("revoke", params=[config_option])
 @click.argument("name")
 def revoke_key(name: str, config_file: str | None) -> None:
     """Remove the key of NAME from the configuration file."""
-    loaded = _load(config_file, {"host": _ANY_HOST})
+    loaded = load_or_exit(config_file, {"host": _ANY_HOST})
     index = next((i for i, key in enumerate(loaded.settings.client_keys) if key.name == name), None)
     if index is None or loaded.path is None:
         known = ", ".join(key.name for key in loaded.settings.client_keys) or "none"
-        _exit(_WRONG_CONFIGURATION, f"dragoman: there is no key named {name!a}; there are {known}")
+        exit_with(WRONG_CONFIGURATION, f"dragoman: there is no key named {name!a}; there are {known}")
     try:
         lines = remove_client_key(Path(loaded.path), index)
     except ConfigEditError as error:
-        _exit(_CANNOT_START, f"dragoman: {error}")
+        exit_with(CANNOT_START, f"dragoman: {error}")
     click.echo(f"{loaded.path}: {lines} lines removed; the key is accepted until the gateway is restarted")
+
+
+main.add_command(doctor)
+main.add_command(completion)

@@ -24,9 +24,12 @@ from dragoman_server.capabilities.providers import (
 from dragoman_server.config.problems import (
     COMMAND_LINE,
     ENVIRONMENT,
+    Finding,
+    Severity,
     ValueOrigin,
     did_you_mean,
     dotted,
+    nearest,
     quote_value,
     type_name,
 )
@@ -53,6 +56,8 @@ from dragoman_server.settings.server import ENV_PREFIX
 # Read from the working directory if no file is named; it may be missing.
 DEFAULT_FILE = "dragoman.toml"
 CONFIG_VARIABLE = ENV_PREFIX + "CONFIG"
+# Has a client's key in the commands that the banner prints; the gateway does not read it.
+KEY_VARIABLE = ENV_PREFIX + "KEY"
 
 _TABLES = ("server", "upstreams", "models", "capabilities", "client_keys", "prices", "accounts", "rules")
 
@@ -74,13 +79,16 @@ class LoadedConfig:
     """Settings and where they came from.
 
     path: of the file, None without one. origins: by dotted key; a key without an entry has its default value.
-    warnings: one line each.
     """
 
     settings: Settings
     path: str | None
     origins: Mapping[str, ValueOrigin]
-    warnings: tuple[str, ...]
+    warnings: tuple[Finding, ...] = ()
+
+    def origin(self, *path: str | int) -> ValueOrigin:
+        """Return where the value of a key came from, or where it would be written."""
+        return self.origins.get(dotted(path)) or ValueOrigin(self.path or DEFAULT_FILE, where=dotted(path))
 
 
 def load(
@@ -106,33 +114,51 @@ def load(
     if file is not None:
         loader.read(Path(file))
     settings = loader.settings()
-    warnings = (*loader.warnings, *_warnings(settings, environ, specs))
-    return LoadedConfig(settings, file, MappingProxyType(loader.origins), warnings)
+    loaded = LoadedConfig(settings, file, MappingProxyType(loader.origins))
+    return replace(loaded, warnings=(*loader.warnings, *_warnings(loaded, environ, specs)))
 
 
 def _warnings(
-    settings: Settings, environ: Mapping[str, str], specs: Mapping[str, UpstreamSpec]
-) -> Iterator[str]:
+    loaded: LoadedConfig, environ: Mapping[str, str], specs: Mapping[str, UpstreamSpec]
+) -> Iterator[Finding]:
+    settings = loaded.settings
     for name, value in environ.items():
         if name.lower() in _PROXY_VARIABLES and lacks_socks(value):
-            yield f"{name}: {SOCKS_EXTRA_MISSING}"
+            text, _, mend = SOCKS_EXTRA_MISSING.partition(": ")
+            yield Finding(Severity.WARNING, "proxy", name, text, mend)
+    yield from _unknown_variables(loaded, environ)
     if not is_loopback(settings.server.host) and not settings.client_keys:
-        yield (
-            f"server.host: {settings.server.host} is reachable from other machines, and there are no client "
-            "keys: whoever can connect can use your upstreams"
+        text = (
+            f"{settings.server.host} is reachable from other machines, and there are no client keys: whoever can "
+            "connect can use your upstreams"
+        )
+        yield Finding(
+            Severity.WARNING, "public", "server.host", text, "make a key with `dragoman keys add NAME`"
         )
     if "*" in settings.server.cors_origins and not settings.client_keys:
-        yield (
-            "server.cors_origins: any web page that is opened in a browser on this machine can use your upstreams, "
-            "because there are no client keys"
+        text = (
+            "any web page that is opened in a browser on this machine can use your upstreams, because there are no "
+            "client keys"
         )
-    for upstream in settings.upstreams:
+        mend = "write the origins of your pages, or make a key with `dragoman keys add NAME`"
+        yield Finding(Severity.WARNING, "public", "server.cors_origins", text, mend)
+    for index, upstream in enumerate(settings.upstreams):
         path = specs[upstream.protocol].path
         if path.startswith("/v1/") and urlsplit(upstream.base_url).path.endswith("/v1"):
-            yield (
-                f"upstream {upstream.name}: the base URL for {upstream.protocol} is written without /v1; "
-                f"requests would go to .../v1{path}"
-            )
+            text = f"the base URL for {upstream.protocol} is written without /v1; requests would go to .../v1{path}"
+            mend = f"remove /v1 from base_url: {loaded.origin('upstreams', index, 'base_url').changed_at}"
+            yield Finding(Severity.WARNING, "base_url", f"upstream {upstream.name}", text, mend)
+
+
+def _unknown_variables(loaded: LoadedConfig, environ: Mapping[str, str]) -> Iterator[Finding]:
+    valid = {ENV_PREFIX + name.upper() for name in keys_of(ServerSettings)} | {CONFIG_VARIABLE, KEY_VARIABLE}
+    # Values of the file may refer to any variable.
+    referenced = {name for origin in loaded.origins.values() for name in origin.references}
+    for name in sorted(environ):
+        if name.upper().startswith(ENV_PREFIX) and name not in valid and name not in referenced:
+            found = nearest(name, valid)
+            mend = f"write {found}, or unset {name}" if found else f"unset {name}"
+            yield Finding(Severity.WARNING, "environment", name, "is not a variable of Dragoman", mend)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -144,7 +170,7 @@ class _Loader(ConfigSources):
 
     flags: Mapping[str, str]
     upstream_keys: Mapping[str, SettingSpec]
-    warnings: list[str] = field(default_factory=list)
+    warnings: list[Finding] = field(default_factory=list)
     names: dict[str, KeyPath] = field(default_factory=dict)
 
     def settings(self) -> Settings:
@@ -262,9 +288,9 @@ class _Loader(ConfigSources):
             url = self.environ.get(url_variable) or None
             if url and _is_this_gateway(url, server):
                 # ANTHROPIC_BASE_URL points Claude Code at the gateway, which must not send requests to itself.
-                self.warnings.append(
-                    f"{url_variable} points at this gateway itself, so {key_variable} does not make an upstream {name}"
-                )
+                text = f"points at this gateway itself, so {key_variable} does not make an upstream {name}"
+                mend = f"unset {url_variable} where the gateway is started"
+                self.warnings.append(Finding(Severity.WARNING, "environment", url_variable, text, mend))
                 continue
             path, problems_before = ("upstreams", index), len(self.problems)
             by_key = ValueOrigin(ENVIRONMENT, where=key_variable)

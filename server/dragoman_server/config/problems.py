@@ -1,6 +1,7 @@
-"""The problems of a configuration and the origins of its values, each as one line of text."""
+"""The problems of a configuration, what checks have found, and the origins of values, each as one line of text."""
 
 import difflib
+import enum
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -103,6 +104,15 @@ class ValueOrigin:
         """The source, with the line in it."""
         return self.source if self.line is None else f"{self.source}:{self.line}"
 
+    @property
+    def changed_at(self) -> str:
+        """Where to change the value: a variable, a file or a flag, or the line that has it."""
+        if self.source in (ENVIRONMENT, COMMAND_LINE):
+            return self.where
+        if not self.references:
+            return self.place
+        return f"{' and '.join(each.removeprefix('file:') for each in self.references)} ({self.place})"
+
     def __str__(self) -> str:
         if self.source == COMMAND_LINE:
             return self.where
@@ -128,3 +138,35 @@ class ConfigProblem:
 
 class ConfigError(Exception):
     """The configuration is wrong. `str()` is one line for each problem, in the order of their places."""
+
+    def __init__(self, problems: Iterable[ConfigProblem]) -> None:
+        self.problems = sorted(problems, key=lambda problem: problem.order)
+        super().__init__("\n".join(map(str, self.problems)))
+
+
+class Severity(enum.StrEnum):
+    """How bad a finding is. ERROR: requests fail, or the gateway does not start."""
+
+    OK = "ok"
+    NOTE = "note"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A result of a check.
+
+    check: its name, which programs may rely on.
+    subject: what it is about: a setting, a variable, a file, an upstream.
+    mend: the command or the line that mends it, "" if there is nothing to mend.
+    """
+
+    severity: Severity
+    check: str
+    subject: str
+    text: str
+    mend: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.subject}: {self.text}" + (self.mend and f"; {self.mend}")

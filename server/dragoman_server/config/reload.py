@@ -24,6 +24,10 @@ _AT_START = tuple(
 )
 
 
+class SettingsRefused(Exception):
+    """Settings without an error cannot be used by the running gateway. The arguments are the reasons, a line each."""
+
+
 @dataclass(frozen=True, slots=True)
 class ReloadResult:
     """The outcome of a reload. All texts are single lines.
@@ -48,7 +52,7 @@ class ConfigReloader:
     Args:
         settings: those in use.
         load: reads the new ones. Raises ConfigError.
-        apply: puts them into use. Raises ConfigError if they cannot be used; then the old ones are still in use.
+        apply: puts them into use. Raises SettingsRefused if that is impossible; then the old ones are still in use.
     """
 
     def __init__(
@@ -73,9 +77,11 @@ class ConfigReloader:
                 await self._apply(settings)
             except ConfigError as error:
                 result = ReloadResult(errors=tuple(str(error).splitlines()))
+            except SettingsRefused as error:
+                result = ReloadResult(errors=error.args)
             else:
                 self._settings = settings
-                result = ReloadResult(warnings=loaded.warnings, needs_restart=needs_restart)
+                result = ReloadResult(warnings=tuple(map(str, loaded.warnings)), needs_restart=needs_restart)
         _log_result(result)
         return result
 
@@ -83,7 +89,7 @@ class ConfigReloader:
 def with_settings_of_the_start(wanted: Settings, running: Settings) -> tuple[Settings, tuple[str, ...]]:
     """Return what can be used now, and the names of settings that need a restart to change.
 
-    Raises ConfigError if that does not fit together: what is right for another address or number of workers may be
+    Raises SettingsRefused if that does not fit together: what is right for another address or number of workers may be
     wrong for those of the running gateway.
     """
     kept = {
@@ -99,7 +105,7 @@ def with_settings_of_the_start(wanted: Settings, running: Settings) -> tuple[Set
         for name, text in problems_together(settings)
     ]
     if problems:
-        raise ConfigError("\n".join(problems))
+        raise SettingsRefused(*problems)
     return settings, tuple(f"server.{name}" for name in kept)
 
 

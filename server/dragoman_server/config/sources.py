@@ -93,7 +93,7 @@ class ConfigSources:
 
     def raise_problems(self) -> None:
         if self.problems:
-            raise ConfigError("\n".join(map(str, sorted(self.problems, key=lambda problem: problem.order))))
+            raise ConfigError(self.problems)
 
     def record_file_origin(self, path: KeyPath, references: Sequence[str], raw: str | None = None) -> None:
         self.origins[dotted(path)] = replace(self._file_origin(path), references=tuple(references), raw=raw)

@@ -208,6 +208,15 @@ def _origin(text: str) -> str:
     return text.lower()
 
 
+def _network(text: str) -> str:
+    try:
+        return str(ipaddress.ip_network(text, strict=False))
+    except ValueError:
+        raise InvalidValue(
+            '{} is neither an IP address nor a network: write one such as "127.0.0.1" or "10.0.0.0/8"'
+        ) from None
+
+
 def _split(text: str) -> SplitResult:
     if "://" not in text:
         raise InvalidValue('{} has no scheme: write "http://..." or "https://..."')
@@ -270,6 +279,7 @@ _CHECKS: dict[SettingKind, Callable[[Any], object]] = {
     SettingKind.HOST: _host,
     SettingKind.HOSTS: _allowed_host,
     SettingKind.ORIGINS: _origin,
+    SettingKind.NETWORKS: _network,
     SettingKind.URL: _url,
     SettingKind.PROXY: _proxy,
     SettingKind.TIME: _time,

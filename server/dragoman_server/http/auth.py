@@ -169,21 +169,20 @@ class KeyAuthMiddleware:
         self._keyring = keyring
         self._refuse = refuse
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         if scope["type"] == "http" and scope["method"] == "OPTIONS":
             # Clients and monitors test with it if the server is up. The response reveals nothing, so it needs no key.
-            await send_reply(send, Reply(200, [("allow", ", ".join(HTTP_METHODS))], b""))
-            return
+            return send_reply(send, Reply(200, [("allow", ", ".join(HTTP_METHODS))], b""))
         if scope["type"] == "http" and path_below_mount(scope) not in _OPEN_PATHS:
             try:
                 if not self._keyring:
                     refuse_form_content_type(scope["headers"])
                 key = self._keyring.authenticate(scope["headers"], time.time())
             except RequestRefused as error:
-                await self._refuse(scope, error, send)
-                return
-            scope = {**scope, SCOPE_KEY: key}
-        await self._app(scope, receive, send)
+                return self._refuse(scope, error, send)
+            if key is not None:
+                scope = {**scope, SCOPE_KEY: key}
+        return self._app(scope, receive, send)
 
 
 class AdminKeyMiddleware:

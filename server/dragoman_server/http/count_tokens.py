@@ -19,7 +19,7 @@ from dragoman_server.gateway import Gateway
 from dragoman_server.headers import HeaderList
 from dragoman_server.http.endpoint import BaseEndpoint, ClientRequest
 from dragoman_server.keys import make_signer
-from dragoman_server.proxying.plan import Destination, Plan, record_destination
+from dragoman_server.proxying.plan import Destination, Plan, PlannedRequest, record_destination
 from dragoman_server.replies import Reply
 
 # Clients request dozens of counts when they start, and display nothing until they have them.
@@ -135,7 +135,8 @@ class CountEndpoint(BaseEndpoint):
 
 def _as_count_request(plan: Plan, count_spec: TokenCount) -> Plan:
     """Turn a translated request for a response into one for a count, in the upstream's protocol on both sides."""
-    fields = decode_object(plan.translated.body, "the translated request")
+    translated = plan.request.translated
+    fields = decode_object(translated.body, "the translated request")
     body = encode({name: value for name, value in fields.items() if name in count_spec.fields})
-    translated = msgspec.structs.replace(plan.translated, body=body, fan_out=1)
-    return replace(plan, client=plan.destination.upstream, translated=translated, fallbacks=(), planner=None)
+    request = PlannedRequest(msgspec.structs.replace(translated, body=body))
+    return replace(plan, client=plan.destination.upstream, request=request, fan_out=1, fallbacks=())

@@ -151,7 +151,13 @@ class BaseEndpoint(ABC):
         """
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        record = RequestRecord(id=uuid.uuid4().hex, protocol=self.protocol.name, path=scope["path"])
+        record = RequestRecord(
+            id=uuid.uuid4().hex,
+            protocol=self.protocol.name,
+            method=scope["method"],
+            path=scope["path"],
+            client_address=self.gateway.client_addresses.address_of(scope),
+        )
         started = anyio.current_time()
         request = ClientRequest(scope, receive, send, record)
         try:
@@ -207,6 +213,7 @@ class BaseEndpoint(ABC):
         )
         request_head = peek(body)
         model = request_head.model or default_model(gateway.settings) or ""
+        request.record.model = model or None
         await gateway.catalog.ensure_list_for(model)
         if request.key is not None:
             prices = limits.check_model(request.key, self.protocol.name, model, gateway.catalog.listed)

@@ -12,6 +12,7 @@ from starlette.types import Scope, Send
 
 from dragoman import ErrorKind, RemoteProtocolError, RequestRefused, WireError
 from dragoman.codec import ProtocolSpec
+from dragoman_server.client_address import ClientAddresses
 from dragoman_server.headers import BROWSER_HEADERS, request_id_headers
 from dragoman_server.http.request import path_below_mount
 from dragoman_server.log import RequestRecord, log_request
@@ -28,10 +29,14 @@ INTERNAL_ERROR = WireError(ErrorKind.SERVER, "internal error of the gateway; see
 
 
 class FallbackErrors:
-    """Errors for paths where no endpoint responds. protocols: those that are served, by name."""
+    """Errors for paths where no endpoint responds.
 
-    def __init__(self, protocols: Mapping[str, ProtocolSpec]) -> None:
+    protocols: those that are served, by name. addresses: finds those of clients, for the log.
+    """
+
+    def __init__(self, protocols: Mapping[str, ProtocolSpec], addresses: ClientAddresses) -> None:
         self._protocols = protocols
+        self._addresses = addresses
 
     async def http_error(self, request: Request, error: Exception) -> Response:
         """Return the response to a request that Starlette cannot route: 404, 405 and similar ones."""
@@ -81,7 +86,14 @@ class FallbackErrors:
         """Return the response to a refused request, and log it."""
         status = error.status
         spec = protocol_for_path(path_below_mount(scope), Headers(scope=scope), self._protocols)
-        record = RequestRecord(id=uuid.uuid4().hex, protocol=spec.name, path=scope["path"], outcome="refused")
+        record = RequestRecord(
+            id=uuid.uuid4().hex,
+            protocol=spec.name,
+            method=scope.get("method"),  # a WebSocket has none
+            path=scope["path"],
+            client_address=self._addresses.address_of(scope),
+            outcome="refused",
+        )
         reply = error_reply(spec, error.as_wire_error(), record.id, request_id_headers((), record.id))
         record.status, record.error = status, error.message
         log_request(record)

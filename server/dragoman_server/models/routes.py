@@ -20,6 +20,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
 from types import MappingProxyType
+from typing import TypeAlias
 
 from dragoman_server.capabilities.providers import preferred_protocol, provider_name
 from dragoman_server.config.problems import nearest
@@ -56,12 +57,14 @@ class ModelRoute:
     """Where a request goes: the upstream's name, and the model and the protocol to use there.
 
     advice: what to do if the upstream does not have the model, "" if it probably has it.
+    rule: what has led there, for people.
     """
 
     upstream: str
     upstream_model: str
     upstream_protocol: str
     advice: str = field(default="", compare=False)
+    rule: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,8 +137,8 @@ def deciding_upstream(settings: Settings, model: str) -> UpstreamSettings | None
     """Return the upstream whose list decides where the name leads, None if no list is needed."""
     if _alias(settings, model) or _named(settings, model):
         return None
-    upstream = _guessed(settings, model)
-    return upstream if upstream is not None and _is_agent_default(upstream, model) else None
+    guessed = _guessed(settings, model)
+    return guessed[0] if guessed is not None and _is_agent_default(guessed[0], model) else None
 
 
 def resolve(
@@ -156,16 +159,20 @@ def resolve_chain(
     if not model:
         return UnknownModel(model, "the request names no model")
     advice = ""
-    targets = _alias(settings, model) or _named(settings, model)
-    if not targets:
+    found = _alias(settings, model) or _named(settings, model)
+    if found is None:
         guessed = _guessed(settings, model)
         if guessed is not None:
-            upstream_model, advice = _model_at(guessed, model, listed.get(guessed.name, ()))
-            targets = (f"{guessed.name}/{upstream_model}",)
+            best, rule = guessed
+            upstream_model, advice = _model_at(best, model, listed.get(best.name, ()))
+            if upstream_model != model:
+                rule += ", which has this model by default"
+            found = rule, (f"{best.name}/{upstream_model}",)
         elif not settings.upstreams and settings.server.offers_simulator:
-            targets = (SIMULATOR_DEFAULT_MODEL,)
+            found = "there is no upstream", (SIMULATOR_DEFAULT_MODEL,)
         else:
             return _unknown(settings, model, listed)
+    rule, targets = found
     routes = []
     for target in targets:
         name, _, upstream_model = target.partition("/")
@@ -180,7 +187,7 @@ def resolve_chain(
                 model, f'the model "{_short(model)}" is routed to no model of the upstream "{name}"'
             )
         protocol = client_protocol if client_protocol in upstream.protocols else upstream.protocol
-        routes.append(ModelRoute(name, upstream_model, protocol, advice))
+        routes.append(ModelRoute(name, upstream_model, protocol, advice, rule))
     return tuple(routes)
 
 
@@ -193,29 +200,35 @@ def model_ids(settings: Settings) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
-def _alias(settings: Settings, model: str) -> tuple[str, ...]:
+# The rule that has matched, and where it leads, as `upstream/model`, the best first.
+_Found: TypeAlias = tuple[str, tuple[str, ...]]
+
+
+def _alias(settings: Settings, model: str) -> _Found | None:
     exact = settings.models.get(model)
     found = settings.aliases.first(model) if exact is None else (model, exact)
     if found is None:
-        return ()
+        return None
     name, target = found
     targets = (target,) if isinstance(target, str) else target
-    return tuple(substitute(each, captures(model, name) or ()) for each in targets)
+    return f"models.{name}", tuple(substitute(each, captures(model, name) or ()) for each in targets)
 
 
-def _named(settings: Settings, model: str) -> tuple[str, ...]:
-    """Apply rules 2 and 3. Return `upstream/model`."""
+def _named(settings: Settings, model: str) -> _Found | None:
+    """Apply rules 2 and 3."""
     first, slash, model_name = model.partition("/")
     if slash and model_name and settings.upstream(first) is not None:
-        return (model,)
+        return "it names the upstream", (model,)
     listing = settings.upstream_of_model.get(model)
-    return () if listing is None else (f"{listing}/{model}",)
+    return None if listing is None else ("the upstream's models have it", (f"{listing}/{model}",))
 
 
-def _guessed(settings: Settings, model: str) -> UpstreamSettings | None:
-    """Apply rules 4 and 5."""
-    only = settings.upstreams[0] if len(settings.upstreams) == 1 else None
-    return next(_by_family(settings, model), only)
+def _guessed(settings: Settings, model: str) -> tuple[UpstreamSettings, str] | None:
+    """Apply rules 4 and 5. Return the upstream and the rule."""
+    by_family = next(_by_family(settings, model), None)
+    if by_family is not None:
+        return by_family, "a well-known family of models"
+    return (settings.upstreams[0], "the only upstream") if len(settings.upstreams) == 1 else None
 
 
 def _is_agent_default(upstream: UpstreamSettings, model: str) -> bool:

@@ -10,6 +10,7 @@ machine is in by then.
 """
 
 import hashlib
+import logging
 import math
 import random
 import time
@@ -36,6 +37,7 @@ from dragoman_server.accounts.policy import (
     Wait,
 )
 from dragoman_server.accounts.stores.base import AccountStore, Candidate, Rate, Reservation
+from dragoman_server.log import DECISIONS, log_decision
 from dragoman_server.proxying.plan import Destination, Plan
 from dragoman_server.settings import AccountSettings, RuleSettings, Settings, UpstreamSettings
 
@@ -162,13 +164,15 @@ class RequestAttempts:
 
     After next() has returned None:
     error: what to report to the client: the error of an attempt, or why there was none to make.
+    unsuitable: the upstream of the chain that cannot take the request, if `error` is about that.
     retry_at: the seconds until the first account is usable again, None if none will be.
     """
 
     def __init__(self, pool: AccountPool, plan: Plan, chain: AccountChain) -> None:
         self.retry_at: float | None = None
         self.error: WireError | None = None
-        self._unsuitable: WireError | None = None  # why an upstream of the chain cannot take this request
+        self.unsuitable: Destination | None = None
+        self._unsuitable_error: WireError | None = None
         self._pool = pool
         self._plans: dict[int, Plan] = {0: plan}
         self._chain = chain
@@ -197,6 +201,7 @@ class RequestAttempts:
             elif isinstance(step, Wait):
                 await anyio.sleep(max(step.until - now, 0.0))
             else:
+                self._log_choice("none", ())
                 self._give_up(step, now)
                 return None
 
@@ -229,6 +234,9 @@ class RequestAttempts:
             action = self._machine.failed(lease.account.id, error)
         if self._chain.records_health and action is ErrorAction.DISABLE:
             self._disabling.append(error)
+        text = "attempt: %s failed: %s, so %s%s"
+        after = "" if retry_after is None else f" after {retry_after:g} s"
+        log_decision(lease.plan.id, text, lease.account.id, error.kind.value, action.value, after)
         await self._report(lease, action, error, retry_after, connecting=connecting)
         await self._release(lease, 0.0)
         return action
@@ -236,6 +244,11 @@ class RequestAttempts:
     def committed(self) -> None:
         """Record that content of an attempt is being sent, so no other may follow."""
         self._machine.committed()
+
+    def release_requests(self) -> None:
+        """Let go of what would be sent, because nothing is sent again."""
+        for plan in self._plans.values():
+            plan.request.release()
 
     async def ended(
         self, lease: AccountLease, error: WireError | None, tokens: float, remaining: float | None
@@ -298,24 +311,45 @@ class RequestAttempts:
             account, reservation = accounts[result.candidate.account], result
         self._machine.accepted(account.id)
         lease = self._open[account.id] = AccountLease(plan, account, reservation)
+        self._log_choice(account.id, offer.accounts)
         return lease
+
+    def _log_choice(self, chosen: str, offered: tuple[str, ...]) -> None:
+        """Log which account was chosen, and why no other one. offered: as in Offer."""
+        if not DECISIONS.isEnabledFor(logging.DEBUG):
+            return
+        reasons = self._machine.unusable(self._health(), self._pool.clock())
+        first = offered.index(chosen) if chosen in offered else 0
+        for place, id in enumerate(offered):
+            reasons.setdefault(
+                id, "no room, or another one has the conversation" if place < first else "next"
+            )
+        others = [f"{id} ({reasons.get(id, 'fallback')})" for id in self._chain.accounts if id != chosen]
+        text = "account: %s; not %s" if others else "account: %s%s"
+        log_decision(self._plans[0].id, text, chosen, ", ".join(others))
 
     def _plan(self, upstream_index: int) -> Plan | None:
         """Return the plan for an upstream of the chain, None if the request cannot be sent there."""
         if upstream_index not in self._plans:
             first = self._plans[0]
-            assert first.planner is not None  # it has fallbacks
+            planner = first.request.planner
+            assert planner is not None  # it has fallbacks
+            destination = first.fallbacks[upstream_index - 1]
             try:
-                self._plans[upstream_index] = first.planner.plan(first.fallbacks[upstream_index - 1])
+                self._plans[upstream_index] = planner.plan(destination)
             except (RemoteProtocolError, RequestRefused) as error:
-                self._unsuitable = self._unsuitable or error.as_wire_error()
+                log_decision(first.id, "plan: %s cannot take it: %s", destination.target, error)
+                if self._unsuitable_error is None:
+                    self.unsuitable, self._unsuitable_error = destination, error.as_wire_error()
         return self._plans.get(upstream_index)
 
     def _give_up(self, step: GiveUp, now: float) -> None:
         self.retry_at = None if step.retry_at is None else max(step.retry_at - now, 0.0)
         # That one upstream cannot take the request is not the reason if another one soon can.
-        unsuitable = self._unsuitable if self.retry_at is None else None
+        unsuitable = self._unsuitable_error if self.retry_at is None else None
         self.error = step.error or unsuitable or _no_account_error(self.retry_at)
+        if self.error is not unsuitable:
+            self.unsuitable = None
         if any(self.error is error for error in self._disabling):
             # The error is about an account, which is the operator's: the client gets what it means for its request.
             others_left = self._machine.made >= self._pool.max_attempts and self.retry_at is None

@@ -69,6 +69,7 @@ class AttemptFailure:
     cause: the error for the log.
     headers: those of the upstream's that the client may see.
     status, body: the upstream's error response in the client's form, if the client gets that.
+    upstream_status: of the upstream's response, if there was one.
     retry_after: the seconds for which the upstream accepts no request.
     connecting: the connection could not be established.
     idle_closed: a reused connection was closed before the request arrived.
@@ -80,6 +81,7 @@ class AttemptFailure:
     headers: HeaderList
     status: int | None = None
     body: bytes = b""
+    upstream_status: int | None = None
     retry_after: float | None = None
     connecting: bool = False
     idle_closed: bool = False
@@ -130,12 +132,6 @@ class Attempt:
         self._resent = False  # because an idle connection was closed
 
     @property
-    def target(self) -> str:
-        """Where the request goes, as `upstream/model`."""
-        to = self.plan.destination
-        return f"{to.settings.name}/{to.upstream_model}"
-
-    @property
     def error(self) -> WireError | None:
         """The error by which the response ended, if it did."""
         return None if self.machine is None else self.machine.error
@@ -160,8 +156,8 @@ class Attempt:
         """Return what went wrong, None if the client has got this response (or gets another attempt's)."""
         self.machine, self.status, self.headers, self._raw_headers = None, None, [], ()
         try:
-            if self.plan.translated.fan_out > 1:
-                return await self._read_branches(self.plan.fan_out())
+            if self.plan.fan_out > 1:
+                return await self._read_branches(self.plan.fan_out_machine())
             async with self._open() as response:
                 first = await self._begin(response)
                 if isinstance(first, AttemptFailure):
@@ -188,11 +184,11 @@ class Attempt:
 
         The conversation has changed accounts, and continues without what this account cannot read.
         """
-        plan = self.plan
-        if plan.planner is None or not refuses_signed_reasoning(failure.error):
+        plan, planner = self.plan, self.plan.request.planner
+        if planner is None or not refuses_signed_reasoning(failure.error):
             return False
         try:
-            unsigned = plan.planner.plan(plan.destination, signed_reasoning=False)
+            unsigned = planner.plan(plan.destination, signed_reasoning=False)
         except (RemoteProtocolError, RequestRefused):
             return False
         if _foreign_signatures(unsigned) <= _foreign_signatures(plan):
@@ -209,7 +205,7 @@ class Attempt:
             self.lease.account.settings,
             plan.url,
             plan.headers,
-            plan.translated.body,
+            plan.request.translated.body,
         )
 
     def _record_head(self, response: UpstreamResponseLike) -> None:
@@ -225,10 +221,15 @@ class Attempt:
         """Return the first bytes of a success response, else the failure."""
         self._record_head(response)
         if not 200 <= response.status < 300:
-            return self._refusal(response.status, await response.read_all(MAX_ERROR_BYTES))
+            body = await response.read_all(MAX_ERROR_BYTES)
+            self._record_head(response)  # again, because another branch may have begun meanwhile
+            return self._refusal(response.status, body)
         data = await response.receive()
         error = invalid_response_error(self.plan.destination.settings, response.headers, data)
-        return data if error is None else self._failure(error)
+        if error is None:
+            return data
+        self._record_head(response)
+        return self._failure(error)
 
     async def _read_response(self, response: UpstreamResponseLike, data: bytes) -> AttemptFailure | None:
         machine = self.machine = self.plan.response_machine(
@@ -299,10 +300,11 @@ class Attempt:
                 branches.cancel_scope.cancel()
 
         async with anyio.create_task_group() as branches:
-            for number in range(self.plan.translated.fan_out):
+            for number in range(self.plan.fan_out):
                 branches.start_soon(return_if_cancelled, read, number)
         await anyio.lowlevel.checkpoint_if_cancelled()  # see return_if_cancelled()
         if refusals and not self.sent_to_client:
+            self.status = refusals[0].upstream_status
             return refusals[0]
         if refusals:
             fan_out.fail(refusals[0].reported)
@@ -367,7 +369,14 @@ class Attempt:
         details = "" if error.message in reported.message else f": {error.message}"
         seconds = retry_after(self._raw_headers, self._now)
         headers = self.headers or request_id_headers((), plan.id)
-        return AttemptFailure(error, reported, reported.message + details, headers, retry_after=seconds)
+        return AttemptFailure(
+            error,
+            reported,
+            reported.message + details,
+            headers,
+            upstream_status=self.status,
+            retry_after=seconds,
+        )
 
     def _as_wire_error(self, error: UpstreamError) -> WireError:
         return error_from_upstream(error, self.plan.destination.settings, self.plan.url)
@@ -389,7 +398,7 @@ def _is_about_model(error: WireError, model: str) -> bool:
 
 
 def _foreign_signatures(plan: Plan) -> int:
-    return sum(loss.code is LossCode.FOREIGN_SIGNATURE for loss in plan.translated.losses)
+    return sum(loss.code is LossCode.FOREIGN_SIGNATURE for loss in plan.losses)
 
 
 def _has_ended(machine: ResponseMachine) -> bool:

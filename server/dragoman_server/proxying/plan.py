@@ -4,15 +4,16 @@ Everything that can be wrong with a request is found here, before any upstream i
 The clock and the random id are arguments, so the same input gives the same plan.
 """
 
-from collections.abc import Callable, Mapping
+import logging
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cached_property
-
-import msgspec
 
 from dragoman import (
     UPSTREAMS,
     FanOut,
+    Ledger,
+    Loss,
     LossPolicy,
     Relay,
     RemoteProtocolError,
@@ -26,10 +27,10 @@ from dragoman import (
 )
 from dragoman.codec import CheckInput, Endpoint, ProtocolSpec, ResponseContext, UpstreamSpec
 from dragoman.document import ReasoningLookup
-from dragoman_server.capabilities.resolve import capabilities_for
+from dragoman_server.capabilities.resolve import capabilities_for, known_capabilities
 from dragoman_server.headers import HeaderList, upstream_request_headers
 from dragoman_server.keys import make_signer
-from dragoman_server.log import RequestRecord
+from dragoman_server.log import DECISIONS, RequestRecord, log_decision
 from dragoman_server.models.routes import (
     NO_LISTED_MODELS,
     ListedModels,
@@ -61,7 +62,7 @@ class Destination:
     upstream: the protocol that is spoken there.
     settings: those of the upstream.
     accounts: any of them may send the request.
-    advice: see ModelRoute.
+    advice, rule: see ModelRoute.
     """
 
     model: str
@@ -70,6 +71,12 @@ class Destination:
     settings: UpstreamSettings
     accounts: tuple[AccountSettings, ...]
     advice: str = ""
+    rule: str = ""
+
+    @property
+    def target(self) -> str:
+        """Upstream and model, as `upstream/model`."""
+        return f"{self.settings.name}/{self.upstream_model}"
 
 
 def find_destinations(
@@ -96,9 +103,32 @@ def find_destinations(
         protocol = upstreams[route.upstream_protocol]
         accounts = settings.accounts_of(upstream)
         destinations.append(
-            Destination(model, route.upstream_model, protocol, upstream, accounts, route.advice)
+            Destination(model, route.upstream_model, protocol, upstream, accounts, route.advice, route.rule)
         )
     return tuple(destinations)
+
+
+class PlannedRequest:
+    """The request that a plan sends, until release(): a stream may stay open for hours after it was sent.
+
+    planner: makes the plans of the fallbacks, and this one without signed reasoning. None if nothing more can be made.
+    """
+
+    __slots__ = ("_translated", "planner")
+
+    def __init__(self, translated: TranslatedRequest, planner: "Planner | None" = None) -> None:
+        self._translated: TranslatedRequest | None = translated
+        self.planner = planner
+
+    @property
+    def translated(self) -> TranslatedRequest:
+        """The body to send, and the client's request. Not there after release()."""
+        assert self._translated is not None, "the request was released"
+        return self._translated
+
+    def release(self) -> None:
+        """Let go of everything, because nothing is sent again."""
+        self._translated = self.planner = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,14 +139,16 @@ class Plan:
     client: the client's protocol.
     endpoint: where the request came in.
     destination: where it goes.
-    translated: the body to send, its losses, and what the response's machine needs of the request.
+    request: what is sent there.
+    losses: what the upstream does not get.
+    relayed: the response is relayed, see TranslatedRequest.
+    fan_out: how many times the request is sent, see TranslatedRequest.
     context: for the response's machine.
     url, headers: of the upstream request.
     streams: the client gets a stream.
     conversation: the key by which it stays with its account, None where it need not.
     check_input: checks what the model writes for tools with a grammar, see ResponseTranslator.
     fallbacks: where it goes if that fails, the best first.
-    planner: makes the plans of the fallbacks, and this one without signed reasoning. None if nothing more can be made.
     required_member: the member that a whole response must have, None for the usual one of its protocol.
     store_response: the complete response is needed beside what the client gets, see ResponseTranslator.whole_body().
     """
@@ -125,7 +157,10 @@ class Plan:
     client: ProtocolSpec
     endpoint: Endpoint
     destination: Destination
-    translated: TranslatedRequest
+    request: PlannedRequest
+    losses: Ledger
+    relayed: bool
+    fan_out: int
     context: ResponseContext
     url: str
     headers: HeaderList = field(repr=False)  # configured ones may be secret
@@ -133,7 +168,6 @@ class Plan:
     conversation: str | None = None
     check_input: CheckInput | None = None
     fallbacks: tuple[Destination, ...] = ()
-    planner: "Planner | None" = None
     required_member: str | None = None
     store_response: bool = False
 
@@ -142,27 +176,16 @@ class Plan:
         mask = self.context.mask
         return text if mask is None else mask(text)
 
-    def release_request(self) -> None:
-        """Let go of the request's body and messages, because nothing is sent again: a stream may stay open for hours.
-
-        What the response needs of the request stays.
-        """
-        msgspec.structs.force_setattr(self.translated, "body", b"")
-        msgspec.structs.force_setattr(self.translated.request, "messages", ())
-        object.__setattr__(self, "planner", None)
-
     def at_subpath(self, suffix: str, member: str) -> "Plan":
         """Return the plan with a path below the one that creates responses. It never streams.
 
         member: the member that every response from there has.
         """
         path, mark, query = self.url.partition("?")
-        # There the upstream sends no model response that could be translated.
-        translated = msgspec.structs.replace(self.translated, relayed=True)
         return replace(
             self,
             url=f"{path}{suffix}{mark}{query}",
-            translated=translated,
+            relayed=True,  # there the upstream sends no model response that could be translated
             streams=False,
             required_member=member,
         )
@@ -172,7 +195,7 @@ class Plan:
 
         It relays only if both sides stream or neither does; otherwise the response is translated.
         """
-        if self.translated.relayed and upstream_streams == self.streams:
+        if self.relayed and upstream_streams == self.streams:
             return Relay(
                 protocol=self.destination.upstream,
                 context=self.context,
@@ -189,13 +212,13 @@ class Plan:
             store_response=self.store_response,
         )
 
-    def fan_out(self) -> FanOut:
+    def fan_out_machine(self) -> FanOut:
         """Return the machine for a response whose choices need one upstream request each."""
         return FanOut(
             client=self.client,
             upstream=self.destination.upstream,
             context=self.context,
-            count=self.translated.fan_out,
+            count=self.fan_out,
             client_streams=self.streams,
             check_input=self.check_input,
             store_response=self.store_response,
@@ -263,12 +286,19 @@ class Planner:
         """
         chain = find_destinations(self.settings, self.client, self._head.model, self.upstreams, self.listed)
         self._sticky = any(len(each.accounts) > 1 and each.settings.sticky for each in chain)
+        if DECISIONS.isEnabledFor(logging.DEBUG):
+            first, *others = chain
+            fallbacks = (
+                f"; if that fails, {', then '.join([each.target for each in others])}" if others else ""
+            )
+            log_decision(self.id, "route: %s -> %s (%s)%s", first.model, first.target, first.rule, fallbacks)
         refusals: list[RemoteProtocolError | RequestRefused] = []
         for number, destination in enumerate(chain, 1):
             try:
                 return self.plan(destination, fallbacks=chain[number:])
             except (RemoteProtocolError, RequestRefused) as error:
                 refusals.append(error)
+                log_decision(self.id, "plan: %s cannot take it: %s", destination.target, error)
         raise refusals[0]
 
     def plan(
@@ -295,7 +325,10 @@ class Planner:
             client=self.client,
             endpoint=endpoint,
             destination=to,
-            translated=translated,
+            request=PlannedRequest(translated, self if signed_reasoning else None),
+            losses=translated.losses,
+            relayed=translated.relayed,
+            fan_out=translated.fan_out,
             context=translated.response_context(
                 id=self.id,
                 now=self.now,
@@ -317,9 +350,25 @@ class Planner:
             conversation=self._conversation if self._sticky else None,
             check_input=self.check_input,
             fallbacks=fallbacks,
-            planner=self if signed_reasoning else None,
         )
-        return plan if self.change is None else self.change(plan)
+        if self.change is not None:
+            plan = self.change(plan)
+        if DECISIONS.isEnabledFor(logging.DEBUG):
+            self._log_plan(plan)
+        return plan
+
+    def _log_plan(self, plan: Plan) -> None:
+        """Log what is sent and why, with the losses."""
+        to, rewritten = plan.destination, plan.request.translated.rewritten
+        way = "relayed" if plan.relayed else "rewritten" if rewritten else "translated"
+        streams = ", streams" if plan.streams else ""
+        text = "plan: %s -> %s at %s, %s%s"
+        log_decision(self.id, text, plan.client.name, to.upstream.name, to.target, way, streams)
+        known = known_capabilities(self.settings, to.settings, to.upstream_model, to.upstream.name)
+        lists = {name: "|".join(map(str, value)) for name, value in known.items() if isinstance(value, tuple)}
+        values = ", ".join([f"{name}={value}" for name, value in sorted({**known, **lists}.items())])
+        log_decision(self.id, "capabilities: %s", values or "the defaults")
+        log_losses(self.id, "request", plan.losses)
 
     def _translate(
         self, destination: Destination, endpoint: Endpoint, signer: Signer, signed_reasoning: bool
@@ -348,6 +397,15 @@ def record_destination(record: RequestRecord, to: Destination) -> None:
     """Note where a request goes, for the log."""
     record.upstream, record.upstream_protocol = to.settings.name, to.upstream.name
     record.upstream_model = to.upstream_model
+
+
+def log_losses(id: str, of: str, losses: Iterable[Loss]) -> None:
+    """Log each loss at level debug. of: where its place is, "request" or "response"."""
+    if DECISIONS.isEnabledFor(logging.DEBUG):
+        for each in losses:
+            log_decision(
+                id, "loss: %s at %s of the %s: %s", each.code.value, each.path or "/", of, each.detail
+            )
 
 
 def _default_model(settings: Settings, client: ProtocolSpec) -> str:

@@ -12,7 +12,6 @@ retry. Only a heartbeat that is due may come first.
 """
 
 from collections.abc import Awaitable, Callable
-from contextlib import nullcontext
 
 import anyio
 import anyio.lowlevel
@@ -37,7 +36,7 @@ from dragoman_server.log import RequestRecord
 from dragoman_server.proxying.account_pool import AccountLease, AccountPool
 from dragoman_server.proxying.attempt import Attempt, AttemptFailure
 from dragoman_server.proxying.outbox import Outbox
-from dragoman_server.proxying.plan import Plan, record_destination
+from dragoman_server.proxying.plan import Plan, log_losses, record_destination
 from dragoman_server.replies import (
     Reply,
     encoded_error_reply,
@@ -78,7 +77,7 @@ class RequestHandler:
         pool: chooses the accounts.
         keepalive_s: seconds of silence after which a heartbeat is sent, 0 for none.
         http1: the client speaks HTTP/1.
-        release_request: let go of the body and messages of the plan once the client gets a response to it.
+        release_request: let go of the request once the client gets a response to it.
         store_response: awaited with the complete response before the client gets its end, because the client's next
             request may refer to it. Not called for one that fails while it can still be a plain error. Needs
             `Plan.store_response`.
@@ -126,24 +125,27 @@ class RequestHandler:
         self._end_sent = False  # the final body message has been handed to the server
         # Whatever takes bytes from a machine puts them here before its next await, so they stay in order.
         self._outbox = Outbox(write_now)
-        # Scopes inside of the tasks: on asyncio, a task that its group cancels holds the request with its body until a
-        # garbage collection.
-        self._watching, self._writing, self._ticking = (anyio.CancelScope() for _ in range(3))
-        self._reading = anyio.CancelScope() if plan.streams else None  # else it is a part of writing
+        # Each task is cancelled by itself: on asyncio, one that its group cancels holds the request until a garbage
+        # collection.
+        self._writing = anyio.CancelScope()
+        self._reading: anyio.TaskHandle[None] | None = None  # without a stream it is a part of writing
 
     async def run(self) -> None:
         """Send the response. Return when it is sent or the client has left; a cancelled run leaves nothing behind."""
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self._watch_disconnect)
+            watching, ticking = tasks.start_soon(self._watch_disconnect), None
             if self._plan.streams:
-                tasks.start_soon(self._tick)
-                tasks.start_soon(self._read_upstream)
+                ticking = tasks.start_soon(self._tick)
+                self._reading = tasks.start_soon(return_if_cancelled, self._read_upstream)
             with self._writing:
                 if not self._plan.streams:
                     await self._read_upstream()
                 await self._write_client()
-            self._watching.cancel()
-            self._ticking.cancel()
+            watching.cancel()
+            if ticking is not None:
+                ticking.cancel()
+        del watching, ticking
+        self._reading = None
         self._record_end()
         if self._record.outcome == "client_left":
             await self._store_partial()
@@ -152,15 +154,17 @@ class RequestHandler:
         self._failed.clear()
 
     async def _watch_disconnect(self) -> None:
-        with self._watching:
+        try:
             while (await self._receive())["type"] != "http.disconnect":
                 pass
-            if self._end_sent:
-                return  # servers also send "disconnect" when a response is complete
-            self._record.outcome = "completed" if self._end_for_disconnect() else "client_left"
-            if self._reading is not None:
-                self._reading.cancel()
-            self._writing.cancel()
+        except anyio.get_cancelled_exc_class():
+            return  # see return_if_cancelled()
+        if self._end_sent:
+            return  # servers also send "disconnect" when a response is complete
+        self._record.outcome = "completed" if self._end_for_disconnect() else "client_left"
+        if self._reading is not None:
+            self._reading.cancel()
+        self._writing.cancel()
 
     def _end_for_disconnect(self) -> bool:
         """End the response of a client that leaves. Return true if the client has got all of it.
@@ -175,7 +179,7 @@ class RequestHandler:
         return sent and machine.outcome is Outcome.COMPLETED
 
     async def _tick(self) -> None:
-        with self._ticking:
+        try:
             while (deadline := self._keepalive.next_deadline()) is not None:
                 await anyio.sleep_until(deadline)
                 await self._outbox.sent()  # bytes on their way are as good as a heartbeat
@@ -185,6 +189,8 @@ class RequestHandler:
                 if not heartbeat:
                     return
                 self._put(heartbeat)
+        except anyio.get_cancelled_exc_class():
+            return  # see return_if_cancelled()
 
     def _put(self, data: bytes) -> bool:
         """Put bytes of the stream into the outbox. Return true if the client's connection has them."""
@@ -207,18 +213,17 @@ class RequestHandler:
 
     async def _read_upstream(self) -> None:
         try:
-            with self._reading or nullcontext():
-                try:
-                    while self._winner is None and (lease := await self._attempts.next()) is not None:
-                        hedge_s = lease.plan.destination.settings.hedge_s
-                        if hedge_s > 0:
-                            await self._hedged(lease, hedge_s)
-                        else:
-                            await self._attempt(self._attempt_with(lease))
-                    if self._winner is None:
-                        await self._give_up()
-                finally:
-                    await self._attempts.close()
+            try:
+                while self._winner is None and (lease := await self._attempts.next()) is not None:
+                    hedge_s = lease.plan.destination.settings.hedge_s
+                    if hedge_s > 0:
+                        await self._hedged(lease, hedge_s)
+                    else:
+                        await self._attempt(self._attempt_with(lease))
+                if self._winner is None:
+                    await self._give_up()
+            finally:
+                await self._attempts.close()
         finally:
             self._outbox.close()
 
@@ -259,17 +264,15 @@ class RequestHandler:
 
     async def _run_and_resend(self, attempt: Attempt) -> AttemptFailure | None:
         """Run the attempt, and run it again where it may be resent. Each failed run is in the log."""
-        record = self._record
         while True:
-            record.attempts = self._attempts.made
+            self._record.attempts = self._attempts.made
             started = anyio.current_time()
             failure = await attempt.run()
             if failure is None:
                 return None
             seconds = anyio.current_time() - started
-            record.note_failure(
-                attempt.lease.account.id, attempt.target, attempt.status, failure.cause, seconds
-            )
+            account, target = attempt.lease.account.id, attempt.plan.destination.target
+            self._record.note_failure(account, target, attempt.status, failure.cause, seconds)
             if not (attempt.can_resend(failure) and self._attempts.resend(attempt.lease)):
                 return failure
 
@@ -322,11 +325,14 @@ class RequestHandler:
         for attempt, each in self._failed:
             if each.error is error:
                 failure, error = each, each.reported
+                plan = self._plan = attempt.plan
                 self._record_attempt(attempt)
         if failure is None and self._failed:
             # The pool made this error. The last attempt's error explains it.
             last = self._failed[-1][1].reported
             error = msgspec.structs.replace(error, message=f"{error.message} ({last.message})")
+        elif failure is None and self._attempts.unsuitable is not None:
+            record_destination(self._record, self._attempts.unsuitable)
         self._record.error = error.message if failure is None else failure.cause
         if self._started:
             # Only heartbeats went out: end the stream as one that broke off.
@@ -373,8 +379,9 @@ class RequestHandler:
             self._attempts.committed()
             self._cancel_others(attempt)
             # Attempts side by side may still be sending theirs.
-            if self._release_request and not self._scopes and attempt.plan.translated.fan_out == 1:
-                attempt.plan.release_request()
+            if self._release_request and not self._scopes and attempt.plan.fan_out == 1:
+                self._attempts.release_requests()
+                attempt.plan.request.release()  # the attempt may have made this plan
         return self._winner is attempt
 
     def _record_attempt(self, attempt: Attempt) -> None:
@@ -410,9 +417,8 @@ class RequestHandler:
 
     def _is_plain_error(self, machine: ResponseMachine) -> bool:
         """True if the response failed so early that it can be a plain HTTP error."""
-        return (
-            machine.error is not None and not self._started and not (self._plan.streams and machine.committed)
-        )
+        committed = self._plan.streams and machine.committed
+        return machine.error is not None and not self._started and not committed
 
     def _end_of(self, machine: ResponseMachine) -> bytes | Reply:
         """Return the last bytes of the stream, completed or failed, or the whole response."""
@@ -464,7 +470,7 @@ class RequestHandler:
 
     def _headers(self, response_losses: Ledger | None = None) -> HeaderList:
         """Return the headers of every response: the upstream's limits and id, and what was lost."""
-        losses = loss_header(self._plan.translated.losses, response_losses)
+        losses = loss_header(self._plan.losses, response_losses)
         return [
             *(self._upstream_headers or request_id_headers((), self._plan.id)),
             *((name, self._plan.scrub(value)) for name, value in losses),
@@ -473,7 +479,7 @@ class RequestHandler:
     def _stream_headers(self) -> list[tuple[bytes, bytes]]:
         media_type = self._plan.endpoint.media_type
         headers = [("content-type", media_type), *STREAM_HEADERS, *self._headers()]
-        if self._plan.client.usage_at_start and not self._plan.translated.relayed:
+        if self._plan.client.usage_at_start and not self._plan.relayed:
             # The client gets a figure before the upstream has sent one; the true one follows at the end.
             headers += ESTIMATE_AT_START
         if self._http1:  # RFC 9113, 8.2.2: HTTP/2 has no connection-specific header fields
@@ -482,13 +488,13 @@ class RequestHandler:
 
     def _record_end(self) -> None:
         record, machine = self._record, self._machine
-        record.losses = [f"{loss.code.value} {loss.path}" for loss in self._plan.translated.losses]
+        record.losses = [f"{loss.code.value} {loss.path}" for loss in self._plan.losses]
         if machine is not None:
             record.losses += [f"{loss.code.value} answer:{loss.path}" for loss in machine.losses]
-            record.input_tokens = machine.usage.input
-            record.output_tokens = machine.usage.output
-            record.cached_tokens = machine.usage.cached
-            record.cache_write_tokens = machine.usage.cache_write
+            log_losses(record.id, "response", machine.losses)
+            usage = machine.usage
+            record.input_tokens, record.output_tokens = usage.input, usage.output
+            record.cached_tokens, record.cache_write_tokens = usage.cached, usage.cache_write
             if any(loss.code is LossCode.ESTIMATED for loss in machine.losses):
                 record.estimated = True
             if machine.error is not None and machine.error is not _CLIENT_LEFT and record.error is None:
@@ -496,5 +502,4 @@ class RequestHandler:
             if record.outcome == "client_left" and machine.outcome is Outcome.COMPLETED:
                 record.upstream_completed = True
         if record.outcome == "open":
-            failed = record.error is not None
-            record.outcome = "failed" if failed else "completed"
+            record.outcome = "completed" if record.error is None else "failed"

@@ -13,11 +13,13 @@ from typing import Any
 
 import anyio
 import anyio.abc
+import anyio.lowlevel
 import hypercorn
 from hypercorn.protocol.events import Event as StreamEvent
 from hypercorn.typing import ASGIReceiveEvent
 from starlette.types import ASGIApp
 
+from dragoman_server.changes import Lock
 from dragoman_server.serving.http1 import HTTP1
 from dragoman_server.serving.http2 import HTTP2
 from dragoman_server.serving.tasks import AppEvents, AppSend, run_app
@@ -98,7 +100,7 @@ class Connection:
         self._closed = False  # nothing more is written
         self._linger_s = LINGER_S
         self._first = b""  # of the client, until its protocol is recognized
-        self._writing = anyio.Lock(fast_acquire=True)
+        self._writing = Lock()
         self._rest: bytes | memoryview | None = None  # of what write_now() was given
 
     # Called by the server.
@@ -260,13 +262,13 @@ class Connection:
         return True
 
     def _must_wait(self, data: bytes) -> bool:
-        return self._closed or self._rest is not None or len(data) > WRITE_SIZE or self._writing.locked()
+        return self._closed or self._rest is not None or len(data) > WRITE_SIZE or self._writing.locked
 
     async def write(self, data: bytes) -> None:
         """Pass all of it to the client. Once the connection is closed, the bytes are dropped."""
         rest: bytes | memoryview = data
         if self._must_wait(data):
-            await self._writing.acquire()
+            await anyio.lowlevel.checkpoint_if_cancelled()
         else:
             # In most cases the kernel takes it at once.
             try:
@@ -277,11 +279,8 @@ class Connection:
             if unsent is None:
                 return
             rest = unsent
-            self._writing.acquire_nowait()
-        try:
+        async with self._writing:
             await self._write_in_turn(rest)
-        finally:
-            self._writing.release()
 
     async def _write_in_turn(self, data: bytes | memoryview) -> None:
         if self._closed:

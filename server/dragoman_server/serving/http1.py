@@ -19,6 +19,7 @@ from hypercorn.protocol.http_stream import HTTPStream
 from hypercorn.protocol.ws_stream import Handshake, WSStream
 
 from dragoman import RemoteProtocolError, RequestRefused
+from dragoman_server.changes import Lock
 from dragoman_server.serving.plain_response import PlainResponse, may_be_plain
 from dragoman_server.serving.refusals import refusal
 from dragoman_server.serving.request_head import (
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 # not be noticed.
 READ_AHEAD_BYTES = 64 * 1024
 
-# Bytes of a body that are read before other tasks run: some 2,700 chunks of one byte.
+# Bytes of a chunked body that are read before other tasks run: some 2,700 chunks of one byte.
 _SLICE = 16 * 1024
 
 _EMPTY_LINE = b"\r\n"
@@ -76,7 +77,7 @@ class HTTP1:
         self._buffer = bytearray()
         self._checked = 0  # bytes of an incomplete head that are checked
         # The reader parses, and so does the end of a response if bytes follow its request.
-        self._parsing = anyio.Lock(fast_acquire=True)
+        self._parsing = Lock()
 
     # Called by the connection.
 
@@ -266,8 +267,9 @@ class HTTP1:
             await self._read_part_of_body()
 
     async def _read_part_of_body(self) -> None:
-        data = self._body.receive_data(bytes(self._buffer[:_SLICE]))
-        del self._buffer[:_SLICE]
+        size = _SLICE if isinstance(self._body, ChunkedBody) else len(self._buffer)
+        data = self._body.receive_data(bytes(memoryview(self._buffer)[:size]))
+        del self._buffer[:size]
         if self._body.complete:
             self._buffer[:0] = self._body.unused
             self._reading = _Reading.AHEAD
@@ -289,7 +291,7 @@ class HTTP1:
         self._stop_reading()
         method, target, fields = parse_broken(head)
         self._transport.set_idle(False)
-        reply = refusal(self._transport.worker.app, method, target, fields, error)
+        reply = refusal(self._transport.worker.app, method, target, fields, self._transport.client, error)
         # h11 frames the response, for which it needs a request. It gets this one, because it has not parsed the
         # client's.
         self._head = method + b" / HTTP/1.1\r\nhost: -\r\nconnection: close\r\n\r\n"

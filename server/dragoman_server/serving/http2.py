@@ -210,7 +210,9 @@ class HTTP2:
         try:
             check_fields(path, headers)
         except RequestRefused as error:
-            stream.reply = refusal(self.transport.worker.app, method, path, headers, error)
+            stream.reply = refusal(
+                self.transport.worker.app, method, path, headers, self.transport.client, error
+            )
         self._streams[stream_id] = stream
         self._running += 1
         self.transport.set_idle(False)

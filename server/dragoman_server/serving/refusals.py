@@ -12,6 +12,7 @@ def refusal(
     method: bytes,
     target: bytes,
     headers: Iterable[tuple[bytes, bytes]],
+    client: tuple[str, int] | None,
     error: RemoteProtocolError | RequestRefused,
 ) -> Reply:
     """Return the whole response, which HTTP1 and HTTP2 send.
@@ -20,6 +21,7 @@ def refusal(
     everything else that the application refuses. For other applications it is plain text.
 
     target: in origin form; b"" where none can be read. headers: the readable ones, with lower-case names.
+    client: its address, as in an ASGI scope.
     """
     if not hasattr(app, "refusal"):
         return Reply(error.status, [("content-type", "text/plain")], f"{error.message}\n".encode())
@@ -30,6 +32,7 @@ def refusal(
         "path": path.decode("latin-1"),
         "query_string": query,
         "headers": list(headers),
+        "client": client,
     }
     reply: Reply = app.refusal(scope, error)
     return reply

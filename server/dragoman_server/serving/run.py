@@ -32,8 +32,7 @@ from anyio.abc import TaskGroup
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from dragoman_server.config.loader import LoadedConfig
-from dragoman_server.config.problems import ConfigError
-from dragoman_server.config.reload import ConfigReloader, Reload
+from dragoman_server.config.reload import ConfigReloader, Reload, SettingsRefused
 from dragoman_server.log import capture_foreign_logs, configure_logging
 from dragoman_server.serving.connection import WorkerContext
 from dragoman_server.serving.lifespan import lifespan
@@ -72,6 +71,8 @@ _CLOSING_S = 2.0
 _SHUTDOWN_S = 5.0
 
 _STARTUP_S = 30.0
+# How often a stop reports the requests that are still open.
+REPORT_S = 1.0
 # How often freed memory is returned to the system.
 TRIM_S = 10.0
 _HANDSHAKE_S = 10.0
@@ -101,30 +102,31 @@ def serve(
     load: loads the configuration again, for a reload. Without it SIGHUP is a stop.
     """
     server = settings.server
-    _check_backend(server.backend)
-    _check_tls(server)
+    check_backend(server.backend)
+    check_tls(server)
     _set_up_logging(settings)
     meanings = signal_meanings(can_reload=load is not None)
     listener = bind(server)
     with listener:
         name = listener.getsockname()
-        listening = BoundAddress("https" if server.tls else "http", name[0], name[1], server.backend)
+        listening = BoundAddress.of(server, name[0], name[1])
         ready = partial(on_ready, listening)
         if server.workers == 1:
             _run_worker(settings, app_factory, listener, ready, meanings, load=load)
         else:
-            worker_main = partial(_worker_main, app_factory)
+            worker = partial(worker_main, app_factory=app_factory)
             gc.enable()  # this process only starts others
-            supervisor = Supervisor(settings, worker_main, listener, ready, meanings, load, _use, _stop_s)
+            supervisor = Supervisor(settings, worker, listener, ready, meanings, load, _use, _stop_s)
             anyio.run(supervisor.run)
+    _log.info("stopped")
 
 
 def _use(settings: Settings) -> None:
-    """Use settings from a reload in this process. Raises ConfigError if they cannot be used."""
+    """Use settings from a reload in this process. Raises SettingsRefused if that is impossible."""
     try:
-        _check_tls(settings.server)
+        check_tls(settings.server)
     except StartupError as error:
-        raise ConfigError(str(error)) from None
+        raise SettingsRefused(str(error)) from None
     _set_up_logging(settings)
 
 
@@ -139,7 +141,8 @@ def _set_up_logging(settings: Settings) -> None:
 # Before the start: settings that are refused with one line.
 
 
-def _check_backend(backend: str) -> None:
+def check_backend(backend: str) -> None:
+    """Raise StartupError if the event loop is not installed."""
     if backend == "uvloop":
         try:
             import uvloop  # noqa: F401
@@ -147,7 +150,8 @@ def _check_backend(backend: str) -> None:
             raise StartupError("uvloop is not installed; use --backend asyncio or trio") from None
 
 
-def _check_tls(server: ServerSettings) -> None:
+def check_tls(server: ServerSettings) -> None:
+    """Raise StartupError if the certificate and its key cannot be used."""
     if server.certfile is None or server.keyfile is None:
         return
     for what, name in (("certfile", server.certfile), ("keyfile", server.keyfile)):
@@ -197,7 +201,7 @@ class _Worker:
     link: SupervisorLink | None = None
     is_ready: bool = False
     signals_seen: int = 0
-    signalled: anyio.Event = field(default_factory=anyio.Event)
+    stop_begun: anyio.Event = field(default_factory=anyio.Event)
     stopping: anyio.Event = field(default_factory=anyio.Event)
     requests: set[anyio.CancelScope] = field(default_factory=set)
     connections: anyio.CancelScope = field(default_factory=anyio.CancelScope)
@@ -235,7 +239,7 @@ class _Worker:
                 self._exit_after(_CLOSING_S + (0 if self.is_ready else _SHUTDOWN_S))
             else:
                 self._exit_after(_stop_s(self.settings))
-            call_soon(self._signalled)
+            call_soon(partial(self._signalled, signal.Signals(number).name))
 
         before = {number: signal.signal(number, handle) for number in self.signals.handled}
         try:
@@ -246,22 +250,34 @@ class _Worker:
             if self.exit_timer is not None:
                 self.exit_timer.cancel()
 
-    def _signalled(self) -> None:
+    def _signalled(self, name: str) -> None:
         if not self.is_ready:
+            _log.debug("%s during the start", name)
             self._tasks.cancel_scope.cancel()
-        elif self.signalled.is_set():
-            # The second signal: do not wait for open requests.
+        elif self.stop_begun.is_set():
+            _log.info("%s again: not waiting for open requests", name)
             self.stopping.set()
             self._cancel_requests()
         else:
-            self.signalled.set()
+            self._stop(name)
+
+    def _stop(self, reason: str) -> None:
+        requests, server = len(self.requests), self.settings.server
+        if server.drain_delay_s:
+            _log.info("%s: /readyz reports draining, for %g s", reason, server.drain_delay_s)
+        elif requests:
+            text = "%s: no new connections, and up to %g s for open requests: %d"
+            _log.info(text, reason, server.drain_s, requests)
+        else:
+            _log.info("%s: no new connections; no request is open", reason)
+        self.stop_begun.set()
 
     def _reload_requested(self) -> None:
-        if self._reload is not None and self.is_ready and not self.signalled.is_set():
+        if self._reload is not None and self.is_ready and not self.stop_begun.is_set():
             self._tasks.start_soon(self._reload)
 
     async def _use(self, settings: Settings) -> None:
-        """Use these settings for what begins from now on. Raises ConfigError if they cannot be used."""
+        """Use these settings for what begins from now on. Raises SettingsRefused if that is impossible."""
         _use(settings)
         config = _hypercorn_config(settings.server)
         tls = config.create_ssl_context()
@@ -270,7 +286,7 @@ class _Worker:
                 await self.app.reload(settings)
             except ValueError as error:
                 _set_up_logging(self.settings)
-                raise ConfigError(str(error)) from None
+                raise SettingsRefused(str(error)) from None
         self.settings = settings
         if self.context is not None:
             self.context.settings, self.context.config, self.context.tls = settings.server, config, tls
@@ -303,9 +319,9 @@ class _Worker:
         if parent is not None:
             # Readable means that the supervisor has ended, and cannot send a signal.
             await anyio.wait_readable(cast(Any, parent.sentinel))
-            if not self.signalled.is_set():
+            if not self.stop_begun.is_set():
                 self._exit_after(_stop_s(self.settings))
-                self.signalled.set()
+                self._stop("the supervisor has ended")
 
     def _exit_after(self, delay: float) -> None:
         if self.exit_timer is not None:
@@ -321,7 +337,7 @@ class _Worker:
             cancel_scope.cancel()
 
     async def _stop_in_steps(self) -> None:
-        await self.signalled.wait()
+        await self.stop_begun.wait()
         server = self.settings.server
         if isinstance(self.app, ReloadableApp):
             self.app.draining = True
@@ -329,10 +345,19 @@ class _Worker:
             with anyio.move_on_after(server.drain_delay_s):
                 await self.stopping.wait()  # until a second signal
         self.stopping.set()
-        await anyio.sleep(server.drain_s)
+        with anyio.move_on_after(server.drain_s):
+            await self._report_open_requests()
         self._cancel_requests()
         await anyio.sleep(_CLOSING_S)
         self.connections.cancel()
+
+    async def _report_open_requests(self) -> None:
+        """Log how many requests are open, again and again while that changes. Never return."""
+        before = len(self.requests)
+        while True:
+            await anyio.sleep(REPORT_S)
+            if before != (before := len(self.requests)):
+                _log.info("open requests: %d", before)
 
 
 async def return_freed_memory(requests: Collection[object]) -> None:
@@ -418,8 +443,8 @@ def _startup_error(error: BaseException) -> StartupError | None:
 # Several workers.
 
 
-def _worker_main(
-    app_factory: AppFactory, settings: Settings, listener: socket.socket, connection: Connection
+def worker_main(
+    settings: Settings, listener: socket.socket, connection: Connection, *, app_factory: AppFactory
 ) -> None:
     """Run a worker process. connection: to the supervisor."""
     # Ctrl-C and a closed terminal reach the whole process group. Only the supervisor acts on them, and sends SIGTERM.

@@ -1,7 +1,9 @@
 """Bind the listening socket. StartupError is the one error that keeps a server from starting."""
 
+import errno
 import socket
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Self
 
 from dragoman_server.config.values import is_loopback
 from dragoman_server.settings import ServerSettings
@@ -12,6 +14,16 @@ BACKLOG = 1024
 # Bytes of a response that the kernel buffers before the network takes them. Its default is some 4 MB: a client that
 # does not read costs as much memory, and one that is only slow seems to read nothing for minutes.
 _MAX_UNSENT = 128 * 1024
+
+
+# What to do about an error of bind(), by its number.
+_ADVICE = {
+    errno.EACCES: "; choose a port from 1024 on, or let the service manager pass the right to bind this one",
+    errno.EADDRNOTAVAIL: "; choose an address of this machine: 127.0.0.1, or 0.0.0.0 for all of them",
+}
+
+# The loopback addresses at which clients of this machine reach a server that is bound to all addresses.
+_LOOPBACK = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 
 
 class StartupError(Exception):
@@ -31,6 +43,24 @@ class BoundAddress:
     def url(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{self.scheme}://{host}:{self.port}"
+
+    @property
+    def local_url(self) -> str:
+        """The URL for clients on this machine, also if the server is bound to all addresses."""
+        return replace(self, host=_LOOPBACK.get(self.host, self.host)).url
+
+    @classmethod
+    def of(cls, server: ServerSettings, host: str, port: int) -> Self:
+        """Return the address at which a server with these settings is bound."""
+        return cls("https" if server.tls else "http", host, port, server.backend)
+
+
+class AddressInUse(StartupError):
+    """Another socket has the address."""
+
+    def __init__(self, message: str, address: BoundAddress) -> None:
+        super().__init__(message)
+        self.address = address
 
 
 def bind(server: ServerSettings) -> socket.socket:
@@ -62,6 +92,10 @@ def bind(server: ServerSettings) -> socket.socket:
         listener.listen(BACKLOG)
     except OSError as error:
         listener.close()
-        raise StartupError(f"cannot listen on {server.host} port {server.port}: {error.strerror}") from None
+        message = f"cannot listen on {server.host} port {server.port}: {error.strerror}"
+        if error.errno == errno.EADDRINUSE:
+            address_in_use = BoundAddress.of(server, str(address[0]), server.port)
+            raise AddressInUse(message, address_in_use) from None
+        raise StartupError(message + _ADVICE.get(error.errno or 0, "")) from None
     listener.setblocking(False)
     return listener

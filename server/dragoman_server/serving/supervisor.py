@@ -102,6 +102,7 @@ class Supervisor:
         with anyio.open_signal_receiver(*self.signals.handled) as signals:
             async for number in signals:
                 if not self.signals.is_reload(number):
+                    _log.info("%s: stopping the workers", number.name)
                     self._stop()
                 elif self.reloader is not None and self.is_ready and not self.stopping.is_set():
                     tasks.start_soon(self.reloader.reload)

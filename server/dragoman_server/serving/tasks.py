@@ -30,8 +30,11 @@ class AppEvents:
     returns.
     """
 
+    __slots__ = ("_bytes", "_changes", "_closed", "_events")
+
     def __init__(self) -> None:
-        self._events: deque[ASGIReceiveEvent] = deque()
+        # A deque only while there are any: it takes 0.7 KiB, and open streams have none.
+        self._events: deque[ASGIReceiveEvent] | None = None
         self._bytes = 0
         self._closed = False
         self._changes = Changes()
@@ -43,6 +46,8 @@ class AppEvents:
             await self._changes.wait()
         if not self._closed:
             self._closed = is_last
+            if self._events is None:
+                self._events = deque()
             self._events.append(event)
             self._bytes += _size(event)
             self._changes.note()
@@ -54,6 +59,7 @@ class AppEvents:
         event = self._events[0]
         if event["type"] not in _DISCONNECTS:
             self._events.popleft()
+            self._events = self._events or None
             self._bytes -= _size(event)
             self._changes.note()
         return event
@@ -61,7 +67,7 @@ class AppEvents:
     def close(self) -> None:
         """Drop all events, now and later, because the application has ended."""
         self._closed = True
-        self._events.clear()
+        self._events = None
         self._changes.note()
 
 

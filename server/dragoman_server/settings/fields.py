@@ -41,6 +41,7 @@ class SettingKind(enum.Enum):
     STATUSES = "list of HTTP statuses", Annotated[int, Meta(ge=100, le=599)]
     HOSTS = "list of host names"
     ORIGINS = "list of origins"
+    NETWORKS = "list of networks"
     PATH = "path"
     URL = "url"
     PROXY = "proxy url"

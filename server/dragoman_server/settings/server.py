@@ -81,6 +81,12 @@ class ServerSettings:
         SettingKind.ORIGINS,
         "origins of web pages that may use the gateway; loopback: pages of this machine, on any port",
     ] = (LOOPBACK_ORIGINS,)
+    trusted_proxies: Annotated[
+        tuple[str, ...],
+        SettingKind.NETWORKS,
+        "addresses and networks of proxies in front of the gateway, whose X-Forwarded-For has the client's address "
+        "for the log",
+    ] = ()
     max_body_bytes: Annotated[int, Meta(ge=1024, le=MAX_BODY_BYTES), "largest request body"] = MAX_BODY_BYTES
     header_timeout_s: Annotated[
         Timeout, "longest time from the first byte of a request to the end of its headers, before a 408"

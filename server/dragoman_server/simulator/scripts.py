@@ -13,7 +13,7 @@ from itertools import chain
 from typing import NoReturn, TypeAlias
 
 from dragoman import ErrorKind, RequestRefused, StopReason, WireError
-from dragoman.document import CustomTool, Media
+from dragoman.document import CustomTool, FunctionTool, Media
 from dragoman.events import (
     ArgumentsDelta,
     BlockEnded,
@@ -28,6 +28,7 @@ from dragoman.events import (
     ToolHead,
     ToolKind,
 )
+from dragoman.jsontext import JSON
 from dragoman_server.config.problems import did_you_mean
 from dragoman_server.simulator.example import example, example_text
 from dragoman_server.simulator.reasoning import check_returned_reasoning, make_reasoning, wants_reasoning
@@ -67,6 +68,17 @@ CUSTOM_INPUT = (
 
 # Arguments have few blanks, so they are cut at a fixed length, small enough to cut within words and escapes.
 _ARGUMENTS_LENGTH = 7
+
+# The tools by which agents run a command, and the parameter for it, as Claude Code 2.1, Codex 0.169, opencode 1.18 and
+# qwen-code 0.24 send them.
+_SHELL_TOOLS = {
+    "Bash": "command",
+    "bash": "command",
+    "exec_command": "cmd",
+    "run_shell_command": "command",
+}
+# Agents put texts of their own around the user's, and may quote it.
+_COMMAND = re.compile(r"\brun `([^`\n]{1,1000})`")
 
 # A word with the white space before it; joined, they are the text.
 _WORD = re.compile(r"\s*\S+|\s+\Z")
@@ -239,6 +251,36 @@ def _custom(request: SimulatedRequest) -> Iterable[Step]:
         return _say(request.quote_results())
     tools = [tool for tool in request.tools if _takes_text(tool)]
     return _calls(request, tools) if tools else _say("There is no free-text tool to call.")
+
+
+@_model(
+    "shell",
+    "Calls a coding agent's shell tool with a command of the user's text, as in: run `echo hello > hello.txt`. Then"
+    " quotes the result.",
+)
+def _shell(request: SimulatedRequest) -> Iterable[Step]:
+    if request.results:
+        return _say(request.quote_results())
+    tool = next((tool for tool in request.tools if tool.name in _SHELL_TOOLS), None)
+    commands = _COMMAND.findall(request.user_text)
+    if not isinstance(tool, FunctionTool) or not commands:
+        return _say("There is no command to run, or no shell tool that is known to the simulator.")
+    required = _required_only(tool.parameters)
+    arguments = {**json.loads(example_text(required)), _SHELL_TOOLS[tool.name]: commands[-1]}
+    return chain(
+        _call(request, tool, json.dumps(arguments, ensure_ascii=False)), [Stopped(StopReason.TOOL_USE)]
+    )
+
+
+def _required_only(schema: JSON) -> JSON:
+    """Return a tool's schema without the parameters that it does not require."""
+    match schema:
+        case {"properties": dict(properties), "required": list(required)}:
+            return {
+                **schema,
+                "properties": {name: properties[name] for name in required if name in properties},
+            }
+    return {}
 
 
 @_model(

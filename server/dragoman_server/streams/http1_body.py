@@ -1,8 +1,7 @@
 """The bodies of HTTP/1.1 messages, decoded without I/O: of requests from clients and of responses from upstreams.
 
 Coded bytes go in, body bytes come out. All chunks that one call completes are joined into one `bytes`, so their number
-does not matter to the consumer. The usual chunk, whole in one read, takes one match of a regular expression and one
-slice.
+does not matter to the consumer. The usual chunk, whole in one read, is read in a loop of its own.
 
 The decoder of chunks is strict, because two readers that disagree about framing can take one peer's data for another's
 headers: lines end only in CRLF, sizes are plain hex, and every line has a limit. h11 0.16 accepts bare LF behind
@@ -28,6 +27,9 @@ _SIZE_LINE = re.compile(rb"%b(?:%b%b)?\r\n" % (_SIZE, _BLANKS, _EXTENSION))
 _PADDED_SIZE_LINE = re.compile(rb"%b%b(?:%b)?\r\n" % (_SIZE, _BLANKS, _EXTENSION))
 _SIZE_LINE_START = re.compile(rb"%b%b(?:%b)?\r?" % (_SIZE, _BLANKS, _EXTENSION))
 _TRAILER_LINE = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+:[\t -~\x80-\xff]*\r")
+# A size without extensions or blanks, and its line ending.
+_MAX_PLAIN_LINE = 18
+_HEX_DIGITS = b"0123456789abcdefABCDEF"
 
 
 class FramingError(Exception):
@@ -137,17 +139,16 @@ class ChunkedBody(BodyDecoder):
         position, end = 0, len(data)
         while position < end:
             if self._state is _State.SIZE:
+                position = _take_usual_chunks(data, position, parts)
+                if position == end:
+                    return
                 line = self._size_line.match(data, position)
                 if line is None or line.end() - position > MAX_CHUNK_LINE:
                     self._keep_size_line(data[position:])
                     return
                 size, position = int(line[1], 16), line.end()
-                stop = position + size
                 if size == 0:
                     self._state = _State.TRAILERS
-                elif data.startswith(b"\r\n", stop):
-                    parts.append(data[position:stop])
-                    position = stop + 2
                 else:
                     self._remaining = size
                     self._state = _State.PAYLOAD
@@ -203,3 +204,17 @@ class ChunkedBody(BodyDecoder):
             raise FramingError("a trailer line is not a header field")
         self._trailer_bytes += len(line) + 1
         return stop + 1
+
+
+def _take_usual_chunks(data: bytes, position: int, parts: list[bytes]) -> int:
+    """Add the payloads of the chunks that are whole and have only digits on their size line. Return their end."""
+    while True:
+        digits, line_end, _ = data[position : position + _MAX_PLAIN_LINE].partition(b"\r\n")
+        if not digits or not line_end or digits.strip(_HEX_DIGITS):
+            return position
+        start = position + len(digits) + 2
+        stop = start + int(digits, 16)
+        if stop == start or not data.startswith(b"\r\n", stop):
+            return position
+        parts.append(data[start:stop])
+        position = stop + 2

@@ -11,7 +11,16 @@ are not configured, or log URLs.
 
 import ssl
 import urllib.request
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Iterable, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Collection,
+    Iterable,
+    Mapping,
+    Sequence,
+)
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
@@ -154,7 +163,7 @@ class UpstreamResponse:
         return f"<UpstreamResponse {self.status} from {self._where}>"
 
     async def __aenter__(self) -> Self:
-        proxy = self._proxy or self._client._env_proxy(self._request.url.parsed)
+        proxy = self._proxy or _env_proxy(self._request.url.parsed, self._client._env_proxies)
         transport = self._client._transport_for(proxy, self._where)
         direct = isinstance(transport, Http1Transport)
         try:
@@ -355,15 +364,6 @@ class UpstreamClient:
                 raise UpstreamUnreachable(f"{where}: the proxy's URL cannot be used") from None
         return self._proxied[proxy]
 
-    def _env_proxy(self, url: httpx2.URL) -> str | None:
-        proxies = self._env_proxies
-        if not proxies:
-            return None
-        proxy = proxies.get(url.scheme) or proxies.get("all")
-        if not proxy or urllib.request.proxy_bypass(url.netloc.decode("ascii")):
-            return None
-        return proxy if "://" in proxy else f"http://{proxy}"
-
     def _proxy_transport(self, proxy: str) -> httpx2.AsyncBaseTransport:
         limits = self._limits
         return httpx2.AsyncHTTPTransport(
@@ -409,6 +409,20 @@ def origin_of(url: str) -> tuple[str, str]:
     except httpx2.InvalidURL:
         return "", ""
     return _origin(parsed), parsed.host
+
+
+def environment_proxy(url: str) -> str | None:
+    """Return the proxy that the environment names for a URL, with its credentials; None for a direct connection."""
+    return _env_proxy(_parse_url(url), urllib.request.getproxies())
+
+
+def _env_proxy(url: httpx2.URL, proxies: Mapping[str, str]) -> str | None:
+    if not proxies:
+        return None
+    proxy = proxies.get(url.scheme) or proxies.get("all")
+    if not proxy or urllib.request.proxy_bypass(url.netloc.decode("ascii")):
+        return None
+    return proxy if "://" in proxy else f"http://{proxy}"
 
 
 def _origin(url: httpx2.URL) -> str:

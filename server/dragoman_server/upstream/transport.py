@@ -103,7 +103,9 @@ class ResponseBody(httpx2.AsyncByteStream):
         self._lease = lease
         self._read_timeout = read_timeout
         self._where = where
-        turn, self._unread = head.leftover[:_TURN_BYTES], memoryview(head.leftover)[_TURN_BYTES:]
+        turn = head.leftover[:_TURN_BYTES]
+        # Without bytes no view, which would keep all of them.
+        self._unread: bytes | memoryview = memoryview(head.leftover)[_TURN_BYTES:] or b""
         self._first = self._decoder.receive_data(turn) if turn else b""
         self._end_if_complete()
 
@@ -183,7 +185,7 @@ class ResponseBody(httpx2.AsyncByteStream):
             if len(data) <= _TURN_BYTES:
                 return data
             self._unread = memoryview(data)
-        turn, self._unread = self._unread[:_TURN_BYTES], self._unread[_TURN_BYTES:]
+        turn, self._unread = self._unread[:_TURN_BYTES], self._unread[_TURN_BYTES:] or b""
         return bytes(turn)
 
     def __aiter__(self) -> "ResponseBody":

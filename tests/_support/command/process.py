@@ -13,7 +13,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar, Self
 
@@ -36,20 +36,25 @@ def _own_terminal(terminal: int | None) -> list[str]:
 class Server:
     """A running `dragoman serve`. Leave the `with` block to have it killed if it still runs.
 
+    command: to run instead of COMMAND with this Python.
     terminal: a descriptor of what becomes its controlling terminal; by default it has none.
     """
 
     COMMAND: ClassVar[tuple[str, ...]] = (str(SCRIPT), "serve")
 
     def __init__(
-        self, *arguments: str, env: Mapping[str, str] | None = None, terminal: int | None = None
+        self,
+        *arguments: str,
+        env: Mapping[str, str] | None = None,
+        command: Sequence[str] | None = None,
+        terminal: int | None = None,
     ) -> None:
         canaries.add((env or {}).values())
         for argument in arguments:
             if argument.endswith(".toml"):
                 canaries.add_from(Path(argument))
         self._process = subprocess.Popen(
-            [*_own_terminal(terminal), sys.executable, *self.COMMAND, *arguments],
+            [*_own_terminal(terminal), *(command or (sys.executable, *self.COMMAND)), *arguments],
             stdin=subprocess.DEVNULL if terminal is None else terminal,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,

@@ -1,9 +1,11 @@
 """Runs a stream through a translator twice, with the fast path and without, and counts the frames of the fast path."""
 
+from collections.abc import Callable
+
 import pytest
 
 from dragoman._engine.response import ResponseTranslator
-from dragoman._ir.fast_path import FastPath
+from dragoman._ir.fast_path import DeltaTemplate, FastPath
 from dragoman._ir.request import Request
 from dragoman.codec import ResponseContext
 from dragoman.protocols import PROTOCOLS
@@ -23,18 +25,18 @@ def both_ways(protocol: str, client: str, data: bytes, monkeypatch: pytest.Monke
     taken: list[str] = []
     learn = FastPath.learn_from
 
-    def record(self: FastPath, *args: object) -> None:
-        learn(self, *args)  # type: ignore[arg-type]
-        text_of = self.extract_text
-        if text_of is not None:
+    def record(
+        self: FastPath,
+        raw_event: bytes,
+        text: str,
+        template: DeltaTemplate,
+        send: Callable[[list[str]], object],
+    ) -> None:
+        def counted(texts: list[str]) -> None:
+            taken.extend(texts)
+            send(texts)
 
-            def counted(chunk: bytes) -> str | None:
-                text = text_of(chunk)
-                if text is not None:
-                    taken.append(text)
-                return text
-
-            self.extract_text = counted
+        learn(self, raw_event, text, template, counted)
 
     with monkeypatch.context() as patch:
         patch.setattr(FastPath, "learn_from", record)

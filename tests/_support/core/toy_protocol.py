@@ -31,7 +31,7 @@ from dragoman._ir.events import (
     TextDelta,
     Usage,
 )
-from dragoman._ir.fast_path import DeltaTemplate
+from dragoman._ir.fast_path import Delta, DeltaTemplate, with_texts
 from dragoman._ir.losses import Ledger, LossCode, child
 from dragoman._ir.parameters import write_params
 from dragoman._ir.request import (
@@ -248,7 +248,7 @@ class ToyReader:
         return events
 
     def template_for(self, delta: TextDelta | ReasoningDelta | ArgumentsDelta) -> DeltaTemplate | None:
-        return DeltaTemplate(b"text", self.texts.append, b"n", b"pad")
+        return DeltaTemplate(b"text", self.texts.extend, b"n", b"pad")
 
     def eof(self) -> Sequence[Event]:
         if self._ended:
@@ -261,6 +261,9 @@ class ToyReader:
 class ToyWriter:
     def send(self, event: Event) -> bytes:
         return frame_of(event)
+
+    def send_texts(self, delta: Delta, texts: list[str]) -> bytes:
+        return b"".join(map(frame_of, with_texts(delta, texts)))
 
 
 class ToyTap:

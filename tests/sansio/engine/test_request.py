@@ -97,9 +97,24 @@ def test_the_response_context_of_a_request() -> None:
     out = RequestTranslator(client=CLIENT, upstream=UPSTREAM).translate(request_body())
     signer = Signer(b"k")
     context = out.response_context(id="x1", now=7, signer=signer)
-    assert (context.request, context.id, context.now) == (out.request, "x1", 7)
+    assert (context.request.model, context.id, context.now) == ("alias", "x1", 7)
     assert (context.model, context.signer, context.prompt_tokens) == ("alias", signer, out.prompt_tokens)
     assert out.response_context(id="x1", now=7, model="told").model == "told"
+
+
+def test_the_response_context_does_not_hold_the_conversation() -> None:
+    """A stream may stay open for hours, with a prompt of megabytes."""
+    body = request_body(
+        heat=0.5,
+        messages=[{"role": "user", "parts": [{"t": "text", "text": "hi"}]}],
+        tools=[{"t": "function", "name": "look"}],
+    )
+    out = RequestTranslator(client=CLIENT, upstream=UPSTREAM).translate(body)
+    assert out.request.messages
+    assert out.request.tools
+    request = out.response_context(id="x1", now=7).request
+    assert (request.messages, request.tools, request.namespaces) == ((), (), ())
+    assert request.params == out.request.params != {}
 
 
 def test_losses_of_a_request() -> None:

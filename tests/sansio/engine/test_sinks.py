@@ -65,7 +65,7 @@ def test_the_fast_path_for_the_open_block(spec: object) -> None:
     for event in HELLO[:2]:
         sink.send(event)
     sink.data_to_send()
-    sink.delta_sender(0)(HELLO[2])
+    sink.text_sender(HELLO[2])(["hi"])
     assert events_of(sink.data_to_send()) == [HELLO[2]]
 
 
@@ -74,7 +74,7 @@ def test_a_waiting_block_has_no_fast_path() -> None:
     for event in [STARTED, start_of(BlockKind.TEXT), start_of(BlockKind.TEXT, 1)]:
         sink.send(event)
     sink.data_to_send()
-    sink.delta_sender(1)(TextDelta(1, "b"))
+    sink.text_sender(TextDelta(1, "b"))(["b", "c"])
     assert sink.data_to_send() == b""
 
 
@@ -90,7 +90,7 @@ def test_a_document_comes_at_the_end() -> None:
     sink = ClientSink(ANY, context_of(), Ledger(), streams=False)
     for event in HELLO[:2]:
         sink.send(event)
-    sink.delta_sender(0)(HELLO[2])
+    sink.text_sender(HELLO[2])(["hi"])
     for event in HELLO[3:]:
         assert (sink.data_to_send(), sink.body) == (b"", None)
         sink.send(event)
@@ -111,7 +111,7 @@ def test_frames_and_a_document() -> None:
     sink = ClientSink(ANY, context_of(), Ledger(), store_response=True)
     for event in HELLO[:2]:
         sink.send(event)
-    sink.delta_sender(0)(HELLO[2])
+    sink.text_sender(HELLO[2])(["hi"])
     for event in HELLO[3:]:
         sink.send(event)
     assert events_of(sink.data_to_send()) == HELLO
@@ -150,7 +150,7 @@ def test_a_failed_stream_has_a_document_where_the_protocol_has_a_form_for_it(
 def test_events_as_they_are() -> None:
     sink = ListSink()
     sink.send(STARTED)
-    sink.delta_sender(0)(HELLO[2])
+    sink.text_sender(HELLO[2])(["hi"])
     assert (sink.events, sink.data_to_send(), sink.heartbeat) == ([STARTED, HELLO[2]], b"", b"")
 
 

@@ -25,7 +25,7 @@ from dragoman._ir.events import (
     StopReason,
     TextDelta,
 )
-from dragoman._ir.fast_path import Delta, DeltaTemplate, FastPath, build_extractor
+from dragoman._ir.fast_path import Delta, DeltaTemplate, FastPath, build_extractor, with_texts
 from dragoman.codec import ProtocolSpec
 
 HINT = DeltaTemplate(b"text", number=b"n", padding=b"pad")
@@ -116,11 +116,14 @@ SHAPES: dict[str, tuple[bytes, list[tuple[bytes, str | None]]]] = {
 
 @pytest.mark.parametrize(("frame", "others"), SHAPES.values(), ids=SHAPES)
 def test_shapes(frame: bytes, others: list[tuple[bytes, str | None]]) -> None:
-    text_of = build_extractor(frame, HINT, "a")
-    assert text_of is not None
-    assert text_of(frame) == "a"
+    extract = build_extractor(frame, HINT, "a")
+    assert extract is not None
     for other, text in others:
-        assert text_of(other) == text, other
+        # Between frames that have the shape, so that each is met in the middle of a run.
+        raw_events = iter([frame, other, frame])
+        found = (["a"], other) if text is None else (["a", text, "a"], None)
+        assert extract(raw_events) == found, other
+        assert list(raw_events) == ([frame] if text is None else [])
 
 
 @pytest.mark.parametrize(
@@ -141,11 +144,23 @@ def test_what_cannot_be_learned(frame: bytes) -> None:
 
 
 def test_a_protocol_without_counter_and_padding() -> None:
-    text_of = build_extractor(b'data: {"n":1,"text":"a","pad":"x"}', DeltaTemplate(b"text"), "a")
-    assert text_of is not None
-    assert text_of(b'data: {"n":1,"text":"b","pad":"x"}') == "b"
-    assert text_of(b'data: {"n":2,"text":"b","pad":"x"}') is None
-    assert text_of(b'data: {"n":1,"text":"b","pad":"y"}') is None
+    extract = build_extractor(b'data: {"n":1,"text":"a","pad":"x"}', DeltaTemplate(b"text"), "a")
+    assert extract is not None
+    like = b'data: {"n":1,"text":"b","pad":"x"}'
+    for other in (b'data: {"n":2,"text":"b","pad":"x"}', b'data: {"n":1,"text":"b","pad":"y"}'):
+        assert extract(iter([like, other])) == (["b"], other)
+
+
+def test_a_counter_of_any_number_of_digits() -> None:
+    """The place of the text is that of the frame before, as long as it fits."""
+    frames = [b'data: {"n":%d,"o":0,"text":"a"}' % number for number in (8, 9, 10, 99, 100, 7, 1000, 0)]
+    extract = build_extractor(frames[0], HINT, "a")
+    assert extract is not None
+    assert extract(iter(frames)) == (["a"] * len(frames), None)
+    # A shorter number, and behind it what was there before: not a number with a comma in it.
+    other = b'data: {"n":1,"o":0,"text":"a","o":0,"text":"a"}'
+    longer = b'data: {"n":1111111111111111,"o":0,"text":"a"}'
+    assert extract(iter([longer, other])) == (["a"], other)
 
 
 DELTAS: list[Delta] = [
@@ -157,47 +172,56 @@ DELTAS: list[Delta] = [
 
 def taken(learned: FastPath, frame: bytes) -> bool:
     """Read one frame as the owner of the fast path does."""
-    text = None if learned.extract_text is None else learned.extract_text(frame)
-    if text is None:
-        return False
-    learned.emit(text)
-    return True
+    return learned.take(iter([frame])) is None
 
 
 @pytest.mark.parametrize("delta", DELTAS)
+def test_a_delta_like_it_differs_in_its_text_only(delta: Delta) -> None:
+    assert with_texts(delta, ["b", "c"]) == [msgspec.structs.replace(delta, text=text) for text in "bc"]
+
+
 @pytest.mark.parametrize("noted", [True, False])
-def test_the_delta_is_of_the_same_kind(delta: Delta, noted: bool) -> None:
+def test_the_reader_gets_the_texts_if_it_needs_them(noted: bool) -> None:
     learned = FastPath()
     notes: list[str] = []
-    put: list[Delta] = []
-    learned.learn_from(
-        b'data: {"text":"a"}', delta, DeltaTemplate(b"text", notes.append if noted else None), put.append
-    )
+    put: list[str] = []
+    template = DeltaTemplate(b"text", notes.extend if noted else None)
+    learned.learn_from(b'data: {"text":"a"}', "a", template, put.extend)
     assert taken(learned, b'data: {"text":"b"}')
     assert not taken(learned, b'data: {"t":"b"}')
-    assert put == [msgspec.structs.replace(delta, text="b")]
-    assert notes == (["b"] if noted else [])
+    assert put == ["b"]
+    assert notes == (put if noted else [])
 
 
 def test_nothing_is_cached_at_first_and_after_forget() -> None:
     learned = FastPath()
-    put: list[Delta] = []
+    put: list[str] = []
     frame = b'data: {"text":"a"}'
     assert not taken(learned, frame)
-    with pytest.raises(AssertionError, match="nothing was learned"):
-        learned.emit("a")
-    learned.learn_from(frame, DELTAS[0], DeltaTemplate(b"text"), put.append)
+    learned.learn_from(frame, "a", DeltaTemplate(b"text"), put.extend)
     assert taken(learned, frame)
     learned.reset()
     assert not taken(learned, frame)
-    assert put == [DELTAS[0]]
+    assert put == ["a"]
+
+
+def test_a_run_of_frames_is_sent_at_once_and_the_next_frame_is_returned() -> None:
+    learned = FastPath()
+    put: list[list[str]] = []
+    learned.learn_from(b'data: {"text":"a"}', "a", DeltaTemplate(b"text"), put.append)
+    like, other = b'data: {"text":"b"}', b'data: {"t":"b"}'
+    raw_events = iter([like, like, other, like])
+    assert learned.take(raw_events) == other
+    assert learned.take(raw_events) is None
+    assert learned.take(raw_events) is None
+    assert put == [["b", "b"], ["b"]]
 
 
 def test_a_stream_that_cannot_be_learned_is_given_up() -> None:
     learned = FastPath()
     tries = 0
     while learned.should_learn():
-        learned.learn_from(b'data: {"other":"a"}', DELTAS[0], HINT, [].append)
+        learned.learn_from(b'data: {"other":"a"}', "a", HINT, [].extend)
         assert not taken(learned, b'data: {"other":"a"}')
         tries += 1
         assert tries < 100
@@ -209,7 +233,7 @@ def test_a_stream_of_shapes_that_never_come_again_is_given_up() -> None:
     learned = FastPath()
     tries = 0
     while learned.should_learn():
-        learned.learn_from(b'data: {"time":%d,"text":"a"}' % tries, DELTAS[0], HINT, [].append)
+        learned.learn_from(b'data: {"time":%d,"text":"a"}' % tries, "a", HINT, [].extend)
         tries += 1
         assert not taken(learned, b'data: {"time":%d,"text":"a"}' % tries)
         assert tries < 100
@@ -219,7 +243,7 @@ def test_a_stream_of_shapes_that_never_come_again_is_given_up() -> None:
 def test_a_stream_that_can_be_learned_is_not_given_up() -> None:
     learned = FastPath()
     for _ in range(100):
-        learned.learn_from(b'data: {"text":"a"}', DELTAS[0], HINT, [].append)
+        learned.learn_from(b'data: {"text":"a"}', "a", HINT, [].extend)
         assert taken(learned, b'data: {"text":"b"}')
         assert learned.should_learn()
 

@@ -307,8 +307,8 @@ def test_text_of_the_fast_path_is_not_emitted_again(
     hint = reader.template_for(found)
     assert hint is not None
     assert (hint.key, hint.number, hint.padding) == (b"delta", b"sequence_number", b"obfuscation")
-    assert hint.on_text is not None
-    hint.on_text("lo")
+    assert hint.on_texts is not None
+    hint.on_texts(["l", "o"])
     after = reader.read(Frame(b"", encode(last)))
     assert [each for each in after if type(each) is type(found)] == []
     assert reader.template_for(found) is None

@@ -153,7 +153,9 @@ async def test_a_refused_request_is_not_sent() -> None:
     spec = gateway.gateway.protocols[CHAT]
     endpoint = Forgetful(gateway.gateway, spec, spec.endpoints[0])
     client = FakeClient(json.dumps(request_body(CHAT)).encode())
-    await endpoint({"type": "http", "path": "/x", "headers": []}, client.receive, client.send)
+    await endpoint(
+        {"type": "http", "method": "POST", "path": "/x", "headers": []}, client.receive, client.send
+    )
     assert client.status == 500
     assert gateway.upstreams.sent == []
 

@@ -21,9 +21,10 @@ from command.process import Server
 from sdk_clients.processes import Simulator
 
 from dragoman_server.capabilities.providers import PROVIDERS
-from dragoman_server.cli.banner import ModelLists, banner, commands, example_model, print_lines
+from dragoman_server.cli.banner import ModelLists, banner, commands, example_model
 from dragoman_server.cli.commands import main
 from dragoman_server.cli.config_file import ConfigEditError, remove_client_key
+from dragoman_server.cli.options import print_lines
 from dragoman_server.config.loader import load
 from dragoman_server.keys import hash_client_key
 from dragoman_server.models.info import ModelInfo
@@ -380,7 +381,11 @@ def test_simulate_on_a_port_in_use_exits_with_1() -> None:
         # The last one of two flags counts.
         with Simulator("--port", str(port)) as server:
             assert server.wait() == 1
-    assert server.output == [f"dragoman: cannot listen on 127.0.0.1 port {port}: Address already in use"]
+    assert len(server.output) == 1
+    assert server.output[0].startswith(
+        f"dragoman: cannot listen on 127.0.0.1 port {port}: Address already in use by "
+    )
+    assert server.output[0].endswith(", or with --port 0 for any free port")
 
 
 @pytest.mark.parametrize("arguments", [("--port", "70000"), ("--backend", "tri"), ("--config", "x.toml")])
@@ -564,5 +569,8 @@ def test_check_notes_that_grammars_are_not_checked(
     Path("dragoman.toml").write_text(LOCAL + settings)
     result = run("config", "check", LOCAL_KEY=CANARY)
     assert result.exit_code == 0
-    assert ("note: what models write for tools with a grammar is not checked" in result.stderr) is noted
+    assert (
+        "note: server.check_grammars: what models write for tools with a grammar is not checked"
+        in result.stderr
+    ) is noted
     assert (": local" in result.stderr) is noted

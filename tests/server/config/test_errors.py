@@ -36,6 +36,10 @@ SERVER = {
         'allowed_hosts[0]: "gate.lan:8080" is not a host name: write it without scheme and '
         'port, such as "*.example.com"'
     ),
+    'trusted_proxies = ["nginx"]': (
+        'trusted_proxies[0]: "nginx" is neither an IP address nor a network: write one such as '
+        '"127.0.0.1" or "10.0.0.0/8"'
+    ),
     'cors_origins = ["*", "*"]': 'cors_origins[1]: "*" is listed twice',
     'certfile = "a.pem"': "certfile: needs keyfile as well",
     'keyfile = "a.pem"': "keyfile: needs certfile as well",
@@ -368,9 +372,27 @@ def test_a_socks_proxy_of_the_environment_without_the_extra_is_a_warning(
     environ = {"ALL_PROXY": f"socks5h://user:{CANARY}@proxy:1080", "https_proxy": "http://proxy:3128"}
     assert load(environ=environ).warnings == ()
     monkeypatch.setattr("dragoman_server.config.values.find_spec", lambda name: None)
-    assert load(environ=environ).warnings == (
-        "ALL_PROXY: a SOCKS proxy needs an extra: install dragoman[socks]",
-    )
+    assert [str(each) for each in load(environ=environ).warnings] == [
+        "ALL_PROXY: a SOCKS proxy needs an extra; install dragoman[socks]"
+    ]
+
+
+VARIABLES = [
+    ("DRAGOMAN_PROT", "write DRAGOMAN_PORT, or unset DRAGOMAN_PROT"),
+    ("dragoman_port", "write DRAGOMAN_PORT, or unset dragoman_port"),
+    ("DRAGOMAN_ZQ", "unset DRAGOMAN_ZQ"),
+]
+
+
+def test_an_unknown_variable_is_a_warning_with_the_name_that_was_meant() -> None:
+    for name, mend in VARIABLES:
+        (warning,) = load(environ={name: CANARY}).warnings
+        assert str(warning) == f"{name}: is not a variable of Dragoman; {mend}"
+
+
+def test_variables_that_something_reads_are_not_unknown() -> None:
+    environ = {"DRAGOMAN_TEAM": CANARY, "DRAGOMAN_KEY": CANARY, "DRAGOMAN_PORT": "1"}
+    assert load_text('server.default_model = "sim/${DRAGOMAN_TEAM}"\n', environ).warnings == ()
 
 
 @pytest.mark.promise("S13")

@@ -75,6 +75,7 @@ SAMPLES = {
     "keepalive_s": ("2.5", 2.5),
     "allowed_hosts": ("Gate.Lan, [::1], *.example", ("gate.lan", "::1", "*.example")),
     "cors_origins": ("https://A.example, http://b:1", ("https://a.example", "http://b:1")),
+    "trusted_proxies": ("127.0.0.1, 10.1.2.3/8, fd00::/8", ("127.0.0.1/32", "10.0.0.0/8", "fd00::/8")),
     "max_body_bytes": ("2048", 2048),
     "header_timeout_s": ("5", 5.0),
     "body_timeout_s": ("7.5", 7.5),
@@ -342,10 +343,10 @@ def test_invalid_keys_are_the_only_error_of_a_public_bind() -> None:
 
 def test_a_messages_upstream_with_v1_is_warned_of() -> None:
     loaded = load_text(LOCAL.replace("openai_chat", "anthropic_messages"))
-    assert loaded.warnings == (
+    assert [str(each) for each in loaded.warnings] == [
         "upstream local: the base URL for anthropic_messages is written without /v1; "
-        "requests would go to .../v1/v1/messages",
-    )
+        "requests would go to .../v1/v1/messages; remove /v1 from base_url: dragoman.toml:4"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -420,10 +421,10 @@ def test_the_sdk_variable_that_points_at_us_makes_no_loop() -> None:
     environ = {"ANTHROPIC_AUTH_TOKEN": "any", "ANTHROPIC_BASE_URL": "http://localhost:8080"}
     loaded = load(environ=environ)
     assert loaded.settings.upstreams == ()
-    assert loaded.warnings == (
-        "ANTHROPIC_BASE_URL points at this gateway itself, "
-        "so ANTHROPIC_AUTH_TOKEN does not make an upstream anthropic",
-    )
+    assert [str(each) for each in loaded.warnings] == [
+        "ANTHROPIC_BASE_URL: points at this gateway itself, so ANTHROPIC_AUTH_TOKEN does not make an upstream "
+        "anthropic; unset ANTHROPIC_BASE_URL where the gateway is started"
+    ]
     assert len(load(environ=environ, flags={"port": "8081"}).settings.upstreams) == 1
 
 

@@ -8,8 +8,7 @@ import pytest
 from virtual_time import REAL_BACKENDS
 
 from dragoman_server.config.loader import LoadedConfig, load
-from dragoman_server.config.problems import ConfigError
-from dragoman_server.config.reload import ConfigReloader, ReloadResult
+from dragoman_server.config.reload import ConfigReloader, ReloadResult, SettingsRefused
 from dragoman_server.settings import Settings
 
 pytestmark = [pytest.mark.anyio, pytest.mark.backends(*REAL_BACKENDS)]
@@ -36,7 +35,7 @@ class Gateway:
 
     async def _use(self, settings: Settings) -> None:
         if settings.server.keepalive_s == 99:
-            raise ConfigError("a certificate cannot be read")
+            raise SettingsRefused("a certificate cannot be read")
         self.used.append(settings)
 
     async def reload(self, text: str) -> ReloadResult:

@@ -102,7 +102,7 @@ def check_refusal(protocol: str, client: FakeClient, status: int, request: objec
 def lines(logger: logging.Logger) -> "LogLines":
     """All lines, as they are at the test's end; look at them with `read`."""
     out = LogLines()
-    configure_logging("debug", "json", out.stream)
+    configure_logging("info", "json", out.stream)
     return out
 
 
@@ -414,7 +414,9 @@ async def test_the_log_line_of_a_response(lines: LogLines) -> None:
         "message": "request",
         "id": client.headers["dragoman-request-id"],
         "protocol": MESSAGES,
+        "method": "POST",
         "path": "/v1/messages",
+        "client_address": "127.0.0.1",
         "model": "up/m",
         "upstream": "up",
         "upstream_protocol": CHAT,
@@ -452,6 +454,20 @@ async def test_the_line_of_a_client_that_left(complete: bool, lines: LogLines) -
     assert (line["level"], line["outcome"], line["duration_s"]) == ("info", "client_left", 3.0)
     assert client.messages == []
     assert fake.open_count == 0
+
+
+async def test_the_line_of_a_refused_request_has_its_model(lines: LogLines) -> None:
+    app, _ = app_of(START + END)
+    await call(app, PATHS[CHAT], asking(CHAT, model="nowhere"))
+    line = lines.one()
+    assert (line["outcome"], line["status"], line["model"]) == ("refused", 404, "nowhere")
+
+
+async def test_the_address_in_a_line_is_that_of_the_client_before_a_trusted_proxy(lines: LogLines) -> None:
+    app, _ = app_of(START + END, settings=settings_of(trusted_proxies=("127.0.0.1",)))
+    for path in (PATHS[CHAT], "/nowhere"):
+        await call(app, path, asking(CHAT), headers={"x-forwarded-for": "192.0.2.7"})
+    assert [line["client_address"] for line in lines.read()] == ["192.0.2.7"] * 2
 
 
 async def test_the_line_of_a_request_that_the_server_cancels(lines: LogLines) -> None:
@@ -683,7 +699,10 @@ async def test_ready_while_the_lifespan_lasts() -> None:
     async with app.lifespan():
         assert upstreams.entered == 1
         assert (await call(app, "/readyz", method="GET")).status == 200
-        assert json.loads((await call(app, "/healthz", method="GET")).body) == {"status": "ok"}
+        assert json.loads((await call(app, "/healthz", method="GET")).body) == {
+            "status": "ok",
+            "name": "dragoman",
+        }
     assert upstreams.entered == 0
     assert (await call(app, "/readyz", method="GET")).status == 503
     assert (await call(app, "/healthz", method="GET")).status == 200

@@ -3,6 +3,7 @@
 import io
 import json
 import logging
+import re
 import subprocess
 import sys
 import threading
@@ -24,6 +25,7 @@ from dragoman_server.log import (
     TextFormatter,
     capture_foreign_logs,
     configure_logging,
+    log_decision,
     log_request,
 )
 from dragoman_server.settings.secret import Mask
@@ -70,7 +72,8 @@ def test_a_line_of_json() -> None:
     text = line_of("json", record(model="m", outcome="completed", losses=["dropped /seed"]))
     assert text.endswith("\n")
     line = json.loads(text)
-    assert line.pop("time")[10] == "T"
+    # RFC 3339, to a millisecond.
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}[+-]\d\d:\d\d", line.pop("time"))
     assert line == {
         "level": "info",
         "logger": "dragoman.requests",
@@ -84,18 +87,116 @@ def test_a_line_of_json() -> None:
     }
 
 
-@pytest.mark.usefixtures("logger")
-def test_a_line_of_text() -> None:
-    text = line_of("text", record(model="my model", outcome="completed"))
-    clock, message = text.split(" ", 1)
-    assert len(clock) == len("10:00:00")
-    assert message == (
-        'info request id=abc protocol=openai_chat path=/v1/chat/completions model="my model" outcome=completed\n'
-    )
+# Of a request that a model has responded to.
+SERVED: dict[str, Any] = {
+    "method": "POST",
+    "path": "/v1/messages",
+    "model": "claude-x",
+    "upstream": "local",
+    "upstream_model": "qwen3",
+    "outcome": "completed",
+    "status": 200,
+    "duration_s": 0.312,
+}
+FAILURE = {"account": "up/a", "model": "up/m", "status": 429, "cause": "slow down", "seconds": 0.123456}
+NO_RESPONSE = {"account": "up/b", "model": "up/m", "cause": "cannot connect", "seconds": 61.04}
+WHERE = "POST /v1/messages claude-x -> local/qwen3"
+FAILED = {**SERVED, "outcome": "failed", "status": 429, "attempts": 2}
+
+LINES: list[tuple[dict[str, Any], list[str]]] = [
+    (SERVED, [f"{WHERE} 200 0.31s"]),
+    ({**SERVED, "input_tokens": 12, "output_tokens": 40}, [f"{WHERE} 200 0.31s 12>40 tokens"]),
+    (
+        {**SERVED, "input_tokens": 12, "output_tokens": 40, "losses": ["dropped /seed"]},
+        [f"{WHERE} 200 0.31s 12>40 tokens, 1 loss"],
+    ),
+    (
+        {**SERVED, "input_tokens": 12, "estimated": True, "losses": ["dropped /a", "dropped /b"]},
+        [f"{WHERE} 200 0.31s ~12>0 tokens, 2 losses"],
+    ),
+    ({**SERVED, "cost_usd": 0.00012}, [f"{WHERE} 200 0.31s $0.00012"]),
+    ({**SERVED, "stream": True, "first_byte_s": 0.1}, [f"{WHERE} 200 0.31s first byte 0.10s"]),
+    ({**SERVED, "stream": False, "first_byte_s": 0.3}, [f"{WHERE} 200 0.31s"]),
+    ({**SERVED, "duration_s": 75.26}, [f"{WHERE} 200 75.3s"]),
+    ({**SERVED, "duration_s": 600.4}, [f"{WHERE} 200 600s"]),
+    ({**SERVED, "client_key": "laptop"}, [f"{WHERE} 200 0.31s key laptop"]),
+    ({**SERVED, "client_address": "192.0.2.7"}, [f"{WHERE} 200 0.31s from 192.0.2.7"]),
+    ({**SERVED, "client_address": "127.0.0.1"}, [f"{WHERE} 200 0.31s"]),
+    (
+        {**SERVED, "hedge": {"account": "up/b", "outcome": "cancelled"}},
+        [f'{WHERE} 200 0.31s hedge "account=up/b outcome=cancelled"'],
+    ),
+    ({**SERVED, "outcome": "client_left"}, [f"{WHERE} 200 0.31s client left"]),
+    ({**SERVED, "outcome": "client_left", "status": None}, [f"{WHERE} - 0.31s client left"]),
+    ({**SERVED, "outcome": "cancelled", "status": 503}, [f"{WHERE} 503 0.31s cancelled"]),
+    ({**SERVED, "model": "my model"}, ['POST /v1/messages "my model" -> local/qwen3 200 0.31s']),
+    (
+        {
+            "method": "GET",
+            "path": "/x",
+            "outcome": "refused",
+            "status": 404,
+            "error": "there is nothing here",
+        },
+        ["GET /x 404 refused", "there is nothing here (request abc)"],
+    ),
+    # An attempt failed, and another one has succeeded.
+    (
+        {**SERVED, "attempts": 2, "failures": [FAILURE]},
+        [f"{WHERE} 200 0.31s 2 attempts", "up/a (up/m) failed with 429 after 0.12s: slow down"],
+    ),
+    # The client got the error of an attempt, which is not repeated.
+    (
+        {**FAILED, "failures": [NO_RESPONSE, FAILURE], "error": "slow down"},
+        [
+            f"{WHERE} 429 0.31s failed, 2 attempts",
+            "up/b (up/m) failed after 61.0s: cannot connect",
+            "up/a (up/m) failed with 429 after 0.12s: slow down",
+            "request abc",
+        ],
+    ),
+    # The client got another error.
+    (
+        {**FAILED, "failures": [FAILURE], "error": "every account is cooling down"},
+        [
+            f"{WHERE} 429 0.31s failed, 2 attempts",
+            "up/a (up/m) failed with 429 after 0.12s: slow down",
+            "every account is cooling down (request abc)",
+        ],
+    ),
+]
 
 
 @pytest.mark.usefixtures("logger")
-def test_failed_attempts_are_a_list_in_json_and_a_sentence_in_text() -> None:
+@pytest.mark.parametrize(("known", "expected"), LINES)
+def test_a_request_as_text(known: dict[str, Any], expected: list[str]) -> None:
+    clock, line = line_of("text", record(**known)).rstrip("\n").split(" ", 1)
+    assert re.fullmatch(r"\d\d:\d\d:\d\d\.\d{3}", clock)
+    assert line.split("\n    ") == expected
+
+
+@pytest.mark.usefixtures("logger")
+def test_a_line_of_text_that_is_no_request() -> None:
+    out = io.StringIO()
+    configure_logging("info", "text", out)
+    logging.getLogger("dragoman.server").warning("a %s", "word", extra={"dragoman": {"id": "a b"}})
+    assert out.getvalue().split(" ", 1)[1] == 'warning a word id="a b"\n'
+
+
+@pytest.mark.usefixtures("logger")
+def test_milliseconds_are_those_of_the_record() -> None:
+    out = io.StringIO()
+    configure_logging("info", "text", out)
+    (handler,) = logging.getLogger("dragoman").handlers
+    for created in (1_000_000_000.0074, 1_000_000_000.9996):
+        line = logging.LogRecord("x", logging.ERROR, "", 0, "y", (), None)
+        line.created = created
+        handler.handle(line)
+    assert [line.split()[0].rpartition(".")[2] for line in out.getvalue().splitlines()] == ["007", "999"]
+
+
+@pytest.mark.usefixtures("logger")
+def test_failed_attempts_are_rows_in_json() -> None:
     written = record(attempts=2, outcome="failed")
     written.note_failure("up/a", "up/m", 429, "slow down", 0.123456)
     written.note_failure("up/b", "up/m", None, "x" * 600, 2.0)
@@ -103,16 +204,89 @@ def test_failed_attempts_are_a_list_in_json_and_a_sentence_in_text() -> None:
         {"account": "up/a", "model": "up/m", "status": 429, "cause": "slow down", "seconds": 0.1235},
         {"account": "up/b", "model": "up/m", "cause": "x" * 500 + "...", "seconds": 2.0},
     ]
-    assert (
-        'failures="account=up/a model=up/m status=429 cause=slow down seconds=0.1235, account=up/b'
-        in line_of("text", written)
-    )
+
+
+@pytest.fixture
+def terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The environment of a terminal with colours."""
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+
+
+RED, GREEN, YELLOW = "\x1b[31m{}\x1b[0m", "\x1b[32m{}\x1b[0m", "\x1b[33m{}\x1b[0m"
+
+
+@pytest.mark.usefixtures("logger", "terminal")
+@pytest.mark.parametrize(
+    ("outcome", "status", "expected"),
+    [
+        ("completed", 200, GREEN.format(200)),
+        ("refused", 404, YELLOW.format(404)),
+        ("client_left", None, YELLOW.format("-")),
+        ("failed", 502, RED.format(502)),
+        # The response broke off.
+        ("failed", 200, RED.format(200)),
+    ],
+)
+def test_on_a_terminal_the_status_has_a_colour(outcome: str, status: int | None, expected: str) -> None:
+    line = coloured_line(lambda: log_request(record("/x", outcome=outcome, status=status)))
+    assert re.findall(r"\x1b\[.*?m.*?\x1b\[0m", line) == [expected]
+
+
+@pytest.mark.usefixtures("logger", "terminal")
+@pytest.mark.parametrize(
+    ("level", "expected"),
+    [("info", "info"), ("warning", YELLOW.format("warning")), ("error", RED.format("error"))],
+)
+def test_on_a_terminal_the_level_has_a_colour(level: str, expected: str) -> None:
+    logger = logging.getLogger("dragoman.server")
+    line = coloured_line(lambda: logger.log(getattr(logging, level.upper()), "x"))
+    assert line.split(" ", 1)[1] == f"{expected} x\n"
+
+
+@pytest.mark.usefixtures("logger", "terminal")
+@pytest.mark.parametrize("environ", [{"NO_COLOR": "1"}, {"TERM": "dumb"}])
+def test_nothing_has_a_colour_where_none_is_wanted(
+    environ: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in environ.items():
+        monkeypatch.setenv(name, value)
+    assert "\x1b" not in coloured_line(lambda: log_request(record(outcome="failed", status=500)))
+
+
+def coloured_line(write: Callable[[], object]) -> str:
+    """Return what is written on a terminal."""
+    out = Terminal()
+    configure_logging("info", "auto", out)
+    write()
+    return out.getvalue()
+
+
+@pytest.mark.usefixtures("logger")
+def test_at_level_debug_the_lines_of_a_request_have_its_id() -> None:
+    out = io.StringIO()
+    configure_logging("debug", "text", out)
+    log_decision("abc", "route: %s", "a")
+    log_request(record("/x", outcome="completed", status=200))
+    assert [line.split(" ", 1)[1] for line in out.getvalue().splitlines()] == [
+        "debug route: a id=abc",
+        "/x 200 id=abc",
+    ]
 
 
 def test_the_documentation_has_every_field() -> None:
     page = (Path(__file__).parents[3] / "docs" / "configuration.md").read_text("utf-8")
     table = page.partition("### Logs")[2].partition("### Errors")[0]
     assert [each.name for each in fields(RequestRecord) if f"`{each.name}`" not in table] == []
+
+
+def check_lines(form: str, text: str) -> None:
+    """One printable line, or in text form some that are indented below the first one."""
+    first, *others = text.removesuffix("\n").split("\n")
+    assert form == "text" or others == []
+    assert all(line.startswith("    ") for line in others)
+    assert all(line.isprintable() for line in (first, *others))
+    text.encode("utf-8")
 
 
 @pytest.mark.promise("S12")
@@ -122,12 +296,8 @@ def test_a_hostile_name_is_one_printable_line(form: str) -> None:
     for hostile in HOSTILE:
         written = record(model=hostile, path=hostile, error=hostile, upstream_model=hostile)
         text = line_of(form, written)
-        assert text.endswith("\n"), hostile
-        assert len(text.splitlines()) == 1, hostile
-        assert all(char.isprintable() for char in text[:-1]), hostile
-        assert text.count("outcome") == 1, hostile
+        check_lines(form, text)
         assert len(text) < 5000, hostile
-        text.encode("utf-8")
         if form == "json":
             assert json.loads(text)["model"] == (hostile if len(hostile) < 500 else hostile[:500] + "..."), (
                 hostile
@@ -233,10 +403,7 @@ def test_any_text_in_any_field_is_one_line(form: str, texts: dict[str, str], mor
     written = RequestRecord(**texts, losses=[more], hedge={"account": more})
     written.note_failure(more, more, None, more, 0.1)
     text = line_of(form, written, level="debug")
-    assert text.endswith("\n")
-    assert len(text.splitlines()) == 1
-    assert all(char.isprintable() for char in text[:-1])
-    text.encode("utf-8")
+    check_lines(form, text)
     if form == "json":
         assert {name: json.loads(text)[name] for name in texts} == texts
 
@@ -263,7 +430,8 @@ def test_a_secret_is_in_no_line_however_it_came_there(form: str) -> None:
     except ValueError:
         logging.getLogger("dragoman.errors").exception("request %s failed", SECRET)
     assert SECRET[:8] not in out.getvalue()
-    assert out.getvalue().count("****") == 9
+    # As text, a request has the number of its losses only.
+    assert out.getvalue().count("****") == (9 if form == "json" else 8)
     if form == "json":
         assert json.loads(out.getvalue().splitlines()[0])["losses"] == ["dropped /****"]
 

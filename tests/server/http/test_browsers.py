@@ -367,7 +367,7 @@ async def test_any_page_is_allowed_if_it_is_configured() -> None:
     assert (client.status, client.headers["access-control-allow-origin"]) == (200, "*")
     assert "access-control-allow-credentials" not in client.headers
     (warning,) = load(environ={"DRAGOMAN_CORS_ORIGINS": "*"}).warnings
-    assert warning.startswith("server.cors_origins: any web page")
+    assert str(warning).startswith("server.cors_origins: any web page")
 
 
 @pytest.mark.parametrize(("origin", "status"), [("http://localhost:3000", 200), (EVIL, 403)])

@@ -97,7 +97,9 @@ async def test_i10_a_count_is_served_for_every_upstream(
     assert lines[0] | {"id": "", "duration_s": 0} == {
         "id": "",
         "protocol": protocol,
+        "method": "POST",
         "path": PATHS[protocol],
+        "client_address": "127.0.0.1",
         "model": f"{upstream}/echo",
         "upstream": upstream,
         "upstream_protocol": {

@@ -208,7 +208,7 @@ async def test_with_only_the_simulator_any_request_gets_a_response() -> None:
 @pytest.fixture
 def lines(logger: logging.Logger) -> io.StringIO:
     out = io.StringIO()
-    configure_logging("debug", "json", out)
+    configure_logging("info", "json", out)
     return out
 
 

@@ -389,6 +389,38 @@ async def test_the_log_names_the_account_that_responded(stream: bool, record: An
     assert "error" not in record(), "that of another attempt is not this response's"
 
 
+# The plays of the accounts up/a and else/c, and the one whose error the client gets.
+CHAINS_THAT_FAIL = {
+    "both for now": (broken(MESSAGES), limited(CHAT), "c"),
+    "the first for now": (limited(MESSAGES), unauthorized(CHAT), "a"),
+    "the second for now": (unauthorized(MESSAGES), broken(CHAT), "c"),
+    "the request is wrong": (invalid(MESSAGES), broken(CHAT), "a"),
+    "the request is wrong for the second": (broken(MESSAGES), invalid(CHAT), "c"),
+    "the first does not respond": (RawResponse(before=[BROKEN]), unauthorized(CHAT), "a"),
+}
+
+
+@BOTH
+@pytest.mark.parametrize("case", CHAINS_THAT_FAIL)
+async def test_the_log_names_the_upstream_whose_error_the_client_got(
+    case: str, stream: bool, record: Any
+) -> None:
+    first, second, expected = CHAINS_THAT_FAIL[case]
+    pool = chain_with({"a": first, "c": second}, MESSAGES, CHAT)
+    # Of the two, only Messages has no place for it.
+    response = await pool.call(CHAT, stream=stream, model="m", body={"seed": 7})
+    places = {"a": ("up", MESSAGES, "one", "up/a"), "c": ("else", CHAT, "two", "else/c")}
+    names = ("upstream", "upstream_protocol", "upstream_model", "account")
+    found = record()
+    assert tuple(found[name] for name in names) == places[expected]
+    assert found["error"] in [
+        each["cause"] for each in found["failures"] if each["account"] == found["account"]
+    ]
+    losses = ["dropped /seed"] if expected == "a" else []
+    assert found.get("losses", []) == losses
+    assert ("dragoman-loss" in response.headers) is bool(losses)
+
+
 def chain_with(
     plays: dict[str, Any], first: str, second: str, theirs: Sequence[str] = "c", **more: Any
 ) -> PoolGateway:
@@ -427,13 +459,14 @@ async def test_when_another_account_is_cooling_down_the_client_gets_retry_after(
 
 
 @BOTH
-async def test_without_another_account_the_client_gets_the_error(stream: bool) -> None:
+async def test_without_another_account_the_client_gets_the_error(stream: bool, record: Any) -> None:
     pool = chain_with({"a": good("Hello"), "c": good("c"), "d": good("d")}, CHAT, MESSAGES, "cd")
     await pool.store.change("up/a", lambda health: health.after_disabling(""))
     response = await pool.call(CHAT, stream=stream, model="m", body=MANY)
     assert response.status == 400
     assert "n" in json.loads(response.body)["error"]["message"]
     assert pool.attempted == []
+    assert (record()["upstream"], record()["upstream_model"]) == ("else", "two")
 
 
 @BOTH

@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from gateway.fakes import FakeClient, FakeResponse, FakeUpstream, Script, Sleep
+from gateway.fakes import FakeClient, FakeResponse, FakeUpstream, Script, Sleep, play
 from virtual_time import VIRTUAL_BACKENDS
 
 from dragoman import PROTOCOLS, RequestRefused
@@ -47,6 +47,8 @@ class Branches(FakeUpstream):
         script = self.script
         self.open_count += 1
         self.max_open = max(self.max_open, self.open_count)
+        for step in script.connect:
+            await play(step)
         return FakeResponse(script, self)
 
 
@@ -126,6 +128,17 @@ async def test_one_refusal_refuses_all(stream: bool) -> None:
     assert record.outcome == "failed"
     assert branches.closed_at is not None
     assert branches.closed_at < 1, "the other call was given up at once"
+
+
+async def test_a_refusal_has_its_own_status_and_headers_though_another_branch_begins_meanwhile() -> None:
+    error = {"type": "error", "error": {"type": "rate_limit_error", "message": "slow down"}}
+    body = [Sleep(2), json.dumps(error).encode()]
+    begun = message("a", delay=60)
+    begun.connect = [Sleep(1)]
+    fake, record = await run(Branches(Script(body, status=429, headers=[("retry-after", "9")]), begun))
+    assert (fake.status, fake.headers["retry-after"]) == (429, "9")
+    assert [each["status"] for each in record.failures] == [429]
+    assert record.upstream_status == 429
 
 
 async def test_an_upstream_that_cannot_be_reached() -> None:

@@ -47,7 +47,7 @@ def plan(
 
 
 def sent(*arguments: Any, **more: Any) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(plan(*arguments, **more).translated.body)
+    found: dict[str, Any] = json.loads(plan(*arguments, **more).request.translated.body)
     return found
 
 
@@ -57,8 +57,8 @@ def test_the_url_of_a_request(client: str, protocol: str) -> None:
     made = plan(client, protocol)
     paths = {CHAT: "/v1/chat/completions", MESSAGES: "/v1/messages", RESPONSES: "/v1/responses"}
     assert made.url == "http://127.0.0.1:9" + paths[protocol]
-    assert made.destination.upstream_model == json.loads(made.translated.body)["model"] == "m"
-    assert made.translated.relayed is (client == protocol)
+    assert made.destination.upstream_model == json.loads(made.request.translated.body)["model"] == "m"
+    assert made.relayed is (client == protocol)
     assert made.context.model == "up/m"
 
 
@@ -118,7 +118,7 @@ def simple(server: ServerSettings, body: dict[str, Any], endpoint: int = 0) -> P
 def test_a_protocol_that_needs_no_model_gets_the_default(body: dict[str, Any]) -> None:
     made = simple(ServerSettings(default_model="up/big"), body)
     assert (made.destination.upstream_model, made.context.model) == ("big", "up/big")
-    assert json.loads(made.translated.body)["model"] == "big"
+    assert json.loads(made.request.translated.body)["model"] == "big"
     assert simple(ServerSettings(default_model="up/big"), {"model": "up/small"}).context.model == "up/small"
 
 
@@ -143,7 +143,7 @@ def test_the_endpoint_decides_if_the_response_is_a_stream(endpoint: int, streams
             streams,
             SIMPLE.endpoints[endpoint],
         ), requested
-        assert json.loads(made.translated.body).get("stream", False) is streams, requested
+        assert json.loads(made.request.translated.body).get("stream", False) is streams, requested
         assert ("accept", "text/event-stream" if streams else "application/json") in made.headers, requested
 
 
@@ -178,7 +178,7 @@ def test_the_loss_policy_of_an_upstream_overrides_the_servers(
         with pytest.raises(RequestRefused, match="seed"):
             make()
     else:
-        assert [loss.path for loss in make().translated.losses] == ["/seed"]
+        assert [loss.path for loss in make().losses] == ["/seed"]
 
 
 STRICT, LAX = (
@@ -220,7 +220,7 @@ def test_strict_mode_by_server_upstream_key_and_request(
         )
 
     if outcome == "recorded":
-        assert [loss.path for loss in make().translated.losses] == ["/seed"]
+        assert [loss.path for loss in make().losses] == ["/seed"]
         return
     with pytest.raises((RemoteProtocolError, RequestRefused)) as caught:
         make()
@@ -236,7 +236,7 @@ def test_strict_mode_by_server_upstream_key_and_request(
 def test_a_wrong_policy_is_wrong_for_a_relay_too() -> None:
     with pytest.raises(RemoteProtocolError, match="write record or refuse"):
         plan(CHAT, CHAT, headers={"dragoman-loss-policy": "x"})
-    assert plan(CHAT, CHAT, headers={"dragoman-loss-policy": "refuse"}).translated.relayed
+    assert plan(CHAT, CHAT, headers={"dragoman-loss-policy": "refuse"}).relayed
 
 
 def test_the_policy_of_a_client_does_not_reach_an_upstream() -> None:
@@ -277,8 +277,8 @@ def test_a_signature_is_unwrapped_with_the_secret_that_made_it(
 ) -> None:
     server = ServerSettings(secret=None if secret is None else Secret(secret))
     made = plan(MESSAGES, RESPONSES, with_reasoning(wrapped(made_with)), server=server)
-    assert (b"canary" in made.translated.body) is opens
-    assert ("foreign_signature" in {loss.code.value for loss in made.translated.losses}) is not opens
+    assert (b"canary" in made.request.translated.body) is opens
+    assert ("foreign_signature" in {loss.code.value for loss in made.losses}) is not opens
     assert made.context.signer == make_signer(server.secret)
 
 
@@ -340,7 +340,7 @@ def test_a_session_has_a_prompt_cache_key_if_the_host_accepts_one(protocol: str)
         sent(MESSAGES, MESSAGES, headers=SESSION),
     ):
         assert "prompt_cache_key" not in named
-    assert not plan(MESSAGES, protocol, headers=SESSION, cache_keys=True, refuses=()).translated.losses
+    assert not plan(MESSAGES, protocol, headers=SESSION, cache_keys=True, refuses=()).losses
 
 
 @pytest.mark.parametrize("field", ["max_tokens", "max_completion_tokens"])
@@ -422,9 +422,9 @@ def test_cache_marks() -> None:
         made = plan(
             MESSAGES, protocol, {"messages": [{"role": "user", "content": content}]}, cache_marks=setting
         )
-        assert sent is None or sent in made.translated.body, (protocol, setting)
-        assert (b"cache" in made.translated.body) is (sent is not None), (protocol, setting)
-        assert len(made.translated.losses) == (1 if sent is None else 0), (protocol, setting)
+        assert sent is None or sent in made.request.translated.body, (protocol, setting)
+        assert (b"cache" in made.request.translated.body) is (sent is not None), (protocol, setting)
+        assert len(made.losses) == (1 if sent is None else 0), (protocol, setting)
 
 
 SAMPLING_BY_VERSION: list[tuple[str, bool | None, bool]] = [
@@ -441,8 +441,11 @@ def test_sampling_depends_on_the_api_version_that_is_sent() -> None:
     for version, setting, expected in SAMPLING_BY_VERSION:
         made = plan(CHAT, MESSAGES, {"temperature": 0.5}, anthropic_version=version, sampling=setting)
         assert dict(made.headers)["anthropic-version"] == version, (version, setting)
-        assert (json.loads(made.translated.body).get("temperature") == 0.5) is expected, (version, setting)
-        assert len(made.translated.losses) == (0 if expected else 1), (version, setting)
+        assert (json.loads(made.request.translated.body).get("temperature") == 0.5) is expected, (
+            version,
+            setting,
+        )
+        assert len(made.losses) == (0 if expected else 1), (version, setting)
 
 
 OLD, NEW = "2023-06-01", "2026-10-21"
@@ -470,7 +473,7 @@ def test_the_old_api_version_is_sent_only_if_sampling_needs_it() -> None:
     for body, model, setting, version in VERSIONS_BY_SAMPLING:
         made = plan(CHAT, MESSAGES, {**body, "model": f"up/{model}"}, sampling=setting)
         assert dict(made.headers)["anthropic-version"] == version, (body, model, setting)
-        written = json.loads(made.translated.body)
+        written = json.loads(made.request.translated.body)
         assert bool({"temperature", "top_p"} & written.keys()) is (version == OLD), (body, model, setting)
 
 
@@ -506,7 +509,7 @@ def test_i4_a_translation_sends_the_betas_that_it_needs() -> None:
         "require_approval": "never",
     }
     made = plan(RESPONSES, MESSAGES, {"tools": [tool]}, hosted_tools=("mcp",))
-    assert json.loads(made.translated.body)["mcp_servers"][0]["name"] == "docs"
+    assert json.loads(made.request.translated.body)["mcp_servers"][0]["name"] == "docs"
     assert dict(made.headers)["anthropic-beta"] == "mcp-client-2025-11-20"
     assert "anthropic-beta" not in dict(plan(RESPONSES, MESSAGES).headers)
 
@@ -520,7 +523,7 @@ def test_a_relay_keeps_its_clients_version_and_sampling() -> None:
         anthropic_version="2026-10-21",
     )
     assert dict(made.headers)["anthropic-version"] == "2023-06-01"
-    assert json.loads(made.translated.body)["temperature"] == 0.5
+    assert json.loads(made.request.translated.body)["temperature"] == 0.5
 
 
 @pytest.mark.parametrize(

@@ -127,6 +127,6 @@ async def test_a_stream_passes_unchanged_and_the_loss_is_logged(caplog: pytest.L
         client = await scripted(CHAT, script).call(PATHS[RESPONSES], body)
     events = events_in(client.body)
     assert [each["delta"] for each in events if each["type"] == "response.output_text.delta"] == deltas
-    (line,) = [record.__dict__["dragoman"] for record in caplog.records if "dragoman" in record.__dict__]
+    (line,) = [each.__dict__["dragoman"] for each in caplog.records if each.name == "dragoman.requests"]
     assert "breach answer:/content" in line["losses"]
     assert "canary" not in str([record.__dict__ for record in caplog.records])

@@ -4,6 +4,7 @@ The command and its processes, on every backend, are in test_run.py. Here the cl
 all tasks wait, so that a drain of minutes takes no time.
 """
 
+import logging
 import signal
 import socket
 from collections.abc import Iterator
@@ -116,6 +117,27 @@ async def test_a_stop_waits_for_open_responses_and_accepts_no_request(
     assert 100 <= trio.current_time() < DRAIN_S
 
 
+@pytest.mark.usefixtures("autojump_clock")
+async def test_a_stop_logs_the_number_of_open_requests_when_it_changes(
+    nursery: trio.Nursery, listener: socket.socket, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "dragoman.server")
+    running = Running(Application(length_s=100), listener)
+    nursery.start_soon(running.run)
+    await running.ready.wait()
+    async with await running.get(b"/stream") as first:
+        await trio.sleep(10)
+        async with await running.get(b"/stream") as second:
+            signal.raise_signal(signal.SIGUSR1)
+            await remainder_of(first)
+            await remainder_of(second)
+    await running.ended.wait()
+    assert [record.getMessage() for record in caplog.records] == [
+        "SIGUSR1: no new connections, and up to 120 s for open requests: 2",
+        "open requests: 1",
+    ]
+
+
 @pytest.mark.promise("R2")
 async def test_an_open_response_after_the_drain_is_cut(
     nursery: trio.Nursery, listener: socket.socket, autojump_clock: trio.testing.MockClock
@@ -133,8 +155,12 @@ async def test_an_open_response_after_the_drain_is_cut(
 
 
 async def test_a_second_signal_cuts_at_once(
-    nursery: trio.Nursery, listener: socket.socket, autojump_clock: trio.testing.MockClock
+    nursery: trio.Nursery,
+    listener: socket.socket,
+    autojump_clock: trio.testing.MockClock,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
+    caplog.set_level(logging.INFO, "dragoman.server")
     running = Running(Application(), listener)
     nursery.start_soon(running.run)
     await running.ready.wait()
@@ -145,3 +171,7 @@ async def test_a_second_signal_cuts_at_once(
         await remainder_of(stream)
     await running.ended.wait()
     assert trio.current_time() < DRAIN_S
+    assert [record.getMessage() for record in caplog.records[1:]] == [
+        "SIGUSR1 again: not waiting for open requests",
+        "requests cancelled because they were still open: 1",
+    ]

@@ -84,6 +84,13 @@ CASES: list[tuple[str, dict[str, Any], Stop, str | None]] = [
     ("tools", {"tools": ("one", "two", "three")}, Stop.TOOL, ""),
     ("custom", {"custom": ("patch",)}, Stop.TOOL, ""),
     ("custom", {"tools": ("one",)}, Stop.END, "There is no free-text tool to call."),
+    ("shell", {"tools": ("Bash",), "text": "Please run `true`"}, Stop.TOOL, ""),
+    (
+        "shell",
+        {"tools": ("one",), "text": "run `true`"},
+        Stop.END,
+        "There is no command to run, or no shell tool that is known to the simulator.",
+    ),
     ("reasoning", {"text": "Why?"}, Stop.END, "You said: Why?"),
     ("reasoning", {"tools": ("one",)}, Stop.TOOL, ""),
     ("long", {}, Stop.END, None),
@@ -292,6 +299,27 @@ def test_messages_gets_requested_arguments_too() -> None:
 def test_broken_arguments_are_called_as_they_stand() -> None:
     found = meaning(CHAT, request_body(CHAT, "tools", 'call a {"x": oops', tools=("a",))).calls
     assert found[0].text == '{"x": oops'
+
+
+@protocols
+@pytest.mark.parametrize(
+    ("name", "parameter"),
+    [("Bash", "command"), ("bash", "command"), ("exec_command", "cmd"), ("run_shell_command", "command")],
+)
+def test_the_shell_tool_of_an_agent_gets_the_users_command(protocol: str, name: str, parameter: str) -> None:
+    properties = {
+        parameter: {"type": "string"},
+        "description": {"type": "string"},
+        "timeout": {"type": "number"},
+    }
+    schema = {"type": "object", "properties": properties, "required": [parameter, "description"]}
+    body = request_body(protocol, "shell", '"run `ls` and then run `echo "a" > b`, please"')
+    body["tools"] = [function(protocol, "read"), function(protocol, name, schema)]
+    first = response(protocol, body)
+    (call,) = meaning_of_whole(protocol, encoded(first)).calls
+    assert call.name == name
+    assert json.loads(call.text) == {parameter: 'echo "a" > b', "description": "some description"}
+    assert "done" in meaning(protocol, follow(protocol, body, first, ["done"])).text(Kind.TEXT)
 
 
 @protocols

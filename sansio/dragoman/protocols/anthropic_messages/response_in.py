@@ -105,7 +105,7 @@ class MessagesReader:
     def template_for(self, delta: TextDelta | ReasoningDelta | ArgumentsDelta) -> DeltaTemplate | None:
         """Return a template for the next deltas of the block, because they differ only in their text."""
         block = next(block for block in self._blocks.open.values() if block.number == delta.block)
-        note = None if type(delta) is TextDelta else block.texts.append
+        note = None if type(delta) is TextDelta else block.texts.extend
         assert block.content is not None  # because it has deltas
         return DeltaTemplate(block.content.member.encode("ascii"), note)
 

@@ -42,7 +42,7 @@ from dragoman._ir.events import (
 )
 from dragoman._ir.losses import Ledger, child
 from dragoman._ir.signatures import Signer, wrap_summary
-from dragoman._wire.json import JSON, JSONObject, encode, encode_text
+from dragoman._wire.json import JSON, JSONObject, encode, encode_strings, encode_text
 from dragoman._wire.sse import encode_frame
 from dragoman.codec import ResponseContext
 from dragoman.protocols.anthropic_messages.errors import error_frame
@@ -88,11 +88,14 @@ class MessagesWriter(msgspec.Struct):
 
     def send(self, event: Event) -> bytes:
         """Return the frames of one event."""
-        if isinstance(event, (TextDelta, ArgumentsDelta)):
-            return self._head + encode(event.text) + _TAIL
-        if type(event) is ReasoningDelta and event.part == self._part and self._head:
-            return self._head + encode(event.text) + _TAIL
+        if isinstance(event, (TextDelta, ArgumentsDelta)) or (
+            isinstance(event, ReasoningDelta) and event.part == self._part and self._head
+        ):
+            return self.send_texts(event, [event.text])
         return _SENDERS[type(event)](self, event)
+
+    def send_texts(self, delta: TextDelta | ReasoningDelta | ArgumentsDelta, texts: list[str]) -> bytes:
+        return self._head + (_TAIL + self._head).join(encode_strings(texts)) + _TAIL
 
     def _started(self, event: Started) -> bytes:
         self._tier = event.service_tier or DEFAULT_TIER

@@ -154,15 +154,15 @@ class ReasoningFields:
         self._content = {**(self._content or {}), **part}
         return part_text(part)
 
-    def template_parts(self) -> tuple[bytes, Callable[[str], None]] | None:
+    def template_parts(self) -> tuple[bytes, Callable[[list[str]], None]] | None:
         """Return the one member that has the text and how to add to it, None if there are others."""
         if len(self.texts) != 1 or self.entries or self._content is not None:
             return None
         [(field, pieces)] = self.texts.items()
 
-        def record(text: str) -> None:
-            pieces.append(text)
-            self.emitted.append(text)
+        def record(texts: list[str]) -> None:
+            pieces.extend(texts)
+            self.emitted.extend(texts)
 
         return field.encode("ascii"), record
 

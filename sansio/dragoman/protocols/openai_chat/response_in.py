@@ -111,7 +111,7 @@ class ChatReader:
         states = self._choices.values()
         if type(delta) is ArgumentsDelta:
             call = next(call for state in states for call in state.calls.calls if call.block == delta.block)
-            return DeltaTemplate(b"arguments", call.pieces.append, padding=_PADDING)
+            return DeltaTemplate(b"arguments", call.pieces.extend, padding=_PADDING)
         state = next(state for state in states if state.block == delta.block)
         if type(delta) is TextDelta:
             return DeltaTemplate(b"content", padding=_PADDING) if state.kind is BlockKind.TEXT else None

@@ -36,7 +36,7 @@ from dragoman._ir.events import (
     Usage,
 )
 from dragoman._ir.losses import Ledger
-from dragoman._wire.json import JSON, JSONObject, encode
+from dragoman._wire.json import JSON, JSONObject, encode, encode_strings
 from dragoman.codec import ResponseContext
 from dragoman.protocols.openai_chat.errors import error_frame
 from dragoman.protocols.openai_chat.reasoning import Position
@@ -89,8 +89,8 @@ class ChatWriter:
         self._ledger = ledger
         self._choices: dict[int, WrittenChoice] = {}
         self._blocks: dict[int, _WrittenBlock] = {}
-        # Block -> the bytes around the text of its frames, and a function that records each text.
-        self._text_frames: dict[int, tuple[bytes, bytes, Callable[[str], None]]] = {}
+        # Block -> the bytes around the text of its frames, and its texts so far.
+        self._text_frames: dict[int, tuple[bytes, bytes, list[str]]] = {}
         # The same for reasoning, with its choice instead.
         self._reasoning_frames: dict[int, tuple[bytes, bytes, WrittenChoice]] = {}
         self._usage = Usage()
@@ -99,13 +99,17 @@ class ChatWriter:
         self._tail = b""
 
     def send(self, event: Event) -> bytes:
-        kind = type(event)
-        if kind is TextDelta or kind is ArgumentsDelta:
-            before, after, record = self._text_frames[event.block]  # type: ignore[union-attr]
-            text: str = event.text  # type: ignore[union-attr]
-            record(text)
-            return before + encode(text) + after
-        return _SENDERS[kind](self, event)
+        if isinstance(event, (TextDelta, ArgumentsDelta)):
+            return self.send_texts(event, [event.text])
+        return _SENDERS[type(event)](self, event)
+
+    def send_texts(self, delta: TextDelta | ReasoningDelta | ArgumentsDelta, texts: list[str]) -> bytes:
+        if type(delta) is ReasoningDelta:
+            before, after, _ = self._reasoning_frames[delta.block]
+        else:
+            before, after, pieces = self._text_frames[delta.block]
+            pieces += texts
+        return before + (after + before).join(encode_strings(texts)) + after
 
     def _reasoning_delta(self, event: ReasoningDelta) -> bytes:
         before, after, choice = self._reasoning_frames[event.block]
@@ -185,7 +189,7 @@ class ChatWriter:
             if event.kind is BlockKind.REASONING:
                 self._reasoning_frames[event.block] = before, after, choice
             else:
-                self._text_frames[event.block] = before, after, block.pieces.append
+                self._text_frames[event.block] = before, after, block.pieces
             return out
         if choice.legacy:
             delta: JSONObject = {"function_call": {"name": event.tool.name, "arguments": ""}}
@@ -195,7 +199,7 @@ class ChatWriter:
             delta = {"tool_calls": [{"index": number, **write_tool_call(event.tool, "")}]}
             head = b'{"tool_calls":[{"index":%d,"%b":{"%b":' % (number, member, text)
             before, after = self._split(index, head, b"}}]}")
-        self._text_frames[event.block] = before, after, block.pieces.append
+        self._text_frames[event.block] = before, after, block.pieces
         return out + self._chunk(index, delta)
 
     def _split(self, choice: int, before: bytes, after: bytes) -> tuple[bytes, bytes]:

@@ -121,7 +121,7 @@ class ResponsesReader:
         for item in self._items.values():
             pieces = item.open_pieces(delta.block)
             if pieces is not None:
-                return DeltaTemplate(b"delta", pieces.append, b"sequence_number", b"obfuscation")
+                return DeltaTemplate(b"delta", pieces.extend, b"sequence_number", b"obfuscation")
         return None
 
     def whole(self, response: JSONObject) -> list[Event]:

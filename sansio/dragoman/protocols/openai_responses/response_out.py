@@ -36,7 +36,7 @@ from dragoman._ir.events import (
     Usage,
 )
 from dragoman._ir.losses import Ledger
-from dragoman._wire.json import JSON, JSONObject, encode
+from dragoman._wire.json import JSON, JSONObject, encode, encode_strings
 from dragoman._wire.sse import encode_frame
 from dragoman.codec import ResponseContext
 from dragoman.protocols.openai_responses.client_tools import announced_fields
@@ -77,22 +77,26 @@ class ResponsesWriter:
         self._texts: list[str] = []  # of the open block, or the open part of its reasoning
         self._part: tuple[int, ReasoningForm] | None = None
         self._part_index = 0
-        # The constant bytes of its delta frames: before the sequence number, up to the text, after it.
-        self._head = self._middle = self._tail = b""
+        # The bytes of its delta frames: a format for sequence number and text, and what follows the text.
+        self._format = self._tail = b""
         self._tail_is_once = False  # the tail has the log probabilities of one delta
 
     def send(self, event: Event) -> bytes:
-        kind = type(event)
-        if kind is TextDelta or (kind is ArgumentsDelta and not self._deferred):
-            text: str = event.text  # type: ignore[union-attr]
-            self._texts.append(text)
-            number = self._sequence
-            self._sequence = number + 1
-            data = b"%b%d%b%b%b" % (self._head, number, self._middle, encode(text), self._tail)
+        if isinstance(event, (TextDelta, ArgumentsDelta)):
+            data = self.send_texts(event, [event.text])
             if self._tail_is_once:
                 self._tail, self._tail_is_once = _NO_LOGPROBS, False
             return data
-        return _SENDERS[kind](self, event)
+        return _SENDERS[type(event)](self, event)
+
+    def send_texts(self, delta: TextDelta | ReasoningDelta | ArgumentsDelta, texts: list[str]) -> bytes:
+        self._texts += texts
+        if self._deferred:
+            return b""
+        number = self._sequence
+        self._sequence = number + len(texts)
+        form, tail = self._format, self._tail
+        return tail.join([form % numbered for numbered in enumerate(encode_strings(texts), number)]) + tail
 
     def _frame(self, kind: str, **fields: JSON) -> bytes:
         number = self._sequence
@@ -104,13 +108,11 @@ class ResponsesWriter:
 
     def _set_delta(self, kind: str, place: str, tail: bytes) -> None:
         """Prepare the delta frames of a part. place: its further index, as JSON members."""
-        self._head = f'event: {kind}\ndata: {{"type":"{kind}","sequence_number":'.encode("ascii")
-        item_id = encode(self._item_id)
-        self._middle = b',"item_id":%b,"output_index":%d%b,"delta":' % (
-            item_id,
-            self._builder.index,
-            place.encode("ascii"),
-        )
+        item_id = encode(self._item_id).decode("utf-8").replace("%", "%%")
+        self._format = (
+            f'event: {kind}\ndata: {{"type":"{kind}","sequence_number":%d,"item_id":{item_id},'
+            f'"output_index":{self._builder.index}{place},"delta":%b'
+        ).encode()
         self._tail = tail
         self._tail_is_once = False
 
@@ -251,10 +253,6 @@ class ResponsesWriter:
             out += self._frame("response.shell_call_command.done", **place, command=command)
         return out
 
-    def _defer(self, event: ArgumentsDelta) -> bytes:
-        self._texts.append(event.text)
-        return b""
-
     def _added(self, item: JSONObject) -> bytes:
         return self._frame("response.output_item.added", output_index=self._builder.index, item=item)
 
@@ -280,11 +278,7 @@ class ResponsesWriter:
         out = b""
         if self._part != (event.part, event.form):
             out = self._close_part() + self._open_part(event)
-        text = event.text
-        self._texts.append(text)
-        number = self._sequence
-        self._sequence = number + 1
-        return out + b"%b%d%b%b%b" % (self._head, number, self._middle, encode(text), self._tail)
+        return out + self.send_texts(event, [event.text])
 
     def _open_part(self, event: ReasoningDelta) -> bytes:
         assert self._open is not None
@@ -335,7 +329,6 @@ _SENDERS: dict[type, Callable[[ResponsesWriter, JSON], bytes]] = {
     Started: ResponsesWriter._started,
     BlockStarted: ResponsesWriter._block_started,
     ReasoningDelta: ResponsesWriter._reasoning,
-    ArgumentsDelta: ResponsesWriter._defer,
     SignatureDelta: ResponsesWriter._note_signature,
     Annotation: ResponsesWriter._note_annotation,
     Logprobs: ResponsesWriter._note_logprobs,

@@ -13,12 +13,14 @@ from typing import NamedTuple
 from dragoman._ir.assembly import AssembledBlock, AssembledResponse
 from dragoman._ir.events import (
     Annotation,
+    ArgumentsDelta,
     BlockKind,
     BlockStarted,
     Ended,
     Event,
     Failed,
     Logprobs,
+    ReasoningDelta,
     Started,
     Stopped,
     StopReason,
@@ -94,6 +96,9 @@ class SimpleWriter:
         if note is not None:
             note(event, self._ledger)
         return b""
+
+    def send_texts(self, delta: TextDelta | ReasoningDelta | ArgumentsDelta, texts: list[str]) -> bytes:
+        return b"".join(map(self._chunk, texts)) if type(delta) is TextDelta else b""
 
     def _chunk(self, text: str) -> bytes:
         index = self._index

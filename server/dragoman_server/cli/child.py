@@ -1,0 +1,127 @@
+"""Run a command in the foreground: its terminal, its signals and its exit status are those of this process.
+
+On a terminal the command stays in this process's group, so that Ctrl-C, Ctrl-Z and pipelines work as without us: the
+terminal sends their signals to the whole group. All other signals are passed on. Without a terminal the command has a
+group of its own, so that a signal to our group reaches it once.
+"""
+
+import os
+import shutil
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+
+# A shell's exit codes.
+NOT_FOUND = 127
+NOT_EXECUTABLE = 126
+
+_PASSED_ON = (
+    signal.SIGINT,
+    signal.SIGTERM,
+    signal.SIGHUP,
+    signal.SIGQUIT,
+    signal.SIGUSR1,
+    signal.SIGUSR2,
+)
+# The terminal sends them to all processes of its foreground group.
+_FROM_KEYS = (signal.SIGINT, signal.SIGQUIT)
+# `si_code` of a signal that no process has sent -- sigaction(2)
+_SI_KERNEL = 0x80
+
+# Python ignores these, and programs that it starts would inherit that.
+_IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
+
+
+class CannotRun(Exception):
+    """The command cannot be started. status: the exit code for it."""
+
+    def __init__(self, message: str, status: int) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+def find_program(command: str) -> str:
+    """Return the path of a command. Raises CannotRun."""
+    found = shutil.which(command)
+    if found is not None:
+        return found
+    if os.path.dirname(command) and os.path.exists(command):
+        raise CannotRun(f"{command} is not an executable file", NOT_EXECUTABLE)
+    raise CannotRun(f"{command}: command not found", NOT_FOUND)
+
+
+def run_child(program: str, arguments: Sequence[str], environ: Mapping[str, str]) -> int:
+    """Run a program to its end. Return its exit status, 128 + n if signal n ended it.
+
+    Call it from the main thread, while no other thread runs: signals are blocked and waited for. Raises CannotRun.
+
+    arguments: the first one is the program's name.
+    """
+    signals = {signal.SIGCHLD, *_PASSED_ON}
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, signals)
+    own_group = not _has_terminal()
+    spawn = partial(os.posix_spawn, setsigmask=before, setsigdef=_IGNORED_BY_PYTHON)
+    if own_group:
+        spawn = partial(spawn, setpgroup=0)
+    try:
+        try:
+            pid = spawn(program, list(arguments), environ)
+        except OSError as error:
+            raise CannotRun(f"cannot run {program}: {error.strerror}", NOT_EXECUTABLE) from None
+        while True:
+            number, from_keys = _wait_for_signal(signals)
+            if number != signal.SIGCHLD:
+                if own_group or not from_keys:
+                    with suppress(ProcessLookupError):
+                        os.kill(pid, number)
+            elif (status := _status(pid, stops_too=not own_group)) is not None:
+                return status
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _status(pid: int, *, stops_too: bool) -> int | None:
+    """Return the exit status of the child, None while it runs. If it was stopped, stop as well until `fg`."""
+    found, status = os.waitpid(pid, os.WNOHANG | os.WUNTRACED)
+    if not found:
+        return None
+    if os.WIFSTOPPED(status):
+        if stops_too:
+            # Programs that read single keys stop themselves at Ctrl-Z, and the shell waits for us.
+            os.kill(os.getpid(), signal.SIGSTOP)
+            os.kill(pid, signal.SIGCONT)
+        return None
+    code = os.waitstatus_to_exitcode(status)
+    return code if code >= 0 else 128 - code
+
+
+def _wait_for_signal(signals: set[signal.Signals]) -> tuple[int, bool]:
+    """Return the next signal, and true if a key on the terminal has sent it to the whole group."""
+    if sys.platform == "darwin":
+        # There is no sigwaitinfo(). Keys reach only the foreground group.
+        number = int(signal.sigwait(signals))
+        return number, number in _FROM_KEYS and _is_foreground()
+    info = signal.sigwaitinfo(signals)
+    return info.si_signo, info.si_signo in _FROM_KEYS and info.si_code == _SI_KERNEL
+
+
+def _has_terminal() -> bool:
+    """True if this process has a controlling terminal."""
+    try:
+        os.close(os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY))
+    except OSError:
+        return False
+    return True
+
+
+def _is_foreground() -> bool:
+    try:
+        terminal = os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY)
+    except OSError:
+        return False
+    try:
+        return os.tcgetpgrp(terminal) == os.getpgrp()
+    finally:
+        os.close(terminal)

@@ -1,0 +1,241 @@
+"""The table of clients for `dragoman run`: the variables and arguments with which each one uses a gateway.
+
+Pure functions make them. A client's files are never read or written. A client that is not in the table gets the
+variables of the SDKs.
+"""
+
+import json
+import shlex
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import PurePath
+from urllib.parse import urlsplit
+
+from dragoman_server.config.values import is_loopback
+
+# The client's key, by this name because clients that take no key itself take the name of its variable.
+KEY_VARIABLE = "DRAGOMAN_KEY"
+
+# The value of one variable of the environment is at most 128 KiB on Linux. So many models fit in any case.
+_MAX_MODELS = 100
+
+_PROXY_VARIABLES = ("http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
+_NO_PROXY_VARIABLES = ("no_proxy", "NO_PROXY")
+
+
+@dataclass(frozen=True, slots=True)
+class ClientTarget:
+    """The gateway and the models for one client.
+
+    url: the gateway's, without a path. key: for the gateway.
+    model, small_model: None leaves the choice to the client. small_model: for titles and summaries.
+    context, output: the model's, in tokens; None: unknown.
+    models: the names that the client may offer.
+    """
+
+    url: str
+    key: str = field(repr=False)
+    model: str | None = None
+    small_model: str | None = None
+    context: int | None = None
+    output: int | None = None
+    models: tuple[str, ...] = ()
+
+    @property
+    def openai_url(self) -> str:
+        """The base URL as OpenAI's SDKs take it."""
+        return f"{self.url}/v1"
+
+
+# Returns the value for a target, None for no variable or argument.
+Value = Callable[[ClientTarget], str | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """One client.
+
+    variables: what it needs in its environment.
+    options: pairs of an option and its value, before its own arguments.
+    unset: variables of the user that would lead it to another server or another key.
+    own_models: names that it requests if nobody chooses a model. If the gateway routes them all, nothing is chosen.
+    """
+
+    variables: Mapping[str, Value]
+    options: tuple[tuple[str, Value], ...] = ()
+    unset: tuple[str, ...] = ()
+    own_models: tuple[str, ...] = ()
+
+
+def _url(target: ClientTarget) -> str:
+    return target.url
+
+
+def _openai_url(target: ClientTarget) -> str:
+    return target.openai_url
+
+
+def _key(target: ClientTarget) -> str:
+    return target.key
+
+
+def _model(target: ClientTarget) -> str | None:
+    return target.model
+
+
+def _small_model(target: ClientTarget) -> str | None:
+    return target.small_model
+
+
+def _context(target: ClientTarget) -> str | None:
+    return None if target.context is None else str(target.context)
+
+
+def _litellm_model(name: str | None) -> str | None:
+    return None if name is None else f"openai/{name}"
+
+
+def _codex_option(name: str, value: Callable[[ClientTarget], object]) -> tuple[str, Value]:
+    def option(target: ClientTarget) -> str | None:
+        found = value(target)
+        # A string of JSON is one of TOML, which Codex reads.
+        return None if found is None else f"{name}={json.dumps(found)}"
+
+    return "-c", option
+
+
+def _opencode_config(target: ClientTarget) -> str | None:
+    limits = {"context": target.context, "output": target.output or target.context}
+    models: dict[str, object] = {name: {} for name in target.models[:_MAX_MODELS]}
+    models |= {name: {} for name in (target.small_model, target.model) if name is not None}
+    if target.model is not None and target.context is not None:
+        models[target.model] = {"limit": limits}
+    chosen = {"model": target.model, "small_model": target.small_model}
+    return json.dumps(
+        {
+            **{name: f"dragoman/{model}" for name, model in chosen.items() if model is not None},
+            "provider": {
+                "dragoman": {
+                    "npm": "@ai-sdk/openai-compatible",
+                    "name": "Dragoman",
+                    "options": {"baseURL": target.openai_url, "apiKey": f"{{env:{KEY_VARIABLE}}}"},
+                    "models": models,
+                }
+            },
+        }
+    )
+
+
+# Claude Code has a model for each tier, for subagents and for titles.
+_CLAUDE_MODELS: Mapping[str, Value] = {
+    "ANTHROPIC_MODEL": _model,
+    "ANTHROPIC_DEFAULT_OPUS_MODEL": _model,
+    "ANTHROPIC_DEFAULT_SONNET_MODEL": _model,
+    "ANTHROPIC_DEFAULT_FABLE_MODEL": _model,
+    "ANTHROPIC_DEFAULT_HAIKU_MODEL": _small_model,
+    "ANTHROPIC_SMALL_FAST_MODEL": _small_model,
+    "CLAUDE_CODE_SUBAGENT_MODEL": _model,
+    # Without them, it assumes 200,000 tokens for every model. Older versions read only the second one.
+    "CLAUDE_CODE_MAX_CONTEXT_TOKENS": _context,
+    "CLAUDE_CODE_AUTO_COMPACT_WINDOW": _context,
+}
+
+# Both families of SDKs. OPENAI_API_BASE is the name in LiteLLM and older LangChain; several programs read a model too.
+SDKS = Client(
+    variables={
+        "OPENAI_BASE_URL": _openai_url,
+        "OPENAI_API_BASE": _openai_url,
+        "OPENAI_API_KEY": _key,
+        "OPENAI_MODEL": _model,
+        "OPENAI_DEFAULT_MODEL": _model,
+        "ANTHROPIC_BASE_URL": _url,
+        "ANTHROPIC_API_KEY": _key,
+        **_CLAUDE_MODELS,
+        KEY_VARIABLE: _key,
+    },
+    unset=("ANTHROPIC_AUTH_TOKEN",),
+)
+
+# By the name of the command.
+CLIENTS: Mapping[str, Client] = {
+    # https://code.claude.com/docs/en/llm-gateway and /model-config, and what versions 2.1.197 and 2.1.330 read
+    "claude": Client(
+        variables={"ANTHROPIC_BASE_URL": _url, "ANTHROPIC_AUTH_TOKEN": _key, **_CLAUDE_MODELS},
+        # With a key as well it would send that one; the others lead it to a cloud.
+        unset=(
+            "ANTHROPIC_API_KEY",
+            "CLAUDE_CODE_OAUTH_TOKEN",
+            "CLAUDE_CODE_USE_BEDROCK",
+            "CLAUDE_CODE_USE_VERTEX",
+            "CLAUDE_CODE_USE_FOUNDRY",
+        ),
+        own_models=("claude-opus-5", "claude-sonnet-5", "claude-haiku-5"),
+    ),
+    # Codex 0.169.0 reads no address from the environment.
+    "codex": Client(
+        variables={KEY_VARIABLE: _key},
+        options=(
+            _codex_option("model_provider", lambda _: "dragoman"),
+            _codex_option("model_providers.dragoman.name", lambda _: "Dragoman"),
+            _codex_option("model_providers.dragoman.base_url", _openai_url),
+            _codex_option("model_providers.dragoman.wire_api", lambda _: "responses"),
+            _codex_option("model_providers.dragoman.env_key", lambda _: KEY_VARIABLE),
+            _codex_option("model", _model),
+            _codex_option("model_context_window", lambda target: target.context),
+        ),
+        own_models=("gpt-5.5", "gpt-5.5-codex"),
+    ),
+    # https://opencode.ai/docs/config: this configuration is merged with those of the user's files
+    "opencode": Client(variables={"OPENCODE_CONFIG_CONTENT": _opencode_config, KEY_VARIABLE: _key}),
+    # https://aider.chat/docs/config/options.html: each option has a variable
+    "aider": Client(
+        variables={
+            "OPENAI_API_BASE": _openai_url,
+            "OPENAI_API_KEY": _key,
+            "AIDER_MODEL": lambda target: _litellm_model(target.model),
+            "AIDER_WEAK_MODEL": lambda target: _litellm_model(target.small_model),
+            # Its table of models does not have the gateway's names.
+            "AIDER_SHOW_MODEL_WARNINGS": lambda _: "false",
+        },
+        unset=("AIDER_OPENAI_API_BASE", "AIDER_OPENAI_API_KEY"),
+    ),
+}
+
+
+def client_of(command: str) -> Client:
+    """Return the client of a command, which may be a path."""
+    return CLIENTS.get(PurePath(command).name.removesuffix(".exe"), SDKS)
+
+
+def variables_for(client: Client, target: ClientTarget, environ: Mapping[str, str]) -> dict[str, str | None]:
+    """Return what changes in the environment of a client: the value of each variable, None to unset it."""
+    changes: dict[str, str | None] = dict.fromkeys(each for each in client.unset if each in environ)
+    changes |= {
+        name: found for name, value in client.variables.items() if (found := value(target)) is not None
+    }
+    host = urlsplit(target.url).hostname or ""
+    if is_loopback(host) and any(environ.get(name) for name in _PROXY_VARIABLES):
+        # Or the client would send requests for this machine to the proxy.
+        for name in _NO_PROXY_VARIABLES:
+            changes[name] = ",".join(filter(None, (environ.get(name), host)))
+    return changes
+
+
+def options_for(client: Client, target: ClientTarget) -> list[str]:
+    """Return the arguments of a client that come before its own."""
+    return [
+        word
+        for name, value in client.options
+        if (found := value(target)) is not None
+        for word in (name, found)
+    ]
+
+
+def shell_lines(
+    command: str, client: Client, target: ClientTarget, environ: Mapping[str, str]
+) -> Iterator[str]:
+    """Yield the lines for a shell that do the same for commands which are started from there."""
+    for name, value in variables_for(client, target, environ).items():
+        yield f"unset {name}" if value is None else f"export {name}={shlex.quote(value)}"
+    if options := options_for(client, target):
+        yield f"alias {PurePath(command).name}={shlex.quote(shlex.join([command, *options]))}"

@@ -1,0 +1,81 @@
+"""What several commands share: options, exit codes, loading the configuration, and coloured lines.
+
+`load_or_exit` is the one way from a command line to settings, so that all commands report the same errors.
+"""
+
+import os
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import NoReturn, TextIO
+
+import click
+
+from dragoman_server.config.loader import CONFIG_VARIABLE, DEFAULT_FILE, LoadedConfig, load
+from dragoman_server.config.problems import ConfigError
+from dragoman_server.settings import ServerSettings, keys_of
+from dragoman_server.settings.fields import SettingKind, SettingSpec
+from dragoman_server.settings.server import ENV_PREFIX
+
+CANNOT_START = 1
+FOUND_ERRORS = 1
+WRONG_CONFIGURATION = 2
+
+SERVER_KEYS = keys_of(ServerSettings)
+
+config_option = click.Option(
+    ["--config", "config_file"],
+    type=click.Path(),
+    metavar="FILE",
+    help=f"configuration file; {DEFAULT_FILE} in the working directory if there is one [{CONFIG_VARIABLE}]",
+)
+
+
+def _option(key: SettingSpec) -> click.Option:
+    """Return the flag of a key of `[server]`. Its value stays text, so that the loader checks it like all others."""
+    flag, help_ = key.name.replace("_", "-"), f"{key.help} [{ENV_PREFIX}{key.name.upper()}]"
+    if key.kind is SettingKind.SWITCH:
+        return click.Option([f"--{flag}/--no-{flag}", key.name], default=None, help=help_)
+
+    def complete(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+        return [choice for choice in key.choices if choice.startswith(incomplete)]
+
+    metavar = "|".join(key.choices) if key.kind is SettingKind.CHOICE else key.kind.name
+    return click.Option([f"--{flag}", key.name], metavar=metavar, help=help_, shell_complete=complete)
+
+
+# Without secrets, because all users of a machine can read the command lines of its processes.
+server_options = [
+    config_option,
+    *(_option(key) for key in SERVER_KEYS.values() if key.kind is not SettingKind.SECRET),
+]
+
+
+def load_or_exit(config_file: str | None, options: Mapping[str, str | bool | None]) -> LoadedConfig:
+    """Load the configuration, or print what is wrong with it and exit."""
+    try:
+        return loader(config_file, options)()
+    except ConfigError as error:
+        exit_with(WRONG_CONFIGURATION, str(error))
+
+
+def loader(config_file: str | None, options: Mapping[str, str | bool | None]) -> Callable[[], LoadedConfig]:
+    """Return what loads the configuration, now and for each reload. options: flags of the command line."""
+    flags = {
+        name: str(value).lower() if isinstance(value, bool) else value
+        for name, value in options.items()
+        if value is not None
+    }
+    return partial(load, path=config_file, flags=flags, environ=os.environ)
+
+
+def exit_with(code: int, message: str) -> NoReturn:
+    click.echo(message, err=True)
+    sys.exit(code)
+
+
+def print_lines(lines: Iterable[str], stream: TextIO, environ: Mapping[str, str]) -> None:
+    """Print to `stream`: in colours on a terminal, plain elsewhere or if NO_COLOR is set."""
+    coloured = stream.isatty() and not environ.get("NO_COLOR") and environ.get("TERM") != "dumb"
+    for line in lines:
+        click.echo(line, file=stream, color=coloured)

@@ -1,0 +1,1 @@
+"""What is wrong with a configuration on this machine, and how to mend it, for the commands of `cli`."""

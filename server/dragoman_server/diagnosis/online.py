@@ -1,0 +1,99 @@
+"""Checks that need sockets: the port, the store on a server, the upstreams, and by them the clock. All run at once."""
+
+import time
+from collections.abc import Iterator, Sequence
+
+import anyio
+
+from dragoman_server.accounts.stores.base import AccountStoreError
+from dragoman_server.config.loader import LoadedConfig
+from dragoman_server.config.problems import Finding, Severity
+from dragoman_server.diagnosis.listeners import find_listener, port_advice
+from dragoman_server.diagnosis.upstreams import UpstreamExamination
+from dragoman_server.serving.sockets import AddressInUse, StartupError, bind
+from dragoman_server.upstream.client import UpstreamClient, origin_of
+
+# How many accounts are examined at the same time.
+_MAX_CONCURRENT = 32
+
+# Seconds for the store's server to respond. Its own limits are shorter.
+_STORE_S = 5.0
+
+# How far the clock may be wrong, in seconds. Beyond some minutes certificates and signed requests are refused.
+_MAX_CLOCK_DIFFERENCE_S = 60.0
+
+
+async def online_findings(loaded: LoadedConfig, *, timeout_s: float, spend: bool) -> list[Finding]:
+    """Return what was found, good or bad, in the order of the configuration.
+
+    timeout_s: of each wait for an upstream. spend: also request a tiny response with each account.
+    """
+    port: list[Finding] = []
+    store: list[Finding] = []
+    limiter = anyio.CapacityLimiter(_MAX_CONCURRENT)
+    async with UpstreamClient() as client:
+        examinations = [
+            UpstreamExamination(loaded, index, client, timeout_s, spend, limiter)
+            for index in range(len(loaded.settings.upstreams))
+        ]
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(_examine_port, loaded, port)
+            tasks.start_soon(_examine_store, loaded, store)
+            for examination in examinations:
+                tasks.start_soon(examination.run)
+    upstreams = [finding for examination in examinations for finding in examination.findings]
+    return [*port, *store, *_clock(examinations), *upstreams]
+
+
+async def _examine_port(loaded: LoadedConfig, findings: list[Finding]) -> None:
+    server = loaded.settings.server
+    subject, place = "server.port", loaded.origin("server", "port").changed_at
+    try:
+        bind(server).close()
+    except AddressInUse as error:
+        listener = await find_listener(error.address)
+        if listener.url is None:
+            mend = f"{port_advice(error.address)}, or change the port: {place}"
+            findings.append(Finding(Severity.ERROR, "port", subject, f"{error} by {listener}", mend))
+        else:
+            findings.append(Finding(Severity.NOTE, "port", subject, f"is in use by {listener}"))
+    except StartupError as error:
+        text, _, mend = str(error).partition("; ")
+        mend = mend or f"change the address: {loaded.origin('server', 'host').changed_at}"
+        findings.append(Finding(Severity.ERROR, "port", subject, text, mend))
+    else:
+        findings.append(Finding(Severity.OK, "port", subject, f"{server.host} port {server.port} is free"))
+
+
+async def _examine_store(loaded: LoadedConfig, findings: list[Finding]) -> None:
+    server = loaded.settings.server
+    if server.account_store != "valkey" or server.account_store_url is None:
+        return
+    from dragoman_server.accounts.stores.valkey import ValkeyAccountStore  # needs the extra
+
+    subject = "server.account_store_url"
+    failure = f"the store did not respond within {_STORE_S:g} s"
+    store = ValkeyAccountStore(server.account_store_url.reveal())
+    with anyio.move_on_after(_STORE_S):
+        async with store.running():
+            try:
+                await store.total("doctor", time.time())
+                failure = ""
+            except AccountStoreError as error:
+                failure = str(error)
+    if not failure:
+        findings.append(Finding(Severity.OK, "store", subject, "the store responds"))
+        return
+    mend = f"start the server, or correct the URL: {loaded.origin('server', 'account_store_url').changed_at}"
+    findings.append(Finding(Severity.ERROR, "store", subject, loaded.settings.mask(failure), mend))
+
+
+def _clock(examinations: Sequence[UpstreamExamination]) -> Iterator[Finding]:
+    """Yield a finding if an upstream has another time than this machine."""
+    for each in examinations:
+        if each.ahead_s is not None and abs(each.ahead_s) > _MAX_CLOCK_DIFFERENCE_S:
+            _, host = origin_of(each.upstream.base_url)
+            direction = "ahead of" if each.ahead_s > 0 else "behind"
+            text = f"this machine's clock is {abs(each.ahead_s):.0f} s {direction} that of {host}"
+            yield Finding(Severity.WARNING, "clock", "clock", text, "sudo timedatectl set-ntp true")
+            return

@@ -1,0 +1,380 @@
+"""Examine one upstream: request its list of models with each account, and if wanted one tiny response.
+
+The requests are those of the gateway: its client, its fetching of lists, its plan of a client's request. So what is
+found here is what the gateway meets.
+"""
+
+import shlex
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from email.utils import parsedate_to_datetime
+
+import anyio
+
+from dragoman import PROTOCOLS, RemoteProtocolError, RequestRefused
+from dragoman.jsontext import encode
+from dragoman_server.capabilities.providers import MESSAGES
+from dragoman_server.config.loader import LoadedConfig
+from dragoman_server.config.problems import Finding, Severity, dotted, nearest, quote_value
+from dragoman_server.diagnosis.failures import SILENT, WRONG_MODEL, Cause, cause_of, cause_of_status
+from dragoman_server.models.info import ModelInfo
+from dragoman_server.models.listing import ModelListError, can_list, fetch_models
+from dragoman_server.models.routes import ModelRoute, default_model_of, filter_chat_models, resolve
+from dragoman_server.proxying.plan import Planner
+from dragoman_server.settings import AccountSettings, UpstreamSettings
+from dragoman_server.settings.patterns import WILDCARD
+from dragoman_server.settings.upstreams import DEFAULT_ACCOUNT
+from dragoman_server.upstream.account_request import account_request
+from dragoman_server.upstream.client import (
+    UpstreamClient,
+    UpstreamResponse,
+    UpstreamTimeouts,
+    environment_proxy,
+    origin_of,
+)
+from dragoman_server.upstream.errors import UpstreamError
+
+_REDIRECTS = (301, 302, 307, 308)
+
+# A list of models may come in many pages and slowly: so many times the time limit of one wait.
+_WAITS = 3
+# Seconds for the tiny response: a local server may load the model first.
+SPEND_TIMEOUT_S = 90.0
+# The smallest limit that all upstreams accept: that of Responses.
+_MAX_TOKENS = 16
+# A response with so few tokens has some kilobytes; errors are cut.
+_MAX_RESPONSE_BYTES = 256 * 1024
+_MAX_ERROR_LENGTH = 300
+
+# What base URLs of OpenAI's protocols end with, and those of Anthropic's do not.
+_VERSION = "/v1"
+
+# How many models are named.
+_MODELS_NAMED = 3
+
+
+@dataclass(slots=True)
+class _Exchange:
+    """Sends requests as `client` does, and records what came of the last one."""
+
+    client: UpstreamClient
+    status: int | None = None
+    error: UpstreamError | None = None
+    # How far this machine's clock is ahead of the server's, in seconds.
+    ahead_s: float | None = None
+    redirected_to: str = ""
+
+    @asynccontextmanager
+    async def open(
+        self,
+        method: str,
+        url: str,
+        headers: Sequence[tuple[str, str]] = (),
+        content: bytes | None = None,
+        *,
+        timeouts: UpstreamTimeouts | None = None,
+        proxy: str | None = None,
+    ) -> AsyncIterator[UpstreamResponse]:
+        try:
+            async with self.client.open(
+                method, url, headers, content, timeouts=timeouts, proxy=proxy
+            ) as response:
+                received = dict(response.headers)
+                self.status = response.status
+                if response.status in _REDIRECTS:
+                    self.redirected_to, _ = origin_of(received.get("location", ""))
+                try:
+                    self.ahead_s = time.time() - parsedate_to_datetime(received["date"]).timestamp()
+                except (KeyError, ValueError):
+                    self.ahead_s = None
+                yield response
+        except UpstreamError as error:
+            self.error = error
+            raise
+
+
+@dataclass(slots=True)
+class UpstreamExamination:
+    """The examination of one upstream.
+
+    index: of the upstream in the settings.
+    timeout_s: of each wait. spend: also request a tiny response with each account, which costs money.
+    findings: grow while run() runs.
+    ahead_s: how far this machine's clock is ahead of the upstream's, None if unknown.
+    """
+
+    loaded: LoadedConfig
+    index: int
+    client: UpstreamClient
+    timeout_s: float
+    spend: bool
+    limiter: anyio.CapacityLimiter
+    findings: list[Finding] = field(default_factory=list)
+    ahead_s: float | None = None
+    _listed: dict[str, ModelInfo] | None = None
+
+    @property
+    def upstream(self) -> UpstreamSettings:
+        return self.loaded.settings.upstreams[self.index]
+
+    @property
+    def subject(self) -> str:
+        return f"upstream {self.upstream.name}"
+
+    async def run(self) -> None:
+        """Examine all accounts at once, then what the lists of models show."""
+        accounts = self.loaded.settings.accounts_of(self.upstream)
+        if not can_list(self.upstream):
+            text = "its list of models is not requested, so nothing is known of it without --spend"
+            self.findings.append(Finding(Severity.NOTE, "models", self.subject, text))
+        else:
+            await self._each(self._list, accounts)
+        if self._listed is not None:
+            self.findings += self._missing_models()
+        if self.spend:
+            await self._each(self._call, accounts)
+
+    async def _each(
+        self,
+        examine: Callable[[AccountSettings], Awaitable[list[Finding]]],
+        accounts: Sequence[AccountSettings],
+    ) -> None:
+        """Examine the accounts at the same time, and add the findings in the accounts' order."""
+        found: dict[str, list[Finding]] = {}
+
+        async def one(account: AccountSettings) -> None:
+            async with self.limiter:
+                found[account.id] = await examine(account)
+
+        async with anyio.create_task_group() as tasks:
+            for account in accounts:
+                tasks.start_soon(one, account)
+        self.findings += [finding for account in accounts for finding in found[account.id]]
+
+    # The list of models.
+
+    async def _list(self, account: AccountSettings) -> list[Finding]:
+        """Request the list with an account, and with the other form of the base URL if there is none."""
+        began = anyio.current_time()
+        exchange, listed = await self._fetch(self.upstream, account)
+        subject = self._subject_of(account)
+        if exchange.ahead_s is not None:
+            self.ahead_s = exchange.ahead_s
+        if listed is not None:
+            self._listed = {**(self._listed or {}), **{model.id: model for model in listed}}
+            took = anyio.current_time() - began
+            names = ", ".join(quote_value(model.id) for model in listed[:_MODELS_NAMED])
+            more = f" and {len(listed) - _MODELS_NAMED} more" if len(listed) > _MODELS_NAMED else ""
+            text = f"responds within {took:.2f} s; its models: {names}{more}"
+            if listed:
+                return [Finding(Severity.OK, "models", subject, text)]
+            mend = "load a model there"
+            return [Finding(Severity.WARNING, "models", subject, "responds, but lists no models", mend)]
+        if exchange.error is not None:
+            cause = cause_of(exchange.error, by_proxy=self._has_proxy(account))
+            return [self._failed(account, cause, str(exchange.error))]
+        if exchange.status is None:
+            text = f"sent no list of models within {self.timeout_s * _WAITS:g} s"
+            return [self._failed(account, SILENT, text)]
+        if exchange.redirected_to:
+            mend = f"write that address into the base URL: {self._base_url_place}"
+            text = f"it redirects to {exchange.redirected_to}, and redirects are not followed"
+            return [Finding(Severity.ERROR, "base_url", subject, text, mend)]
+        if exchange.status in (200, 404, 405):
+            return [await self._other_base_url(account, exchange.status)]
+        return [self._failed(account, cause_of_status(exchange.status))]
+
+    async def _fetch(
+        self, upstream: UpstreamSettings, account: AccountSettings
+    ) -> tuple[_Exchange, tuple[ModelInfo, ...] | None]:
+        limits = {
+            name: min(getattr(upstream, name), self.timeout_s)
+            for name in ("connect_s", "read_s", "write_s", "pool_s")
+        }
+        exchange = _Exchange(self.client)
+        with anyio.move_on_after(self.timeout_s * _WAITS):
+            try:
+                return exchange, await fetch_models(exchange, replace(upstream, **limits), [account])
+            except ModelListError:
+                return exchange, None
+        exchange.status = None
+        return exchange, None
+
+    async def _other_base_url(self, account: AccountSettings, status: int) -> Finding:
+        """Request the list where it is with /v1 at the end of the base URL, or without it."""
+        subject, base = self._subject_of(account), self.upstream.base_url.rstrip("/")
+        other = base.removesuffix(_VERSION) if base.endswith(_VERSION) else base + _VERSION
+        _, listed = await self._fetch(replace(self.upstream, base_url=other), account)
+        change = f"{'remove' if base.endswith(_VERSION) else 'add'} {_VERSION} at the end of the base URL"
+        if listed is not None:
+            variable = self.upstream.variables.get("base_url")
+            origin = self.loaded.origin("upstreams", self.index, "base_url")
+            if origin.raw is not None:
+                mend = f"{change}: {self._base_url_place}"  # part of it may be private
+            elif variable is not None:
+                mend = f"export {variable}={shlex.quote(other)}"
+            else:
+                mend = f"write base_url = {quote_value(other)}: {self._base_url_place}"
+            text = f"has no list of models there, but has one if you {change}"
+            return Finding(Severity.ERROR, "base_url", subject, text, mend)
+        if status == 200:
+            text = "returned something else than a list of models"
+            return Finding(
+                Severity.ERROR, "base_url", subject, text, f"correct the base URL: {self._base_url_place}"
+            )
+        text = f"has no list of models there (status {status})"
+        mend = f"correct the base URL: {self._base_url_place}; or add model_list = false: {self._table_place}"
+        return Finding(Severity.WARNING, "base_url", subject, text, mend)
+
+    def _missing_models(self) -> Iterator[Finding]:
+        """Yield the models to which requests are routed, and which the upstream does not list."""
+        names = set(self._listed or ())
+        # `qwen3` means `qwen3:latest` at Ollama, `models/gemini-x` is listed for `gemini-x` at Google.
+        known = (
+            names | {name.rpartition("/")[2] for name in names} | {name.partition(":")[0] for name in names}
+        )
+        if not names:
+            return
+        for model, (place, severity) in self._routed_models().items():
+            if model in known:
+                continue
+            other = nearest(model, names)
+            named = f"{quote_value(other)}, or another name in its list" if other else "a name in its list"
+            text = f"does not list the model {quote_value(model)}, which requests are routed to"
+            yield Finding(severity, "models", self.subject, text, f"write {named}: {place}")
+
+    def _routed_models(self) -> dict[str, tuple[str, Severity]]:
+        """Return the names of models that the configuration has for this upstream, each with its place."""
+        loaded, settings, upstream = self.loaded, self.loaded.settings, self.upstream
+        found: dict[str, tuple[str, Severity]] = {}
+        for alias, chain in settings.models.items():
+            for target in (chain,) if isinstance(chain, str) else chain:
+                name, _, model = target.partition("/")
+                if name == upstream.name and WILDCARD not in model:
+                    found.setdefault(model, (loaded.origin("models", alias).place, Severity.ERROR))
+        for model in upstream.models:
+            place = loaded.origin("upstreams", self.index, "models").place
+            found.setdefault(model, (place, Severity.ERROR))
+        if settings.server.default_model is not None:
+            route = resolve(settings, None, settings.server.default_model)
+            if isinstance(route, ModelRoute) and route.upstream == upstream.name:
+                place = loaded.origin("server", "default_model").changed_at
+                found.setdefault(route.upstream_model, (place, Severity.ERROR))
+        if upstream.default_model is not None:
+            # Of a well-known host it comes from a table, which may be older than the host's list.
+            path = ("upstreams", self.index, "default_model")
+            configured = dotted(path) in loaded.origins
+            severity = Severity.ERROR if configured else Severity.WARNING
+            found.setdefault(
+                upstream.default_model, (f"default_model in {loaded.origin(*path).place}", severity)
+            )
+        return found
+
+    # A tiny response.
+
+    async def _call(self, account: AccountSettings) -> list[Finding]:
+        """Request a response of a few tokens, as the gateway requests it for a client."""
+        settings, subject = self.loaded.settings, self._subject_of(account)
+        models = self._listed or ()
+        named = [
+            model for model, (_, severity) in self._routed_models().items() if severity is Severity.ERROR
+        ]
+        model = next(iter(named), None) or default_model_of(self.upstream, models)
+        model = model or next(filter_chat_models(models), None)
+        if model is None:
+            mend = f'add default_model = "NAME": {self._table_place}'
+            return [Finding(Severity.WARNING, "response", subject, "no model is known to request", mend)]
+        body = {
+            "model": f"{self.upstream.name}/{model}",
+            "max_tokens": _MAX_TOKENS,
+            "messages": [{"role": "user", "content": "Hi"}],
+        }
+        # A client of Messages always sends a limit, which is translated to that of any other protocol.
+        planner = Planner(
+            settings, PROTOCOLS[MESSAGES], {}, "", encode(body), id="doctor", now=int(time.time())
+        )
+        exchange, began = _Exchange(self.client), anyio.current_time()
+        try:
+            plan = planner.first()
+            destination = plan.destination
+            patient = replace(destination.settings, read_s=min(destination.settings.read_s, SPEND_TIMEOUT_S))
+            with anyio.move_on_after(SPEND_TIMEOUT_S + self.timeout_s):
+                async with account_request(
+                    exchange,
+                    patient,
+                    destination.upstream,
+                    account,
+                    plan.url,
+                    plan.headers,
+                    plan.request.translated.body,
+                ) as response:
+                    received = await response.read_all(_MAX_RESPONSE_BYTES)
+                if response.status == 200:
+                    took = anyio.current_time() - began
+                    text = f"{quote_value(model)} responds within {took:.2f} s"
+                    return [Finding(Severity.OK, "response", subject, text)]
+                error = destination.upstream.read_error(response.status, received)
+                return [self._refused(account, model, response.status, error.message)]
+        except (RemoteProtocolError, RequestRefused) as error:
+            text = f"{quote_value(model)} cannot be requested: {error}"
+            return [Finding(Severity.ERROR, "response", subject, text, f"correct {self._base_url_place}")]
+        except UpstreamError as error:
+            return [self._failed(account, cause_of(error, by_proxy=self._has_proxy(account)), str(error))]
+        return [
+            self._failed(
+                account, SILENT, f"{quote_value(model)} sent no response within {SPEND_TIMEOUT_S:g} s"
+            )
+        ]
+
+    def _refused(self, account: AccountSettings, model: str, status: int, message: str) -> Finding:
+        """Return the finding for an error response to a call."""
+        cause = cause_of_status(status)
+        if cause.check != "key":
+            cause = WRONG_MODEL
+        # The upstream may repeat the key.
+        message = self.loaded.settings.mask(message)[:_MAX_ERROR_LENGTH]
+        text = f"a request for {quote_value(model)} returned status {status}: {message}"
+        return self._failed(account, replace(cause, check="response"), text)
+
+    # Findings.
+
+    def _failed(self, account: AccountSettings, cause: Cause, reported: str = "") -> Finding:
+        """Return the finding for a cause. reported: the text of a cause that has none of its own."""
+        place = self._base_url_place
+        _, host = origin_of(self.upstream.base_url)
+        text = cause.text.format(host=host, origin=self._origin) if cause.text else reported
+        mend = cause.mend.format(host=host, origin=self._origin, place=place, key=self._key_place(account))
+        if cause.needs_key and account.api_key is None:
+            text = f"it requires a key, and none is configured: {text}"
+            mend = f'add api_key = "${{NAME}}": {self._table_place}'
+        return Finding(cause.severity, cause.check, self._subject_of(account), text, mend)
+
+    def _subject_of(self, account: AccountSettings) -> str:
+        return self.subject if account.name == DEFAULT_ACCOUNT else f"account {account.id}"
+
+    @property
+    def _origin(self) -> str:
+        return origin_of(self.upstream.base_url)[0]
+
+    @property
+    def _base_url_place(self) -> str:
+        """Where the base URL is configured: a variable, or the line of a file."""
+        variable = self.upstream.variables.get("base_url")
+        return variable or self.loaded.origin("upstreams", self.index, "base_url").changed_at
+
+    @property
+    def _table_place(self) -> str:
+        """Where a line of the upstream's table can be added."""
+        return self.loaded.origin("upstreams", self.index, "name").changed_at
+
+    def _key_place(self, account: AccountSettings) -> str:
+        accounts = self.loaded.settings.accounts
+        if account in accounts:
+            return self.loaded.origin("accounts", accounts.index(account), "api_key").changed_at
+        return self.loaded.origin("upstreams", self.index, "api_key").changed_at
+
+    def _has_proxy(self, account: AccountSettings) -> bool:
+        proxy = account.proxy or self.upstream.proxy
+        return proxy is not None or environment_proxy(self.upstream.base_url) is not None

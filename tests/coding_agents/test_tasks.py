@@ -1,0 +1,100 @@
+"""Claude Code, Codex and opencode as they are installed do a small task through `dragoman run`: `make test-clients`.
+
+Each of them runs a command by its own shell tool and then repeats what it printed. The model is scripted: the built-in
+simulator, and the simulator behind each protocol of upstreams. A client has a home directory of its own.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from oracle import MESSAGES
+from sdk_clients.processes import UPSTREAMS, Simulator
+
+ROOT = Path(__file__).parents[2]
+PLACE = ROOT / ".clients"
+PATH = os.pathsep.join([str(PLACE / "node_modules" / ".bin"), os.environ["PATH"]])
+
+# The machine may be busy: this bounds a hang, it is no expectation.
+DEADLINE_S = 180.0
+
+PROMPT = "Please run `echo made by a tool | tee made.txt` for me."
+
+
+@dataclass(frozen=True)
+class Agent:
+    """How one agent does a task without questions. package: its name in the npm registry."""
+
+    package: str
+    arguments: tuple[str, ...]
+
+    @property
+    def install(self) -> str:
+        return f"npm install --prefix .clients {self.package}"
+
+
+AGENTS = {
+    "claude": Agent("@anthropic-ai/claude-code", ("-p", PROMPT, "--allowedTools", "Bash")),
+    "codex": Agent(
+        "@openai/codex",
+        ("exec", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox", PROMPT),
+    ),
+    "opencode": Agent("opencode-ai", ("run", PROMPT)),
+}
+
+
+@pytest.fixture(scope="module")
+def config(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The simulator as an upstream of each protocol."""
+    with Simulator().ready() as simulator:
+        lines = ["[server]", "simulator = true"]
+        for protocol, name in UPSTREAMS.items():
+            base = f"http://127.0.0.1:{simulator.port}" + ("" if protocol == MESSAGES else "/v1")
+            lines += ["[[upstreams]]", f'name = "{name}"', f'protocol = "{protocol}"', f'base_url = "{base}"']
+        file = tmp_path_factory.mktemp("gateway") / "dragoman.toml"
+        file.write_text("\n".join(lines) + "\n")
+        yield file
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+@pytest.mark.parametrize("upstream", ["sim", *UPSTREAMS.values()])
+@pytest.mark.parametrize("name", AGENTS)
+def test_an_agent_runs_a_command_and_reports_it(
+    tmp_path: Path, config: Path, name: str, upstream: str, backend: str
+) -> None:
+    agent = AGENTS[name]
+    if shutil.which(name, path=PATH) is None:
+        pytest.skip(f"{name} is not installed: {agent.install}")
+    home, work = tmp_path / "home", tmp_path / "work"
+    home.mkdir()
+    work.mkdir()
+    models = ("--model", f"{upstream}/shell", "--small-model", f"{upstream}/echo")
+    done = subprocess.run(
+        [sys.executable, "-m", "dragoman_server", "run", *models, "--", name, *agent.arguments],
+        cwd=work,
+        env={
+            "PATH": PATH,
+            "HOME": str(home),
+            "TMPDIR": str(tmp_path),
+            "DRAGOMAN_CONFIG": str(config),
+            "DRAGOMAN_BACKEND": backend,
+        },
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+        check=False,
+    )
+    shown = done.stdout + done.stderr
+    assert done.returncode == 0, shown
+    assert (work / "made.txt").read_text() == "made by a tool\n", shown
+    assert "made by a tool" in done.stdout, shown
+    # Nothing failed on the way, and no address or key of this run is in a file of the user.
+    assert "the gateway logged" not in done.stderr, shown
+    settings = [file for pattern in ("*.json", "*.jsonc", "*.toml") for file in home.rglob(pattern)]
+    assert not any(b"drk_" in file.read_bytes() for file in settings)

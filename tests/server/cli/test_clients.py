@@ -1,0 +1,219 @@
+"""What each client gets from `dragoman run`, and which model that is."""
+
+import json
+import shlex
+import tomllib
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from dragoman_server.cli.clients import CLIENTS, SDKS, ClientTarget, client_of, options_for, variables_for
+from dragoman_server.cli.commands import main
+
+URL = "http://127.0.0.1:1234"
+TARGET = ClientTarget(
+    URL,
+    "drk_key",
+    "local/qwen3",
+    "local/small",
+    context=32_768,
+    output=8_192,
+    models=("local/qwen3", "local/other"),
+)
+UNCHOSEN = ClientTarget(URL, "drk_key")
+
+LOCAL = """\
+[[upstreams]]
+name = "local"
+protocol = "openai_chat"
+base_url = "http://127.0.0.1:9/v1"
+models = ["qwen3", "text-embedding-3"]
+model_list = false
+"""
+
+
+@pytest.fixture(autouse=True)
+def _clean_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in (
+        "OPENAI_API_KEY",
+        "ANTHROPIC_API_KEY",
+        "ANTHROPIC_AUTH_TOKEN",
+        "DRAGOMAN_CONFIG",
+        "DRAGOMAN_KEY",
+    ):
+        monkeypatch.delenv(name, raising=False)
+
+
+def test_claude_code_gets_a_token_and_all_its_models() -> None:
+    environ = {"ANTHROPIC_API_KEY": "sk-mine", "CLAUDE_CODE_USE_BEDROCK": "1", "OTHER": "1"}
+    assert variables_for(CLIENTS["claude"], TARGET, environ) == {
+        "ANTHROPIC_API_KEY": None,
+        "CLAUDE_CODE_USE_BEDROCK": None,
+        "ANTHROPIC_BASE_URL": URL,
+        "ANTHROPIC_AUTH_TOKEN": "drk_key",
+        "ANTHROPIC_MODEL": "local/qwen3",
+        "ANTHROPIC_DEFAULT_OPUS_MODEL": "local/qwen3",
+        "ANTHROPIC_DEFAULT_SONNET_MODEL": "local/qwen3",
+        "ANTHROPIC_DEFAULT_FABLE_MODEL": "local/qwen3",
+        "ANTHROPIC_DEFAULT_HAIKU_MODEL": "local/small",
+        "ANTHROPIC_SMALL_FAST_MODEL": "local/small",
+        "CLAUDE_CODE_SUBAGENT_MODEL": "local/qwen3",
+        "CLAUDE_CODE_MAX_CONTEXT_TOKENS": "32768",
+        "CLAUDE_CODE_AUTO_COMPACT_WINDOW": "32768",
+    }
+    assert options_for(CLIENTS["claude"], TARGET) == []
+
+
+def test_codex_gets_a_provider_by_options() -> None:
+    assert variables_for(CLIENTS["codex"], TARGET, {}) == {"DRAGOMAN_KEY": "drk_key"}
+    options = options_for(CLIENTS["codex"], TARGET)
+    assert options[::2] == ["-c"] * 7
+    assert tomllib.loads("\n".join(options[1::2])) == {
+        "model_provider": "dragoman",
+        "model_providers": {
+            "dragoman": {
+                "name": "Dragoman",
+                "base_url": f"{URL}/v1",
+                "wire_api": "responses",
+                "env_key": "DRAGOMAN_KEY",
+            }
+        },
+        "model": "local/qwen3",
+        "model_context_window": 32_768,
+    }
+
+
+def test_opencode_gets_a_configuration_without_the_key() -> None:
+    variables = variables_for(CLIENTS["opencode"], TARGET, {})
+    assert variables["DRAGOMAN_KEY"] == "drk_key"
+    config = json.loads(variables["OPENCODE_CONFIG_CONTENT"] or "")
+    provider = config["provider"]["dragoman"]
+    assert (config["model"], config["small_model"]) == ("dragoman/local/qwen3", "dragoman/local/small")
+    assert provider["options"] == {"baseURL": f"{URL}/v1", "apiKey": "{env:DRAGOMAN_KEY}"}
+    assert provider["models"] == {
+        "local/qwen3": {"limit": {"context": 32_768, "output": 8_192}},
+        "local/other": {},
+        "local/small": {},
+    }
+
+
+def test_aider_gets_the_names_of_litellm() -> None:
+    assert variables_for(CLIENTS["aider"], TARGET, {"AIDER_OPENAI_API_KEY": "sk-mine"}) == {
+        "AIDER_OPENAI_API_KEY": None,
+        "OPENAI_API_BASE": f"{URL}/v1",
+        "OPENAI_API_KEY": "drk_key",
+        "AIDER_MODEL": "openai/local/qwen3",
+        "AIDER_WEAK_MODEL": "openai/local/small",
+        "AIDER_SHOW_MODEL_WARNINGS": "false",
+    }
+
+
+@pytest.mark.parametrize("client", [*CLIENTS.values(), SDKS])
+def test_what_is_not_known_is_left_out(client: object) -> None:
+    assert isinstance(client, type(SDKS))
+    values = [*variables_for(client, UNCHOSEN, {}).values(), *options_for(client, UNCHOSEN)]
+    assert not any("None" in (value or "") or "null" in (value or "") for value in values)
+
+
+@pytest.mark.parametrize(
+    ("command", "client"),
+    [
+        ("claude", CLIENTS["claude"]),
+        ("/usr/local/bin/claude", CLIENTS["claude"]),
+        ("codex.exe", CLIENTS["codex"]),
+        ("python", SDKS),
+        ("claude-squad", SDKS),
+    ],
+)
+def test_the_name_of_the_command_decides(command: str, client: object) -> None:
+    assert client_of(command) is client
+
+
+def test_a_proxy_is_not_used_for_a_gateway_on_this_machine() -> None:
+    proxy = {"HTTPS_PROXY": "http://proxy.example:3128", "no_proxy": "intranet.example"}
+    changes = variables_for(SDKS, UNCHOSEN, proxy)
+    assert (changes["no_proxy"], changes["NO_PROXY"]) == ("intranet.example,127.0.0.1", "127.0.0.1")
+    far = ClientTarget("https://gateway.example", "drk_key")
+    assert "NO_PROXY" not in variables_for(SDKS, far, proxy)
+
+
+def test_the_key_is_not_in_a_repr() -> None:
+    assert "drk_key" not in repr(TARGET)
+
+
+# Models.
+
+
+def run(*arguments: str, **environ: str) -> Result:
+    return CliRunner(env=environ).invoke(main, ["run", "--print-env", *arguments])
+
+
+def models_of(result: Result) -> dict[str, str]:
+    """Return the printed variables that name the models of Claude Code's largest and smallest tier."""
+    assert result.exit_code == 0, result.output
+    pairs = [line.removeprefix("export ").split("=", 1) for line in result.stdout.splitlines()]
+    found = {name: shlex.split(value)[0] for name, value in pairs if name.startswith("ANTHROPIC_DEFAULT_")}
+    return {
+        tier: found[name]
+        for tier in ("OPUS", "HAIKU")
+        if (name := f"ANTHROPIC_DEFAULT_{tier}_MODEL") in found
+    }
+
+
+def test_the_first_model_is_chosen() -> None:
+    Path("dragoman.toml").write_text(LOCAL)
+    assert models_of(run("claude")) == {"OPUS": "local/qwen3", "HAIKU": "local/qwen3"}
+
+
+def test_the_user_chooses_models() -> None:
+    Path("dragoman.toml").write_text(LOCAL)
+    arguments = ("--model", "local/a", "--small-model", "local/b", "claude")
+    assert models_of(run(*arguments)) == {"OPUS": "local/a", "HAIKU": "local/b"}
+
+
+def test_a_client_keeps_names_that_the_configuration_routes() -> None:
+    Path("dragoman.toml").write_text(LOCAL + '[models]\n"claude-*" = "local/qwen3"\n')
+    assert models_of(run("claude")) == {}
+    assert 'model="local/qwen3"' in run("codex").stdout
+
+
+def test_a_client_keeps_names_of_its_own_vendor() -> None:
+    text = LOCAL.replace("openai_chat", "anthropic_messages")
+    Path("dragoman.toml").write_text(text.replace("http://127.0.0.1:9/v1", "https://api.anthropic.com"))
+    assert models_of(run("claude")) == {}
+    assert models_of(run("python")) == {"OPUS": "local/qwen3", "HAIKU": "local/qwen3"}
+
+
+def test_an_unknown_model_is_an_error() -> None:
+    other = LOCAL.replace("local", "other")
+    Path("dragoman.toml").write_text(LOCAL + other)
+    result = run("--model", "loacl/qwen3", "claude")
+    assert result.exit_code == 2
+    assert result.stderr.startswith(
+        'dragoman: the model "loacl/qwen3" is not known here; did you mean "local/qwen3"?'
+    )
+
+
+def test_without_a_known_model_the_user_has_to_choose() -> None:
+    Path("dragoman.toml").write_text(LOCAL.replace('models = ["qwen3", "text-embedding-3"]\n', ""))
+    result = run("claude")
+    assert (result.exit_code, result.stderr) == (
+        2,
+        "dragoman: the models of local are unknown (its list was not requested): choose one with --model NAME\n",
+    )
+
+
+def test_the_key_of_the_user_is_printed_and_a_missing_one_is_a_warning() -> None:
+    Path("dragoman.toml").write_text(f'[[client_keys]]\nname = "me"\nhash = "{"0" * 64}"\n')
+    secret = {"DRAGOMAN_SECRET": "0123456789abcdef0123456789abcdef"}
+    assert run("claude", **secret).stderr == "warning: the gateway needs a client key: set DRAGOMAN_KEY\n"
+    assert "export ANTHROPIC_AUTH_TOKEN=mine\n" in run("claude", DRAGOMAN_KEY="mine", **secret).stdout
+
+
+@pytest.mark.parametrize(
+    "arguments", [(), ("--gateway", "127.0.0.1:8080", "--print-env"), ("--client", "cluade", "x")]
+)
+def test_a_wrong_command_line_exits_with_2(arguments: tuple[str, ...]) -> None:
+    assert CliRunner().invoke(main, ["run", *arguments]).exit_code == 2

@@ -1,0 +1,77 @@
+"""`dragoman completion`: the script of each shell, in that shell."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from dragoman_server.cli.commands import main
+
+# A command line up to the cursor, and what may follow.
+LINES = {
+    "dragoman comp": {"completion"},
+    "dragoman config ": {"check", "schema", "show"},
+    "dragoman completion ": {"bash", "fish", "zsh"},
+    "dragoman serve --backend ": {"asyncio", "trio", "uvloop"},
+    "dragoman serve --backend tr": {"trio"},
+    "dragoman serve --log-f": {"--log-format"},
+}
+
+
+def run(shell: str, script: str) -> list[str]:
+    """Return the lines that a shell prints. The command is found by its name, as users have it."""
+    if shutil.which(shell) is None:
+        pytest.skip(f"{shell} is not installed")
+    done = subprocess.run(
+        [shell, "-c", script],
+        env={"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "HOME": "/nonexistent"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    return done.stdout.splitlines()
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_bash(line: str) -> None:
+    words = line.split(" ")
+    quoted = " ".join(f"'{word}'" for word in words)
+    script = f"""
+    eval "$(dragoman completion bash)"
+    COMP_WORDS=({quoted}); COMP_CWORD={len(words) - 1}
+    _dragoman_completion dragoman
+    printf '%s\\n' "${{COMPREPLY[@]}}"
+    """
+    assert set(run("bash", script)) == LINES[line]
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_fish(line: str) -> None:
+    found = run("fish", f"dragoman completion fish | source; complete -C '{line}'")
+    assert {each.partition("\t")[0] for each in found} == LINES[line]
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_zsh(line: str) -> None:
+    # Completion itself needs a terminal: in place of zsh's functions these print what they are given.
+    words = " ".join(f"'{word}'" for word in line.split(" "))
+    script = f"""
+    compdef() {{ :; }}
+    compadd() {{ print -l -- ${{(P)${{@[-1]}}}}; }}
+    _describe() {{ for each in ${{(P)${{@[-2]}}}} ${{(P)${{@[-1]}}}}; do print -- ${{each%%:*}}; done; }}
+    eval "$(dragoman completion zsh)"
+    words=({words}); CURRENT={len(line.split(" "))}
+    _dragoman_completion
+    """
+    assert LINES[line] <= set(run("zsh", script))
+
+
+def test_another_shell_is_a_wrong_command_line() -> None:
+    result = CliRunner().invoke(main, ["completion", "tcsh"])
+    assert result.exit_code == 2
+    assert "'tcsh' is not one of 'bash', 'zsh', 'fish'" in result.output

@@ -1,0 +1,165 @@
+"""`dragoman doctor` and `dragoman config check`: what is printed, and the exit codes."""
+
+import json
+import socket
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+from config_text import CANARY, LOCAL
+
+from dragoman_server.cli.commands import main
+
+
+@pytest.fixture(autouse=True)
+def _clean_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("DRAGOMAN_PORT", "0")
+    for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "DRAGOMAN_CONFIG"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def run(*arguments: str, **environ: str) -> Result:
+    return CliRunner(env=environ).invoke(main, arguments)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    def log_message(self, *_: object) -> None:
+        pass
+
+    def do_GET(self) -> None:
+        body = b'{"data": [{"id": "qwen3"}]}'
+        self.send_response(200)
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+
+@pytest.fixture
+def upstream() -> Iterator[str]:
+    with HTTPServer(("127.0.0.1", 0), _Handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_address[1]}/v1"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def closed_url() -> str:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return f"http://127.0.0.1:{listener.getsockname()[1]}/v1"
+
+
+def write(url: str, more: str = "") -> None:
+    Path("dragoman.toml").write_text(LOCAL.replace("http://127.0.0.1:9000/v1", url) + more)
+
+
+def lines(result: Result) -> list[str]:
+    return [click.unstyle(line) for line in result.stdout.splitlines()]
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_without_errors_it_exits_with_0(upstream: str, backend: str) -> None:
+    write(upstream)
+    result = run("doctor", DRAGOMAN_BACKEND=backend, DRAGOMAN_PROT="1")
+    assert result.exit_code == 0, result.output
+    printed = lines(result)
+    assert printed[0] == "ok       dragoman.toml: is correct; upstreams: local"
+    assert printed[1:3] == [
+        "warning  DRAGOMAN_PROT: is not a variable of Dragoman",
+        "         fix: write DRAGOMAN_PORT, or unset DRAGOMAN_PROT",
+    ]
+    assert any(line.startswith("ok       upstream local: responds within ") for line in printed)
+    assert printed[-1] == "errors: 0, warnings: 1"
+
+
+def test_with_errors_it_exits_with_1() -> None:
+    url = closed_url()
+    write(url)
+    result = run("doctor")
+    assert result.exit_code == 1
+    assert lines(result)[-4:] == [
+        f"error    upstream local: nothing listens at {url.removesuffix('/v1')}",
+        "         fix: start that server, or correct the base URL: dragoman.toml:4",
+        "",
+        "errors: 1, warnings: 0",
+    ]
+    assert result.stderr == ""
+
+
+def test_a_wrong_configuration_is_found_too() -> None:
+    Path("dragoman.toml").write_text('[server]\nprot = 1\n[[upstreams]]\nname = "a"\n')
+    result = run("doctor", DRAGOMAN_WORKERS="many")
+    assert result.exit_code == 1
+    assert lines(result)[:2] == [
+        'error    dragoman.toml:2: server.prot: unknown key; did you mean "port"?',
+        "         fix: correct dragoman.toml:2",
+    ]
+    assert 'error    environment: DRAGOMAN_WORKERS: expected an integer, found "many"' in lines(result)
+
+
+@pytest.mark.parametrize("arguments", [("--timeout", "0"), ("--sepnd",), ("extra",)])
+def test_a_wrong_command_line_exits_with_2(arguments: tuple[str, ...]) -> None:
+    assert run("doctor", *arguments).exit_code == 2
+
+
+def test_without_a_configuration_the_next_step_is_named() -> None:
+    result = run("doctor")
+    assert result.exit_code == 0
+    assert lines(result)[:2] == [
+        "note     the environment: names no upstream, so only the simulator (sim) responds",
+        "         fix: dragoman init",
+    ]
+
+
+def test_json_has_a_stable_shape() -> None:
+    write(closed_url(), f'api_key = "{CANARY}"\n')
+    Path("dragoman.toml").chmod(0o644)
+    result = run("doctor", "--json")
+    assert result.exit_code == 1
+    assert CANARY not in result.output
+    report = json.loads(result.stdout)
+    assert (report["version"], report["errors"], report["warnings"]) == (1, 1, 1)
+    assert [sorted(each) for each in report["findings"]] == [
+        ["check", "fix", "severity", "subject", "text"]
+    ] * len(report["findings"])
+    checks = [(each["severity"], each["check"], each["subject"]) for each in report["findings"]]
+    assert checks == [
+        ("ok", "config", "dragoman.toml"),
+        ("warning", "file_mode", "dragoman.toml"),
+        ("ok", "port", "server.port"),
+        ("error", "connect", "upstream local"),
+    ]
+    assert report["findings"][0]["fix"] is None
+    assert report["findings"][1]["fix"] == "chmod 600 dragoman.toml"
+
+
+def test_json_of_a_wrong_configuration_is_json() -> None:
+    Path("dragoman.toml").write_text("[server\n")
+    report = json.loads(run("doctor", "--json").stdout)
+    (finding,) = report["findings"]
+    assert (finding["severity"], finding["check"], finding["subject"]) == (
+        "error",
+        "config",
+        "dragoman.toml:1",
+    )
+
+
+# The offline half.
+
+
+def test_config_check_finds_what_needs_no_network() -> None:
+    write(closed_url())
+    assert run("config", "check").exit_code == 0
+    write(closed_url(), '[server]\ncertfile = "a"\nkeyfile = "b"\n')
+    result = run("config", "check")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr == (
+        "error: server.certfile: cannot read the certfile a: No such file or directory; correct dragoman.toml:6\n"
+    )

@@ -1,0 +1,372 @@
+"""`dragoman run` as real processes: a toy program gets a gateway, the terminal and signals, and returns its status."""
+
+import http.client
+import json
+import os
+import pty
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import canaries
+import pytest
+from command.process import DEADLINE_S
+from sdk_clients.processes import Gateway, Simulator, each_backend
+
+pytestmark = pytest.mark.process
+
+TOY = [sys.executable, str(Path(__file__).parents[2] / "_support" / "command" / "toy.py")]
+RUN = [sys.executable, "-m", "dragoman_server", "run"]
+
+
+def environ_of(folder: Path, **more: str) -> dict[str, str]:
+    canaries.add(more.values())
+    return {
+        "PATH": os.environ["PATH"],
+        "HOME": str(folder),
+        "TMPDIR": str(folder),
+        "PYTHONWARNINGS": "error",
+        **more,
+    }
+
+
+class Run:
+    """A running `dragoman run` without a terminal, in a session of its own."""
+
+    def __init__(self, folder: Path, *arguments: str, **environ: str) -> None:
+        self.process = subprocess.Popen(
+            [*RUN, *arguments],
+            cwd=folder,
+            env=environ_of(folder, **environ),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+
+    def line(self) -> str:
+        """Return the next line that the program prints."""
+        assert self.process.stdout is not None
+        return self.process.stdout.readline().rstrip("\n")
+
+    def end(self) -> tuple[int, list[str], list[str]]:
+        """Close the program's stdin, and return its exit status and the lines of stdout and stderr."""
+        out, err = self.process.communicate(timeout=DEADLINE_S)
+        return self.process.returncode, out.splitlines(), err.splitlines()
+
+
+@contextmanager
+def running(folder: Path, *arguments: str, **environ: str) -> Iterator[Run]:
+    run = Run(folder, *arguments, **environ)
+    try:
+        yield run
+    finally:
+        if run.process.poll() is None:
+            run.process.kill()
+        run.process.communicate(timeout=DEADLINE_S)
+
+
+def run_to_end(folder: Path, *arguments: str, **environ: str) -> tuple[int, list[str], list[str]]:
+    with running(folder, *arguments, **environ) as run:
+        return run.end()
+
+
+def accepts(url: str) -> bool:
+    """True if something accepts connections there."""
+    address = urlsplit(url)
+    connection = http.client.HTTPConnection(address.hostname or "", address.port, timeout=DEADLINE_S)
+    try:
+        connection.connect()
+        return True
+    except ConnectionRefusedError:
+        return False
+    finally:
+        connection.close()
+
+
+def wait_until_refused(url: str) -> None:
+    deadline = time.monotonic() + DEADLINE_S
+    while accepts(url):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+SIMULATOR_WARNING = "warning: there is no upstream: the models are those of the built-in simulator"
+
+
+@each_backend
+def test_a_program_gets_a_gateway_that_ends_with_it(tmp_path: Path, backend: str) -> None:
+    with running(tmp_path, "--", *TOY, "wait", DRAGOMAN_BACKEND=backend) as run:
+        url = run.line()
+        assert accepts(url)
+        assert run.end() == (0, [], [SIMULATOR_WARNING])
+        assert not accepts(url)
+
+
+@each_backend
+def test_requests_of_the_program_are_served(tmp_path: Path, backend: str) -> None:
+    assert run_to_end(tmp_path, *TOY, "post", DRAGOMAN_BACKEND=backend)[:2] == (0, ["Hello"])
+
+
+def test_the_environment_is_the_users_and_what_the_sdks_need(tmp_path: Path) -> None:
+    before = environ_of(tmp_path, MINE="1", ANTHROPIC_AUTH_TOKEN="mine", OPENAI_API_KEY="")
+    status, out, _ = run_to_end(
+        tmp_path,
+        "--model",
+        "sim/tools",
+        "--",
+        *TOY,
+        "environ",
+        MINE="1",
+        ANTHROPIC_AUTH_TOKEN="mine",
+        OPENAI_API_KEY="",
+    )
+    assert status == 0
+    after = json.loads(out[0])
+    changed = {
+        name: value for name, value in after.items() if before.get(name) != value and name != "LC_CTYPE"
+    }
+    key, url = changed["OPENAI_API_KEY"], changed["ANTHROPIC_BASE_URL"]
+    assert key.startswith("drk_")
+    assert changed == {
+        "OPENAI_BASE_URL": url + "/v1",
+        "OPENAI_API_BASE": url + "/v1",
+        "OPENAI_API_KEY": key,
+        "OPENAI_MODEL": "sim/tools",
+        "OPENAI_DEFAULT_MODEL": "sim/tools",
+        "ANTHROPIC_BASE_URL": url,
+        "ANTHROPIC_API_KEY": key,
+        "ANTHROPIC_MODEL": "sim/tools",
+        "ANTHROPIC_DEFAULT_OPUS_MODEL": "sim/tools",
+        "ANTHROPIC_DEFAULT_SONNET_MODEL": "sim/tools",
+        "ANTHROPIC_DEFAULT_FABLE_MODEL": "sim/tools",
+        "ANTHROPIC_DEFAULT_HAIKU_MODEL": "sim/tools",
+        "ANTHROPIC_SMALL_FAST_MODEL": "sim/tools",
+        "CLAUDE_CODE_SUBAGENT_MODEL": "sim/tools",
+        "DRAGOMAN_KEY": key,
+    }
+    assert "ANTHROPIC_AUTH_TOKEN" not in after
+    assert sorted(path.name for path in tmp_path.iterdir()) == []  # no file is left
+
+
+def test_only_the_key_of_this_run_is_accepted(tmp_path: Path) -> None:
+    with running(tmp_path, *TOY, "wait") as run:
+        address = urlsplit(run.line())
+        connection = http.client.HTTPConnection("127.0.0.1", address.port or 0, timeout=DEADLINE_S)
+        connection.request("GET", "/v1/models", headers={"authorization": "Bearer any"})
+        assert connection.getresponse().status == 401
+        connection.close()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status"),
+    [(("exit", "0"), 0), (("exit", "7"), 7), (("die", "SIGTERM"), 143), (("die", "SIGKILL"), 137)],
+)
+def test_the_exit_status_is_that_of_the_program(
+    tmp_path: Path, arguments: tuple[str, str], status: int
+) -> None:
+    assert run_to_end(tmp_path, "--", *TOY, *arguments) == (status, [], [SIMULATOR_WARNING])
+
+
+def test_a_command_that_cannot_be_run(tmp_path: Path) -> None:
+    (tmp_path / "plain").write_text("")
+    (tmp_path / "broken").write_text("#!/nowhere/at/all\n")
+    (tmp_path / "broken").chmod(0o700)
+    assert run_to_end(tmp_path, "no-such-command") == (
+        127,
+        [],
+        ["dragoman: no-such-command: command not found"],
+    )
+    assert run_to_end(tmp_path, "./none") == (127, [], ["dragoman: ./none: command not found"])
+    assert run_to_end(tmp_path, "./plain") == (126, [], ["dragoman: ./plain is not an executable file"])
+    status, _, err = run_to_end(tmp_path, "./broken")
+    assert (status, err[-1]) == (126, "dragoman: cannot run ./broken: No such file or directory")
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1"])
+def test_a_signal_is_passed_on_once(tmp_path: Path, name: str) -> None:
+    with running(tmp_path, *TOY, "signals", "1") as run:
+        assert run.line().startswith("ready")
+        run.process.send_signal(signal.Signals[name])
+        assert run.end()[:2] == (0, [name, "more 0"])
+
+
+def test_a_signal_to_the_whole_group_arrives_once(tmp_path: Path) -> None:
+    with running(tmp_path, *TOY, "signals", "1") as run:
+        assert run.line().startswith("ready")
+        os.killpg(run.process.pid, signal.SIGINT)
+        assert run.end()[:2] == (0, ["SIGINT", "more 0"])
+
+
+def test_the_gateway_ends_if_this_process_is_killed(tmp_path: Path) -> None:
+    with running(tmp_path, *TOY, "wait") as run:
+        url = run.line()
+        run.process.kill()
+        wait_until_refused(url)
+
+
+class Terminal:
+    """`dragoman run` as the leader of a session with a terminal of its own."""
+
+    def __init__(self, folder: Path, *arguments: str) -> None:
+        self.pid, self._terminal = pty.fork()
+        if self.pid == 0:
+            os.chdir(folder)
+            os.execve(sys.executable, [*RUN, *arguments], environ_of(folder))
+        self._output = b""
+
+    def wait_for(self, text: str) -> None:
+        while text.encode() not in self._output:
+            self._output += os.read(self._terminal, 4096)
+
+    def read_to_end(self) -> str:
+        try:
+            while data := os.read(self._terminal, 4096):
+                self._output += data
+        except OSError:
+            pass  # Linux reports the end of a terminal as an error
+        return self._output.decode()
+
+    def type(self, keys: bytes) -> None:
+        os.write(self._terminal, keys)
+
+    def close(self) -> None:
+        os.close(self._terminal)
+
+
+@contextmanager
+def terminal(folder: Path, *arguments: str) -> Iterator[Terminal]:
+    started = Terminal(folder, *arguments)
+    try:
+        yield started
+    finally:
+        started.close()
+
+
+def status_of(pid: int) -> int:
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+# Each of these tests forks, and the child does nothing but exec.
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded")
+class TestOnATerminal:
+    def test_the_program_has_the_terminal(self, tmp_path: Path) -> None:
+        with terminal(tmp_path, *TOY, "terminal") as run:
+            assert run.read_to_end().splitlines()[-1] == "True"
+            assert status_of(run.pid) == 0
+
+    def test_ctrl_c_reaches_the_program_once(self, tmp_path: Path) -> None:
+        with terminal(tmp_path, *TOY, "signals", "1") as run:
+            run.wait_for("ready")
+            run.type(b"\x03")
+            assert run.read_to_end().splitlines()[-2:] == [
+                "^CSIGINT",
+                "more 0",
+            ]  # the terminal echoes the key
+            assert status_of(run.pid) == 0
+
+    def test_a_signal_from_elsewhere_is_passed_on(self, tmp_path: Path) -> None:
+        with terminal(tmp_path, *TOY, "signals", "2") as run:
+            run.wait_for("ready")
+            os.kill(run.pid, signal.SIGINT)
+            run.wait_for("SIGINT")
+            os.kill(run.pid, signal.SIGTERM)
+            assert run.read_to_end().splitlines()[-3:] == ["SIGINT", "SIGTERM", "more 0"]
+            assert status_of(run.pid) == 0
+
+    def test_a_closed_terminal_ends_everything(self, tmp_path: Path) -> None:
+        with terminal(tmp_path, *TOY, "wait") as run:
+            run.wait_for("/v1")
+        assert status_of(run.pid) == 128 + signal.SIGHUP
+
+    def test_it_stops_and_continues_with_the_program(self, tmp_path: Path) -> None:
+        with terminal(tmp_path, *TOY, "stop") as run:
+            run.wait_for("stopping")
+            assert os.WIFSTOPPED(os.waitpid(run.pid, os.WUNTRACED)[1])
+            os.kill(run.pid, signal.SIGCONT)
+            assert run.read_to_end().splitlines()[-1] == "continued"
+            assert status_of(run.pid) == 0
+
+
+def test_a_failed_request_names_the_log_at_the_end(tmp_path: Path) -> None:
+    status, out, err = run_to_end(tmp_path, *TOY, "post", "sim/error-500")
+    assert (status, out) == (0, ["500"])
+    assert err[:-1] == [SIMULATOR_WARNING]
+    words, _, log = err[-1].rpartition(": ")
+    assert words == "dragoman: the gateway logged warnings or errors"
+    assert Path(log).stat().st_mode & 0o777 == 0o600
+    assert json.loads(Path(log).read_text())["outcome"] == "failed"
+
+
+def test_the_log_of_all_requests_goes_to_a_file(tmp_path: Path) -> None:
+    log = tmp_path / "gateway.log"
+    assert run_to_end(tmp_path, "--log", str(log), *TOY, "post") == (0, ["Hello"], [SIMULATOR_WARNING])
+    assert any('"outcome": "completed"' in line for line in log.read_text().splitlines())
+
+
+@pytest.fixture(scope="module")
+def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
+    folder = tmp_path_factory.mktemp("gateway")
+    with Simulator().ready() as simulator, Gateway(folder, simulator, "asyncio").ready() as gateway:
+        yield gateway
+
+
+def test_a_running_gateway_is_used_and_goes_on(tmp_path: Path, gateway: Gateway) -> None:
+    command = (
+        "--gateway",
+        gateway.url + "/v1/",
+        *TOY,
+        "env",
+        "OPENAI_BASE_URL",
+        "OPENAI_API_KEY",
+        "OPENAI_MODEL",
+    )
+    status, out, err = run_to_end(tmp_path, *command, DRAGOMAN_KEY="a-key-of-the-user")
+    assert (status, err) == (0, [])
+    assert json.loads(out[0]) == {
+        "OPENAI_BASE_URL": gateway.url + "/v1",
+        "OPENAI_API_KEY": "a-key-of-the-user",
+        "OPENAI_MODEL": "nick",
+    }
+    assert accepts(gateway.url)
+
+
+def test_a_gateway_that_does_not_respond(tmp_path: Path) -> None:
+    status, _, err = run_to_end(tmp_path, "--gateway", "http://127.0.0.1:1", *TOY, "exit", "0")
+    assert status == 1
+    assert err[0].startswith("dragoman: the gateway at http://127.0.0.1:1 returned no list of models (")
+
+
+def shell(folder: Path, script: str, environ: Mapping[str, str]) -> str:
+    done = subprocess.run(
+        ["sh", "-c", script],
+        cwd=folder,
+        env=environ,
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+        check=True,
+    )
+    return done.stdout
+
+
+def test_a_shell_loads_the_printed_variables(tmp_path: Path, gateway: Gateway) -> None:
+    command = shlex.join([*RUN, "--print-env", "--gateway", gateway.url, "--model", "messages/echo"])
+    script = f'eval "$({command})"; exec {shlex.join(TOY)} post'
+    assert shell(tmp_path, script, environ_of(tmp_path)) == "Hello\n"
+
+
+def test_a_wrong_configuration_starts_nothing(tmp_path: Path) -> None:
+    (tmp_path / "dragoman.toml").write_text("[server]\nprot = 1\n")
+    assert run_to_end(tmp_path, *TOY, "exit", "0") == (
+        2,
+        [],
+        ['dragoman.toml:2: server.prot: unknown key; did you mean "port"?'],
+    )

@@ -1,0 +1,394 @@
+"""`dragoman doctor` before servers with one fault each: what is found, and what mends it."""
+
+import json
+import socket
+from collections.abc import Mapping
+from email.utils import formatdate
+from pathlib import Path
+from time import time
+from typing import Any
+
+import pytest
+from config_text import CANARY
+from http_certificate import Certificate, make_certificate, make_expired_certificate
+from http_server import DeafServer, Peer, Script, ScriptedServer
+from virtual_time import REAL_BACKENDS
+
+from dragoman_server.config.loader import LoadedConfig, load
+from dragoman_server.config.problems import Finding, Severity
+from dragoman_server.diagnosis.online import online_findings
+
+pytestmark = [pytest.mark.anyio, pytest.mark.backends(*REAL_BACKENDS)]
+
+# The lines of the file that findings name.
+FILE = """\
+[[upstreams]]
+name = "local"
+protocol = "openai_chat"
+base_url = "{url}"
+"""
+KEY = 'api_key = "${LOCAL_KEY}"\n'
+MODELS = {"data": [{"id": "qwen3:8b"}, {"id": "llama"}]}
+WHOLE = {
+    "id": "a",
+    "object": "chat.completion",
+    "created": 1,
+    "model": "llama",
+    "choices": [{"index": 0, "message": {"role": "assistant", "content": "Hi"}, "finish_reason": "stop"}],
+}
+
+
+@pytest.fixture(autouse=True)
+def _clean_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("http_proxy", "https_proxy", "all_proxy", "SSL_CERT_FILE"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.upper(), raising=False)
+
+
+def response(status: int, value: object = None, **headers: str) -> bytes:
+    """Return a whole response, after which the connection closes. value: JSON, or bytes as they are."""
+    body = value if isinstance(value, bytes) else json.dumps(value).encode()
+    lines = [f"{name.replace('_', '-')}: {text}\r\n" for name, text in headers.items()]
+    head = f"HTTP/1.1 {status} X\r\ncontent-length: {len(body)}\r\nconnection: close\r\n{''.join(lines)}\r\n"
+    return head.encode() + body
+
+
+def by_path(responses: Mapping[str, bytes]) -> Script:
+    """A script that responds to one request by its path, with 404 to any other."""
+
+    async def script(peer: Peer) -> None:
+        path = (await peer.request()).split(b" ")[1].decode()
+        await peer.send(responses.get(path, response(404, {})))
+
+    return script
+
+
+def serving(responses: Mapping[str, bytes]) -> ScriptedServer:
+    return ScriptedServer(*[by_path(responses)] * 4)
+
+
+def load_file(text: str, environ: Mapping[str, str]) -> LoadedConfig:
+    Path("dragoman.toml").write_text(text)
+    return load(environ={"LOCAL_KEY": CANARY, "DRAGOMAN_PORT": "0", **environ})
+
+
+async def found(text: str, *, spend: bool = False, timeout_s: float = 20.0, **environ: str) -> list[Finding]:
+    """Return what is found except for the port, which is any free one."""
+    loaded = load_file(text, environ)
+    findings = await online_findings(loaded, timeout_s=timeout_s, spend=spend)
+    assert CANARY not in repr(findings)
+    port, *others = findings
+    assert (port.check, port.severity) == ("port", Severity.OK)
+    return others
+
+
+async def the_finding(text: str, **options: Any) -> tuple[str, str, str, str]:
+    (finding,) = await found(text, **options)
+    return finding.severity.value, finding.check, finding.text, finding.mend
+
+
+async def test_an_upstream_that_works() -> None:
+    async with serving({"/v1/models": response(200, MODELS)}) as server:
+        severity, check, text, mend = await the_finding(FILE.format(url=server.url + "v1") + KEY)
+        assert b"authorization: bearer" in server.peers[0].requests[0].lower()
+    assert (severity, check, mend) == ("ok", "models", "")
+    assert text.endswith('its models: "qwen3:8b", "llama"')
+
+
+STATUSES = [
+    (401, KEY, ("error", "key", "its key is refused (status 401)"), "change it: LOCAL_KEY (dragoman.toml:5)"),
+    (
+        403,
+        KEY,
+        ("error", "key", "its key may not be used for this (status 403)"),
+        "LOCAL_KEY (dragoman.toml:5)",
+    ),
+    (
+        401,
+        "",
+        ("error", "key", "it requires a key, and none is configured: its key is refused (status 401)"),
+        'add api_key = "${NAME}": dragoman.toml:2',
+    ),
+    (402, KEY, ("error", "key", "its account has no money left (status 402)"), "LOCAL_KEY (dragoman.toml:5)"),
+    (429, KEY, ("warning", "key", "its account is at its limit (status 429)"), "wait, or add [[accounts]]"),
+    (
+        503,
+        KEY,
+        ("error", "connect", "it has an error of its own (status 503)"),
+        "look at the log of http://127",
+    ),
+    (418, KEY, ("error", "base_url", "it returned status 418"), "correct the base URL: dragoman.toml:4"),
+]
+
+
+async def test_error_statuses() -> None:
+    for status, key, expected, mend in STATUSES:
+        async with serving({"/v1/models": response(status, {"error": {"message": CANARY}})}) as server:
+            finding = await the_finding(FILE.format(url=server.url + "v1") + key)
+        assert finding[:3] == expected
+        assert mend in finding[3]
+
+
+@pytest.mark.parametrize(("written", "right"), [("", "/v1"), ("/api/v1", "/api")])
+async def test_a_base_url_with_or_without_v1(written: str, right: str) -> None:
+    async with serving({right + "/models": response(200, MODELS)}) as server:
+        url = server.url.rstrip("/")
+        severity, check, _, mend = await the_finding(FILE.format(url=url + written))
+    assert (severity, check) == ("error", "base_url")
+    assert mend == f'write base_url = "{url}{right}": dragoman.toml:4'
+
+
+async def test_the_right_base_url_is_not_printed_if_a_part_of_it_may_be_private() -> None:
+    async with serving({"/v1/models": response(200, MODELS)}) as server:
+        text = FILE.format(url="${LOCAL_URL}")
+        _, check, _, mend = await the_finding(text, LOCAL_URL=server.url.rstrip("/"))
+    assert (check, mend) == ("base_url", "add /v1 at the end of the base URL: LOCAL_URL (dragoman.toml:4)")
+
+
+async def test_the_base_url_of_a_variable() -> None:
+    async with serving({"/v1/models": response(200, MODELS)}) as server:
+        url = server.url.rstrip("/")
+        _, check, _, mend = await the_finding("", OPENAI_API_KEY=CANARY, OPENAI_BASE_URL=url)
+    assert (check, mend) == ("base_url", f"export OPENAI_BASE_URL={url}/v1")
+
+
+NO_LISTS = [
+    ({}, "warning", "has no list of models there (status 404)"),
+    ({"/v1/models": response(200, b"<html>")}, "error", "returned something else than a list of models"),
+    (
+        {"/v1/models": response(308, b"", location="https://other.example/v1/models?key=" + CANARY)},
+        "error",
+        "it redirects to https://other.example, and redirects are not followed",
+    ),
+]
+
+
+async def test_no_list_of_models_anywhere() -> None:
+    for responses, severity, text in NO_LISTS:
+        async with serving(responses) as server:
+            finding = await the_finding(FILE.format(url=server.url + "v1"))
+        assert finding[:3] == (severity, "base_url", text)
+        assert "dragoman.toml:4" in finding[3]
+
+
+async def test_an_upstream_without_models() -> None:
+    async with serving({"/v1/models": response(200, {"data": []})}) as server:
+        finding = await the_finding(FILE.format(url=server.url + "v1") + 'models = ["a"]\n')
+    assert finding == ("warning", "models", "responds, but lists no models", "load a model there")
+
+
+async def test_models_that_requests_are_routed_to_and_that_do_not_exist() -> None:
+    routes = '[models]\na = "local/qwen3"\nb = ["local/lama", "local/llama"]\n"c-*" = "local/*"\n'
+    async with serving({"/v1/models": response(200, MODELS)}) as server:
+        # `qwen3` is `qwen3:8b` for servers whose names have tags.
+        _, missing = await found(FILE.format(url=server.url + "v1") + routes)
+    assert str(missing) == (
+        'upstream local: does not list the model "lama", which requests are routed to; '
+        'write "llama", or another name in its list: dragoman.toml:7'
+    )
+    assert missing.severity is Severity.ERROR
+
+
+async def test_each_account_has_its_own_finding() -> None:
+    accounts = "".join(
+        f'[[accounts]]\nupstream = "local"\nname = "{name}"\napi_key = "${{{name}}}"\n'
+        for name in ("A1", "B1")
+    )
+
+    async def script(peer: Peer) -> None:
+        right = b"right-key" in await peer.request()
+        await peer.send(response(200 if right else 401, MODELS))
+
+    async with ScriptedServer(script, script) as server:
+        text = FILE.format(url=server.url + "v1") + accounts
+        good, bad = await found(text, A1="right-key", B1="wrong-key")
+    assert (good.severity, good.subject) == (Severity.OK, "account local/A1")
+    assert (bad.severity, bad.subject) == (Severity.ERROR, "account local/B1")
+    assert bad.mend.endswith("change it: B1 (dragoman.toml:12)")
+
+
+@pytest.mark.parametrize(("ahead", "text"), [(-3600, "ahead of"), (3600, "behind")])
+async def test_the_clock_is_compared_with_that_of_upstreams(ahead: int, text: str) -> None:
+    models = response(200, MODELS, date=formatdate(time() + ahead, usegmt=True))
+    async with serving({"/v1/models": models}) as server:
+        clock, _ = await found(FILE.format(url=server.url + "v1"))
+    assert (clock.severity, clock.check) == (Severity.WARNING, "clock")
+    assert f" s {text} that of 127.0.0.1" in clock.text
+    assert clock.mend == "sudo timedatectl set-ntp true"
+
+
+async def test_a_minute_is_no_difference() -> None:
+    models = response(200, MODELS, date=formatdate(time() - 30, usegmt=True))
+    async with serving({"/v1/models": models}) as server:
+        assert (await the_finding(FILE.format(url=server.url + "v1")))[0] == "ok"
+
+
+# Connections.
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port: int = listener.getsockname()[1]
+        return port
+
+
+async def test_nothing_listens_there() -> None:
+    url = f"http://127.0.0.1:{free_port()}"
+    assert await the_finding(FILE.format(url=url + "/v1")) == (
+        "error",
+        "connect",
+        f"nothing listens at {url}",
+        "start that server, or correct the base URL: dragoman.toml:4",
+    )
+
+
+async def test_a_name_that_does_not_exist() -> None:
+    finding = await the_finding(FILE.format(url="http://no-such-host.invalid/v1"))
+    assert finding[:3] == ("error", "dns", "the name no-such-host.invalid cannot be resolved")
+    assert finding[3].endswith("correct the base URL: dragoman.toml:4")
+
+
+async def test_a_server_that_sends_nothing() -> None:
+    with DeafServer() as server:
+        severity, check, text, mend = await the_finding(FILE.format(url=server.url + "v1"), timeout_s=0.2)
+    assert (severity, check) == ("error", "connect")
+    assert "sent no response head within 0.2 s" in text
+    assert "accepts connections, but sends no response" in mend
+
+
+async def test_a_server_that_is_not_http() -> None:
+    async def script(peer: Peer) -> None:
+        await peer.respond(b"SSH-2.0-OpenSSH_9\r\n")
+
+    async with ScriptedServer(script) as server:
+        severity, check, _, mend = await the_finding(FILE.format(url=server.url + "v1"))
+    assert (severity, check) == ("error", "connect")
+    assert mend.startswith(f"check that an HTTP server is at {server.url.rstrip('/')}")
+
+
+async def test_a_proxy_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("http_proxy", f"http://user:{CANARY}@127.0.0.1:{free_port()}")
+    severity, check, _, mend = await the_finding(FILE.format(url="http://upstream.example/v1"))
+    assert (severity, check) == ("error", "proxy")
+    assert mend.endswith("or add upstream.example to no_proxy")
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Certificate:
+    return make_certificate(tmp_path_factory.mktemp("tls"))
+
+
+async def tls_finding(certificate: Certificate, host: str = "127.0.0.1") -> tuple[str, str, str, str]:
+    responses = {"/v1/models": response(200, MODELS)}
+    async with ScriptedServer(by_path(responses), tls=certificate.server()) as server:
+        return await the_finding(FILE.format(url=f"https://{host}:{server.port}/v1"))
+
+
+async def test_a_certificate_of_an_unknown_authority(certificate: Certificate) -> None:
+    finding = await tls_finding(certificate)
+    assert finding[:2] == ("error", "tls")
+    assert "from an authority that this machine does not trust" in finding[2]
+    assert "export SSL_CERT_FILE=" in finding[3]
+
+
+async def test_a_certificate_of_a_known_authority(
+    certificate: Certificate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate.cert))
+    assert (await tls_finding(certificate))[0] == "ok"
+
+
+async def test_a_certificate_for_another_name(
+    certificate: Certificate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate.cert))
+    assert await tls_finding(certificate, "localhost") == (
+        "error",
+        "tls",
+        "its certificate is for another name than localhost",
+        "write the name in the certificate: dragoman.toml:4",
+    )
+
+
+async def test_an_expired_certificate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    certificate = make_expired_certificate(tmp_path)
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate.cert))
+    severity, check, text, mend = await tls_finding(certificate)
+    assert (severity, check, text) == ("error", "tls", "its certificate has expired")
+    assert mend == "renew the certificate of 127.0.0.1, or set this machine's clock"
+
+
+async def test_https_to_a_server_of_plain_http() -> None:
+    async def script(peer: Peer) -> None:
+        await peer.send(response(400, b"not HTTP"))
+        await peer.until_closed()
+
+    async with ScriptedServer(script) as server:
+        url = f"https://127.0.0.1:{server.port}/v1"
+        assert await the_finding(FILE.format(url=url)) == (
+            "error",
+            "tls",
+            "it does not speak TLS",
+            "write http:// in place of https:// in the base URL: dragoman.toml:4",
+        )
+
+
+# --spend.
+
+
+async def test_a_tiny_response_is_requested_as_for_a_client() -> None:
+    responses = {"/v1/models": response(200, MODELS), "/v1/chat/completions": response(200, WHOLE)}
+    async with serving(responses) as server:
+        text = FILE.format(url=server.url + "v1") + 'default_model = "llama"\n'
+        _, called = await found(text, spend=True)
+        sent = server.peers[1].requests[0].partition(b"\r\n\r\n")[2]
+    assert (called.severity, called.check) == (Severity.OK, "response")
+    assert called.text.startswith('"llama" responds within ')
+    body = json.loads(sent)
+    assert (body["model"], body["max_tokens"]) == ("llama", 16)
+
+
+async def test_a_response_that_is_refused() -> None:
+    error = {"error": {"message": f"no {{model}} for {CANARY}"}}
+    responses = {"/v1/models": response(200, MODELS), "/v1/chat/completions": response(400, error)}
+    async with serving(responses) as server:
+        _, called = await found(FILE.format(url=server.url + "v1") + KEY, spend=True)
+    assert (called.severity, called.check) == (Severity.ERROR, "response")
+    assert called.text.startswith('a request for "qwen3:8b" returned status 400: no {model} for ****')
+    assert called.mend.startswith("correct the model's name or its capabilities")
+
+
+async def test_without_a_list_of_models_there_is_nothing_to_examine_but_the_response() -> None:
+    text = FILE.format(url="http://127.0.0.1:9/v1") + "model_list = false\n"
+    assert (await the_finding(text))[:2] == ("note", "models")
+    _, called = await found(text, spend=True)
+    assert (called.severity, called.mend) == (Severity.WARNING, 'add default_model = "NAME": dragoman.toml:2')
+
+
+# This machine.
+
+
+async def test_a_port_in_use() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        loaded = load(environ={"DRAGOMAN_PORT": port})
+        (finding,) = await online_findings(loaded, timeout_s=1, spend=False)
+    assert (finding.severity, finding.check) == (Severity.ERROR, "port")
+    assert finding.mend.endswith("or change the port: DRAGOMAN_PORT")
+
+
+async def test_a_gateway_that_runs_already_is_no_error() -> None:
+    async with serving({"/healthz": response(200, {"status": "ok", "name": "dragoman"})}) as server:
+        loaded = load(environ={"DRAGOMAN_PORT": str(server.port)})
+        (finding,) = await online_findings(loaded, timeout_s=1, spend=False)
+    assert (finding.severity, finding.check) == (Severity.NOTE, "port")
+    assert finding.text.startswith("is in use by a Dragoman that serves http://127.0.0.1:")
+
+
+async def test_a_store_that_cannot_be_reached() -> None:
+    url = f"valkey://user:{CANARY}@127.0.0.1:{free_port()}"
+    environ = {"DRAGOMAN_ACCOUNT_STORE": "valkey", "DRAGOMAN_ACCOUNT_STORE_URL": url}
+    (finding,) = await found("", **environ)
+    assert (finding.severity, finding.check) == (Severity.ERROR, "store")
+    assert finding.mend == "start the server, or correct the URL: DRAGOMAN_ACCOUNT_STORE_URL"
