@@ -371,7 +371,10 @@ def test_simulate_serves_the_simulator(backend: str) -> None:
         assert b'"echo"' in server.get("/v1/models")
         server.signal(signal.SIGTERM)
         assert server.wait() == 0
-    assert server.output == [f"The simulator listens on http://127.0.0.1:{server.port} ({backend})"]
+    ready, *lines = server.output
+    assert ready == f"The simulator listens on http://127.0.0.1:{server.port} ({backend})"
+    stopping, stopped = (json.loads(line)["message"] for line in lines)
+    assert (stopping.startswith("SIGTERM: no new connections"), stopped) == (True, "stopped")
 
 
 @pytest.mark.process
