@@ -27,9 +27,11 @@ from dragoman_server.cli.options import (
     config_option,
     exit_with,
     load_or_exit,
+    loader,
     server_options,
 )
 from dragoman_server.cli.run import run
+from dragoman_server.config.loader import LoadedConfig
 from dragoman_server.config.problems import Severity
 from dragoman_server.config.values import InvalidValue, check_value
 from dragoman_server.keys import hash_client_key, new_key
@@ -54,13 +56,18 @@ _simulator_options = [
 ]
 
 
-def _run(settings: Settings, make_app: "AppFactory", on_ready: "Callable[[BoundAddress], None]") -> None:
+def _run(
+    settings: Settings,
+    make_app: "AppFactory",
+    on_ready: "Callable[[BoundAddress], None]",
+    load: Callable[[], LoadedConfig] | None = None,
+) -> None:
     # The server and the application take a while to import, and the other commands need neither.
     from dragoman_server.serving.run import serve
     from dragoman_server.serving.sockets import StartupError
 
     try:
-        serve(settings, make_app, on_ready=on_ready)
+        serve(settings, make_app, on_ready=on_ready, load=load)
     except StartupError as error:
         from dragoman_server.diagnosis.listeners import startup_text
 
@@ -84,7 +91,8 @@ def serve(config_file: str | None, **options: str | bool | None) -> None:
     from dragoman_server.app import create_app
     from dragoman_server.cli.banner import print_banner
 
-    _run(loaded.settings, create_app, partial(print_banner, loaded, version("dragoman"), os.environ))
+    on_ready = partial(print_banner, loaded, version("dragoman"), os.environ)
+    _run(loaded.settings, create_app, on_ready, loader(config_file, options))
 
 
 main.add_command(run)

@@ -5,7 +5,8 @@
 
 import os
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import NoReturn, TextIO
 
 import click
@@ -52,15 +53,20 @@ server_options = [
 
 def load_or_exit(config_file: str | None, options: Mapping[str, str | bool | None]) -> LoadedConfig:
     """Load the configuration, or print what is wrong with it and exit."""
+    try:
+        return loader(config_file, options)()
+    except ConfigError as error:
+        exit_with(WRONG_CONFIGURATION, str(error))
+
+
+def loader(config_file: str | None, options: Mapping[str, str | bool | None]) -> Callable[[], LoadedConfig]:
+    """Return what loads the configuration, now and for each reload. options: flags of the command line."""
     flags = {
         name: str(value).lower() if isinstance(value, bool) else value
         for name, value in options.items()
         if value is not None
     }
-    try:
-        return load(path=config_file, flags=flags, environ=os.environ)
-    except ConfigError as error:
-        exit_with(WRONG_CONFIGURATION, str(error))
+    return partial(load, path=config_file, flags=flags, environ=os.environ)
 
 
 def exit_with(code: int, message: str) -> NoReturn:

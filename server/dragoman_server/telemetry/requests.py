@@ -64,14 +64,15 @@ class Telemetry:
         self._otel = settings.server.otel
         self._known = KnownModels()
         self._tracing: Tracing | None = None
-        self.metrics: Metrics | None = None
+        self.metrics = Metrics(settings.server.backend, self._known) if exposes_metrics(settings) else None
         self.configure(settings, listed)
 
     def configure(self, settings: Settings, listed: ModelNames) -> None:
-        """Use the names of this configuration from now on. listed: what upstreams list, which may grow."""
+        """Use the names of this configuration from now on. listed: what upstreams list, which may grow.
+
+        What was off stays off, because several workers can count together only if they were started for it.
+        """
         self._known.configure(settings, listed)
-        if self.metrics is None and exposes_metrics(settings):
-            self.metrics = Metrics(settings.server.backend, self._known)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:

@@ -13,7 +13,7 @@ import math
 import os
 import socket
 import ssl
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -222,6 +222,10 @@ class Http1Transport(httpx2.AsyncBaseTransport):
     async def aclose(self) -> None:
         self._pool.close()
         await anyio.lowlevel.cancel_shielded_checkpoint()
+
+    def keep_only(self, origins: Collection[Origin]) -> None:
+        """Close all idle connections to other origins."""
+        self._pool.keep_only(origins)
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         """Send httpx2's request, as send() does. The scheme is http or https, the content bytes."""

@@ -79,6 +79,7 @@ SAMPLES = {
     "max_body_bytes": ("2048", 2048),
     "header_timeout_s": ("5", 5.0),
     "body_timeout_s": ("7.5", 7.5),
+    "drain_delay_s": ("5", 5.0),
     "drain_s": ("0", 0.0),
     "max_connections": ("100", 100),
     "send_timeout_s": ("30", 30.0),

@@ -7,6 +7,7 @@ import re
 import statistics
 import time
 from contextlib import suppress
+from datetime import UTC, datetime
 from typing import Any
 
 import anyio
@@ -27,6 +28,7 @@ from dragoman_server.settings import ClientKey, ServerSettings, Settings, Upstre
 from dragoman_server.settings.secret import Secret
 
 SECRET = Secret("a-secret-of-some-length-0123456789")
+NOW = datetime(2026, 11, 23, 12, tzinfo=UTC).timestamp()
 KEY, OTHER = "drk_canary-" + "a" * 32, "drk_canary-" + "b" * 32
 KEYS = (
     ClientKey(name="red", hash=hash_client_key(KEY, SECRET)),
@@ -92,8 +94,8 @@ def headers_with(key: str) -> list[tuple[bytes, bytes]]:
 
 def test_the_keyring_finds_the_key() -> None:
     keyring = Keyring(KEYS, SECRET)
-    assert keyring.authenticate(headers_with(KEY)) is KEYS[0]
-    assert keyring.authenticate(headers_with(OTHER)) is KEYS[1]
+    assert keyring.authenticate(headers_with(KEY), NOW) is KEYS[0]
+    assert keyring.authenticate(headers_with(OTHER), NOW) is KEYS[1]
 
 
 @pytest.mark.promise("S2")
@@ -101,7 +103,7 @@ def test_the_keyring_refuses_every_other_key() -> None:
     for key in ("", KEY[:-1], KEY + "a", KEYS[0].hash, "x" * 100_000, "\xe4\xff"):
         refused = None
         try:
-            Keyring(KEYS, SECRET).authenticate(headers_with(key))
+            Keyring(KEYS, SECRET).authenticate(headers_with(key), NOW)
         except RequestRefused as error:
             refused = error
         assert refused is not None, key[:50]
@@ -119,7 +121,7 @@ def test_the_time_of_a_comparison_is_constant() -> None:
         for key, took in times.items():
             begun = time.perf_counter()
             with suppress(RequestRefused):
-                keyring.authenticate(headers_with(key))
+                keyring.authenticate(headers_with(key), NOW)
             took.append(time.perf_counter() - begun)
     middles = [statistics.median(took) for took in times.values()]
     assert max(middles) < 2 * min(middles)
@@ -148,8 +150,8 @@ def test_models_that_a_key_may_use() -> None:
 
 
 def test_without_keys_every_request_is_accepted_and_keys_need_a_secret() -> None:
-    assert Keyring((), SECRET).authenticate([]) is None
-    assert Keyring((), None).authenticate([]) is None
+    assert Keyring((), SECRET).authenticate([], NOW) is None
+    assert Keyring((), None).authenticate([], NOW) is None
     assert not Keyring((), SECRET)
     with pytest.raises(ValueError, match=r"server\.secret"):
         Keyring(KEYS, None)
@@ -238,7 +240,7 @@ def test_all_routes_but_the_listed_ones_need_a_key() -> None:
 
     async def statuses_of() -> dict[str, int | None]:
         found = {}
-        for route in _routes(Gateway(settings_of())):
+        for route in _routes(Gateway(settings_of()), lambda: (True, {})):
             assert isinstance(route, Route)
             path = re.sub(r"\{\w+(:path)?\}", "x", route.path)
             for method in sorted(route.methods or ("GET",)):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any
 
 import anyio
@@ -291,3 +292,33 @@ def test_states_of_accounts() -> None:
     assert Health(cooldown_until=2).state(1).value == "cooling"
     assert Health(cooldown_until=2).state(2).value == "ready"
     assert Health(cooldown_until=2, disabled="why").state(1).value == "disabled"
+
+
+# Reloads.
+
+
+async def test_a_reload_counts_on_with_the_new_names() -> None:
+    made = gateway()
+    async with made.app.lifespan():
+        await made.call("/v1/messages", REQUEST)
+        before = made.app._served.gateway.settings
+        upstream = replace(before.upstreams[0], models=("m", "new"))
+        await made.app.reload(replace(before, upstreams=(upstream,)))
+        for model in ("up/m", "up/new"):
+            await made.call("/v1/messages", {**REQUEST, "model": model})
+        counts = await samples(made.app, "dragoman_attempts_total")
+        assert list(counts.values()) == [3]
+        tokens = await samples(made.app, "dragoman_tokens_total")
+    assert {label for labels in tokens for label in labels if label.startswith("model")} == {
+        "model=m",
+        "model=new",
+    }
+
+
+async def test_a_reload_does_not_switch_them_on() -> None:
+    app = create_app(Settings())
+    async with app.lifespan():
+        await app.reload(Settings(server=ServerSettings(**ON)))
+        client = await call(app, "/metrics", method="GET", headers=bearer(KEY))
+    assert client.status == 404
+    assert b"needs a restart" in client.body
