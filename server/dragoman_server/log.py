@@ -92,8 +92,8 @@ class RequestRecord:
 
         kind: of the error, a value of ErrorKind. cause: the error for people.
         """
-        row = {"account": account, "model": _short(model), "status": status, "kind": kind}
-        outcome = {"cause": _short(cause), "seconds": round(seconds, 4)}
+        row = {"account": account, "model": shorten(model), "status": status, "kind": kind}
+        outcome = {"cause": shorten(cause), "seconds": round(seconds, 4)}
         self.failures.append({**{name: value for name, value in row.items() if value is not None}, **outcome})
 
     def as_dict(self) -> dict[str, object]:
@@ -106,7 +106,7 @@ class RequestRecord:
             if isinstance(value, float):
                 value = round(value, 4 if name.endswith("_s") else 8)
             elif isinstance(value, str):
-                value = _short(value)
+                value = shorten(value)
             known[name] = value
         return known
 
@@ -346,7 +346,7 @@ class _LineKind(NamedTuple):
     @classmethod
     def of(cls, record: logging.LogRecord) -> "_LineKind":
         # Event loops write numbers and addresses of objects into the text itself.
-        words = _NUMBER.sub("0", _short(str(record.msg).partition("\n")[0]))
+        words = _NUMBER.sub("0", shorten(str(record.msg).partition("\n")[0]))
         return cls(record.name, record.levelno, words, record.exc_info[0] if record.exc_info else None)
 
 
@@ -403,7 +403,8 @@ def _message(record: logging.LogRecord) -> str:
         return str(record.msg)
 
 
-def _short(text: str) -> str:
+def shorten(text: str) -> str:
+    """Cut a text from outside to what a line has of it."""
     return text if len(text) <= _MAX_TEXT_LENGTH else f"{text[:_MAX_TEXT_LENGTH]}..."
 
 

@@ -3,6 +3,7 @@
 Of a request three moments count: it begins, it is planned, it ends. Attempts have spans of their own.
 """
 
+import logging
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Protocol
@@ -15,6 +16,8 @@ from dragoman_server.headers import HeaderList
 from dragoman_server.log import RequestRecord
 from dragoman_server.settings import Settings, UpstreamSettings
 from dragoman_server.telemetry.metrics import KnownModels, Metrics, ModelNames, exposes_metrics
+
+_log = logging.getLogger("dragoman.metrics")
 
 if TYPE_CHECKING:
     from dragoman_server.telemetry.tracing import Tracing
@@ -108,7 +111,10 @@ class Telemetry:
     def count(self, record: RequestRecord) -> None:
         """Count a request that has ended: also one that no endpoint received."""
         if self.metrics is not None:
-            self.metrics.count(record)
+            try:
+                self.metrics.count(record)
+            except OSError as error:  # the disk that several workers share is full
+                _log.error("the metrics cannot be written: %s", error.strerror)
 
 
 def _route(scope: Scope) -> str:

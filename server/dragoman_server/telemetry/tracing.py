@@ -26,7 +26,7 @@ from dragoman import Usage
 from dragoman_server import __version__
 from dragoman_server.capabilities.providers import address_of, provider_name
 from dragoman_server.headers import HeaderList
-from dragoman_server.log import RequestRecord
+from dragoman_server.log import RequestRecord, shorten
 from dragoman_server.settings import UpstreamSettings
 from dragoman_server.telemetry import semconv
 from dragoman_server.telemetry.semconv import InstrumentSpec
@@ -43,6 +43,11 @@ _Attributes = dict[str, str | int | float | bool]
 
 # The metrics have the label "input" or "output"; cached tokens are parts of the input.
 _TOKEN_TYPES = ("input", "output")
+
+
+def _text(text: str) -> str:
+    """Return a text from outside as an attribute. OTLP is UTF-8, and one lone surrogate would lose a whole batch."""
+    return shorten(text).encode("utf-8", "replace").decode("utf-8")
 
 
 class Tracing:
@@ -69,13 +74,13 @@ class Tracing:
         """Begin the span of a request. route: its path, with names in braces for what varies. headers: the client's."""
         parent = _PROPAGATOR.extract(headers, Context())
         span = self._tracer.start_span(
-            f"{method} {route}",
+            _text(f"{method} {route}"),
             parent,
             SpanKind.SERVER,
             {
                 semconv.HTTP_METHOD: method,
-                semconv.HTTP_ROUTE: route,
-                semconv.URL_PATH: record.path,
+                semconv.HTTP_ROUTE: _text(route),
+                semconv.URL_PATH: _text(record.path),
                 semconv.URL_SCHEME: scheme,
                 semconv.REQUEST_ID: record.id,
                 semconv.CLIENT_PROTOCOL: record.protocol,
@@ -122,12 +127,13 @@ class RequestSpan:
             upstream, model
         )
         span = self._tracer.start_span(
-            f"{semconv.CHAT} {model}",
+            _text(f"{semconv.CHAT} {model}"),
             set_span_in_context(self._span, Context()),
             SpanKind.CLIENT,
             {
                 **of_metrics,
-                semconv.REQUEST_MODEL: model,
+                semconv.REQUEST_MODEL: _text(model),
+                semconv.REQUEST_STREAM: stream,
                 semconv.UPSTREAM: upstream.name,
                 semconv.UPSTREAM_PROTOCOL: protocol,
                 semconv.ACCOUNT: account,
@@ -140,7 +146,7 @@ class RequestSpan:
         if span.is_recording():
             for loss in record.losses:
                 code, _, path = loss.partition(" ")
-                span.add_event(semconv.LOSS_EVENT, {semconv.LOSS_CODE: code, semconv.LOSS_PATH: path})
+                span.add_event(semconv.LOSS_EVENT, {semconv.LOSS_CODE: code, semconv.LOSS_PATH: _text(path)})
             known: Mapping[str, str | int | float | bool | None] = {
                 semconv.OUTCOME: record.outcome,
                 semconv.HTTP_STATUS: record.status,
@@ -148,7 +154,7 @@ class RequestSpan:
                 semconv.CLIENT_KEY: record.client_key,
                 semconv.UPSTREAM: record.upstream,
                 semconv.ACCOUNT: record.account,
-                semconv.REQUEST_MODEL: record.model,
+                semconv.REQUEST_MODEL: None if record.model is None else _text(record.model),
                 semconv.COST_USD: record.cost_usd,
             }
             span.set_attributes({name: value for name, value in known.items() if value is not None})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import re
 from dataclasses import replace
 from typing import Any
@@ -192,6 +193,24 @@ async def test_a_store_that_does_not_work() -> None:
     assert await samples(app, "dragoman_account_store_up") == {(): 1}
     store._open = True
     assert await samples(app, "dragoman_account_store_up") == {(): 0}
+
+
+async def test_what_an_account_has_left() -> None:
+    pool = accounts(a=good("Hello"), b=good("Hello"))
+    await pool.store.change("up/a", lambda health: health.after_success(remaining=0.25))
+    assert await samples(pool.app, "dragoman_account_remaining_ratio") == {("account=a", "upstream=up"): 0.25}
+
+
+async def test_a_full_disk_ends_no_request(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(metrics.Metrics, "count", full)
+    made = gateway()
+    assert (await made.call("/v1/messages", REQUEST)).status == 200
+    assert "the metrics cannot be written: No space left on device" in caplog.text
 
 
 async def test_the_process_and_the_build() -> None:

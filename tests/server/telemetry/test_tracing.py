@@ -12,6 +12,7 @@ from gateway.fakes import Sleep, call
 from gateway.provider import good, pool_of
 from gateway.provider_errors import limited
 from gateway.scripted import CHAT, ScriptedGateway, chat_response, chunk, scripted, stream, whole
+from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
@@ -118,6 +119,7 @@ async def test_a_request_is_a_server_span_with_a_client_span_below_it(collected:
         "gen_ai.operation.name": "chat",
         "gen_ai.provider.name": "up",
         "gen_ai.request.model": "m",
+        "gen_ai.request.stream": False,
         "gen_ai.usage.input_tokens": 20,
         "gen_ai.usage.output_tokens": 7,
         "gen_ai.usage.cache_read.input_tokens": 5,
@@ -218,6 +220,14 @@ async def test_nothing_that_was_written_is_reported(collected: Collected) -> Non
     reported += str(collected.reader.get_metrics_data())
     assert len(collected.spans(SpanKind.SERVER)) == 2
     assert WORD not in reported
+
+
+@pytest.mark.parametrize("name", ["\ud800", "x" * 100_000])
+async def test_a_hostile_name_can_be_exported_and_is_short(collected: Collected, name: str) -> None:
+    made = gateway(upstream={"models": ("m",), "model_list": False})
+    await send(made.app, body={**REQUEST, "model": f"up/{name}"})
+    spans = encode_spans(collected.exporter.get_finished_spans()).SerializePartialToString()
+    assert 0 < len(spans) < 5000
 
 
 # Histograms.
