@@ -385,11 +385,14 @@ def _size(file: Path) -> int:
 
 
 @contextmanager
-def shared_directory() -> Iterator[Callable[[int], None]]:
-    """Let the processes that are started inside of this block count together. Return what to call when one has ended.
+def shared_directory(settings: Settings) -> Iterator[Callable[[int], None]]:
+    """Let the processes that are started inside of this block count together, if /metrics is on.
 
-    Raises OSError if there is no place for temporary files.
+    Return what to call with the id of one that has ended. Raises OSError if there is no place for temporary files.
     """
+    if not exposes_metrics(settings):
+        yield lambda pid: None
+        return
     before = os.environ.get(_DIRECTORY_VARIABLE)
     # In memory where that is possible: a write to a mapped file on a full disk ends the process.
     place = _IN_MEMORY if "TMPDIR" not in os.environ and os.access(_IN_MEMORY, os.W_OK) else None

@@ -104,6 +104,15 @@ def test_a_wrong_configuration_is_found_too() -> None:
     assert 'error    environment: DRAGOMAN_WORKERS: expected an integer, found "many"' in lines(result)
 
 
+def test_a_file_that_does_not_exist_can_be_written() -> None:
+    result = run("doctor", "--config", "my file.toml")
+    assert result.exit_code == 1
+    assert lines(result)[:2] == [
+        "error    my file.toml: cannot read the configuration: No such file or directory",
+        "         fix: dragoman init --config 'my file.toml'",
+    ]
+
+
 @pytest.mark.parametrize("arguments", [("--timeout", "0"), ("--sepnd",), ("extra",)])
 def test_a_wrong_command_line_exits_with_2(arguments: tuple[str, ...]) -> None:
     assert run("doctor", *arguments).exit_code == 2

@@ -59,6 +59,20 @@ def test_it_prints_its_address_and_serves_there_and_exits_with_0(backend: str) -
     assert json.loads(stopped)["message"] == "stopped"
 
 
+@pytest.mark.parametrize("workers", ["1", "2"])
+@pytest.mark.parametrize("abstract", [False, True])
+@pytest.mark.skipif(sys.platform != "linux", reason="systemd and abstract sockets are Linux's")
+def test_systemd_is_notified_once_it_serves(workers: str, abstract: bool, tmp_path: Path) -> None:
+    name = f"dragoman-{os.getpid()}" if abstract else str(tmp_path / "notify")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(f"\0{name}" if abstract else name)
+        manager.settimeout(60)
+        environ = {"NOTIFY_SOCKET": f"@{name}" if abstract else name}
+        with Server("--port", "0", "--workers", workers, env=environ) as server:
+            assert manager.recv(100) == b"READY=1"
+            assert server.ready().get("/") == b"hello"
+
+
 @each_backend
 def test_a_response_names_no_server_software(backend: str) -> None:
     with Server("--port", "0", "--backend", backend).ready() as server:
