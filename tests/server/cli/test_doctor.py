@@ -172,3 +172,14 @@ def test_config_check_finds_what_needs_no_network() -> None:
     assert result.stderr == (
         "error: server.certfile: cannot read the certfile a: No such file or directory; correct dragoman.toml:6\n"
     )
+
+
+def test_serve_does_not_start_with_an_error_that_it_finds() -> None:
+    stores = 'response_store = "sqlite"\nresponse_store_path = "a/a.db"\n'
+    Path("dragoman.toml").write_text(f'[server]\ncertfile = "a"\nkeyfile = "b"\n{stores}')
+    result = run("serve")
+    assert result.exit_code == 1
+    assert result.stderr.splitlines() == [
+        "dragoman: server.certfile: cannot read the certfile a: No such file or directory; correct dragoman.toml:2",
+        "dragoman: server.response_store_path: the directory a does not exist; mkdir -p a",
+    ]

@@ -264,7 +264,10 @@ def test_tls_offers_http_2(backend: str, certificate: tuple[str, str]) -> None:
 def test_a_certificate_that_is_absent_is_one_line(certificate: tuple[str, str]) -> None:
     with Server("--certfile", "absent.pem", "--keyfile", certificate[1]) as server:
         assert server.wait() == 1
-    assert server.output == ["dragoman: cannot read the certfile absent.pem: No such file or directory"]
+    assert server.output == [
+        "dragoman: server.certfile: cannot read the certfile absent.pem: No such file or directory; "
+        "correct --certfile"
+    ]
 
 
 def test_a_pair_that_does_not_fit_is_one_line(certificate: tuple[str, str]) -> None:
@@ -272,7 +275,8 @@ def test_a_pair_that_does_not_fit_is_one_line(certificate: tuple[str, str]) -> N
     with Server("--certfile", certfile, "--keyfile", certfile) as server:
         assert server.wait() == 1
     (line,) = server.output
-    assert line.startswith(f"dragoman: certfile {certfile} and keyfile {certfile} cannot be used together: ")
+    text = f"certfile {certfile} and keyfile {certfile} cannot be used together: "
+    assert line.startswith(f"dragoman: server.certfile: {text}")
 
 
 def test_an_encrypted_key_is_refused_without_a_prompt(certificate: tuple[str, str], tmp_path: Path) -> None:
