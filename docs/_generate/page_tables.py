@@ -1,7 +1,7 @@
 """Make the tables in pages that are written by hand.
 
-In configuration.md, accounts.md and simulator.md a table stands between `<!-- table: NAME -->` and `<!-- end -->`, and
-in promises.md the tests that hold a promise.
+In the pages of PAGES a table stands between `<!-- table: NAME -->` and `<!-- end -->`; in promises.md it is the tests
+that hold a promise.
 """
 
 import ast
@@ -18,9 +18,13 @@ from dragoman_server.models.routes import VENDOR_MODELS
 from dragoman_server.settings import ARRAYS, CapabilitySettings, ServerSettings, keys_of
 from dragoman_server.settings.fields import AppliedBy, SettingSpec
 from dragoman_server.simulator import MODELS
+from dragoman_server.telemetry.metrics import METRICS
+from dragoman_server.telemetry.semconv import INSTRUMENTS
 
 _DOCS = Path(__file__).parents[1]
-PAGES = [_DOCS / name for name in ("accounts.md", "configuration.md", "promises.md", "simulator.md")]
+PAGES = [
+    _DOCS / name for name in ("accounts.md", "configuration.md", "metrics.md", "promises.md", "simulator.md")
+]
 TESTS = _DOCS.parent / "tests"
 PROMISES = [*(f"R{number}" for number in range(1, 14)), *(f"S{number}" for number in range(1, 19))]
 _TABLE = re.compile(r"(?<=<!-- table: )([^>]+?)( -->\n).*?(?=<!-- end -->)", re.DOTALL)
@@ -169,6 +173,18 @@ def _simulated_models() -> str:
     return _table(("model", "what it does", "`@` number", "default"), *rows)
 
 
+def _metrics() -> str:
+    rows = [(_code(each.name), each.kind.value, _code(*each.labels), each.help) for each in METRICS]
+    return _table(("metric", "type", "labels", "meaning"), *rows)
+
+
+def _histograms() -> str:
+    return _table(
+        ("histogram", "unit", "meaning"),
+        *[(_code(each.name), _code(each.unit), each.help) for each in INSTRUMENTS],
+    )
+
+
 @functools.cache
 def promised() -> dict[str, dict[str, list[str]]]:
     """Return by promise and module the tests with the marker; "" stands for a whole module."""
@@ -202,4 +218,6 @@ _TABLES: dict[str, Callable[[], str]] = {
     "rewritten_relays": _rewritten_relays,
     "families": _families,
     "simulated_models": _simulated_models,
+    "metrics": _metrics,
+    "histograms": _histograms,
 }

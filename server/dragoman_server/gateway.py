@@ -5,7 +5,7 @@ next, and so does what is known about upstreams that stay.
 """
 
 import math
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 
 from dragoman import PROTOCOLS
@@ -17,7 +17,8 @@ from dragoman_server.accounts.stores.base import AccountStore
 from dragoman_server.accounts.stores.memory import MemoryAccountStore
 from dragoman_server.accounts.stores.resilient import ResilientStore
 from dragoman_server.client_address import ClientAddresses
-from dragoman_server.config.valkey_url import VALKEY_EXTRA_MISSING, valkey_available
+from dragoman_server.extras import missing_extra
+from dragoman_server.log import RequestRecord, log_request
 from dragoman_server.models.catalog import ModelCatalog
 from dragoman_server.proxying.account_pool import AccountPool, proxy_id
 from dragoman_server.responses.reasoning import ReasoningStore
@@ -32,6 +33,7 @@ from dragoman_server.settings import (
     UpstreamSettings,
 )
 from dragoman_server.simulator import SimulatedUpstream
+from dragoman_server.telemetry.requests import Telemetry
 from dragoman_server.tool_grammar import grammar_checker
 from dragoman_server.upstream.client import UpstreamClient, origin_of
 from dragoman_server.upstream.sender import UpstreamSender
@@ -61,6 +63,7 @@ class Gateway:
     reasoning_store: reasoning for clients that do not send it back, None where nothing is stored.
     catalog: the names of models.
     client_addresses: finds where requests come from.
+    telemetry: the metrics and the traces.
     check_input: checks what models write for tools with a grammar, None where nothing is checked.
     """
 
@@ -92,10 +95,12 @@ class Gateway:
             max_bytes = settings.server.reasoning_store_bytes
             self.reasoning_store = ReasoningStore(max_bytes) if max_bytes else None
             self.key_usage = KeyUsage(self.accounts)
+            self.telemetry = Telemetry(settings, self.catalog.listed)
         else:
             self.client, self.simulator = previous.client, previous.simulator
             self.responses, self.accounts = previous.responses, previous.accounts
             self.reasoning_store, self.key_usage = previous.reasoning_store, previous.key_usage
+            self.telemetry = previous.telemetry
             self.catalog.take_over(previous.catalog)
             self.balances.take_over(previous.balances)
         self.pool = AccountPool(settings, self.accounts, balances=self.balances)
@@ -115,6 +120,26 @@ class Gateway:
             for account in self.settings.accounts_of(upstream)
             if account.id not in health or health[account.id].usable(now)
         ]
+
+    def request_ended(self, record: RequestRecord) -> None:
+        """Write a request's line, and count it. Its record is complete."""
+        log_request(record)
+        self.telemetry.count(record)
+
+    def scrape(self) -> Callable[[str], tuple[bytes, str]] | None:
+        """Return what makes the text of /metrics, None where that is off. See Metrics.exposition()."""
+        metrics = self.telemetry.metrics
+        if metrics is None:
+            return None
+        accounts = [
+            account.id
+            for upstream in self.settings.upstreams
+            for account in self.settings.accounts_of(upstream)
+        ]
+        store = self.accounts
+        works = not (isinstance(store, ResilientStore) and store.is_open)
+        metrics.set_states(accounts, store.health(), self.pool.clock(), store_up=works)
+        return metrics.exposition
 
     def unusable_upstreams(self) -> dict[str, str]:
         """Return the upstreams that no request can be sent to now, each with the reason."""
@@ -152,6 +177,7 @@ class Gateway:
     async def open(self) -> AsyncIterator[None]:
         """Connections and stores are open inside of this block, for this gateway and those that follow it."""
         async with AsyncExitStack() as stack:
+            await stack.enter_async_context(self.telemetry.running())
             await stack.enter_async_context(self.client)
             if self.responses.store is not None:
                 await stack.enter_async_context(self.responses.store.running())
@@ -162,6 +188,7 @@ class Gateway:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Serve requests inside of this block, which is inside of open()."""
+        self.telemetry.configure(self.settings, self.catalog.listed)
         async with self.catalog.running(), self.balances.running():
             yield
 
@@ -189,8 +216,8 @@ def make_account_store(server: ServerSettings) -> AccountStore:
     if server.account_store == "valkey":
         if server.account_store_url is None:
             raise ValueError("account_store_url is needed for the account store valkey")
-        if not valkey_available():
-            raise ValueError(f"the account store valkey {VALKEY_EXTRA_MISSING}")
+        if (missing := missing_extra("valkey")) is not None:
+            raise ValueError(f"the account store valkey {missing}")
         from dragoman_server.accounts.stores.valkey import ValkeyAccountStore
 
         return ResilientStore(ValkeyAccountStore(server.account_store_url.reveal()), MemoryAccountStore())

@@ -49,6 +49,8 @@ class RequestRecord:
     attempts: the number that were made.
     failures: the attempts that failed before anything was sent to the client: see note_failure().
     upstream_completed: the client left before the end, but the upstream's response, and its usage, is complete.
+    error, error_kind: the error for people, and its class, a value of ErrorKind.
+    trace_id: of the request's trace, if it has one.
     """
 
     id: str
@@ -71,6 +73,7 @@ class RequestRecord:
     outcome: str = "open"
     upstream_completed: bool | None = None
     error: str | None = None
+    error_kind: str | None = None
     first_byte_s: float | None = None
     duration_s: float | None = None
     input_tokens: int | None = None
@@ -80,10 +83,16 @@ class RequestRecord:
     cost_usd: float | None = None
     estimated: bool | None = None
     losses: list[str] = field(default_factory=list)
+    trace_id: str | None = None
 
-    def note_failure(self, account: str, model: str, status: int | None, cause: str, seconds: float) -> None:
-        """Add a failed attempt. model: `upstream/model`. status: of the upstream's response, if there was one."""
-        row = {"account": account, "model": _short(model), "status": status}
+    def note_failure(
+        self, account: str, model: str, status: int | None, kind: str, cause: str, seconds: float
+    ) -> None:
+        """Add a failed attempt. model: `upstream/model`. status: of the upstream's response, if there was one.
+
+        kind: of the error, a value of ErrorKind. cause: the error for people.
+        """
+        row = {"account": account, "model": _short(model), "status": status, "kind": kind}
         outcome = {"cause": _short(cause), "seconds": round(seconds, 4)}
         self.failures.append({**{name: value for name, value in row.items() if value is not None}, **outcome})
 

@@ -6,24 +6,19 @@ file in one step.
 
 import codecs
 import re
-import tempfile
 import tomllib
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from dragoman_server.cli.config_file import toml_text
+from dragoman_server.cli.config_file import ConfigEditError, replace_file, toml_text
 from dragoman_server.config.toml_lines import TomlLines
 
 _TABLE = "client_keys"
 
 # A line with a value that has no line end in it: what is before the value, the value, and what is behind it.
 _PAIR = re.compile(r"""(\s*[^=]+=\s*)("[^"]*"|'[^']*'|[^\s#"']+)(\s*(?:\#.*)?)""")
-
-
-class ConfigEditError(Exception):
-    """The file cannot be changed; the text has the reason and what to do by hand."""
 
 
 class ClientKeyTables:
@@ -103,21 +98,4 @@ class ClientKeyTables:
             found = tomllib.loads(text)
         if found != self._meant:
             raise ConfigEditError(f"{self._path} is written in an unusual way: {by_hand}")
-        _replace_file(self._path, self._mark + text.encode())
-
-
-def _replace_file(path: Path, data: bytes) -> None:
-    """Replace the file in one step and keep its mode: a half-written file would keep the gateway from starting."""
-    path = path.resolve()
-    try:
-        with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
-            written = Path(file.name)
-            try:
-                file.write(data)
-                file.flush()
-                written.chmod(path.stat().st_mode)
-                written.replace(path)
-            finally:
-                written.unlink(missing_ok=True)
-    except OSError as error:
-        raise ConfigEditError(f"cannot write {path}: {error.strerror}") from None
+        replace_file(self._path, self._mark + text.encode(), self._path.stat().st_mode)

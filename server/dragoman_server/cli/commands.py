@@ -17,6 +17,7 @@ import click
 from dragoman_server.cli.completion import completion
 from dragoman_server.cli.config_file import config_lines, json_schema
 from dragoman_server.cli.doctor import doctor
+from dragoman_server.cli.init import init
 from dragoman_server.cli.keys import keys
 from dragoman_server.cli.options import (
     CANNOT_START,
@@ -148,5 +149,6 @@ def schema() -> None:
 
 main.add_command(keys)
 main.add_command(reload)
-main.add_command(doctor)
 main.add_command(completion)
+main.add_command(doctor)
+main.add_command(init)

@@ -1,12 +1,14 @@
-"""Print the settings, and make the JSON Schema of the configuration file, for `dragoman config`.
+"""Print the settings, make the JSON Schema of the configuration file, and replace the file, for several commands.
 
 The schema is made from the classes of the settings, for editors that complete and check. It accepts more than the
 loader does, because any string may contain a `${VARIABLE}`.
 """
 
 import json
+import tempfile
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -129,3 +131,30 @@ def _property_schema(key: SettingSpec) -> Schema:
     if key.default is not None and key.default != ():
         schema["default"] = list(key.default) if isinstance(key.default, tuple) else key.default
     return schema
+
+
+# Change.
+
+
+class ConfigEditError(Exception):
+    """The file cannot be changed; the text has the reason and what to do by hand."""
+
+
+def replace_file(path: Path, data: bytes, mode: int) -> None:
+    """Write or replace a file in one step: a half-written one would keep the gateway from starting.
+
+    Raises ConfigEditError.
+    """
+    path = path.resolve()
+    try:
+        with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
+            written = Path(file.name)
+            try:
+                file.write(data)
+                file.flush()
+                written.chmod(mode)
+                written.replace(path)
+            finally:
+                written.unlink(missing_ok=True)
+    except OSError as error:
+        raise ConfigEditError(f"cannot write {path}: {error.strerror}") from None

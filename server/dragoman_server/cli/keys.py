@@ -16,8 +16,8 @@ from typing import Any
 import click
 
 from dragoman_server.cli.admin import AdminUnavailable, admin_request
-from dragoman_server.cli.client_key_tables import ClientKeyTables, ConfigEditError
-from dragoman_server.cli.config_file import toml_text
+from dragoman_server.cli.client_key_tables import ClientKeyTables
+from dragoman_server.cli.config_file import ConfigEditError, toml_text
 from dragoman_server.cli.options import (
     CANNOT_START,
     WRONG_CONFIGURATION,

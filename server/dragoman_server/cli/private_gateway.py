@@ -71,14 +71,21 @@ class _PrivateApp:
         from dragoman_server.http.errors import FallbackErrors
 
         gateway = Gateway(settings)
-        errors = FallbackErrors(gateway.protocols, gateway.client_addresses)
+        errors = FallbackErrors(gateway.protocols, gateway.client_addresses, gateway.request_ended)
         return KeyAuthMiddleware(Application(gateway), Keyring([self.key], self.secret), errors.refuse)
 
 
 def private_settings(settings: Settings) -> Settings:
-    """Return the settings for one client on this machine: no TLS, no other keys, no `/admin`."""
+    """Return the settings for one client on this machine: no TLS, no other keys, no `/admin`, no `/metrics`."""
     server = replace(
-        settings.server, host=HOST, port=0, workers=1, certfile=None, keyfile=None, admin_key=None
+        settings.server,
+        host=HOST,
+        port=0,
+        workers=1,
+        certfile=None,
+        keyfile=None,
+        admin_key=None,
+        metrics_key=None,
     )
     return replace(settings, server=server, client_keys=())
 

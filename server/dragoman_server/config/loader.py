@@ -35,8 +35,9 @@ from dragoman_server.config.problems import (
 )
 from dragoman_server.config.sources import ConfigSources, Rows
 from dragoman_server.config.toml_lines import KeyPath
-from dragoman_server.config.valkey_url import VALKEY_EXTRA_MISSING, parse_valkey_url, valkey_available
+from dragoman_server.config.valkey_url import parse_valkey_url
 from dragoman_server.config.values import SOCKS_EXTRA_MISSING, is_loopback, lacks_socks
+from dragoman_server.extras import missing_extra
 from dragoman_server.keys import hash_client_key
 from dragoman_server.settings import (
     ARRAYS,
@@ -241,8 +242,13 @@ class _Loader(ConfigSources):
             if name in values and value in (None, values[name]) and needed not in configured:
                 self.add_problem(("server", name), f"needs {needed} as well")
         server = ServerSettings(**values)
-        if server.account_store == "valkey" and not valkey_available():
-            self.add_problem(("server", "account_store"), VALKEY_EXTRA_MISSING)
+        for name, extra, needs in (
+            ("account_store", "valkey", server.account_store == "valkey"),
+            ("metrics_key", "metrics", server.metrics_key is not None),
+            ("otel", "otel", server.otel),
+        ):
+            if needs and (missing := missing_extra(extra)) is not None:
+                self.add_problem(("server", name), missing)
         if server.account_store_url is not None:
             try:
                 parse_valkey_url(server.account_store_url.reveal())
@@ -391,18 +397,18 @@ class _Loader(ConfigSources):
                 self.add_problem(
                     path, f"needs {missing} as well: previous_hash and previous_expires go together"
                 )
-        admin, secret = server.admin_key, server.secret
+        metrics, admin, secret = server.metrics_key, server.admin_key, server.secret
+        hashes = {each for _, key in keys for each in (key.hash, key.previous_hash)}
         if keys and secret is None:
             self.add_problem(("client_keys",), "need server.secret: their hashes are keyed with it")
         if admin and secret and admin == secret:
             self.add_problem(("server", "admin_key"), "is server.secret: it must be a key of its own")
-        elif (
-            admin
-            and secret
-            and hash_client_key(admin.reveal(), secret)
-            in {each for _, key in keys for each in (key.hash, key.previous_hash)}
-        ):
+        elif admin and secret and hash_client_key(admin.reveal(), secret) in hashes:
             self.add_problem(("server", "admin_key"), "is a client key: it must be a key of its own")
+        if metrics and metrics in (admin, secret):
+            self.add_problem(("server", "metrics_key"), "is another key as well: it must be a key of its own")
+        elif metrics and secret and hash_client_key(metrics.reveal(), secret) in hashes:
+            self.add_problem(("server", "metrics_key"), "is a client key: it must be a key of its own")
 
 
 def problems_together(settings: Settings) -> Iterator[tuple[str, str]]:

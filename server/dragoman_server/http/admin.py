@@ -1,9 +1,9 @@
 """For the operator: the accounts of upstreams and their state, what client keys have used, and reloads.
 
 This application is separate from the one for clients. All paths below /admin need the admin key, also those that are
-added later; without `server.admin_key` every path is a 404. Client keys are not accepted here. Browsers get no CORS
-headers, so no page of another origin can read a response. Responses have the names and the state of accounts, and no
-part of a key.
+added later; without `server.admin_key` every path is a 404. /metrics accepts the metrics key as well. Client keys are
+not accepted here. Browsers get no CORS headers, so no page of another origin can read a response. Responses have the
+names and the state of accounts, and no part of a key.
 """
 
 import time
@@ -29,7 +29,8 @@ from dragoman_server.accounts.stores.base import AccountStore, AccountStoreError
 from dragoman_server.config.reload import ReloadResult
 from dragoman_server.gateway import Gateway
 from dragoman_server.headers import BROWSER_HEADERS
-from dragoman_server.http.auth import ADMIN_PATH, AdminKeyMiddleware, Refuse
+from dragoman_server.http.auth import ADMIN_PATH, METRICS_PATH, AdminKeyMiddleware, Refuse
+from dragoman_server.http.metrics import metrics_endpoint
 from dragoman_server.log import RequestRecord, log_request
 from dragoman_server.settings import AccountSettings, ClientKey, Settings
 
@@ -51,7 +52,7 @@ _LAST_TIME = datetime(9999, 12, 31, tzinfo=UTC).timestamp()
 
 def is_admin_path(path: str) -> bool:
     """True if the operator's application serves this path. path: see path_below_mount()."""
-    return path == ADMIN_PATH or path.startswith(ADMIN_PATH + "/")
+    return path in (ADMIN_PATH, METRICS_PATH) or path.startswith(ADMIN_PATH + "/")
 
 
 def admin_app(
@@ -60,13 +61,18 @@ def admin_app(
     refuse: Refuse,
     exception_handlers: Mapping[Any, Any],
 ) -> ASGIApp:
-    """Return the application for all paths below /admin. It checks the admin key.
+    """Return the application for /metrics and all paths below /admin. It checks the keys for them.
 
     reload: loads the configuration again; None is returned if there is nothing to load it from.
     """
-    app = Starlette(routes=admin_routes(gateway, reload), exception_handlers=exception_handlers)
+    routes = [
+        Route(METRICS_PATH, metrics_endpoint(gateway), methods=["GET"]),
+        *admin_routes(gateway, reload),
+    ]
+    app = Starlette(routes=routes, exception_handlers=exception_handlers)
     app.router.redirect_slashes = False  # a redirect would be built from the Host header
-    return AdminKeyMiddleware(app, gateway.settings.server.admin_key, refuse)
+    server = gateway.settings.server
+    return AdminKeyMiddleware(app, server.admin_key, server.metrics_key, refuse)
 
 
 def admin_routes(gateway: Gateway, reload: Callable[[], Awaitable[ReloadResult | None]]) -> list[BaseRoute]:
@@ -174,7 +180,7 @@ def account_json(account: AccountSettings, health: Health, now: float) -> JSONOb
         "id": account.id,
         "upstream": account.upstream,
         "name": account.name,
-        "state": "disabled" if health.disabled is not None else "cooling" if cooling else "ready",
+        "state": health.state(now).value,
         "cause": health.disabled or (health.cause if cooling else None) or None,
         "cools_until": _time(health.cooldown_until) if cooling else None,
         "strikes": health.consecutive_cooldowns,

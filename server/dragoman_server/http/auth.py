@@ -28,6 +28,7 @@ SCOPE_KEY = "dragoman.client_key"
 HTTP_METHODS = ("GET", "POST", "PUT", "DELETE", "OPTIONS")
 
 ADMIN_PATH = "/admin"
+METRICS_PATH = "/metrics"
 
 # These report only that the gateway runs. Every other path needs a key, also those that are added later.
 _OPEN_PATHS = frozenset({"/healthz", "/readyz", "/api/hello"})
@@ -186,25 +187,38 @@ class KeyAuthMiddleware:
 
 
 class AdminKeyMiddleware:
-    """Pass on requests with the admin key only.
+    """Pass on requests with the operator's keys only.
 
-    key: None makes every path below /admin a 404. refuse: sends the error of a request that is not passed on.
+    admin_key: for all paths. None makes every path below /admin a 404.
+    metrics_key: for /metrics as well. Without any key for it, that is a 404 too.
+    refuse: sends the error of a request that is not passed on.
     """
 
-    def __init__(self, app: ASGIApp, key: Secret | None, refuse: Refuse) -> None:
+    def __init__(
+        self, app: ASGIApp, admin_key: Secret | None, metrics_key: Secret | None, refuse: Refuse
+    ) -> None:
         self._app = app
-        self._key = key
+        self._admin_keys = [key for key in (admin_key,) if key is not None]
+        self._metrics_keys = [key for key in (admin_key, metrics_key) if key is not None]
         self._refuse = refuse
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if self._key is None:
-            error = RequestRefused("there is nothing at this path", status=404)
+        for_metrics = path_below_mount(scope) == METRICS_PATH
+        keys = self._metrics_keys if for_metrics else self._admin_keys
+        if not keys:
+            hint = ": metrics need server.metrics_key" if for_metrics else ""
+            error = RequestRefused(f"there is nothing at this path{hint}", status=404)
             await self._refuse(scope, error, send)
             return
         presented = presented_key(scope["headers"])
-        if presented is None or not same_key(presented, self._key):
-            what = "need the admin key" if presented is None else "do not accept this key"
-            await self._refuse(scope, _unauthorized(f"paths below {ADMIN_PATH} {what}"), send)
+        if presented is None or not any(same_key(presented, key) for key in keys):
+            if for_metrics:
+                what = "needs the metrics key" if presented is None else "does not accept this key"
+                message = f"{METRICS_PATH} {what}"
+            else:
+                what = "need the admin key" if presented is None else "do not accept this key"
+                message = f"paths below {ADMIN_PATH} {what}"
+            await self._refuse(scope, _unauthorized(message), send)
             return
         await self._app(scope, receive, send)
 

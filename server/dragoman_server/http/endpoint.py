@@ -24,7 +24,7 @@ from dragoman_server.headers import JSON_HEADERS, HeaderList, request_id_headers
 from dragoman_server.http.auth import SCOPE_KEY
 from dragoman_server.http.errors import INTERNAL_ERROR
 from dragoman_server.http.request import ClientDisconnected, read_body
-from dragoman_server.log import RequestRecord, log_request
+from dragoman_server.log import RequestRecord
 from dragoman_server.models.routes import default_model
 from dragoman_server.proxying.plan import (
     Destination,
@@ -41,6 +41,7 @@ from dragoman_server.proxying.request_handler import (
 from dragoman_server.replies import Reply, error_reply, send_reply
 from dragoman_server.settings import ClientKey
 from dragoman_server.streams.byte_stream import WRITE_NOW, WriteNow
+from dragoman_server.telemetry.requests import RequestTelemetry
 from dragoman_server.upstream.content_coding import ACCEPTED_CODINGS
 
 ERRORS = logging.getLogger("dragoman.errors")
@@ -72,6 +73,7 @@ class ClientRequest:
     plan: the plan that was carried out for it, None until then.
     started: a response has begun, or is about to.
     meter: measures what the client gets, None where nothing needs it.
+    telemetry: its part in metrics and traces, None where there are none.
     broken: `send` raised OSError, as it should "when send is called after the client has gone" -- ASGI 2.4
     """
 
@@ -92,6 +94,7 @@ class ClientRequest:
         self.plan: Plan | None = None
         self.started = False
         self.meter: Meter | None = None
+        self.telemetry: RequestTelemetry | None = None
         self.broken = False
         self._send = send
         self._write_now: WriteNow | None = scope.get("extensions", {}).get(WRITE_NOW, {}).get("write")
@@ -160,6 +163,7 @@ class BaseEndpoint(ABC):
         )
         started = anyio.current_time()
         request = ClientRequest(scope, receive, send, record)
+        request.telemetry = self.gateway.telemetry.begin(record, scope, request.headers)
         try:
             await self._serve_or_refuse(request)
         except ClientDisconnected:
@@ -169,6 +173,7 @@ class BaseEndpoint(ABC):
                 record.outcome = "client_left"
                 return
             record.outcome, record.error = "failed", "internal error"
+            record.error_kind = INTERNAL_ERROR.kind.value
             ERRORS.exception("request %s failed", record.id)
             if request.started:
                 raise  # the server then closes the connection in the middle, so the client sees a broken response
@@ -182,7 +187,9 @@ class BaseEndpoint(ABC):
         finally:
             record.duration_s = anyio.current_time() - started
             usage = self._usage_of(request)
-            log_request(record)
+            self.gateway.request_ended(record)
+            if request.telemetry is not None:
+                request.telemetry.end()
             if request.key is not None and request.counted:
                 tokens = (record.input_tokens or 0) + (record.output_tokens or 0)
                 self.gateway.key_usage.count(request.key.name, tokens, record.cost_usd or 0.0, time.time())
@@ -241,10 +248,12 @@ class BaseEndpoint(ABC):
         except (RemoteProtocolError, RequestRefused) as error:
             if request.started:
                 raise
+            refusal = error.as_wire_error()
             request.record.outcome, request.record.error = "refused", error.message
+            request.record.error_kind = refusal.kind.value
             await self._refuse(
                 request,
-                error.as_wire_error(),
+                refusal,
                 error.headers(self.protocol) if isinstance(error, ClientRefused) else (),
             )
 
@@ -311,6 +320,9 @@ class BaseEndpoint(ABC):
         request.plan = plan
         request.record.model, request.record.stream = plan.context.model, plan.streams
         record_destination(request.record, plan.destination)
+        telemetry = request.telemetry
+        if telemetry is not None:
+            telemetry.planned(stream=plan.streams)
         return RequestHandler(
             plan,
             self.gateway.sender_for,
@@ -326,6 +338,7 @@ class BaseEndpoint(ABC):
             cache_reasoning=None
             if store is None
             else lambda cached: store.put(owner, *cached, anyio.current_time()),
+            trace=None if telemetry is None else telemetry.trace,
         )
 
     def destination(self, model: str) -> Destination:

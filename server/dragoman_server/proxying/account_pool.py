@@ -245,9 +245,9 @@ class RequestAttempts:
         """Record that content of an attempt is being sent, so no other may follow."""
         self._machine.committed()
 
-    def release_requests(self) -> None:
-        """Let go of what would be sent, because nothing is sent again."""
-        for plan in self._plans.values():
+    def release_requests(self, sent: Plan) -> None:
+        """Let go of what the plans send, because nothing is sent again. sent: an attempt may have made another plan."""
+        for plan in (*self._plans.values(), sent):
             plan.request.release()
 
     async def ended(

@@ -18,7 +18,7 @@ import anyio.lowlevel
 import msgspec
 from starlette.types import Receive, Send
 
-from dragoman import ErrorKind, Keepalive, Ledger, LossCode, Outcome, Relay, ResponseMachine, WireError
+from dragoman import ErrorKind, Keepalive, Ledger, Outcome, Relay, ResponseMachine, WireError
 from dragoman.document import CachedReasoning
 from dragoman.jsontext import JSONObject, encode
 from dragoman_server.accounts.error_actions import ErrorAction
@@ -34,9 +34,9 @@ from dragoman_server.headers import (
 )
 from dragoman_server.log import RequestRecord
 from dragoman_server.proxying.account_pool import AccountLease, AccountPool
-from dragoman_server.proxying.attempt import Attempt, AttemptFailure
+from dragoman_server.proxying.attempt import Attempt, AttemptFailure, note_failure, record_response
 from dragoman_server.proxying.outbox import Outbox
-from dragoman_server.proxying.plan import Plan, log_losses, record_destination
+from dragoman_server.proxying.plan import Plan, record_destination
 from dragoman_server.replies import (
     Reply,
     encoded_error_reply,
@@ -46,6 +46,7 @@ from dragoman_server.replies import (
     with_retry_after,
 )
 from dragoman_server.streams.byte_stream import WriteNow
+from dragoman_server.telemetry.requests import RequestTrace
 from dragoman_server.upstream.sender import UpstreamSender
 
 # Caches the reasoning of a response.
@@ -83,6 +84,7 @@ class RequestHandler:
             `Plan.store_response`.
         cache_reasoning: called at the same time with the response's reasoning, if the client will probably not send it
             back.
+        trace: gets the attempts.
     """
 
     def __init__(
@@ -100,6 +102,7 @@ class RequestHandler:
         write_now: WriteNow | None = None,
         store_response: StoreResponse | None = None,
         cache_reasoning: CacheReasoning | None = None,
+        trace: RequestTrace | None = None,
     ) -> None:
         self.reply: Reply | None = None
         self._plan = plan
@@ -114,6 +117,7 @@ class RequestHandler:
         self._store_response = store_response
         self._unstored: JSONObject | None = None  # the response, if it could not be stored
         self._cache_reasoning = cache_reasoning
+        self._trace = trace
         self._started_at = anyio.current_time()
         self._keepalive = Keepalive(keepalive_s, self._started_at)
         self._winner: Attempt | None = None  # the client gets the response of this one
@@ -125,27 +129,23 @@ class RequestHandler:
         self._end_sent = False  # the final body message has been handed to the server
         # Whatever takes bytes from a machine puts them here before its next await, so they stay in order.
         self._outbox = Outbox(write_now)
-        # Each task is cancelled by itself: on asyncio, one that its group cancels holds the request until a garbage
-        # collection.
+        # Each task is cancelled by itself, see return_if_cancelled().
         self._writing = anyio.CancelScope()
         self._reading: anyio.TaskHandle[None] | None = None  # without a stream it is a part of writing
 
     async def run(self) -> None:
         """Send the response. Return when it is sent or the client has left; a cancelled run leaves nothing behind."""
         async with anyio.create_task_group() as tasks:
-            watching, ticking = tasks.start_soon(self._watch_disconnect), None
+            beside = [tasks.start_soon(self._watch_disconnect)]
             if self._plan.streams:
-                ticking = tasks.start_soon(self._tick)
+                beside.append(tasks.start_soon(self._tick))
                 self._reading = tasks.start_soon(return_if_cancelled, self._read_upstream)
             with self._writing:
                 if not self._plan.streams:
                     await self._read_upstream()
                 await self._write_client()
-            watching.cancel()
-            if ticking is not None:
-                ticking.cancel()
-        del watching, ticking
-        self._reading = None
+            for task in beside:
+                task.cancel()
         self._record_end()
         if self._record.outcome == "client_left":
             await self._store_partial()
@@ -158,7 +158,7 @@ class RequestHandler:
             while (await self._receive())["type"] != "http.disconnect":
                 pass
         except anyio.get_cancelled_exc_class():
-            return  # see return_if_cancelled()
+            return
         if self._end_sent:
             return  # servers also send "disconnect" when a response is complete
         self._record.outcome = "completed" if self._end_for_disconnect() else "client_left"
@@ -190,7 +190,7 @@ class RequestHandler:
                     return
                 self._put(heartbeat)
         except anyio.get_cancelled_exc_class():
-            return  # see return_if_cancelled()
+            return
 
     def _put(self, data: bytes) -> bool:
         """Put bytes of the stream into the outbox. Return true if the client's connection has them."""
@@ -267,12 +267,10 @@ class RequestHandler:
         while True:
             self._record.attempts = self._attempts.made
             started = anyio.current_time()
-            failure = await attempt.run()
+            failure = await (attempt.run() if self._trace is None else attempt.run_traced(self._trace))
             if failure is None:
                 return None
-            seconds = anyio.current_time() - started
-            account, target = attempt.lease.account.id, attempt.plan.destination.target
-            self._record.note_failure(account, target, attempt.status, failure.cause, seconds)
+            note_failure(self._record, attempt, failure, anyio.current_time() - started)
             if not (attempt.can_resend(failure) and self._attempts.resend(attempt.lease)):
                 return failure
 
@@ -334,6 +332,7 @@ class RequestHandler:
         elif failure is None and self._attempts.unsuitable is not None:
             record_destination(self._record, self._attempts.unsuitable)
         self._record.error = error.message if failure is None else failure.cause
+        self._record.error_kind = error.kind.value
         if self._started:
             # Only heartbeats went out: end the stream as one that broke off.
             machine = self._machine = plan.response_machine(upstream_streams=True)
@@ -380,8 +379,7 @@ class RequestHandler:
             self._cancel_others(attempt)
             # Attempts side by side may still be sending theirs.
             if self._release_request and not self._scopes and attempt.plan.fan_out == 1:
-                self._attempts.release_requests()
-                attempt.plan.request.release()  # the attempt may have made this plan
+                self._attempts.release_requests(attempt.plan)
         return self._winner is attempt
 
     def _record_attempt(self, attempt: Attempt) -> None:
@@ -433,12 +431,10 @@ class RequestHandler:
 
     def _cache_reasoning_of(self, machine: ResponseMachine) -> None:
         """Cache it before the client has the whole response, because its next request may come at once."""
-        cache = self._cache_reasoning
-        if cache is None or machine.outcome is not Outcome.COMPLETED:
+        if self._cache_reasoning is None or machine.outcome is not Outcome.COMPLETED:
             return
-        cached_reasoning = machine.cached_reasoning()
-        if cached_reasoning is not None:
-            cache(cached_reasoning)
+        if (cached_reasoning := machine.cached_reasoning()) is not None:
+            self._cache_reasoning(cached_reasoning)
 
     async def _write_client(self) -> None:
         head_sent = False
@@ -490,15 +486,9 @@ class RequestHandler:
         record, machine = self._record, self._machine
         record.losses = [f"{loss.code.value} {loss.path}" for loss in self._plan.losses]
         if machine is not None:
-            record.losses += [f"{loss.code.value} answer:{loss.path}" for loss in machine.losses]
-            log_losses(record.id, "response", machine.losses)
-            usage = machine.usage
-            record.input_tokens, record.output_tokens = usage.input, usage.output
-            record.cached_tokens, record.cache_write_tokens = usage.cached, usage.cache_write
-            if any(loss.code is LossCode.ESTIMATED for loss in machine.losses):
-                record.estimated = True
+            record_response(record, machine)
             if machine.error is not None and machine.error is not _CLIENT_LEFT and record.error is None:
-                record.error = machine.error.message
+                record.error, record.error_kind = machine.error.message, machine.error.kind.value
             if record.outcome == "client_left" and machine.outcome is Outcome.COMPLETED:
                 record.upstream_completed = True
         if record.outcome == "open":

@@ -19,7 +19,7 @@ import ssl
 import sys
 import threading
 from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from multiprocessing import parent_process
@@ -35,6 +35,7 @@ from dragoman_server.config.loader import LoadedConfig
 from dragoman_server.config.reload import ConfigReloader, Reload, SettingsRefused
 from dragoman_server.log import capture_foreign_logs, configure_logging
 from dragoman_server.serving.connection import WorkerContext
+from dragoman_server.serving.file_limit import raise_file_limit
 from dragoman_server.serving.lifespan import lifespan
 from dragoman_server.serving.link import Started, SupervisorLink
 from dragoman_server.serving.server import serve_connections
@@ -42,6 +43,7 @@ from dragoman_server.serving.signals import GROUP_SIGNALS, SignalMeanings, signa
 from dragoman_server.serving.sockets import BoundAddress, StartupError, bind
 from dragoman_server.serving.supervisor import Supervisor
 from dragoman_server.settings import ServerSettings, Settings
+from dragoman_server.telemetry.metrics import exposes_metrics, shared_directory
 
 AppFactory = Callable[[Settings], ASGIApp]
 
@@ -106,6 +108,7 @@ def serve(
     check_tls(server)
     _set_up_logging(settings)
     meanings = signal_meanings(can_reload=load is not None)
+    raise_file_limit(server.max_connections)  # before the workers start, which inherit it
     listener = bind(server)
     with listener:
         name = listener.getsockname()
@@ -116,8 +119,11 @@ def serve(
         else:
             worker = partial(worker_main, app_factory=app_factory)
             gc.enable()  # this process only starts others
-            supervisor = Supervisor(settings, worker, listener, ready, meanings, load, _use, _stop_s)
-            anyio.run(supervisor.run)
+            with _shared_metrics(settings) as on_end:
+                supervisor = Supervisor(
+                    settings, worker, listener, ready, meanings, load, _use, _stop_s, on_end
+                )
+                anyio.run(supervisor.run)
     _log.info("stopped")
 
 
@@ -128,6 +134,23 @@ def _use(settings: Settings) -> None:
     except StartupError as error:
         raise SettingsRefused(str(error)) from None
     _set_up_logging(settings)
+
+
+@contextmanager
+def _shared_metrics(settings: Settings) -> Iterator[Callable[[int], None]]:
+    """Let the workers count together, if /metrics is on. Return what to call when one has ended."""
+    if not exposes_metrics(settings):
+        yield lambda pid: None
+        return
+    with ExitStack() as stack:
+        try:
+            on_end = stack.enter_context(shared_directory())
+        except OSError as error:
+            raise StartupError(
+                f"the metrics of several workers need a directory for temporary files: {error.strerror}; "
+                "set TMPDIR to one, or unset admin_key and metrics_key"
+            ) from None
+        yield on_end
 
 
 def _set_up_logging(settings: Settings) -> None:
@@ -367,6 +390,9 @@ async def return_freed_memory(requests: Collection[object]) -> None:
     the process keeps up to 500 MiB, of which 56 are in use; with a fixed MALLOC_MMAP_THRESHOLD_ or
     MALLOC_TRIM_THRESHOLD_ it still keeps 100. A call takes 0.1 ms where there is nothing to return, and some 0.3 ms for
     a megabyte that there is: too long a pause for a stream.
+
+    Before that the garbage is collected, of which asyncio leaves some for each connection; the collector by itself runs
+    only when there is much more. What was loaded at the start is frozen, so that takes less than a millisecond.
     """
     await anyio.sleep(TRIM_S)
     import ctypes  # not at the start, because nothing needs it there
@@ -374,6 +400,7 @@ async def return_freed_memory(requests: Collection[object]) -> None:
     trim = getattr(ctypes.CDLL(None) if os.name == "posix" else None, "malloc_trim", None)
     while trim is not None:
         if not requests:
+            gc.collect()
             trim(0)
         await anyio.sleep(TRIM_S)
 

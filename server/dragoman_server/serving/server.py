@@ -15,6 +15,7 @@ from dragoman_server.serving.connection import (
     WorkerContext,
     log_internal_error,
 )
+from dragoman_server.serving.file_limit import default_max_connections
 from dragoman_server.streams.byte_stream import ByteStream
 from dragoman_server.streams.connect import open_byte_stream
 
@@ -27,10 +28,6 @@ _PAUSE_S = 1.0
 # Seconds without a shortage of descriptors after which the next one is logged again. One that lasts comes and goes with
 # each connection that ends.
 _SHORTAGE_S = 10.0
-
-# File descriptors of everything else: listener, event loop, stores, log.
-_OTHER_DESCRIPTORS = 64
-_MAX_BY_DEFAULT = 10_000
 
 _EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
@@ -158,15 +155,3 @@ class _Server:
 
 def _address(name: object) -> Address | None:
     return (str(name[0]), int(name[1])) if isinstance(name, tuple) else None
-
-
-def default_max_connections() -> int:
-    """Return about half of the files that the process may open: most requests need an upstream connection too."""
-    try:
-        import resource
-    except ImportError:  # not a Unix
-        return _MAX_BY_DEFAULT
-    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if files == resource.RLIM_INFINITY:
-        return _MAX_BY_DEFAULT
-    return max(16, min(_MAX_BY_DEFAULT, (files - _OTHER_DESCRIPTORS) // 2))

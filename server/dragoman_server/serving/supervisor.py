@@ -70,6 +70,8 @@ class Supervisor:
     load: Callable[[], LoadedConfig] | None
     use: Callable[[Settings], None]
     stop_s: Callable[[Settings], float]
+    # Called with the process id of a worker that has ended.
+    on_end: Callable[[int], None]
     # By the worker's number. All are started before the first is waited for.
     workers: dict[int, _WorkerProcess] = field(default_factory=dict)
     ready: set[int] = field(default_factory=set)
@@ -131,6 +133,7 @@ class Supervisor:
                 await self._read_messages(number, worker, tasks)
             await anyio.wait_readable(worker.process.sentinel)
             worker.process.join()
+            self.on_end(worker.process.pid or 0)
             if not self.stopping.is_set():
                 _log.error("worker %d ended with code %s; starting another", number, worker.process.exitcode)
                 await anyio.sleep(_RESPAWN_PAUSE_S)

@@ -168,6 +168,14 @@ class ServerSettings:
         "the key for /admin, which shows and changes accounts, shows keys and reloads; at least 32 characters; unset:"
         " /admin is off",
     ] = None
+    metrics_key: Annotated[
+        Secret | None,
+        Meta(min_length=32),
+        "a key only for /metrics, besides the admin key; at least 32 characters; needs dragoman[metrics]",
+    ] = None
+    otel: Annotated[
+        bool, RESTART, "report to OpenTelemetry, as the OTEL_* variables say; needs dragoman[otel]"
+    ] = False
     allow_public_without_keys: Annotated[
         bool,
         "start on a public address without client keys; anybody who can connect may then use all upstreams",

@@ -10,8 +10,9 @@ import pytest
 from click.testing import CliRunner, Result
 from edge import EdgeGateway, Upstream
 
-from dragoman_server.cli.client_key_tables import ClientKeyTables, ConfigEditError
+from dragoman_server.cli.client_key_tables import ClientKeyTables
 from dragoman_server.cli.commands import main
+from dragoman_server.cli.config_file import ConfigEditError
 from dragoman_server.cli.keys import parse_duration, parse_when
 from dragoman_server.config.loader import load
 from dragoman_server.config.values import InvalidValue

@@ -99,6 +99,8 @@ SAMPLES = {
     "max_attempts": ("3", 3),
     "account_wait_s": ("2.5", 2.5),
     "admin_key": ("a" * 32, Secret("a" * 32)),
+    "metrics_key": ("m" * 32, Secret("m" * 32)),
+    "otel": ("true", True),
     "allow_public_without_keys": ("yes", True),
     "check_grammars": ("no", False),
     "reasoning_store_bytes": ("0", 0),
@@ -171,6 +173,29 @@ def test_the_admin_key_is_a_key_of_its_own() -> None:
     (line,) = errors("", {**environ, "DRAGOMAN_ADMIN_KEY": SECRET})
     assert line == "environment: DRAGOMAN_ADMIN_KEY: is server.secret: it must be a key of its own"
     assert load_text(KEY, environ).settings.server.admin_key == Secret(admin)
+
+
+def test_the_metrics_key_is_a_key_of_its_own() -> None:
+    metrics = "metrics-0123456789-0123456789-0123456789"
+    key = f'[[client_keys]]\nname = "ci"\nhash = "{hash_client_key(metrics, Secret(SECRET))}"\n'
+    environ = {"DRAGOMAN_SECRET": SECRET, "DRAGOMAN_METRICS_KEY": metrics}
+    (line,) = errors(key, environ)
+    assert line == "environment: DRAGOMAN_METRICS_KEY: is a client key: it must be a key of its own"
+    for other in (SECRET, metrics):
+        more = {} if other == SECRET else {"DRAGOMAN_ADMIN_KEY": metrics}
+        (line,) = errors("", {**environ, **more, "DRAGOMAN_METRICS_KEY": other})
+        assert (
+            line == "environment: DRAGOMAN_METRICS_KEY: is another key as well: it must be a key of its own"
+        )
+    assert load_text(KEY, environ).settings.server.metrics_key == Secret(metrics)
+
+
+@pytest.mark.parametrize(("setting", "extra"), [("metrics_key", "metrics"), ("otel", "otel")])
+def test_settings_that_need_an_extra(setting: str, extra: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dragoman_server.extras.find_spec", lambda name: None)
+    environ = {f"DRAGOMAN_{setting.upper()}": SAMPLES[setting][0]}
+    (line,) = errors("", environ)
+    assert line == f"environment: DRAGOMAN_{setting.upper()}: needs an extra: install dragoman[{extra}]"
 
 
 INVALID: list[tuple[str, str]] = [
