@@ -100,6 +100,7 @@ class Gateway:
             self.client, self.simulator = previous.client, previous.simulator
             self.responses, self.accounts = previous.responses, previous.accounts
             self.reasoning_store, self.key_usage = previous.reasoning_store, previous.key_usage
+            self.telemetry = previous.telemetry
             self.catalog.take_over(previous.catalog)
             self.telemetry = previous.telemetry
             self.telemetry.configure(settings, self.catalog.listed)
@@ -189,6 +190,7 @@ class Gateway:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Serve requests inside of this block, which is inside of open()."""
+        self.telemetry.configure(self.settings, self.catalog.listed)
         async with self.catalog.running(), self.balances.running():
             yield
 

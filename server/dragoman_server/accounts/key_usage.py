@@ -70,15 +70,16 @@ class KeyUsage(BackgroundTaskGroup):
             await self._write()
 
     async def _write(self) -> None:
-        counted, self._counted = self._counted, {}
         with anyio.move_on_after(_STORE_S) as scope:
-            try:
-                for key, use in counted.items():
+            while self._counted:
+                # What has failed is not written again, because it may have been counted.
+                key, use = self._counted.popitem()
+                try:
                     await self._store.add_key_use(key, use)
-            except AccountStoreError as error:
-                _log.warning("what client keys have used is not counted: %s", error)
+                except AccountStoreError as error:
+                    _log.warning("what a client key has used is not counted: %s", error)
         if scope.cancelled_caught:
-            _log.warning("what client keys have used is not counted: no response in time")
+            _log.warning("what a client key has used is not counted: no response in time")
 
 
 _NOTHING = KeyUse()

@@ -32,9 +32,13 @@ config_option = click.Option(
 )
 
 
-def _option(key: SettingSpec) -> click.Option:
-    """Return the flag of a key of `[server]`. Its value stays text, so that the loader checks it like all others."""
-    flag, help_ = key.name.replace("_", "-"), f"{key.help} [{ENV_PREFIX}{key.name.upper()}]"
+def setting_option(key: SettingSpec, prefix: str | None = ENV_PREFIX) -> click.Option:
+    """Return the flag of a setting. Its value stays text, so that it is checked like all others.
+
+    prefix: of the variable that sets it as well, None if there is none.
+    """
+    variable = "" if prefix is None else f" [{prefix}{key.name.upper()}]"
+    flag, help_ = key.name.replace("_", "-"), key.help + variable
     if key.kind is SettingKind.SWITCH:
         return click.Option([f"--{flag}/--no-{flag}", key.name], default=None, help=help_)
 
@@ -48,7 +52,7 @@ def _option(key: SettingSpec) -> click.Option:
 # Without secrets, because all users of a machine can read the command lines of its processes.
 server_options = [
     config_option,
-    *(_option(key) for key in SERVER_KEYS.values() if key.kind is not SettingKind.SECRET),
+    *(setting_option(key) for key in SERVER_KEYS.values() if key.kind is not SettingKind.SECRET),
 ]
 
 

@@ -396,8 +396,8 @@ class _Loader(ConfigSources):
                 self.add_problem(
                     path, f"needs {missing} as well: previous_hash and previous_expires go together"
                 )
-        hashes = {each for _, key in keys for each in (key.hash, key.previous_hash)}
         metrics, admin, secret = server.metrics_key, server.admin_key, server.secret
+        hashes = {each for _, key in keys for each in (key.hash, key.previous_hash)}
         if keys and secret is None:
             self.add_problem(("client_keys",), "need server.secret: their hashes are keyed with it")
         if admin and secret and admin == secret:

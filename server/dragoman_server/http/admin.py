@@ -23,6 +23,8 @@ from starlette.types import ASGIApp
 
 from dragoman.jsontext import JSONObject
 from dragoman_server.accounts.health import Health
+from dragoman_server.accounts.key_usage import KeyUsage
+from dragoman_server.accounts.limits import ClientLimits
 from dragoman_server.accounts.stores.base import AccountStore, AccountStoreError, KeyUse
 from dragoman_server.config.reload import ReloadResult
 from dragoman_server.gateway import Gateway
@@ -78,7 +80,10 @@ def admin_routes(gateway: Gateway, reload: Callable[[], Awaitable[ReloadResult |
     admin = _Accounts(gateway.settings, gateway.accounts)
 
     async def list_keys(request: Request) -> Response:
-        return _respond(request, {"keys": await _keys_json(gateway, time.time())})
+        found = await keys_json(gateway.settings, gateway.key_usage, gateway.limits, time.time())
+        if found is None:
+            raise HTTPException(503, "the account store does not respond")
+        return _respond(request, {"keys": found})
 
     async def reload_configuration(request: Request) -> Response:
         result = await reload()
@@ -137,16 +142,15 @@ class _Accounts:
             yield from self._settings.accounts_of(upstream)
 
 
-async def _keys_json(gateway: Gateway, now: float) -> list[JSONObject]:
-    keys = gateway.settings.client_keys
-    uses = await gateway.key_usage.totals([key.name for key in keys])
+async def keys_json(
+    settings: Settings, usage: KeyUsage, limits: ClientLimits, now: float
+) -> list[JSONObject] | None:
+    """Return the state of all client keys, None if the account store does not respond."""
+    keys = settings.client_keys
+    uses = await usage.totals([key.name for key in keys])
     if uses is None:
-        raise HTTPException(503, "the account store does not respond")
-    found = []
-    for key, use in zip(keys, uses, strict=True):
-        spent = None if key.budget is None else await gateway.limits.spent(key)
-        found.append(key_json(key, use, spent, now))
-    return found
+        return None
+    return [key_json(key, use, await limits.spent(key), now) for key, use in zip(keys, uses, strict=True)]
 
 
 def key_json(key: ClientKey, use: KeyUse, spent: float | None, now: float) -> JSONObject:

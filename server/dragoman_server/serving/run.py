@@ -107,8 +107,8 @@ def serve(
     check_backend(server.backend)
     check_tls(server)
     _set_up_logging(settings)
-    raise_file_limit(server.max_connections)  # before the workers start, which inherit it
     meanings = signal_meanings(can_reload=load is not None)
+    raise_file_limit(server.max_connections)  # before the workers start, which inherit it
     listener = bind(server)
     with listener:
         name = listener.getsockname()

@@ -149,6 +149,77 @@ def test_models_that_a_key_may_use() -> None:
         assert may_use(None, model), (models, model)
 
 
+def at(seconds: float) -> datetime:
+    return datetime.fromtimestamp(NOW + seconds, UTC)
+
+
+# The key as it is configured, and why it is refused.
+ENDED = [
+    (
+        ClientKey(name="red", hash=KEYS[0].hash, disabled=True),
+        "the client key red is disabled: have it enabled",
+    ),
+    (
+        ClientKey(name="red", hash=KEYS[0].hash, expires=at(0)),
+        "the client key red expired at 2026-11-23T12:00:00Z: have another one made (dragoman keys rotate red)",
+    ),
+    (
+        ClientKey(name="red", hash=KEYS[1].hash, previous_hash=KEYS[0].hash, previous_expires=at(-60)),
+        "this key of red ended at 2026-11-23T11:59:00Z: send the newer one",
+    ),
+    (
+        ClientKey(
+            name="red", hash=KEYS[1].hash, previous_hash=KEYS[0].hash, previous_expires=at(60), expires=at(-1)
+        ),
+        "this key of red ended at 2026-11-23T11:59:59Z: send the newer one",
+    ),
+]
+
+
+@pytest.mark.promise("S2")
+def test_a_key_that_has_ended_is_refused_with_the_reason_and_unknown_ones_without() -> None:
+    unknown = "the client key is not known to this gateway"
+    for configured, reason in ENDED:
+        keyring = Keyring([configured], SECRET)
+        for key, expected in ((KEY, reason), (KEY + "x", unknown), (KEYS[0].hash, unknown)):
+            with pytest.raises(RequestRefused) as refused:
+                keyring.authenticate(headers_with(key), NOW)
+            assert (refused.value.status, refused.value.code) == (401, "invalid_api_key")
+            assert refused.value.message.startswith(expected)
+            assert key not in refused.value.message
+
+
+def test_a_key_is_valid_until_it_ends() -> None:
+    keyring = Keyring([ClientKey(name="red", hash=KEYS[0].hash, expires=at(60))], SECRET)
+    key = keyring.authenticate(headers_with(KEY), NOW + 59.9)
+    assert key is not None
+    assert [key.state(NOW + seconds) for seconds in (59.9, 60)] == ["active", "expired"]
+    with pytest.raises(RequestRefused):
+        keyring.authenticate(headers_with(KEY), NOW + 60)
+
+
+def test_both_keys_of_a_rotation_are_one_client() -> None:
+    rotated = ClientKey(
+        name="red", hash=KEYS[1].hash, previous_hash=KEYS[0].hash, previous_expires=at(60), expires=at(3600)
+    )
+    keyring = Keyring([rotated], SECRET)
+    assert keyring.authenticate(headers_with(KEY), NOW) is rotated
+    assert keyring.authenticate(headers_with(OTHER), NOW + 61) is rotated
+    with pytest.raises(RequestRefused):
+        keyring.authenticate(headers_with(KEY), NOW + 60)
+
+
+@pytest.mark.anyio
+async def test_the_reason_is_in_the_form_of_the_clients_protocol() -> None:
+    key = ClientKey(name="red", hash=KEYS[0].hash, disabled=True)
+    app = create_app(Settings(server=ServerSettings(secret=SECRET), client_keys=(key,)))
+    for spec in PROTOCOLS.values():
+        client = await call_app(app, spec.endpoints[0].path, b"{}", headers={"x-api-key": KEY})
+        assert client.status == 401
+        assert "the client key red is disabled" in json.loads(client.body)["error"]["message"]
+        assert client.headers["www-authenticate"] == "Bearer"
+
+
 def test_without_keys_every_request_is_accepted_and_keys_need_a_secret() -> None:
     assert Keyring((), SECRET).authenticate([], NOW) is None
     assert Keyring((), None).authenticate([], NOW) is None
