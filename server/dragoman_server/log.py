@@ -50,6 +50,7 @@ class RequestRecord:
     failures: the attempts that failed before anything was sent to the client: see note_failure().
     upstream_completed: the client left before the end, but the upstream's response, and its usage, is complete.
     error, error_kind: the error for people, and its class, a value of ErrorKind.
+    first_content_s: if heartbeats came before the first content.
     trace_id: of the request's trace, if it has one.
     """
 
@@ -75,6 +76,7 @@ class RequestRecord:
     error: str | None = None
     error_kind: str | None = None
     first_byte_s: float | None = None
+    first_content_s: float | None = None
     duration_s: float | None = None
     input_tokens: int | None = None
     output_tokens: int | None = None

@@ -88,7 +88,7 @@ DURATION = MetricSpec(
 FIRST_BYTE = MetricSpec(
     "dragoman_time_to_first_byte_seconds",
     MetricKind.HISTOGRAM,
-    "Time from a planned request to the first byte of its response",
+    "Time from a planned request to the first byte of content of its response, of requests that completed",
     ("protocol", *_DESTINATION, "stream"),
 )
 ATTEMPTS = MetricSpec(
@@ -279,8 +279,9 @@ class Metrics:
             where = record.protocol, upstream, model, "true" if record.stream else "false"
             if record.duration_s is not None:
                 families[DURATION].child(*where).observe(record.duration_s)
-            if record.first_byte_s is not None:
-                families[FIRST_BYTE].child(*where).observe(record.first_byte_s)
+            first = record.first_content_s or record.first_byte_s
+            if first is not None and record.outcome == "completed":
+                families[FIRST_BYTE].child(*where).observe(first)
             # A count of tokens has no output, and uses none.
             for kind, name in _TOKEN_FIELDS.items() if record.output_tokens is not None else ():
                 if tokens := getattr(record, name):

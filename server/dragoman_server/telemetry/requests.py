@@ -32,7 +32,7 @@ class AttemptTrace(Protocol):
     headers: HeaderList
 
     def first_content(self) -> None:
-        """Record that the first content has arrived. Further calls do nothing."""
+        """Record that the first content has arrived."""
 
     def end(self, status: int | None, error: str | None, usage: Usage | None) -> None:
         """End the span.

@@ -92,7 +92,7 @@ SERVER_DURATION = InstrumentSpec(
 SERVER_FIRST_TOKEN = InstrumentSpec(
     "gen_ai.server.time_to_first_token",
     "s",
-    "Time to the first byte of a streamed response",
+    "Time to the first content of a streamed response",
     _FIRST_TOKEN,
 )
 SERVER_OUTPUT_TOKEN = InstrumentSpec(

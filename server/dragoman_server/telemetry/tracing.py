@@ -173,11 +173,12 @@ class RequestSpan:
         failed = record.outcome != "completed"
         attributes = {**known, semconv.ERROR_TYPE: record.error_kind or record.outcome} if failed else known
         self._tracing.record(semconv.SERVER_DURATION, duration, attributes)
-        if failed or not record.stream or record.first_byte_s is None:
+        first = record.first_content_s or record.first_byte_s
+        if failed or not record.stream or first is None:
             return
-        self._tracing.record(semconv.SERVER_FIRST_TOKEN, record.first_byte_s, known)
+        self._tracing.record(semconv.SERVER_FIRST_TOKEN, first, known)
         if record.output_tokens is not None and record.output_tokens > 1:
-            seconds = max(0.0, duration - record.first_byte_s) / (record.output_tokens - 1)
+            seconds = max(0.0, duration - first) / (record.output_tokens - 1)
             self._tracing.record(semconv.SERVER_OUTPUT_TOKEN, seconds, known)
 
 
@@ -196,7 +197,6 @@ class AttemptSpan:
 
     def first_content(self) -> None:
         if self._stream:
-            self._stream = False
             seconds = anyio.current_time() - self._began
             self._span.set_attribute(semconv.TIME_TO_FIRST_CHUNK, seconds)
             self._tracing.record(semconv.CLIENT_FIRST_CHUNK, seconds, self._of_metrics)

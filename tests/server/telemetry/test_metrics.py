@@ -108,6 +108,7 @@ async def test_an_error_of_the_upstream_has_its_class() -> None:
     ((labels, count),) = (await samples(made.app, "dragoman_requests_total")).items()
     assert {"error=rate_limit", "outcome=failed", "status=4xx"} < set(labels)
     assert count == 1
+    assert not await samples(made.app, "dragoman_time_to_first_byte_seconds_count"), "an error has no content"
     assert await samples(made.app, "dragoman_attempts_total") == {
         ("account=default", "error=rate_limit", "outcome=failed", "upstream=up"): 1
     }

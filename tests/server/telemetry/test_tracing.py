@@ -261,6 +261,18 @@ async def test_the_figures_of_a_stream(collected: Collected) -> None:
     }
 
 
+async def test_heartbeats_are_no_content(collected: Collected, record: Any) -> None:
+    events = chunk({"content": "a"}), chunk({}, "stop")
+    script = stream(*events, done=True)
+    script.body = [Sleep(35), *script.body]
+    made = gateway(script, keepalive_s=10)
+    await send(made.app, body={**REQUEST, "stream": True})
+    assert (record()["first_byte_s"], record()["first_content_s"]) == (10, 35)
+    points = collected.points()
+    for name in ("gen_ai.client.operation.time_to_first_chunk", "gen_ai.server.time_to_first_token"):
+        assert points[name][0].sum == 35
+
+
 async def test_a_name_that_a_client_made_up_is_in_no_metric(collected: Collected) -> None:
     made = gateway(upstream={"models": ("m",), "model_list": False})
     await send(made.app, body={**REQUEST, "model": "up/invented"})
