@@ -121,7 +121,8 @@ def _route(scope: Scope) -> str:
     """Return the path with the names of its parameters in place of their values, which are ids and names."""
     path = str(scope["path"])
     for name, value in scope.get("path_params", {}).items():
-        path = path.replace(str(value), f"{{{name}}}")
+        before, found, after = path.rpartition(f"/{value}")
+        path = f"{before}/{{{name}}}{after}" if found else path
     return path
 
 

@@ -204,10 +204,11 @@ async def test_losses_are_events(collected: Collected) -> None:
     assert dict(event.attributes or {}) == {"dragoman.loss.code": "dropped", "dragoman.loss.path": "/top_k"}
 
 
-async def test_a_route_has_names_in_place_of_ids(collected: Collected) -> None:
+@pytest.mark.parametrize("id", ["resp_1234", "s", "v1"])
+async def test_a_route_has_names_in_place_of_ids(collected: Collected, id: str) -> None:
     made = gateway(response_store="memory")
     async with made.app.lifespan():
-        await call(made.app, "/v1/responses/resp_1234/input_items", method="GET")
+        await call(made.app, f"/v1/responses/{id}/input_items", method="GET")
     assert collected.server.name == "GET /v1/responses/{id}/input_items"
 
 
