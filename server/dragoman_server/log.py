@@ -50,6 +50,7 @@ class RequestRecord:
     failures: the attempts that failed before anything was sent to the client: see note_failure().
     upstream_completed: the client left before the end, but the upstream's response, and its usage, is complete.
     error, error_kind: the error for people, and its class, a value of ErrorKind.
+    first_content_s: if heartbeats came before the first content.
     trace_id: of the request's trace, if it has one.
     """
 
@@ -75,6 +76,7 @@ class RequestRecord:
     error: str | None = None
     error_kind: str | None = None
     first_byte_s: float | None = None
+    first_content_s: float | None = None
     duration_s: float | None = None
     input_tokens: int | None = None
     output_tokens: int | None = None
@@ -92,8 +94,8 @@ class RequestRecord:
 
         kind: of the error, a value of ErrorKind. cause: the error for people.
         """
-        row = {"account": account, "model": _short(model), "status": status, "kind": kind}
-        outcome = {"cause": _short(cause), "seconds": round(seconds, 4)}
+        row = {"account": account, "model": shorten(model), "status": status, "kind": kind}
+        outcome = {"cause": shorten(cause), "seconds": round(seconds, 4)}
         self.failures.append({**{name: value for name, value in row.items() if value is not None}, **outcome})
 
     def as_dict(self) -> dict[str, object]:
@@ -106,7 +108,7 @@ class RequestRecord:
             if isinstance(value, float):
                 value = round(value, 4 if name.endswith("_s") else 8)
             elif isinstance(value, str):
-                value = _short(value)
+                value = shorten(value)
             known[name] = value
         return known
 
@@ -343,7 +345,7 @@ class _LineKind(NamedTuple):
     @classmethod
     def of(cls, record: logging.LogRecord) -> "_LineKind":
         # Event loops write numbers and addresses of objects into the text itself.
-        words = _NUMBER.sub("0", _short(str(record.msg).partition("\n")[0]))
+        words = _NUMBER.sub("0", shorten(str(record.msg).partition("\n")[0]))
         return cls(record.name, record.levelno, words, record.exc_info[0] if record.exc_info else None)
 
 
@@ -400,7 +402,8 @@ def _message(record: logging.LogRecord) -> str:
         return str(record.msg)
 
 
-def _short(text: str) -> str:
+def shorten(text: str) -> str:
+    """Cut a text from outside to what a line has of it."""
     return text if len(text) <= _MAX_TEXT_LENGTH else f"{text[:_MAX_TEXT_LENGTH]}..."
 
 

@@ -204,7 +204,11 @@ class _Loader(ConfigSources):
         for path, rule in rows["rules"]:
             if not (rule.statuses or rule.codes or rule.words):
                 self.add_problem(path, "has no condition: add statuses, codes or words")
-        self._check_public(server)
+        # Wrong rows are a separate problem, and an empty list of keys counts as none.
+        has_keys = bool(self.document.get("client_keys"))
+        limited = [row for name in ("client_keys", "accounts") for _, row in rows[name] if row.has_limits]
+        for name, text in _problems_together(server, has_keys=has_keys, has_limits=bool(limited)):
+            self.add_problem(("server", name), text)
         self.raise_problems()
         proxies = [
             value for name, value in self.environ.items() if name.lower() in _PROXY_VARIABLES and value
@@ -239,9 +243,6 @@ class _Loader(ConfigSources):
             if name in values and value in (None, values[name]) and needed not in configured:
                 self.add_problem(("server", name), f"needs {needed} as well")
         server = ServerSettings(**values)
-        if server.response_store == "memory" and server.workers > 1:
-            text = "exists in one process only, and there are several workers: use sqlite"
-            self.add_problem(("server", "response_store"), text)
         for name, extra, needs in (
             ("account_store", "valkey", server.account_store == "valkey"),
             ("metrics_key", "metrics", server.metrics_key is not None),
@@ -394,30 +395,51 @@ class _Loader(ConfigSources):
             if key.budget is not None and not self.document.get("prices"):
                 text = "needs [[prices]]: without a price, a key with a budget may use no model"
                 self.add_problem((*path, "budget"), text)
+            if (key.previous_hash is None) != (key.previous_expires is None):
+                missing = "previous_hash" if key.previous_hash is None else "previous_expires"
+                self.add_problem(
+                    path, f"needs {missing} as well: previous_hash and previous_expires go together"
+                )
         metrics, admin, secret = server.metrics_key, server.admin_key, server.secret
+        hashes = {each for _, key in keys for each in (key.hash, key.previous_hash)}
         if keys and secret is None:
             self.add_problem(("client_keys",), "need server.secret: their hashes are keyed with it")
         if admin and secret and admin == secret:
             self.add_problem(("server", "admin_key"), "is server.secret: it must be a key of its own")
-        elif admin and secret and hash_client_key(admin.reveal(), secret) in {key.hash for _, key in keys}:
+        elif admin and secret and hash_client_key(admin.reveal(), secret) in hashes:
             self.add_problem(("server", "admin_key"), "is a client key: it must be a key of its own")
         if metrics and metrics in (admin, secret):
             self.add_problem(("server", "metrics_key"), "is another key as well: it must be a key of its own")
-        elif (
-            metrics and secret and hash_client_key(metrics.reveal(), secret) in {key.hash for _, key in keys}
-        ):
+        elif metrics and secret and hash_client_key(metrics.reveal(), secret) in hashes:
             self.add_problem(("server", "metrics_key"), "is a client key: it must be a key of its own")
 
-    def _check_public(self, server: ServerSettings) -> None:
-        # Wrong keys are a separate problem; an empty list of keys counts as none.
-        keys = self.document.get("client_keys")
-        if not (is_loopback(server.host) or keys or server.allow_public_without_keys):
-            text = (
-                f"{server.host} can be reached from other machines, and there are no client keys, so whoever can "
-                "connect could use your upstreams: make a key with `dragoman keys add`, or set "
-                "allow_public_without_keys = true if something else controls who can connect"
-            )
-            self.add_problem(("server", "host"), text)
+
+def problems_together(settings: Settings) -> Iterator[tuple[str, str]]:
+    """Yield settings of `[server]` that do not fit to the others, each with what is wrong."""
+    limited = any(key.has_limits for key in settings.client_keys)
+    limited = limited or any(account.has_limits for account in settings.accounts)
+    return _problems_together(settings.server, has_keys=bool(settings.client_keys), has_limits=limited)
+
+
+def _problems_together(
+    server: ServerSettings, *, has_keys: bool, has_limits: bool
+) -> Iterator[tuple[str, str]]:
+    if not (is_loopback(server.host) or has_keys or server.allow_public_without_keys):
+        yield (
+            "host",
+            f"{server.host} can be reached from other machines, and there are no client keys, so whoever can "
+            "connect could use your upstreams: make a key with `dragoman keys add`, or set "
+            "allow_public_without_keys = true if something else controls who can connect",
+        )
+    if server.workers > 1 and server.response_store == "memory":
+        yield "response_store", "exists in one process only, and there are several workers: use sqlite"
+    if server.workers > 1 and server.account_store == "memory" and has_limits:
+        yield (
+            "account_store",
+            f"is memory, so each of the {server.workers} workers would count the limits of client keys and accounts "
+            "by itself, and together they would allow "
+            f"{server.workers} times as much: use sqlite with account_store_path, or valkey",
+        )
 
 
 def _upstream(values: dict[str, Any]) -> UpstreamSettings:
