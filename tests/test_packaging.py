@@ -141,7 +141,7 @@ class Lock(dict[str, Version]):
 
 
 @pytest.mark.promise("S17")
-@pytest.mark.parametrize("name", ["server", "dev", "release"])
+@pytest.mark.parametrize("name", ["all", "server", "dev", "release"])
 def test_a_lock_has_hashes_and_no_addresses(name: str) -> None:
     lock = Lock(name)
     for package, hashes in lock.hashes.items():
@@ -178,6 +178,14 @@ def test_developers_run_the_same_gateway() -> None:
     server, dev = Lock("server"), Lock("dev")
     assert server.items() <= dev.items()
     assert all(dev.hashes[name] == hashes for name, hashes in server.hashes.items())
+
+
+def test_the_image_has_the_tested_versions_of_all_extras() -> None:
+    lock, dev = Lock("all"), Lock("dev")
+    assert lock.items() <= dev.items()
+    assert all(dev.hashes[name] == hashes for name, hashes in lock.hashes.items())
+    optional = PROJECT["project"]["optional-dependencies"]
+    assert names(PROJECT["project"]["dependencies"]).union(*map(names, optional.values())) <= lock.keys()
 
 
 def requirements_of(name: str, extras: set[str]) -> list[Requirement]:

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from dragoman.lint import RULES
 from dragoman_server.accounts.error_actions import ERROR_RULES, ErrorAction, ErrorRule
 from dragoman_server.capabilities.model_families import MODEL_FAMILIES
 from dragoman_server.capabilities.providers import PROVIDERS
@@ -23,7 +24,15 @@ from dragoman_server.telemetry.semconv import INSTRUMENTS
 
 _DOCS = Path(__file__).parents[1]
 PAGES = [
-    _DOCS / name for name in ("accounts.md", "configuration.md", "metrics.md", "promises.md", "simulator.md")
+    _DOCS / name
+    for name in (
+        "accounts.md",
+        "configuration.md",
+        "lint-rules.md",
+        "metrics.md",
+        "promises.md",
+        "simulator.md",
+    )
 ]
 TESTS = _DOCS.parent / "tests"
 PROMISES = [*(f"R{number}" for number in range(1, 14)), *(f"S{number}" for number in range(1, 19))]
@@ -206,6 +215,14 @@ def _tests_of(number: str) -> str:
     return "".join(f"- `{module}`{'' if '' in names else f': {_code(*names)}'}\n" for module, names in rows)
 
 
+def _lint_rules() -> str:
+    rows = [
+        (_code(rule.id), rule.severity.value, rule.mend, f"[source]({rule.source})")
+        for rule in RULES.values()
+    ]
+    return _table(("rule", "severity", "what to do", "where it stands"), *rows)
+
+
 _TABLES: dict[str, Callable[[], str]] = {
     **{number: functools.partial(_tests_of, number) for number in PROMISES},
     **{name: functools.partial(_keys, settings) for name, settings in ARRAYS.items()},
@@ -217,6 +234,7 @@ _TABLES: dict[str, Callable[[], str]] = {
     "hosts": _hosts,
     "rewritten_relays": _rewritten_relays,
     "families": _families,
+    "lint_rules": _lint_rules,
     "simulated_models": _simulated_models,
     "metrics": _metrics,
     "histograms": _histograms,

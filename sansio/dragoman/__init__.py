@@ -11,6 +11,7 @@ ResponseTranslator. PROTOCOLS has all protocols by name, UPSTREAMS those that up
     dragoman.codec      what a protocol consists of, for those who add one
     dragoman.sse        server-sent events
     dragoman.jsontext   JSON with limits
+    dragoman.lint       checks of what any server sends
     dragoman.testing    helpers for tests
 """
 

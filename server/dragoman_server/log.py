@@ -256,7 +256,7 @@ def _details(known: Mapping[str, Any]) -> Iterator[str]:
     if known.get("attempts", 1) > 1:
         yield f"{known['attempts']} attempts"
     if "hedge" in known:
-        yield f"hedge {_plain(known['hedge'])}"
+        yield f"hedge {_plain(known['hedge'].get('account'))} {_plain(known['hedge'].get('outcome'))}"
     if "client_key" in known:
         yield f"key {_plain(known['client_key'])}"
     if "client_address" in known and known["client_address"] not in _LOOPBACK:

@@ -13,7 +13,7 @@ from openai import omit
 from openai.lib.streaming.responses._responses import ResponseStreamState
 from openai.types.responses import Response, ResponseStreamEvent
 from oracle.frames import strict_frames
-from oracle.order_responses import ResponsesOrder
+from oracle.order import check_order
 from oracle.types import check_body, check_event
 from pydantic import TypeAdapter
 
@@ -64,16 +64,16 @@ def stream(
 ) -> list[dict[str, Any]]:
     """Return the payloads of a stream, checked in three ways."""
     writer = SPEC.stream_writer(context, Ledger() if ledger is None else ledger)
-    frames, problems = strict_frames(b"".join(writer.send(event) for event in events))
-    order, state = ResponsesOrder(), ResponseStreamState(input_tools=omit, text_format=omit)
+    data = b"".join(writer.send(event) for event in events)
+    ended = type(events[-1]) in (type(ENDED), Failed)
+    problems = [each for each in check_order(ORIGIN, data) if ended or "responses-end" not in each]
+    frames, _ = strict_frames(data)
+    state = ResponseStreamState(input_tools=omit, text_format=omit)
     for number, frame in enumerate(frames):
         problems += [f"{number}: {problem}" for problem in check_event(ORIGIN, frame.data)]
-        order.feed(number, frame)
         sdk_event = SDK_EVENTS.validate_json(frame.data)
         if sdk_event.type != "error":
             state.handle_event(sdk_event)
-    if type(events[-1]) in (type(ENDED), Failed):
-        problems += order.close()
     assert problems == []
     return [json.loads(frame.data) for frame in frames]
 

@@ -5,11 +5,14 @@ Later sources win: the host (`providers`), the model's family (`model_families`)
 Capabilities.
 """
 
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
 import msgspec
 
 from dragoman import UPSTREAMS, Capabilities
 from dragoman_server.capabilities.model_families import families_of
-from dragoman_server.capabilities.providers import host_capabilities, provider_name
+from dragoman_server.capabilities.providers import host_capabilities, is_local, provider_name
 from dragoman_server.capabilities.relay_rewrites import needs_rewrite
 from dragoman_server.settings import CapabilitySettings, Settings, UpstreamSettings, keys_of
 from dragoman_server.settings.capabilities import NONE
@@ -40,25 +43,47 @@ def capabilities_for(
     return found
 
 
+@dataclass(frozen=True, slots=True)
+class CapabilitySource:
+    """One source of capabilities. name: for people. values: by the names of the settings, None for none."""
+
+    name: str
+    values: Mapping[str, object]
+
+
+def capability_sources(
+    settings: Settings, upstream: UpstreamSettings, model: str, protocol: str = ""
+) -> Iterator[CapabilitySource]:
+    """Yield what is known about a model of an upstream. A later source overrides the values of those before it."""
+    protocol = protocol or upstream.protocol
+    host, provider = host_capabilities(upstream.base_url, protocol), provider_name(upstream.base_url)
+    known = {name: value for name, value in host.items() if name in keys_of(CapabilitySettings)}
+    refused = _names(known.get("refuses"))
+    if not refused:
+        known.pop("refuses", None)
+    where = "a host on a private network" if is_local(upstream.base_url) else "an unknown public host"
+    yield CapabilitySource(where if provider is None else f"the host of {provider}", known)
+    for family in families_of(model, provider):
+        values = dict(family.capabilities)
+        if "refuses" in values:
+            # Servers and models refuse parameters independently, so the union is refused.
+            values["refuses"] = (*refused, *_names(values["refuses"]))
+        yield CapabilitySource(f"the model family {' '.join(family.patterns)}", values)
+    if needs_rewrite(upstream.base_url, protocol, model):
+        yield CapabilitySource("the table of hosts whose relays are rewritten", {"relay": "rewrite"})
+    yield CapabilitySource(f"[[upstreams]] {upstream.name}", dict(upstream.explicit_values()))
+    for row in settings.capabilities:
+        if row.upstream in (None, upstream.name) and matches(model, row.model):
+            yield CapabilitySource(f"[[capabilities]] {row.model}", dict(row.explicit_values()))
+
+
 def known_capabilities(
     settings: Settings, upstream: UpstreamSettings, model: str, protocol: str = ""
 ) -> dict[str, object]:
     """Return the settings by name, without those that no source sets."""
-    protocol = protocol or upstream.protocol
-    host = host_capabilities(upstream.base_url, protocol)
-    known = {name: value for name, value in host.items() if name in keys_of(CapabilitySettings)}
-    # Servers and models refuse parameters independently, so the union is refused.
-    refused = _names(known.pop("refuses", ()))
-    for family in families_of(model, provider_name(upstream.base_url)):
-        known.update(family.capabilities)
-    if refused:
-        known["refuses"] = (*refused, *_names(known.get("refuses")))
-    if needs_rewrite(upstream.base_url, protocol, model):
-        known["relay"] = "rewrite"
-    known.update(upstream.explicit_values())
-    for row in settings.capabilities:
-        if row.upstream in (None, upstream.name) and matches(model, row.model):
-            known.update(row.explicit_values())
+    known: dict[str, object] = {}
+    for source in capability_sources(settings, upstream, model, protocol):
+        known.update(source.values)
     return {name: value for name, value in known.items() if value is not None}
 
 

@@ -17,21 +17,19 @@ from functools import partial
 NOT_FOUND = 127
 NOT_EXECUTABLE = 126
 
-_PASSED_ON = (
-    signal.SIGINT,
-    signal.SIGTERM,
-    signal.SIGHUP,
-    signal.SIGQUIT,
-    signal.SIGUSR1,
-    signal.SIGUSR2,
-)
+
+def _signals(*names: str) -> tuple[signal.Signals, ...]:
+    """Return the signals of these names that this platform has, because all commands import this module."""
+    return tuple(each for each in signal.Signals if each.name in names)
+
+
+_PASSED_ON = _signals("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2")
 # The terminal sends them to all processes of its foreground group.
-_FROM_KEYS = (signal.SIGINT, signal.SIGQUIT)
+_FROM_KEYS = _signals("SIGINT", "SIGQUIT")
+# Programs that Python starts would inherit that it ignores them.
+_IGNORED_BY_PYTHON = _signals("SIGPIPE", "SIGXFSZ")
 # `si_code` of a signal that no process has sent -- sigaction(2)
 _SI_KERNEL = 0x80
-
-# Python ignores these, and programs that it starts would inherit that.
-_IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
 
 
 class CannotRun(Exception):
@@ -59,6 +57,10 @@ def run_child(program: str, arguments: Sequence[str], environ: Mapping[str, str]
 
     arguments: the first one is the program's name.
     """
+    if os.name != "posix":
+        raise CannotRun(
+            "this needs POSIX signals: use --print-env, and start the gateway beside it", NOT_EXECUTABLE
+        )
     signals = {signal.SIGCHLD, *_PASSED_ON}
     before = signal.pthread_sigmask(signal.SIG_BLOCK, signals)
     own_group = not _has_terminal()

@@ -17,8 +17,10 @@ import click
 from dragoman_server.cli.completion import completion
 from dragoman_server.cli.config_file import config_lines, json_schema
 from dragoman_server.cli.doctor import doctor
+from dragoman_server.cli.explain import explain
 from dragoman_server.cli.init import init
 from dragoman_server.cli.keys import keys
+from dragoman_server.cli.lint import lint
 from dragoman_server.cli.options import (
     CANNOT_START,
     FOUND_ERRORS,
@@ -30,6 +32,7 @@ from dragoman_server.cli.options import (
 )
 from dragoman_server.cli.reload import reload
 from dragoman_server.cli.run import run
+from dragoman_server.cli.translate import translate
 from dragoman_server.config.loader import LoadedConfig
 from dragoman_server.config.problems import Severity
 from dragoman_server.settings import ServerSettings, Settings
@@ -77,13 +80,25 @@ def main() -> None:
     """
 
 
+main.add_command(translate)
+main.add_command(lint)
+main.add_command(explain)
+
+
 @main.command(params=[*server_options])
 def serve(config_file: str | None, **options: str | bool | None) -> None:
-    """Start the gateway."""
+    """Start the gateway.
+
+    Exit codes: 0 after a stop, 1 if it cannot start, 2 if the configuration or the command line is wrong.
+    """
     loaded = load_or_exit(config_file, options)
     from dragoman_server.app import create_app
     from dragoman_server.cli.banner import print_banner
+    from dragoman_server.diagnosis.offline import offline_findings
 
+    errors = [each for each in offline_findings(loaded) if each.severity is Severity.ERROR]
+    if errors:
+        exit_with(CANNOT_START, "\n".join(f"dragoman: {error}" for error in errors))
     on_ready = partial(print_banner, loaded, version("dragoman"), os.environ)
     _run(loaded.settings, create_app, on_ready, loader(config_file, options))
 

@@ -2,10 +2,12 @@
 
 import json
 import os
+import shlex
 import sys
 from collections.abc import Iterator, Sequence
 from functools import partial
 from importlib.metadata import version
+from pathlib import Path
 
 import anyio
 import click
@@ -38,7 +40,7 @@ _options = [
 
 @click.command(params=_options)
 def doctor(config_file: str | None, as_json: bool, spend: bool, timeout_s: float) -> None:
-    """Find what is wrong with the configuration, this machine and the upstreams, and how to mend it.
+    """Find what is wrong, and how to mend it.
 
     It checks settings, variables, files and their modes, the port, the stores, proxies, names, certificates and
     the clock. It requests the list of models of each upstream with each account, and with --spend a short response.
@@ -73,7 +75,10 @@ def _findings(config_file: str | None, timeout_s: float, spend: bool) -> Iterato
 def _of_problem(problem: ConfigProblem) -> Finding:
     origin = problem.origin
     subject = ": ".join(filter(None, (origin.place, origin.where)))
-    return Finding(Severity.ERROR, "config", subject, problem.text, f"correct {origin.changed_at}")
+    mend = f"correct {origin.changed_at}"
+    if not origin.where and not Path(origin.source).exists():
+        mend = f"dragoman init --config {shlex.quote(origin.source)}"
+    return Finding(Severity.ERROR, "config", subject, problem.text, mend)
 
 
 def _summary(loaded: LoadedConfig) -> Finding:

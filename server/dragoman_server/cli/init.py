@@ -27,10 +27,10 @@ _options = [
 
 @click.command(params=_options)
 def init(config_file: str | None, yes: bool, force: bool) -> None:
-    """Write a configuration from what is found: keys in the environment, servers of models on this machine.
+    """Write a configuration from what is found.
 
-    The file has comments, and refers to keys by their variables. It looks for Ollama, vLLM, llama.cpp, LM Studio,
-    SGLang, Jan and KoboldCpp on their usual ports.
+    It looks for keys of providers in the environment, and for Ollama, vLLM, llama.cpp, LM Studio, SGLang, Jan and
+    KoboldCpp on this machine, on their usual ports. The file has comments, and refers to keys by their variables.
 
     Exit codes: 0 if the file was written, 1 if not, 2 for a wrong command line or environment.
     """
@@ -57,6 +57,7 @@ def init(config_file: str | None, yes: bool, force: bool) -> None:
     flag = f" --config {shlex.quote(config_file)}" if config_file else ""
     click.echo(f"  dragoman doctor{flag}   # are the keys valid, do the models exist?")
     click.echo(f"  dragoman serve{flag}")
+    click.echo(f"  dragoman run{flag} -- claude   # or codex, opencode, aider, any command")
 
 
 def _confirmed(path: Path) -> bool:

@@ -60,7 +60,8 @@ _HOW_TO_APPLY = "a running gateway needs a reload for it: dragoman reload, or SI
 def keys() -> None:
     """Make, list and change client keys.
 
-    The configuration contains their hashes; a key is shown once, when it is made.
+    The configuration contains their hashes; a key is shown once, when it is made. Exit codes: 0 when it is done,
+    1 when the file cannot be changed, 2 when the configuration or the command line is wrong.
     """
 
 

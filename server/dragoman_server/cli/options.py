@@ -13,6 +13,7 @@ import click
 
 from dragoman_server.config.loader import CONFIG_VARIABLE, DEFAULT_FILE, LoadedConfig, load
 from dragoman_server.config.problems import ConfigError
+from dragoman_server.log import is_coloured
 from dragoman_server.settings import ServerSettings, keys_of
 from dragoman_server.settings.fields import SettingKind, SettingSpec
 from dragoman_server.settings.server import ENV_PREFIX
@@ -80,6 +81,6 @@ def exit_with(code: int, message: str) -> NoReturn:
 
 def print_lines(lines: Iterable[str], stream: TextIO, environ: Mapping[str, str]) -> None:
     """Print to `stream`: in colours on a terminal, plain elsewhere or if NO_COLOR is set."""
-    coloured = stream.isatty() and not environ.get("NO_COLOR") and environ.get("TERM") != "dumb"
+    coloured = is_coloured(stream, environ)
     for line in lines:
         click.echo(line, file=stream, color=coloured)

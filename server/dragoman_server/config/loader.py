@@ -52,13 +52,11 @@ from dragoman_server.settings import (
 from dragoman_server.settings.fields import SettingSpec
 from dragoman_server.settings.patterns import WILDCARD
 from dragoman_server.settings.secret import Secret
-from dragoman_server.settings.server import ENV_PREFIX
+from dragoman_server.settings.server import ENV_PREFIX, KEY_VARIABLE
 
 # Read from the working directory if no file is named; it may be missing.
 DEFAULT_FILE = "dragoman.toml"
 CONFIG_VARIABLE = ENV_PREFIX + "CONFIG"
-# Has a client's key in the commands that the banner prints; the gateway does not read it.
-KEY_VARIABLE = ENV_PREFIX + "KEY"
 
 _TABLES = ("server", "upstreams", "models", "capabilities", "client_keys", "prices", "accounts", "rules")
 
@@ -157,8 +155,9 @@ def _unknown_variables(loaded: LoadedConfig, environ: Mapping[str, str]) -> Iter
     referenced = {name for origin in loaded.origins.values() for name in origin.references}
     for name in sorted(environ):
         if name.upper().startswith(ENV_PREFIX) and name not in valid and name not in referenced:
-            found = nearest(name, valid)
-            mend = f"write {found}, or unset {name}" if found else f"unset {name}"
+            # The prefix alone would make all of them similar.
+            found = nearest(name[len(ENV_PREFIX) :], [each.removeprefix(ENV_PREFIX) for each in valid])
+            mend = f"write {ENV_PREFIX}{found}, or unset {name}" if found else f"unset {name}"
             yield Finding(Severity.WARNING, "environment", name, "is not a variable of Dragoman", mend)
 
 

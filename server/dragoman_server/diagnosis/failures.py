@@ -108,8 +108,12 @@ _KEY = "check that this key is valid, or change it: {key}"
 
 # By the status of a response to a request for the list of models, or for a response.
 _STATUSES = {
+    # As of a server of TLS that gets plain HTTP.
+    400: Cause(
+        "base_url", "it returned status 400", _BASE_URL + "; write https:// if that server speaks TLS"
+    ),
     401: Cause("key", "its key is refused (status 401)", _KEY, needs_key=True),
-    402: Cause("key", "its account has no money left (status 402)", "pay, or use another key: {key}"),
+    402: Cause("key", "its account has no money left", "pay, or use another key: {key}"),
     403: Cause("key", "its key may not be used for this (status 403)", _KEY, needs_key=True),
     407: Cause("proxy", "the proxy requires credentials (status 407)", "write them into the proxy's URL"),
     429: Cause(

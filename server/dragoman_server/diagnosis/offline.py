@@ -3,11 +3,16 @@
 Each one is a function from the loaded configuration to findings; OFFLINE_CHECKS is the list.
 """
 
+import math
 import os
 import shlex
+import ssl
 import stat
+import time
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -17,9 +22,15 @@ from dragoman_server.config.loader import LoadedConfig
 from dragoman_server.config.problems import Finding, Severity, ValueOrigin, quote_value
 from dragoman_server.config.values import is_loopback
 from dragoman_server.settings import ARRAYS
-from dragoman_server.settings.fields import keys_of
+from dragoman_server.settings.fields import DAY_S, keys_of
 from dragoman_server.settings.secret import Secret
 from dragoman_server.tool_grammar import grammar_checker
+
+# Authorities that renew by themselves do it thirty days before the end, so something has failed by then.
+_RENEW_DAYS = 14
+
+# X509_V_ERR_CERT_NOT_YET_VALID and X509_V_ERR_CERT_HAS_EXPIRED in OpenSSL's x509_vfy.h.
+_OUTSIDE_VALIDITY = (9, 10)
 
 _READABLE_BY_OTHERS = stat.S_IRGRP | stat.S_IROTH
 
@@ -62,8 +73,49 @@ def _startup(loaded: LoadedConfig) -> Iterator[Finding]:
     try:
         check_tls(server)
     except StartupError as error:
-        mend = f"correct {loaded.origin('server', 'certfile').changed_at}"
-        yield Finding(Severity.ERROR, "certificate", "server.certfile", str(error), mend)
+        name = "keyfile" if "the keyfile" in str(error) else "certfile"
+        mend = f"correct {loaded.origin('server', name).changed_at}"
+        yield Finding(Severity.ERROR, "certificate", f"server.{name}", str(error), mend)
+    else:
+        if server.certfile is not None and server.keyfile is not None:
+            yield from _expiry(loaded, server.certfile, server.keyfile)
+
+
+def _expiry(loaded: LoadedConfig, certfile: str, keyfile: str) -> Iterator[Finding]:
+    """Yield a finding if the gateway's certificate has expired or soon will. It can be served all the same."""
+    until = _valid_until(certfile, keyfile)
+    days = (until - time.time()) / DAY_S
+    if days < _RENEW_DAYS:
+        text = f"{certfile} expires on {datetime.fromtimestamp(until, UTC):%Y-%m-%d}"
+        if not until:
+            text = f"{certfile} has expired or is not valid yet"
+        mend = f"renew it: {loaded.origin('server', 'certfile').changed_at}"
+        yield Finding(Severity.WARNING, "certificate", "server.certfile", text, mend)
+
+
+def _valid_until(certfile: str, keyfile: str) -> float:
+    """Return the end of a certificate's validity in seconds since the epoch; 0 if it is not valid, infinity if unknown.
+
+    The standard library shows a certificate only to the other side of a handshake, so there is one in memory.
+    """
+    ours, theirs = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    ours.load_cert_chain(certfile, keyfile)
+    theirs.check_hostname = False
+    theirs.load_verify_locations(certfile)
+    theirs.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    to_client, to_server = ssl.MemoryBIO(), ssl.MemoryBIO()
+    client = theirs.wrap_bio(to_client, to_server)
+    server = ours.wrap_bio(to_server, to_client, server_side=True)
+    try:
+        for each in (client, server, client):
+            with suppress(ssl.SSLWantReadError):
+                each.do_handshake()
+        certificate = client.getpeercert()
+    except ssl.SSLCertVerificationError as error:
+        return 0.0 if error.verify_code in _OUTSIDE_VALIDITY else math.inf
+    except (ssl.SSLError, ValueError):
+        return math.inf
+    return ssl.cert_time_to_seconds(str(certificate["notAfter"])) if certificate else math.inf
 
 
 def _file_modes(loaded: LoadedConfig) -> Iterator[Finding]:

@@ -10,11 +10,13 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequen
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from email.utils import parsedate_to_datetime
+from urllib.parse import urlsplit
 
 import anyio
 
-from dragoman import PROTOCOLS, RemoteProtocolError, RequestRefused
+from dragoman import PROTOCOLS, UPSTREAMS, RemoteProtocolError, RequestRefused
 from dragoman.jsontext import encode
+from dragoman_server.accounts.balances import fetch_balance, reports_balance
 from dragoman_server.capabilities.providers import MESSAGES
 from dragoman_server.config.loader import LoadedConfig
 from dragoman_server.config.problems import Finding, Severity, dotted, nearest, quote_value
@@ -37,6 +39,8 @@ from dragoman_server.upstream.client import (
 from dragoman_server.upstream.errors import UpstreamError
 
 _REDIRECTS = (301, 302, 307, 308)
+_NO_MONEY = 402
+_ABOUT_THE_KEY = (401, 402, 403)
 
 # A list of models may come in many pages and slowly: so many times the time limit of one wait.
 _WAITS = 3
@@ -169,7 +173,7 @@ class UpstreamExamination:
             more = f" and {len(listed) - _MODELS_NAMED} more" if len(listed) > _MODELS_NAMED else ""
             text = f"responds within {took:.2f} s; its models: {names}{more}"
             if listed:
-                return [Finding(Severity.OK, "models", subject, text)]
+                return await self._balance(account) or [Finding(Severity.OK, "models", subject, text)]
             mend = "load a model there"
             return [Finding(Severity.WARNING, "models", subject, "responds, but lists no models", mend)]
         if exchange.error is not None:
@@ -185,6 +189,25 @@ class UpstreamExamination:
         if exchange.status in (200, 404, 405):
             return [await self._other_base_url(account, exchange.status)]
         return [self._failed(account, cause_of_status(exchange.status))]
+
+    async def _balance(self, account: AccountSettings) -> list[Finding]:
+        """Return what is wrong with a key or its money, where the upstream reports that.
+
+        Some upstreams list their models for any key.
+        """
+        if not reports_balance(self.upstream):
+            return []
+        with anyio.move_on_after(self.timeout_s):
+            try:
+                protocol = UPSTREAMS[self.upstream.protocol]
+                status, amount = await fetch_balance(self.client, self.upstream, protocol, account)
+            except UpstreamError:
+                return []  # it responds, as the list of models has shown
+            if amount == 0:
+                status = _NO_MONEY
+            if status in _ABOUT_THE_KEY:
+                return [self._failed(account, cause_of_status(status))]
+        return []
 
     async def _fetch(
         self, upstream: UpstreamSettings, account: AccountSettings
@@ -210,9 +233,9 @@ class UpstreamExamination:
         change = f"{'remove' if base.endswith(_VERSION) else 'add'} {_VERSION} at the end of the base URL"
         if listed is not None:
             variable = self.upstream.variables.get("base_url")
-            origin = self.loaded.origin("upstreams", self.index, "base_url")
-            if origin.raw is not None:
-                mend = f"{change}: {self._base_url_place}"  # part of it may be private
+            written = self.loaded.origin("upstreams", self.index, "base_url").raw
+            if written is not None or urlsplit(other).path not in ("", _VERSION):
+                mend = f"{change}: {self._base_url_place}"  # a part of it may be private
             elif variable is not None:
                 mend = f"export {variable}={shlex.quote(other)}"
             else:
@@ -333,8 +356,9 @@ class UpstreamExamination:
         cause = cause_of_status(status)
         if cause.check != "key":
             cause = WRONG_MODEL
-        # The upstream may repeat the key.
+        # The upstream may repeat the key, and control the terminal.
         message = self.loaded.settings.mask(message)[:_MAX_ERROR_LENGTH]
+        message = "".join(char if char.isprintable() else " " for char in message)
         text = f"a request for {quote_value(model)} returned status {status}: {message}"
         return self._failed(account, replace(cause, check="response"), text)
 

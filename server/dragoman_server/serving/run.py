@@ -40,7 +40,7 @@ from dragoman_server.serving.lifespan import lifespan
 from dragoman_server.serving.link import Started, SupervisorLink
 from dragoman_server.serving.server import serve_connections
 from dragoman_server.serving.signals import GROUP_SIGNALS, SignalMeanings, signal_meanings
-from dragoman_server.serving.sockets import BoundAddress, StartupError, bind
+from dragoman_server.serving.sockets import BoundAddress, StartupError, bind, notify_service_manager
 from dragoman_server.serving.supervisor import Supervisor
 from dragoman_server.settings import ServerSettings, Settings
 from dragoman_server.telemetry.metrics import exposes_metrics, shared_directory
@@ -69,8 +69,8 @@ _log = logging.getLogger("dragoman.server")
 _http_log = logging.getLogger("dragoman.http")
 
 # The steps of a stop after drain_s, in seconds: closing the connections that were cut, then the application's shutdown.
-_CLOSING_S = 2.0
-_SHUTDOWN_S = 5.0
+CLOSING_S = 2.0
+SHUTDOWN_S = 5.0
 
 _STARTUP_S = 30.0
 # How often a stop reports the requests that are still open.
@@ -113,7 +113,11 @@ def serve(
     with listener:
         name = listener.getsockname()
         listening = BoundAddress.of(server, name[0], name[1])
-        ready = partial(on_ready, listening)
+
+        def ready() -> None:
+            notify_service_manager("READY=1")
+            on_ready(listening)
+
         if server.workers == 1:
             _run_worker(settings, app_factory, listener, ready, meanings, load=load)
         else:
@@ -208,7 +212,7 @@ def _hypercorn_config(server: ServerSettings) -> hypercorn.Config:
 def _stop_s(settings: Settings) -> float:
     """Return the seconds that all steps of a stop may take."""
     server = settings.server
-    return server.drain_delay_s + server.drain_s + _CLOSING_S + _SHUTDOWN_S
+    return server.drain_delay_s + server.drain_s + CLOSING_S + SHUTDOWN_S
 
 
 @dataclass(slots=True)
@@ -259,7 +263,7 @@ class _Worker:
             # The timer does not start in the event loop, because code that does not return may block that.
             self.signals_seen += 1
             if not self.is_ready or self.signals_seen > 1:
-                self._exit_after(_CLOSING_S + (0 if self.is_ready else _SHUTDOWN_S))
+                self._exit_after(CLOSING_S + (0 if self.is_ready else SHUTDOWN_S))
             else:
                 self._exit_after(_stop_s(self.settings))
             call_soon(partial(self._signalled, signal.Signals(number).name))
@@ -289,7 +293,7 @@ class _Worker:
         if server.drain_delay_s:
             _log.info("%s: /readyz reports draining, for %g s", reason, server.drain_delay_s)
         elif requests:
-            text = "%s: no new connections, and up to %g s for open requests: %d"
+            text = "%s: no new connections, and up to %g s for open requests: %d; a second signal ends them"
             _log.info(text, reason, server.drain_s, requests)
         else:
             _log.info("%s: no new connections; no request is open", reason)
@@ -300,16 +304,16 @@ class _Worker:
             self._tasks.start_soon(self._reload)
 
     async def _use(self, settings: Settings) -> None:
-        """Use these settings for what begins from now on. Raises SettingsRefused if that is impossible."""
+        """Use these settings for what begins from now on. Raises ValueError if that is impossible."""
         _use(settings)
         config = _hypercorn_config(settings.server)
         tls = config.create_ssl_context()
         if isinstance(self.app, ReloadableApp):
             try:
                 await self.app.reload(settings)
-            except ValueError as error:
+            except ValueError:
                 _set_up_logging(self.settings)
-                raise SettingsRefused(str(error)) from None
+                raise
         self.settings = settings
         if self.context is not None:
             self.context.settings, self.context.config, self.context.tls = settings.server, config, tls
@@ -321,7 +325,7 @@ class _Worker:
 
             asyncio.get_running_loop().set_exception_handler(_handle_loop_error)
         config = _hypercorn_config(server)
-        async with lifespan(self.app, _STARTUP_S, _SHUTDOWN_S) as state:
+        async with lifespan(self.app, _STARTUP_S, SHUTDOWN_S) as state:
             tls = config.create_ssl_context()
             self.context = WorkerContext(self.app, config, server, state, tls, self.requests)
             with anyio.CancelScope() as self.connections:
@@ -371,7 +375,7 @@ class _Worker:
         with anyio.move_on_after(server.drain_s):
             await self._report_open_requests()
         self._cancel_requests()
-        await anyio.sleep(_CLOSING_S)
+        await anyio.sleep(CLOSING_S)
         self.connections.cancel()
 
     async def _report_open_requests(self) -> None:

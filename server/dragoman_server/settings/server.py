@@ -35,6 +35,8 @@ from dragoman_server.settings.upstreams import (
 )
 
 ENV_PREFIX = "DRAGOMAN_"
+# A client's key, for `dragoman run` and for clients that take the name of a variable; the gateway does not read it.
+KEY_VARIABLE = ENV_PREFIX + "KEY"
 
 # For `cors_origins`: http and https, of localhost and loopback addresses, on any port.
 LOOPBACK_ORIGINS = "loopback"

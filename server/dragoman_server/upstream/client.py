@@ -49,7 +49,10 @@ from dragoman_server.upstream.transport import (
     IdleConnectionClosed,
     RequestURL,
     ResponseBody,
+    trusting_context,
 )
+
+Transport = Http1Transport | httpx2.AsyncBaseTransport
 
 # Seconds that closing a response may take. On our transport it takes none, on httpx2's there may be a TLS handshake.
 CLOSE_S = 2.0
@@ -271,23 +274,23 @@ class UpstreamClient:
         *,
         limits: PoolLimits | None = None,
         tls: ssl.SSLContext | None = None,
-        transport: httpx2.AsyncBaseTransport | None = None,
+        transport: Transport | None = None,
         expects_tls: bool = True,
     ) -> None:
         self._limits = limits or PoolLimits()
         self._tls = tls
         self._replacement = transport
         self._expects_tls = expects_tls
-        self._direct: httpx2.AsyncBaseTransport | None = None
+        self._direct: Transport | None = None
         self._proxied: dict[str, httpx2.AsyncBaseTransport] = {}
         self._env_proxies: dict[str, str] = {}
 
     async def __aenter__(self) -> Self:
         if self._replacement is None:
             self._env_proxies = urllib.request.getproxies()
-            # Takes up to 0.1 s with httpx2's imports. Its transport for proxies makes a context in any case.
+            # httpx2's transport for proxies makes a context in any case.
             if self._tls is None and (self._expects_tls or self._env_proxies):
-                self._tls = httpx2.create_ssl_context()
+                self._tls = trusting_context()
         self._direct = self._replacement or Http1Transport(limits=self._limits, tls=self._tls)
         return self
 
@@ -348,7 +351,7 @@ class UpstreamClient:
         )
         return UpstreamResponse(self, request, proxy)
 
-    def _transport_for(self, proxy: str | None, where: str) -> httpx2.AsyncBaseTransport:
+    def _transport_for(self, proxy: str | None, where: str) -> Transport:
         if self._direct is None:
             raise RuntimeError("the upstream client is used outside its `async with` block")
         if proxy is None:

@@ -1,6 +1,6 @@
 """An oracle for what a gateway sends to its clients.
 
-It shares no code with the product: types come from the official SDKs, order from automata of its own,
+It shares no reader and no writer with the product: types come from the official SDKs, order from `dragoman.lint`,
 meaning from readers of its own. Every function returns problems as strings `where: what`; an empty list is
 a pass. Protocols go by name: "openai_chat", "anthropic_messages", "openai_responses",
 and for clients "simple_chat/chat/stream" and "simple_chat/chat/sse" as well.
@@ -8,12 +8,12 @@ and for clients "simple_chat/chat/stream" and "simple_chat/chat/sse" as well.
 
 from __future__ import annotations
 
+from dragoman import lint
 from oracle import meaning_chat, meaning_messages, meaning_responses, simple
 from oracle.compare import compare
 from oracle.errors import ErrorResponse, check_error, compare_error, read_error
 from oracle.frames import as_object, strict_frames
 from oracle.meaning import Block, Kind, Meaning, Stop, Usage
-from oracle.order import check_order, check_whole_order
 from oracle.types import (
     CHAT,
     CLIENTS,
@@ -71,18 +71,20 @@ def check_stream(protocol: str, stream: bytes, *, include_usage: bool = False) -
     """
     if protocol in SIMPLE:
         return simple.check_lines(stream) if protocol == SIMPLE_LINES else simple.check_events(stream)
-    frames, problems = strict_frames(stream)
-    for number, frame in enumerate(frames):
+    problems = [
+        str(each) for each in lint.check_stream(protocol, stream, usage_requested=include_usage).findings
+    ]
+    for number, frame in enumerate(strict_frames(stream)[0]):
         if protocol != CHAT or frame.data != "[DONE]":
             problems += [f"frame {number}: {problem}" for problem in check_event(protocol, frame.data)]
-    return problems + check_order(protocol, frames, include_usage=include_usage)
+    return problems
 
 
 def check_whole(protocol: str, body: bytes) -> list[str]:
     """Problems of a whole response sent to a client."""
     if protocol in SIMPLE:
         return simple.check_whole(body)
-    return check_body(protocol, body) + check_whole_order(protocol, body)
+    return check_body(protocol, body) + [str(each) for each in lint.check_whole(protocol, body).findings]
 
 
 def check_models(protocol: str, body: bytes) -> list[str]:

@@ -12,6 +12,9 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
+from dragoman import lint
+from dragoman.lint.framing import read_frames
+
 BOM = b"\xef\xbb\xbf"
 # Only these three end a line; U+2028 and friends are ordinary characters inside JSON.
 LINE_END = re.compile(r"\r\n|\n|\r")
@@ -27,52 +30,9 @@ class Frame:
 
 def strict_frames(stream: bytes) -> tuple[list[Frame], list[str]]:
     """Frames of a stream that we wrote, and every way in which it leaves the narrow form."""
-    problems: list[str] = []
-    if stream.startswith(BOM):
-        problems.append("framing: starts with a byte order mark")
-    if b"\r" in stream:
-        problems.append("framing: has a carriage return; lines end with LF alone")
-    try:
-        text = stream.decode("utf-8")
-    except UnicodeDecodeError as error:
-        return [], [*problems, f"framing: not UTF-8 at byte {error.start}"]
-    if not stream:
-        return [], [*problems, "framing: empty stream"]
-    if not text.endswith("\n\n"):
-        problems.append("framing: the last frame is not closed by a blank line")
-    frames: list[Frame] = []
-    for number, chunk in enumerate(text.removesuffix("\n\n").split("\n\n")):
-        frame = _strict_frame(chunk, number, problems)
-        if frame is not None:
-            frames.append(frame)
-    return frames, problems
-
-
-def _strict_frame(chunk: str, number: int, problems: list[str]) -> Frame | None:
-    where = f"frame {number}"
-    event: str | None = None
-    data: list[str] = []
-    comments = 0
-    for line in chunk.split("\n"):
-        if line.startswith(":"):
-            comments += 1
-        elif line.startswith("event: "):
-            if event is not None or data:
-                problems.append(f"{where}: `event:` must come once and before `data:`")
-            event = line.removeprefix("event: ")
-        elif line.startswith("data: "):
-            data.append(line.removeprefix("data: "))
-        elif not line:
-            problems.append(f"{where}: stray blank line")
-        else:
-            problems.append(f"{where}: unexpected line {line[:40]!r}")
-    if not data:
-        if event is not None or not comments:
-            problems.append(f"{where}: no `data:` line")
-        return None
-    if len(data) > 1:
-        problems.append(f"{where}: more than one `data:` line")
-    return Frame(event, "\n".join(data))
+    report = lint.Report()
+    frames = [Frame(frame.event, frame.data) for frame in read_frames(stream, report)]
+    return frames, [str(finding) for finding in report.findings]
 
 
 def lenient_frames(stream: bytes) -> list[Frame]:

@@ -1,6 +1,5 @@
 """The command: exit codes, output, and the lines of the banner, which must be fit to paste into a shell."""
 
-import ast
 import gc
 import io
 import json
@@ -157,9 +156,9 @@ def lines_of(settings_text: str, listening: BoundAddress = LISTENING, **environ:
 
 
 def commands_of(settings_text: str, listening: BoundAddress = LISTENING, **environ: str) -> list[str]:
-    """Return the lines below the title of a client."""
+    """Return the lines below the titles of clients."""
     lines = lines_of(settings_text, listening, **environ)
-    return lines[lines.index("curl") + 1 :: 2]
+    return lines[lines.index("curl") + 1 : -2 : 2]
 
 
 @pytest.mark.promise("S3")
@@ -191,7 +190,7 @@ def test_the_banner_shows_warnings() -> None:
 )
 def test_the_banner_gives_addresses_that_can_be_called(host: str, url: str) -> None:
     copied = commands_of("", BoundAddress("http", host, 8080, "asyncio"))
-    assert len(copied) == 6
+    assert len(copied) == 5
     for text in copied:
         assert url in text
 
@@ -235,13 +234,13 @@ def test_the_model_of_the_example() -> None:
         assert example_model(settings, lists) == example, settings
 
 
-def test_with_one_key_every_command_uses_a_model_of_that_provider() -> None:
+def test_with_one_key_every_command_that_names_a_model_uses_one_of_that_provider() -> None:
     for provider in PROVIDERS:
         variable = provider.keys[0][0]
         model = f"{provider.name}/{provider.capabilities['default_model']}"
-        copied = commands_of("", **{variable: CANARY})
-        assert len(copied) == 6, provider.name
-        for text in copied:
+        *named, _, _ = commands_of("", **{variable: CANARY})
+        assert len(named) == 3, provider.name
+        for text in named:
             assert model in text, provider.name
             assert "sim/" not in text, provider.name
 
@@ -253,8 +252,59 @@ def test_with_only_the_simulator_the_banner_names_the_variables() -> None:
         "  sim: built in, needs no key",
         "  for a real model set OPENAI_API_KEY, ANTHROPIC_API_KEY, DEEPSEEK_API_KEY, OPENROUTER_API_KEY or another "
         "provider's key,",
-        "  or name a server in dragoman.toml (see docs/configuration.md), and restart the gateway",
+        "  or write a configuration with `dragoman init`, and restart the gateway",
     ]
+    assert texts[5].startswith("Models  sim/echo, sim/tools, and ")
+
+
+def upstreams(count: int) -> str:
+    table = (
+        '[[upstreams]]\nname = "team-{0}"\nprotocol = "openai_chat"\nbase_url = "http://10.0.0.{0}:9000/v1"\n'
+    )
+    return "".join(table.format(number) + f'default_model = "model-{number}"\n' for number in range(count))
+
+
+def test_the_banner_fits_on_a_screen() -> None:
+    secret = "0123456789abcdef" * 2
+    keys = "".join(f'[[client_keys]]\nname = "{name}"\nhash = "{name * 64}"\n' for name in "ab")
+    for text, environ in (
+        ("", {}),
+        (upstreams(1), {}),
+        (upstreams(40), {}),
+        (f'server.secret = "{secret}"\n' + upstreams(3) + keys, {}),
+        ("", {provider.keys[0][0]: CANARY for provider in PROVIDERS}),
+        (upstreams(2), {"DRAGOMAN_A": "", "DRAGOMAN_B": "", "DRAGOMAN_C": ""}),
+    ):
+        lines = lines_of(text, **environ)
+        rows = sum(max(1, -(-len(line) // 80)) for line in lines)
+        assert rows <= 24, "\n".join(lines)
+
+
+def test_what_does_not_fit_is_summed_up_with_its_place() -> None:
+    environ = {f"DRAGOMAN_{letter}": "1" for letter in "XYZ"}
+    lines = lines_of(upstreams(5), **environ)
+    assert lines[1:8] == [
+        "warning: DRAGOMAN_X: is not a variable of Dragoman; unset DRAGOMAN_X",
+        "warning: and 2 more; `dragoman config check` prints them",
+        "Upstreams",
+        "  team-0: http://10.0.0.0:9000, openai_chat, no key",
+        "  team-1: http://10.0.0.1:9000, openai_chat, no key",
+        "  and 3 more; `dragoman config show` prints them",
+        "Models  team-0/model-0, team-1/model-1, and 3 more; http://127.0.0.1:8080/v1/models lists them",
+    ]
+
+
+def test_the_models_that_upstreams_list_are_named() -> None:
+    Path("dragoman.toml").write_text(LOCAL + '[models]\nfast = "local/a"\n')
+    lists = {"local": (ModelInfo("a"), ModelInfo("text-embedding-3"))}
+    lines = [*banner(load(environ={"LOCAL_KEY": CANARY}), LISTENING, "1.2.3", lists)]
+    assert click.style("Models", fg="cyan", bold=True) + "  fast, local/a" in lines
+
+
+def test_the_banner_ends_with_the_documentation_and_the_address() -> None:
+    *_, documentation, listens = lines_of("")
+    assert Path(documentation.removeprefix("Documentation: ")).is_file()
+    assert listens == "Dragoman listens on http://127.0.0.1:8080 (trio)"
 
 
 def test_without_a_model_the_banner_has_the_reason_and_the_line_to_add() -> None:
@@ -280,17 +330,15 @@ def test_claude_code_gets_the_context_window_of_the_model() -> None:
 def test_the_commands_survive_a_shell(model: str) -> None:
     url = "http://127.0.0.1:8080"
     arguments = {title: shlex.split(command) for title, command in commands(url, model).items()}
-    assert list(arguments) == ["curl", "simple API", "OpenAI SDK", "Anthropic SDK", "Claude Code", "Codex"]
+    assert list(arguments) == ["curl", "Claude Code", "Codex", "OpenAI SDK", "Anthropic SDK"]
 
-    for title, path in (("curl", "/v1/chat/completions"), ("simple API", "/chat/stream")):
-        curl = arguments[title]
-        assert url + path in curl
-        assert json.loads(curl[curl.index("-d") + 1])["model"] == model
+    curl = arguments["curl"]
+    assert url + "/v1/chat/completions" in curl
+    assert json.loads(curl[curl.index("-d") + 1])["model"] == model
 
-    for title, base in (("OpenAI SDK", url + "/v1"), ("Anthropic SDK", url)):
-        assert arguments[title][:2] == ["python", "-c"]
-        strings = [n.value for n in ast.walk(ast.parse(arguments[title][2])) if isinstance(n, ast.Constant)]
-        assert {base, model} <= set(strings)
+    # The names of both SDKs' own variables.
+    assert arguments["OpenAI SDK"] == ["export", f"OPENAI_BASE_URL={url}/v1", "OPENAI_API_KEY=any"]
+    assert arguments["Anthropic SDK"] == ["export", f"ANTHROPIC_BASE_URL={url}", "ANTHROPIC_API_KEY=any"]
 
     assert arguments["Claude Code"] == [
         f"ANTHROPIC_BASE_URL={url}",

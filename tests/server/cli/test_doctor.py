@@ -104,6 +104,15 @@ def test_a_wrong_configuration_is_found_too() -> None:
     assert 'error    environment: DRAGOMAN_WORKERS: expected an integer, found "many"' in lines(result)
 
 
+def test_a_file_that_does_not_exist_can_be_written() -> None:
+    result = run("doctor", "--config", "my file.toml")
+    assert result.exit_code == 1
+    assert lines(result)[:2] == [
+        "error    my file.toml: cannot read the configuration: No such file or directory",
+        "         fix: dragoman init --config 'my file.toml'",
+    ]
+
+
 @pytest.mark.parametrize("arguments", [("--timeout", "0"), ("--sepnd",), ("extra",)])
 def test_a_wrong_command_line_exits_with_2(arguments: tuple[str, ...]) -> None:
     assert run("doctor", *arguments).exit_code == 2
@@ -163,3 +172,14 @@ def test_config_check_finds_what_needs_no_network() -> None:
     assert result.stderr == (
         "error: server.certfile: cannot read the certfile a: No such file or directory; correct dragoman.toml:6\n"
     )
+
+
+def test_serve_does_not_start_with_an_error_that_it_finds() -> None:
+    stores = 'response_store = "sqlite"\nresponse_store_path = "a/a.db"\n'
+    Path("dragoman.toml").write_text(f'[server]\ncertfile = "a"\nkeyfile = "b"\n{stores}')
+    result = run("serve")
+    assert result.exit_code == 1
+    assert result.stderr.splitlines() == [
+        "dragoman: server.certfile: cannot read the certfile a: No such file or directory; correct dragoman.toml:2",
+        "dragoman: server.response_store_path: the directory a does not exist; mkdir -p a",
+    ]

@@ -1,15 +1,18 @@
 """The checks that need no network: what is found, and what mends it."""
 
 import os
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 from config_text import CANARY, LOCAL
-from http_certificate import make_certificate
+from http_certificate import make_certificate, make_expired_certificate
 
 from dragoman_server.config.loader import load
 from dragoman_server.config.problems import Finding, Severity
 from dragoman_server.diagnosis.offline import offline_findings
+
+TLS = '[server]\ncertfile = "cert.pem"\nkeyfile = "key.pem"\n'
 
 posix = pytest.mark.skipif(os.name != "posix", reason="file modes of POSIX")
 
@@ -68,16 +71,39 @@ def test_a_file_with_a_key_that_others_may_read() -> None:
 def test_a_private_key_that_others_may_read(tmp_path: Path) -> None:
     made = make_certificate(tmp_path)
     made.key.chmod(0o644)
-    (finding,) = found('[server]\ncertfile = "cert.pem"\nkeyfile = "key.pem"\n')
+    _, finding = found(TLS)
     assert (finding.subject, finding.mend) == ("key.pem", "chmod 600 key.pem")
 
 
 def test_a_certificate_that_is_missing() -> None:
-    (finding,) = found('[server]\ncertfile = "cert.pem"\nkeyfile = "key.pem"\n')
+    (finding,) = found(TLS)
     assert (finding.severity, finding.check) == (Severity.ERROR, "certificate")
     assert str(finding) == (
         "server.certfile: cannot read the certfile cert.pem: No such file or directory; correct dragoman.toml:2"
     )
+
+
+def test_a_private_key_that_is_missing(tmp_path: Path) -> None:
+    make_certificate(tmp_path).key.unlink()
+    (finding,) = found(TLS)
+    assert (finding.subject, finding.mend) == ("server.keyfile", "correct dragoman.toml:3")
+
+
+def test_a_certificate_that_expires_soon_or_has_expired(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_certificate(tmp_path)  # for two days
+    (finding,) = found(TLS)
+    until = datetime.now(UTC) + timedelta(days=2)
+    assert (finding.severity, finding.check) == (Severity.WARNING, "certificate")
+    assert finding.text == f"cert.pem expires on {until:%Y-%m-%d}"
+    assert finding.mend == "renew it: dragoman.toml:2"
+    monkeypatch.setattr("dragoman_server.diagnosis.offline._RENEW_DAYS", 1)
+    assert found(TLS) == []
+    make_expired_certificate(tmp_path)
+    (finding,) = found(TLS)
+    # The gateway starts with it, so it is not an error.
+    assert (finding.severity, finding.text) == (Severity.WARNING, "cert.pem has expired or is not valid yet")
 
 
 def test_an_event_loop_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:

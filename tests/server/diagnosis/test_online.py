@@ -8,6 +8,8 @@ from pathlib import Path
 from time import time
 from typing import Any
 
+import anyio
+import httpx2
 import pytest
 from config_text import CANARY
 from http_certificate import Certificate, make_certificate, make_expired_certificate
@@ -17,6 +19,8 @@ from virtual_time import REAL_BACKENDS
 from dragoman_server.config.loader import LoadedConfig, load
 from dragoman_server.config.problems import Finding, Severity
 from dragoman_server.diagnosis.online import online_findings
+from dragoman_server.diagnosis.upstreams import UpstreamExamination
+from dragoman_server.upstream.client import UpstreamClient
 
 pytestmark = [pytest.mark.anyio, pytest.mark.backends(*REAL_BACKENDS)]
 
@@ -110,7 +114,7 @@ STATUSES = [
         ("error", "key", "it requires a key, and none is configured: its key is refused (status 401)"),
         'add api_key = "${NAME}": dragoman.toml:2',
     ),
-    (402, KEY, ("error", "key", "its account has no money left (status 402)"), "LOCAL_KEY (dragoman.toml:5)"),
+    (402, KEY, ("error", "key", "its account has no money left"), "LOCAL_KEY (dragoman.toml:5)"),
     (429, KEY, ("warning", "key", "its account is at its limit (status 429)"), "wait, or add [[accounts]]"),
     (
         503,
@@ -118,6 +122,7 @@ STATUSES = [
         ("error", "connect", "it has an error of its own (status 503)"),
         "look at the log of http://127",
     ),
+    (400, KEY, ("error", "base_url", "it returned status 400"), "write https:// if that server speaks TLS"),
     (418, KEY, ("error", "base_url", "it returned status 418"), "correct the base URL: dragoman.toml:4"),
 ]
 
@@ -130,13 +135,20 @@ async def test_error_statuses() -> None:
         assert mend in finding[3]
 
 
-@pytest.mark.parametrize(("written", "right"), [("", "/v1"), ("/api/v1", "/api")])
-async def test_a_base_url_with_or_without_v1(written: str, right: str) -> None:
+BASE_URLS = [
+    ("", "/v1", 'write base_url = "{}/v1": dragoman.toml:4'),
+    ("/v1", "", 'write base_url = "{}": dragoman.toml:4'),
+    # Such a path may be private.
+    ("/tenant-7/v1", "/tenant-7", "remove /v1 at the end of the base URL: dragoman.toml:4"),
+]
+
+
+@pytest.mark.parametrize(("written", "right", "mend"), BASE_URLS)
+async def test_a_base_url_with_or_without_v1(written: str, right: str, mend: str) -> None:
     async with serving({right + "/models": response(200, MODELS)}) as server:
         url = server.url.rstrip("/")
-        severity, check, _, mend = await the_finding(FILE.format(url=url + written))
-    assert (severity, check) == ("error", "base_url")
-    assert mend == f'write base_url = "{url}{right}": dragoman.toml:4'
+        severity, check, _, found_mend = await the_finding(FILE.format(url=url + written))
+    assert (severity, check, found_mend) == ("error", "base_url", mend.format(url))
 
 
 async def test_the_right_base_url_is_not_printed_if_a_part_of_it_may_be_private() -> None:
@@ -350,12 +362,12 @@ async def test_a_tiny_response_is_requested_as_for_a_client() -> None:
 
 
 async def test_a_response_that_is_refused() -> None:
-    error = {"error": {"message": f"no {{model}} for {CANARY}"}}
+    error = {"error": {"message": f"no {{model}}\n\x1b[2J for {CANARY}"}}
     responses = {"/v1/models": response(200, MODELS), "/v1/chat/completions": response(400, error)}
     async with serving(responses) as server:
         _, called = await found(FILE.format(url=server.url + "v1") + KEY, spend=True)
     assert (called.severity, called.check) == (Severity.ERROR, "response")
-    assert called.text.startswith('a request for "qwen3:8b" returned status 400: no {model} for ****')
+    assert called.text.startswith('a request for "qwen3:8b" returned status 400: no {model}  [2J for ****')
     assert called.mend.startswith("correct the model's name or its capabilities")
 
 
@@ -364,6 +376,37 @@ async def test_without_a_list_of_models_there_is_nothing_to_examine_but_the_resp
     assert (await the_finding(text))[:2] == ("note", "models")
     _, called = await found(text, spend=True)
     assert (called.severity, called.mend) == (Severity.WARNING, 'add default_model = "NAME": dragoman.toml:2')
+
+
+# Accounts whose money is known.
+
+BALANCES = [
+    (401, {}, "error", "its key is refused (status 401)"),
+    (200, {"data": {"limit_remaining": 0}}, "error", "its account has no money left"),
+    (200, {"data": {"limit_remaining": 3.5}}, "ok", 'its models: "qwen3:8b", "llama"'),
+    (200, {"data": {"limit_remaining": None}}, "ok", 'its models: "qwen3:8b", "llama"'),
+    (500, {}, "ok", 'its models: "qwen3:8b", "llama"'),
+]
+
+
+async def test_a_wrong_key_is_found_where_models_are_listed_for_any_key() -> None:
+    for status, balance, severity, text in BALANCES:
+
+        def respond(request: httpx2.Request) -> httpx2.Response:
+            if request.url.path == "/api/v1/models":
+                return httpx2.Response(200, json=MODELS)
+            assert (request.url.path, request.headers["authorization"]) == ("/api/v1/key", f"Bearer {CANARY}")
+            return httpx2.Response(status, json=balance)  # noqa: B023
+
+        loaded = load_file("", {"OPENROUTER_API_KEY": CANARY})
+        async with UpstreamClient(transport=httpx2.MockTransport(respond)) as client:
+            limiter = anyio.CapacityLimiter(1)
+            examination = UpstreamExamination(loaded, 0, client, 20.0, False, limiter)
+            await examination.run()
+        finding = examination.findings[0]
+        assert (finding.severity.value, finding.subject) == (severity, "upstream openrouter")
+        assert finding.text.endswith(text)
+        assert severity == "ok" or finding.mend.endswith("OPENROUTER_API_KEY")
 
 
 # This machine.

@@ -102,3 +102,62 @@ def test_the_board_can_be_imported() -> None:
 def test_prometheus_accepts_the_files(command: tuple[str, ...]) -> None:
     done = subprocess.run(["promtool", *command], cwd=DEPLOY, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
+
+
+# By alert: series at intervals of a minute, by which it fires.
+FIRING = {
+    "DragomanDown": {'up{job="dragoman"}': "0x30"},
+    "DragomanRequestsFail": {
+        'dragoman_requests_total{upstream="u", outcome="failed"}': "0+1x30",
+        'dragoman_requests_total{upstream="u", outcome="completed"}': "0+9x30",
+    },
+    "DragomanNoUsableAccount": {
+        'dragoman_account_state{upstream="u", account="a", state="ready"}': "0x30",
+        'dragoman_account_state{upstream="u", account="b", state="ready"}': "0x30",
+    },
+    "DragomanAccountDisabled": {'dragoman_account_state{account="a", state="disabled"}': "1x30"},
+    "DragomanMisconfigured": {'dragoman_requests_total{upstream="u", error="misconfigured"}': "0+1x30"},
+    "DragomanSlowFirstByte": {
+        'dragoman_time_to_first_byte_seconds_bucket{stream="true", le="30.0"}': "0x30",
+        'dragoman_time_to_first_byte_seconds_bucket{stream="true", le="60.0"}': "0+1x30",
+        'dragoman_time_to_first_byte_seconds_bucket{stream="true", le="+Inf"}': "0+1x30",
+    },
+    "DragomanAccountStoreDown": {"dragoman_account_store_up": "0x30"},
+    "DragomanFewFileDescriptors": {
+        'process_open_fds{job="dragoman"}': "90x30",
+        'process_max_fds{job="dragoman"}': "100x30",
+    },
+}
+
+
+def test_every_alert_is_tried() -> None:
+    assert re.findall(r"alert: (\w+)", ALERTS) == list(FIRING)
+
+
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not installed")
+@pytest.mark.parametrize("alert", FIRING)
+def test_alerts_fire(alert: str, tmp_path: Path) -> None:
+    firing = f'count(ALERTS{{alertname="{alert}", alertstate="firing"}})'
+    tests = {
+        "rule_files": [str(DEPLOY / "alerts.yml")],
+        "tests": [
+            {
+                "interval": "1m",
+                "input_series": [
+                    {"series": name, "values": values} for name, values in FIRING[alert].items()
+                ],
+                "promql_expr_test": [
+                    {
+                        "expr": firing,
+                        "eval_time": "25m",
+                        "exp_samples": [{"labels": "{}", "value": 1}],
+                    }
+                ],
+            }
+        ],
+    }
+    (file := tmp_path / "tests.yml").write_text(json.dumps(tests), "utf-8")  # JSON is YAML
+    done = subprocess.run(
+        ["promtool", "test", "rules", str(file)], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stdout + done.stderr

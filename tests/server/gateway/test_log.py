@@ -124,7 +124,7 @@ LINES: list[tuple[dict[str, Any], list[str]]] = [
     ({**SERVED, "client_address": "127.0.0.1"}, [f"{WHERE} 200 0.31s"]),
     (
         {**SERVED, "hedge": {"account": "up/b", "outcome": "cancelled"}},
-        [f'{WHERE} 200 0.31s hedge "account=up/b outcome=cancelled"'],
+        [f"{WHERE} 200 0.31s hedge up/b cancelled"],
     ),
     ({**SERVED, "outcome": "client_left"}, [f"{WHERE} 200 0.31s client left"]),
     ({**SERVED, "outcome": "client_left", "status": None}, [f"{WHERE} - 0.31s client left"]),

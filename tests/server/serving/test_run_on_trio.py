@@ -133,7 +133,7 @@ async def test_a_stop_logs_the_number_of_open_requests_when_it_changes(
             await remainder_of(second)
     await running.ended.wait()
     assert [record.getMessage() for record in caplog.records] == [
-        "SIGUSR1: no new connections, and up to 120 s for open requests: 2",
+        "SIGUSR1: no new connections, and up to 120 s for open requests: 2; a second signal ends them",
         "open requests: 1",
     ]
 

@@ -1,0 +1,102 @@
+"""Check what a server sends against the rules of its protocol: streams, whole responses and errors.
+
+A judge of its own: it imports no reader and no writer, and its rules are written from the vendors' documents. What the
+gateway sends has no findings; a finding about somebody else's server has the rule, the byte, and what to do.
+
+>>> from dragoman import lint
+>>> for finding in lint.check_stream("openai_chat", b'data: {"choices":[]}\\n\\ndata: [DONE]\\n\\n').findings[:2]:
+...     print(finding)
+byte 6, event 0 /id: error chat-required: id is absent
+byte 6, event 0 /created: error chat-required: created is absent
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from dragoman._wire.json import JSONObject
+from dragoman.lint import chat, messages, responses
+from dragoman.lint.framing import read_frames
+from dragoman.lint.report import MAX_FINDINGS, Finding, Report, byte_offset
+from dragoman.lint.rules import RULES, Rule, Severity
+
+__all__ = [
+    "MAX_FINDINGS",
+    "PROTOCOLS",
+    "RULES",
+    "Finding",
+    "Report",
+    "Rule",
+    "Severity",
+    "byte_offset",
+    "check_error",
+    "check_stream",
+    "check_whole",
+]
+
+_WHOLE: dict[str, Callable[[JSONObject, Report], None]] = {
+    "openai_chat": chat.check_whole,
+    "anthropic_messages": messages.check_whole,
+    "openai_responses": responses.check_whole,
+}
+
+# The names of the protocols that have rules.
+PROTOCOLS = tuple(_WHOLE)
+
+
+def check_stream(protocol: str, stream: bytes, *, usage_requested: bool | None = None) -> Report:
+    """Check a whole stream of server-sent events.
+
+    Args:
+        protocol: one of PROTOCOLS.
+        stream: all of its bytes.
+        usage_requested: a Chat request has `stream_options.include_usage`; None if that is unknown.
+    """
+    report = Report()
+    checks: chat.ChatStream | messages.MessagesStream | responses.ResponsesStream
+    if protocol == "openai_chat":
+        checks = chat.ChatStream(report, usage_requested=usage_requested)
+    elif protocol == "anthropic_messages":
+        checks = messages.MessagesStream(report)
+    else:
+        checks = responses.ResponsesStream(report)
+    for frame in read_frames(stream, report):
+        report.enter(frame.data, frame.data_offset, frame.number)
+        checks.read(frame)
+    report.enter("", len(stream))
+    checks.close()
+    return report
+
+
+def check_whole(protocol: str, body: bytes) -> Report:
+    """Check a whole response. protocol: one of PROTOCOLS."""
+    report, value = _read(body)
+    if value is not None:
+        _WHOLE[protocol](value, report)
+    return report
+
+
+def check_error(protocol: str, status: int, body: bytes) -> Report:
+    """Check the body of an error response with an HTTP status. protocol: one of PROTOCOLS."""
+    report, value = _read(body)
+    if not 400 <= status <= 599:
+        report.add("http-status", f"{status} is no status of an error")
+    if value is None:
+        return report
+    if protocol == "anthropic_messages":
+        messages.check_error(value, report, status)
+    else:
+        chat.check_error(value, report, "chat" if protocol == "openai_chat" else "responses")
+    return report
+
+
+def _read(body: bytes) -> tuple[Report, JSONObject | None]:
+    """Return the object that a body is, None for another one, and a report of that."""
+    report = Report()
+    try:
+        text = body.decode("utf-8")
+    except UnicodeDecodeError as error:
+        report.at_byte("json-syntax", error.start, "not UTF-8")
+        return report, None
+    report.enter(text)
+    return report, report.read_object()

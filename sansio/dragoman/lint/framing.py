@@ -1,0 +1,114 @@
+"""Cut a stream into server-sent events, and find what differs from the form that every client reads.
+
+All events are read that the HTML standard (9.2.6) defines. Many clients read less: they split at two line feeds, take
+one `data: ` line an event, and expect `event: ` before it. What is outside of that form is a finding.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import msgspec
+
+from dragoman._wire.sse import BOM
+from dragoman.lint.report import Report
+
+_LINES = re.compile(rb"([^\r\n]*)(\r\n|\n|\r|\Z)")
+
+
+class Frame(msgspec.Struct, frozen=True):
+    """One event with data.
+
+    Attributes:
+        number: Of the events with data, from 0.
+        offset: Of its first byte in the stream.
+        event: The value of its `event:` line, None without one.
+        data: Its `data:` lines, joined by line feeds.
+        data_offset: Of the first byte of its data in the stream.
+    """
+
+    number: int
+    offset: int
+    event: str | None
+    data: str
+    data_offset: int
+
+
+class _Event:
+    """One event, line by line. Its attributes are those of Frame."""
+
+    def __init__(self, offset: int) -> None:
+        self.offset = offset
+        self.data_offset = offset
+        self.event: str | None = None
+        self.data: list[str] = []
+        self.comments = 0
+
+    def take(self, line: bytes, offset: int, report: Report) -> None:
+        """Read one line that is not empty."""
+        name, _, value = line.partition(b":")
+        if not name:
+            self.comments += 1
+            return
+        if name not in (b"data", b"event"):
+            shown = line[:40].decode("utf-8", "replace")
+            report.at_byte("sse-field", offset, f"unexpected line {shown!a}")
+            return
+        if not value.startswith(b" "):
+            report.at_byte("sse-space", offset, f"no space after `{name.decode()}:`")
+        text = value.removeprefix(b" ").decode("utf-8", "replace")
+        if name == b"event":
+            if self.event is not None or self.data:
+                report.at_byte("sse-event-line", offset, "`event:` must come once and before `data:`")
+            self.event = text
+            return
+        if self.data:
+            report.at_byte("sse-data", offset, "more than one `data:` line")
+        else:
+            self.data_offset = offset + len(line) - len(value.removeprefix(b" "))
+        self.data.append(text)
+
+
+def read_frames(stream: bytes, report: Report) -> Iterator[Frame]:
+    """Yield the events of a stream, also of one that leaves the narrow form. report: gets the findings."""
+    if not stream:
+        report.at_byte("sse-empty", 0, "an empty stream")
+        return
+    try:
+        stream.decode("utf-8")
+    except UnicodeDecodeError as error:
+        report.at_byte("sse-utf-8", error.start, "not UTF-8")
+    start = len(BOM) if stream.startswith(BOM) else 0
+    if start:
+        report.at_byte("sse-bom", 0, "starts with a byte order mark")
+    if (place := stream.find(b"\r")) >= 0:
+        report.at_byte("sse-line-end", place, "a carriage return: lines end with a line feed only")
+    number, event = 0, _Event(start)
+    closed = True
+    for match in _LINES.finditer(stream, start):
+        line, offset = match[1], match.start()
+        if line:
+            closed = False
+            event.take(line, offset, report)
+        elif offset < len(stream):
+            if closed:
+                report.at_byte("sse-blank-line", offset, "a blank line that ends no event")
+            frame = _frame(event, number, report)
+            if frame is not None:
+                number += 1
+                yield frame
+            event, closed = _Event(match.end()), True
+    if not closed:
+        report.at_byte("sse-end", len(stream), "the last event is not closed by a blank line")
+        frame = _frame(event, number, report)
+        if frame is not None:
+            yield frame
+
+
+def _frame(event: _Event, number: int, report: Report) -> Frame | None:
+    if event.data:
+        return Frame(number, event.offset, event.event, "\n".join(event.data), event.data_offset)
+    if event.event is not None:
+        report.at_byte("sse-no-data", event.offset, "an event without a `data:` line")
+    return None

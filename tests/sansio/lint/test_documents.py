@@ -1,0 +1,136 @@
+"""Whole responses and errors, each rule by a document that breaks it."""
+
+# ruff: noqa: E501 -- the tables are read by row
+
+from __future__ import annotations
+
+import copy
+import json
+from typing import Any
+
+import pytest
+from oracle import CHAT, MESSAGES, PROTOCOL_NAMES, RESPONSES
+from oracle import samples as s
+from oracle.changes import Change, drop, put
+
+from dragoman import lint
+
+
+def rules_of(report: lint.Report) -> set[str]:
+    return {each.rule.id for each in report.findings}
+
+
+@pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
+def test_good_responses_have_no_findings(protocol: str) -> None:
+    assert lint.check_whole(protocol, json.dumps(s.WHOLE[protocol]).encode()).findings == []
+
+
+BROKEN: list[tuple[str, Change, str]] = [
+    (CHAT, drop(0, "choices.0.logprobs"), "chat-nullable"),
+    (CHAT, drop(0, "id"), "chat-required"),
+    (CHAT, put(0, "created", "1"), "chat-type"),
+    (CHAT, put(0, "choices.0.finish_reason", "eos"), "chat-value"),
+    (CHAT, put(0, "x", 1), "chat-unknown-member"),
+    (CHAT, put(0, "choices.0.finish_reason", "stop"), "chat-finish-calls"),
+    (CHAT, put(0, "choices.0.message.tool_calls", []), "chat-tool-calls"),
+    (CHAT, put(0, "choices.0.message.tool_calls.0.id", ""), "chat-call-id"),
+    (CHAT, put(0, "choices.0.message.tool_calls.0.type", "x"), "chat-unknown-type"),
+    (CHAT, put(0, "choices.0.message.tool_calls.0.function.arguments", ""), "chat-arguments"),
+    (CHAT, put(0, "choices.0.index", 1), "chat-choice-index"),
+    (CHAT, put(0, "choices", []), "chat-empty"),
+    (CHAT, put(0, "usage.total_tokens", 1), "chat-usage-sum"),
+    (MESSAGES, drop(0, "diagnostics"), "messages-nullable"),
+    (MESSAGES, put(0, "content.0.signature", ""), "messages-signature"),
+    (MESSAGES, put(0, "content.1.text", ""), "messages-text"),
+    (MESSAGES, put(0, "content.2.id", ""), "messages-tool-id"),
+    (MESSAGES, put(0, "stop_reason", None), "messages-stop-reason"),
+    (MESSAGES, put(0, "stop_reason", "end_turn"), "messages-stop-reason"),
+    (MESSAGES, put(0, "stop_sequence", "x"), "messages-stop-sequence"),
+    (RESPONSES, drop(0, "metadata"), "responses-nullable"),
+    (RESPONSES, put(0, "created_at", None), "responses-type"),
+    (RESPONSES, put(0, "status", "in_progress"), "responses-status"),
+    (RESPONSES, put(0, "usage", None), "responses-usage"),
+    (RESPONSES, put(0, "output.0.call_id", ""), "responses-item-id"),
+    (RESPONSES, put(0, "output.0.status", "incomplete"), "responses-item-status"),
+    (RESPONSES, put(0, "usage.output_tokens_details.reasoning_tokens", 10**6), "responses-usage-sum"),
+]  # fmt: skip
+
+
+def test_broken_responses_have_a_finding(subtests: pytest.Subtests) -> None:
+    for protocol, change, rule in BROKEN:
+        with subtests.test(protocol=protocol, rule=rule):
+            payloads = [copy.deepcopy(s.WHOLE[protocol])]
+            change(payloads)
+            assert rule in rules_of(lint.check_whole(protocol, json.dumps(payloads[0]).encode()))
+
+
+CUSTOM_CALL = {"id": "c1", "type": "custom", "custom": {"name": "patch", "input": ""}}
+
+
+def test_the_input_of_a_custom_call_is_free_text() -> None:
+    payloads = [copy.deepcopy(s.WHOLE[CHAT])]
+    put(0, "choices.0.message.tool_calls", [CUSTOM_CALL])(payloads)
+    assert lint.check_whole(CHAT, json.dumps(payloads[0]).encode()).findings == []
+
+
+def test_usage_may_be_absent_in_chat() -> None:
+    body = {name: value for name, value in s.WHOLE[CHAT].items() if name != "usage"}
+    assert lint.check_whole(CHAT, json.dumps(body).encode()).findings == []
+
+
+OPENAI_ERROR = {"error": {"message": "gone", "type": "server_error", "param": None, "code": None}}
+MESSAGES_ERROR = {
+    "type": "error",
+    "error": {"type": "rate_limit_error", "message": "later"},
+    "request_id": None,
+}
+
+
+@pytest.mark.parametrize(
+    ("protocol", "status", "body", "rules"),
+    [
+        (CHAT, 500, OPENAI_ERROR, set()),
+        (RESPONSES, 404, OPENAI_ERROR, set()),
+        (MESSAGES, 429, MESSAGES_ERROR, set()),
+        (MESSAGES, 418, MESSAGES_ERROR, set()),
+        (CHAT, 200, OPENAI_ERROR, {"http-status"}),
+        (CHAT, 400, {"error": "gone"}, {"chat-type", "chat-error-body"}),
+        (RESPONSES, 400, {"error": {**OPENAI_ERROR["error"], "message": ""}}, {"responses-error-body"}),
+        (RESPONSES, 400, {**OPENAI_ERROR, "detail": "x"}, {"responses-unknown-member"}),
+        (MESSAGES, 500, MESSAGES_ERROR, {"messages-error-type"}),
+        (MESSAGES, 500, {"type": "error"}, {"messages-required", "messages-error-body", "messages-error-type"}),
+        (MESSAGES, 400, OPENAI_ERROR, {"messages-required", "messages-unknown-member", "messages-value", "messages-error-type"}),
+        (CHAT, 502, b"<html>", {"json-syntax"}),
+        (CHAT, 502, b"\xff", {"json-syntax"}),
+        (CHAT, 502, b"[]", {"json-object"}),
+    ],
+)  # fmt: skip
+def test_errors(protocol: str, status: int, body: Any, rules: set[str]) -> None:
+    data = body if isinstance(body, bytes) else json.dumps(body).encode()
+    assert rules_of(lint.check_error(protocol, status, data)) == rules
+
+
+def test_what_is_no_object_is_no_response() -> None:
+    assert rules_of(lint.check_whole(CHAT, b"[]")) == {"json-object"}
+
+
+@pytest.mark.parametrize(
+    ("text", "pointer", "rest"),
+    [
+        ('{"a": [1, {"b/c": "x"}], "d": 2}', "/a/1/b~1c", '"x"'),
+        ('{"a": [1, {"b": "x"}], "d": 2}', "/d", "2"),
+        (' {"a": {}}', "", '{"a"'),
+        ('{"a": {}, "b": 1}', "/a/x", '{}, "b"'),
+        ('{"a": "text"}', "/a/0", '"text"'),
+        ('{"a": [5, 6]}', "/a/7", "[5, 6]"),
+        ('{"\u00e4": "\u00e4\u00e4", "b": 1}', "/b", "1}"),
+        ("", "", ""),
+    ],
+)
+def test_a_pointer_has_an_offset_in_bytes(text: str, pointer: str, rest: str) -> None:
+    assert text.encode()[lint.byte_offset(text, pointer) :].decode().startswith(rest)
+
+
+def test_each_rule_has_a_mend_and_a_source() -> None:
+    for name, rule in lint.RULES.items():
+        assert (rule.id, rule.mend[-1], rule.source[:8]) == (name, ".", "https://")
