@@ -155,7 +155,7 @@ class _Formatter(logging.Formatter):
 @lru_cache(maxsize=2)
 def _format_second(second: int, form: str) -> str:
     text = time.strftime(form, time.localtime(second))
-    # RFC 3339, 4.2: the offset has a colon, which strftime writes from Python 3.12 on only.
+    # With a colon, as in RFC 3339: %:z is new in Python 3.12.
     return f"{text[:-2]}:{text[-2:]}" if form == "%z" else text
 
 
@@ -183,9 +183,6 @@ class JSONFormatter(_Formatter):
 
 _RED, _GREEN, _YELLOW = 31, 32, 33
 _LEVEL_COLOURS = {"warning": _YELLOW, "error": _RED, "critical": _RED}
-
-# The outcomes that a line for people names; "completed" is the usual one.
-_OUTCOMES = {"failed": "failed", "refused": "refused", "client_left": "client left", "cancelled": "cancelled"}
 
 
 class TextFormatter(_Formatter):
@@ -244,11 +241,11 @@ class TextFormatter(_Formatter):
 
 def _details(known: Mapping[str, Any]) -> Iterator[str]:
     """Yield what follows the duration in the line of a request."""
-    if known["outcome"] in _OUTCOMES:
-        yield _OUTCOMES[known["outcome"]]
+    if known["outcome"] != "completed":
+        yield _escaped(known["outcome"].replace("_", " "))
     if "input_tokens" in known or "output_tokens" in known:
         about = "~" if known.get("estimated") else ""
-        yield f"{about}{known.get('input_tokens', 0)}>{known.get('output_tokens', 0)} tokens"
+        yield f"{about}{known.get('input_tokens', '-')}>{known.get('output_tokens', '-')} tokens"
     if "cost_usd" in known:
         yield f"${known['cost_usd']:.6f}".rstrip("0").rstrip(".")
     if losses := known.get("losses"):
