@@ -106,7 +106,6 @@ class Gateway:
             self.reasoning_store, self.key_usage = previous.reasoning_store, previous.key_usage
             self.catalog.take_over(previous.catalog)
             self.telemetry = previous.telemetry
-            self.telemetry.configure(settings, self.catalog.listed)
             self.balances.take_over(previous.balances)
         self.pool = AccountPool(settings, self.accounts, balances=self.balances)
         self.limits = ClientLimits(settings, self.accounts)
