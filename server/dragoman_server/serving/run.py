@@ -142,19 +142,23 @@ def _use(settings: Settings) -> None:
 
 @contextmanager
 def _shared_metrics(settings: Settings) -> Iterator[Callable[[int], None]]:
-    """Let the workers count together, if /metrics is on. Return what to call when one has ended."""
-    if not exposes_metrics(settings):
-        yield lambda pid: None
-        return
+    """Let the workers count together. Return what to call when one has ended."""
     with ExitStack() as stack:
         try:
+            # Also if /metrics is off, because a reload may switch it on.
             on_end = stack.enter_context(shared_directory())
         except OSError as error:
-            raise StartupError(
-                f"the metrics of several workers need a directory for temporary files: {error.strerror}; "
-                "set TMPDIR to one, or unset admin_key and metrics_key"
-            ) from None
+            if exposes_metrics(settings):
+                raise StartupError(
+                    f"the metrics of several workers need a directory for temporary files: {error.strerror}; "
+                    "set TMPDIR to one, or unset admin_key and metrics_key"
+                ) from None
+            on_end = _ignore_end
         yield on_end
+
+
+def _ignore_end(pid: int) -> None:
+    """Do nothing when a worker has ended: its counters are its own."""
 
 
 def _set_up_logging(settings: Settings) -> None:
