@@ -88,7 +88,9 @@ class Gateway:
         self.catalog = ModelCatalog(settings, self.sender_for, self._usable_accounts, self.upstreams)
         self.balances = Balances(settings, self.sender_for, self.upstreams)
         if previous is None:
-            self.client = client or UpstreamClient(expects_tls=_expects_tls(settings))
+            self.client = client or UpstreamClient(
+                expects_tls=_expects_tls(settings), expects_proxies=_expects_proxies(settings)
+            )
             self.simulator = SimulatedUpstream()
             self.responses = StoredResponseService(_response_store(settings.server))
             self.accounts = accounts or make_account_store(settings.server)
@@ -100,8 +102,9 @@ class Gateway:
             self.client, self.simulator = previous.client, previous.simulator
             self.responses, self.accounts = previous.responses, previous.accounts
             self.reasoning_store, self.key_usage = previous.reasoning_store, previous.key_usage
-            self.telemetry = previous.telemetry
             self.catalog.take_over(previous.catalog)
+            self.telemetry = previous.telemetry
+            self.telemetry.configure(settings, self.catalog.listed)
             self.balances.take_over(previous.balances)
         self.pool = AccountPool(settings, self.accounts, balances=self.balances)
         self.limits = ClientLimits(settings, self.accounts)
@@ -188,17 +191,19 @@ class Gateway:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Serve requests inside of this block, which is inside of open()."""
-        self.telemetry.configure(self.settings, self.catalog.listed)
         async with self.catalog.running(), self.balances.running():
             yield
 
 
 def _expects_tls(settings: Settings) -> bool:
-    """True if an upstream is reached over TLS or by a proxy."""
-    return any(account.proxy is not None for account in settings.accounts) or any(
-        upstream.proxy is not None or origin_of(upstream.base_url)[0].startswith("https:")
-        for upstream in settings.upstreams
-    )
+    """True if an upstream is reached over TLS."""
+    return any(origin_of(upstream.base_url)[0].startswith("https:") for upstream in settings.upstreams)
+
+
+def _expects_proxies(settings: Settings) -> bool:
+    """True if an upstream is reached by a proxy."""
+    proxies = [upstream.proxy for upstream in settings.upstreams] + [each.proxy for each in settings.accounts]
+    return any(proxy is not None for proxy in proxies)
 
 
 def make_account_store(server: ServerSettings) -> AccountStore:

@@ -34,7 +34,7 @@ from dragoman_server.cli.reload import reload
 from dragoman_server.cli.run import run
 from dragoman_server.cli.translate import translate
 from dragoman_server.config.loader import LoadedConfig
-from dragoman_server.config.problems import Severity
+from dragoman_server.config.problems import CheckSeverity
 from dragoman_server.settings import ServerSettings, Settings
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def serve(config_file: str | None, **options: str | bool | None) -> None:
     from dragoman_server.cli.banner import print_banner
     from dragoman_server.diagnosis.offline import offline_findings
 
-    errors = [each for each in offline_findings(loaded) if each.severity is Severity.ERROR]
+    errors = [each for each in offline_findings(loaded) if each.severity is CheckSeverity.ERROR]
     if errors:
         exit_with(CANNOT_START, "\n".join(f"dragoman: {error}" for error in errors))
     on_ready = partial(print_banner, loaded, version("dragoman"), os.environ)
@@ -137,7 +137,7 @@ def check(config_file: str | None, **options: str | bool | None) -> None:
     findings = offline_findings(loaded)
     for finding in findings:
         click.echo(f"{finding.severity}: {finding}", err=True)
-    if any(finding.severity is Severity.ERROR for finding in findings):
+    if any(finding.severity is CheckSeverity.ERROR for finding in findings):
         sys.exit(FOUND_ERRORS)
     upstreams, models = len(loaded.settings.upstreams), len(loaded.settings.models)
     place = loaded.path or "no file, only the environment"

@@ -13,6 +13,7 @@ from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
 from socket import socket
 
+import click
 from starlette.types import ASGIApp
 
 from dragoman_server.keys import hash_client_key, new_key
@@ -26,6 +27,8 @@ HOST = "127.0.0.1"
 # Longer than a worker takes by its own limits (serving.run): to start, and to stop after `drain_s`.
 _START_S = 35.0
 _STOP_S = 10.0
+# A stop may take so long without a word about it.
+_QUIET_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,8 +114,11 @@ def starting(settings: Settings, log: str) -> Iterator[PrivateGateway]:
             yield PrivateGateway(url, key, process, report)
         finally:
             process.terminate()
-            # A second Ctrl-C does not wait for open requests.
             with suppress(KeyboardInterrupt):
+                process.join(_QUIET_S)
+                if process.is_alive():
+                    # Of processes that the command has left behind.
+                    click.echo("dragoman: waiting for open requests; Ctrl-C ends them", err=True)
                 process.join(settings.server.drain_s + _STOP_S)
             process.kill()
             process.join()

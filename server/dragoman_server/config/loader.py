@@ -24,8 +24,8 @@ from dragoman_server.capabilities.providers import (
 from dragoman_server.config.problems import (
     COMMAND_LINE,
     ENVIRONMENT,
-    Finding,
-    Severity,
+    CheckFinding,
+    CheckSeverity,
     ValueOrigin,
     did_you_mean,
     dotted,
@@ -83,7 +83,7 @@ class LoadedConfig:
     settings: Settings
     path: str | None
     origins: Mapping[str, ValueOrigin]
-    warnings: tuple[Finding, ...] = ()
+    warnings: tuple[CheckFinding, ...] = ()
 
     def origin(self, *path: str | int) -> ValueOrigin:
         """Return where the value of a key came from, or where it would be written."""
@@ -119,20 +119,20 @@ def load(
 
 def _warnings(
     loaded: LoadedConfig, environ: Mapping[str, str], specs: Mapping[str, UpstreamSpec]
-) -> Iterator[Finding]:
+) -> Iterator[CheckFinding]:
     settings = loaded.settings
     for name, value in environ.items():
         if name.lower() in _PROXY_VARIABLES and lacks_socks(value):
             text, _, mend = SOCKS_EXTRA_MISSING.partition(": ")
-            yield Finding(Severity.WARNING, "proxy", name, text, mend)
+            yield CheckFinding(CheckSeverity.WARNING, "proxy", name, text, mend)
     yield from _unknown_variables(loaded, environ)
     if not is_loopback(settings.server.host) and not settings.client_keys:
         text = (
             f"{settings.server.host} is reachable from other machines, and there are no client keys: whoever can "
             "connect can use your upstreams"
         )
-        yield Finding(
-            Severity.WARNING, "public", "server.host", text, "make a key with `dragoman keys add NAME`"
+        yield CheckFinding(
+            CheckSeverity.WARNING, "public", "server.host", text, "make a key with `dragoman keys add NAME`"
         )
     if "*" in settings.server.cors_origins and not settings.client_keys:
         text = (
@@ -140,16 +140,16 @@ def _warnings(
             "client keys"
         )
         mend = "write the origins of your pages, or make a key with `dragoman keys add NAME`"
-        yield Finding(Severity.WARNING, "public", "server.cors_origins", text, mend)
+        yield CheckFinding(CheckSeverity.WARNING, "public", "server.cors_origins", text, mend)
     for index, upstream in enumerate(settings.upstreams):
         path = specs[upstream.protocol].path
         if path.startswith("/v1/") and urlsplit(upstream.base_url).path.endswith("/v1"):
             text = f"the base URL for {upstream.protocol} is written without /v1; requests would go to .../v1{path}"
             mend = f"remove /v1 from base_url: {loaded.origin('upstreams', index, 'base_url').changed_at}"
-            yield Finding(Severity.WARNING, "base_url", f"upstream {upstream.name}", text, mend)
+            yield CheckFinding(CheckSeverity.WARNING, "base_url", f"upstream {upstream.name}", text, mend)
 
 
-def _unknown_variables(loaded: LoadedConfig, environ: Mapping[str, str]) -> Iterator[Finding]:
+def _unknown_variables(loaded: LoadedConfig, environ: Mapping[str, str]) -> Iterator[CheckFinding]:
     valid = {ENV_PREFIX + name.upper() for name in keys_of(ServerSettings)} | {CONFIG_VARIABLE, KEY_VARIABLE}
     # Values of the file may refer to any variable.
     referenced = {name for origin in loaded.origins.values() for name in origin.references}
@@ -158,7 +158,9 @@ def _unknown_variables(loaded: LoadedConfig, environ: Mapping[str, str]) -> Iter
             # The prefix alone would make all of them similar.
             found = nearest(name[len(ENV_PREFIX) :], [each.removeprefix(ENV_PREFIX) for each in valid])
             mend = f"write {ENV_PREFIX}{found}, or unset {name}" if found else f"unset {name}"
-            yield Finding(Severity.WARNING, "environment", name, "is not a variable of Dragoman", mend)
+            yield CheckFinding(
+                CheckSeverity.WARNING, "environment", name, "is not a variable of Dragoman", mend
+            )
 
 
 @dataclass(slots=True, kw_only=True)
@@ -170,7 +172,7 @@ class _Loader(ConfigSources):
 
     flags: Mapping[str, str]
     upstream_keys: Mapping[str, SettingSpec]
-    warnings: list[Finding] = field(default_factory=list)
+    warnings: list[CheckFinding] = field(default_factory=list)
     names: dict[str, KeyPath] = field(default_factory=dict)
 
     def settings(self) -> Settings:
@@ -295,7 +297,9 @@ class _Loader(ConfigSources):
                 # ANTHROPIC_BASE_URL points Claude Code at the gateway, which must not send requests to itself.
                 text = f"points at this gateway itself, so {key_variable} does not make an upstream {name}"
                 mend = f"unset {url_variable} where the gateway is started"
-                self.warnings.append(Finding(Severity.WARNING, "environment", url_variable, text, mend))
+                self.warnings.append(
+                    CheckFinding(CheckSeverity.WARNING, "environment", url_variable, text, mend)
+                )
                 continue
             path, problems_before = ("upstreams", index), len(self.problems)
             by_key = ValueOrigin(ENVIRONMENT, where=key_variable)

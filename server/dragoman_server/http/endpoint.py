@@ -19,6 +19,7 @@ from dragoman.codec import Endpoint, ProtocolSpec
 from dragoman.jsontext import JSON, encode
 from dragoman_server.accounts.limits import BudgetReservation, ClientRefused
 from dragoman_server.accounts.usage import Meter, usage_of
+from dragoman_server.clock import event_loop_clock
 from dragoman_server.gateway import Gateway
 from dragoman_server.headers import JSON_HEADERS, HeaderList, request_id_headers
 from dragoman_server.http.auth import SCOPE_KEY
@@ -161,7 +162,8 @@ class BaseEndpoint(ABC):
             path=scope["path"],
             client_address=self.gateway.client_addresses.address_of(scope),
         )
-        started = anyio.current_time()
+        loop_time = event_loop_clock()
+        started = loop_time()
         request = ClientRequest(scope, receive, send, record)
         request.telemetry = self.gateway.telemetry.begin(record, scope, request.headers)
         try:
@@ -185,7 +187,7 @@ class BaseEndpoint(ABC):
                 await self._send_last_error(request, _GATEWAY_STOPS)
             raise
         finally:
-            record.duration_s = anyio.current_time() - started
+            record.duration_s = loop_time() - started
             usage = self._usage_of(request)
             self.gateway.request_ended(record)
             if request.telemetry is not None:

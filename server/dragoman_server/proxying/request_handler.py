@@ -23,6 +23,7 @@ from dragoman.document import CachedReasoning
 from dragoman.jsontext import JSONObject, encode
 from dragoman_server.accounts.error_actions import ErrorAction
 from dragoman_server.cancellation import return_if_cancelled
+from dragoman_server.clock import event_loop_clock
 from dragoman_server.headers import (
     ESTIMATE_AT_START,
     JSON_HEADERS,
@@ -118,7 +119,8 @@ class RequestHandler:
         self._unstored: JSONObject | None = None  # the response, if it could not be stored
         self._cache_reasoning = cache_reasoning
         self._trace = trace
-        self._started_at = anyio.current_time()
+        self._time = event_loop_clock()
+        self._started_at = self._time()
         self._keepalive = Keepalive(keepalive_s, self._started_at)
         self._winner: Attempt | None = None  # the client gets the response of this one
         self._failed: list[tuple[Attempt, AttemptFailure]] = []
@@ -183,7 +185,7 @@ class RequestHandler:
             while (deadline := self._keepalive.next_deadline()) is not None:
                 await anyio.sleep_until(deadline)
                 await self._outbox.sent()  # bytes on their way are as good as a heartbeat
-                if not self._keepalive.due(anyio.current_time()):
+                if not self._keepalive.due(self._time()):
                     continue
                 heartbeat = self._heartbeat()
                 if not heartbeat:
@@ -197,7 +199,7 @@ class RequestHandler:
         self._started = True
         passed = self._outbox.put(data)
         if passed:
-            self._keepalive.sent(anyio.current_time())
+            self._keepalive.sent(self._time())
         return passed
 
     def _heartbeat(self) -> bytes:
@@ -266,11 +268,11 @@ class RequestHandler:
         """Run the attempt, and run it again where it may be resent. Each failed run is in the log."""
         while True:
             self._record.attempts = self._attempts.made
-            started = anyio.current_time()
+            started = self._time()
             failure = await (attempt.run() if self._trace is None else attempt.run_traced(self._trace))
             if failure is None:
                 return None
-            note_failure(self._record, attempt, failure, anyio.current_time() - started)
+            note_failure(self._record, attempt, failure, self._time() - started)
             if not (attempt.can_resend(failure) and self._attempts.resend(attempt.lease)):
                 return failure
 
@@ -457,12 +459,12 @@ class RequestHandler:
             await self._send({"type": "http.response.body", "body": item.data, "more_body": not item.last})
             if item.last:
                 return
-            self._keepalive.sent(anyio.current_time())
+            self._keepalive.sent(self._time())
             del item  # its bytes are not needed while the next ones are awaited
 
     def _record_head(self, status: int) -> None:
         self._record.status = status
-        self._record.first_byte_s = anyio.current_time() - self._started_at
+        self._record.first_byte_s = self._time() - self._started_at
 
     def _headers(self, response_losses: Ledger | None = None) -> HeaderList:
         """Return the headers of every response: the upstream's limits and id, and what was lost."""
@@ -486,7 +488,7 @@ class RequestHandler:
         record, machine = self._record, self._machine
         record.losses = [f"{loss.code.value} {loss.path}" for loss in self._plan.losses]
         if machine is not None:
-            record_response(record, machine)
+            record_response(record, machine, self._winner, self._started_at)
             if machine.error is not None and machine.error is not _CLIENT_LEFT and record.error is None:
                 record.error, record.error_kind = machine.error.message, machine.error.kind.value
             if record.outcome == "client_left" and machine.outcome is Outcome.COMPLETED:

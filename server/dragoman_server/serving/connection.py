@@ -20,6 +20,7 @@ from hypercorn.typing import ASGIReceiveEvent
 from starlette.types import ASGIApp
 
 from dragoman_server.changes import Lock
+from dragoman_server.clock import event_loop_clock
 from dragoman_server.serving.http1 import HTTP1
 from dragoman_server.serving.http2 import HTTP2
 from dragoman_server.serving.tasks import AppEvents, AppSend, run_app
@@ -58,6 +59,7 @@ class WorkerContext:
     state: of the application's lifespan.
     requests: the scopes of all requests, which a stop cancels.
     terminated: the worker takes no new requests.
+    time: the clock of the event loop.
     connections: all of them.
     idle: the connections and TLS handshakes without a request, which may be closed for a new connection, each with the
         function that closes it; the one that has been idle longest comes first.
@@ -70,6 +72,7 @@ class WorkerContext:
     tls: ssl.SSLContext | None = None
     requests: set[anyio.CancelScope] = field(default_factory=set)
     terminated: anyio.Event = field(default_factory=anyio.Event)
+    time: Callable[[], float] = field(default_factory=event_loop_clock)
     connections: "dict[Connection, None]" = field(default_factory=dict)
     idle: dict[object, Callable[[], None]] = field(default_factory=dict)
 
@@ -179,7 +182,7 @@ class Connection:
 
         set_idle(True) sets it to the time that a connection may be idle; set_idle(False) removes it.
         """
-        self._reading.deadline = math.inf if seconds is None else anyio.current_time() + seconds
+        self._reading.deadline = math.inf if seconds is None else self.worker.time() + seconds
 
     def set_idle(self, idle: bool) -> None:
         """Note that no request is open, or that one is."""

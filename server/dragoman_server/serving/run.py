@@ -43,7 +43,7 @@ from dragoman_server.serving.signals import GROUP_SIGNALS, SignalMeanings, signa
 from dragoman_server.serving.sockets import BoundAddress, StartupError, bind, notify_service_manager
 from dragoman_server.serving.supervisor import Supervisor
 from dragoman_server.settings import ServerSettings, Settings
-from dragoman_server.telemetry.metrics import exposes_metrics, shared_directory
+from dragoman_server.telemetry.metrics import shared_directory
 
 AppFactory = Callable[[Settings], ASGIApp]
 
@@ -123,7 +123,13 @@ def serve(
         else:
             worker = partial(worker_main, app_factory=app_factory)
             gc.enable()  # this process only starts others
-            with _shared_metrics(settings) as on_end:
+            with ExitStack() as stack:
+                try:
+                    on_end = stack.enter_context(shared_directory(settings))
+                except OSError as error:
+                    raise StartupError(
+                        f"{error.strerror}: set TMPDIR to a directory for the metrics"
+                    ) from None
                 supervisor = Supervisor(
                     settings, worker, listener, ready, meanings, load, _use, _stop_s, on_end
                 )
@@ -138,27 +144,6 @@ def _use(settings: Settings) -> None:
     except StartupError as error:
         raise SettingsRefused(str(error)) from None
     _set_up_logging(settings)
-
-
-@contextmanager
-def _shared_metrics(settings: Settings) -> Iterator[Callable[[int], None]]:
-    """Let the workers count together. Return what to call when one has ended."""
-    with ExitStack() as stack:
-        try:
-            # Also if /metrics is off, because a reload may switch it on.
-            on_end = stack.enter_context(shared_directory())
-        except OSError as error:
-            if exposes_metrics(settings):
-                raise StartupError(
-                    f"the metrics of several workers need a directory for temporary files: {error.strerror}; "
-                    "set TMPDIR to one, or unset admin_key and metrics_key"
-                ) from None
-            on_end = _ignore_end
-        yield on_end
-
-
-def _ignore_end(pid: int) -> None:
-    """Do nothing when a worker has ended: its counters are its own."""
 
 
 def _set_up_logging(settings: Settings) -> None:

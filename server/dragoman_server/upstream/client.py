@@ -266,7 +266,8 @@ class UpstreamClient:
 
     tls: instead of the system's trust store.
     transport: instead of direct connections; tests pass `httpx2.MockTransport` or a fake.
-    expects_tls: load the trust store at the start, and not for the first request that needs it.
+    expects_tls, expects_proxies: load what such requests need at the start, and not for the first of them: the trust
+        store, and httpx2's transport.
     """
 
     def __init__(
@@ -276,11 +277,13 @@ class UpstreamClient:
         tls: ssl.SSLContext | None = None,
         transport: Transport | None = None,
         expects_tls: bool = True,
+        expects_proxies: bool = False,
     ) -> None:
         self._limits = limits or PoolLimits()
         self._tls = tls
         self._replacement = transport
         self._expects_tls = expects_tls
+        self._expects_proxies = expects_proxies
         self._direct: Transport | None = None
         self._proxied: dict[str, httpx2.AsyncBaseTransport] = {}
         self._env_proxies: dict[str, str] = {}
@@ -288,8 +291,9 @@ class UpstreamClient:
     async def __aenter__(self) -> Self:
         if self._replacement is None:
             self._env_proxies = urllib.request.getproxies()
-            # httpx2's transport for proxies makes a context in any case.
-            if self._tls is None and (self._expects_tls or self._env_proxies):
+            if self._tls is None and (self._expects_proxies or self._env_proxies):
+                self._tls = httpx2.create_ssl_context()  # which imports its transport
+            elif self._tls is None and self._expects_tls:
                 self._tls = trusting_context()
         self._direct = self._replacement or Http1Transport(limits=self._limits, tls=self._tls)
         return self

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import anyio
 
+from dragoman_server.clock import event_loop_clock
 from dragoman_server.streams.byte_stream import ByteStream
 
 
@@ -78,6 +79,7 @@ class ConnectionPool:
         self._idle: OrderedDict[ByteStream, _Idle] = OrderedDict()
         self._idle_of: defaultdict[Origin, deque[ByteStream]] = defaultdict(deque)
         self._closed = False
+        self.time = event_loop_clock()
         self.busy = 0
 
     @property
@@ -115,7 +117,7 @@ class ConnectionPool:
 
     def _take_idle(self, origin: Origin) -> ByteStream | None:
         if self._idle:
-            self._drop_expired(anyio.current_time())
+            self._drop_expired(self.time())
         streams = self._idle_of.get(origin)
         while streams:
             stream = streams.pop()
@@ -128,7 +130,7 @@ class ConnectionPool:
         return None
 
     def _give_back(self, origin: Origin, stream: ByteStream | None, *, keep: bool) -> None:
-        now = anyio.current_time()
+        now = self.time()
         if stream is not None:
             if keep and not self._closed:
                 self._idle[stream] = _Idle(origin, now + self._limits.idle_s)

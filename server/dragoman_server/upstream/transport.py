@@ -14,7 +14,7 @@ import os
 import socket
 import ssl
 import sys
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -265,9 +265,9 @@ class Http1Transport:
         reused = lease.reuse()
         if reused is None:
             lease.stream = await self._connect(request)
-            return lease.stream, await _send_and_read_head(request, lease.stream, race_s=0.0)
+            return lease.stream, await _send_and_read_head(request, lease.stream, self._pool.time, race_s=0.0)
         try:
-            return reused, await _send_and_read_head(request, reused, race_s=_RACE_S)
+            return reused, await _send_and_read_head(request, reused, self._pool.time, race_s=_RACE_S)
         except IdleConnectionClosed:
             # The other idle connections are older, and probably closed as well.
             self._pool.drop_idle(request.url.origin)
@@ -294,8 +294,10 @@ class Http1Transport:
         return self._tls
 
 
-async def _send_and_read_head(request: Http1Request, stream: ByteStream, *, race_s: float) -> ResponseHead:
-    """Send the request and read the head.
+async def _send_and_read_head(
+    request: Http1Request, stream: ByteStream, time: Callable[[], float], *, race_s: float
+) -> ResponseHead:
+    """Send the request and read the head. time: the event loop's.
 
     Raises IdleConnectionClosed if the connection ends before the first byte of it, less than race_s after the writing.
     """
@@ -318,7 +320,7 @@ async def _send_and_read_head(request: Http1Request, stream: ByteStream, *, race
     except OSError as error:
         # A server may refuse a request without reading all of it: there may be a response.
         write_error = _reason(error)
-    response = await _read_head(request, exchange, stream, write_error, race_s)
+    response = await _read_head(request, exchange, stream, time, write_error, race_s)
     return response if write_error is None else replace(response, keep_alive=False)
 
 
@@ -326,11 +328,12 @@ async def _read_head(
     request: Http1Request,
     exchange: Http1Exchange,
     stream: ByteStream,
+    time: Callable[[], float],
     write_error: str | None,
     race_s: float,
 ) -> ResponseHead:
     """Read the head, within one deadline for all of it, so that single bytes do not extend the wait."""
-    where, timeout, written = request.url.where, request.timeouts.get("read"), anyio.current_time()
+    where, timeout, written = request.url.where, request.timeouts.get("read"), time()
     deadline, left = math.inf if timeout is None else written + timeout, timeout
     interim = 0
     received = False
@@ -343,7 +346,7 @@ async def _read_head(
         except OSError as error:
             data, read_error = b"", _reason(error)
         if not data:
-            if not received and anyio.current_time() - written < race_s:
+            if not received and time() - written < race_s:
                 raise IdleConnectionClosed(f"{where}: the idle connection was closed")
             raise _ended(where, received, write_error, read_error)
         received = True
@@ -355,9 +358,9 @@ async def _read_head(
             return head
         if timeout is not None and exchange.interim_responses > interim:
             interim = exchange.interim_responses
-            deadline = anyio.current_time() + timeout
+            deadline = time() + timeout
         if timeout is not None:
-            left = max(0.0, deadline - anyio.current_time())
+            left = max(0.0, deadline - time())
 
 
 def _ended(

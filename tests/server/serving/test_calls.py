@@ -48,7 +48,7 @@ WHOLE = json.dumps(
 
 # Calls per steady event that comes alone, and per request without a stream. Metrics add calls to a request only.
 WITH_METRICS = 65
-BOUNDS = {"asyncio": (57, 1320), "trio": (96, 1660)}
+BOUNDS = {"asyncio": (50, 1250), "trio": (89, 1600)}
 
 
 class Peer:

@@ -414,7 +414,6 @@ async def test_a_request_leaves_nothing_to_the_collector(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr(count_tokens, "COUNT_TIMEOUT_S", 0.05)
     monkeypatch.setattr(logging.getLogger("dragoman"), "propagate", True)
     of_a_transport = await left_by_a_transport() if anyio_backend_name == "asyncio" else 0
     found = {}
@@ -428,6 +427,8 @@ async def test_a_request_leaves_nothing_to_the_collector(
             await ready.wait()
             server = Server(worker, anyio_backend_name)
             for name, case in cases().items():
+                # A busy machine may take long for the others.
+                monkeypatch.setattr(count_tokens, "COUNT_TIMEOUT_S", 0.05 if "too long" in name else 60.0)
                 with closing(client_class(listener.getsockname())) as client:
                     garbage = await server.garbage_of(case, client, upstream)
                 await server.settled(0)

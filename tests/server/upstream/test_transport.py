@@ -594,7 +594,7 @@ async def test_a_connection_idle_for_too_long_is_closed(monkeypatch: pytest.Monk
         ScriptedServer(answering(HELLO), answering(HELLO)) as server,
         aclosing(Http1Transport()) as transport,
     ):
-        monkeypatch.setattr("dragoman_server.upstream.pool.anyio.current_time", lambda: now)
+        monkeypatch.setattr(transport._pool, "time", lambda: now)
         await fetch(transport, post(server))
         now += 31
         await fetch(transport, post(server))
