@@ -31,6 +31,7 @@ from dragoman_server.http.errors import FallbackErrors, as_starlette, endpoint_n
 from dragoman_server.http.models import models_routes
 from dragoman_server.http.request import path_below_mount
 from dragoman_server.http.responses import ResponsesEndpoint, responses_routes
+from dragoman_server.recordings.recorder import Recorder
 from dragoman_server.replies import Reply
 from dragoman_server.settings import Settings
 from dragoman_server.settings.server import LOOPBACK_ORIGINS
@@ -50,7 +51,7 @@ class Application:
         handlers = {HTTPException: self._errors.http_error, Exception: self._errors.internal_error}
         routes = _routes(gateway)
         app = Starlette(routes=routes, exception_handlers=handlers, lifespan=lambda app: self.lifespan())
-        endpoints: dict[str, ASGIApp] = {
+        endpoints: dict[str, ProtocolEndpoint] = {
             each.path: each.endpoint
             for each in reversed(routes)
             if isinstance(each, Route) and isinstance(each.endpoint, ProtocolEndpoint)
@@ -60,6 +61,11 @@ class Application:
             # Starlette finds the same endpoints, but calls them through seven layers.
             is_post = scope["type"] == "http" and scope["method"] == "POST"
             return (endpoints.get(path_below_mount(scope), app) if is_post else app)(scope, receive, send)
+
+        recorded: ASGIApp = route
+        if gateway.settings.server.record is not None:
+            paths = {path: each.protocol.name for path, each in endpoints.items()}
+            recorded = Recorder(route, gateway.settings, paths, gateway.settings.server.record)
 
         # Beside everything that is for clients: no CORS headers, and another key.
         self._admin = admin_app(gateway.settings, gateway.accounts, self._errors.refuse, handlers)
@@ -75,7 +81,7 @@ class Application:
         server = gateway.settings.server
         origins = set(server.cors_origins)
         self._app = CORSMiddleware(
-            KeyAuthMiddleware(route, keyring, self._errors.refuse),
+            KeyAuthMiddleware(recorded, keyring, self._errors.refuse),
             allow_origins=origins - {LOOPBACK_ORIGINS},
             allow_origin_regex=LOOPBACK_ORIGIN_PATTERN if LOOPBACK_ORIGINS in origins else None,
             # The network that a page was loaded from does not decide if the page is allowed.

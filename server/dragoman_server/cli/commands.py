@@ -30,6 +30,7 @@ from dragoman_server.cli.options import (
     load_or_exit,
     server_options,
 )
+from dragoman_server.cli.replay import replay
 from dragoman_server.cli.run import run
 from dragoman_server.cli.translate import translate
 from dragoman_server.config.problems import Severity
@@ -82,6 +83,7 @@ def main() -> None:
 main.add_command(translate)
 main.add_command(lint)
 main.add_command(explain)
+main.add_command(replay)
 
 
 @main.command(params=[*server_options])
