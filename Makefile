@@ -65,8 +65,8 @@ help: ## this list
 test: check-format lint types imports tests coverage ## every check and all tests
 	@command -v valkey-server >/dev/null || command -v redis-server >/dev/null || \
 		echo "not tested: account stores on a server, because there is no valkey-server or redis-server (docs/state.md)"
-	@for each in nginx haproxy; do command -v $$each >/dev/null || \
-		echo "not tested: $$each in front of the gateway, because it is not installed (tests/edge/test_proxies.py)"; done
+	@for each in nginx haproxy caddy; do command -v $$each >/dev/null || \
+		echo "not tested: $$each in front of the gateway, because it is not installed (tests/edge)"; done
 	@command -v chromium >/dev/null || echo "not tested: web pages in a real browser, because there is no chromium"
 
 quick: check-format lint types imports ## what is known within seconds: format, lint, types, imports, tests of the core
@@ -129,8 +129,8 @@ lock: $(RELEASE)/.release ## lock the newest versions that pyproject.toml allows
 	$(COMPILE) $(UPGRADE) --extra server --group build -o $(LOCKS)/server.txt pyproject.toml
 	$(COMPILE) $(UPGRADE) --extra server --group dev -c $(LOCKS)/server.txt -o $(LOCKS)/dev.txt pyproject.toml
 	$(COMPILE) $(UPGRADE) --group release -o $(LOCKS)/release.txt
-	$(COMPILE) --all-extras -c $(LOCKS)/dev.txt -o $(RELEASE)/all.txt pyproject.toml
-	$(RELEASE)/bin/python $(LOCKS)/sbom.py < $(RELEASE)/all.txt > $(RELEASE)/sbom.json
+	$(COMPILE) --all-extras -c $(LOCKS)/dev.txt -o $(LOCKS)/all.txt pyproject.toml
+	$(RELEASE)/bin/python $(LOCKS)/sbom.py < $(LOCKS)/all.txt > $(RELEASE)/sbom.json
 	mv $(RELEASE)/sbom.json $(LOCKS)/dragoman.cdx.json
 
 # Known vulnerabilities of what is locked. It also fails if the service that lists them does not answer.

@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[1]
 
 @pytest.mark.process
 @pytest.mark.skipif(sys.platform != "linux", reason="CPU time is read from /proc")
-@pytest.mark.parametrize("figure", ["paced", "whole"])
+@pytest.mark.parametrize("figure", ["paced", "whole", "forwarded"])
 def test_the_gateway_is_measured_beside_the_relay(figure: str) -> None:
     options = [
         "--only",

@@ -107,15 +107,14 @@ def test_the_gateway_has_at_most_ten_direct_dependencies_and_each_is_argued() ->
     assert len(gateway) <= 10
     page = (ROOT / "docs" / "dependencies.md").read_text("utf-8")
     rows = re.findall(r"^\| (\S+) \|", page, re.MULTILINE)
-    assert gateway | names(optional["grammar"]) | names(optional["valkey"]) <= set(
-        map(canonicalize_name, rows)
-    )
+    extras = [names(optional[extra]) for extra in ("grammar", "metrics", "otel", "valkey")]
+    assert gateway.union(*extras) <= set(map(canonicalize_name, rows))
 
 
 def test_developers_get_what_the_extras_bring() -> None:
     """Tests of an extra that is not installed are skipped, so they would not fail."""
     optional, dev = PROJECT["project"]["optional-dependencies"], PROJECT["dependency-groups"]["dev"]
-    assert set(optional) == {"server", "grammar", "socks", "valkey"}
+    assert set(optional) == {"server", "grammar", "metrics", "otel", "socks", "valkey"}
     assert all(each in dev for name in optional.keys() - {"server"} for each in optional[name])
     assert "--extra server --group dev" in (ROOT / "Makefile").read_text("utf-8")
 
@@ -142,7 +141,7 @@ class Lock(dict[str, Version]):
 
 
 @pytest.mark.promise("S17")
-@pytest.mark.parametrize("name", ["server", "dev", "release"])
+@pytest.mark.parametrize("name", ["all", "server", "dev", "release"])
 def test_a_lock_has_hashes_and_no_addresses(name: str) -> None:
     lock = Lock(name)
     for package, hashes in lock.hashes.items():
@@ -179,6 +178,14 @@ def test_developers_run_the_same_gateway() -> None:
     server, dev = Lock("server"), Lock("dev")
     assert server.items() <= dev.items()
     assert all(dev.hashes[name] == hashes for name, hashes in server.hashes.items())
+
+
+def test_the_image_has_the_tested_versions_of_all_extras() -> None:
+    lock, dev = Lock("all"), Lock("dev")
+    assert lock.items() <= dev.items()
+    assert all(dev.hashes[name] == hashes for name, hashes in lock.hashes.items())
+    optional = PROJECT["project"]["optional-dependencies"]
+    assert names(PROJECT["project"]["dependencies"]).union(*map(names, optional.values())) <= lock.keys()
 
 
 def requirements_of(name: str, extras: set[str]) -> list[Requirement]:
@@ -312,6 +319,7 @@ def link_package(name: str, site: Path) -> None:
         (site / top).symlink_to(Path(str(distribution(name).locate_file(top))))
 
 
+@pytest.mark.promise("S17")
 @pytest.mark.process
 def test_the_wheel_serves_a_request_where_nothing_else_is_installed(installed: Path, tmp_path: Path) -> None:
     command = installed / "bin" / "dragoman"

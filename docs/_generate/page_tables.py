@@ -1,7 +1,7 @@
 """Make the tables in pages that are written by hand.
 
-In configuration.md, accounts.md, lint-rules.md and simulator.md a table stands between `<!-- table: NAME -->` and
-`<!-- end -->`, and in promises.md the tests that hold a promise.
+In the pages of PAGES a table stands between `<!-- table: NAME -->` and `<!-- end -->`; in promises.md it is the tests
+that hold a promise.
 """
 
 import ast
@@ -17,13 +17,22 @@ from dragoman_server.capabilities.providers import PROVIDERS
 from dragoman_server.capabilities.relay_rewrites import RELAY_REWRITES
 from dragoman_server.models.routes import VENDOR_MODELS
 from dragoman_server.settings import ARRAYS, CapabilitySettings, ServerSettings, keys_of
-from dragoman_server.settings.fields import SettingSpec
+from dragoman_server.settings.fields import AppliedBy, SettingSpec
 from dragoman_server.simulator import MODELS
+from dragoman_server.telemetry.metrics import METRICS
+from dragoman_server.telemetry.semconv import INSTRUMENTS
 
 _DOCS = Path(__file__).parents[1]
 PAGES = [
     _DOCS / name
-    for name in ("accounts.md", "configuration.md", "lint-rules.md", "promises.md", "simulator.md")
+    for name in (
+        "accounts.md",
+        "configuration.md",
+        "lint-rules.md",
+        "metrics.md",
+        "promises.md",
+        "simulator.md",
+    )
 ]
 TESTS = _DOCS.parent / "tests"
 PROMISES = [*(f"R{number}" for number in range(1, 14)), *(f"S{number}" for number in range(1, 19))]
@@ -47,11 +56,15 @@ def _code(*texts: str) -> str:
 def _keys(settings: type) -> str:
     """Return the table of the keys of a table in the configuration, without those of another one that it extends."""
     rows = [
-        (_code(key.name), _values(key), _default(key), key.help)
+        (_code(key.name), _values(key), _default(key), _meaning(key))
         for name, key in keys_of(settings).items()
         if name in settings.__annotations__
     ]
     return _table(("key", "value", "default", "meaning"), *rows)
+
+
+def _meaning(key: SettingSpec) -> str:
+    return f"{key.help}; **needs a restart**" if key.applied_by is AppliedBy.RESTART else key.help
 
 
 def _values(key: SettingSpec) -> str:
@@ -169,6 +182,18 @@ def _simulated_models() -> str:
     return _table(("model", "what it does", "`@` number", "default"), *rows)
 
 
+def _metrics() -> str:
+    rows = [(_code(each.name), each.kind.value, _code(*each.labels), each.help) for each in METRICS]
+    return _table(("metric", "type", "labels", "meaning"), *rows)
+
+
+def _histograms() -> str:
+    return _table(
+        ("histogram", "unit", "meaning"),
+        *[(_code(each.name), _code(each.unit), each.help) for each in INSTRUMENTS],
+    )
+
+
 @functools.cache
 def promised() -> dict[str, dict[str, list[str]]]:
     """Return by promise and module the tests with the marker; "" stands for a whole module."""
@@ -211,4 +236,6 @@ _TABLES: dict[str, Callable[[], str]] = {
     "families": _families,
     "lint_rules": _lint_rules,
     "simulated_models": _simulated_models,
+    "metrics": _metrics,
+    "histograms": _histograms,
 }

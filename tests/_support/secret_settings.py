@@ -39,6 +39,7 @@ CANARIES: dict[tuple[str, str], Any] = {
     ("UpstreamSettings", "proxy"): Secret(f"http://me:{_PROXY}@127.0.0.1:1"),
     ("AccountSettings", "api_key"): Secret("sk-canary-of-an-account-0123456789"),
     ("AccountSettings", "proxy"): Secret(f"http://me:{_ACCOUNT_PROXY}@127.0.0.1:1"),
+    ("ServerSettings", "metrics_key"): Secret("canary-of-the-metrics-0123456789-abcdef"),
 }
 
 # What each of them is known by, also where a part of it is missing. No text may have any.
@@ -56,6 +57,7 @@ CANARY_TEXTS = (
     "canary-of-an-account-",
     _ACCOUNT_PROXY,
     base64.b64encode(f"me:{_PROXY}".encode()).decode()[:16],
+    "canary-of-the-metrics",
 )
 
 

@@ -10,6 +10,7 @@ JSON object. All are bare asyncio protocols, so that they cost less than what th
 
 import asyncio
 import json
+import re
 import sys
 import time
 from collections.abc import Callable
@@ -37,6 +38,8 @@ STREAM_ENDS = {
     "anthropic_messages": b"event: message_stop\n",
     "openai_responses": b"event: response.completed\n",
 }
+# In a response to "forwarded": when the upstream had the request, by the clock that all processes of a machine have.
+_RECEIVED = re.compile(rb"received ([0-9]{19})")
 _LAST_CHUNK = b"0\r\n\r\n"
 _HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: %b\r\n"
 # Bytes of a bulk stream in one write: about what a fast server puts into one packet.
@@ -45,8 +48,12 @@ _WRITE = 16 * 1024
 
 def frames_of(protocol: str, deltas: int) -> list[bytes]:
     """Return the events of an upstream's stream, each as one chunk of HTTP/1.1."""
+    return _frames(protocol, [DELTA_TEXTS[n % len(DELTA_TEXTS)] for n in range(deltas)])
+
+
+def _frames(protocol: str, texts: list[str]) -> list[bytes]:
     writer = UPSTREAMS[protocol].stream_writer(context(protocol), Ledger())
-    events = _events([TextDelta(0, DELTA_TEXTS[n % len(DELTA_TEXTS)]) for n in range(deltas)])
+    events = _events([TextDelta(0, text) for text in texts])
     body = b"".join(writer.send(event) for event in events)
     return [_chunk(frame + b"\n\n") for frame in body.split(b"\n\n") if frame]
 
@@ -100,6 +107,7 @@ class Upstream(_Http):
 
     bulk: ClassVar[dict[str, bytes]] = {}
     paced: ClassVar[dict[str, list[bytes]]] = {}
+    forwarded: ClassVar[dict[str, bytes]] = {}
     wholes: ClassVar[dict[str, bytes]] = {}
 
     def data_received(self, data: bytes) -> None:
@@ -125,6 +133,10 @@ class Upstream(_Http):
         self.transport.write(_HEAD % b"text/event-stream" + b"transfer-encoding: chunked\r\n\r\n")
         if b"paced" in body:
             self._pace(self.paced[protocol], 0)
+            return
+        if b"forwarded" in body:
+            response = self.forwarded[protocol]
+            self.transport.write(_RECEIVED.sub(b"received %019d" % time.perf_counter_ns(), response))
             return
         bulk = self.bulk[protocol]
         for start in range(0, len(bulk), _WRITE):
@@ -204,7 +216,9 @@ class Client(_Http):
             raise SystemExit(f"not a success: {bytes(self.buffer[:400])!r}")
         if not self._load.complete(self.buffer):
             return
-        self._load.ended(self.first - self.begun, time.perf_counter() - self.begun)
+        received = _RECEIVED.search(self.buffer)
+        forwarded = 0.0 if received is None else int(received[1]) / 1e9 - self.begun
+        self._load.ended(forwarded, self.first - self.begun, time.perf_counter() - self.begun)
         self.buffer.clear()
         self.begin()
 
@@ -231,6 +245,7 @@ class Load:
         ).encode() + encoded
         self.measuring = False
         self.events = 0
+        self.forwarded: list[float] = []
         self.firsts: list[float] = []
         self.latencies: list[float] = []
 
@@ -245,8 +260,9 @@ class Load:
         if self.measuring:
             self.events += data.count(b"\n\n")
 
-    def ended(self, first: float, latency: float) -> None:
+    def ended(self, forwarded: float, first: float, latency: float) -> None:
         if self.measuring:
+            self.forwarded.append(forwarded)
             self.firsts.append(first)
             self.latencies.append(latency)
 
@@ -261,11 +277,13 @@ class Load:
         await asyncio.sleep(seconds)
         self.measuring = False
         print("end", flush=True)
+        self.forwarded.sort()
         self.firsts.sort()
         self.latencies.sort()
         figures = {
             "requests": len(self.latencies),
             "events": self.events,
+            "forwarded": _percentile(self.forwarded, 50),
             "first": _percentile(self.firsts, 50),
             "p99": _percentile(self.latencies, 99),
         }
@@ -286,6 +304,10 @@ def main(role: str, *arguments: str) -> None:
     if role == "upstream":
         Upstream.bulk = {protocol: b"".join(frames_of(protocol, DELTAS)) + _LAST_CHUNK for protocol in PATHS}
         Upstream.paced = {protocol: frames_of(protocol, PACED_DELTAS) for protocol in PATHS}
+        at = f"received {0:019}"
+        Upstream.forwarded = {
+            protocol: b"".join(_frames(protocol, [at, " and the end"])) + _LAST_CHUNK for protocol in PATHS
+        }
         Upstream.wholes = {protocol: whole_of(protocol) for protocol in PATHS}
         asyncio.run(_serve(Upstream))
     elif role == "relay":

@@ -12,11 +12,18 @@ import asyncio
 import multiprocessing
 import multiprocessing.connection
 import statistics
+import sys
 import time
 from collections.abc import Callable
+from contextlib import aclosing
+from pathlib import Path
 
 import anyio
 import httpx2
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "_support"))
+
+from transport_requests import request_to
 
 from dragoman_server.upstream.transport import Http1Transport, ResponseBody
 
@@ -33,7 +40,8 @@ BACKENDS: dict[str, tuple[str, dict[str, object]]] = {
     "uvloop": ("asyncio", {"use_uvloop": True}),
     "trio": ("trio", {}),
 }
-TRANSPORTS: dict[str, Callable[[], httpx2.AsyncBaseTransport]] = {
+Transport = httpx2.AsyncBaseTransport | Http1Transport
+TRANSPORTS: dict[str, Callable[[], Transport]] = {
     "httpx2": lambda: httpx2.AsyncHTTPTransport(limits=httpx2.Limits(max_connections=1000)),
     "ours": Http1Transport,
 }
@@ -67,24 +75,26 @@ def serve(port_to: multiprocessing.connection.Connection) -> None:
     asyncio.run(main())
 
 
-async def fetch(transport: httpx2.AsyncBaseTransport, url: str) -> int:
+async def fetch(transport: Transport, url: str) -> int:
     """Read one answer, return the number of its events."""
-    request = httpx2.Request("GET", url, extensions={"timeout": TIMEOUTS})
-    response = await transport.handle_async_request(request)
-    stream = response.stream
     size = 0
-    if isinstance(stream, ResponseBody):
+    stream: ResponseBody | httpx2.AsyncByteStream
+    if isinstance(transport, Http1Transport):
+        _, stream = await transport.send(request_to(url, b"", method="GET", **TIMEOUTS))
         while data := await stream.receive():
             size += len(data)
     else:
-        assert isinstance(stream, httpx2.AsyncByteStream)
+        request = httpx2.Request("GET", url, extensions={"timeout": TIMEOUTS})
+        response = await transport.handle_async_request(request)
+        assert isinstance(response.stream, httpx2.AsyncByteStream)
+        stream = response.stream
         async for data in stream:
             size += len(data)
     await stream.aclose()
     return size // len(EVENT)
 
 
-async def bulk(transport: httpx2.AsyncBaseTransport, base: str, seconds: float) -> float:
+async def bulk(transport: Transport, base: str, seconds: float) -> float:
     await fetch(transport, base + "/bulk")
     events = 0
     started, until = time.process_time(), time.perf_counter() + seconds
@@ -93,7 +103,7 @@ async def bulk(transport: httpx2.AsyncBaseTransport, base: str, seconds: float) 
     return (time.process_time() - started) / events * 1e6
 
 
-async def paced(transport: httpx2.AsyncBaseTransport, base: str, seconds: float) -> float:
+async def paced(transport: Transport, base: str, seconds: float) -> float:
     events = max(1, int(seconds * PACED_HZ))
 
     async def one() -> None:
@@ -110,9 +120,9 @@ async def paced(transport: httpx2.AsyncBaseTransport, base: str, seconds: float)
 
 
 async def measure(
-    name: str, base: str, seconds: float, load: Callable[[httpx2.AsyncBaseTransport, str, float], object]
+    name: str, base: str, seconds: float, load: Callable[[Transport, str, float], object]
 ) -> float:
-    async with TRANSPORTS[name]() as transport:
+    async with aclosing(TRANSPORTS[name]()) as transport:
         return await load(transport, base, seconds)  # type: ignore[misc]
 
 

@@ -148,7 +148,7 @@ class Measurement:
         for client in clients:
             client.close()
         await asyncio.sleep(_SETTLED_S)
-        self._row("after them", self._resident)
+        self._row("after them", self._resident, f"{self._resident / self._start:.2f} times the start")
         if costs.get(1000, 0.0) > MAX_FOR_1000_MIB:
             self.broken.append(f"1,000 silent streams cost more than {MAX_FOR_1000_MIB:g} MiB")
         if 5000 in costs and costs[5000] / 5 > costs[1000] * MAX_GROWTH:

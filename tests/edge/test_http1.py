@@ -188,6 +188,7 @@ def test_a_refusal_has_the_clients_form_and_one_line_in_the_log(
         document["error"]["message"],
     )
     assert line["id"] == headers["dragoman-request-id"]
+    assert (line["method"], line["client_address"]) == ("GET", "127.0.0.1")
 
 
 def test_a_refusal_of_head_has_no_body(served: Served) -> None:

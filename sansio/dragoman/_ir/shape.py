@@ -180,7 +180,7 @@ def note_unread(
                 continue
             if key in shape:
                 row = shape[key]
-                if row is not None:
+                if row is not None and member:  # nothing is lost with an empty value
                     note_unread(member, row, path, ledger, (*inside, key))
             elif not counts or has_content(member):
                 place = _pointer(path, (*inside, key))

@@ -68,7 +68,7 @@ CacheCreation: ephemeral_1h_input_tokens int, ephemeral_5m_input_tokens int
 ServerToolUsage: web_fetch_requests int, web_search_requests int
 OutputDetails: thinking_tokens int
 Block = TextBlock | ThinkingBlock | RedactedThinkingBlock | ToolUseBlock | ServerToolUseBlock | MCPToolUseBlock | SearchResultBlock | ServerResultBlock | MCPResultBlock | ContainerUploadBlock | CompactionBlock | FallbackBlock | MCPListingBlock
-TextBlock: type "text", citations [Citation]?, text str
+TextBlock: type "text", citations? [Citation], text str
 ThinkingBlock: type "thinking", signature str, thinking str
 RedactedThinkingBlock: type "redacted_thinking", data str
 ToolUseBlock: type "tool_use", id str, caller Caller?, input obj, name str, toolset_name? str

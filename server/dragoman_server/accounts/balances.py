@@ -18,7 +18,7 @@ from dragoman.codec import UpstreamSpec
 from dragoman.jsontext import JSON, decode
 from dragoman_server.accounts.policy import Selection
 from dragoman_server.capabilities.providers import provider_name
-from dragoman_server.settings import Settings, UpstreamSettings
+from dragoman_server.settings import AccountSettings, Settings, UpstreamSettings
 from dragoman_server.upstream.account_request import account_get
 from dragoman_server.upstream.background import BackgroundTaskGroup
 from dragoman_server.upstream.errors import UpstreamError
@@ -82,29 +82,30 @@ class Balances(BackgroundTaskGroup):
         self._specs = specs
         self._due: dict[str, float] = {}
 
+    def take_over(self, previous: "Balances") -> None:
+        """Use what is known from before a reload, until it is read again."""
+        self.shares = dict(previous.shares)
+
     def refresh(self, upstream: UpstreamSettings) -> None:
         """Read the balances of an upstream in the background if they are used, and old. Never waits."""
         if self._tasks is None or upstream.selection != Selection.MOST_REMAINING.value:
             return
-        endpoint = _ENDPOINTS.get(provider_name(upstream.base_url) or "")
         now = anyio.current_time()
-        if endpoint is None or len(self._settings.accounts_of(upstream)) == 1:
+        if not reports_balance(upstream) or len(self._settings.accounts_of(upstream)) == 1:
             return
         if now < self._due.get(upstream.name, -math.inf):
             return
         self._due[upstream.name] = now + REFRESH_INTERVAL_S
-        self._tasks.start_soon(self._fetch, upstream, endpoint, name=f"balances of {upstream.name}")
+        self._tasks.start_soon(self._fetch, upstream, name=f"balances of {upstream.name}")
 
-    async def _fetch(self, upstream: UpstreamSettings, endpoint: _BalanceEndpoint) -> None:
+    async def _fetch(self, upstream: UpstreamSettings) -> None:
         amounts: dict[str, float | None] = {}
-        parts = urlsplit(upstream.base_url)
-        url = f"{parts.scheme}://{parts.netloc}{endpoint.path}"
         with anyio.move_on_after(REFRESH_S):
             for account in self._settings.accounts_of(upstream):
                 try:
                     sender, protocol = self._sender_for(upstream.name), self._specs[upstream.protocol]
-                    status, body = await account_get(sender, upstream, protocol, account, url, _MAX_BYTES)
-                    amounts[account.id] = _amount(endpoint, body) if status == 200 else None
+                    status, amount = await fetch_balance(sender, upstream, protocol, account)
+                    amounts[account.id] = amount
                     reason = f"it returned status {status}"
                 except UpstreamError as error:
                     amounts[account.id], status, reason = None, 0, str(error)
@@ -119,6 +120,25 @@ class Balances(BackgroundTaskGroup):
                 self.shares.pop(id, None)
             else:
                 self.shares[id] = amount / largest if largest > 0 else 0.0
+
+
+def reports_balance(upstream: UpstreamSettings) -> bool:
+    """True if the upstream has an endpoint for the money that an account has left."""
+    return provider_name(upstream.base_url) in _ENDPOINTS
+
+
+async def fetch_balance(
+    sender: UpstreamSender, upstream: UpstreamSettings, protocol: UpstreamSpec, account: AccountSettings
+) -> tuple[int, float | None]:
+    """Return the status of the response, and the money that the account has left: None if unknown or unlimited.
+
+    Needs reports_balance(). protocol: the upstream's preferred one. Raises UpstreamError.
+    """
+    endpoint = _ENDPOINTS[provider_name(upstream.base_url) or ""]
+    parts = urlsplit(upstream.base_url)
+    url = f"{parts.scheme}://{parts.netloc}{endpoint.path}"
+    status, body = await account_get(sender, upstream, protocol, account, url, _MAX_BYTES)
+    return status, _amount(endpoint, body) if status == 200 else None
 
 
 def _amount(endpoint: _BalanceEndpoint, body: bytes) -> float | None:

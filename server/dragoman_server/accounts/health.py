@@ -8,6 +8,8 @@ that fail at once are reported in any order.
 because a cooldown would only turn requests away.
 """
 
+from enum import Enum
+
 import msgspec
 
 from dragoman_server.accounts.error_actions import ErrorAction
@@ -30,6 +32,14 @@ class Backoff(msgspec.Struct, frozen=True):
     max_failures: int = 3
     window_s: float = 30.0
     jitter: float = 0.1
+
+
+class AccountState(Enum):
+    """What an account's health means for the next request."""
+
+    READY = "ready"
+    COOLING = "cooling"
+    DISABLED = "disabled"
 
 
 class Health(msgspec.Struct, frozen=True):
@@ -55,6 +65,12 @@ class Health(msgspec.Struct, frozen=True):
     def usable(self, now: float) -> bool:
         """True if a request may be sent with it."""
         return self.disabled is None and self.cooldown_until <= now
+
+    def state(self, now: float) -> AccountState:
+        """Return the state at a time."""
+        if self.disabled is not None:
+            return AccountState.DISABLED
+        return AccountState.COOLING if self.cooldown_until > now else AccountState.READY
 
     def after_failure(
         self,

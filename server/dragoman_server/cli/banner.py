@@ -7,8 +7,9 @@ import json
 import shlex
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from types import MappingProxyType
 from typing import TypeAlias
 
@@ -17,7 +18,7 @@ import click
 
 from dragoman_server.capabilities.providers import PROVIDERS, provider_name
 from dragoman_server.cli.options import print_lines
-from dragoman_server.config.loader import DEFAULT_FILE, LoadedConfig
+from dragoman_server.config.loader import LoadedConfig
 from dragoman_server.models.info import ModelInfo
 from dragoman_server.models.listing import can_list, fetch_all
 from dragoman_server.models.routes import (
@@ -26,11 +27,13 @@ from dragoman_server.models.routes import (
     ModelRoute,
     default_model_of,
     filter_chat_models,
+    model_ids,
     resolve,
 )
 from dragoman_server.serving.sockets import BoundAddress
 from dragoman_server.settings import SIMULATOR, Settings
 from dragoman_server.settings.patterns import WILDCARD
+from dragoman_server.settings.server import KEY_VARIABLE
 from dragoman_server.upstream.client import UpstreamClient, origin_of
 
 # The vendors' clients require a key even if the gateway needs none.
@@ -39,8 +42,13 @@ _ANY_KEY = "any"
 _KEY_PLACEHOLDER = "YOUR_KEY"
 _UNKNOWN_MODEL = "MODEL"
 
-# How many providers are named.
+# How many providers, upstreams, models and warnings are named: the banner fits on a screen of 24 lines of 80 columns.
 _NAMED_PROVIDERS = 4
+_NAMED_UPSTREAMS = 3
+_NAMED_MODELS = 3
+_NAMED_WARNINGS = 2
+
+_DOCS = Path(__file__).parents[3] / "docs"
 
 # How long the banner waits for lists of models.
 LISTS_TIMEOUT_S = 2.0
@@ -61,21 +69,17 @@ def banner(
 ) -> Iterator[str]:
     """Yield all lines in colours, the last one `Dragoman listens on URL (BACKEND)`. lists: what the upstreams list."""
     settings = loaded.settings
+    url = listening.local_url
     yield _title(f"Dragoman {version}, configured by {loaded.path or 'the environment'}")
-    for warning in loaded.warnings:
+    for warning in _first(
+        [*map(str, loaded.warnings)], _NAMED_WARNINGS, "`dragoman config check` prints them"
+    ):
         yield _warning(f"warning: {warning}")
-    yield _label("Upstreams")
-    for upstream in settings.upstreams:
-        # Only the host, because a path may contain the name of an account or a key.
-        origin, _ = origin_of(upstream.base_url)
-        key = f"key {upstream.api_key}" if upstream.api_key is not None else "no key"
-        yield f"  {upstream.name}: {origin}, {', '.join(upstream.protocols)}, {key}"
-    if settings.lists_simulator:
-        yield f"  {SIMULATOR}: built in, needs no key"
-    if not settings.upstreams:
-        variables = ", ".join(provider.keys[0][0] for provider in PROVIDERS[:_NAMED_PROVIDERS])
-        yield f"  for a real model set {variables} or another provider's key,"
-        yield f"  or name a server in {DEFAULT_FILE} (see docs/configuration.md), and restart the gateway"
+    yield from _upstream_lines(settings)
+    models = _known_models(settings, lists)
+    if models:
+        named = ", ".join(_first(models, _NAMED_MODELS, f"{url}/v1/models lists them"))
+        yield f"{_label('Models')}  {named}"
     model, context = example_model(settings, lists)
     if model is None:
         first = settings.upstreams[0]
@@ -87,12 +91,49 @@ def banner(
             f"warning: the models of {first.name} are unknown ({reported}): write one in place of "
             f"{_UNKNOWN_MODEL}{'' if first.variables else add}"
         )
-    for title, command in commands(
-        listening.local_url, model, context, needs_key=bool(settings.client_keys)
-    ).items():
+    for title, command in commands(url, model, context, needs_key=bool(settings.client_keys)).items():
         yield _label(title)
         yield _command("  " + command)
+    page = _DOCS / "using.md"
+    yield f"Documentation: {page if page.is_file() else 'docs/using.md'}"
     yield _title(f"Dragoman listens on {listening.url} ({listening.backend})")
+
+
+def _upstream_lines(settings: Settings) -> Iterator[str]:
+    lines = []
+    for upstream in settings.upstreams:
+        # Only the host, because a path may contain the name of an account or a key.
+        origin, _ = origin_of(upstream.base_url)
+        key = f"key {upstream.api_key}" if upstream.api_key is not None else "no key"
+        lines.append(f"{upstream.name}: {origin}, {', '.join(upstream.protocols)}, {key}")
+    if settings.lists_simulator:
+        lines.append(f"{SIMULATOR}: built in, needs no key")
+    yield _label("Upstreams")
+    for line in _first(lines, _NAMED_UPSTREAMS, "`dragoman config show` prints them"):
+        yield f"  {line}"
+    if not settings.upstreams:
+        variables = ", ".join(provider.keys[0][0] for provider in PROVIDERS[:_NAMED_PROVIDERS])
+        yield f"  for a real model set {variables} or another provider's key,"
+        yield "  or write a configuration with `dragoman init`, and restart the gateway"
+
+
+def _known_models(settings: Settings, lists: ModelLists) -> list[str]:
+    """Return the names of models that are known now, without the simulator's where there is an upstream."""
+    hidden = f"{SIMULATOR}/" if not settings.lists_simulator else None
+    names = [name for name in model_ids(settings) if hidden is None or not name.startswith(hidden)]
+    for upstream in settings.upstreams:
+        listed = lists.get(upstream.name, ())
+        found = [] if isinstance(listed, str) else [model.id for model in listed]
+        default = [] if upstream.default_model is None else [upstream.default_model]
+        names += [f"{upstream.name}/{model}" for model in (*default, *filter_chat_models(found))]
+    return list(dict.fromkeys(names))
+
+
+def _first(items: Sequence[str], count: int, where: str) -> list[str]:
+    """Return the first items; if there are more, the last one is how many. where: the place of the others."""
+    if len(items) <= count:
+        return list(items)
+    return [*items[: count - 1], f"and {len(items) - count + 1} more; {where}"]
 
 
 def example_model(
@@ -131,25 +172,17 @@ def _candidates(settings: Settings, listed: ListedModels) -> Iterator[str]:
 
 
 def commands(url: str, model: str, context: int | None = None, *, needs_key: bool = False) -> dict[str, str]:
-    """Return a shell command for each kind of client. needs_key: with a placeholder for the user's key."""
+    """Return a shell command for each kind of client. needs_key: with a placeholder for the user's key.
+
+    SDKs have the address and the key from the environment; the model is an argument of each call.
+    """
     client_key = _KEY_PLACEHOLDER if needs_key else _ANY_KEY
     messages = [{"role": "user", "content": "Hello"}]
     body = ["-H", "content-type: application/json"]
     body += ["-H", f"authorization: Bearer {client_key}"] if needs_key else []
     body += ["-d", json.dumps({"model": model, "messages": messages})]
-    codex_key = ',env_key="DRAGOMAN_KEY"' if needs_key else ""
+    codex_key = ',env_key="' + KEY_VARIABLE + '"' if needs_key else ""
     provider = f'{{name="dragoman",base_url="{url}/v1",wire_api="responses"{codex_key}}}'
-    # JSON's strings are valid in Python too, and their double quotes need no escape within single quotes of the shell.
-    name, base, key = json.dumps(model), json.dumps(url), json.dumps(client_key)
-    openai = (
-        f"from openai import OpenAI; client = OpenAI(base_url={json.dumps(url + '/v1')}, api_key={key}); "
-        f'print(client.responses.create(model={name}, input="Hello").output_text)'
-    )
-    anthropic = (
-        f"from anthropic import Anthropic; client = Anthropic(base_url={base}, api_key={key}); "
-        f"print(client.messages.create(model={name}, max_tokens=1024, "
-        f"messages={json.dumps(messages)}).content[0].text)"
-    )
     claude = {"ANTHROPIC_BASE_URL": url, "ANTHROPIC_AUTH_TOKEN": client_key, "ANTHROPIC_MODEL": model}
     if context is not None:
         # Without it, Claude Code assumes 200,000 tokens for every model.
@@ -157,11 +190,10 @@ def commands(url: str, model: str, context: int | None = None, *, needs_key: boo
     options = ["-c", "model_provider=dragoman", "-c", f"model_providers.dragoman={provider}", "-m", model]
     return {
         "curl": shlex.join(["curl", f"{url}/v1/chat/completions", *body]),
-        "simple API": shlex.join(["curl", "-N", f"{url}/chat/stream", *body]),
-        "OpenAI SDK": shlex.join(["python", "-c", openai]),
-        "Anthropic SDK": shlex.join(["python", "-c", anthropic]),
         "Claude Code": " ".join(f"{each}={shlex.quote(value)}" for each, value in claude.items()) + " claude",
-        "Codex": ("DRAGOMAN_KEY=YOUR_KEY " if needs_key else "") + shlex.join(["codex", *options]),
+        "Codex": (f"{KEY_VARIABLE}={client_key} " if needs_key else "") + shlex.join(["codex", *options]),
+        "OpenAI SDK": f"export OPENAI_BASE_URL={url}/v1 OPENAI_API_KEY={client_key}",
+        "Anthropic SDK": f"export ANTHROPIC_BASE_URL={url} ANTHROPIC_API_KEY={client_key}",
     }
 
 

@@ -12,9 +12,7 @@ from pathlib import PurePath
 from urllib.parse import urlsplit
 
 from dragoman_server.config.values import is_loopback
-
-# The client's key, by this name because clients that take no key itself take the name of its variable.
-KEY_VARIABLE = "DRAGOMAN_KEY"
+from dragoman_server.settings.server import KEY_VARIABLE
 
 # The value of one variable of the environment is at most 128 KiB on Linux. So many models fit in any case.
 _MAX_MODELS = 100

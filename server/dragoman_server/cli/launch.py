@@ -15,7 +15,6 @@ from dragoman import UPSTREAMS
 from dragoman_server.cli.banner import LISTS_TIMEOUT_S, ModelLists, example_model
 from dragoman_server.cli.child import run_child
 from dragoman_server.cli.clients import (
-    KEY_VARIABLE,
     Client,
     ClientTarget,
     options_for,
@@ -27,6 +26,7 @@ from dragoman_server.cli.private_gateway import HOST, private_settings, starting
 from dragoman_server.models.info import ModelInfo
 from dragoman_server.models.listing import can_list, fetch_all
 from dragoman_server.models.routes import (
+    ModelRoute,
     UnknownModel,
     deciding_upstream,
     filter_chat_models,
@@ -37,6 +37,7 @@ from dragoman_server.serving.sockets import BoundAddress, StartupError
 from dragoman_server.settings import SIMULATOR, Settings, UpstreamSettings
 from dragoman_server.settings.patterns import WILDCARD, matches
 from dragoman_server.settings.secret import Secret
+from dragoman_server.settings.server import KEY_VARIABLE
 from dragoman_server.upstream.client import UpstreamClient
 
 # A gateway without client keys accepts every key, and vendors' clients require one.
@@ -97,11 +98,10 @@ class Launch:
             return self._choose_listed(ClientTarget(_root(self.gateway), key))
         settings = load_or_exit(self.config_file, {}).settings
         server = settings.server
-        local = {"0.0.0.0": HOST, "::": "::1"}.get(server.host, server.host)
-        address = BoundAddress("https" if server.tls else "http", local, server.port, server.backend)
+        address = BoundAddress.of(server, server.host, server.port)
         if settings.client_keys and key == _ANY_KEY:
             click.echo(f"warning: the gateway needs a client key: set {KEY_VARIABLE}", err=True)
-        return self._choose(ClientTarget(address.url, key), settings, _fetch_lists(settings))
+        return self._choose(ClientTarget(address.local_url, key), settings, _fetch_lists(settings))
 
     def _choose(self, target: ClientTarget, settings: Settings, lists: ModelLists) -> ClientTarget:
         """Return the target with models of a gateway that has these settings. Exits if none is known."""
@@ -115,7 +115,8 @@ class Launch:
         if model is None:
             own = self.client.own_models
             if own and all(_is_routed(settings, name) for name in own):
-                return replace(target, small_model=self.small_model)
+                context = _smallest_context(settings, infos, own)
+                return replace(target, small_model=self.small_model, context=context)
             model, _ = example_model(settings, lists)
         if model is None:
             first = settings.upstreams[0].name
@@ -189,6 +190,22 @@ def _is_routed(settings: Settings, name: str) -> bool:
     return not isinstance(resolve(settings, None, name), UnknownModel)
 
 
+def _smallest_context(
+    settings: Settings, infos: Mapping[str, Mapping[str, ModelInfo]], names: Sequence[str]
+) -> int | None:
+    """Return the smallest context window of the models that names of a client stand for, None if none is known.
+
+    A client that gets the model of a name itself has its own figure.
+    """
+    contexts = []
+    for name in names:
+        route = resolve(settings, None, name, infos)
+        if isinstance(route, ModelRoute) and route.upstream_model != name:
+            info = infos.get(route.upstream, {}).get(route.upstream_model)
+            contexts += [info.context] if info is not None and info.context is not None else []
+    return min(contexts, default=None)
+
+
 def _fetch_lists(settings: Settings) -> ModelLists:
     upstreams = [upstream for upstream in settings.upstreams if can_list(upstream)]
 
@@ -203,6 +220,10 @@ def _fetch_lists(settings: Settings) -> ModelLists:
 def _log(file: str | None) -> Iterator[str]:
     """Yield the file for the log. A temporary one is removed if nothing was logged, else its name is printed."""
     if file is not None:
+        try:
+            open(file, "ab").close()
+        except OSError as error:
+            exit_with(WRONG_CONFIGURATION, f"dragoman: cannot write the log {file}: {error.strerror}")
         yield file
         return
     number, name = tempfile.mkstemp(prefix="dragoman-run-", suffix=".log")

@@ -68,6 +68,8 @@ def run(
     """
     if not command and not print_env:
         raise click.UsageError("name the command to run, as in: dragoman run -- claude")
+    if gateway is not None and (config_file or log_file):
+        raise click.UsageError("--gateway uses a running gateway: leave out --config and --log")
     words = command or ("sdk",)
     try:
         program = "" if print_env else find_program(words[0])

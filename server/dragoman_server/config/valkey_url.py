@@ -1,10 +1,9 @@
-"""Parse the URL of the Valkey server for the account store, and check that the extra is installed.
+"""Parse the URL of the Valkey server for the account store.
 
 The URL may contain a password, so no error quotes it.
 """
 
 from dataclasses import dataclass
-from importlib.util import find_spec
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from dragoman_server.settings.secret import Secret
@@ -13,13 +12,6 @@ from dragoman_server.settings.secret import Secret
 _SCHEMES = {"valkey": False, "redis": False, "valkeys": True, "rediss": True, "unix": False}
 
 _DEFAULT_PORT = 6379
-
-VALKEY_EXTRA_MISSING = "needs an extra: install dragoman[valkey]"
-
-
-def valkey_available() -> bool:
-    """True if the extra is installed."""
-    return find_spec("coredis") is not None
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ import ssl
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from dragoman_server.config.problems import Severity
+from dragoman_server.config.problems import CheckSeverity
 from dragoman_server.upstream.errors import (
     UpstreamBroken,
     UpstreamError,
@@ -18,7 +18,7 @@ from dragoman_server.upstream.errors import (
 class Cause:
     """The cause of a failure.
 
-    check, severity: as in Finding.
+    check, severity: as in CheckFinding.
     text: with {host} and {origin} of the upstream; "" for what the failure itself reports.
     mend: also with {place}, where the base URL is configured, and {key}, where the key is.
     needs_key: the account has a wrong key, or none.
@@ -27,7 +27,7 @@ class Cause:
     check: str
     text: str
     mend: str
-    severity: Severity = Severity.ERROR
+    severity: CheckSeverity = CheckSeverity.ERROR
     needs_key: bool = False
 
 
@@ -108,12 +108,16 @@ _KEY = "check that this key is valid, or change it: {key}"
 
 # By the status of a response to a request for the list of models, or for a response.
 _STATUSES = {
+    # As of a server of TLS that gets plain HTTP.
+    400: Cause(
+        "base_url", "it returned status 400", _BASE_URL + "; write https:// if that server speaks TLS"
+    ),
     401: Cause("key", "its key is refused (status 401)", _KEY, needs_key=True),
-    402: Cause("key", "its account has no money left (status 402)", "pay, or use another key: {key}"),
+    402: Cause("key", "its account has no money left", "pay, or use another key: {key}"),
     403: Cause("key", "its key may not be used for this (status 403)", _KEY, needs_key=True),
     407: Cause("proxy", "the proxy requires credentials (status 407)", "write them into the proxy's URL"),
     429: Cause(
-        "key", "its account is at its limit (status 429)", "wait, or add [[accounts]]", Severity.WARNING
+        "key", "its account is at its limit (status 429)", "wait, or add [[accounts]]", CheckSeverity.WARNING
     ),
 }
 

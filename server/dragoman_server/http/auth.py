@@ -6,7 +6,10 @@ receives it.
 
 import hmac
 import secrets
+import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -25,6 +28,7 @@ SCOPE_KEY = "dragoman.client_key"
 HTTP_METHODS = ("GET", "POST", "PUT", "DELETE", "OPTIONS")
 
 ADMIN_PATH = "/admin"
+METRICS_PATH = "/metrics"
 
 # These report only that the gateway runs. Every other path needs a key, also those that are added later.
 _OPEN_PATHS = frozenset({"/healthz", "/readyz", "/api/hello"})
@@ -72,6 +76,33 @@ def same_key(presented: str, configured: Secret) -> bool:
     return hmac.compare_digest(*digests)
 
 
+@dataclass(frozen=True, slots=True)
+class _KnownKey:
+    """A key whose hash is configured. ends: when it becomes invalid. is_previous: a newer one has taken its place."""
+
+    key: ClientKey
+    ends: datetime | None
+    is_previous: bool = False
+
+    def check(self, now: float) -> None:
+        """Raise RequestRefused (401) if the key is not valid now."""
+        name = self.key.name
+        if self.key.disabled:
+            raise _unauthorized(
+                f"the client key {name} is disabled: have it enabled again (dragoman keys enable {name})"
+            )
+        if self.ends is None or now < self.ends.timestamp():
+            return
+        at = f"{self.ends:%Y-%m-%dT%H:%M:%SZ}"
+        if self.is_previous:
+            raise _unauthorized(
+                f"this key of {name} ended at {at}: send the newer one that has taken its place"
+            )
+        raise _unauthorized(
+            f"the client key {name} expired at {at}: have another one made (dragoman keys rotate {name})"
+        )
+
+
 class Keyring:
     """The client keys of the configuration; false if there are none.
 
@@ -86,7 +117,14 @@ class Keyring:
     ) -> None:
         # A lookup does not take constant time, and need not: the hashes are HMACs with the gateway's secret, so a
         # client cannot compute the hash of a key that it tries. How far two hashes agree shows nothing about a key.
-        self._keys = {key.hash: key for key in keys}
+        self._keys: dict[str, _KnownKey] = {}
+        for key in keys:
+            self._keys[key.hash] = _KnownKey(key, key.expires)
+            if key.previous_hash is not None:
+                ends = [each for each in (key.previous_expires, key.expires) if each is not None]
+                self._keys.setdefault(
+                    key.previous_hash, _KnownKey(key, min(ends, default=None), is_previous=True)
+                )
         if self._keys and secret is None:
             raise ValueError("client keys need server.secret: their hashes are keyed with it")
         self._secret = secret
@@ -95,10 +133,13 @@ class Keyring:
     def __bool__(self) -> bool:
         return bool(self._keys)
 
-    def authenticate(self, headers: Iterable[tuple[bytes, bytes]]) -> ClientKey | None:
+    def authenticate(self, headers: Iterable[tuple[bytes, bytes]], now: float) -> ClientKey | None:
         """Return the key that a request came with, None where no keys are configured.
 
-        headers: as in an ASGI scope. Raises RequestRefused (401) if no configured key matches.
+        headers: as in an ASGI scope. now: seconds since the epoch.
+
+        Raises RequestRefused (401) if no configured key matches, or the one that does is disabled or has expired. Only
+        who has such a key gets to know that: every other one gets the same error, whatever it is.
         """
         if self._secret is None or not self._keys:
             return None
@@ -108,12 +149,14 @@ class Keyring:
                 "this gateway needs a client key: send it as authorization: Bearer, or as "
                 + ", ".join(self._names)
             )
-        key = self._keys.get(hash_client_key(presented, self._secret))
-        if key is None:
+        known = self._keys.get(hash_client_key(presented, self._secret))
+        if known is None:
             raise _unauthorized(
                 "the client key is not known to this gateway: send another one, or have one made (dragoman keys add)"
             )
-        return key
+        if known.ends is not None or known.key.disabled:
+            known.check(now)
+        return known.key
 
 
 class KeyAuthMiddleware:
@@ -135,7 +178,7 @@ class KeyAuthMiddleware:
             try:
                 if not self._keyring:
                     refuse_form_content_type(scope["headers"])
-                key = self._keyring.authenticate(scope["headers"])
+                key = self._keyring.authenticate(scope["headers"], time.time())
             except RequestRefused as error:
                 return self._refuse(scope, error, send)
             if key is not None:
@@ -144,25 +187,38 @@ class KeyAuthMiddleware:
 
 
 class AdminKeyMiddleware:
-    """Pass on requests with the admin key only.
+    """Pass on requests with the operator's keys only.
 
-    key: None makes every path below /admin a 404. refuse: sends the error of a request that is not passed on.
+    admin_key: for all paths. None makes every path below /admin a 404.
+    metrics_key: for /metrics as well. Without any key for it, that is a 404 too.
+    refuse: sends the error of a request that is not passed on.
     """
 
-    def __init__(self, app: ASGIApp, key: Secret | None, refuse: Refuse) -> None:
+    def __init__(
+        self, app: ASGIApp, admin_key: Secret | None, metrics_key: Secret | None, refuse: Refuse
+    ) -> None:
         self._app = app
-        self._key = key
+        self._admin_keys = [key for key in (admin_key,) if key is not None]
+        self._metrics_keys = [key for key in (admin_key, metrics_key) if key is not None]
         self._refuse = refuse
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if self._key is None:
-            error = RequestRefused("there is nothing at this path", status=404)
+        for_metrics = path_below_mount(scope) == METRICS_PATH
+        keys = self._metrics_keys if for_metrics else self._admin_keys
+        if not keys:
+            hint = ": metrics need server.metrics_key" if for_metrics else ""
+            error = RequestRefused(f"there is nothing at this path{hint}", status=404)
             await self._refuse(scope, error, send)
             return
         presented = presented_key(scope["headers"])
-        if presented is None or not same_key(presented, self._key):
-            what = "need the admin key" if presented is None else "do not accept this key"
-            await self._refuse(scope, _unauthorized(f"paths below {ADMIN_PATH} {what}"), send)
+        if presented is None or not any(same_key(presented, key) for key in keys):
+            if for_metrics:
+                what = "needs the metrics key" if presented is None else "does not accept this key"
+                message = f"{METRICS_PATH} {what}"
+            else:
+                what = "need the admin key" if presented is None else "do not accept this key"
+                message = f"paths below {ADMIN_PATH} {what}"
+            await self._refuse(scope, _unauthorized(message), send)
             return
         await self._app(scope, receive, send)
 

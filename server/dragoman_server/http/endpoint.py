@@ -19,12 +19,13 @@ from dragoman.codec import Endpoint, ProtocolSpec
 from dragoman.jsontext import JSON, encode
 from dragoman_server.accounts.limits import BudgetReservation, ClientRefused
 from dragoman_server.accounts.usage import Meter, usage_of
+from dragoman_server.clock import event_loop_clock
 from dragoman_server.gateway import Gateway
 from dragoman_server.headers import JSON_HEADERS, HeaderList, request_id_headers
 from dragoman_server.http.auth import SCOPE_KEY
 from dragoman_server.http.errors import INTERNAL_ERROR
 from dragoman_server.http.request import ClientDisconnected, read_body
-from dragoman_server.log import RequestRecord, log_request
+from dragoman_server.log import RequestRecord
 from dragoman_server.models.routes import default_model
 from dragoman_server.proxying.plan import (
     Destination,
@@ -42,6 +43,7 @@ from dragoman_server.recordings.recorder import SCOPE_TAPE, Tape
 from dragoman_server.replies import Reply, error_reply, send_reply
 from dragoman_server.settings import ClientKey
 from dragoman_server.streams.byte_stream import WRITE_NOW, WriteNow
+from dragoman_server.telemetry.requests import RequestTelemetry
 from dragoman_server.upstream.content_coding import ACCEPTED_CODINGS
 
 ERRORS = logging.getLogger("dragoman.errors")
@@ -68,10 +70,12 @@ class ClientRequest:
     now: when it arrived, in seconds since the epoch.
     key: the client key that it came with, None where none is needed.
     admitted: its key may send it, see BaseEndpoint.read().
+    counted: it counts for its key's limits and usage.
     reserved: the part of its key's budget that is reserved for it.
     plan: the plan that was carried out for it, None until then.
     started: a response has begun, or is about to.
     meter: measures what the client gets, None where nothing needs it.
+    telemetry: its part in metrics and traces, None where there are none.
     broken: `send` raised OSError, as it should "when send is called after the client has gone" -- ASGI 2.4
     """
 
@@ -87,10 +91,12 @@ class ClientRequest:
         if self.key is not None:
             record.client_key = self.key.name
         self.admitted = False
+        self.counted = False
         self.reserved: BudgetReservation | None = None
         self.plan: Plan | None = None
         self.started = False
         self.meter: Meter | None = None
+        self.telemetry: RequestTelemetry | None = None
         self.broken = False
         self._send = send
         self._write_now: WriteNow | None = scope.get("extensions", {}).get(WRITE_NOW, {}).get("write")
@@ -157,8 +163,10 @@ class BaseEndpoint(ABC):
             path=scope["path"],
             client_address=self.gateway.client_addresses.address_of(scope),
         )
-        started = anyio.current_time()
+        loop_time = event_loop_clock()
+        started = loop_time()
         request = ClientRequest(scope, receive, send, record)
+        request.telemetry = self.gateway.telemetry.begin(record, scope, request.headers)
         try:
             await self._serve_or_refuse(request)
         except ClientDisconnected:
@@ -168,6 +176,7 @@ class BaseEndpoint(ABC):
                 record.outcome = "client_left"
                 return
             record.outcome, record.error = "failed", "internal error"
+            record.error_kind = INTERNAL_ERROR.kind.value
             ERRORS.exception("request %s failed", record.id)
             if request.started:
                 raise  # the server then closes the connection in the middle, so the client sees a broken response
@@ -179,9 +188,14 @@ class BaseEndpoint(ABC):
                 await self._send_last_error(request, _GATEWAY_STOPS)
             raise
         finally:
-            record.duration_s = anyio.current_time() - started
+            record.duration_s = loop_time() - started
             usage = self._usage_of(request)
-            log_request(record)
+            self.gateway.request_ended(record)
+            if request.telemetry is not None:
+                request.telemetry.end()
+            if request.key is not None and request.counted:
+                tokens = (record.input_tokens or 0) + (record.output_tokens or 0)
+                self.gateway.key_usage.count(request.key.name, tokens, record.cost_usd or 0.0, time.time())
             if request.key is not None and (usage is not None or request.reserved is not None):
                 with anyio.move_on_after(_SETTLE_S, shield=True):
                     await self.gateway.limits.settle(
@@ -217,7 +231,7 @@ class BaseEndpoint(ABC):
                 request.reserved = await limits.admit(request.key, limits.estimate(prices, len(body)))
         if counts and limits.needs_usage(request.key):
             request.meter = Meter()
-        request.admitted = True
+        request.admitted, request.counted = True, counts
         return body, request_head
 
     def _usage_of(self, request: ClientRequest) -> Usage | None:
@@ -237,10 +251,12 @@ class BaseEndpoint(ABC):
         except (RemoteProtocolError, RequestRefused) as error:
             if request.started:
                 raise
+            refusal = error.as_wire_error()
             request.record.outcome, request.record.error = "refused", error.message
+            request.record.error_kind = refusal.kind.value
             await self._refuse(
                 request,
-                error.as_wire_error(),
+                refusal,
                 error.headers(self.protocol) if isinstance(error, ClientRefused) else (),
             )
 
@@ -307,6 +323,9 @@ class BaseEndpoint(ABC):
         request.plan = plan
         request.record.model, request.record.stream = plan.context.model, plan.streams
         record_destination(request.record, plan.destination)
+        telemetry = request.telemetry
+        if telemetry is not None:
+            telemetry.planned(stream=plan.streams)
         tape: Tape | None = request.scope.get(SCOPE_TAPE)
         sender_for = self.gateway.sender_for
         return RequestHandler(
@@ -324,6 +343,7 @@ class BaseEndpoint(ABC):
             cache_reasoning=None
             if store is None
             else lambda cached: store.put(owner, *cached, anyio.current_time()),
+            trace=None if telemetry is None else telemetry.trace,
         )
 
     def destination(self, model: str) -> Destination:

@@ -1,7 +1,7 @@
 """Make the errors of paths where no endpoint responds, in the form of the protocol that the path belongs to."""
 
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
 from starlette.datastructures import Headers
@@ -15,7 +15,7 @@ from dragoman.codec import ProtocolSpec
 from dragoman_server.client_address import ClientAddresses
 from dragoman_server.headers import BROWSER_HEADERS, request_id_headers
 from dragoman_server.http.request import path_below_mount
-from dragoman_server.log import RequestRecord, log_request
+from dragoman_server.log import RequestRecord
 from dragoman_server.replies import (
     MODELS_PATH,
     Reply,
@@ -28,15 +28,22 @@ from dragoman_server.replies import (
 INTERNAL_ERROR = WireError(ErrorKind.SERVER, "internal error of the gateway; see its log", status=500)
 
 
+# Called with the record of a request that has ended: see Gateway.request_ended().
+RequestEnded = Callable[[RequestRecord], None]
+
+
 class FallbackErrors:
     """Errors for paths where no endpoint responds.
 
-    protocols: those that are served, by name. addresses: finds those of clients, for the log.
+    protocols: those that are served, by name. addresses: finds those of clients, for the log. ended: see RequestEnded.
     """
 
-    def __init__(self, protocols: Mapping[str, ProtocolSpec], addresses: ClientAddresses) -> None:
+    def __init__(
+        self, protocols: Mapping[str, ProtocolSpec], addresses: ClientAddresses, ended: RequestEnded
+    ) -> None:
         self._protocols = protocols
         self._addresses = addresses
+        self._ended = ended
 
     async def http_error(self, request: Request, error: Exception) -> Response:
         """Return the response to a request that Starlette cannot route: 404, 405 and similar ones."""
@@ -94,9 +101,10 @@ class FallbackErrors:
             client_address=self._addresses.address_of(scope),
             outcome="refused",
         )
-        reply = error_reply(spec, error.as_wire_error(), record.id, request_id_headers((), record.id))
-        record.status, record.error = status, error.message
-        log_request(record)
+        refusal = error.as_wire_error()
+        reply = error_reply(spec, refusal, record.id, request_id_headers((), record.id))
+        record.status, record.error, record.error_kind = status, error.message, refusal.kind.value
+        self._ended(record)
         # Here the status is about HTTP itself, so a protocol's own table of statuses does not apply.
         return replace(reply, status=status)
 

@@ -25,7 +25,7 @@ _T = TypeVar("_T")
 # The context window in tokens. Vendors do not agree if the output counts as well.
 CONTEXT_FIELDS: tuple[_Path, ...] = (
     ("max_input_tokens",),  # Anthropic
-    ("context_length",),  # OpenRouter, Together, Fireworks, Moonshot
+    ("context_length",),  # OpenRouter, Together, Fireworks, Moonshot, Ollama's list of loaded models
     ("context_window",),  # Groq, Vercel
     ("loaded_context_length",),  # LM Studio: what is in use, which may be less than the model could
     ("max_context_length",),  # Mistral, LM Studio
@@ -72,6 +72,7 @@ class ModelInfo:
     created, retires: seconds since the epoch.
     lifecycle: in Anthropic's words.
     anthropic: more members of Anthropic's form, unchanged.
+    owned_by: local servers write their own name there.
     """
 
     id: str
@@ -82,6 +83,7 @@ class ModelInfo:
     retires: int | None = None
     lifecycle: str | None = None
     anthropic: Mapping[str, JSON] = field(default_factory=dict)
+    owned_by: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +128,7 @@ def _model(item: JSON) -> ModelInfo | None:
     return ModelInfo(
         id,
         display_name=_first(item, NAME_FIELDS, _display_name),
+        owned_by=_name(item.get("owned_by")),
         context=_first(item, CONTEXT_FIELDS, _tokens),
         output=_first(item, OUTPUT_FIELDS, _tokens),
         # 0: "May be set to an epoch value if the release date is unknown" -- anthropic 2.12.0, types/model_info.py

@@ -33,8 +33,8 @@ class ModelListError(Exception):
     """There is no list. `str()` of it is for the log: it has neither keys nor the upstream's text."""
 
 
-class _AccountRefused(ModelListError):
-    """The account was refused."""
+class AccountRefused(ModelListError):
+    """The account was refused: its key is missing or wrong, or it is at a limit."""
 
 
 def can_list(upstream: UpstreamSettings, specs: Mapping[str, UpstreamSpec] = UPSTREAMS) -> bool:
@@ -56,7 +56,7 @@ async def fetch_models(
     for account in accounts[:MAX_ACCOUNTS]:
         try:
             return await _fetch_with(sender, upstream, account, specs)
-        except _AccountRefused as error:
+        except AccountRefused as error:
             refusal = error
         except UpstreamError as error:
             raise ModelListError(str(error)) from None
@@ -104,7 +104,7 @@ async def _fetch_with(
         page_url = f"{url}?{urlencode(query)}" if query else url
         status, body = await account_get(sender, upstream, spec, account, page_url, max_bytes)
         if status != 200:
-            refused = _AccountRefused if status in _ACCOUNT_STATUSES else ModelListError
+            refused = AccountRefused if status in _ACCOUNT_STATUSES else ModelListError
             raise refused(f"it returned status {status}")
         page, known = read_models(body), len(found)
         max_bytes -= len(body)

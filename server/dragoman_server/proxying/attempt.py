@@ -29,14 +29,16 @@ from dragoman.errors import mask_document, mask_error, unreadable_error
 from dragoman_server.accounts.error_actions import refuses_signed_reasoning, retry_after
 from dragoman_server.cancellation import return_if_cancelled
 from dragoman_server.headers import HeaderList, client_response_headers, request_id_headers
+from dragoman_server.log import RequestRecord
 from dragoman_server.proxying.account_pool import AccountLease
-from dragoman_server.proxying.plan import Plan
+from dragoman_server.proxying.plan import Plan, log_losses
 from dragoman_server.proxying.upstream_errors import (
     error_for_client,
     error_from_upstream,
     invalid_response_error,
     redirect_error,
 )
+from dragoman_server.telemetry.requests import AttemptTrace, RequestTrace
 from dragoman_server.upstream.account_request import account_request
 from dragoman_server.upstream.errors import (
     UpstreamError,
@@ -107,6 +109,8 @@ class Attempt:
     sent_to_client: part of the response was sent to the client.
     status: of the upstream's response, None until there is one.
     headers: those of the upstream's that the client may see.
+    content_at: when the first content of the response was there.
+    trace: its span, None where there are none.
     """
 
     def __init__(
@@ -124,6 +128,8 @@ class Attempt:
         self.sent_to_client = False
         self.status: int | None = None
         self.headers: HeaderList = []
+        self.content_at: float | None = None
+        self.trace: AttemptTrace | None = None
         self._sender = sender
         self._send = send
         self._put = put
@@ -172,6 +178,22 @@ class Attempt:
                 idle_closed=isinstance(error, UpstreamIdleClosed),
             )
 
+    async def run_traced(self, trace: RequestTrace) -> AttemptFailure | None:
+        """Run in a span of its own. See run()."""
+        to, account = self.plan.destination, self.lease.account.id
+        span = self.trace = trace.attempt(
+            to.settings, to.upstream.name, to.upstream_model, account, stream=self.plan.streams
+        )
+        error: ErrorKind | None = ErrorKind.CANCELLED
+        try:
+            failure = await self.run()
+            ended_by = self.error if failure is None else failure.error
+            error = None if ended_by is None else ended_by.kind
+            return failure
+        finally:
+            usage = None if self.machine is None else self.machine.usage
+            span.end(self.status, None if error is None else error.value, usage)
+
     def can_resend(self, failure: AttemptFailure) -> bool:
         """True if run() is to be called again, with the same account. Prepares the request for that."""
         if failure.idle_closed:
@@ -204,7 +226,7 @@ class Attempt:
             to.upstream,
             self.lease.account.settings,
             plan.url,
-            plan.headers,
+            plan.headers if self.trace is None else [*plan.headers, *self.trace.headers],
             plan.request.translated.body,
         )
 
@@ -271,14 +293,24 @@ class Attempt:
         """Send what is ready, if it may be sent. Return false if the attempt must end."""
         if not self.plan.streams or not machine.committed:
             return True
+        if not self.sent_to_client:
+            self._note_content()
         self.sent_to_client = await self._send(self)
         return self.sent_to_client
+
+    def _note_content(self) -> None:
+        if self.content_at is None:
+            self.content_at = anyio.current_time()
+            if self.trace is not None:
+                self.trace.first_content()
 
     async def _end(self, machine: ResponseMachine) -> AttemptFailure | None:
         """Send the rest of the response, or return its error if nothing was sent yet."""
         sent = self.sent_to_client or (self.plan.streams and machine.committed)
         if machine.error is not None and not sent:
             return self._failure(machine.error)
+        if machine.error is None:
+            self._note_content()
         self.ended = True
         self.sent_to_client = await self._send(self)
         return None
@@ -380,6 +412,30 @@ class Attempt:
 
     def _as_wire_error(self, error: UpstreamError) -> WireError:
         return error_from_upstream(error, self.plan.destination.settings, self.plan.url)
+
+
+def note_failure(record: RequestRecord, attempt: Attempt, failure: AttemptFailure, seconds: float) -> None:
+    """Put a failed attempt into the record. seconds: that it took."""
+    account, target = attempt.lease.account.id, attempt.plan.destination.target
+    record.note_failure(account, target, attempt.status, failure.error.kind.value, failure.cause, seconds)
+
+
+def record_response(
+    record: RequestRecord, machine: ResponseMachine, winner: Attempt | None, started_at: float
+) -> None:
+    """Put what the machine has found into the record: losses and usage. winner: whose response the client got."""
+    content_at = None if winner is None else winner.content_at
+    if content_at is not None and record.first_byte_s is not None:
+        first_content_s = content_at - started_at
+        if first_content_s > record.first_byte_s:
+            record.first_content_s = first_content_s
+    record.losses += [f"{loss.code.value} answer:{loss.path}" for loss in machine.losses]
+    log_losses(record.id, "response", machine.losses)
+    usage = machine.usage
+    record.input_tokens, record.output_tokens = usage.input, usage.output
+    record.cached_tokens, record.cache_write_tokens = usage.cached, usage.cache_write
+    if any(loss.code is LossCode.ESTIMATED for loss in machine.losses):
+        record.estimated = True
 
 
 def _public_part(location: str) -> str:

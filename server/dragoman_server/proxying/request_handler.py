@@ -18,11 +18,12 @@ import anyio.lowlevel
 import msgspec
 from starlette.types import Receive, Send
 
-from dragoman import ErrorKind, Keepalive, Ledger, LossCode, Outcome, Relay, ResponseMachine, WireError
+from dragoman import ErrorKind, Keepalive, Ledger, Outcome, Relay, ResponseMachine, WireError
 from dragoman.document import CachedReasoning
 from dragoman.jsontext import JSONObject, encode
 from dragoman_server.accounts.error_actions import ErrorAction
 from dragoman_server.cancellation import return_if_cancelled
+from dragoman_server.clock import event_loop_clock
 from dragoman_server.headers import (
     ESTIMATE_AT_START,
     JSON_HEADERS,
@@ -34,9 +35,9 @@ from dragoman_server.headers import (
 )
 from dragoman_server.log import RequestRecord
 from dragoman_server.proxying.account_pool import AccountLease, AccountPool
-from dragoman_server.proxying.attempt import Attempt, AttemptFailure
+from dragoman_server.proxying.attempt import Attempt, AttemptFailure, note_failure, record_response
 from dragoman_server.proxying.outbox import Outbox
-from dragoman_server.proxying.plan import Plan, log_losses, record_destination
+from dragoman_server.proxying.plan import Plan, record_destination
 from dragoman_server.replies import (
     Reply,
     encoded_error_reply,
@@ -46,6 +47,7 @@ from dragoman_server.replies import (
     with_retry_after,
 )
 from dragoman_server.streams.byte_stream import WriteNow
+from dragoman_server.telemetry.requests import RequestTrace
 from dragoman_server.upstream.sender import UpstreamSender
 
 # Caches the reasoning of a response.
@@ -83,6 +85,7 @@ class RequestHandler:
             `Plan.store_response`.
         cache_reasoning: called at the same time with the response's reasoning, if the client will probably not send it
             back.
+        trace: gets the attempts.
     """
 
     def __init__(
@@ -100,6 +103,7 @@ class RequestHandler:
         write_now: WriteNow | None = None,
         store_response: StoreResponse | None = None,
         cache_reasoning: CacheReasoning | None = None,
+        trace: RequestTrace | None = None,
     ) -> None:
         self.reply: Reply | None = None
         self._plan = plan
@@ -114,7 +118,9 @@ class RequestHandler:
         self._store_response = store_response
         self._unstored: JSONObject | None = None  # the response, if it could not be stored
         self._cache_reasoning = cache_reasoning
-        self._started_at = anyio.current_time()
+        self._trace = trace
+        self._time = event_loop_clock()
+        self._started_at = self._time()
         self._keepalive = Keepalive(keepalive_s, self._started_at)
         self._winner: Attempt | None = None  # the client gets the response of this one
         self._failed: list[tuple[Attempt, AttemptFailure]] = []
@@ -125,27 +131,23 @@ class RequestHandler:
         self._end_sent = False  # the final body message has been handed to the server
         # Whatever takes bytes from a machine puts them here before its next await, so they stay in order.
         self._outbox = Outbox(write_now)
-        # Each task is cancelled by itself: on asyncio, one that its group cancels holds the request until a garbage
-        # collection.
+        # Each task is cancelled by itself, see return_if_cancelled().
         self._writing = anyio.CancelScope()
         self._reading: anyio.TaskHandle[None] | None = None  # without a stream it is a part of writing
 
     async def run(self) -> None:
         """Send the response. Return when it is sent or the client has left; a cancelled run leaves nothing behind."""
         async with anyio.create_task_group() as tasks:
-            watching, ticking = tasks.start_soon(self._watch_disconnect), None
+            beside = [tasks.start_soon(self._watch_disconnect)]
             if self._plan.streams:
-                ticking = tasks.start_soon(self._tick)
+                beside.append(tasks.start_soon(self._tick))
                 self._reading = tasks.start_soon(return_if_cancelled, self._read_upstream)
             with self._writing:
                 if not self._plan.streams:
                     await self._read_upstream()
                 await self._write_client()
-            watching.cancel()
-            if ticking is not None:
-                ticking.cancel()
-        del watching, ticking
-        self._reading = None
+            for task in beside:
+                task.cancel()
         self._record_end()
         if self._record.outcome == "client_left":
             await self._store_partial()
@@ -158,7 +160,7 @@ class RequestHandler:
             while (await self._receive())["type"] != "http.disconnect":
                 pass
         except anyio.get_cancelled_exc_class():
-            return  # see return_if_cancelled()
+            return
         if self._end_sent:
             return  # servers also send "disconnect" when a response is complete
         self._record.outcome = "completed" if self._end_for_disconnect() else "client_left"
@@ -183,21 +185,21 @@ class RequestHandler:
             while (deadline := self._keepalive.next_deadline()) is not None:
                 await anyio.sleep_until(deadline)
                 await self._outbox.sent()  # bytes on their way are as good as a heartbeat
-                if not self._keepalive.due(anyio.current_time()):
+                if not self._keepalive.due(self._time()):
                     continue
                 heartbeat = self._heartbeat()
                 if not heartbeat:
                     return
                 self._put(heartbeat)
         except anyio.get_cancelled_exc_class():
-            return  # see return_if_cancelled()
+            return
 
     def _put(self, data: bytes) -> bool:
         """Put bytes of the stream into the outbox. Return true if the client's connection has them."""
         self._started = True
         passed = self._outbox.put(data)
         if passed:
-            self._keepalive.sent(anyio.current_time())
+            self._keepalive.sent(self._time())
         return passed
 
     def _heartbeat(self) -> bytes:
@@ -266,13 +268,11 @@ class RequestHandler:
         """Run the attempt, and run it again where it may be resent. Each failed run is in the log."""
         while True:
             self._record.attempts = self._attempts.made
-            started = anyio.current_time()
-            failure = await attempt.run()
+            started = self._time()
+            failure = await (attempt.run() if self._trace is None else attempt.run_traced(self._trace))
             if failure is None:
                 return None
-            seconds = anyio.current_time() - started
-            account, target = attempt.lease.account.id, attempt.plan.destination.target
-            self._record.note_failure(account, target, attempt.status, failure.cause, seconds)
+            note_failure(self._record, attempt, failure, self._time() - started)
             if not (attempt.can_resend(failure) and self._attempts.resend(attempt.lease)):
                 return failure
 
@@ -334,6 +334,7 @@ class RequestHandler:
         elif failure is None and self._attempts.unsuitable is not None:
             record_destination(self._record, self._attempts.unsuitable)
         self._record.error = error.message if failure is None else failure.cause
+        self._record.error_kind = error.kind.value
         if self._started:
             # Only heartbeats went out: end the stream as one that broke off.
             machine = self._machine = plan.response_machine(upstream_streams=True)
@@ -380,8 +381,7 @@ class RequestHandler:
             self._cancel_others(attempt)
             # Attempts side by side may still be sending theirs.
             if self._release_request and not self._scopes and attempt.plan.fan_out == 1:
-                self._attempts.release_requests()
-                attempt.plan.request.release()  # the attempt may have made this plan
+                self._attempts.release_requests(attempt.plan)
         return self._winner is attempt
 
     def _record_attempt(self, attempt: Attempt) -> None:
@@ -433,12 +433,10 @@ class RequestHandler:
 
     def _cache_reasoning_of(self, machine: ResponseMachine) -> None:
         """Cache it before the client has the whole response, because its next request may come at once."""
-        cache = self._cache_reasoning
-        if cache is None or machine.outcome is not Outcome.COMPLETED:
+        if self._cache_reasoning is None or machine.outcome is not Outcome.COMPLETED:
             return
-        cached_reasoning = machine.cached_reasoning()
-        if cached_reasoning is not None:
-            cache(cached_reasoning)
+        if (cached_reasoning := machine.cached_reasoning()) is not None:
+            self._cache_reasoning(cached_reasoning)
 
     async def _write_client(self) -> None:
         head_sent = False
@@ -461,12 +459,12 @@ class RequestHandler:
             await self._send({"type": "http.response.body", "body": item.data, "more_body": not item.last})
             if item.last:
                 return
-            self._keepalive.sent(anyio.current_time())
+            self._keepalive.sent(self._time())
             del item  # its bytes are not needed while the next ones are awaited
 
     def _record_head(self, status: int) -> None:
         self._record.status = status
-        self._record.first_byte_s = anyio.current_time() - self._started_at
+        self._record.first_byte_s = self._time() - self._started_at
 
     def _headers(self, response_losses: Ledger | None = None) -> HeaderList:
         """Return the headers of every response: the upstream's limits and id, and what was lost."""
@@ -490,15 +488,9 @@ class RequestHandler:
         record, machine = self._record, self._machine
         record.losses = [f"{loss.code.value} {loss.path}" for loss in self._plan.losses]
         if machine is not None:
-            record.losses += [f"{loss.code.value} answer:{loss.path}" for loss in machine.losses]
-            log_losses(record.id, "response", machine.losses)
-            usage = machine.usage
-            record.input_tokens, record.output_tokens = usage.input, usage.output
-            record.cached_tokens, record.cache_write_tokens = usage.cached, usage.cache_write
-            if any(loss.code is LossCode.ESTIMATED for loss in machine.losses):
-                record.estimated = True
+            record_response(record, machine, self._winner, self._started_at)
             if machine.error is not None and machine.error is not _CLIENT_LEFT and record.error is None:
-                record.error = machine.error.message
+                record.error, record.error_kind = machine.error.message, machine.error.kind.value
             if record.outcome == "client_left" and machine.outcome is Outcome.COMPLETED:
                 record.upstream_completed = True
         if record.outcome == "open":

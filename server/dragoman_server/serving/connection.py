@@ -6,6 +6,7 @@ one. All bytes for a client go through `Connection.write`.
 
 import logging
 import math
+import ssl
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,6 +20,7 @@ from hypercorn.typing import ASGIReceiveEvent
 from starlette.types import ASGIApp
 
 from dragoman_server.changes import Lock
+from dragoman_server.clock import event_loop_clock
 from dragoman_server.serving.http1 import HTTP1
 from dragoman_server.serving.http2 import HTTP2
 from dragoman_server.serving.tasks import AppEvents, AppSend, run_app
@@ -52,9 +54,12 @@ Address = tuple[str, int]
 class WorkerContext:
     """The objects that the connections of one worker share.
 
+    app: serves the requests. tls: None for plain TCP.
+    config, settings, tls: of connections that are accepted from now on.
     state: of the application's lifespan.
     requests: the scopes of all requests, which a stop cancels.
     terminated: the worker takes no new requests.
+    time: the clock of the event loop.
     connections: all of them.
     idle: the connections and TLS handshakes without a request, which may be closed for a new connection, each with the
         function that closes it; the one that has been idle longest comes first.
@@ -64,8 +69,10 @@ class WorkerContext:
     config: hypercorn.Config
     settings: ServerSettings
     state: dict[str, Any]
+    tls: ssl.SSLContext | None = None
     requests: set[anyio.CancelScope] = field(default_factory=set)
     terminated: anyio.Event = field(default_factory=anyio.Event)
+    time: Callable[[], float] = field(default_factory=event_loop_clock)
     connections: "dict[Connection, None]" = field(default_factory=dict)
     idle: dict[object, Callable[[], None]] = field(default_factory=dict)
 
@@ -175,7 +182,7 @@ class Connection:
 
         set_idle(True) sets it to the time that a connection may be idle; set_idle(False) removes it.
         """
-        self._reading.deadline = math.inf if seconds is None else anyio.current_time() + seconds
+        self._reading.deadline = math.inf if seconds is None else self.worker.time() + seconds
 
     def set_idle(self, idle: bool) -> None:
         """Note that no request is open, or that one is."""

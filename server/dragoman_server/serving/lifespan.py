@@ -50,7 +50,9 @@ class _Lifespan:
         try:
             await self._app(scope, self._receive, self._send)
         except Exception as error:
-            if self.started.is_set():
+            if self.failure is not None:
+                pass  # Starlette raises it again after it has reported it
+            elif self.started.is_set():
                 # It may still serve requests; only its shutdown will not run.
                 _log.exception("the application's lifespan failed")
             else:
@@ -70,7 +72,11 @@ class _Lifespan:
         if message["type"] == "lifespan.startup.failed":
             # The message may be a whole traceback; its last line is the exception.
             lines = message.get("message", "").strip().splitlines() or ["no reason was given"]
-            self.failure = lines[-1].strip()
+            name, _, text = lines[-1].strip().partition(": ")
+            # Only exceptions of Python itself are without a module there.
+            self.failure = (
+                text if text and "." in name and name.replace(".", "").isidentifier() else lines[-1].strip()
+            )
         if message["type"].startswith("lifespan.startup."):
             self.started.set()
         else:

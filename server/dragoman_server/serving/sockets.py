@@ -1,7 +1,9 @@
-"""Bind the listening socket. StartupError is the one error that keeps a server from starting."""
+"""Bind the listening socket, and report that it serves. What keeps a server from starting is a StartupError."""
 
 import errno
+import os
 import socket
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Self
 
@@ -99,3 +101,12 @@ def bind(server: ServerSettings) -> socket.socket:
         raise StartupError(message + _ADVICE.get(error.errno or 0, "")) from None
     listener.setblocking(False)
     return listener
+
+
+def notify_service_manager(state: str) -> None:
+    """Send a state to systemd if that has started this process and waits for one (Type=notify). See sd_notify(3)."""
+    address = os.environ.get("NOTIFY_SOCKET")
+    if address:
+        with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+            # An @ stands for the zero byte before a name in Linux's abstract namespace.
+            manager.sendto(state.encode(), f"\0{address[1:]}" if address.startswith("@") else address)

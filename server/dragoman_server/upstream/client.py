@@ -11,7 +11,16 @@ are not configured, or log URLs.
 
 import ssl
 import urllib.request
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Collection,
+    Iterable,
+    Mapping,
+    Sequence,
+)
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
@@ -40,7 +49,10 @@ from dragoman_server.upstream.transport import (
     IdleConnectionClosed,
     RequestURL,
     ResponseBody,
+    trusting_context,
 )
+
+Transport = Http1Transport | httpx2.AsyncBaseTransport
 
 # Seconds that closing a response may take. On our transport it takes none, on httpx2's there may be a TLS handshake.
 CLOSE_S = 2.0
@@ -254,7 +266,8 @@ class UpstreamClient:
 
     tls: instead of the system's trust store.
     transport: instead of direct connections; tests pass `httpx2.MockTransport` or a fake.
-    expects_tls: load the trust store at the start, and not for the first request that needs it.
+    expects_tls, expects_proxies: load what such requests need at the start, and not for the first of them: the trust
+        store, and httpx2's transport.
     """
 
     def __init__(
@@ -262,23 +275,26 @@ class UpstreamClient:
         *,
         limits: PoolLimits | None = None,
         tls: ssl.SSLContext | None = None,
-        transport: httpx2.AsyncBaseTransport | None = None,
+        transport: Transport | None = None,
         expects_tls: bool = True,
+        expects_proxies: bool = False,
     ) -> None:
         self._limits = limits or PoolLimits()
         self._tls = tls
         self._replacement = transport
         self._expects_tls = expects_tls
-        self._direct: httpx2.AsyncBaseTransport | None = None
+        self._expects_proxies = expects_proxies
+        self._direct: Transport | None = None
         self._proxied: dict[str, httpx2.AsyncBaseTransport] = {}
         self._env_proxies: dict[str, str] = {}
 
     async def __aenter__(self) -> Self:
         if self._replacement is None:
             self._env_proxies = urllib.request.getproxies()
-            # Takes up to 0.1 s with httpx2's imports. Its transport for proxies makes a context in any case.
-            if self._tls is None and (self._expects_tls or self._env_proxies):
-                self._tls = httpx2.create_ssl_context()
+            if self._tls is None and (self._expects_proxies or self._env_proxies):
+                self._tls = httpx2.create_ssl_context()  # which imports its transport
+            elif self._tls is None and self._expects_tls:
+                self._tls = trusting_context()
         self._direct = self._replacement or Http1Transport(limits=self._limits, tls=self._tls)
         return self
 
@@ -288,6 +304,19 @@ class UpstreamClient:
         self._proxied = {}
         with anyio.move_on_after(CLOSE_S, shield=True):
             for transport in transports:
+                await transport.aclose()
+
+    async def keep_only(self, urls: Iterable[str], proxies: Collection[str]) -> None:
+        """Close connections that nothing uses: idle ones to servers of other URLs, and all by other proxies.
+
+        proxies: those that a caller names; those of the environment stay.
+        """
+        kept = {*proxies, *self._env_proxies.values()}
+        closing = [self._proxied.pop(proxy) for proxy in list(self._proxied) if proxy not in kept]
+        if isinstance(self._direct, Http1Transport):
+            self._direct.keep_only({_request_url(url)[0].origin for url in urls})
+        with anyio.move_on_after(CLOSE_S, shield=True):
+            for transport in closing:
                 await transport.aclose()
 
     def open(
@@ -326,7 +355,7 @@ class UpstreamClient:
         )
         return UpstreamResponse(self, request, proxy)
 
-    def _transport_for(self, proxy: str | None, where: str) -> httpx2.AsyncBaseTransport:
+    def _transport_for(self, proxy: str | None, where: str) -> Transport:
         if self._direct is None:
             raise RuntimeError("the upstream client is used outside its `async with` block")
         if proxy is None:

@@ -9,11 +9,13 @@ released, and one that the server has closed when it is next considered for reus
 """
 
 from collections import OrderedDict, defaultdict, deque
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import anyio
 
+from dragoman_server.clock import event_loop_clock
 from dragoman_server.streams.byte_stream import ByteStream
 
 
@@ -77,6 +79,7 @@ class ConnectionPool:
         self._idle: OrderedDict[ByteStream, _Idle] = OrderedDict()
         self._idle_of: defaultdict[Origin, deque[ByteStream]] = defaultdict(deque)
         self._closed = False
+        self.time = event_loop_clock()
         self.busy = 0
 
     @property
@@ -107,9 +110,14 @@ class ConnectionPool:
             del self._idle[stream]
             stream.abort()
 
+    def keep_only(self, origins: Collection[Origin]) -> None:
+        """Close all idle connections to other origins."""
+        for origin in [each for each in self._idle_of if each not in origins]:
+            self.drop_idle(origin)
+
     def _take_idle(self, origin: Origin) -> ByteStream | None:
         if self._idle:
-            self._drop_expired(anyio.current_time())
+            self._drop_expired(self.time())
         streams = self._idle_of.get(origin)
         while streams:
             stream = streams.pop()
@@ -122,7 +130,7 @@ class ConnectionPool:
         return None
 
     def _give_back(self, origin: Origin, stream: ByteStream | None, *, keep: bool) -> None:
-        now = anyio.current_time()
+        now = self.time()
         if stream is not None:
             if keep and not self._closed:
                 self._idle[stream] = _Idle(origin, now + self._limits.idle_s)

@@ -1,8 +1,8 @@
-"""The gateway's httpx2 transport: HTTP/1.1 over plain TCP or TLS, made for streams of small events.
+"""Direct connections to upstreams: HTTP/1.1 over plain TCP or TLS, made for streams of small events.
 
 One read of the socket becomes one `bytes` object for the consumer, whatever the chunks were, with no generator and no
-timer in between: `ResponseBody.receive`. Errors and timeouts are httpx2's; its requests and responses are accepted and
-returned as well, but `client` does without, because they check and copy all headers.
+timer in between: `ResponseBody.receive`. Errors and timeouts are httpx2's, its requests and responses are not used,
+because they check and copy all headers.
 
 A request is sent once; only the caller may send it again, see `IdleConnectionClosed`. A response has a lease of the
 connection pool, which ends without waiting when the last body byte has been read, the response is closed, or anything
@@ -13,7 +13,8 @@ import math
 import os
 import socket
 import ssl
-from collections.abc import Mapping
+import sys
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -31,8 +32,8 @@ _DEFAULT_PORTS = {"http": 80, "https": 443}
 # A body up to this size is written together with the head; copying a larger one costs more than a second write.
 _JOIN_LIMIT = 64 * 1024
 # Bytes of a body that are handled before other tasks run. One read may return 256 KiB, which may be 36,000 empty events
-# or chunks of one byte: half a second of work.
-_TURN_BYTES = 16 * 1024
+# or chunks of one byte: 30 ms of work, an eighth of that in one turn.
+_TURN_BYTES = 32 * 1024
 # A reused connection that ends within this time after the request was written was closed before the request arrived:
 # the FIN or RST comes back after one round trip, which is shorter anywhere on earth. After a longer silence the server
 # may have processed the request.
@@ -77,11 +78,31 @@ class Http1Request(NamedTuple):
     timeouts: Mapping[str, float | None]
 
 
-class ResponseBody(httpx2.AsyncByteStream):
+def trusting_context() -> ssl.SSLContext:
+    """Return a context that trusts what httpx2.create_ssl_context() does.
+
+    In most cases without its imports, which take 50 ms and 5 MiB: httpcore2 loads trio.
+    """
+    # By the rules of httpcore2 2.16, _ssl.py.
+    if file := os.environ.get("SSL_CERT_FILE"):
+        return ssl.create_default_context(cafile=file)
+    if folder := os.environ.get("SSL_CERT_DIR"):
+        return ssl.create_default_context(capath=folder)
+    paths = ssl.get_default_verify_paths()
+    if sys.platform != "linux" or not os.path.isfile(paths.openssl_cafile):
+        return httpx2.create_ssl_context()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.load_verify_locations(
+        paths.openssl_cafile, paths.openssl_capath if os.path.isdir(paths.openssl_capath) else None
+    )
+    return context
+
+
+class ResponseBody:
     """The bytes of a response's body, in the portions in which they arrive; large ones are split.
 
-    Use either receive() or iteration, in one task at a time. aclose() may be called at any time: in the middle of a
-    body it closes the connection at once.
+    One task at a time may read. aclose() may be called at any time: in the middle of a body it closes the connection at
+    once.
     """
 
     __slots__ = (
@@ -188,15 +209,6 @@ class ResponseBody(httpx2.AsyncByteStream):
         turn, self._unread = self._unread[:_TURN_BYTES], self._unread[_TURN_BYTES:] or b""
         return bytes(turn)
 
-    def __aiter__(self) -> "ResponseBody":
-        return self
-
-    async def __anext__(self) -> bytes:
-        data = await self.receive()
-        if not data:
-            raise StopAsyncIteration
-        return data
-
     async def aclose(self) -> None:
         """Close the body, and its connection unless the body has been read to the end."""
         self._lease.release(keep=False)
@@ -209,10 +221,10 @@ class ResponseBody(httpx2.AsyncByteStream):
             self._lease.release(keep=self._keep_alive and not self._decoder.unused and not self._unread)
 
 
-class Http1Transport(httpx2.AsyncBaseTransport):
-    """An httpx2 transport; see the module's docstring. Create it inside of the event loop that uses it.
+class Http1Transport:
+    """Sends requests; see the module's docstring. Create it inside of the event loop that uses it.
 
-    tls: the context for https, by default httpx2's (the system's trust store). Its ALPN list is changed.
+    tls: the context for https, by default that of trusting_context(). Its ALPN list is changed.
     """
 
     def __init__(self, *, limits: PoolLimits | None = None, tls: ssl.SSLContext | None = None) -> None:
@@ -223,14 +235,9 @@ class Http1Transport(httpx2.AsyncBaseTransport):
         self._pool.close()
         await anyio.lowlevel.cancel_shielded_checkpoint()
 
-    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        """Send httpx2's request, as send() does. The scheme is http or https, the content bytes."""
-        timeouts: Mapping[str, float | None] = request.extensions.get("timeout", {})
-        url = RequestURL.of(request.url)
-        head, body = await self.send(
-            Http1Request(request.method, url, request.headers.raw, request.content, timeouts)
-        )
-        return httpx2.Response(head.status, headers=head.headers, stream=body)
+    def keep_only(self, origins: Collection[Origin]) -> None:
+        """Close all idle connections to other origins."""
+        self._pool.keep_only(origins)
 
     async def send(self, request: Http1Request) -> tuple[ResponseHead, ResponseBody]:
         """Send a request, and return the head of its response and the unread body.
@@ -258,9 +265,9 @@ class Http1Transport(httpx2.AsyncBaseTransport):
         reused = lease.reuse()
         if reused is None:
             lease.stream = await self._connect(request)
-            return lease.stream, await _send_and_read_head(request, lease.stream, race_s=0.0)
+            return lease.stream, await _send_and_read_head(request, lease.stream, self._pool.time, race_s=0.0)
         try:
-            return reused, await _send_and_read_head(request, reused, race_s=_RACE_S)
+            return reused, await _send_and_read_head(request, reused, self._pool.time, race_s=_RACE_S)
         except IdleConnectionClosed:
             # The other idle connections are older, and probably closed as well.
             self._pool.drop_idle(request.url.origin)
@@ -282,13 +289,15 @@ class Http1Transport(httpx2.AsyncBaseTransport):
 
     def _tls_context(self) -> ssl.SSLContext:
         if self._tls is None:
-            self._tls = httpx2.create_ssl_context()
+            self._tls = trusting_context()
         self._tls.set_alpn_protocols(["http/1.1"])
         return self._tls
 
 
-async def _send_and_read_head(request: Http1Request, stream: ByteStream, *, race_s: float) -> ResponseHead:
-    """Send the request and read the head.
+async def _send_and_read_head(
+    request: Http1Request, stream: ByteStream, time: Callable[[], float], *, race_s: float
+) -> ResponseHead:
+    """Send the request and read the head. time: the event loop's.
 
     Raises IdleConnectionClosed if the connection ends before the first byte of it, less than race_s after the writing.
     """
@@ -311,7 +320,7 @@ async def _send_and_read_head(request: Http1Request, stream: ByteStream, *, race
     except OSError as error:
         # A server may refuse a request without reading all of it: there may be a response.
         write_error = _reason(error)
-    response = await _read_head(request, exchange, stream, write_error, race_s)
+    response = await _read_head(request, exchange, stream, time, write_error, race_s)
     return response if write_error is None else replace(response, keep_alive=False)
 
 
@@ -319,11 +328,12 @@ async def _read_head(
     request: Http1Request,
     exchange: Http1Exchange,
     stream: ByteStream,
+    time: Callable[[], float],
     write_error: str | None,
     race_s: float,
 ) -> ResponseHead:
     """Read the head, within one deadline for all of it, so that single bytes do not extend the wait."""
-    where, timeout, written = request.url.where, request.timeouts.get("read"), anyio.current_time()
+    where, timeout, written = request.url.where, request.timeouts.get("read"), time()
     deadline, left = math.inf if timeout is None else written + timeout, timeout
     interim = 0
     received = False
@@ -336,7 +346,7 @@ async def _read_head(
         except OSError as error:
             data, read_error = b"", _reason(error)
         if not data:
-            if not received and anyio.current_time() - written < race_s:
+            if not received and time() - written < race_s:
                 raise IdleConnectionClosed(f"{where}: the idle connection was closed")
             raise _ended(where, received, write_error, read_error)
         received = True
@@ -348,9 +358,9 @@ async def _read_head(
             return head
         if timeout is not None and exchange.interim_responses > interim:
             interim = exchange.interim_responses
-            deadline = anyio.current_time() + timeout
+            deadline = time() + timeout
         if timeout is not None:
-            left = max(0.0, deadline - anyio.current_time())
+            left = max(0.0, deadline - time())
 
 
 def _ended(

@@ -96,7 +96,7 @@ def _exit_if_configured():
 def create_app(settings):
     _exit_if_configured()
     if "CFG_STEP_S" in os.environ:
-        serve._CLOSING_S = serve._SHUTDOWN_S = float(os.environ["CFG_STEP_S"])
+        serve.CLOSING_S = serve.SHUTDOWN_S = float(os.environ["CFG_STEP_S"])
     return app
 
 

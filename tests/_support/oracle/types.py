@@ -57,7 +57,6 @@ PRESENT: dict[type[BaseModel], set[str]] = {
     },
     m.MessageDeltaUsage: {"input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens"},
     m_delta.Delta: {"container", "stop_details", "stop_reason", "stop_sequence"},
-    m.TextBlock: {"citations"},
     m.ToolUseBlock: {"caller"},
     m.ServerToolUseBlock: {"caller"},
     m.WebSearchToolResultBlock: {"caller"},

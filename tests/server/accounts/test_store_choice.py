@@ -78,7 +78,7 @@ def test_a_store_needs_a_place(store: str, missing: str) -> None:
 
 
 def test_the_extra_may_be_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dragoman_server.gateway.valkey_available", lambda: False)
+    monkeypatch.setattr("dragoman_server.extras.find_spec", lambda name: None)
     server = ServerSettings(account_store="valkey", account_store_url=Secret("valkey://host"))
     with pytest.raises(ValueError, match=r"install dragoman\[valkey\]"):
         make_account_store(server)
@@ -98,7 +98,7 @@ async def test_gateways_share_the_state_of_accounts(store: str, tmp_path: Path) 
         )
         one, other = Gateway(settings), Gateway(settings)
         assert isinstance(one.accounts, ResilientStore)
-        async with one.running():
+        async with one.open():
             await one.accounts.change("up/a", lambda health: health.after_disabling("by hand"))
-            async with other.running():
+            async with other.open():
                 assert other.accounts.health()["up/a"].disabled == "by hand"

@@ -2,7 +2,10 @@
 
 import json
 import shlex
+import threading
 import tomllib
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -186,6 +189,45 @@ def test_a_client_keeps_names_of_its_own_vendor() -> None:
     assert models_of(run("python")) == {"OPUS": "local/qwen3", "HAIKU": "local/qwen3"}
 
 
+class _Models(BaseHTTPRequestHandler):
+    def log_message(self, *_: object) -> None:
+        pass
+
+    def do_GET(self) -> None:
+        models = [{"id": "qwen3", "max_model_len": 32_768}, {"id": "small", "max_model_len": 8_192}]
+        data = json.dumps({"data": models}).encode()
+        self.send_response(200)
+        self.send_header("content-length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+
+@pytest.fixture
+def upstream() -> Iterator[str]:
+    """The configuration of a server that lists two models with their context windows."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Models) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        url = f"http://127.0.0.1:{server.server_address[1]}/v1"
+        yield f'[[upstreams]]\nname = "local"\nprotocol = "openai_chat"\nbase_url = "{url}"\n'
+        server.shutdown()
+        thread.join()
+
+
+def test_the_context_window_of_the_upstream_reaches_the_client(upstream: str) -> None:
+    Path("dragoman.toml").write_text(upstream)
+    assert "export CLAUDE_CODE_MAX_CONTEXT_TOKENS=32768\n" in run("claude").stdout
+    assert "model_context_window=8192" in run("--model", "local/small", "codex").stdout
+
+
+def test_names_that_stand_for_other_models_have_the_smallest_of_their_windows(upstream: str) -> None:
+    routes = '[models]\n"claude-haiku-*" = "local/small"\n"claude-*" = "local/qwen3"\n'
+    Path("dragoman.toml").write_text(upstream + routes)
+    result = run("claude")
+    assert models_of(result) == {}
+    assert "export CLAUDE_CODE_MAX_CONTEXT_TOKENS=8192\n" in result.stdout
+
+
 def test_an_unknown_model_is_an_error() -> None:
     other = LOCAL.replace("local", "other")
     Path("dragoman.toml").write_text(LOCAL + other)
@@ -213,7 +255,14 @@ def test_the_key_of_the_user_is_printed_and_a_missing_one_is_a_warning() -> None
 
 
 @pytest.mark.parametrize(
-    "arguments", [(), ("--gateway", "127.0.0.1:8080", "--print-env"), ("--client", "cluade", "x")]
+    "arguments",
+    [
+        (),
+        ("--gateway", "127.0.0.1:8080", "--print-env"),
+        ("--gateway", "http://127.0.0.1:8080", "--log", "x", "y"),
+        ("--client", "cluade", "x"),
+        ("--log", "no/such/directory/x", "true"),
+    ],
 )
 def test_a_wrong_command_line_exits_with_2(arguments: tuple[str, ...]) -> None:
     assert CliRunner().invoke(main, ["run", *arguments]).exit_code == 2

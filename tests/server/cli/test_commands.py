@@ -1,6 +1,5 @@
 """The command: exit codes, output, and the lines of the banner, which must be fit to paste into a shell."""
 
-import ast
 import gc
 import io
 import json
@@ -23,15 +22,12 @@ from sdk_clients.processes import Simulator
 from dragoman_server.capabilities.providers import PROVIDERS
 from dragoman_server.cli.banner import ModelLists, banner, commands, example_model
 from dragoman_server.cli.commands import main
-from dragoman_server.cli.config_file import ConfigEditError, remove_client_key
 from dragoman_server.cli.options import print_lines
 from dragoman_server.config.loader import load
-from dragoman_server.keys import hash_client_key
 from dragoman_server.models.info import ModelInfo
 from dragoman_server.serving.sockets import BoundAddress
 from dragoman_server.settings import ServerSettings, Settings, UpstreamSettings, keys_of
 from dragoman_server.settings.fields import SettingKind
-from dragoman_server.settings.secret import Secret
 
 CANARY = "sk-canary-0123456789-abcdefghij-wq7zk"
 
@@ -160,9 +156,9 @@ def lines_of(settings_text: str, listening: BoundAddress = LISTENING, **environ:
 
 
 def commands_of(settings_text: str, listening: BoundAddress = LISTENING, **environ: str) -> list[str]:
-    """Return the lines below the title of a client."""
+    """Return the lines below the titles of clients."""
     lines = lines_of(settings_text, listening, **environ)
-    return lines[lines.index("curl") + 1 :: 2]
+    return lines[lines.index("curl") + 1 : -2 : 2]
 
 
 @pytest.mark.promise("S3")
@@ -194,7 +190,7 @@ def test_the_banner_shows_warnings() -> None:
 )
 def test_the_banner_gives_addresses_that_can_be_called(host: str, url: str) -> None:
     copied = commands_of("", BoundAddress("http", host, 8080, "asyncio"))
-    assert len(copied) == 6
+    assert len(copied) == 5
     for text in copied:
         assert url in text
 
@@ -238,13 +234,13 @@ def test_the_model_of_the_example() -> None:
         assert example_model(settings, lists) == example, settings
 
 
-def test_with_one_key_every_command_uses_a_model_of_that_provider() -> None:
+def test_with_one_key_every_command_that_names_a_model_uses_one_of_that_provider() -> None:
     for provider in PROVIDERS:
         variable = provider.keys[0][0]
         model = f"{provider.name}/{provider.capabilities['default_model']}"
-        copied = commands_of("", **{variable: CANARY})
-        assert len(copied) == 6, provider.name
-        for text in copied:
+        *named, _, _ = commands_of("", **{variable: CANARY})
+        assert len(named) == 3, provider.name
+        for text in named:
             assert model in text, provider.name
             assert "sim/" not in text, provider.name
 
@@ -256,8 +252,59 @@ def test_with_only_the_simulator_the_banner_names_the_variables() -> None:
         "  sim: built in, needs no key",
         "  for a real model set OPENAI_API_KEY, ANTHROPIC_API_KEY, DEEPSEEK_API_KEY, OPENROUTER_API_KEY or another "
         "provider's key,",
-        "  or name a server in dragoman.toml (see docs/configuration.md), and restart the gateway",
+        "  or write a configuration with `dragoman init`, and restart the gateway",
     ]
+    assert texts[5].startswith("Models  sim/echo, sim/tools, and ")
+
+
+def upstreams(count: int) -> str:
+    table = (
+        '[[upstreams]]\nname = "team-{0}"\nprotocol = "openai_chat"\nbase_url = "http://10.0.0.{0}:9000/v1"\n'
+    )
+    return "".join(table.format(number) + f'default_model = "model-{number}"\n' for number in range(count))
+
+
+def test_the_banner_fits_on_a_screen() -> None:
+    secret = "0123456789abcdef" * 2
+    keys = "".join(f'[[client_keys]]\nname = "{name}"\nhash = "{name * 64}"\n' for name in "ab")
+    for text, environ in (
+        ("", {}),
+        (upstreams(1), {}),
+        (upstreams(40), {}),
+        (f'server.secret = "{secret}"\n' + upstreams(3) + keys, {}),
+        ("", {provider.keys[0][0]: CANARY for provider in PROVIDERS}),
+        (upstreams(2), {"DRAGOMAN_A": "", "DRAGOMAN_B": "", "DRAGOMAN_C": ""}),
+    ):
+        lines = lines_of(text, **environ)
+        rows = sum(max(1, -(-len(line) // 80)) for line in lines)
+        assert rows <= 24, "\n".join(lines)
+
+
+def test_what_does_not_fit_is_summed_up_with_its_place() -> None:
+    environ = {f"DRAGOMAN_{letter}": "1" for letter in "XYZ"}
+    lines = lines_of(upstreams(5), **environ)
+    assert lines[1:8] == [
+        "warning: DRAGOMAN_X: is not a variable of Dragoman; unset DRAGOMAN_X",
+        "warning: and 2 more; `dragoman config check` prints them",
+        "Upstreams",
+        "  team-0: http://10.0.0.0:9000, openai_chat, no key",
+        "  team-1: http://10.0.0.1:9000, openai_chat, no key",
+        "  and 3 more; `dragoman config show` prints them",
+        "Models  team-0/model-0, team-1/model-1, and 3 more; http://127.0.0.1:8080/v1/models lists them",
+    ]
+
+
+def test_the_models_that_upstreams_list_are_named() -> None:
+    Path("dragoman.toml").write_text(LOCAL + '[models]\nfast = "local/a"\n')
+    lists = {"local": (ModelInfo("a"), ModelInfo("text-embedding-3"))}
+    lines = [*banner(load(environ={"LOCAL_KEY": CANARY}), LISTENING, "1.2.3", lists)]
+    assert click.style("Models", fg="cyan", bold=True) + "  fast, local/a" in lines
+
+
+def test_the_banner_ends_with_the_documentation_and_the_address() -> None:
+    *_, documentation, listens = lines_of("")
+    assert Path(documentation.removeprefix("Documentation: ")).is_file()
+    assert listens == "Dragoman listens on http://127.0.0.1:8080 (trio)"
 
 
 def test_without_a_model_the_banner_has_the_reason_and_the_line_to_add() -> None:
@@ -283,17 +330,15 @@ def test_claude_code_gets_the_context_window_of_the_model() -> None:
 def test_the_commands_survive_a_shell(model: str) -> None:
     url = "http://127.0.0.1:8080"
     arguments = {title: shlex.split(command) for title, command in commands(url, model).items()}
-    assert list(arguments) == ["curl", "simple API", "OpenAI SDK", "Anthropic SDK", "Claude Code", "Codex"]
+    assert list(arguments) == ["curl", "Claude Code", "Codex", "OpenAI SDK", "Anthropic SDK"]
 
-    for title, path in (("curl", "/v1/chat/completions"), ("simple API", "/chat/stream")):
-        curl = arguments[title]
-        assert url + path in curl
-        assert json.loads(curl[curl.index("-d") + 1])["model"] == model
+    curl = arguments["curl"]
+    assert url + "/v1/chat/completions" in curl
+    assert json.loads(curl[curl.index("-d") + 1])["model"] == model
 
-    for title, base in (("OpenAI SDK", url + "/v1"), ("Anthropic SDK", url)):
-        assert arguments[title][:2] == ["python", "-c"]
-        strings = [n.value for n in ast.walk(ast.parse(arguments[title][2])) if isinstance(n, ast.Constant)]
-        assert {base, model} <= set(strings)
+    # The names of both SDKs' own variables.
+    assert arguments["OpenAI SDK"] == ["export", f"OPENAI_BASE_URL={url}/v1", "OPENAI_API_KEY=any"]
+    assert arguments["Anthropic SDK"] == ["export", f"ANTHROPIC_BASE_URL={url}", "ANTHROPIC_API_KEY=any"]
 
     assert arguments["Claude Code"] == [
         f"ANTHROPIC_BASE_URL={url}",
@@ -417,132 +462,6 @@ def test_looking_at_the_configuration_does_not_import_the_server() -> None:
     )
     output = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
     assert output.splitlines()[-1] == "[]"
-
-
-# Client keys.
-
-SECRET = "a-secret-of-some-length-0123456789-wq7zk"
-
-
-def add(name: str, **environ: str) -> tuple[str, str]:
-    """Return a new key, and the configuration with it."""
-    result = run("keys", "add", name, DRAGOMAN_SECRET=SECRET, **environ)
-    assert result.exit_code == 0
-    key, _, lines = result.stdout.partition("\n")
-    return key, lines
-
-
-@pytest.mark.promise("S2")
-def test_a_key_is_printed_once_with_its_hash() -> None:
-    key, lines = add("ci")
-    assert re.fullmatch(r"drk_[A-Za-z0-9_-]{43}", key)
-    Path("dragoman.toml").write_text(lines)
-    (found,) = load(environ={"DRAGOMAN_SECRET": SECRET}).settings.client_keys
-    assert (found.name, found.hash) == ("ci", hash_client_key(key, Secret(SECRET)))
-    assert key not in lines
-    assert run("keys", "list", DRAGOMAN_SECRET=SECRET).stdout == "ci\n"
-    assert add("other")[0] != key
-
-
-def test_keys_are_listed_with_their_limits() -> None:
-    more = 'loss_policy = "refuse"\nmay_loosen = true\n'
-    limits = 'models = ["fast", "up/*"]\nrequests_per_minute = 60\ntokens_per_minute = 100000\nbudget = 2.5\n'
-    broke = 'budget = 0\nbudget_period = "total"\n'
-    prices = '[[prices]]\nmodel = "*"\ninput = 1\noutput = 2\n'
-    made = [
-        add(name)[1] + text for name, text in (("ci", more), ("web", limits), ("old", broke), ("dev", ""))
-    ]
-    Path("keys.toml").write_text("".join(made) + prices)
-    result = run("keys", "list", "--config", "keys.toml", DRAGOMAN_SECRET=SECRET)
-    assert result.stdout.splitlines() == [
-        "ci loss_policy=refuse may_loosen",
-        "web models=fast,up/* requests_per_minute=60 tokens_per_minute=100000 budget=2.5/month",
-        "old budget=0/total",
-        "dev",
-    ]
-
-
-def test_a_key_can_be_made_for_a_gateway_that_must_not_start_without() -> None:
-    Path("dragoman.toml").write_text('[server]\nhost = "0.0.0.0"\n')
-    assert run("config", "check").exit_code == 2
-    lines = add("ci")[1]
-    with Path("dragoman.toml").open("a") as file:
-        file.write(lines)
-    assert run("config", "check", DRAGOMAN_SECRET=SECRET).exit_code == 0
-
-
-@pytest.mark.parametrize(
-    ("arguments", "environ", "message"),
-    [
-        (("add", "ci"), {}, "keys need server.secret"),
-        (("add", "c i"), {"DRAGOMAN_SECRET": SECRET}, '"c i" is not a valid name'),
-        (("add", "old"), {"DRAGOMAN_SECRET": SECRET}, "there is already a key named 'old'"),
-        (("revoke", "odl"), {"DRAGOMAN_SECRET": SECRET}, "no key named 'odl'; there are old"),
-    ],
-)
-def test_invalid_key_commands(arguments: tuple[str, ...], environ: dict[str, str], message: str) -> None:
-    if environ:
-        Path("dragoman.toml").write_text(add("old")[1])
-    result = run("keys", *arguments, **environ)
-    assert (result.exit_code, result.stdout) == (2, "")
-    assert message in result.stderr
-
-
-BEFORE = "# Ours.\r\n[server]\nport = 1\n\n"
-BEHIND = '\n# Names.\n[models]\n"a[b]" = "sim/echo"  # \u2028 [[client_keys]]\n'
-
-
-@pytest.mark.parametrize("mark", ["", "\ufeff"])
-@pytest.mark.parametrize("name", ["first", "middle", "last"])
-@pytest.mark.each_choice
-def test_only_the_revoked_key_is_removed(name: str, mark: str) -> None:
-    tables = {
-        each: f'[[client_keys]]\nname = "{each}"\nhash = "{"0" * 64}"\n'
-        for each in ("first", "middle", "last")
-    }
-    file = Path("dragoman.toml")
-    file.write_bytes((mark + BEFORE + "".join(tables.values()) + BEHIND).encode())
-    file.chmod(0o640)
-    result = run("keys", "revoke", name, DRAGOMAN_SECRET=SECRET)
-    assert (
-        result.stdout
-        == "dragoman.toml: 3 lines removed; the key is accepted until the gateway is restarted\n"
-    )
-    left = "".join(table for each, table in tables.items() if each != name)
-    assert file.read_bytes() == (mark + BEFORE + left + BEHIND).encode()
-    assert file.stat().st_mode & 0o777 == 0o640
-    assert [each.name for each in Path().iterdir()] == ["dragoman.toml"]
-
-
-@pytest.mark.parametrize(
-    ("between", "name", "line"), [(", ", "a", 1), (",\n    ", "a", 1), (",\n    ", "b", 2)]
-)
-def test_a_file_of_another_form_is_not_edited(between: str, name: str, line: int) -> None:
-    tables = [f'{{ name = "{each}", hash = "{"0" * 64}" }}' for each in "ab"]
-    text = f"client_keys = [{between.join(tables)}]\n[server]\nport = 1\n"
-    Path("dragoman.toml").write_text(text)
-    result = run("keys", "revoke", name, DRAGOMAN_SECRET=SECRET)
-    assert (result.exit_code, Path("dragoman.toml").read_text()) == (1, text)
-    reported = f"dragoman.toml is written in an unusual way: remove the key by hand, line {line}"
-    assert reported in result.stderr
-
-
-def test_a_file_that_disappeared_is_reported() -> None:
-    with pytest.raises(ConfigEditError, match=r"cannot read gone\.toml: No such file"):
-        remove_client_key(Path("gone.toml"), 0)
-
-
-def test_a_file_that_cannot_be_written_stays_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(self: Path, target: Path) -> None:
-        raise PermissionError(13, "Permission denied")
-
-    text = add("a")[1]
-    Path("dragoman.toml").write_text(text)
-    monkeypatch.setattr(Path, "replace", refuse)
-    result = run("keys", "revoke", "a", DRAGOMAN_SECRET=SECRET)
-    assert (result.exit_code, Path("dragoman.toml").read_text()) == (1, text)
-    assert "Permission denied" in result.stderr
-    assert len(list(Path().iterdir())) == 1
 
 
 @pytest.mark.parametrize("configured", [True, False])

@@ -79,6 +79,7 @@ SAMPLES = {
     "max_body_bytes": ("2048", 2048),
     "header_timeout_s": ("5", 5.0),
     "body_timeout_s": ("7.5", 7.5),
+    "drain_delay_s": ("5", 5.0),
     "drain_s": ("0", 0.0),
     "max_connections": ("100", 100),
     "send_timeout_s": ("30", 30.0),
@@ -102,6 +103,8 @@ SAMPLES = {
     "max_attempts": ("3", 3),
     "account_wait_s": ("2.5", 2.5),
     "admin_key": ("a" * 32, Secret("a" * 32)),
+    "metrics_key": ("m" * 32, Secret("m" * 32)),
+    "otel": ("true", True),
     "allow_public_without_keys": ("yes", True),
     "check_grammars": ("no", False),
     "reasoning_store_bytes": ("0", 0),
@@ -125,6 +128,18 @@ def test_every_server_setting_has_a_variable_and_a_flag() -> None:
 # Capabilities and client keys.
 
 KEY = f'[[client_keys]]\nname = "ci"\nhash = "{"0" * 64}"\n'
+
+
+def test_times_of_client_keys() -> None:
+    for text, expected in {
+        "2026-12-31": "2026-12-31T00:00:00+00:00",
+        '"2026-12-31"': "2026-12-31T00:00:00+00:00",
+        "2026-12-31T18:00:00+02:00": "2026-12-31T16:00:00+00:00",
+        '"2026-12-31T18:00:00Z"': "2026-12-31T18:00:00+00:00",
+    }.items():
+        (key,) = load_text(f"{KEY}expires = {text}\n", {"DRAGOMAN_SECRET": SECRET}).settings.client_keys
+        assert key.expires is not None
+        assert key.expires.isoformat() == expected, text
 
 
 PRICE = '[[prices]]\nmodel = "m"\ninput = 1\noutput = 2.5\n'
@@ -164,6 +179,29 @@ def test_the_admin_key_is_a_key_of_its_own() -> None:
     assert load_text(KEY, environ).settings.server.admin_key == Secret(admin)
 
 
+def test_the_metrics_key_is_a_key_of_its_own() -> None:
+    metrics = "metrics-0123456789-0123456789-0123456789"
+    key = f'[[client_keys]]\nname = "ci"\nhash = "{hash_client_key(metrics, Secret(SECRET))}"\n'
+    environ = {"DRAGOMAN_SECRET": SECRET, "DRAGOMAN_METRICS_KEY": metrics}
+    (line,) = errors(key, environ)
+    assert line == "environment: DRAGOMAN_METRICS_KEY: is a client key: it must be a key of its own"
+    for other in (SECRET, metrics):
+        more = {} if other == SECRET else {"DRAGOMAN_ADMIN_KEY": metrics}
+        (line,) = errors("", {**environ, **more, "DRAGOMAN_METRICS_KEY": other})
+        assert (
+            line == "environment: DRAGOMAN_METRICS_KEY: is another key as well: it must be a key of its own"
+        )
+    assert load_text(KEY, environ).settings.server.metrics_key == Secret(metrics)
+
+
+@pytest.mark.parametrize(("setting", "extra"), [("metrics_key", "metrics"), ("otel", "otel")])
+def test_settings_that_need_an_extra(setting: str, extra: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dragoman_server.extras.find_spec", lambda name: None)
+    environ = {f"DRAGOMAN_{setting.upper()}": SAMPLES[setting][0]}
+    (line,) = errors("", environ)
+    assert line == f"environment: DRAGOMAN_{setting.upper()}: needs an extra: install dragoman[{extra}]"
+
+
 INVALID: list[tuple[str, str]] = [
     ("[capabilities]\n", "capabilities: expected an array of tables, found a table"),
     ("[[capabilities]]\n", "capabilities[0].model: missing"),
@@ -195,6 +233,31 @@ INVALID: list[tuple[str, str]] = [
     (
         "[server]\nadmin_key = 'sk-secret'\n",
         "server.admin_key: is too short: at least 32 characters are required",
+    ),
+    (
+        KEY + "expires = 2026-12-31T18:00:00\n",
+        "client_keys[0].expires: 2026-12-31 18:00:00 has no offset from UTC: write a date, or a time such as "
+        "2026-12-31T18:00:00Z",
+    ),
+    (
+        KEY + "expires = 'soon'\n",
+        "client_keys[0].expires: expected a date, or a time with its offset from UTC, found a string",
+    ),
+    (
+        KEY + f"previous_hash = '{'1' * 64}'\n",
+        "client_keys[0]: needs previous_expires as well: previous_hash and previous_expires go together",
+    ),
+    (
+        "[server]\nworkers = 2\n" + KEY + "requests_per_minute = 5\n",
+        "server.account_store: is memory, so each of the 2 workers would count the limits of client keys and "
+        "accounts by itself, and together they would allow 2 times as much: use sqlite with account_store_path, "
+        "or valkey",
+    ),
+    (
+        "[server]\nworkers = 2\n"
+        + LOCAL
+        + "[[accounts]]\nupstream = 'local'\nname = 'a'\ntokens_per_minute = 5\n",
+        "server.account_store: is memory, so each of the 2 workers would count",
     ),
     (KEY + "models = 'a'\n", "client_keys[0].models: expected an array of strings, found a string"),
     (

@@ -8,15 +8,20 @@ from pathlib import Path
 from time import time
 from typing import Any
 
+import anyio
+import httpx2
 import pytest
 from config_text import CANARY
 from http_certificate import Certificate, make_certificate, make_expired_certificate
 from http_server import DeafServer, Peer, Script, ScriptedServer
+from valkey_server import valkey_server
 from virtual_time import REAL_BACKENDS
 
 from dragoman_server.config.loader import LoadedConfig, load
-from dragoman_server.config.problems import Finding, Severity
+from dragoman_server.config.problems import CheckFinding, CheckSeverity
 from dragoman_server.diagnosis.online import online_findings
+from dragoman_server.diagnosis.upstreams import UpstreamExamination
+from dragoman_server.upstream.client import UpstreamClient
 
 pytestmark = [pytest.mark.anyio, pytest.mark.backends(*REAL_BACKENDS)]
 
@@ -73,13 +78,15 @@ def load_file(text: str, environ: Mapping[str, str]) -> LoadedConfig:
     return load(environ={"LOCAL_KEY": CANARY, "DRAGOMAN_PORT": "0", **environ})
 
 
-async def found(text: str, *, spend: bool = False, timeout_s: float = 20.0, **environ: str) -> list[Finding]:
+async def found(
+    text: str, *, spend: bool = False, timeout_s: float = 20.0, **environ: str
+) -> list[CheckFinding]:
     """Return what is found except for the port, which is any free one."""
     loaded = load_file(text, environ)
     findings = await online_findings(loaded, timeout_s=timeout_s, spend=spend)
     assert CANARY not in repr(findings)
     port, *others = findings
-    assert (port.check, port.severity) == ("port", Severity.OK)
+    assert (port.check, port.severity) == ("port", CheckSeverity.OK)
     return others
 
 
@@ -110,7 +117,7 @@ STATUSES = [
         ("error", "key", "it requires a key, and none is configured: its key is refused (status 401)"),
         'add api_key = "${NAME}": dragoman.toml:2',
     ),
-    (402, KEY, ("error", "key", "its account has no money left (status 402)"), "LOCAL_KEY (dragoman.toml:5)"),
+    (402, KEY, ("error", "key", "its account has no money left"), "LOCAL_KEY (dragoman.toml:5)"),
     (429, KEY, ("warning", "key", "its account is at its limit (status 429)"), "wait, or add [[accounts]]"),
     (
         503,
@@ -118,6 +125,7 @@ STATUSES = [
         ("error", "connect", "it has an error of its own (status 503)"),
         "look at the log of http://127",
     ),
+    (400, KEY, ("error", "base_url", "it returned status 400"), "write https:// if that server speaks TLS"),
     (418, KEY, ("error", "base_url", "it returned status 418"), "correct the base URL: dragoman.toml:4"),
 ]
 
@@ -130,13 +138,20 @@ async def test_error_statuses() -> None:
         assert mend in finding[3]
 
 
-@pytest.mark.parametrize(("written", "right"), [("", "/v1"), ("/api/v1", "/api")])
-async def test_a_base_url_with_or_without_v1(written: str, right: str) -> None:
+BASE_URLS = [
+    ("", "/v1", 'write base_url = "{}/v1": dragoman.toml:4'),
+    ("/v1", "", 'write base_url = "{}": dragoman.toml:4'),
+    # Such a path may be private.
+    ("/tenant-7/v1", "/tenant-7", "remove /v1 at the end of the base URL: dragoman.toml:4"),
+]
+
+
+@pytest.mark.parametrize(("written", "right", "mend"), BASE_URLS)
+async def test_a_base_url_with_or_without_v1(written: str, right: str, mend: str) -> None:
     async with serving({right + "/models": response(200, MODELS)}) as server:
         url = server.url.rstrip("/")
-        severity, check, _, mend = await the_finding(FILE.format(url=url + written))
-    assert (severity, check) == ("error", "base_url")
-    assert mend == f'write base_url = "{url}{right}": dragoman.toml:4'
+        severity, check, _, found_mend = await the_finding(FILE.format(url=url + written))
+    assert (severity, check, found_mend) == ("error", "base_url", mend.format(url))
 
 
 async def test_the_right_base_url_is_not_printed_if_a_part_of_it_may_be_private() -> None:
@@ -187,7 +202,7 @@ async def test_models_that_requests_are_routed_to_and_that_do_not_exist() -> Non
         'upstream local: does not list the model "lama", which requests are routed to; '
         'write "llama", or another name in its list: dragoman.toml:7'
     )
-    assert missing.severity is Severity.ERROR
+    assert missing.severity is CheckSeverity.ERROR
 
 
 async def test_each_account_has_its_own_finding() -> None:
@@ -203,8 +218,8 @@ async def test_each_account_has_its_own_finding() -> None:
     async with ScriptedServer(script, script) as server:
         text = FILE.format(url=server.url + "v1") + accounts
         good, bad = await found(text, A1="right-key", B1="wrong-key")
-    assert (good.severity, good.subject) == (Severity.OK, "account local/A1")
-    assert (bad.severity, bad.subject) == (Severity.ERROR, "account local/B1")
+    assert (good.severity, good.subject) == (CheckSeverity.OK, "account local/A1")
+    assert (bad.severity, bad.subject) == (CheckSeverity.ERROR, "account local/B1")
     assert bad.mend.endswith("change it: B1 (dragoman.toml:12)")
 
 
@@ -213,7 +228,7 @@ async def test_the_clock_is_compared_with_that_of_upstreams(ahead: int, text: st
     models = response(200, MODELS, date=formatdate(time() + ahead, usegmt=True))
     async with serving({"/v1/models": models}) as server:
         clock, _ = await found(FILE.format(url=server.url + "v1"))
-    assert (clock.severity, clock.check) == (Severity.WARNING, "clock")
+    assert (clock.severity, clock.check) == (CheckSeverity.WARNING, "clock")
     assert f" s {text} that of 127.0.0.1" in clock.text
     assert clock.mend == "sudo timedatectl set-ntp true"
 
@@ -255,6 +270,13 @@ async def test_a_server_that_sends_nothing() -> None:
     assert (severity, check) == ("error", "connect")
     assert "sent no response head within 0.2 s" in text
     assert "accepts connections, but sends no response" in mend
+
+
+async def test_a_list_that_never_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dragoman_server.diagnosis.upstreams._WAITS", 0)
+    with DeafServer() as server:
+        severity, check, text, _ = await the_finding(FILE.format(url=server.url + "v1"))
+    assert (severity, check, text) == ("error", "connect", "sent no list of models within 0 s")
 
 
 async def test_a_server_that_is_not_http() -> None:
@@ -343,27 +365,84 @@ async def test_a_tiny_response_is_requested_as_for_a_client() -> None:
         text = FILE.format(url=server.url + "v1") + 'default_model = "llama"\n'
         _, called = await found(text, spend=True)
         sent = server.peers[1].requests[0].partition(b"\r\n\r\n")[2]
-    assert (called.severity, called.check) == (Severity.OK, "response")
+    assert (called.severity, called.check) == (CheckSeverity.OK, "response")
     assert called.text.startswith('"llama" responds within ')
     body = json.loads(sent)
     assert (body["model"], body["max_tokens"]) == ("llama", 16)
 
 
 async def test_a_response_that_is_refused() -> None:
-    error = {"error": {"message": f"no {{model}} for {CANARY}"}}
+    error = {"error": {"message": f"no {{model}}\n\x1b[2J for {CANARY}"}}
     responses = {"/v1/models": response(200, MODELS), "/v1/chat/completions": response(400, error)}
     async with serving(responses) as server:
         _, called = await found(FILE.format(url=server.url + "v1") + KEY, spend=True)
-    assert (called.severity, called.check) == (Severity.ERROR, "response")
-    assert called.text.startswith('a request for "qwen3:8b" returned status 400: no {model} for ****')
+    assert (called.severity, called.check) == (CheckSeverity.ERROR, "response")
+    assert called.text.startswith('a request for "qwen3:8b" returned status 400: no {model}  [2J for ****')
     assert called.mend.startswith("correct the model's name or its capabilities")
+
+
+NO_RESPONSES = [b"<html>", b"{}", b"[]"]
+
+
+async def test_a_response_that_is_none() -> None:
+    for body in NO_RESPONSES:
+        responses = {"/v1/models": response(200, MODELS), "/v1/chat/completions": response(200, body)}
+        async with serving(responses) as server:
+            _, called = await found(FILE.format(url=server.url + "v1"), spend=True)
+        assert (called.severity, called.check) == (CheckSeverity.ERROR, "response")
+        assert called.mend == "correct the base URL or the protocol: dragoman.toml:4"
+
+
+async def test_a_response_of_a_server_that_is_not_there() -> None:
+    url = f"http://127.0.0.1:{free_port()}"
+    text = FILE.format(url=url + "/v1") + 'model_list = false\ndefault_model = "a"\n'
+    _, called = await found(text, spend=True)
+    assert (called.severity, called.check, called.text) == (
+        CheckSeverity.ERROR,
+        "connect",
+        f"nothing listens at {url}",
+    )
 
 
 async def test_without_a_list_of_models_there_is_nothing_to_examine_but_the_response() -> None:
     text = FILE.format(url="http://127.0.0.1:9/v1") + "model_list = false\n"
     assert (await the_finding(text))[:2] == ("note", "models")
     _, called = await found(text, spend=True)
-    assert (called.severity, called.mend) == (Severity.WARNING, 'add default_model = "NAME": dragoman.toml:2')
+    assert (called.severity, called.mend) == (
+        CheckSeverity.WARNING,
+        'add default_model = "NAME": dragoman.toml:2',
+    )
+
+
+# Accounts whose money is known.
+
+BALANCES = [
+    (401, {}, "error", "its key is refused (status 401)"),
+    (200, {"data": {"limit_remaining": 0}}, "error", "its account has no money left"),
+    (200, {"data": {"limit_remaining": 3.5}}, "ok", 'its models: "qwen3:8b", "llama"'),
+    (200, {"data": {"limit_remaining": None}}, "ok", 'its models: "qwen3:8b", "llama"'),
+    (500, {}, "ok", 'its models: "qwen3:8b", "llama"'),
+]
+
+
+async def test_a_wrong_key_is_found_where_models_are_listed_for_any_key() -> None:
+    for status, balance, severity, text in BALANCES:
+
+        def respond(request: httpx2.Request) -> httpx2.Response:
+            if request.url.path == "/api/v1/models":
+                return httpx2.Response(200, json=MODELS)
+            assert (request.url.path, request.headers["authorization"]) == ("/api/v1/key", f"Bearer {CANARY}")
+            return httpx2.Response(status, json=balance)  # noqa: B023
+
+        loaded = load_file("", {"OPENROUTER_API_KEY": CANARY})
+        async with UpstreamClient(transport=httpx2.MockTransport(respond)) as client:
+            limiter = anyio.CapacityLimiter(1)
+            examination = UpstreamExamination(loaded, 0, client, 20.0, False, limiter)
+            await examination.run()
+        finding = examination.findings[0]
+        assert (finding.severity.value, finding.subject) == (severity, "upstream openrouter")
+        assert finding.text.endswith(text)
+        assert severity == "ok" or finding.mend.endswith("OPENROUTER_API_KEY")
 
 
 # This machine.
@@ -374,7 +453,7 @@ async def test_a_port_in_use() -> None:
         port = str(taken.getsockname()[1])
         loaded = load(environ={"DRAGOMAN_PORT": port})
         (finding,) = await online_findings(loaded, timeout_s=1, spend=False)
-    assert (finding.severity, finding.check) == (Severity.ERROR, "port")
+    assert (finding.severity, finding.check) == (CheckSeverity.ERROR, "port")
     assert finding.mend.endswith("or change the port: DRAGOMAN_PORT")
 
 
@@ -382,7 +461,7 @@ async def test_a_gateway_that_runs_already_is_no_error() -> None:
     async with serving({"/healthz": response(200, {"status": "ok", "name": "dragoman"})}) as server:
         loaded = load(environ={"DRAGOMAN_PORT": str(server.port)})
         (finding,) = await online_findings(loaded, timeout_s=1, spend=False)
-    assert (finding.severity, finding.check) == (Severity.NOTE, "port")
+    assert (finding.severity, finding.check) == (CheckSeverity.NOTE, "port")
     assert finding.text.startswith("is in use by a Dragoman that serves http://127.0.0.1:")
 
 
@@ -390,5 +469,19 @@ async def test_a_store_that_cannot_be_reached() -> None:
     url = f"valkey://user:{CANARY}@127.0.0.1:{free_port()}"
     environ = {"DRAGOMAN_ACCOUNT_STORE": "valkey", "DRAGOMAN_ACCOUNT_STORE_URL": url}
     (finding,) = await found("", **environ)
-    assert (finding.severity, finding.check) == (Severity.ERROR, "store")
+    assert (finding.severity, finding.check) == (CheckSeverity.ERROR, "store")
     assert finding.mend == "start the server, or correct the URL: DRAGOMAN_ACCOUNT_STORE_URL"
+
+
+async def test_a_store_that_responds() -> None:
+    with valkey_server() as server:
+        environ = {"DRAGOMAN_ACCOUNT_STORE": "valkey", "DRAGOMAN_ACCOUNT_STORE_URL": server.url}
+        (finding,) = await found("", **environ)
+    assert (finding.severity, finding.check) == (CheckSeverity.OK, "store")
+
+
+async def test_an_address_of_another_machine() -> None:
+    environ = {"DRAGOMAN_HOST": "192.0.2.1", "DRAGOMAN_ALLOW_PUBLIC_WITHOUT_KEYS": "yes"}
+    (finding,) = await online_findings(load_file("", environ), timeout_s=1, spend=False)
+    assert (finding.severity, finding.check) == (CheckSeverity.ERROR, "port")
+    assert finding.mend == "choose an address of this machine: 127.0.0.1, or 0.0.0.0 for all of them"

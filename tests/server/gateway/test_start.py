@@ -117,7 +117,7 @@ def test_the_start_and_the_first_request(backend: str, tmp_path: Path) -> None:
         upstream.join(DEADLINE_S)
 
 
-HTTP, HTTPS = 'base_url = "http://llm.example/v1"', 'base_url = "https://llm.example/v1"'
+HTTP = 'base_url = "http://llm.example/v1"'
 PROXY = 'proxy = "http://proxy.example:3128"'
 
 
@@ -125,7 +125,6 @@ PROXY = 'proxy = "http://proxy.example:3128"'
 @pytest.mark.parametrize(
     ("lines", "environ"),
     [
-        pytest.param([HTTPS], {}, id="TLS"),
         pytest.param([HTTP, PROXY], {}, id="a proxy"),
         pytest.param(
             [HTTP, "[[accounts]]", 'upstream = "up"', 'name = "a"', PROXY], {}, id="an account's proxy"
@@ -133,8 +132,16 @@ PROXY = 'proxy = "http://proxy.example:3128"'
         pytest.param([HTTP], {"http_proxy": "http://proxy.example:3128"}, id="a proxy of the environment"),
     ],
 )
-def test_what_requests_over_tls_or_by_a_proxy_need_is_loaded_at_the_start(
+def test_what_requests_by_a_proxy_need_is_loaded_at_the_start(
     lines: list[str], environ: dict[str, str], tmp_path: Path
 ) -> None:
     with ReportingServer("--config", config(tmp_path, *lines), env=environ).ready() as server:
         assert "httpcore2" in server.imports_since(0)
+
+
+@pytest.mark.process
+def test_tls_needs_nothing_of_httpx2s_transport(tmp_path: Path) -> None:
+    """It would import trio as well: 50 ms."""
+    https = 'base_url = "https://llm.example/v1"'
+    with ReportingServer("--config", config(tmp_path, https)).ready() as server:
+        assert not {"httpcore2", "trio"} & server.imports_since(0)

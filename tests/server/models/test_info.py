@@ -29,7 +29,7 @@ def one(**item: Any) -> ModelInfo:
 VENDORS: dict[str, tuple[dict[str, Any], ModelInfo]] = {
     "OpenAI": (
         {"object": "model", "created": 1_754_000_000, "owned_by": "system", "shutdown_date": "2027-01-02"},
-        ModelInfo("m", created=1_754_000_000, retires=1_798_848_000),
+        ModelInfo("m", created=1_754_000_000, owned_by="system", retires=1_798_848_000),
     ),
     "Anthropic": (
         {

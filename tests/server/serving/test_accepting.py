@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import logging
-import resource
 import socket
 import ssl
 import struct
@@ -22,7 +21,7 @@ from virtual_time import REAL_BACKENDS, UVLOOP
 from dragoman_server.serving import server as server_module
 from dragoman_server.serving.connection import WorkerContext
 from dragoman_server.serving.run import _hypercorn_config
-from dragoman_server.serving.server import default_max_connections, serve_connections
+from dragoman_server.serving.server import serve_connections
 from dragoman_server.settings import ServerSettings
 from dragoman_server.streams.connect import open_byte_stream
 
@@ -62,7 +61,7 @@ async def serving(
     *errors: int, tls: ssl.SSLContext | None = None, handshake_s: float = 10, max_connections: int = 0
 ) -> AsyncIterator[tuple[str, int]]:
     settings = ServerSettings(max_connections=max_connections)
-    worker = WorkerContext(hello, _hypercorn_config(settings), settings, {})
+    worker = WorkerContext(hello, _hypercorn_config(settings), settings, {}, tls)
     stopping, ready = anyio.Event(), anyio.Event()
     with socket.create_server(("127.0.0.1", 0)) as sock:
         sock.setblocking(False)
@@ -72,7 +71,7 @@ async def serving(
 
                 async def serve() -> None:
                     await serve_connections(
-                        worker, listener, tls, handshake_s=handshake_s, on_ready=ready.set, stopping=stopping
+                        worker, listener, handshake_s=handshake_s, on_ready=ready.set, stopping=stopping
                     )
 
                 tasks.start_soon(serve)
@@ -170,11 +169,3 @@ async def test_the_end_of_a_connection_that_the_client_has_just_reset_raises_not
     client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     client.close()
     await stream.end(5)  # before the loop has seen it
-
-
-@pytest.mark.parametrize(("files", "connections"), [(1024, 480), (64, 16), (1_000_000, 10_000), (-1, 10_000)])
-def test_the_limit_of_connections_follows_that_of_files(
-    monkeypatch: pytest.MonkeyPatch, files: int, connections: int
-) -> None:
-    monkeypatch.setattr(resource, "getrlimit", lambda _: (files, files))
-    assert default_max_connections() == connections

@@ -11,7 +11,7 @@ import json
 import socket
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from types import FrameType
 from typing import Any
@@ -23,7 +23,9 @@ import pytest
 
 from dragoman_server.app import create_app
 from dragoman_server.serving.run import _Worker
+from dragoman_server.serving.signals import SignalMeanings
 from dragoman_server.settings import ServerSettings, Settings, UpstreamSettings
+from dragoman_server.settings.secret import Secret
 
 EVENTS = 200
 REQUESTS = 50
@@ -44,8 +46,9 @@ WHOLE = json.dumps(
     }
 ).encode()
 
-# Calls per steady event that comes alone, and per request without a stream.
-BOUNDS = {"asyncio": (57, 1320), "trio": (96, 1660)}
+# Calls per steady event that comes alone, and per request without a stream. Metrics add calls to a request only.
+WITH_METRICS = 65
+BOUNDS = {"asyncio": (50, 1250), "trio": (89, 1600)}
 
 
 class Peer:
@@ -138,8 +141,8 @@ def drive(address: tuple[str, int], listener: socket.socket, counter: Counter) -
     return of_events / EVENTS, of_requests / REQUESTS
 
 
-async def count(backend: str, counter: Counter) -> tuple[float, float]:
-    """Run a gateway. Return the calls of an event and of a request."""
+async def count(backend: str, counter: Counter, more: Mapping[str, Any]) -> tuple[float, float]:
+    """Run a gateway. Return the calls of an event and of a request. more: settings of the server."""
     with (
         socket.create_server(("127.0.0.1", 0)) as gateway_listener,
         socket.create_server(("127.0.0.1", 0)) as upstream_listener,
@@ -147,7 +150,7 @@ async def count(backend: str, counter: Counter) -> tuple[float, float]:
         gateway_listener.setblocking(False)
         upstream_listener.settimeout(20)
         url = f"http://127.0.0.1:{upstream_listener.getsockname()[1]}/v1"
-        server = ServerSettings(backend=backend, simulator=False)
+        server = ServerSettings(backend=backend, simulator=False, **more)
         settings = Settings(
             server=server,
             upstreams=(
@@ -157,7 +160,7 @@ async def count(backend: str, counter: Counter) -> tuple[float, float]:
             ),
         )
         ready = anyio.Event()
-        worker = _Worker(settings, create_app(settings), gateway_listener, ready.set, ())
+        worker = _Worker(settings, create_app(settings), gateway_listener, ready.set, SignalMeanings(()))
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(worker.run)
             await ready.wait()
@@ -167,11 +170,16 @@ async def count(backend: str, counter: Counter) -> tuple[float, float]:
     return calls
 
 
+METRICS = {"metrics_key": Secret("a-key-of-some-length-0123456789-0123")}
+
+
+@pytest.mark.parametrize("more", [{}, METRICS], ids=["plain", "metrics"])
 @pytest.mark.parametrize("backend", BOUNDS)
-def test_calls_of_an_event_and_of_a_request(backend: str) -> None:
+def test_calls_of_an_event_and_of_a_request(backend: str, more: dict[str, Any]) -> None:
     # Not in the event loop of pytest's plugin, because that is trio's guest mode, which adds calls.
     assert threading.current_thread() is threading.main_thread()
-    event, whole = anyio.run(count, backend, Counter(), backend=backend)
+    event, whole = anyio.run(count, backend, Counter(), more, backend=backend)
     of_event, of_request = BOUNDS[backend]
+    of_request += WITH_METRICS if more else 0
     assert event <= of_event, f"{event:.1f} calls for each event"
     assert whole <= of_request, f"{whole:.0f} calls for each request"

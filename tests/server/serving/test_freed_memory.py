@@ -1,6 +1,7 @@
 """Freed memory goes back to the system from time to time. Time is virtual."""
 
 import ctypes
+import weakref
 from types import SimpleNamespace
 
 import anyio
@@ -23,6 +24,29 @@ async def test_glibc_returns_what_is_free(monkeypatch: pytest.MonkeyPatch) -> No
         requests.clear()
         await anyio.sleep(3 * TRIM_S)
         assert calls == [0, 0, 0]
+        tasks.cancel_scope.cancel()
+
+
+async def test_garbage_is_collected_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Closed connections of asyncio are in reference cycles, and each holds memory around it."""
+
+    class Cycle:
+        def __init__(self) -> None:
+            self.itself = self
+
+    left: list[object] = []
+    cycle = weakref.ref(Cycle())
+    monkeypatch.setattr(
+        ctypes, "CDLL", lambda name: SimpleNamespace(malloc_trim=lambda pad: left.append(cycle()))
+    )
+    requests = {"a request"}
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(return_freed_memory, requests)
+        await anyio.sleep(1.5 * TRIM_S)
+        assert cycle() is not None, "a collection stops all streams"
+        requests.clear()
+        await anyio.sleep(TRIM_S)
+        assert left == [None]
         tasks.cancel_scope.cancel()
 
 

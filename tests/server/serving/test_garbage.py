@@ -45,6 +45,7 @@ from dragoman_server.config.loader import load
 from dragoman_server.http import count_tokens
 from dragoman_server.keys import hash_client_key
 from dragoman_server.serving.run import _Worker
+from dragoman_server.serving.signals import SignalMeanings
 from dragoman_server.serving.sockets import bind
 from dragoman_server.settings import Settings
 from dragoman_server.settings.secret import Secret
@@ -413,7 +414,6 @@ async def test_a_request_leaves_nothing_to_the_collector(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr(count_tokens, "COUNT_TIMEOUT_S", 0.05)
     monkeypatch.setattr(logging.getLogger("dragoman"), "propagate", True)
     of_a_transport = await left_by_a_transport() if anyio_backend_name == "asyncio" else 0
     found = {}
@@ -421,12 +421,14 @@ async def test_a_request_leaves_nothing_to_the_collector(
         settings = settings_of(anyio_backend_name, upstream, tmp_path)
         listener = bind(settings.server)  # which the worker closes
         ready = anyio.Event()
-        worker = _Worker(settings, create_app(settings), listener, ready.set, ())
+        worker = _Worker(settings, create_app(settings), listener, ready.set, SignalMeanings(()))
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(worker.run)
             await ready.wait()
             server = Server(worker, anyio_backend_name)
             for name, case in cases().items():
+                # A busy machine may take long for the others.
+                monkeypatch.setattr(count_tokens, "COUNT_TIMEOUT_S", 0.05 if "too long" in name else 60.0)
                 with closing(client_class(listener.getsockname())) as client:
                     garbage = await server.garbage_of(case, client, upstream)
                 await server.settled(0)

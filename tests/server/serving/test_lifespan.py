@@ -64,6 +64,32 @@ async def test_an_application_that_does_not_start(start: Any, reason: str) -> No
             raise AssertionError("it has not started")
 
 
+@pytest.mark.parametrize(
+    ("last_line", "reason"),
+    [
+        ("some.package.StoreError: the store a.db: no such file", "the store a.db: no such file"),
+        ("RuntimeError", "RuntimeError"),
+        ("no.such.file: a reason", "a reason"),
+        ("a text. with dots: here", "a text. with dots: here"),
+    ],
+)
+async def test_a_reported_failure_is_its_text_and_not_logged_again(
+    last_line: str, reason: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logging.getLogger("dragoman"), "propagate", True)
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        # As Starlette does.
+        await send({"type": "lifespan.startup.failed", "message": f"Traceback\n{last_line}\n"})
+        raise RuntimeError(last_line)
+
+    with pytest.raises(StartupError) as raised:
+        async with lifespan(app, 30, 5):
+            raise AssertionError("it has not started")
+    assert str(raised.value) == f"the application did not start: {reason}"
+    assert caplog.records == []
+
+
 async def test_a_shutdown_has_its_time() -> None:
     async with lifespan(Application(end=100), 30, 5):
         pass

@@ -59,6 +59,20 @@ def test_it_prints_its_address_and_serves_there_and_exits_with_0(backend: str) -
     assert json.loads(stopped)["message"] == "stopped"
 
 
+@pytest.mark.parametrize("workers", ["1", "2"])
+@pytest.mark.parametrize("abstract", [False, True])
+@pytest.mark.skipif(sys.platform != "linux", reason="systemd and abstract sockets are Linux's")
+def test_systemd_is_notified_once_it_serves(workers: str, abstract: bool, tmp_path: Path) -> None:
+    name = f"dragoman-{os.getpid()}" if abstract else str(tmp_path / "notify")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(f"\0{name}" if abstract else name)
+        manager.settimeout(60)
+        environ = {"NOTIFY_SOCKET": f"@{name}" if abstract else name}
+        with Server("--port", "0", "--workers", workers, env=environ) as server:
+            assert manager.recv(100) == b"READY=1"
+            assert server.ready().get("/") == b"hello"
+
+
 @each_backend
 def test_a_response_names_no_server_software(backend: str) -> None:
     with Server("--port", "0", "--backend", backend).ready() as server:
@@ -144,11 +158,17 @@ def test_code_that_blocks_the_event_loop_does_not_keep_the_process(backend: str)
     assert "some connections did not close in time" in server.output[-1]
 
 
-def test_a_closed_terminal_drains_too() -> None:
-    with Server("--port", "0").ready() as server, server.connect() as client:
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_a_closed_terminal_drains_too(workers: str) -> None:
+    ours, its_terminal = os.openpty()
+    server = Server("--port", "0", "--workers", workers, terminal=its_terminal)
+    os.close(its_terminal)
+    with server.ready(), server.connect() as client:
         client.sendall(b"POST /read HTTP/1.1\r\nhost: a\r\ncontent-length: 4\r\n\r\nab")
         assert server.get("/") == b"hello"
         server.signal(signal.SIGHUP)
+        server.wait_for_line("the configuration was reloaded")
+        os.close(ours)
         server.wait_until_closed()
         client.sendall(b"cd")
         assert b"abcd" in b"".join(iter(lambda: client.recv(65536), b""))
@@ -244,7 +264,10 @@ def test_tls_offers_http_2(backend: str, certificate: tuple[str, str]) -> None:
 def test_a_certificate_that_is_absent_is_one_line(certificate: tuple[str, str]) -> None:
     with Server("--certfile", "absent.pem", "--keyfile", certificate[1]) as server:
         assert server.wait() == 1
-    assert server.output == ["dragoman: cannot read the certfile absent.pem: No such file or directory"]
+    assert server.output == [
+        "dragoman: server.certfile: cannot read the certfile absent.pem: No such file or directory; "
+        "correct --certfile"
+    ]
 
 
 def test_a_pair_that_does_not_fit_is_one_line(certificate: tuple[str, str]) -> None:
@@ -252,7 +275,8 @@ def test_a_pair_that_does_not_fit_is_one_line(certificate: tuple[str, str]) -> N
     with Server("--certfile", certfile, "--keyfile", certfile) as server:
         assert server.wait() == 1
     (line,) = server.output
-    assert line.startswith(f"dragoman: certfile {certfile} and keyfile {certfile} cannot be used together: ")
+    text = f"certfile {certfile} and keyfile {certfile} cannot be used together: "
+    assert line.startswith(f"dragoman: server.certfile: {text}")
 
 
 def test_an_encrypted_key_is_refused_without_a_prompt(certificate: tuple[str, str], tmp_path: Path) -> None:

@@ -114,7 +114,7 @@ async def test_a_streamed_breach_is_in_the_log(
     assert "".join(deltas) == text
     assert len(deltas) > 3
     assert client.headers["dragoman-loss"] == f"1; {REQUEST}"
-    (line,) = [record.__dict__["dragoman"] for record in caplog.records if "dragoman" in record.__dict__]
+    (line,) = [each.__dict__["dragoman"] for each in caplog.records if each.name == "dragoman.requests"]
     assert ("breach answer:/tool_calls/t1/input" in line["losses"]) is breach
     assert "canary" not in str([record.__dict__ for record in caplog.records])
 

@@ -511,3 +511,11 @@ async def test_a_proxy_that_cannot_be_used(proxy: str) -> None:
     async with UpstreamClient() as client:
         error = await failure_of(client, "http://up.invalid/", proxy=proxy)
     assert isinstance(error, UpstreamUnreachable)
+
+
+@one_backend
+async def test_the_trust_store_is_read_at_the_start_where_tls_is_expected() -> None:
+    async with UpstreamClient() as client:
+        assert client._tls is not None
+    async with UpstreamClient(expects_tls=False) as client:
+        assert client._tls is None

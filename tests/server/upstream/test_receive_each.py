@@ -4,12 +4,14 @@ Real sockets. A reader first passes what `receive_each` gives to its `take`, the
 """
 
 from collections.abc import Callable
+from contextlib import aclosing
 
 import anyio
 import httpx2
 import pytest
 from http_certificate import Certificate, make_certificate
 from http_server import TIMEOUT_S, Peer, Script, ScriptedServer, answering
+from transport_requests import request_to
 from trials import trials
 from virtual_time import REAL_BACKENDS, UVLOOP
 
@@ -57,10 +59,8 @@ class Reader:
         return not self._until(data)
 
     async def begin(self, server: ScriptedServer, **timeouts: float) -> ResponseBody:
-        extensions = {"timeout": {"connect": TIMEOUT_S, "read": TIMEOUT_S, "write": TIMEOUT_S} | timeouts}
-        request = httpx2.Request("POST", server.url, content=b"{}", extensions=extensions)
-        body = (await self._transport.handle_async_request(request)).stream
-        assert isinstance(body, ResponseBody)
+        limits = {"connect": TIMEOUT_S, "read": TIMEOUT_S, "write": TIMEOUT_S} | timeouts
+        _, body = await self._transport.send(request_to(server.url, **limits))
         self.received.append(await body.receive())
         return body
 
@@ -84,7 +84,7 @@ BODIES: dict[str, tuple[Script, bytes]] = {
 async def test_everything_is_taken_and_the_connection_serves_the_next_request(
     script: Script, taken: bytes
 ) -> None:
-    async with ScriptedServer(script) as server, Http1Transport() as transport:
+    async with ScriptedServer(script) as server, aclosing(Http1Transport()) as transport:
         reader = Reader(transport)
         assert await reader.read(server) == taken
         assert reader.received == [b"0", b""]
@@ -100,7 +100,7 @@ async def test_the_end_of_the_connection_is_the_end_of_a_body_without_length() -
         await peer.send(b"1")
         await peer.stream.aclose()
 
-    async with ScriptedServer(script) as server, Http1Transport() as transport:
+    async with ScriptedServer(script) as server, aclosing(Http1Transport()) as transport:
         reader = Reader(transport)
         assert await reader.read(server) == b"1"
         assert transport._pool.busy == transport._pool.idle == 0
@@ -108,7 +108,7 @@ async def test_the_end_of_the_connection_is_the_end_of_a_body_without_length() -
 
 async def test_what_is_not_taken_waits_for_receive() -> None:
     script = one_by_one(*(b"1\r\n%d\r\n" % number for number in range(1, 6)), b"0\r\n\r\n")
-    async with ScriptedServer(script) as server, Http1Transport() as transport:
+    async with ScriptedServer(script) as server, aclosing(Http1Transport()) as transport:
         reader = Reader(transport, until=lambda data: data in (b"1", b"4"))
         body = await reader.begin(server)
         await body.receive_each(reader.take)
@@ -123,7 +123,7 @@ async def test_what_is_not_taken_waits_for_receive() -> None:
 
 async def test_what_has_arrived_before_comes_first() -> None:
     script = one_by_one(*(b"1\r\n%d\r\n" % number for number in range(1, 9)), b"0\r\n\r\n")
-    async with ScriptedServer(script) as server, Http1Transport() as transport:
+    async with ScriptedServer(script) as server, aclosing(Http1Transport()) as transport:
         reader = Reader(transport)
         reader.received = reader.taken  # one list of both
         body = await reader.begin(server)
@@ -137,7 +137,7 @@ async def test_what_has_arrived_before_comes_first() -> None:
 async def test_a_large_read_is_left_to_receive_which_lets_other_tasks_run() -> None:
     large = b"x" * 100_000
     script = one_by_one(b"1\r\n1\r\n", b"%x\r\n%b\r\n" % (len(large), large), b"1\r\n2\r\n0\r\n\r\n")
-    async with ScriptedServer(script) as server, Http1Transport() as transport:
+    async with ScriptedServer(script) as server, aclosing(Http1Transport()) as transport:
         reader = Reader(transport)
         await reader.read(server)
         # In whatever portions the kernel gave it, nothing is lost or out of order.
@@ -156,7 +156,7 @@ async def test_silence_is_limited_from_read_to_read() -> None:
             await peer.send(part)
         await peer.until_closed()
 
-    async with ScriptedServer(script) as server, Http1Transport() as transport:
+    async with ScriptedServer(script) as server, aclosing(Http1Transport()) as transport:
         for trial in trials():
             with trial:
                 reader = Reader(transport)
@@ -186,7 +186,7 @@ async def test_an_error_is_that_of_receive(part: bytes | None, error: type[Excep
         else:
             await peer.stream.aclose()
 
-    async with ScriptedServer(script) as server, Http1Transport() as transport:
+    async with ScriptedServer(script) as server, aclosing(Http1Transport()) as transport:
         with pytest.raises(error):
             await Reader(transport).read(server)
         assert transport._pool.busy == transport._pool.idle == 0
@@ -196,7 +196,7 @@ async def test_an_error_of_the_taker_reaches_the_reader() -> None:
     def fail(data: bytes) -> bool:
         raise ZeroDivisionError("the taker's own")
 
-    async with ScriptedServer(one_by_one(b"1\r\n1\r\n")) as server, Http1Transport() as transport:
+    async with ScriptedServer(one_by_one(b"1\r\n1\r\n")) as server, aclosing(Http1Transport()) as transport:
         with pytest.raises(ZeroDivisionError):
             await Reader(transport, until=fail).read(server)
         assert transport._pool.busy == transport._pool.idle == 0
@@ -204,7 +204,7 @@ async def test_an_error_of_the_taker_reaches_the_reader() -> None:
 
 async def test_nothing_is_taken_after_a_cancellation() -> None:
     script = one_by_one(*[b"1\r\n1\r\n"] * 40)
-    async with ScriptedServer(script) as server, Http1Transport() as transport:
+    async with ScriptedServer(script) as server, aclosing(Http1Transport()) as transport:
         reader = Reader(transport)
         body = await reader.begin(server)
         with anyio.move_on_after(0.1) as scope:
@@ -221,7 +221,7 @@ async def test_over_tls(certificate: Certificate) -> None:
     script = one_by_one(b"1\r\n1\r\n", b"2\r\n23\r\n", b"0\r\n\r\n")
     async with (
         ScriptedServer(script, tls=certificate.server()) as server,
-        Http1Transport(tls=certificate.client()) as transport,
+        aclosing(Http1Transport(tls=certificate.client())) as transport,
     ):
         reader = Reader(transport)
         assert await reader.read(server) == b"123"
@@ -230,7 +230,7 @@ async def test_over_tls(certificate: Certificate) -> None:
 
 async def test_nothing_is_passed_of_a_body_that_has_come_with_its_head() -> None:
     whole = b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello"
-    async with ScriptedServer(answering(whole)) as server, Http1Transport() as transport:
+    async with ScriptedServer(answering(whole)) as server, aclosing(Http1Transport()) as transport:
         reader = Reader(transport)
         assert await reader.read(server) == b""
         assert reader.received == [b"hello", b""]

@@ -3,6 +3,7 @@
 import socket
 import ssl
 from collections.abc import Awaitable, Callable, Iterator
+from contextlib import aclosing
 
 import anyio
 import anyio.lowlevel
@@ -10,10 +11,11 @@ import anyio.to_thread
 import httpx2
 import pytest
 from http_server import TIMEOUT_S, DeafServer, Peer, ScriptedServer, answering, read_to_the_end
+from transport_requests import read, request_to
 from virtual_time import REAL_BACKENDS, UVLOOP
 
 from dragoman_server.streams.connect import _alternate_families, connect
-from dragoman_server.upstream.transport import Http1Transport, PoolLimits, ResponseBody
+from dragoman_server.upstream.transport import Http1Request, Http1Transport, PoolLimits
 
 pytestmark = [pytest.mark.anyio, pytest.mark.backends(*REAL_BACKENDS, UVLOOP)]
 
@@ -41,10 +43,6 @@ def deaf_port() -> Iterator[int]:
                 client.close()
 
 
-def request_to(url: str, content: bytes = b"{}", **timeouts: float) -> httpx2.Request:
-    return httpx2.Request("POST", url, content=content, extensions={"timeout": timeouts})
-
-
 def is_clean(transport: Http1Transport) -> bool:
     pool = transport._pool
     return (pool.busy, pool.idle, pool._slots.value) == (0, 0, pool._limits.connections)
@@ -52,7 +50,7 @@ def is_clean(transport: Http1Transport) -> bool:
 
 async def cancel_when_blocked(
     transport: Http1Transport,
-    request: httpx2.Request,
+    request: Http1Request,
     reached: Callable[[], Awaitable[object]] = anyio.lowlevel.checkpoint,
 ) -> None:
     """Start a request, wait until it hangs at the place in question, cancel it."""
@@ -60,9 +58,8 @@ async def cancel_when_blocked(
 
     async def run() -> None:
         nonlocal finished
-        response = await transport.handle_async_request(request)
-        async for _ in response.stream:
-            pass
+        _, body = await transport.send(request)
+        await read(body)
         finished = True
 
     with anyio.fail_after(TIMEOUT_S):
@@ -87,7 +84,7 @@ async def silent(peer: Peer) -> None:
 async def test_cancelled_while_it_waits_for_a_slot() -> None:
     async with (
         ScriptedServer(silent) as server,
-        Http1Transport(limits=PoolLimits(connections=1)) as transport,
+        aclosing(Http1Transport(limits=PoolLimits(connections=1))) as transport,
     ):
         lease = await transport._pool.lease(("http", "other", 1, "other"), None)  # type: ignore[arg-type]
         await cancel_when_blocked(transport, request_to(server.url))
@@ -97,15 +94,15 @@ async def test_cancelled_while_it_waits_for_a_slot() -> None:
 
 
 async def test_cancelled_while_it_connects(deaf_port: int) -> None:
-    async with Http1Transport() as transport:
+    async with aclosing(Http1Transport()) as transport:
         await cancel_when_blocked(transport, request_to(f"http://127.0.0.1:{deaf_port}/"))
         assert is_clean(transport)
 
 
 async def test_connecting_has_a_limit(deaf_port: int) -> None:
-    async with Http1Transport() as transport:
+    async with aclosing(Http1Transport()) as transport:
         with pytest.raises(httpx2.ConnectTimeout, match=r"no response within 0\.05 s"):
-            await transport.handle_async_request(request_to(f"http://127.0.0.1:{deaf_port}/", connect=0.05))
+            await transport.send(request_to(f"http://127.0.0.1:{deaf_port}/", connect=0.05))
         assert is_clean(transport)
 
 
@@ -117,7 +114,10 @@ async def test_cancelled_in_the_tls_handshake() -> None:
         greeted.set()
         await peer.until_closed()
 
-    async with ScriptedServer(never_responds) as server, Http1Transport(tls=no_trust()) as transport:
+    async with (
+        ScriptedServer(never_responds) as server,
+        aclosing(Http1Transport(tls=no_trust())) as transport,
+    ):
         url = f"https://127.0.0.1:{server.port}/"
         await cancel_when_blocked(transport, request_to(url), greeted.wait)
         assert is_clean(transport)
@@ -128,11 +128,12 @@ async def test_the_tls_handshake_counts_as_connecting() -> None:
     async def never_responds(peer: Peer) -> None:
         await peer.until_closed()
 
-    async with ScriptedServer(never_responds) as server, Http1Transport(tls=no_trust()) as transport:
+    async with (
+        ScriptedServer(never_responds) as server,
+        aclosing(Http1Transport(tls=no_trust())) as transport,
+    ):
         with pytest.raises(httpx2.ConnectTimeout):
-            await transport.handle_async_request(
-                request_to(f"https://127.0.0.1:{server.port}/", connect=0.05)
-            )
+            await transport.send(request_to(f"https://127.0.0.1:{server.port}/", connect=0.05))
         assert is_clean(transport)
         await gone(server.peers[0])
 
@@ -144,7 +145,7 @@ async def test_cancelled_while_it_sends() -> None:
         async def sending() -> None:
             connections.append(await anyio.to_thread.run_sync(server.accept))
 
-        async with Http1Transport() as transport:
+        async with aclosing(Http1Transport()) as transport:
             await cancel_when_blocked(transport, request_to(server.url, b"q" * 50_000_000), sending)
             assert is_clean(transport)
             received = await anyio.to_thread.run_sync(read_to_the_end, connections[0])
@@ -164,7 +165,7 @@ async def test_cancelled_in_the_response(start: bytes) -> None:
         sent.set()
         await peer.until_closed()
 
-    async with ScriptedServer(script) as server, Http1Transport() as transport:
+    async with ScriptedServer(script) as server, aclosing(Http1Transport()) as transport:
         await cancel_when_blocked(transport, request_to(server.url), sent.wait)
         assert is_clean(transport)
         await gone(server.peers[0])
@@ -179,9 +180,9 @@ async def test_cancelled_on_a_used_connection() -> None:
         requested.set()
         await peer.until_closed()
 
-    async with ScriptedServer(script) as server, Http1Transport() as transport:
-        response = await transport.handle_async_request(request_to(server.url))
-        assert [part async for part in response.stream] == [b"hello"]
+    async with ScriptedServer(script) as server, aclosing(Http1Transport()) as transport:
+        _, body = await transport.send(request_to(server.url))
+        assert await read(body) == [b"hello"]
         await cancel_when_blocked(transport, request_to(server.url), requested.wait)
         assert is_clean(transport)
         await gone(server.peers[0])
@@ -192,21 +193,21 @@ async def test_a_slot_freed_by_cancellation_serves_the_next_waiter() -> None:
     limits = PoolLimits(connections=1)
     async with (
         ScriptedServer(silent, answering(HELLO)) as server,
-        Http1Transport(limits=limits) as transport,
+        aclosing(Http1Transport(limits=limits)) as transport,
         anyio.create_task_group() as tasks,
     ):
         first = anyio.CancelScope()
 
         async def hangs() -> None:
             with first:
-                await transport.handle_async_request(request_to(server.url))
+                await transport.send(request_to(server.url))
 
         tasks.start_soon(hangs)
         await anyio.wait_all_tasks_blocked()
 
         async def waits() -> None:
-            response = await transport.handle_async_request(request_to(server.url))
-            assert [part async for part in response.stream] == [b"hello"]
+            _, body = await transport.send(request_to(server.url))
+            assert await read(body) == [b"hello"]
 
         tasks.start_soon(waits)
         await anyio.wait_all_tasks_blocked()
@@ -214,36 +215,33 @@ async def test_a_slot_freed_by_cancellation_serves_the_next_waiter() -> None:
 
 
 async def test_closed_in_the_middle_of_a_body() -> None:
-    async with ScriptedServer(answering(CHUNK)) as server, Http1Transport() as transport:
-        response = await transport.handle_async_request(request_to(server.url))
-        assert isinstance(response.stream, ResponseBody)
-        assert await response.stream.receive() == b"x"
+    async with ScriptedServer(answering(CHUNK)) as server, aclosing(Http1Transport()) as transport:
+        _, body = await transport.send(request_to(server.url))
+        assert await body.receive() == b"x"
         assert not server.peers[0].gone.is_set()
-        await response.stream.aclose()
+        await body.aclose()
         assert is_clean(transport)
         await gone(server.peers[0])
-        await response.stream.aclose()
+        await body.aclose()
         assert is_clean(transport)
         with pytest.raises(httpx2.ReadError):
-            await response.stream.receive()
+            await body.receive()
 
 
 async def test_closed_in_a_cancelled_scope() -> None:
-    async with ScriptedServer(answering(CHUNK)) as server, Http1Transport() as transport:
-        response = await transport.handle_async_request(request_to(server.url))
+    async with ScriptedServer(answering(CHUNK)) as server, aclosing(Http1Transport()) as transport:
+        _, body = await transport.send(request_to(server.url))
         with anyio.CancelScope() as scope:
             scope.cancel()
-            await response.stream.aclose()  # type: ignore[union-attr]
+            await body.aclose()
         assert is_clean(transport)
         await gone(server.peers[0])
 
 
 async def test_closed_by_another_task_while_a_read_waits() -> None:
     # The body has no length: the closing must not pass for its end.
-    async with ScriptedServer(answering(OK + b"\r\nx")) as server, Http1Transport() as transport:
-        response = await transport.handle_async_request(request_to(server.url))
-        body = response.stream
-        assert isinstance(body, ResponseBody)
+    async with ScriptedServer(answering(OK + b"\r\nx")) as server, aclosing(Http1Transport()) as transport:
+        _, body = await transport.send(request_to(server.url))
         assert await body.receive() == b"x"
         outcome: list[object] = []
 

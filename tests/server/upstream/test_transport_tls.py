@@ -1,16 +1,27 @@
 """The transport over TLS, with a certificate made for the session."""
 
 import ssl
+import subprocess
+import sys
+from contextlib import aclosing
+from pathlib import Path
 
 import anyio
 import httpx2
 import pytest
 from http_certificate import Certificate, make_certificate
 from http_server import TIMEOUT_S, Peer, ScriptedServer, answering
+from transport_requests import read, request_to
 from trials import trials
 from virtual_time import REAL_BACKENDS, UVLOOP
 
-from dragoman_server.upstream.transport import Http1Transport, IdleConnectionClosed, ResponseBody
+from dragoman_server.upstream.transport import (
+    Http1Request,
+    Http1Transport,
+    IdleConnectionClosed,
+    ResponseBody,
+    trusting_context,
+)
 
 pytestmark = [pytest.mark.anyio, pytest.mark.backends(*REAL_BACKENDS, UVLOOP)]
 one_backend = pytest.mark.backends(REAL_BACKENDS[0])  # no task group, stream or clock is under test
@@ -25,15 +36,14 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Certificate:
     return make_certificate(tmp_path_factory.mktemp("tls"))
 
 
-def get(server: ScriptedServer, *, content: bytes | None = None, **timeouts: float) -> httpx2.Request:
-    timeouts = {"connect": TIMEOUT_S, "read": TIMEOUT_S, "write": TIMEOUT_S} | timeouts
-    return httpx2.Request("POST", server.url, content=content, extensions={"timeout": timeouts})
+def get(server: ScriptedServer, *, content: bytes = b"", **timeouts: float) -> Http1Request:
+    limits = {"connect": TIMEOUT_S, "read": TIMEOUT_S, "write": TIMEOUT_S} | timeouts
+    return request_to(server.url, content, **limits)
 
 
-async def opened(transport: Http1Transport, request: httpx2.Request) -> ResponseBody:
-    response = await transport.handle_async_request(request)
-    assert isinstance(response.stream, ResponseBody)
-    return response.stream
+async def opened(transport: Http1Transport, request: Http1Request) -> ResponseBody:
+    _, body = await transport.send(request)
+    return body
 
 
 async def test_requests_and_reuse(certificate: Certificate) -> None:
@@ -47,7 +57,7 @@ async def test_requests_and_reuse(certificate: Certificate) -> None:
 
     async with (
         ScriptedServer(script, tls=alpn) as server,
-        Http1Transport(tls=certificate.client()) as transport,
+        aclosing(Http1Transport(tls=certificate.client())) as transport,
     ):
         for _ in range(2):
             body = await opened(transport, get(server))
@@ -63,17 +73,17 @@ async def test_large_bodies_both_ways(certificate: Certificate) -> None:
     reply = (OK + b"content-length: %d\r\n\r\n" % size, b"x" * size)
     async with (
         ScriptedServer(answering(*reply), tls=certificate.server()) as server,
-        Http1Transport(tls=certificate.client()) as transport,
+        aclosing(Http1Transport(tls=certificate.client())) as transport,
     ):
         body = await opened(transport, get(server, content=b"q" * size))
-        assert b"".join([part async for part in body]) == b"x" * size
+        assert b"".join(await read(body)) == b"x" * size
         assert server.peers[0].requests[0].endswith(b"\r\n\r\n" + b"q" * size)
 
 
 async def test_an_untrusted_certificate(certificate: Certificate) -> None:
     async with (
         ScriptedServer(answering(HELLO), tls=certificate.server()) as server,
-        Http1Transport(tls=ssl.create_default_context()) as transport,
+        aclosing(Http1Transport(tls=ssl.create_default_context())) as transport,
     ):
         with pytest.raises(httpx2.ConnectError, match="certificate verify failed"):
             await opened(transport, get(server))
@@ -84,19 +94,47 @@ async def test_an_untrusted_certificate(certificate: Certificate) -> None:
 async def test_the_system_trust_is_the_default(certificate: Certificate) -> None:
     async with (
         ScriptedServer(answering(HELLO), tls=certificate.server()) as server,
-        Http1Transport() as transport,
+        aclosing(Http1Transport()) as transport,
     ):
         with pytest.raises(httpx2.ConnectError, match="certificate verify failed"):
             await opened(transport, get(server))
 
 
 @one_backend
+@pytest.mark.parametrize("variable", ["", "SSL_CERT_FILE", "SSL_CERT_DIR"])
+async def test_the_trust_is_that_of_httpx2(
+    certificate: Certificate, monkeypatch: pytest.MonkeyPatch, variable: str
+) -> None:
+    monkeypatch.delenv("SSL_CERT_FILE", raising=False)
+    monkeypatch.delenv("SSL_CERT_DIR", raising=False)
+    if variable:
+        path = certificate.cert if variable == "SSL_CERT_FILE" else certificate.cert.parent
+        monkeypatch.setenv(variable, str(path))
+    ours, theirs = trusting_context(), httpx2.create_ssl_context()
+    assert ours.cert_store_stats() == theirs.cert_store_stats()
+    assert ours.get_ca_certs(binary_form=True) == theirs.get_ca_certs(binary_form=True)
+    for setting in ("verify_mode", "check_hostname", "verify_flags", "options", "minimum_version"):
+        assert getattr(ours, setting) == getattr(theirs, setting), setting
+
+
+def test_the_trust_needs_no_other_event_loop() -> None:
+    """httpx2 would import trio, which takes longer than reading the certificates."""
+    script = (
+        "import sys; from dragoman_server.upstream.transport import trusting_context; trusting_context();"
+        "print([name for name in ('trio', 'httpcore2') if name in sys.modules])"
+    )
+    loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
+    if Path(ssl.get_default_verify_paths().openssl_cafile).is_file():
+        assert loaded.strip() == "[]"
+
+
+@one_backend
 async def test_a_certificate_for_another_name(certificate: Certificate) -> None:
     async with (
         ScriptedServer(answering(HELLO), tls=certificate.server()) as server,
-        Http1Transport(tls=certificate.client()) as transport,
+        aclosing(Http1Transport(tls=certificate.client())) as transport,
     ):
-        request = httpx2.Request("GET", f"https://localhost:{server.port}/")
+        request = request_to(f"https://localhost:{server.port}/")
         with pytest.raises(httpx2.ConnectError, match=r"Hostname mismatch|not valid for 'localhost'"):
             await opened(transport, request)
 
@@ -106,13 +144,13 @@ async def test_a_server_without_tls() -> None:
         await peer.stream.receive()
         await peer.send(b"HTTP/1.1 400 Bad Request\r\n\r\n")
 
-    async with ScriptedServer(plain) as server, Http1Transport() as transport:
-        request = httpx2.Request("GET", f"https://127.0.0.1:{server.port}/")
+    async with ScriptedServer(plain) as server, aclosing(Http1Transport()) as transport:
+        request = request_to(f"https://127.0.0.1:{server.port}/")
         with (
             anyio.fail_after(TIMEOUT_S),
             pytest.raises(httpx2.ConnectError, match="cannot connect to https://"),
         ):
-            await transport.handle_async_request(request)
+            await transport.send(request)
         assert transport._pool.busy == 0
 
 
@@ -122,7 +160,7 @@ async def test_an_end_inside_the_body(certificate: Certificate) -> None:
 
     async with (
         ScriptedServer(script, tls=certificate.server()) as server,
-        Http1Transport(tls=certificate.client()) as transport,
+        aclosing(Http1Transport(tls=certificate.client())) as transport,
     ):
         body = await opened(transport, get(server))
         assert await body.receive() == b"x"
@@ -133,7 +171,7 @@ async def test_an_end_inside_the_body(certificate: Certificate) -> None:
 async def test_closing_in_the_middle_of_a_body(certificate: Certificate) -> None:
     async with (
         ScriptedServer(answering(CHUNK), tls=certificate.server()) as server,
-        Http1Transport(tls=certificate.client()) as transport,
+        aclosing(Http1Transport(tls=certificate.client())) as transport,
     ):
         body = await opened(transport, get(server))
         assert await body.receive() == b"x"
@@ -146,7 +184,7 @@ async def test_closing_in_the_middle_of_a_body(certificate: Certificate) -> None
 async def test_a_stalled_body(certificate: Certificate) -> None:
     async with (
         ScriptedServer(answering(CHUNK), tls=certificate.server()) as server,
-        Http1Transport(tls=certificate.client()) as transport,
+        aclosing(Http1Transport(tls=certificate.client())) as transport,
     ):
         for trial in trials():
             with trial:
@@ -164,7 +202,7 @@ async def test_a_server_that_does_not_read_the_request(certificate: Certificate)
 
     async with (
         ScriptedServer(deaf, tls=certificate.server()) as server,
-        Http1Transport(tls=certificate.client()) as transport,
+        aclosing(Http1Transport(tls=certificate.client())) as transport,
     ):
         with pytest.raises(httpx2.WriteTimeout):
             await opened(transport, get(server, content=b"q" * 20_000_000, write=0.05))
@@ -181,7 +219,7 @@ async def test_a_connection_that_the_server_closed_while_idle(certificate: Certi
 
     async with (
         ScriptedServer(once, answering(HELLO), tls=certificate.server()) as server,
-        Http1Transport(tls=certificate.client()) as transport,
+        aclosing(Http1Transport(tls=certificate.client())) as transport,
     ):
         body = await opened(transport, get(server))
         assert await body.receive() == b"hello"

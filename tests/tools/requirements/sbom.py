@@ -24,6 +24,8 @@ ROOT = Path(__file__).parents[3]
 _LOCKED = re.compile(r"^(\S+)==(\S+)((?:[^\n]*\\\n)[^#]*)", re.MULTILINE)
 # How SPDX names what packages say that have no licence expression (PEP 639) yet.
 _SPDX = {
+    "3-Clause BSD License": "BSD-3-Clause",
+    "MIT": "MIT",
     "MIT License": "MIT",
     "Apache Software License": "Apache-2.0",
     "Mozilla Public License 2.0 (MPL 2.0)": "MPL-2.0",
@@ -147,6 +149,8 @@ def _licences(metadata: Mapping[str, Any]) -> list[dict[str, object]]:
         for each in metadata.get("classifier", ())
         if each.startswith("License :: ")
     ]
+    if not classified and metadata.get("license") in _SPDX:
+        classified = [metadata["license"]]  # the field before PEP 639
     if not classified:
         raise SystemExit(f"{metadata['name']} declares no licence")
     return [

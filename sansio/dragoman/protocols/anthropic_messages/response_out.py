@@ -271,7 +271,9 @@ def _write_block(block: AssembledBlock, index: int, signer: Signer, ledger: Ledg
     written = [citation for citation in citations if citation is not None]
     if not block.text and not written:
         return ()
-    return ({"type": "text", "text": block.text, "citations": written or None},)
+    text_block: JSONObject = {"type": "text", "text": block.text}
+    # As Anthropic's server does. The type has null for none, which Vercel's provider (@ai-sdk/anthropic 3) refuses.
+    return (text_block | {"citations": written} if written else text_block,)
 
 
 def _split_delta(block: JSONObject) -> tuple[JSONObject, JSONObject | None]:

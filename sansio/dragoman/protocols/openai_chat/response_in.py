@@ -83,15 +83,13 @@ class ChatReader:
 
     def read(self, frame: Frame) -> Sequence[Event]:
         data = frame.data
-        if self._ended:
+        if self._ended or not data.strip():  # we have seen heartbeats without data
             return _NO_EVENTS
         if data == b"[DONE]":
             return self._finish(certain=True)
         try:
             chunk = decode(data)
         except RemoteProtocolError as error:
-            if not data.strip():
-                return _NO_EVENTS  # we have seen such heartbeats
             if frame.event != b"error":
                 raise unreadable_response(f"a chunk is not valid JSON: {error.message}") from None
             chunk = {"error": data.decode("utf-8", "replace")}

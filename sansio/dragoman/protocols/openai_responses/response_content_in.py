@@ -49,11 +49,18 @@ class _EmittedText:
         self.pieces = [] if pieces is None else pieces
         self.ended = False
 
+    @property
+    def text(self) -> str:
+        """The emitted text. It is joined once, because up to four events repeat it."""
+        if len(self.pieces) > 1:
+            self.pieces[:] = ["".join(self.pieces)]
+        return self.pieces[0] if self.pieces else ""
+
     def missing_text(self, text: JSON) -> str:
         """Return what `text` has beyond the emitted text. One that contradicts it adds nothing."""
         if type(text) is not str:
             return ""
-        emitted = "".join(self.pieces)
+        emitted = self.text
         return text[len(emitted) :] if text.startswith(emitted) else ""
 
 
@@ -85,7 +92,7 @@ class _PartTexts(dict[int, _EmittedText]):
         Parts are matched by order, not by index, because the indexes of vLLM's events count on across items
         (see resolve_index). A part that contradicts the emitted texts is matched last.
         """
-        emitted = {index: "".join(each.pieces) for index, each in self.items()}
+        emitted = {index: each.text for index, each in self.items()}
         found: dict[int, int] = {}
         for certain in (True, False):
             for number, text in enumerate(texts):
@@ -364,9 +371,8 @@ class CallItem(OutputItem):
         kind = ToolKind.CUSTOM if self.custom else ToolKind.FUNCTION
         head = ToolHead(call_id, name, kind, text_or_none(item.get("namespace")), ids["id"])
         out.append(BlockStarted(self.emitted.block, BlockKind.TOOL_CALL, tool=head, item_id=head.item_id))
-        pending = "".join(self.emitted.pieces)
-        if pending:
-            out.append(ArgumentsDelta(self.emitted.block, pending))
+        if self.emitted.text:
+            out.append(ArgumentsDelta(self.emitted.block, self.emitted.text))
         caller = item.get("caller")
         if type(caller) is dict and caller.get("type") != "direct":
             self.ledger.dropped(
@@ -395,7 +401,7 @@ class CallItem(OutputItem):
 
     def _end(self, out: list[Event], complete: bool) -> None:
         """End the block. A call that was cut by the output limit must not look complete."""
-        whole = complete or (not self.custom and is_object_text("".join(self.emitted.pieces)))
+        whole = complete or (not self.custom and is_object_text(self.emitted.text))
         out.append(BlockEnded(self.emitted.block, whole))
 
 

@@ -1,0 +1,66 @@
+"""`dragoman init`: write a commented configuration from what is found on this machine."""
+
+import os
+import shlex
+import sys
+from pathlib import Path
+
+import anyio
+import click
+
+from dragoman_server.cli.config_file import ConfigEditError, replace_file
+from dragoman_server.cli.options import (
+    CANNOT_START,
+    WRONG_CONFIGURATION,
+    config_option,
+    exit_with,
+    load_or_exit,
+)
+from dragoman_server.config.loader import CONFIG_VARIABLE, DEFAULT_FILE
+
+_options = [
+    config_option,
+    click.Option(["--yes", "-y"], is_flag=True, help="write the file without a question"),
+    click.Option(["--force"], is_flag=True, help="replace the file if it exists"),
+]
+
+
+@click.command(params=_options)
+def init(config_file: str | None, yes: bool, force: bool) -> None:
+    """Write a configuration from what is found.
+
+    It looks for keys of providers in the environment, and for Ollama, vLLM, llama.cpp, LM Studio, SGLang, Jan and
+    KoboldCpp on this machine, on their usual ports. The file has comments, and refers to keys by their variables.
+
+    Exit codes: 0 if the file was written, 1 if not, 2 for a wrong command line or environment.
+    """
+    # The HTTP client takes a while to import.
+    from dragoman_server.diagnosis.initial_config import config_text, find_initial_config, found_lines
+
+    path = Path(config_file or os.environ.get(CONFIG_VARIABLE) or DEFAULT_FILE)
+    if path.exists() and not force:
+        exit_with(CANNOT_START, f"dragoman: {path} exists already; add --force to replace it")
+    loaded = load_or_exit(os.devnull, {})
+    for warning in loaded.warnings:
+        click.echo(f"warning: {warning}", err=True)
+    config = anyio.run(find_initial_config, loaded, os.environ)
+    for line in found_lines(config):
+        click.echo(line)
+    if not yes and not _confirmed(path):
+        exit_with(CANNOT_START, "dragoman: nothing was written")
+    try:
+        # Private, because people put keys into it later.
+        replace_file(path, config_text(config).encode(), 0o600)
+    except ConfigEditError as error:
+        exit_with(CANNOT_START, f"dragoman: {error}")
+    click.echo(f"Wrote {path}. Next:")
+    flag = f" --config {shlex.quote(config_file)}" if config_file else ""
+    click.echo(f"  dragoman doctor{flag}   # are the keys valid, do the models exist?")
+    click.echo(f"  dragoman serve{flag}")
+    click.echo(f"  dragoman run{flag} -- claude   # or codex, opencode, aider, any command")
+
+
+def _confirmed(path: Path) -> bool:
+    if not sys.stdin.isatty():
+        exit_with(WRONG_CONFIGURATION, "dragoman: stdin is not a terminal: add --yes to write the file")
+    return click.confirm(f"Write {path}?", default=True, err=True)

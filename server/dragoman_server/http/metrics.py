@@ -1,0 +1,38 @@
+"""GET /metrics: all metrics as text, for Prometheus.
+
+The text is made in a thread, because with thousands of label sets it takes longer than a stream may wait. Scrapes have
+no line in the log: there is one every few seconds, and it says nothing about the gateway's work.
+"""
+
+from collections.abc import Awaitable, Callable
+from functools import partial
+
+import anyio
+import anyio.to_thread
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+
+from dragoman_server.extras import missing_extra
+from dragoman_server.gateway import Gateway
+from dragoman_server.headers import BROWSER_HEADERS
+from dragoman_server.http.auth import METRICS_PATH
+
+
+def metrics_endpoint(gateway: Gateway) -> Callable[[Request], Awaitable[Response]]:
+    """Return the endpoint."""
+    limiter = anyio.CapacityLimiter(
+        1
+    )  # further scrapes wait, because each would only take time from the others
+
+    async def endpoint(request: Request) -> Response:
+        exposition = gateway.scrape()
+        if exposition is None:
+            reason = missing_extra("metrics") or "was off when the gateway was started, so it needs a restart"
+            raise HTTPException(404, f"metrics are off: {METRICS_PATH} {reason}")
+        accept = request.headers.get("accept", "")
+        text, content_type = await anyio.to_thread.run_sync(partial(exposition, accept), limiter=limiter)
+        headers = {"content-type": content_type, "cache-control": "no-store", **dict(BROWSER_HEADERS)}
+        return Response(text, headers=headers)
+
+    return endpoint

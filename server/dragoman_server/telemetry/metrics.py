@@ -1,0 +1,416 @@
+"""Count requests for Prometheus.
+
+METRICS is the table of all metrics. The counters are prometheus-client's. Where several worker processes serve one
+address, each writes its counters to files of a directory that they share, and whichever of them is scraped returns the
+sums: see shared_directory().
+
+Labels have few values. The names of models come from the configuration and from what upstreams list, never from
+clients, and each metric has a largest number of label sets.
+"""
+
+import logging
+import os
+import tempfile
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from enum import Enum
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dragoman_server import __version__
+from dragoman_server.accounts.health import INITIAL_HEALTH, AccountState, Health
+from dragoman_server.extras import missing_extra
+from dragoman_server.log import RequestRecord
+from dragoman_server.settings import SIMULATOR, Settings
+from dragoman_server.settings.patterns import WILDCARD
+from dragoman_server.simulator import MODELS
+
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
+    from prometheus_client.core import Metric
+
+_log = logging.getLogger("dragoman.metrics")
+
+# Label sets of one metric in one process. A gateway with 20 upstreams, 10 models of each and 5 keys has some thousand.
+# A histogram has 16 lines for each, so this many are 5 MB in a scrape.
+MAX_LABEL_SETS = 2000
+
+# The value of a label for names that are not configured, and of all labels beyond MAX_LABEL_SETS.
+OTHER = "other"
+
+# Where prometheus-client finds the files that the workers share.
+_DIRECTORY_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
+
+_IN_MEMORY = "/dev/shm"
+
+# Seconds: from a cached response of a local model to an agent's longest turn.
+_BUCKETS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
+
+
+class MetricKind(Enum):
+    """The types of Prometheus that are used."""
+
+    COUNTER = "counter"
+    GAUGE = "gauge"
+    HISTOGRAM = "histogram"
+
+
+@dataclass(frozen=True, slots=True)
+class MetricSpec:
+    """One metric.
+
+    over_workers: of a gauge, how the values of several workers become one, in prometheus-client's words.
+    """
+
+    name: str
+    kind: MetricKind
+    help: str
+    labels: tuple[str, ...] = ()
+    over_workers: str = ""
+
+
+_DESTINATION = ("upstream", "model")
+
+REQUESTS = MetricSpec(
+    "dragoman_requests_total",
+    MetricKind.COUNTER,
+    "Requests that have ended; status is the class of the response's, 2xx",
+    ("protocol", *_DESTINATION, "key", "status", "outcome", "error"),
+)
+DURATION = MetricSpec(
+    "dragoman_request_duration_seconds",
+    MetricKind.HISTOGRAM,
+    "Time from a request's head to the end of its response, of requests for an upstream",
+    ("protocol", *_DESTINATION, "stream"),
+)
+FIRST_BYTE = MetricSpec(
+    "dragoman_time_to_first_byte_seconds",
+    MetricKind.HISTOGRAM,
+    "Time from a planned request to the first byte of content of its response, of requests that completed",
+    ("protocol", *_DESTINATION, "stream"),
+)
+ATTEMPTS = MetricSpec(
+    "dragoman_attempts_total",
+    MetricKind.COUNTER,
+    "Requests that were sent to upstreams: one for each account that was tried",
+    ("upstream", "account", "outcome", "error"),
+)
+TOKENS = MetricSpec(
+    "dragoman_tokens_total",
+    MetricKind.COUNTER,
+    "Tokens that upstreams have reported or that were estimated; cached and cache_write are parts of input",
+    (*_DESTINATION, "key", "type"),
+)
+COST = MetricSpec(
+    "dragoman_cost_usd_total",
+    MetricKind.COUNTER,
+    "What requests cost by the configured prices, in US dollars",
+    (*_DESTINATION, "key"),
+)
+LOSSES = MetricSpec(
+    "dragoman_losses_total",
+    MetricKind.COUNTER,
+    "Entries of the ledger: what translations could not keep as it was",
+    ("protocol", "upstream", "code"),
+)
+OPEN_REQUESTS = MetricSpec(
+    "dragoman_open_requests", MetricKind.GAUGE, "Requests that are being served", over_workers="livesum"
+)
+OPEN_STREAMS = MetricSpec(
+    "dragoman_open_streams", MetricKind.GAUGE, "Streamed responses among them", over_workers="livesum"
+)
+ACCOUNT_STATE = MetricSpec(
+    "dragoman_account_state",
+    MetricKind.GAUGE,
+    "1 for the state that an account is in, 0 for the others",
+    ("upstream", "account", "state"),
+    over_workers="livemostrecent",
+)
+ACCOUNT_REMAINING = MetricSpec(
+    "dragoman_account_remaining_ratio",
+    MetricKind.GAUGE,
+    "Share of its rate limit, or of its money, that an account has left, if it is known",
+    ("upstream", "account"),
+    over_workers="livemostrecent",
+)
+STORE_UP = MetricSpec(
+    "dragoman_account_store_up",
+    MetricKind.GAUGE,
+    "1 while the account store works, 0 while the process that was scraped goes without it",
+    over_workers="livemostrecent",
+)
+WORKERS = MetricSpec(
+    "dragoman_workers", MetricKind.GAUGE, "Processes that serve requests", over_workers="livesum"
+)
+BUILD = MetricSpec(
+    "dragoman_build_info",
+    MetricKind.GAUGE,
+    "Always 1; the labels are the gateway's version and its event loop",
+    ("version", "backend"),
+    over_workers="livemax",
+)
+
+METRICS = (
+    REQUESTS, DURATION, FIRST_BYTE, ATTEMPTS, TOKENS, COST, LOSSES, OPEN_REQUESTS, OPEN_STREAMS, ACCOUNT_STATE,
+    ACCOUNT_REMAINING, STORE_UP, WORKERS, BUILD,
+)  # fmt: skip
+
+# The fields of a record with numbers of tokens, by the label `type`.
+_TOKEN_FIELDS = {
+    "input": "input_tokens",
+    "output": "output_tokens",
+    "cached": "cached_tokens",
+    "cache_write": "cache_write_tokens",
+}
+
+
+def exposes_metrics(settings: Settings) -> bool:
+    """True if there is a key that /metrics accepts, and the extra is installed."""
+    server = settings.server
+    return (server.metrics_key is not None or server.admin_key is not None) and missing_extra(
+        "metrics"
+    ) is None
+
+
+# Names of upstreams' models, by upstream.
+ModelNames = Mapping[str, Collection[str]]
+
+
+class KnownModels:
+    """The models that may be named in metrics: of the configuration, of the simulator, and of upstreams' lists."""
+
+    def __init__(self) -> None:
+        self._configured: dict[str, set[str]] = {}
+        self._listed: ModelNames = {}
+
+    def configure(self, settings: Settings, listed: ModelNames) -> None:
+        """Use the names of this configuration from now on. listed: what upstreams list, which may grow."""
+        self._listed = listed
+        configured: dict[str, set[str]] = {SIMULATOR: set(MODELS)}
+        for upstream in settings.upstreams:
+            configured[upstream.name] = {*upstream.models, *filter(None, [upstream.default_model])}
+        for chain in settings.models.values():
+            for destination in [chain] if isinstance(chain, str) else chain:
+                name, _, model = destination.partition("/")
+                if WILDCARD not in model:
+                    configured.setdefault(name, set()).add(model)
+        self._configured = configured
+
+    def label(self, upstream: str | None, model: str | None) -> str:
+        """Return the model's name, OTHER for one that is not known, "" for none."""
+        if upstream is None or model is None:
+            return ""
+        known = model in self._configured.get(upstream, ()) or model in self._listed.get(upstream, ())
+        return model if known else OTHER
+
+
+class _Family:
+    """A metric of prometheus-client with all its label sets. child() is quicker than its labels(), and bounded."""
+
+    __slots__ = ("_children", "_metric", "_spec")
+
+    def __init__(self, spec: MetricSpec, metric: Any) -> None:
+        self._spec = spec
+        self._metric = metric
+        self._children: dict[tuple[str, ...], Any] = {}
+
+    def child(self, *labels: str) -> Any:
+        """Return the counter of a label set. labels: values, in the order of the specification."""
+        child = self._children.get(labels)
+        if child is None:
+            # The labels of gauges come from the configuration only, and a gauge of several accounts has no meaning.
+            if len(self._children) >= MAX_LABEL_SETS and self._spec.kind is not MetricKind.GAUGE:
+                return self._overflow()
+            child = self._children[labels] = self._metric.labels(*labels) if labels else self._metric
+        return child
+
+    def _overflow(self) -> Any:
+        labels = (OTHER,) * len(self._spec.labels)
+        if labels not in self._children:
+            self._children[labels] = self._metric.labels(*labels)
+            _log.warning(
+                "the metric %s has %d label sets; what has further ones is counted as %r",
+                self._spec.name,
+                MAX_LABEL_SETS,
+                OTHER,
+            )
+        return self._children[labels]
+
+
+class Metrics:
+    """The metrics of this process. Needs the extra. backend: the event loop. known: the models that may be named."""
+
+    def __init__(self, backend: str, known: KnownModels) -> None:
+        from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+        directory = os.environ.get(_DIRECTORY_VARIABLE)
+        self._known = known
+        self._registry = CollectorRegistry()
+        registry = self._registry if directory is None else None
+        _register_collectors(self._registry, directory)
+
+        def make(spec: MetricSpec) -> Any:
+            if spec.kind is MetricKind.COUNTER:
+                return Counter(spec.name, spec.help, spec.labels, registry=registry)
+            if spec.kind is MetricKind.HISTOGRAM:
+                return Histogram(spec.name, spec.help, spec.labels, registry=registry, buckets=_BUCKETS)
+            mode: Any = spec.over_workers
+            return Gauge(spec.name, spec.help, spec.labels, registry=registry, multiprocess_mode=mode)
+
+        self._families = families = {spec: _Family(spec, make(spec)) for spec in METRICS}
+        self.open_requests = families[OPEN_REQUESTS].child()
+        self.open_streams = families[OPEN_STREAMS].child()
+        families[WORKERS].child().set(1)
+        families[BUILD].child(__version__, backend).set(1)
+
+    def count(self, record: RequestRecord) -> None:
+        """Count a request that has ended."""
+        upstream, key = record.upstream or "", record.client_key or ""
+        model = self._known.label(record.upstream, record.upstream_model)
+        families = self._families
+        status = "" if record.status is None else f"{record.status // 100}xx"
+        families[REQUESTS].child(
+            record.protocol, upstream, model, key, status, record.outcome, record.error_kind or ""
+        ).inc()
+        if record.attempts:
+            self._count_attempts(record)
+            where = record.protocol, upstream, model, "true" if record.stream else "false"
+            if record.duration_s is not None:
+                families[DURATION].child(*where).observe(record.duration_s)
+            first = record.first_content_s or record.first_byte_s
+            if first is not None and record.outcome == "completed":
+                families[FIRST_BYTE].child(*where).observe(first)
+            # A count of tokens has no output, and uses none.
+            for kind, name in _TOKEN_FIELDS.items() if record.output_tokens is not None else ():
+                if tokens := getattr(record, name):
+                    families[TOKENS].child(upstream, model, key, kind).inc(tokens)
+            if record.cost_usd:
+                families[COST].child(upstream, model, key).inc(record.cost_usd)
+        for loss in record.losses:
+            families[LOSSES].child(record.protocol, upstream, loss.partition(" ")[0]).inc()
+
+    def _count_attempts(self, record: RequestRecord) -> None:
+        family, counted = self._families[ATTEMPTS], len(record.failures)
+        for failure in record.failures:
+            self._count_attempt(family, str(failure["account"]), "failed", str(failure["kind"]))
+        if record.hedge is not None and record.hedge["outcome"] == "cancelled":
+            self._count_attempt(family, str(record.hedge["account"]), "cancelled", "")
+            counted += 1
+        if record.account is not None and (record.attempts or 0) > counted:
+            outcome = record.outcome if record.outcome in ("completed", "failed") else "cancelled"
+            error = (record.error_kind or "") if outcome == "failed" else ""
+            self._count_attempt(family, record.account, outcome, error)
+
+    @staticmethod
+    def _count_attempt(family: _Family, account: str, outcome: str, error: str) -> None:
+        upstream, _, name = account.partition("/")
+        family.child(upstream, name, outcome, error).inc()
+
+    def set_states(
+        self, accounts: Iterable[str], health: Mapping[str, Health], now: float, *, store_up: bool
+    ) -> None:
+        """Set the state of the accounts. accounts: their ids, as `upstream/account`. health: see AccountStore."""
+        states, remaining = self._families[ACCOUNT_STATE], self._families[ACCOUNT_REMAINING]
+        for id in accounts:
+            upstream, _, name = id.partition("/")
+            known = health.get(id, INITIAL_HEALTH)
+            current = known.state(now)
+            for state in AccountState:
+                states.child(upstream, name, state.value).set(state is current)
+            if known.remaining is not None:
+                remaining.child(upstream, name).set(known.remaining)
+        self._families[STORE_UP].child().set(store_up)
+
+    def exposition(self, accept: str) -> tuple[bytes, str]:
+        """Return all metrics as text, and its content type. Slow: call it in a thread. accept: the request's header."""
+        from prometheus_client.exposition import choose_encoder
+
+        encode, content_type = choose_encoder(accept)
+        return encode(self._registry), content_type
+
+
+def _register_collectors(registry: "CollectorRegistry", directory: str | None) -> None:
+    """Add what is about the process, or about all processes that share the directory."""
+    from prometheus_client import GCCollector, PlatformCollector, ProcessCollector
+
+    PlatformCollector(registry)
+    if directory is None:
+        GCCollector(registry)
+        ProcessCollector(registry=registry)
+    else:
+        registry.register(_Workers(Path(directory)))
+
+
+class _Workers:
+    """The sums of all workers, and the figures of each process with the label pid."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+
+    def describe(self) -> "Iterable[Metric]":
+        return ()
+
+    def collect(self) -> "Iterable[Metric]":
+        from prometheus_client.multiprocess import MultiProcessCollector
+
+        # A file is empty for a moment, or for ever if its worker dies then, and prometheus-client 0.26 cannot read such
+        # a file -- https://github.com/prometheus/client_python/issues/1199
+        files = [str(file) for file in self._directory.glob("*.db") if _size(file)]
+        yield from MultiProcessCollector.merge(files)  # type: ignore[no-untyped-call]
+        yield from self._processes()
+
+    def _processes(self) -> "Iterable[Metric]":
+        from prometheus_client import ProcessCollector
+        from prometheus_client.core import Metric
+
+        merged: dict[str, Metric] = {}
+        # Such files of dead workers are removed: see shared_directory().
+        for file in sorted(self._directory.glob("gauge_livesum_*.db")):
+            pid = file.stem.rpartition("_")[2]
+            for metric in ProcessCollector(pid=partial(str, pid), registry=None).collect():
+                family = merged.setdefault(
+                    metric.name, Metric(metric.name, metric.documentation, metric.type)
+                )
+                for sample in metric.samples:
+                    family.add_sample(sample.name, {**sample.labels, "pid": pid}, sample.value)
+        return merged.values()
+
+
+def _size(file: Path) -> int:
+    try:
+        return file.stat().st_size
+    except FileNotFoundError:
+        return 0
+
+
+@contextmanager
+def shared_directory(settings: Settings) -> Iterator[Callable[[int], None]]:
+    """Let the processes that are started inside of this block count together, if /metrics is on.
+
+    Return what to call with the id of one that has ended. Raises OSError if there is no place for temporary files.
+    """
+    if not exposes_metrics(settings):
+        yield lambda pid: None
+        return
+    before = os.environ.get(_DIRECTORY_VARIABLE)
+    # In memory where that is possible: a write to a mapped file on a full disk ends the process.
+    place = _IN_MEMORY if "TMPDIR" not in os.environ and os.access(_IN_MEMORY, os.W_OK) else None
+    with tempfile.TemporaryDirectory(
+        prefix="dragoman-metrics-", dir=place, ignore_cleanup_errors=True
+    ) as directory:
+        os.environ[_DIRECTORY_VARIABLE] = directory
+        try:
+            yield lambda pid: _forget_gauges(Path(directory), pid)
+        finally:
+            del os.environ[_DIRECTORY_VARIABLE]
+            if before is not None:
+                os.environ[_DIRECTORY_VARIABLE] = before
+
+
+def _forget_gauges(directory: Path, pid: int) -> None:
+    """Remove the gauges of a process that has ended. Its counters stay, because sums must not become smaller."""
+    for file in directory.glob(f"gauge_live*_{pid}.db"):
+        with suppress(OSError):
+            file.unlink()

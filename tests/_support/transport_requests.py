@@ -1,0 +1,31 @@
+"""Requests for the transport, and what its responses contain."""
+
+from collections.abc import Sequence
+
+import httpx2
+
+from dragoman_server.upstream.transport import Http1Request, RequestURL, ResponseBody
+
+
+def request_to(
+    url: str,
+    content: bytes = b"{}",
+    *,
+    method: str = "POST",
+    headers: Sequence[tuple[bytes, bytes]] = (),
+    **timeouts: float | None,
+) -> Http1Request:
+    """A request as UpstreamClient makes it. Without a timeout it waits for ever."""
+    parsed = httpx2.URL(url)
+    framing = [(b"Content-Length", b"%d" % len(content))] if content or method == "POST" else []
+    return Http1Request(
+        method, RequestURL.of(parsed), [(b"Host", parsed.netloc), *headers, *framing], content, timeouts
+    )
+
+
+async def read(body: ResponseBody) -> list[bytes]:
+    """The pieces of the body, to its end."""
+    pieces = []
+    while data := await body.receive():
+        pieces.append(data)
+    return pieces

@@ -1,0 +1,344 @@
+"""What /metrics has after requests of each kind, who may read it, and that labels stay few."""
+
+from __future__ import annotations
+
+import errno
+import re
+from dataclasses import replace
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+import pytest
+from gateway.fakes import FakeClient, Sleep, call
+from gateway.provider import PoolGateway, good, pool_of
+from gateway.provider_errors import limited
+from gateway.scripted import CHAT, MESSAGES, SECRET, ScriptedGateway, chat_response, scripted, whole
+from prometheus_client.parser import text_string_to_metric_families
+from virtual_time import REAL_BACKENDS
+
+from dragoman_server.accounts.health import Health
+from dragoman_server.accounts.stores.memory import MemoryAccountStore
+from dragoman_server.accounts.stores.resilient import ResilientStore
+from dragoman_server.app import Application, create_app
+from dragoman_server.gateway import Gateway
+from dragoman_server.settings import ServerSettings, Settings
+from dragoman_server.settings.secret import Secret
+from dragoman_server.telemetry import metrics
+from dragoman_server.telemetry.metrics import METRICS, OTHER
+
+# The text is made in a thread.
+pytestmark = [pytest.mark.anyio, pytest.mark.backends(*REAL_BACKENDS)]
+
+KEY = "metrics-0123456789-0123456789-0123456789"
+ADMIN_KEY = "admin-0123456789-0123456789-0123456789"
+ON = {"metrics_key": Secret(KEY)}
+
+
+def bearer(key: str) -> dict[str, str]:
+    return {"authorization": f"Bearer {key}"}
+
+
+async def scrape(app: Application, accept: str = "") -> FakeClient:
+    client = await call(app, "/metrics", method="GET", headers={**bearer(KEY), "accept": accept})
+    assert client.status == 200, client.body
+    return client
+
+
+async def samples(app: Application, name: str) -> dict[tuple[str, ...], float]:
+    """Return the values of one metric, by its labels in alphabetical order, without those that are empty."""
+    text = (await scrape(app)).body.decode()
+    return {
+        tuple(f"{label}={value}" for label, value in sorted(sample.labels.items()) if value): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+        if sample.name == name
+    }
+
+
+def gateway(response: Any = None, **more: Any) -> ScriptedGateway:
+    usage = {"prompt_tokens": 20, "completion_tokens": 7, "prompt_tokens_details": {"cached_tokens": 5}}
+    response = response or whole(chat_response({"content": "Hi"}, usage=usage))
+    return scripted(CHAT, response, upstream={"models": ("m",), "model_list": False}, **ON, **more)
+
+
+REQUEST = {"model": "up/m", "max_tokens": 5, "messages": [{"role": "user", "content": "Hello"}]}
+
+
+# What is counted.
+
+
+async def test_a_request_that_succeeds() -> None:
+    made = gateway(keys={"red": {}})
+    await made.call("/v1/messages", REQUEST, key="red")
+    where = ("model=m", "protocol=anthropic_messages", "stream=false", "upstream=up")
+    assert await samples(made.app, "dragoman_requests_total") == {
+        (
+            "key=red",
+            "model=m",
+            "outcome=completed",
+            "protocol=anthropic_messages",
+            "status=2xx",
+            "upstream=up",
+        ): 1
+    }
+    assert await samples(made.app, "dragoman_attempts_total") == {
+        ("account=default", "outcome=completed", "upstream=up"): 1
+    }
+    assert await samples(made.app, "dragoman_tokens_total") == {
+        ("key=red", "model=m", "type=input", "upstream=up"): 20,
+        ("key=red", "model=m", "type=output", "upstream=up"): 7,
+        ("key=red", "model=m", "type=cached", "upstream=up"): 5,
+    }
+    for name in ("dragoman_request_duration_seconds_count", "dragoman_time_to_first_byte_seconds_count"):
+        assert await samples(made.app, name) == {where: 1}
+
+
+async def test_what_a_translation_lost() -> None:
+    made = gateway()
+    await made.call("/v1/messages", {**REQUEST, "top_k": 3})
+    assert await samples(made.app, "dragoman_losses_total") == {
+        ("code=dropped", "protocol=anthropic_messages", "upstream=up"): 1
+    }
+
+
+async def test_an_error_of_the_upstream_has_its_class() -> None:
+    made = gateway(whole({"error": {"message": "slow down", "type": "rate_limit_error"}}, 429))
+    await made.call("/v1/messages", REQUEST)
+    ((labels, count),) = (await samples(made.app, "dragoman_requests_total")).items()
+    assert {"error=rate_limit", "outcome=failed", "status=4xx"} < set(labels)
+    assert count == 1
+    assert not await samples(made.app, "dragoman_time_to_first_byte_seconds_count"), "an error has no content"
+    assert await samples(made.app, "dragoman_attempts_total") == {
+        ("account=default", "error=rate_limit", "outcome=failed", "upstream=up"): 1
+    }
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "error"),
+    [
+        ("/v1/messages", {**REQUEST, "messages": 5}, "invalid_request"),
+        ("/v1/nothing", {}, "not_found"),
+    ],
+)
+async def test_a_refused_request_has_no_destination(path: str, body: Any, error: str) -> None:
+    made = gateway()
+    await made.call(path, body)
+    ((labels, _),) = (await samples(made.app, "dragoman_requests_total")).items()
+    assert {"outcome=refused", f"error={error}"} < set(labels)
+    assert not [label for label in labels if label.startswith(("upstream", "model"))]
+    assert not await samples(made.app, "dragoman_attempts_total")
+
+
+def accounts(**plays: Any) -> PoolGateway:
+    return pool_of(CHAT, plays, **ON)
+
+
+async def test_each_attempt_is_counted_for_its_account() -> None:
+    pool = accounts(a=limited(CHAT), b=good("Hello"))
+    await pool.call(CHAT)
+    assert await samples(pool.app, "dragoman_attempts_total") == {
+        ("account=a", "error=rate_limit", "outcome=failed", "upstream=up"): 1,
+        ("account=b", "outcome=completed", "upstream=up"): 1,
+    }
+    states = await samples(pool.app, "dragoman_account_state")
+    assert [labels for labels, value in states.items() if value] == [
+        ("account=a", "state=cooling", "upstream=up"),
+        ("account=b", "state=ready", "upstream=up"),
+    ]
+
+
+async def test_a_second_attempt_beside_the_first_is_cancelled() -> None:
+    plays = {"a": good("Hello", before=[Sleep(60)]), "b": good("Hello")}
+    pool = pool_of(CHAT, plays, upstream={"hedge_s": 0.01}, **ON)
+    await pool.call(CHAT)
+    assert await samples(pool.app, "dragoman_attempts_total") == {
+        ("account=a", "outcome=cancelled", "upstream=up"): 1,
+        ("account=b", "outcome=completed", "upstream=up"): 1,
+    }
+
+
+async def test_open_streams_and_the_client_that_leaves() -> None:
+    pool = accounts(a=good("Hello", between=[Sleep(60)]))
+
+    async def leave() -> None:
+        await pool.call(CHAT, leaves_at=b"data")
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(pool.call, CHAT)
+        while not pool.provider.requests:
+            await anyio.lowlevel.checkpoint()
+        assert await samples(pool.app, "dragoman_open_requests") == {(): 1}
+        assert await samples(pool.app, "dragoman_open_streams") == {(): 1}
+        tasks.cancel_scope.cancel()
+    await leave()
+    assert await samples(pool.app, "dragoman_open_requests") == {(): 0}
+    assert await samples(pool.app, "dragoman_open_streams") == {(): 0}
+    requests = await samples(pool.app, "dragoman_requests_total")
+    outcomes = {label for labels in requests for label in labels if label.startswith("outcome")}
+    assert outcomes == {"outcome=cancelled", "outcome=client_left"}
+    attempts = await samples(pool.app, "dragoman_attempts_total")
+    assert attempts == {("account=a", "outcome=cancelled", "upstream=up"): 2}
+
+
+async def test_a_count_of_tokens_uses_none() -> None:
+    made = scripted(MESSAGES, whole({"input_tokens": 20}), upstream={"counts_tokens": True}, **ON)
+    await made.call("/v1/messages/count_tokens", REQUEST)
+    assert await samples(made.app, "dragoman_attempts_total")
+    assert not await samples(made.app, "dragoman_tokens_total")
+
+
+async def test_a_store_that_does_not_work() -> None:
+    store = ResilientStore(MemoryAccountStore(), MemoryAccountStore())
+    app = Application(Gateway(Settings(server=ServerSettings(**ON)), accounts=store))
+    assert await samples(app, "dragoman_account_store_up") == {(): 1}
+    store._open = True
+    assert await samples(app, "dragoman_account_store_up") == {(): 0}
+
+
+async def test_what_an_account_has_left() -> None:
+    pool = accounts(a=good("Hello"), b=good("Hello"))
+    await pool.store.change("up/a", lambda health: health.after_success(remaining=0.25))
+    assert await samples(pool.app, "dragoman_account_remaining_ratio") == {("account=a", "upstream=up"): 0.25}
+
+
+async def test_a_full_disk_ends_no_request(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(metrics.Metrics, "count", full)
+    made = gateway()
+    assert (await made.call("/v1/messages", REQUEST)).status == 200
+    assert "the metrics cannot be written: No space left on device" in caplog.text
+
+
+async def test_the_process_and_the_build() -> None:
+    app = create_app(Settings(server=ServerSettings(**ON)))
+    ((labels, _),) = (await samples(app, "dragoman_build_info")).items()
+    assert labels[0] == "backend=asyncio"
+    assert await samples(app, "dragoman_workers") == {(): 1}
+    assert await samples(app, "process_resident_memory_bytes")
+
+
+# Labels.
+
+
+async def test_a_name_that_a_client_made_up_is_no_label() -> None:
+    made = gateway()
+    for number in range(3):
+        await made.call("/v1/messages", {**REQUEST, "model": f"up/invented-{number}"})
+    ((labels, count),) = (await samples(made.app, "dragoman_requests_total")).items()
+    assert "model=other" in labels
+    assert count == 3
+
+
+async def test_there_is_a_largest_number_of_label_sets(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(metrics, "MAX_LABEL_SETS", 2)
+    made = gateway(keys={name: {} for name in "abcd"})
+    for name in "abcd":
+        await made.call("/v1/messages", REQUEST, key=name)
+    counts = await samples(made.app, "dragoman_requests_total")
+    assert sorted(labels[0] for labels in counts) == [f"error={OTHER}", "key=a", "key=b"]
+    assert sum(counts.values()) == 4
+    warnings = [each.getMessage() for each in caplog.records if each.name == "dragoman.metrics"]
+    assert len([each for each in warnings if "dragoman_requests_total has 2 label sets" in each]) == 1
+
+
+def test_names_follow_the_conventions_of_prometheus() -> None:
+    for spec in METRICS:
+        assert re.fullmatch(r"dragoman_[a-z_]+", spec.name)
+        assert (spec.kind is metrics.MetricKind.COUNTER) == spec.name.endswith("_total")
+        assert bool(spec.over_workers) == (spec.kind is metrics.MetricKind.GAUGE)
+        assert not spec.help.endswith(".")
+
+
+# Who may read it.
+
+
+@pytest.mark.parametrize("headers", [{}, bearer("wrong"), bearer("drk_red")], ids=["none", "wrong", "client"])
+async def test_it_needs_a_key_of_the_operators(headers: dict[str, str]) -> None:
+    made = gateway(keys={"red": {}}, admin_key=Secret(ADMIN_KEY))
+    client = await call(made.app, "/metrics", method="GET", headers=headers)
+    assert client.status == 401
+    assert b"dragoman_" not in client.body
+
+
+async def test_the_metrics_key_opens_nothing_else() -> None:
+    made = gateway(keys={"red": {}}, admin_key=Secret(ADMIN_KEY))
+    for path in ("/admin/accounts", "/v1/models"):
+        assert (await call(made.app, path, method="GET", headers=bearer(KEY))).status == 401
+
+
+async def test_the_admin_key_opens_it_as_well() -> None:
+    app = create_app(Settings(server=ServerSettings(secret=SECRET, admin_key=Secret(ADMIN_KEY))))
+    assert (await call(app, "/metrics", method="GET", headers=bearer(ADMIN_KEY))).status == 200
+
+
+async def test_without_a_key_there_is_nothing() -> None:
+    client = await call(create_app(Settings()), "/metrics", method="GET", headers=bearer(KEY))
+    assert client.status == 404
+    assert b"metrics need server.metrics_key" in client.body
+
+
+async def test_without_the_extra_there_is_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dragoman_server.extras.find_spec", lambda name: None)
+    app = create_app(Settings(server=ServerSettings(admin_key=Secret(ADMIN_KEY))))
+    client = await call(app, "/metrics", method="GET", headers=bearer(ADMIN_KEY))
+    assert client.status == 404
+    assert b"install dragoman[metrics]" in client.body
+
+
+async def test_the_form_is_negotiated() -> None:
+    app = create_app(Settings(server=ServerSettings(**ON)))
+    assert (await scrape(app)).headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
+    openmetrics = await scrape(app, "application/openmetrics-text;version=1.0.0,text/plain;q=0.5")
+    assert openmetrics.headers["content-type"].startswith("application/openmetrics-text; version=1.0.0")
+    assert openmetrics.body.endswith(b"# EOF\n")
+
+
+async def test_a_scrape_has_no_line_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "dragoman.requests")
+    app = create_app(Settings(server=ServerSettings(**ON)))
+    await scrape(app)
+    assert not caplog.records
+
+
+def test_states_of_accounts() -> None:
+    assert Health().state(1).value == "ready"
+    assert Health(cooldown_until=2).state(1).value == "cooling"
+    assert Health(cooldown_until=2).state(2).value == "ready"
+    assert Health(cooldown_until=2, disabled="why").state(1).value == "disabled"
+
+
+# Reloads.
+
+
+async def test_a_reload_counts_on_with_the_new_names() -> None:
+    made = gateway()
+    async with made.app.lifespan():
+        await made.call("/v1/messages", REQUEST)
+        before = made.app._served.gateway.settings
+        upstream = replace(before.upstreams[0], models=("m", "new"))
+        await made.app.reload(replace(before, upstreams=(upstream,)))
+        for model in ("up/m", "up/new"):
+            await made.call("/v1/messages", {**REQUEST, "model": model})
+        counts = await samples(made.app, "dragoman_attempts_total")
+        assert list(counts.values()) == [3]
+        tokens = await samples(made.app, "dragoman_tokens_total")
+    assert {label for labels in tokens for label in labels if label.startswith("model")} == {
+        "model=m",
+        "model=new",
+    }
+
+
+async def test_a_reload_does_not_switch_them_on() -> None:
+    app = create_app(Settings())
+    async with app.lifespan():
+        await app.reload(Settings(server=ServerSettings(**ON)))
+        client = await call(app, "/metrics", method="GET", headers=bearer(KEY))
+    assert client.status == 404
+    assert b"needs a restart" in client.body

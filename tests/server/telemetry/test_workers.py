@@ -1,0 +1,90 @@
+"""Several worker processes on one address count together, and are seen one by one where that matters."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+from command.process import DEADLINE_S, Server
+from prometheus_client.parser import text_string_to_metric_families
+
+pytestmark = pytest.mark.process
+
+KEY = "metrics-0123456789-0123456789-0123456789"
+BODY = json.dumps({"model": "sim/echo", "messages": [{"role": "user", "content": "Hello"}]})
+REQUESTS = 8
+
+
+class Gateway(Server):
+    COMMAND: ClassVar[tuple[str, ...]] = ("-m", "dragoman_server", "serve", "--port", "0", "--workers", "2")
+
+    def call(self, method: str, path: str, body: str | None = None) -> str:
+        """Send a request on a connection of its own, so that any worker may get it."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=DEADLINE_S)
+        headers = {"authorization": f"Bearer {KEY}", "content-type": "application/json"}
+        try:
+            connection.request(method, path, body, headers)
+            response = connection.getresponse()
+            assert response.status == 200
+            return response.read().decode()
+        finally:
+            connection.close()
+
+    def samples(self, name: str) -> dict[str, float]:
+        """Return the values of a metric by its label pid, "" without one."""
+        text = self.call("GET", "/metrics")
+        return {
+            sample.labels.get("pid", ""): sample.value
+            for family in text_string_to_metric_families(text)
+            for sample in family.samples
+            if sample.name == name
+        }
+
+    def wait_for(self, name: str, value: float) -> None:
+        """Wait until a metric without labels, or their sum, has this value: requests are counted after their end."""
+        deadline = time.monotonic() + DEADLINE_S
+        while (found := sum(self.samples(name).values())) != value:
+            assert time.monotonic() < deadline, found
+
+
+@pytest.fixture(params=["asyncio", "trio"])
+def gateway(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Gateway]:
+    environ = {"DRAGOMAN_METRICS_KEY": KEY, "DRAGOMAN_BACKEND": request.param, "TMPDIR": str(tmp_path)}
+    with Gateway(env=environ) as server:
+        yield server.ready()
+
+
+def test_they_count_together(gateway: Gateway, tmp_path: Path) -> None:
+    for _ in range(REQUESTS):
+        gateway.call("POST", "/v1/chat/completions", BODY)
+    gateway.wait_for("dragoman_requests_total", REQUESTS)
+    for _ in range(4):  # whichever of them is scraped
+        assert gateway.samples("dragoman_requests_total") == {"": REQUESTS}
+        assert gateway.samples("dragoman_workers") == {"": 2}
+        assert gateway.samples("dragoman_open_requests") == {"": 0}
+    (first, second) = gateway.samples("process_resident_memory_bytes")
+    assert gateway.pid not in (int(first), int(second))
+
+    os.kill(int(first), signal.SIGKILL)
+    gateway.wait_for_line("starting another")
+    gateway.wait_for("dragoman_workers", 2)
+    assert first not in gateway.samples("process_open_fds")
+    assert gateway.samples("dragoman_requests_total") == {"": REQUESTS}, "a sum never becomes smaller"
+
+    gateway.signal(signal.SIGTERM)
+    assert gateway.wait() == 0
+    assert list(tmp_path.iterdir()) == [], "the directory that they shared is removed"
+
+
+def test_a_file_that_a_dead_worker_left_empty(gateway: Gateway, tmp_path: Path) -> None:
+    """It would end every scrape: https://github.com/prometheus/client_python/issues/1199"""
+    (directory,) = tmp_path.iterdir()
+    (directory / "counter_1234567.db").touch()
+    assert gateway.samples("dragoman_workers") == {"": 2}
