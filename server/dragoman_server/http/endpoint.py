@@ -38,6 +38,7 @@ from dragoman_server.proxying.request_handler import (
     RequestHandler,
     StoreResponse,
 )
+from dragoman_server.recordings.recorder import SCOPE_TAPE, Tape
 from dragoman_server.replies import Reply, error_reply, send_reply
 from dragoman_server.settings import ClientKey
 from dragoman_server.streams.byte_stream import WRITE_NOW, WriteNow
@@ -318,9 +319,11 @@ class BaseEndpoint(ABC):
         telemetry = request.telemetry
         if telemetry is not None:
             telemetry.planned(stream=plan.streams)
+        tape: Tape | None = request.scope.get(SCOPE_TAPE)
+        sender_for = self.gateway.sender_for
         return RequestHandler(
             plan,
-            self.gateway.sender_for,
+            sender_for if tape is None else tape.senders_for(plan, sender_for),
             request.receive,
             request.send if sends else None,
             request.record,
