@@ -319,6 +319,7 @@ def link_package(name: str, site: Path) -> None:
         (site / top).symlink_to(Path(str(distribution(name).locate_file(top))))
 
 
+@pytest.mark.promise("S17")
 @pytest.mark.process
 def test_the_wheel_serves_a_request_where_nothing_else_is_installed(installed: Path, tmp_path: Path) -> None:
     command = installed / "bin" / "dragoman"

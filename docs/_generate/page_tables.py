@@ -17,7 +17,7 @@ from dragoman_server.capabilities.providers import PROVIDERS
 from dragoman_server.capabilities.relay_rewrites import RELAY_REWRITES
 from dragoman_server.models.routes import VENDOR_MODELS
 from dragoman_server.settings import ARRAYS, CapabilitySettings, ServerSettings, keys_of
-from dragoman_server.settings.fields import SettingSpec
+from dragoman_server.settings.fields import AppliedBy, SettingSpec
 from dragoman_server.simulator import MODELS
 from dragoman_server.telemetry.metrics import METRICS
 from dragoman_server.telemetry.semconv import INSTRUMENTS
@@ -56,11 +56,15 @@ def _code(*texts: str) -> str:
 def _keys(settings: type) -> str:
     """Return the table of the keys of a table in the configuration, without those of another one that it extends."""
     rows = [
-        (_code(key.name), _values(key), _default(key), key.help)
+        (_code(key.name), _values(key), _default(key), _meaning(key))
         for name, key in keys_of(settings).items()
         if name in settings.__annotations__
     ]
     return _table(("key", "value", "default", "meaning"), *rows)
+
+
+def _meaning(key: SettingSpec) -> str:
+    return f"{key.help}; **needs a restart**" if key.applied_by is AppliedBy.RESTART else key.help
 
 
 def _values(key: SettingSpec) -> str:

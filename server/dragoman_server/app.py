@@ -2,12 +2,16 @@
 
 It is plain ASGI, so hypercorn, uvicorn and granian can all serve it and any framework can mount it. Starlette routes
 requests and responds to preflights; the endpoints themselves use ASGI, because a stream needs `receive` and `send` with
-nothing in between. One upstream client lives as long as the application.
+nothing in between. One upstream client lives as long as the application. A reload is one assignment: the next request
+finds another configuration, with its own routes and keys; those that are open go on with theirs.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
+from typing import Any
 
+import anyio
+from anyio.abc import TaskStatus
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
@@ -20,6 +24,7 @@ from dragoman import PROTOCOLS, RemoteProtocolError, RequestRefused
 from dragoman.codec import ProtocolSpec
 from dragoman.jsontext import JSONObject, encode
 from dragoman_server import __version__
+from dragoman_server.config.reload import Reload, ReloadResult
 from dragoman_server.gateway import Gateway
 from dragoman_server.headers import JSON_HEADERS
 from dragoman_server.http.admin import admin_app, is_admin_path
@@ -34,48 +39,42 @@ from dragoman_server.http.responses import ResponsesEndpoint, responses_routes
 from dragoman_server.replies import Reply
 from dragoman_server.settings import Settings
 from dragoman_server.settings.server import LOOPBACK_ORIGINS
+from dragoman_server.upstream.background import BackgroundTaskGroup
 from dragoman_server.upstream.client import UpstreamClient
 
 
-class Application:
-    """The gateway as an ASGI application.
+class _ConfiguredApp:
+    """The application by one configuration: its gateway, its routes, and the checks before them.
 
-    An application that mounts it must enter `lifespan()` in its own lifespan, because servers send startup and shutdown
-    to the outermost application only.
+    It never changes; a reload makes another one, for the requests that begin from then on.
+
+    gateway: what its endpoints use.
+    app: for clients. admin: for the operator. browsers: checks requests for both. errors: of paths without an endpoint.
+    requests: how many are open.
+    unused: set when another one has taken its place and none of its requests is open.
     """
 
-    def __init__(self, gateway: Gateway) -> None:
-        self._gateway = gateway
-        self._errors = FallbackErrors(gateway.protocols, gateway.client_addresses, gateway.request_ended)
-        handlers = {HTTPException: self._errors.http_error, Exception: self._errors.internal_error}
-        routes = _routes(gateway)
-        app = Starlette(routes=routes, exception_handlers=handlers, lifespan=lambda app: self.lifespan())
-        endpoints: dict[str, ASGIApp] = {
-            each.path: each.endpoint
-            for each in reversed(routes)
-            if isinstance(each, Route) and isinstance(each.endpoint, ProtocolEndpoint)
-        }
+    __slots__ = ("admin", "app", "browsers", "errors", "gateway", "replaced", "requests", "unused")
 
-        def route(scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
-            # Starlette finds the same endpoints, but calls them through seven layers.
-            is_post = scope["type"] == "http" and scope["method"] == "POST"
-            return (endpoints.get(path_below_mount(scope), app) if is_post else app)(scope, receive, send)
-
-        # Beside everything that is for clients: no CORS headers, and another key.
-        self._admin = admin_app(gateway, self._errors.refuse, handlers)
-        # A redirect would be built from the Host header, which the client chooses.
-        app.router.redirect_slashes = False
-        keyring = Keyring(
-            gateway.settings.client_keys,
-            gateway.settings.server.secret,
-            key_headers(gateway.protocols.values()),
+    def __init__(self, gateway: Gateway, parent: "Application") -> None:
+        self.gateway = gateway
+        self.errors = errors = FallbackErrors(
+            gateway.protocols, gateway.client_addresses, gateway.request_ended
         )
+        self.requests = 0
+        self.replaced = False
+        self.unused = anyio.Event()
+        server, client_keys = gateway.settings.server, gateway.settings.client_keys
+        keyring = Keyring(client_keys, server.secret, key_headers(gateway.protocols.values()))
+        handlers = {HTTPException: errors.http_error, Exception: errors.internal_error}
+        # Beside everything that is for clients: no CORS headers, and another key.
+        self.admin = admin_app(gateway, parent.reload_configuration, errors.refuse, handlers)
+        routes = _routes(gateway, parent.is_ready)
         # Around all of Starlette, so that a browser can read the response to an internal error as well.
         # Preflights cannot carry a key, so they get their response before a key is required.
-        server = gateway.settings.server
         origins = set(server.cors_origins)
-        self._app = CORSMiddleware(
-            KeyAuthMiddleware(route, keyring, self._errors.refuse),
+        self.app = CORSMiddleware(
+            KeyAuthMiddleware(_router(routes, handlers, parent), keyring, errors.refuse),
             allow_origins=origins - {LOOPBACK_ORIGINS},
             allow_origin_regex=LOOPBACK_ORIGIN_PATTERN if LOOPBACK_ORIGINS in origins else None,
             # The network that a page was loaded from does not decide if the page is allowed.
@@ -86,35 +85,128 @@ class Application:
             expose_headers=["*"],
             max_age=86_400,
         )
-        self._browsers = BrowserProtection(
-            server, keyless=not keyring, allows_origin=self._app.is_allowed_origin
+        self.browsers = BrowserProtection(
+            server, keyless=not keyring, allows_origin=self.app.is_allowed_origin
         )
 
+
+def _router(routes: list[BaseRoute], handlers: Mapping[Any, Any], parent: "Application") -> ASGIApp:
+    """Return what passes a request on to its endpoint."""
+    app = Starlette(routes=routes, exception_handlers=handlers, lifespan=lambda app: parent.lifespan())
+    # A redirect would be built from the Host header, which the client chooses.
+    app.router.redirect_slashes = False
+    endpoints: dict[str, ASGIApp] = {
+        each.path: each.endpoint
+        for each in reversed(routes)
+        if isinstance(each, Route) and isinstance(each.endpoint, ProtocolEndpoint)
+    }
+
+    def route(scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        # Starlette finds the same endpoints, but calls them through seven layers.
+        is_post = scope["type"] == "http" and scope["method"] == "POST"
+        return (endpoints.get(path_below_mount(scope), app) if is_post else app)(scope, receive, send)
+
+    return route
+
+
+class Application(BackgroundTaskGroup):
+    """The gateway as an ASGI application.
+
+    An application that mounts it must enter `lifespan()` in its own lifespan, because servers send startup and shutdown
+    to the outermost application only.
+
+    reloader: loads the configuration again, and applies it in all processes of the gateway; see ConfigReloader. None
+        where there is nothing to load it from.
+    draining: a stop has begun.
+    """
+
+    def __init__(self, gateway: Gateway) -> None:
+        self.reloader: Reload | None = None
+        self.draining = False
+        self._served = _ConfiguredApp(gateway, self)
+        # The same, and those before it that have open requests.
+        self._in_use: list[_ConfiguredApp] = []
+
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        served = self._served
         if scope["type"] == "lifespan":
-            await self._app(scope, receive, send)
+            await served.app(scope, receive, send)
             return
-        if scope["type"] == "websocket":
-            await receive()  # websocket.connect
+        served.requests += 1
         try:
-            self._browsers.check(scope["headers"])
             if scope["type"] == "websocket":
-                # With this status Codex falls back to plain HTTP at once.
-                raise RequestRefused("this gateway does not speak WebSocket; use HTTP POST", status=426)
-        except (RemoteProtocolError, RequestRefused) as error:
-            await self._errors.refuse(scope, error, send)
-            return
-        await (self._admin if is_admin_path(path_below_mount(scope)) else self._app)(scope, receive, send)
+                await receive()  # websocket.connect
+            try:
+                served.browsers.check(scope["headers"])
+                if scope["type"] == "websocket":
+                    # With this status Codex falls back to plain HTTP at once.
+                    raise RequestRefused("this gateway does not speak WebSocket; use HTTP POST", status=426)
+            except (RemoteProtocolError, RequestRefused) as error:
+                await served.errors.refuse(scope, error, send)
+                return
+            await (served.admin if is_admin_path(path_below_mount(scope)) else served.app)(
+                scope, receive, send
+            )
+        finally:
+            served.requests -= 1
+            if served.replaced and not served.requests:
+                served.unused.set()
+
+    async def reload(self, settings: Settings) -> None:
+        """Use these settings for all requests that begin from now on. Open requests end with those they began with.
+
+        The server's own settings, such as where it listens, have no effect, nor have those of stores: see
+        with_settings_of_the_start(). Raises ValueError for settings that cannot be used; then nothing changes.
+        """
+        if self._tasks is None:
+            raise RuntimeError("the application is not running")
+        before = self._served
+        gateway = Gateway(settings, protocols=before.gateway.protocols, previous=before.gateway)
+        served = _ConfiguredApp(gateway, self)
+        await self._tasks.start(self._run, served)
+        before, self._served = self._served, served
+        before.replaced = True
+        if not before.requests:
+            before.unused.set()
+
+    async def reload_configuration(self) -> ReloadResult | None:
+        """Load the configuration again and use it. None if there is nothing to load it from."""
+        return None if self.reloader is None else await self.reloader()
+
+    def is_ready(self) -> tuple[bool, JSONObject]:
+        """Return true if requests can be served, and the state as /readyz reports it."""
+        if self.draining:
+            return False, {"status": "draining"}
+        gateway = self._served.gateway
+        if self._tasks is None or not (
+            gateway.settings.upstreams or gateway.settings.server.offers_simulator
+        ):
+            return False, {"status": "not ready"}
+        unusable = gateway.unusable_upstreams()
+        if not unusable or len(unusable) < len(gateway.settings.upstreams):
+            return True, {"status": "ready"}
+        return False, {"status": "not ready", "upstreams": unusable}
 
     def refusal(self, scope: Scope, error: RemoteProtocolError | RequestRefused) -> Reply:
         """Return the response to a request that the server itself refuses, and log it. See serving/refusals.py."""
-        return self._errors.refusal(scope, error)
+        return self._served.errors.refusal(scope, error)
 
     @asynccontextmanager
     async def lifespan(self) -> AsyncIterator[None]:
         """Serve requests inside of this block: upstream connections live as long as it does."""
-        async with self._gateway.running():
+        async with self._served.gateway.open(), self.running():
+            assert self._tasks is not None
+            await self._tasks.start(self._run, self._served)
             yield
+
+    async def _run(self, served: _ConfiguredApp, *, task_status: TaskStatus[None]) -> None:
+        """Run what a configuration needs beside its requests, until none of them is open."""
+        self._in_use.append(served)
+        async with served.gateway.running():
+            task_status.started()
+            await served.unused.wait()
+        self._in_use.remove(served)
+        await self._served.gateway.close_unused_connections(each.gateway for each in self._in_use)
 
 
 def create_app(
@@ -138,7 +230,7 @@ def create_app(
     return Application(Gateway(settings, client, protocols))
 
 
-def _routes(gateway: Gateway) -> list[BaseRoute]:
+def _routes(gateway: Gateway, is_ready: Callable[[], tuple[bool, JSONObject]]) -> list[BaseRoute]:
     def constant(path: str, value: JSONObject) -> Route:
         async def endpoint(request: Request) -> Response:
             return _json(value)
@@ -146,9 +238,8 @@ def _routes(gateway: Gateway) -> list[BaseRoute]:
         return Route(path, endpoint)
 
     async def readyz(request: Request) -> Response:
-        settings = gateway.settings
-        usable = gateway.ready and bool(settings.upstreams or settings.server.offers_simulator)
-        return _json({"status": "ready" if usable else "not ready"}, 200 if usable else 503)
+        ready, state = is_ready()
+        return _json(state, 200 if ready else 503)
 
     endpoints: list[BaseRoute] = [
         Route(

@@ -1,11 +1,17 @@
-"""Objects that live as long as the application: settings, the ways to upstreams, the stores."""
+"""What serves requests by one configuration: settings, the ways to upstreams, the stores.
 
-from collections.abc import AsyncIterator, Callable, Mapping
+A reload makes another `Gateway` for the requests that begin from then on. Connections and stores pass from one to the
+next, and so does what is known about upstreams that stay.
+"""
+
+import math
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 
 from dragoman import PROTOCOLS
 from dragoman.codec import ProtocolSpec, UpstreamSpec
 from dragoman_server.accounts.balances import Balances
+from dragoman_server.accounts.key_usage import KeyUsage
 from dragoman_server.accounts.limits import ClientLimits
 from dragoman_server.accounts.stores.base import AccountStore
 from dragoman_server.accounts.stores.memory import MemoryAccountStore
@@ -14,7 +20,7 @@ from dragoman_server.client_address import ClientAddresses
 from dragoman_server.extras import missing_extra
 from dragoman_server.log import RequestRecord, log_request
 from dragoman_server.models.catalog import ModelCatalog
-from dragoman_server.proxying.account_pool import AccountPool
+from dragoman_server.proxying.account_pool import AccountPool, proxy_id
 from dragoman_server.responses.reasoning import ReasoningStore
 from dragoman_server.responses.service import StoredResponseService
 from dragoman_server.responses.stores.base import ResponseStore, ResponseStoreLimits
@@ -34,7 +40,14 @@ from dragoman_server.upstream.sender import UpstreamSender
 
 
 class Gateway:
-    """The application's long-lived objects.
+    """The objects that requests share. None is replaced while a request uses it.
+
+    Args:
+        settings: as loaded.
+        client, protocols, accounts: made by this class if they are not passed.
+        previous: the gateway before a reload, whose connections and stores this one uses.
+
+    Raises ValueError if the settings cannot be used.
 
     settings: as loaded.
     protocols: those that are served, by name.
@@ -46,12 +59,12 @@ class Gateway:
     balances: the money that accounts have left.
     pool: chooses among accounts.
     limits: of client keys.
+    key_usage: what the requests of each client key have used.
     reasoning_store: reasoning for clients that do not send it back, None where nothing is stored.
     catalog: the names of models.
     client_addresses: finds where requests come from.
     telemetry: the metrics and the traces.
     check_input: checks what models write for tools with a grammar, None where nothing is checked.
-    ready: true while requests can be served.
     """
 
     def __init__(
@@ -60,6 +73,8 @@ class Gateway:
         client: UpstreamClient | None = None,
         protocols: Mapping[str, ProtocolSpec] = PROTOCOLS,
         accounts: AccountStore | None = None,
+        *,
+        previous: "Gateway | None" = None,
     ) -> None:
         self.settings = settings
         self.protocols = protocols
@@ -70,22 +85,31 @@ class Gateway:
                 raise ValueError(
                     f"upstream {upstream.name} speaks {', '.join(unknown)}, which is not among this gateway's protocols"
                 )
-        self.client = client or UpstreamClient(
-            expects_tls=_expects_tls(settings), expects_proxies=_expects_proxies(settings)
-        )
-        self.simulator = SimulatedUpstream()
         self.catalog = ModelCatalog(settings, self.sender_for, self._usable_accounts, self.upstreams)
-        self.responses = StoredResponseService(_response_store(settings.server))
-        self.accounts = accounts or make_account_store(settings.server)
         self.balances = Balances(settings, self.sender_for, self.upstreams)
+        if previous is None:
+            self.client = client or UpstreamClient(
+                expects_tls=_expects_tls(settings), expects_proxies=_expects_proxies(settings)
+            )
+            self.simulator = SimulatedUpstream()
+            self.responses = StoredResponseService(_response_store(settings.server))
+            self.accounts = accounts or make_account_store(settings.server)
+            max_bytes = settings.server.reasoning_store_bytes
+            self.reasoning_store = ReasoningStore(max_bytes) if max_bytes else None
+            self.key_usage = KeyUsage(self.accounts)
+            self.telemetry = Telemetry(settings, self.catalog.listed)
+        else:
+            self.client, self.simulator = previous.client, previous.simulator
+            self.responses, self.accounts = previous.responses, previous.accounts
+            self.reasoning_store, self.key_usage = previous.reasoning_store, previous.key_usage
+            self.catalog.take_over(previous.catalog)
+            self.telemetry = previous.telemetry
+            self.telemetry.configure(settings, self.catalog.listed)
+            self.balances.take_over(previous.balances)
         self.pool = AccountPool(settings, self.accounts, balances=self.balances)
         self.limits = ClientLimits(settings, self.accounts)
         self.client_addresses = ClientAddresses(settings.server.trusted_proxies)
-        self.telemetry = Telemetry(settings, self.catalog.listed)
-        max_bytes = settings.server.reasoning_store_bytes
-        self.reasoning_store = ReasoningStore(max_bytes) if max_bytes else None
         self.check_input = grammar_checker() if settings.server.check_grammars else None
-        self.ready = False
 
     def sender_for(self, upstream: str) -> UpstreamSender:
         """Return what sends requests to the upstream of this name."""
@@ -120,22 +144,56 @@ class Gateway:
         metrics.set_states(accounts, store.health(), self.pool.clock(), store_up=works)
         return metrics.exposition
 
+    def unusable_upstreams(self) -> dict[str, str]:
+        """Return the upstreams that no request can be sent to now, each with the reason."""
+        health, now = self.accounts.health(), self.pool.clock()
+        found = {}
+        for upstream in self.settings.upstreams:
+            available_at = math.inf
+            for account in self.settings.accounts_of(upstream):
+                states = [health[id] for id in (account.id, proxy_id(account, upstream)) if id in health]
+                if all(state.disabled is None for state in states):
+                    available_at = min(
+                        available_at, max((each.cooldown_until for each in states), default=0.0)
+                    )
+            if available_at == math.inf:
+                found[upstream.name] = "every account is disabled"
+            elif available_at > now:
+                seconds = math.ceil(available_at - now)
+                found[upstream.name] = (
+                    f"every account is cooling down or disabled; the first is available in {seconds} s"
+                )
+        return found
+
+    async def close_unused_connections(self, others: Iterable["Gateway"]) -> None:
+        """Close connections that neither this gateway nor the others need."""
+        upstreams, proxies = set[str](), set[str]()
+        for each in (self, *others):
+            settings = each.settings
+            upstreams |= {upstream.base_url for upstream in settings.upstreams}
+            configured = [upstream.proxy for upstream in settings.upstreams]
+            configured += [account.proxy for account in settings.accounts]
+            proxies |= {proxy.reveal() for proxy in configured if proxy is not None}
+        await self.client.keep_only(upstreams, proxies)
+
     @asynccontextmanager
-    async def running(self) -> AsyncIterator[None]:
-        """Serve requests inside of this block: connections and stores are open."""
+    async def open(self) -> AsyncIterator[None]:
+        """Connections and stores are open inside of this block, for this gateway and those that follow it."""
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(self.telemetry.running())
             await stack.enter_async_context(self.client)
             if self.responses.store is not None:
                 await stack.enter_async_context(self.responses.store.running())
             await stack.enter_async_context(self.accounts.running())
-            await stack.enter_async_context(self.catalog.running())
-            await stack.enter_async_context(self.balances.running())
-            self.ready = True
-            try:
-                yield
-            finally:
-                self.ready = False
+            await stack.enter_async_context(self.key_usage.running())
+            yield
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Serve requests inside of this block, which is inside of open()."""
+        self.telemetry.configure(self.settings, self.catalog.listed)
+        async with self.catalog.running(), self.balances.running():
+            yield
 
 
 def _expects_tls(settings: Settings) -> bool:

@@ -50,6 +50,7 @@ class RequestRecord:
     failures: the attempts that failed before anything was sent to the client: see note_failure().
     upstream_completed: the client left before the end, but the upstream's response, and its usage, is complete.
     error, error_kind: the error for people, and its class, a value of ErrorKind.
+    first_content_s: if heartbeats came before the first content.
     trace_id: of the request's trace, if it has one.
     """
 
@@ -75,6 +76,7 @@ class RequestRecord:
     error: str | None = None
     error_kind: str | None = None
     first_byte_s: float | None = None
+    first_content_s: float | None = None
     duration_s: float | None = None
     input_tokens: int | None = None
     output_tokens: int | None = None
@@ -92,8 +94,8 @@ class RequestRecord:
 
         kind: of the error, a value of ErrorKind. cause: the error for people.
         """
-        row = {"account": account, "model": _short(model), "status": status, "kind": kind}
-        outcome = {"cause": _short(cause), "seconds": round(seconds, 4)}
+        row = {"account": account, "model": shorten(model), "status": status, "kind": kind}
+        outcome = {"cause": shorten(cause), "seconds": round(seconds, 4)}
         self.failures.append({**{name: value for name, value in row.items() if value is not None}, **outcome})
 
     def as_dict(self) -> dict[str, object]:
@@ -106,7 +108,7 @@ class RequestRecord:
             if isinstance(value, float):
                 value = round(value, 4 if name.endswith("_s") else 8)
             elif isinstance(value, str):
-                value = _short(value)
+                value = shorten(value)
             known[name] = value
         return known
 
@@ -153,7 +155,7 @@ class _Formatter(logging.Formatter):
 @lru_cache(maxsize=2)
 def _format_second(second: int, form: str) -> str:
     text = time.strftime(form, time.localtime(second))
-    # RFC 3339, 4.2: the offset has a colon, which strftime writes from Python 3.12 on only.
+    # With a colon, as in RFC 3339: %:z is new in Python 3.12.
     return f"{text[:-2]}:{text[-2:]}" if form == "%z" else text
 
 
@@ -181,9 +183,6 @@ class JSONFormatter(_Formatter):
 
 _RED, _GREEN, _YELLOW = 31, 32, 33
 _LEVEL_COLOURS = {"warning": _YELLOW, "error": _RED, "critical": _RED}
-
-# The outcomes that a line for people names; "completed" is the usual one.
-_OUTCOMES = {"failed": "failed", "refused": "refused", "client_left": "client left", "cancelled": "cancelled"}
 
 
 class TextFormatter(_Formatter):
@@ -242,11 +241,11 @@ class TextFormatter(_Formatter):
 
 def _details(known: Mapping[str, Any]) -> Iterator[str]:
     """Yield what follows the duration in the line of a request."""
-    if known["outcome"] in _OUTCOMES:
-        yield _OUTCOMES[known["outcome"]]
+    if known["outcome"] != "completed":
+        yield _escaped(known["outcome"].replace("_", " "))
     if "input_tokens" in known or "output_tokens" in known:
         about = "~" if known.get("estimated") else ""
-        yield f"{about}{known.get('input_tokens', 0)}>{known.get('output_tokens', 0)} tokens"
+        yield f"{about}{known.get('input_tokens', '-')}>{known.get('output_tokens', '-')} tokens"
     if "cost_usd" in known:
         yield f"${known['cost_usd']:.6f}".rstrip("0").rstrip(".")
     if losses := known.get("losses"):
@@ -346,7 +345,7 @@ class _LineKind(NamedTuple):
     @classmethod
     def of(cls, record: logging.LogRecord) -> "_LineKind":
         # Event loops write numbers and addresses of objects into the text itself.
-        words = _NUMBER.sub("0", _short(str(record.msg).partition("\n")[0]))
+        words = _NUMBER.sub("0", shorten(str(record.msg).partition("\n")[0]))
         return cls(record.name, record.levelno, words, record.exc_info[0] if record.exc_info else None)
 
 
@@ -403,7 +402,8 @@ def _message(record: logging.LogRecord) -> str:
         return str(record.msg)
 
 
-def _short(text: str) -> str:
+def shorten(text: str) -> str:
+    """Cut a text from outside to what a line has of it."""
     return text if len(text) <= _MAX_TEXT_LENGTH else f"{text[:_MAX_TEXT_LENGTH]}..."
 
 

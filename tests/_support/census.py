@@ -50,6 +50,7 @@ from dragoman_server.proxying.plan import Plan
 from dragoman_server.proxying.request_handler import RequestHandler
 from dragoman_server.serving.connection import WorkerContext
 from dragoman_server.serving.run import _Worker
+from dragoman_server.serving.signals import SignalMeanings
 from dragoman_server.settings import ClientKey, Price, Settings
 
 # Where a request is when its client leaves, if it gets there: some leave before. Besides PHASES:
@@ -181,7 +182,9 @@ class _Run(logging.Handler):
         try:
             with socket.create_server(("127.0.0.1", 0), backlog=256) as listener:
                 listener.setblocking(False)
-                worker = _Worker(self._settings, Application(gateway), listener, ready.set, ())
+                worker = _Worker(
+                    self._settings, Application(gateway), listener, ready.set, SignalMeanings(())
+                )
                 async with anyio.create_task_group() as tasks:
                     tasks.start_soon(worker.run)
                     await ready.wait()

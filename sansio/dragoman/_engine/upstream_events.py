@@ -55,8 +55,10 @@ class StreamEvents:
         them, which was checked and sent.
         """
         fast_path, check = self._fast_path, self.checker.check
-        raw_events = iter(self._sse.receive_raw_events(data))
-        while (raw_event := fast_path.take(raw_events)) is not None:
+        frames, position = self._sse.receive_frames(data), 0
+        while (position := fast_path.take(frames, position)) < len(frames):
+            end = frames.find(b"\n\n", position)
+            raw_event, position = frames[position:end], end + 2
             frame = parse_raw_event(raw_event)
             if frame is None:
                 continue

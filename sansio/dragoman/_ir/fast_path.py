@@ -11,7 +11,7 @@ still gets it.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import lru_cache
 
 import msgspec
@@ -23,7 +23,9 @@ Delta = TextDelta | ReasoningDelta | ArgumentsDelta
 # A stream whose frames never look alike (a server that puts its clock into each) is not worth learning.
 _MAX_MISSES = 16
 
-_ZERO = ord("0")
+_FRAME_END = b"\n\n"
+# A counter without leading zeros, as JSON has it.
+_NUMBER = re.compile(rb"0|[1-9][0-9]{0,15}")
 
 _decode_text = msgspec.json.Decoder(str).decode
 # Possessive, so that a string of many megabytes costs no memory.
@@ -46,9 +48,9 @@ class DeltaTemplate(msgspec.Struct, frozen=True):
     padding: bytes = b""
 
 
-# Takes raw events until one does not have the shape, or has an empty text. Returns the texts of those before it, and
-# that one, None if there is none.
-Extractor = Callable[[Iterator[bytes]], tuple[list[str], bytes | None]]
+# Takes the bytes of whole frames and the place where one begins. Returns the texts of the frames from there on that
+# have the shape, up to one with an empty text, and where the first other begins.
+Extractor = Callable[[bytes, int], tuple[list[str], int]]
 
 
 def build_extractor(raw_event: bytes, template: DeltaTemplate, text: str) -> Extractor | None:
@@ -70,72 +72,90 @@ def build_extractor(raw_event: bytes, template: DeltaTemplate, text: str) -> Ext
         head, middle = head[: counter.start(1)], head[counter.end(1) :]
     random = None if padding is None else padding.search(tail)
     if random is not None:
-        return _extractor(head, middle, _padded_end(tail[: random.start(1)], tail[random.end(1) :]))
-    if tail.strip(b'"}] '):
-        return _extractor(head, middle, tail)
-    return _extractor(head, middle, _spaced_end(tail.replace(b" ", b"")))
+        end_of = _padded_end(tail[: random.start(1)], tail[random.end(1) :])
+    else:
+        end_of = _fixed_end(tail) if tail.strip(b'"}] ') else _spaced_end(tail.replace(b" ", b""))
+    return _extractor(head, middle, tail, end_of)
 
 
-# Returns where the text of a frame ends, -1 if the frame has another shape.
+# Returns where the text ends in the rest of a frame that begins with it, -1 when the frame has another shape.
 _EndFinder = Callable[[bytes], int]
+
+
+def _fixed_end(tail: bytes) -> _EndFinder:
+    size = len(tail)
+    return lambda rest: len(rest) - size if rest.endswith(tail) else -1
 
 
 def _spaced_end(tail: bytes) -> _EndFinder:
     """Match a tail of brackets with any spaces, because Anthropic pads its frames with blanks, as recorded in 2026."""
 
-    def end_of(raw_event: bytes) -> int:
-        end = raw_event.rfind(b'"')
-        rest = raw_event[end:]
-        return end if rest == tail or rest.replace(b" ", b"") == tail else -1
+    def end_of(rest: bytes) -> int:
+        end = rest.rfind(b'"')
+        after = rest[end:]
+        return end if after == tail or after.replace(b" ", b"") == tail else -1
 
     return end_of
 
 
 def _padded_end(tail: bytes, close: bytes) -> _EndFinder:
-    def end_of(raw_event: bytes) -> int:
-        end = raw_event.rfind(tail)
-        start, stop = end + len(tail), len(raw_event) - len(close)
-        fits = start == stop or raw_event[start:stop].isalnum()
-        return end if fits and raw_event.endswith(close) else -1
+    def end_of(rest: bytes) -> int:
+        end = rest.rfind(tail)
+        start, stop = end + len(tail), len(rest) - len(close)
+        fits = start == stop or rest[start:stop].isalnum()
+        return end if fits and rest.endswith(close) else -1
 
     return end_of
 
 
-def _extractor(head: bytes, middle: bytes, tail: bytes | _EndFinder) -> Extractor:
-    """Read frames with a counter between head and middle, unless there is no middle."""
-    end_of = None if isinstance(tail, bytes) else tail
-    end = tail if isinstance(tail, bytes) else b""
-    size, more, less = len(head), len(middle), len(end) - 1
+def _extractor(head: bytes, middle: bytes, tail: bytes, end_of: _EndFinder) -> Extractor:
+    """Return an extractor for frames with these bytes around the text.
 
-    def extract(raw_events: Iterator[bytes]) -> tuple[list[str], bytes | None]:
-        # One loop without functions of its parts, because it runs for nearly every event.
+    middle: what follows the counter behind the head, b"" if there is none. end_of: finds the end of a text with quotes
+    in it, or with another tail.
+    """
+    numbered = head.replace(b"%", b"%%") + b"%d" + middle.replace(b"%", b"%%")
+    end = tail + _FRAME_END
+    size, less = len(head), len(end)
+
+    def number_of(frames: bytes, position: int) -> int:
+        """Return the number of the frame at this place, -1 if it has another shape."""
+        comma = frames.find(b",", position + size)
+        digits = frames[position + size : comma]
+        fits = frames.startswith(head, position) and frames.startswith(middle, comma)
+        return int(digits) if fits and _NUMBER.fullmatch(digits) is not None else -1
+
+    def extract(frames: bytes, position: int) -> tuple[list[str], int]:
+        # One loop over the bytes, without a copy of each frame, because nearly every event comes here.
         texts: list[str] = []
-        start, comma = size - 1, 0
-        for raw_event in raw_events:
-            if not raw_event.startswith(head):
-                return texts, raw_event
+        before, number = head, -1
+        while True:
             if middle:
-                if not raw_event.startswith(middle, comma):  # the number has more digits than the one before
-                    comma = raw_event.find(b",", size)
-                    if not raw_event.startswith(middle, comma):
-                        return texts, raw_event
-                count = raw_event[size:comma]
-                if not count.isdigit() or (count[0] == _ZERO and len(count) > 1):
-                    return texts, raw_event
-                start = comma + more - 1
-            if end_of is None:
-                stop = len(raw_event) - less if raw_event.endswith(end) else 0
+                number += 1  # as it nearly always is
+                before = numbered % number
+            if not frames.startswith(before, position):
+                number = number_of(frames, position) if middle else -1
+                if number < 0:
+                    break
+                before = numbered % number
+            start = position + len(before)
+            close = frames.find(b'"', start)
+            if frames.startswith(end, close):
+                stop = close + less
             else:
-                stop = end_of(raw_event) + 1
+                stop = frames.find(_FRAME_END, start)
+                close = start + end_of(frames[start:stop])
+                stop += len(_FRAME_END)
             try:
                 # Without an end nothing is left, which is no JSON string either: then more than the text differs.
-                text = _decode_text(raw_event[start:stop])
+                text = _decode_text(frames[start - 1 : close + 1])
             except (msgspec.DecodeError, UnicodeDecodeError):
-                return texts, raw_event
+                break
             if not text:
-                return texts, raw_event
+                break
             texts.append(text)
-        return texts, None
+            position = stop
+        return texts, position
 
     return extract
 
@@ -154,8 +174,8 @@ def _patterns(
 class FastPath:
     """The shape of a stream's frames, at most one at a time.
 
-    Call take() for the raw events of each read. For each one that it returns, call reset() and have the frame read, and
-    if that gave one delta and should_learn() is true, call learn_from().
+    Call take() for the frames of each read. If it does not reach their end, call reset() and have the next one read,
+    and if that gave one delta and should_learn() is true, call learn_from(); then take() again.
     """
 
     __slots__ = ("_extract", "_misses", "_on_texts", "_send")
@@ -166,17 +186,17 @@ class FastPath:
         self._send: Callable[[list[str]], object]
         self._misses = 0
 
-    def take(self, raw_events: Iterator[bytes]) -> bytes | None:
-        """Send the deltas that look like the learned one, and return the first other raw event, None at the end."""
+    def take(self, frames: bytes, position: int) -> int:
+        """Send the deltas from this place on that look like the learned one, and return where another frame begins."""
         if self._extract is None:
-            return next(raw_events, None)
-        texts, raw_event = self._extract(raw_events)
+            return position
+        texts, position = self._extract(frames, position)
         if texts:
             self._misses = 0  # a frame like it came, so learning is worthwhile
             if self._on_texts is not None:
                 self._on_texts(texts)
             self._send(texts)
-        return raw_event
+        return position
 
     def reset(self) -> None:
         self._extract = None

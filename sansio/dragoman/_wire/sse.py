@@ -74,13 +74,17 @@ class SSEParser:
         ]
 
     def receive_raw_events(self, data: bytes) -> list[bytes]:
-        """Take bytes, and return the raw events between blank lines, with LF endings, for parse_raw_event().
+        """Take bytes, and return the raw events between blank lines, as receive_frames()."""
+        return self.receive_frames(data).split(b"\n\n")[:-1]
 
-        If an event grows over the limit, the raw events before it are returned and `error` is set: check it after
-        each call. The stream cannot be read on then, and later calls return nothing.
+    def receive_frames(self, data: bytes) -> bytes:
+        """Take bytes, and return those of whole frames, with LF endings. Each ends with a blank line.
+
+        If an event grows over the limit, the frames before it are returned and `error` is set: check it after each
+        call. The stream cannot be read on then, and later calls return nothing.
         """
         if self.error is not None:
-            return []
+            return b""
         if self._skip_lf and data:
             self._skip_lf = False
             data = data.removeprefix(b"\n")
@@ -90,20 +94,20 @@ class SSEParser:
         frames = self._cutter.receive_data(data)
         if frames.find(b"data") < 0:
             frames = _BLANK_LINES.sub(b"\n\n", frames)
-        raw_events = frames.split(b"\n\n")
-        raw_events.pop()
         if self._cutter.error is not None:
             self._give_up(self._cutter.error)
         if len(frames) > self._limit:
-            for number, raw_event in enumerate(raw_events):
+            position = 0
+            for raw_event in frames.split(b"\n\n"):
                 if len(raw_event.lstrip(b"\n")) > self._limit:
                     self._give_up(self._cutter.too_long)
-                    raw_events = raw_events[:number]
+                    frames = frames[:position]
                     break
-        if self._starts and raw_events:
+                position += len(raw_event) + 2
+        if self._starts and frames:
             self._starts = False
-            raw_events[0] = raw_events[0].removeprefix(BOM)
-        return raw_events
+            frames = frames.removeprefix(BOM)
+        return frames
 
     def receive_eof(self) -> list[Frame]:
         """Return the unfinished last frame, if it has data, although no blank line ended it.

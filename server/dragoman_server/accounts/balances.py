@@ -82,6 +82,10 @@ class Balances(BackgroundTaskGroup):
         self._specs = specs
         self._due: dict[str, float] = {}
 
+    def take_over(self, previous: "Balances") -> None:
+        """Use what is known from before a reload, until it is read again."""
+        self.shares = dict(previous.shares)
+
     def refresh(self, upstream: UpstreamSettings) -> None:
         """Read the balances of an upstream in the background if they are used, and old. Never waits."""
         if self._tasks is None or upstream.selection != Selection.MOST_REMAINING.value:

@@ -30,6 +30,8 @@ _FROM_KEYS = _signals("SIGINT", "SIGQUIT")
 _IGNORED_BY_PYTHON = _signals("SIGPIPE", "SIGXFSZ")
 # `si_code` of a signal that no process has sent -- sigaction(2)
 _SI_KERNEL = 0x80
+# How often the child is looked at without a signal, because a thread of some library may have taken it.
+_LOOK_S = 1.0
 
 
 class CannotRun(Exception):
@@ -53,7 +55,7 @@ def find_program(command: str) -> str:
 def run_child(program: str, arguments: Sequence[str], environ: Mapping[str, str]) -> int:
     """Run a program to its end. Return its exit status, 128 + n if signal n ended it.
 
-    Call it from the main thread, while no other thread runs: signals are blocked and waited for. Raises CannotRun.
+    Call it from the main thread, and without threads that could take a signal. Raises CannotRun.
 
     arguments: the first one is the program's name.
     """
@@ -62,6 +64,8 @@ def run_child(program: str, arguments: Sequence[str], environ: Mapping[str, str]
             "this needs POSIX signals: use --print-env, and start the gateway beside it", NOT_EXECUTABLE
         )
     signals = {signal.SIGCHLD, *_PASSED_ON}
+    # If it is ignored, which programs inherit, a child leaves no status.
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     before = signal.pthread_sigmask(signal.SIG_BLOCK, signals)
     own_group = not _has_terminal()
     spawn = partial(os.posix_spawn, setsigmask=before, setsigdef=_IGNORED_BY_PYTHON)
@@ -102,10 +106,12 @@ def _status(pid: int, *, stops_too: bool) -> int | None:
 def _wait_for_signal(signals: set[signal.Signals]) -> tuple[int, bool]:
     """Return the next signal, and true if a key on the terminal has sent it to the whole group."""
     if sys.platform == "darwin":
-        # There is no sigwaitinfo(). Keys reach only the foreground group.
+        # There is no sigtimedwait(). Keys reach only the foreground group.
         number = int(signal.sigwait(signals))
         return number, number in _FROM_KEYS and _is_foreground()
-    info = signal.sigwaitinfo(signals)
+    info = signal.sigtimedwait(signals, _LOOK_S)
+    if info is None:
+        return signal.SIGCHLD, False
     return info.si_signo, info.si_signo in _FROM_KEYS and info.si_code == _SI_KERNEL
 
 

@@ -1,14 +1,13 @@
-"""Print the settings, make the JSON Schema of the configuration file, and change it, for `dragoman config` and `keys`.
+"""Print the settings, make the JSON Schema of the configuration file, and replace the file, for several commands.
 
 The schema is made from the classes of the settings, for editors that complete and check. It accepts more than the
 loader does, because any string may contain a `${VARIABLE}`.
 """
 
-import codecs
 import json
 import tempfile
-import tomllib
 from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ import msgspec
 
 from dragoman_server.config.loader import LoadedConfig
 from dragoman_server.config.problems import ValueOrigin, dotted, quote_value
-from dragoman_server.config.toml_lines import KeyPath, TomlLines
+from dragoman_server.config.toml_lines import KeyPath
 from dragoman_server.settings import ARRAYS, ServerSettings, UpstreamSettings, keys_of
 from dragoman_server.settings.fields import SettingKind, SettingSpec
 from dragoman_server.settings.secret import Secret
@@ -40,7 +39,7 @@ def config_lines(loaded: LoadedConfig, *, with_origin: bool) -> Iterator[str]:
     for path, value in _leaves((), tables | {"models": settings.models}):
         key = dotted(path)
         origin = loaded.origins.get(key, _DEFAULT_ORIGIN)
-        rows.append((f"{key} = {origin.raw or _toml_text(value)}", origin))
+        rows.append((f"{key} = {origin.raw or toml_text(value)}", origin))
     width = max(len(text) for text, _ in rows)
     for text, origin in rows:
         yield f"{text:<{width}}  # {origin}" if with_origin else text
@@ -62,13 +61,16 @@ def _leaves(path: KeyPath, value: object) -> Iterator[tuple[KeyPath, object]]:
         yield path, value
 
 
-def _toml_text(value: object) -> str:
+def toml_text(value: object) -> str:
+    """Return a value as TOML. Secrets are masked."""
     if isinstance(value, Secret):
         return f'"{value}"'
     if isinstance(value, tuple):
-        return "[" + ", ".join(map(_toml_text, value)) + "]"
+        return "[" + ", ".join(map(toml_text, value)) + "]"
     if isinstance(value, str):
         return json.dumps(value, ensure_ascii=False)
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     return quote_value(value)
 
 
@@ -136,52 +138,6 @@ def _property_schema(key: SettingSpec) -> Schema:
 
 class ConfigEditError(Exception):
     """The file cannot be changed; the text has the reason and what to do by hand."""
-
-
-def remove_client_key(path: Path, index: int) -> int:
-    """Remove the `[[client_keys]]` table with this index from a file, and return the number of removed lines.
-
-    Comments and order stay as they are. The new text is parsed, and compared with what it must mean, before it replaces
-    the file.
-
-    Raises ConfigEditError.
-    """
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise ConfigEditError(f"cannot read {path}: {error.strerror}") from None
-    mark = codecs.BOM_UTF8 if data.startswith(codecs.BOM_UTF8) else b""
-    text = data.removeprefix(mark).decode()
-    wanted = tomllib.loads(text)
-    del wanted["client_keys"][index]
-    if not wanted["client_keys"]:
-        del wanted["client_keys"]
-    # Only TOML's own line ends: strings and comments may contain what str.splitlines() takes for one.
-    lines = text.split("\n")
-    first, last = _key_lines(text, lines, index)
-    shorter = "\n".join(lines[:first] + lines[last:])
-    try:
-        found = tomllib.loads(shorter)
-    except tomllib.TOMLDecodeError:
-        found = {}
-    if found != wanted:
-        raise ConfigEditError(
-            f"{path} is written in an unusual way: remove the key by hand, line {first + 1}"
-        )
-    replace_file(path, mark + shorter.encode(), path.stat().st_mode)
-    return last - first
-
-
-def _key_lines(text: str, lines: list[str], index: int) -> tuple[int, int]:
-    """Return the first line of the table and the line after its last one, both counted from 0."""
-    first = (TomlLines(text).line_of(("client_keys", index)) or 1) - 1
-    last = first + 1
-    while last < len(lines) and not lines[last].lstrip().startswith("["):
-        last += 1
-    # Blank lines and comments before the next header belong to that header.
-    while last > first + 1 and (not lines[last - 1].strip() or lines[last - 1].lstrip().startswith("#")):
-        last -= 1
-    return first, last
 
 
 def replace_file(path: Path, data: bytes, mode: int) -> None:

@@ -14,14 +14,19 @@ import click
 
 from dragoman_server.cli.options import FOUND_ERRORS, config_option, print_lines
 from dragoman_server.config.loader import LoadedConfig, load
-from dragoman_server.config.problems import ConfigError, ConfigProblem, Finding, Severity
+from dragoman_server.config.problems import CheckFinding, CheckSeverity, ConfigError, ConfigProblem
 from dragoman_server.settings import SIMULATOR
 
 # The version of the shape of --json. More members need no new one.
 _JSON_VERSION = 1
 
-_COLOURS = {Severity.OK: "green", Severity.NOTE: "cyan", Severity.WARNING: "yellow", Severity.ERROR: "red"}
-_WIDTH = max(map(len, Severity)) + 2
+_COLOURS = {
+    CheckSeverity.OK: "green",
+    CheckSeverity.NOTE: "cyan",
+    CheckSeverity.WARNING: "yellow",
+    CheckSeverity.ERROR: "red",
+}
+_WIDTH = max(map(len, CheckSeverity)) + 2
 
 _options = [
     config_option,
@@ -47,15 +52,20 @@ def doctor(config_file: str | None, as_json: bool, spend: bool, timeout_s: float
 
     Exit codes: 0 without errors, also if there are warnings; 1 with errors; 2 for a wrong command line.
     """
-    findings = list(_findings(config_file, timeout_s, spend))
+    findings = []
+    for finding in _findings(config_file, timeout_s, spend):
+        findings.append(finding)
+        if not as_json:
+            print_lines(_lines(finding), sys.stdout, os.environ)
+    errors, warnings = _count(findings, CheckSeverity.ERROR), _count(findings, CheckSeverity.WARNING)
     if as_json:
         click.echo(json.dumps(_report(findings), indent=2))
     else:
-        print_lines(_lines(findings), sys.stdout, os.environ)
-    sys.exit(FOUND_ERRORS if _count(findings, Severity.ERROR) else 0)
+        click.echo(f"\nerrors: {errors}, warnings: {warnings}")
+    sys.exit(FOUND_ERRORS if errors else 0)
 
 
-def _findings(config_file: str | None, timeout_s: float, spend: bool) -> Iterator[Finding]:
+def _findings(config_file: str | None, timeout_s: float, spend: bool) -> Iterator[CheckFinding]:
     try:
         loaded = load(path=config_file, environ=os.environ)
     except ConfigError as error:
@@ -67,21 +77,20 @@ def _findings(config_file: str | None, timeout_s: float, spend: bool) -> Iterato
 
     yield _summary(loaded)
     yield from offline_findings(loaded)
-    examine = partial(online_findings, loaded, timeout_s=timeout_s, spend=spend)
-    backend = "trio" if loaded.settings.server.backend == "trio" else "asyncio"
-    yield from anyio.run(examine, backend=backend)
+    # On asyncio whatever the gateway's backend is: on trio Ctrl-C would be a group of exceptions.
+    yield from anyio.run(partial(online_findings, loaded, timeout_s=timeout_s, spend=spend))
 
 
-def _of_problem(problem: ConfigProblem) -> Finding:
+def _of_problem(problem: ConfigProblem) -> CheckFinding:
     origin = problem.origin
     subject = ": ".join(filter(None, (origin.place, origin.where)))
     mend = f"correct {origin.changed_at}"
     if not origin.where and not Path(origin.source).exists():
         mend = f"dragoman init --config {shlex.quote(origin.source)}"
-    return Finding(Severity.ERROR, "config", subject, problem.text, mend)
+    return CheckFinding(CheckSeverity.ERROR, "config", subject, problem.text, mend)
 
 
-def _summary(loaded: LoadedConfig) -> Finding:
+def _summary(loaded: LoadedConfig) -> CheckFinding:
     place = loaded.path or "the environment"
     if not loaded.settings.upstreams:
         text = f"names no upstream, so only the simulator ({SIMULATOR}) responds"
@@ -90,30 +99,26 @@ def _summary(loaded: LoadedConfig) -> Finding:
             if loaded.path is None
             else f"dragoman init --force, or add [[upstreams]] to {place}"
         )
-        return Finding(Severity.NOTE, "config", place, text, mend)
+        return CheckFinding(CheckSeverity.NOTE, "config", place, text, mend)
     upstreams = ", ".join(upstream.name for upstream in loaded.settings.upstreams)
-    return Finding(Severity.OK, "config", place, f"is correct; upstreams: {upstreams}")
+    return CheckFinding(CheckSeverity.OK, "config", place, f"is correct; upstreams: {upstreams}")
 
 
-def _lines(findings: Sequence[Finding]) -> Iterator[str]:
-    """Yield the findings as text, in colours."""
-    for each in findings:
-        label = click.style(f"{each.severity:<{_WIDTH}}", fg=_COLOURS[each.severity], bold=True)
-        yield f"{label}{each.subject}: {each.text}"
-        if each.mend:
-            yield f"{'':<{_WIDTH}}fix: {each.mend}"
-    errors, warnings = _count(findings, Severity.ERROR), _count(findings, Severity.WARNING)
-    yield ""
-    yield f"errors: {errors}, warnings: {warnings}"
+def _lines(finding: CheckFinding) -> Iterator[str]:
+    """Yield a finding as text, in colours."""
+    label = click.style(f"{finding.severity:<{_WIDTH}}", fg=_COLOURS[finding.severity], bold=True)
+    yield f"{label}{finding.subject}: {finding.text}"
+    if finding.mend:
+        yield f"{'':<{_WIDTH}}fix: {finding.mend}"
 
 
-def _report(findings: Sequence[Finding]) -> dict[str, object]:
+def _report(findings: Sequence[CheckFinding]) -> dict[str, object]:
     """Return the object of --json, which docs/doctor.md describes."""
     return {
         "version": _JSON_VERSION,
         "dragoman": version("dragoman"),
-        "errors": _count(findings, Severity.ERROR),
-        "warnings": _count(findings, Severity.WARNING),
+        "errors": _count(findings, CheckSeverity.ERROR),
+        "warnings": _count(findings, CheckSeverity.WARNING),
         "findings": [
             {
                 "severity": each.severity,
@@ -127,5 +132,5 @@ def _report(findings: Sequence[Finding]) -> dict[str, object]:
     }
 
 
-def _count(findings: Sequence[Finding], severity: Severity) -> int:
+def _count(findings: Sequence[CheckFinding], severity: CheckSeverity) -> int:
     return sum(each.severity is severity for each in findings)

@@ -5,7 +5,8 @@
 
 import os
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import NoReturn, TextIO
 
 import click
@@ -31,9 +32,13 @@ config_option = click.Option(
 )
 
 
-def _option(key: SettingSpec) -> click.Option:
-    """Return the flag of a key of `[server]`. Its value stays text, so that the loader checks it like all others."""
-    flag, help_ = key.name.replace("_", "-"), f"{key.help} [{ENV_PREFIX}{key.name.upper()}]"
+def setting_option(key: SettingSpec, prefix: str | None = ENV_PREFIX) -> click.Option:
+    """Return the flag of a setting. Its value stays text, so that it is checked like all others.
+
+    prefix: of the variable that sets it as well, None if there is none.
+    """
+    variable = "" if prefix is None else f" [{prefix}{key.name.upper()}]"
+    flag, help_ = key.name.replace("_", "-"), key.help + variable
     if key.kind is SettingKind.SWITCH:
         return click.Option([f"--{flag}/--no-{flag}", key.name], default=None, help=help_)
 
@@ -47,21 +52,26 @@ def _option(key: SettingSpec) -> click.Option:
 # Without secrets, because all users of a machine can read the command lines of its processes.
 server_options = [
     config_option,
-    *(_option(key) for key in SERVER_KEYS.values() if key.kind is not SettingKind.SECRET),
+    *(setting_option(key) for key in SERVER_KEYS.values() if key.kind is not SettingKind.SECRET),
 ]
 
 
 def load_or_exit(config_file: str | None, options: Mapping[str, str | bool | None]) -> LoadedConfig:
     """Load the configuration, or print what is wrong with it and exit."""
+    try:
+        return loader(config_file, options)()
+    except ConfigError as error:
+        exit_with(WRONG_CONFIGURATION, str(error))
+
+
+def loader(config_file: str | None, options: Mapping[str, str | bool | None]) -> Callable[[], LoadedConfig]:
+    """Return what loads the configuration, now and for each reload. options: flags of the command line."""
     flags = {
         name: str(value).lower() if isinstance(value, bool) else value
         for name, value in options.items()
         if value is not None
     }
-    try:
-        return load(path=config_file, flags=flags, environ=os.environ)
-    except ConfigError as error:
-        exit_with(WRONG_CONFIGURATION, str(error))
+    return partial(load, path=config_file, flags=flags, environ=os.environ)
 
 
 def exit_with(code: int, message: str) -> NoReturn:

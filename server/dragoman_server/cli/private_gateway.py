@@ -13,9 +13,11 @@ from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
 from socket import socket
 
+import click
 from starlette.types import ASGIApp
 
 from dragoman_server.keys import hash_client_key, new_key
+from dragoman_server.serving.link import Started
 from dragoman_server.serving.run import worker_main
 from dragoman_server.serving.sockets import BoundAddress, StartupError, bind
 from dragoman_server.settings import ClientKey, Settings
@@ -25,6 +27,8 @@ HOST = "127.0.0.1"
 # Longer than a worker takes by its own limits (serving.run): to start, and to stop after `drain_s`.
 _START_S = 35.0
 _STOP_S = 10.0
+# A stop may take so long without a word about it.
+_QUIET_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +45,11 @@ class PrivateGateway:
         if not self.report.poll(_START_S):
             raise StartupError(f"the gateway has not started within {_START_S:g} s")
         try:
-            failure = self.report.recv()
+            started: Started = self.report.recv()
         except EOFError:
-            failure = "the gateway ended while it started"
-        if failure:
-            raise StartupError(failure)
+            started = Started("the gateway ended while it started")
+        if started.failure:
+            raise StartupError(started.failure)
 
     @property
     def has_ended(self) -> bool:
@@ -98,7 +102,7 @@ def starting(settings: Settings, log: str) -> Iterator[PrivateGateway]:
     key, secret = new_key(), Secret(new_key())
     app = _PrivateApp(ClientKey(name="run", hash=hash_client_key(key, secret)), secret)
     context = get_context("spawn")
-    report, child_end = context.Pipe(duplex=False)
+    report, child_end = context.Pipe()
     with bind(settings.server) as listener, report:
         host, port = listener.getsockname()[:2]
         url = BoundAddress("http", host, port, settings.server.backend).url
@@ -110,8 +114,11 @@ def starting(settings: Settings, log: str) -> Iterator[PrivateGateway]:
             yield PrivateGateway(url, key, process, report)
         finally:
             process.terminate()
-            # A second Ctrl-C does not wait for open requests.
             with suppress(KeyboardInterrupt):
+                process.join(_QUIET_S)
+                if process.is_alive():
+                    # Of processes that the command has left behind.
+                    click.echo("dragoman: waiting for open requests; Ctrl-C ends them", err=True)
                 process.join(settings.server.drain_s + _STOP_S)
             process.kill()
             process.join()
@@ -126,4 +133,4 @@ def _serve(settings: Settings, app: _PrivateApp, log: str, listener: socket, rep
         os.dup2(source, target)
     os.close(out)
     os.close(nothing)
-    worker_main(settings, app, listener, report)
+    worker_main(settings, listener, report, app_factory=app)

@@ -24,8 +24,8 @@ from dragoman_server.capabilities.providers import (
 from dragoman_server.config.problems import (
     COMMAND_LINE,
     ENVIRONMENT,
-    Finding,
-    Severity,
+    CheckFinding,
+    CheckSeverity,
     ValueOrigin,
     did_you_mean,
     dotted,
@@ -83,7 +83,7 @@ class LoadedConfig:
     settings: Settings
     path: str | None
     origins: Mapping[str, ValueOrigin]
-    warnings: tuple[Finding, ...] = ()
+    warnings: tuple[CheckFinding, ...] = ()
 
     def origin(self, *path: str | int) -> ValueOrigin:
         """Return where the value of a key came from, or where it would be written."""
@@ -119,20 +119,20 @@ def load(
 
 def _warnings(
     loaded: LoadedConfig, environ: Mapping[str, str], specs: Mapping[str, UpstreamSpec]
-) -> Iterator[Finding]:
+) -> Iterator[CheckFinding]:
     settings = loaded.settings
     for name, value in environ.items():
         if name.lower() in _PROXY_VARIABLES and lacks_socks(value):
             text, _, mend = SOCKS_EXTRA_MISSING.partition(": ")
-            yield Finding(Severity.WARNING, "proxy", name, text, mend)
+            yield CheckFinding(CheckSeverity.WARNING, "proxy", name, text, mend)
     yield from _unknown_variables(loaded, environ)
     if not is_loopback(settings.server.host) and not settings.client_keys:
         text = (
             f"{settings.server.host} is reachable from other machines, and there are no client keys: whoever can "
             "connect can use your upstreams"
         )
-        yield Finding(
-            Severity.WARNING, "public", "server.host", text, "make a key with `dragoman keys add NAME`"
+        yield CheckFinding(
+            CheckSeverity.WARNING, "public", "server.host", text, "make a key with `dragoman keys add NAME`"
         )
     if "*" in settings.server.cors_origins and not settings.client_keys:
         text = (
@@ -140,16 +140,16 @@ def _warnings(
             "client keys"
         )
         mend = "write the origins of your pages, or make a key with `dragoman keys add NAME`"
-        yield Finding(Severity.WARNING, "public", "server.cors_origins", text, mend)
+        yield CheckFinding(CheckSeverity.WARNING, "public", "server.cors_origins", text, mend)
     for index, upstream in enumerate(settings.upstreams):
         path = specs[upstream.protocol].path
         if path.startswith("/v1/") and urlsplit(upstream.base_url).path.endswith("/v1"):
             text = f"the base URL for {upstream.protocol} is written without /v1; requests would go to .../v1{path}"
             mend = f"remove /v1 from base_url: {loaded.origin('upstreams', index, 'base_url').changed_at}"
-            yield Finding(Severity.WARNING, "base_url", f"upstream {upstream.name}", text, mend)
+            yield CheckFinding(CheckSeverity.WARNING, "base_url", f"upstream {upstream.name}", text, mend)
 
 
-def _unknown_variables(loaded: LoadedConfig, environ: Mapping[str, str]) -> Iterator[Finding]:
+def _unknown_variables(loaded: LoadedConfig, environ: Mapping[str, str]) -> Iterator[CheckFinding]:
     valid = {ENV_PREFIX + name.upper() for name in keys_of(ServerSettings)} | {CONFIG_VARIABLE, KEY_VARIABLE}
     # Values of the file may refer to any variable.
     referenced = {name for origin in loaded.origins.values() for name in origin.references}
@@ -158,7 +158,9 @@ def _unknown_variables(loaded: LoadedConfig, environ: Mapping[str, str]) -> Iter
             # The prefix alone would make all of them similar.
             found = nearest(name[len(ENV_PREFIX) :], [each.removeprefix(ENV_PREFIX) for each in valid])
             mend = f"write {ENV_PREFIX}{found}, or unset {name}" if found else f"unset {name}"
-            yield Finding(Severity.WARNING, "environment", name, "is not a variable of Dragoman", mend)
+            yield CheckFinding(
+                CheckSeverity.WARNING, "environment", name, "is not a variable of Dragoman", mend
+            )
 
 
 @dataclass(slots=True, kw_only=True)
@@ -170,7 +172,7 @@ class _Loader(ConfigSources):
 
     flags: Mapping[str, str]
     upstream_keys: Mapping[str, SettingSpec]
-    warnings: list[Finding] = field(default_factory=list)
+    warnings: list[CheckFinding] = field(default_factory=list)
     names: dict[str, KeyPath] = field(default_factory=dict)
 
     def settings(self) -> Settings:
@@ -202,7 +204,11 @@ class _Loader(ConfigSources):
         for path, rule in rows["rules"]:
             if not (rule.statuses or rule.codes or rule.words):
                 self.add_problem(path, "has no condition: add statuses, codes or words")
-        self._check_public(server)
+        # Wrong rows are a separate problem, and an empty list of keys counts as none.
+        has_keys = bool(self.document.get("client_keys"))
+        limited = [row for name in ("client_keys", "accounts") for _, row in rows[name] if row.has_limits]
+        for name, text in _problems_together(server, has_keys=has_keys, has_limits=bool(limited)):
+            self.add_problem(("server", name), text)
         self.raise_problems()
         proxies = [
             value for name, value in self.environ.items() if name.lower() in _PROXY_VARIABLES and value
@@ -237,9 +243,6 @@ class _Loader(ConfigSources):
             if name in values and value in (None, values[name]) and needed not in configured:
                 self.add_problem(("server", name), f"needs {needed} as well")
         server = ServerSettings(**values)
-        if server.response_store == "memory" and server.workers > 1:
-            text = "exists in one process only, and there are several workers: use sqlite"
-            self.add_problem(("server", "response_store"), text)
         for name, extra, needs in (
             ("account_store", "valkey", server.account_store == "valkey"),
             ("metrics_key", "metrics", server.metrics_key is not None),
@@ -294,7 +297,9 @@ class _Loader(ConfigSources):
                 # ANTHROPIC_BASE_URL points Claude Code at the gateway, which must not send requests to itself.
                 text = f"points at this gateway itself, so {key_variable} does not make an upstream {name}"
                 mend = f"unset {url_variable} where the gateway is started"
-                self.warnings.append(Finding(Severity.WARNING, "environment", url_variable, text, mend))
+                self.warnings.append(
+                    CheckFinding(CheckSeverity.WARNING, "environment", url_variable, text, mend)
+                )
                 continue
             path, problems_before = ("upstreams", index), len(self.problems)
             by_key = ValueOrigin(ENVIRONMENT, where=key_variable)
@@ -390,30 +395,51 @@ class _Loader(ConfigSources):
             if key.budget is not None and not self.document.get("prices"):
                 text = "needs [[prices]]: without a price, a key with a budget may use no model"
                 self.add_problem((*path, "budget"), text)
+            if (key.previous_hash is None) != (key.previous_expires is None):
+                missing = "previous_hash" if key.previous_hash is None else "previous_expires"
+                self.add_problem(
+                    path, f"needs {missing} as well: previous_hash and previous_expires go together"
+                )
         metrics, admin, secret = server.metrics_key, server.admin_key, server.secret
+        hashes = {each for _, key in keys for each in (key.hash, key.previous_hash)}
         if keys and secret is None:
             self.add_problem(("client_keys",), "need server.secret: their hashes are keyed with it")
         if admin and secret and admin == secret:
             self.add_problem(("server", "admin_key"), "is server.secret: it must be a key of its own")
-        elif admin and secret and hash_client_key(admin.reveal(), secret) in {key.hash for _, key in keys}:
+        elif admin and secret and hash_client_key(admin.reveal(), secret) in hashes:
             self.add_problem(("server", "admin_key"), "is a client key: it must be a key of its own")
         if metrics and metrics in (admin, secret):
             self.add_problem(("server", "metrics_key"), "is another key as well: it must be a key of its own")
-        elif (
-            metrics and secret and hash_client_key(metrics.reveal(), secret) in {key.hash for _, key in keys}
-        ):
+        elif metrics and secret and hash_client_key(metrics.reveal(), secret) in hashes:
             self.add_problem(("server", "metrics_key"), "is a client key: it must be a key of its own")
 
-    def _check_public(self, server: ServerSettings) -> None:
-        # Wrong keys are a separate problem; an empty list of keys counts as none.
-        keys = self.document.get("client_keys")
-        if not (is_loopback(server.host) or keys or server.allow_public_without_keys):
-            text = (
-                f"{server.host} can be reached from other machines, and there are no client keys, so whoever can "
-                "connect could use your upstreams: make a key with `dragoman keys add`, or set "
-                "allow_public_without_keys = true if something else controls who can connect"
-            )
-            self.add_problem(("server", "host"), text)
+
+def problems_together(settings: Settings) -> Iterator[tuple[str, str]]:
+    """Yield settings of `[server]` that do not fit to the others, each with what is wrong."""
+    limited = any(key.has_limits for key in settings.client_keys)
+    limited = limited or any(account.has_limits for account in settings.accounts)
+    return _problems_together(settings.server, has_keys=bool(settings.client_keys), has_limits=limited)
+
+
+def _problems_together(
+    server: ServerSettings, *, has_keys: bool, has_limits: bool
+) -> Iterator[tuple[str, str]]:
+    if not (is_loopback(server.host) or has_keys or server.allow_public_without_keys):
+        yield (
+            "host",
+            f"{server.host} can be reached from other machines, and there are no client keys, so whoever can "
+            "connect could use your upstreams: make a key with `dragoman keys add`, or set "
+            "allow_public_without_keys = true if something else controls who can connect",
+        )
+    if server.workers > 1 and server.response_store == "memory":
+        yield "response_store", "exists in one process only, and there are several workers: use sqlite"
+    if server.workers > 1 and server.account_store == "memory" and has_limits:
+        yield (
+            "account_store",
+            f"is memory, so each of the {server.workers} workers would count the limits of client keys and accounts "
+            "by itself, and together they would allow "
+            f"{server.workers} times as much: use sqlite with account_store_path, or valkey",
+        )
 
 
 def _upstream(values: dict[str, Any]) -> UpstreamSettings:

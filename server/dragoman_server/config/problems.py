@@ -144,7 +144,7 @@ class ConfigError(Exception):
         super().__init__("\n".join(map(str, self.problems)))
 
 
-class Severity(enum.StrEnum):
+class CheckSeverity(enum.StrEnum):
     """How bad a finding is. ERROR: requests fail, or the gateway does not start."""
 
     OK = "ok"
@@ -154,7 +154,7 @@ class Severity(enum.StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class CheckFinding:
     """A result of a check.
 
     check: its name, which programs may rely on.
@@ -162,7 +162,7 @@ class Finding:
     mend: the command or the line that mends it, "" if there is nothing to mend.
     """
 
-    severity: Severity
+    severity: CheckSeverity
     check: str
     subject: str
     text: str

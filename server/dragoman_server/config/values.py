@@ -6,7 +6,9 @@ Errors quote only `raw`, the text before interpolation, so they contain nothing 
 import ipaddress
 import re
 from collections.abc import Callable
+from datetime import UTC, date, datetime
 from importlib.util import find_spec
+from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
 import msgspec
@@ -25,6 +27,7 @@ _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 # RFC 9110, 5.5: visible characters, with spaces and tabs between them; obs-text is left out on purpose.
 _FIELD_VALUE = re.compile(r"[\x21-\x7e]([\x20-\x7e\t]*[\x21-\x7e])?")
 _VISIBLE = re.compile(r"[\x21-\x7e]+")
+_DATE = re.compile(r"\d{4}-\d\d-\d\d")
 _NO_URL = "{} is not a URL: it has spaces, control characters or characters outside ASCII"
 
 # The form of a text by its kind, and the error for others, in which {} is the text as it was written.
@@ -105,6 +108,8 @@ def check_value(key: SettingSpec, value: object, raw: object) -> object:
 
 def _check_one(key: SettingSpec, value: object, raw: object) -> object:
     try:
+        if key.kind is SettingKind.TIME:
+            value = _start_of_day(value)
         checked = msgspec.convert(value, key.type)
         if checked == "":
             raise InvalidValue("is empty")
@@ -255,13 +260,29 @@ def lacks_socks(url: str) -> bool:
     return url.lower().startswith("socks") and find_spec("socksio") is None
 
 
-_CHECKS: dict[SettingKind, Callable[[str], object]] = {
+def _start_of_day(value: object) -> object:
+    """Return the time at which a date begins, in UTC; anything else as it is."""
+    if isinstance(value, str) and _DATE.fullmatch(value):
+        return f"{value}T00:00:00Z"
+    if isinstance(value, date) and not isinstance(value, datetime):
+        return datetime(value.year, value.month, value.day, tzinfo=UTC)
+    return value
+
+
+def _time(value: datetime) -> datetime:
+    if value.tzinfo is None:
+        raise InvalidValue("{} has no offset from UTC: write a date, or a time such as 2026-12-31T18:00:00Z")
+    return value.astimezone(UTC)
+
+
+_CHECKS: dict[SettingKind, Callable[[Any], object]] = {
     SettingKind.HOST: _host,
     SettingKind.HOSTS: _allowed_host,
     SettingKind.ORIGINS: _origin,
     SettingKind.NETWORKS: _network,
     SettingKind.URL: _url,
     SettingKind.PROXY: _proxy,
+    SettingKind.TIME: _time,
     SettingKind.SECRET: Secret,
     SettingKind.HEADERS: Secret,  # any header may carry a key
 }

@@ -5,7 +5,7 @@ import ssl
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from dragoman_server.config.problems import Severity
+from dragoman_server.config.problems import CheckSeverity
 from dragoman_server.upstream.errors import (
     UpstreamBroken,
     UpstreamError,
@@ -18,7 +18,7 @@ from dragoman_server.upstream.errors import (
 class Cause:
     """The cause of a failure.
 
-    check, severity: as in Finding.
+    check, severity: as in CheckFinding.
     text: with {host} and {origin} of the upstream; "" for what the failure itself reports.
     mend: also with {place}, where the base URL is configured, and {key}, where the key is.
     needs_key: the account has a wrong key, or none.
@@ -27,7 +27,7 @@ class Cause:
     check: str
     text: str
     mend: str
-    severity: Severity = Severity.ERROR
+    severity: CheckSeverity = CheckSeverity.ERROR
     needs_key: bool = False
 
 
@@ -117,7 +117,7 @@ _STATUSES = {
     403: Cause("key", "its key may not be used for this (status 403)", _KEY, needs_key=True),
     407: Cause("proxy", "the proxy requires credentials (status 407)", "write them into the proxy's URL"),
     429: Cause(
-        "key", "its account is at its limit (status 429)", "wait, or add [[accounts]]", Severity.WARNING
+        "key", "its account is at its limit (status 429)", "wait, or add [[accounts]]", CheckSeverity.WARNING
     ),
 }
 

@@ -36,16 +36,18 @@ _LISTEN = "0A"
 class Listener:
     """Who listens on an address.
 
+    port: of that address.
     process: such as `process 4711 (ollama serve)`, or the user if no more may be read; "" if nothing is known.
     url: of the gateway, if it is a Dragoman.
     """
 
+    port: int
     process: str = ""
     url: str | None = None
 
     def __str__(self) -> str:
         if self.url is None:
-            return self.process or "another process"
+            return self.process or f"another process (`lsof -nP -iTCP:{self.port} -sTCP:LISTEN` shows it)"
         return f"a Dragoman that serves {self.url}" + (self.process and f", {self.process}")
 
 
@@ -80,7 +82,7 @@ def free_port(address: BoundAddress) -> int | None:
 async def find_listener(address: BoundAddress) -> Listener:
     """Return who listens there. Waits for _HEALTHZ_S at most."""
     url = address.local_url
-    return Listener(_process_of(address), url if await is_dragoman(url) else None)
+    return Listener(address.port, _process_of(address), url if await is_dragoman(url) else None)
 
 
 async def is_dragoman(url: str) -> bool:

@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 from dragoman_server.capabilities.providers import address_of
 from dragoman_server.capabilities.resolve import upstreams_without_grammars
 from dragoman_server.config.loader import LoadedConfig
-from dragoman_server.config.problems import Finding, Severity, ValueOrigin, quote_value
+from dragoman_server.config.problems import CheckFinding, CheckSeverity, ValueOrigin, quote_value
 from dragoman_server.config.values import is_loopback
 from dragoman_server.settings import ARRAYS
 from dragoman_server.settings.fields import DAY_S, keys_of
@@ -35,28 +35,28 @@ _OUTSIDE_VALIDITY = (9, 10)
 _READABLE_BY_OTHERS = stat.S_IRGRP | stat.S_IROTH
 
 
-def offline_findings(loaded: LoadedConfig) -> list[Finding]:
+def offline_findings(loaded: LoadedConfig) -> list[CheckFinding]:
     """Return what is wrong, or worth to know, and can be found without the network."""
     return [finding for check in OFFLINE_CHECKS for finding in check(loaded)]
 
 
-def _warnings(loaded: LoadedConfig) -> Iterator[Finding]:
+def _warnings(loaded: LoadedConfig) -> Iterator[CheckFinding]:
     yield from loaded.warnings
 
 
-def _grammars(loaded: LoadedConfig) -> Iterator[Finding]:
+def _grammars(loaded: LoadedConfig) -> Iterator[CheckFinding]:
     unchecked = upstreams_without_grammars(loaded.settings)
     if unchecked and loaded.settings.server.check_grammars and grammar_checker() is None:
         text = (
             "what models write for tools with a grammar is not checked, because dragoman[grammar] is not installed; "
             f"these upstreams do not check it themselves: {', '.join(unchecked)}"
         )
-        yield Finding(
-            Severity.NOTE, "extra", "server.check_grammars", text, "pip install 'dragoman[grammar]'"
+        yield CheckFinding(
+            CheckSeverity.NOTE, "extra", "server.check_grammars", text, "pip install 'dragoman[grammar]'"
         )
 
 
-def _startup(loaded: LoadedConfig) -> Iterator[Finding]:
+def _startup(loaded: LoadedConfig) -> Iterator[CheckFinding]:
     """Yield what keeps the server from starting, except for its port."""
     server = loaded.settings.server
     if server.backend != "uvloop" and server.certfile is None:
@@ -69,19 +69,19 @@ def _startup(loaded: LoadedConfig) -> Iterator[Finding]:
         check_backend(server.backend)
     except StartupError as error:
         text, _, mend = str(error).partition("; ")
-        yield Finding(Severity.ERROR, "backend", "server.backend", text, mend)
+        yield CheckFinding(CheckSeverity.ERROR, "backend", "server.backend", text, mend)
     try:
         check_tls(server)
     except StartupError as error:
         name = "keyfile" if "the keyfile" in str(error) else "certfile"
         mend = f"correct {loaded.origin('server', name).changed_at}"
-        yield Finding(Severity.ERROR, "certificate", f"server.{name}", str(error), mend)
+        yield CheckFinding(CheckSeverity.ERROR, "certificate", f"server.{name}", str(error), mend)
     else:
         if server.certfile is not None and server.keyfile is not None:
             yield from _expiry(loaded, server.certfile, server.keyfile)
 
 
-def _expiry(loaded: LoadedConfig, certfile: str, keyfile: str) -> Iterator[Finding]:
+def _expiry(loaded: LoadedConfig, certfile: str, keyfile: str) -> Iterator[CheckFinding]:
     """Yield a finding if the gateway's certificate has expired or soon will. It can be served all the same."""
     until = _valid_until(certfile, keyfile)
     days = (until - time.time()) / DAY_S
@@ -90,7 +90,7 @@ def _expiry(loaded: LoadedConfig, certfile: str, keyfile: str) -> Iterator[Findi
         if not until:
             text = f"{certfile} has expired or is not valid yet"
         mend = f"renew it: {loaded.origin('server', 'certfile').changed_at}"
-        yield Finding(Severity.WARNING, "certificate", "server.certfile", text, mend)
+        yield CheckFinding(CheckSeverity.WARNING, "certificate", "server.certfile", text, mend)
 
 
 def _valid_until(certfile: str, keyfile: str) -> float:
@@ -118,7 +118,7 @@ def _valid_until(certfile: str, keyfile: str) -> float:
     return ssl.cert_time_to_seconds(str(certificate["notAfter"])) if certificate else math.inf
 
 
-def _file_modes(loaded: LoadedConfig) -> Iterator[Finding]:
+def _file_modes(loaded: LoadedConfig) -> Iterator[CheckFinding]:
     """Yield the files with secrets that other users of the machine may read."""
     with_secrets: dict[str, str] = {}
     for origin in _secret_origins(loaded):
@@ -134,7 +134,9 @@ def _file_modes(loaded: LoadedConfig) -> Iterator[Finding]:
         # A file that cannot be read is a problem of its own.
         if os.name == "posix" and os.path.isfile(file) and os.stat(file).st_mode & _READABLE_BY_OTHERS:
             text = f"{reason}, and other users of this machine may read it"
-            yield Finding(Severity.WARNING, "file_mode", file, text, f"chmod 600 {shlex.quote(file)}")
+            yield CheckFinding(
+                CheckSeverity.WARNING, "file_mode", file, text, f"chmod 600 {shlex.quote(file)}"
+            )
 
 
 def _secret_origins(loaded: LoadedConfig) -> Iterator[ValueOrigin]:
@@ -150,7 +152,7 @@ def _secret_origins(loaded: LoadedConfig) -> Iterator[ValueOrigin]:
                 yield from (loaded.origin(*path, name, header) for header in value)
 
 
-def _store_files(loaded: LoadedConfig) -> Iterator[Finding]:
+def _store_files(loaded: LoadedConfig) -> Iterator[CheckFinding]:
     """Yield the files of stores that cannot be written."""
     server = loaded.settings.server
     for name in ("response_store", "account_store"):
@@ -164,16 +166,18 @@ def _store_files(loaded: LoadedConfig) -> Iterator[Finding]:
             if not needed.exists():
                 if needed == path.parent:
                     text = f"the directory {needed} does not exist"
-                    yield Finding(Severity.ERROR, "store", f"server.{name}_path", text, f"mkdir -p {quoted}")
+                    yield CheckFinding(
+                        CheckSeverity.ERROR, "store", f"server.{name}_path", text, f"mkdir -p {quoted}"
+                    )
                 break
             if not os.access(needed, os.R_OK | os.W_OK):
                 mend = f'sudo chown "$(id -un)" {quoted}, or name another file: {place}'
                 text = f"{needed} cannot be written"
-                yield Finding(Severity.ERROR, "store", f"server.{name}_path", text, mend)
+                yield CheckFinding(CheckSeverity.ERROR, "store", f"server.{name}_path", text, mend)
                 break
 
 
-def _proxies(loaded: LoadedConfig) -> Iterator[Finding]:
+def _proxies(loaded: LoadedConfig) -> Iterator[CheckFinding]:
     """Yield the proxy by which each upstream is reached."""
     in_environment = bool(urllib.request.getproxies())
     for index, upstream in enumerate(loaded.settings.upstreams):
@@ -181,7 +185,7 @@ def _proxies(loaded: LoadedConfig) -> Iterator[Finding]:
         if upstream.proxy is not None:
             place = loaded.origin("upstreams", index, "proxy").changed_at
             text = f"is reached by the proxy {_address(upstream.proxy.reveal())} of {place}"
-            yield Finding(Severity.NOTE, "proxy", subject, text)
+            yield CheckFinding(CheckSeverity.NOTE, "proxy", subject, text)
         elif in_environment:
             # The HTTP client takes a while to import.
             from dragoman_server.upstream.client import environment_proxy
@@ -194,9 +198,9 @@ def _proxies(loaded: LoadedConfig) -> Iterator[Finding]:
             if is_loopback(host):
                 text += ", although it is on this machine"
                 mend = f'export no_proxy="${{no_proxy:+$no_proxy,}}{host}"'
-                yield Finding(Severity.WARNING, "proxy", subject, text, mend)
+                yield CheckFinding(CheckSeverity.WARNING, "proxy", subject, text, mend)
             else:
-                yield Finding(Severity.NOTE, "proxy", subject, text)
+                yield CheckFinding(CheckSeverity.NOTE, "proxy", subject, text)
 
 
 def _address(proxy: str) -> str:
@@ -208,7 +212,7 @@ def _address(proxy: str) -> str:
         return quote_value(proxy)
 
 
-OFFLINE_CHECKS: tuple[Callable[[LoadedConfig], Iterator[Finding]], ...] = (
+OFFLINE_CHECKS: tuple[Callable[[LoadedConfig], Iterator[CheckFinding]], ...] = (
     _warnings,
     _startup,
     _file_modes,

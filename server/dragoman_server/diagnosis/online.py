@@ -7,7 +7,7 @@ import anyio
 
 from dragoman_server.accounts.stores.base import AccountStoreError
 from dragoman_server.config.loader import LoadedConfig
-from dragoman_server.config.problems import Finding, Severity
+from dragoman_server.config.problems import CheckFinding, CheckSeverity
 from dragoman_server.diagnosis.listeners import find_listener, port_advice
 from dragoman_server.diagnosis.upstreams import UpstreamExamination
 from dragoman_server.serving.sockets import AddressInUse, StartupError, bind
@@ -23,13 +23,13 @@ _STORE_S = 5.0
 _MAX_CLOCK_DIFFERENCE_S = 60.0
 
 
-async def online_findings(loaded: LoadedConfig, *, timeout_s: float, spend: bool) -> list[Finding]:
+async def online_findings(loaded: LoadedConfig, *, timeout_s: float, spend: bool) -> list[CheckFinding]:
     """Return what was found, good or bad, in the order of the configuration.
 
     timeout_s: of each wait for an upstream. spend: also request a tiny response with each account.
     """
-    port: list[Finding] = []
-    store: list[Finding] = []
+    port: list[CheckFinding] = []
+    store: list[CheckFinding] = []
     limiter = anyio.CapacityLimiter(_MAX_CONCURRENT)
     async with UpstreamClient() as client:
         examinations = [
@@ -45,7 +45,7 @@ async def online_findings(loaded: LoadedConfig, *, timeout_s: float, spend: bool
     return [*port, *store, *_clock(examinations), *upstreams]
 
 
-async def _examine_port(loaded: LoadedConfig, findings: list[Finding]) -> None:
+async def _examine_port(loaded: LoadedConfig, findings: list[CheckFinding]) -> None:
     server = loaded.settings.server
     subject, place = "server.port", loaded.origin("server", "port").changed_at
     try:
@@ -54,18 +54,22 @@ async def _examine_port(loaded: LoadedConfig, findings: list[Finding]) -> None:
         listener = await find_listener(error.address)
         if listener.url is None:
             mend = f"{port_advice(error.address)}, or change the port: {place}"
-            findings.append(Finding(Severity.ERROR, "port", subject, f"{error} by {listener}", mend))
+            findings.append(
+                CheckFinding(CheckSeverity.ERROR, "port", subject, f"{error} by {listener}", mend)
+            )
         else:
-            findings.append(Finding(Severity.NOTE, "port", subject, f"is in use by {listener}"))
+            findings.append(CheckFinding(CheckSeverity.NOTE, "port", subject, f"is in use by {listener}"))
     except StartupError as error:
         text, _, mend = str(error).partition("; ")
         mend = mend or f"change the address: {loaded.origin('server', 'host').changed_at}"
-        findings.append(Finding(Severity.ERROR, "port", subject, text, mend))
+        findings.append(CheckFinding(CheckSeverity.ERROR, "port", subject, text, mend))
     else:
-        findings.append(Finding(Severity.OK, "port", subject, f"{server.host} port {server.port} is free"))
+        findings.append(
+            CheckFinding(CheckSeverity.OK, "port", subject, f"{server.host} port {server.port} is free")
+        )
 
 
-async def _examine_store(loaded: LoadedConfig, findings: list[Finding]) -> None:
+async def _examine_store(loaded: LoadedConfig, findings: list[CheckFinding]) -> None:
     server = loaded.settings.server
     if server.account_store != "valkey" or server.account_store_url is None:
         return
@@ -82,18 +86,18 @@ async def _examine_store(loaded: LoadedConfig, findings: list[Finding]) -> None:
             except AccountStoreError as error:
                 failure = str(error)
     if not failure:
-        findings.append(Finding(Severity.OK, "store", subject, "the store responds"))
+        findings.append(CheckFinding(CheckSeverity.OK, "store", subject, "the store responds"))
         return
     mend = f"start the server, or correct the URL: {loaded.origin('server', 'account_store_url').changed_at}"
-    findings.append(Finding(Severity.ERROR, "store", subject, loaded.settings.mask(failure), mend))
+    findings.append(CheckFinding(CheckSeverity.ERROR, "store", subject, loaded.settings.mask(failure), mend))
 
 
-def _clock(examinations: Sequence[UpstreamExamination]) -> Iterator[Finding]:
+def _clock(examinations: Sequence[UpstreamExamination]) -> Iterator[CheckFinding]:
     """Yield a finding if an upstream has another time than this machine."""
     for each in examinations:
         if each.ahead_s is not None and abs(each.ahead_s) > _MAX_CLOCK_DIFFERENCE_S:
             _, host = origin_of(each.upstream.base_url)
             direction = "ahead of" if each.ahead_s > 0 else "behind"
             text = f"this machine's clock is {abs(each.ahead_s):.0f} s {direction} that of {host}"
-            yield Finding(Severity.WARNING, "clock", "clock", text, "sudo timedatectl set-ntp true")
+            yield CheckFinding(CheckSeverity.WARNING, "clock", "clock", text, "sudo timedatectl set-ntp true")
             return

@@ -15,16 +15,16 @@ from urllib.parse import urlsplit
 import anyio
 
 from dragoman import PROTOCOLS, UPSTREAMS, RemoteProtocolError, RequestRefused
-from dragoman.jsontext import encode
+from dragoman.jsontext import decode_object, encode
 from dragoman_server.accounts.balances import fetch_balance, reports_balance
 from dragoman_server.capabilities.providers import MESSAGES
 from dragoman_server.config.loader import LoadedConfig
-from dragoman_server.config.problems import Finding, Severity, dotted, nearest, quote_value
+from dragoman_server.config.problems import CheckFinding, CheckSeverity, dotted, nearest, quote_value
 from dragoman_server.diagnosis.failures import SILENT, WRONG_MODEL, Cause, cause_of, cause_of_status
 from dragoman_server.models.info import ModelInfo
 from dragoman_server.models.listing import ModelListError, can_list, fetch_models
 from dragoman_server.models.routes import ModelRoute, default_model_of, filter_chat_models, resolve
-from dragoman_server.proxying.plan import Planner
+from dragoman_server.proxying.plan import Plan, Planner
 from dragoman_server.settings import AccountSettings, UpstreamSettings
 from dragoman_server.settings.patterns import WILDCARD
 from dragoman_server.settings.upstreams import DEFAULT_ACCOUNT
@@ -115,7 +115,7 @@ class UpstreamExamination:
     timeout_s: float
     spend: bool
     limiter: anyio.CapacityLimiter
-    findings: list[Finding] = field(default_factory=list)
+    findings: list[CheckFinding] = field(default_factory=list)
     ahead_s: float | None = None
     _listed: dict[str, ModelInfo] | None = None
 
@@ -132,7 +132,7 @@ class UpstreamExamination:
         accounts = self.loaded.settings.accounts_of(self.upstream)
         if not can_list(self.upstream):
             text = "its list of models is not requested, so nothing is known of it without --spend"
-            self.findings.append(Finding(Severity.NOTE, "models", self.subject, text))
+            self.findings.append(CheckFinding(CheckSeverity.NOTE, "models", self.subject, text))
         else:
             await self._each(self._list, accounts)
         if self._listed is not None:
@@ -142,11 +142,11 @@ class UpstreamExamination:
 
     async def _each(
         self,
-        examine: Callable[[AccountSettings], Awaitable[list[Finding]]],
+        examine: Callable[[AccountSettings], Awaitable[list[CheckFinding]]],
         accounts: Sequence[AccountSettings],
     ) -> None:
         """Examine the accounts at the same time, and add the findings in the accounts' order."""
-        found: dict[str, list[Finding]] = {}
+        found: dict[str, list[CheckFinding]] = {}
 
         async def one(account: AccountSettings) -> None:
             async with self.limiter:
@@ -159,7 +159,7 @@ class UpstreamExamination:
 
     # The list of models.
 
-    async def _list(self, account: AccountSettings) -> list[Finding]:
+    async def _list(self, account: AccountSettings) -> list[CheckFinding]:
         """Request the list with an account, and with the other form of the base URL if there is none."""
         began = anyio.current_time()
         exchange, listed = await self._fetch(self.upstream, account)
@@ -173,9 +173,13 @@ class UpstreamExamination:
             more = f" and {len(listed) - _MODELS_NAMED} more" if len(listed) > _MODELS_NAMED else ""
             text = f"responds within {took:.2f} s; its models: {names}{more}"
             if listed:
-                return await self._balance(account) or [Finding(Severity.OK, "models", subject, text)]
+                return await self._balance(account) or [
+                    CheckFinding(CheckSeverity.OK, "models", subject, text)
+                ]
             mend = "load a model there"
-            return [Finding(Severity.WARNING, "models", subject, "responds, but lists no models", mend)]
+            return [
+                CheckFinding(CheckSeverity.WARNING, "models", subject, "responds, but lists no models", mend)
+            ]
         if exchange.error is not None:
             cause = cause_of(exchange.error, by_proxy=self._has_proxy(account))
             return [self._failed(account, cause, str(exchange.error))]
@@ -185,12 +189,12 @@ class UpstreamExamination:
         if exchange.redirected_to:
             mend = f"write that address into the base URL: {self._base_url_place}"
             text = f"it redirects to {exchange.redirected_to}, and redirects are not followed"
-            return [Finding(Severity.ERROR, "base_url", subject, text, mend)]
+            return [CheckFinding(CheckSeverity.ERROR, "base_url", subject, text, mend)]
         if exchange.status in (200, 404, 405):
             return [await self._other_base_url(account, exchange.status)]
         return [self._failed(account, cause_of_status(exchange.status))]
 
-    async def _balance(self, account: AccountSettings) -> list[Finding]:
+    async def _balance(self, account: AccountSettings) -> list[CheckFinding]:
         """Return what is wrong with a key or its money, where the upstream reports that.
 
         Some upstreams list their models for any key.
@@ -225,7 +229,7 @@ class UpstreamExamination:
         exchange.status = None
         return exchange, None
 
-    async def _other_base_url(self, account: AccountSettings, status: int) -> Finding:
+    async def _other_base_url(self, account: AccountSettings, status: int) -> CheckFinding:
         """Request the list where it is with /v1 at the end of the base URL, or without it."""
         subject, base = self._subject_of(account), self.upstream.base_url.rstrip("/")
         other = base.removesuffix(_VERSION) if base.endswith(_VERSION) else base + _VERSION
@@ -241,17 +245,21 @@ class UpstreamExamination:
             else:
                 mend = f"write base_url = {quote_value(other)}: {self._base_url_place}"
             text = f"has no list of models there, but has one if you {change}"
-            return Finding(Severity.ERROR, "base_url", subject, text, mend)
+            return CheckFinding(CheckSeverity.ERROR, "base_url", subject, text, mend)
         if status == 200:
             text = "returned something else than a list of models"
-            return Finding(
-                Severity.ERROR, "base_url", subject, text, f"correct the base URL: {self._base_url_place}"
+            return CheckFinding(
+                CheckSeverity.ERROR,
+                "base_url",
+                subject,
+                text,
+                f"correct the base URL: {self._base_url_place}",
             )
         text = f"has no list of models there (status {status})"
         mend = f"correct the base URL: {self._base_url_place}; or add model_list = false: {self._table_place}"
-        return Finding(Severity.WARNING, "base_url", subject, text, mend)
+        return CheckFinding(CheckSeverity.WARNING, "base_url", subject, text, mend)
 
-    def _missing_models(self) -> Iterator[Finding]:
+    def _missing_models(self) -> Iterator[CheckFinding]:
         """Yield the models to which requests are routed, and which the upstream does not list."""
         names = set(self._listed or ())
         # `qwen3` means `qwen3:latest` at Ollama, `models/gemini-x` is listed for `gemini-x` at Google.
@@ -266,30 +274,30 @@ class UpstreamExamination:
             other = nearest(model, names)
             named = f"{quote_value(other)}, or another name in its list" if other else "a name in its list"
             text = f"does not list the model {quote_value(model)}, which requests are routed to"
-            yield Finding(severity, "models", self.subject, text, f"write {named}: {place}")
+            yield CheckFinding(severity, "models", self.subject, text, f"write {named}: {place}")
 
-    def _routed_models(self) -> dict[str, tuple[str, Severity]]:
+    def _routed_models(self) -> dict[str, tuple[str, CheckSeverity]]:
         """Return the names of models that the configuration has for this upstream, each with its place."""
         loaded, settings, upstream = self.loaded, self.loaded.settings, self.upstream
-        found: dict[str, tuple[str, Severity]] = {}
+        found: dict[str, tuple[str, CheckSeverity]] = {}
         for alias, chain in settings.models.items():
             for target in (chain,) if isinstance(chain, str) else chain:
                 name, _, model = target.partition("/")
                 if name == upstream.name and WILDCARD not in model:
-                    found.setdefault(model, (loaded.origin("models", alias).place, Severity.ERROR))
+                    found.setdefault(model, (loaded.origin("models", alias).place, CheckSeverity.ERROR))
         for model in upstream.models:
             place = loaded.origin("upstreams", self.index, "models").place
-            found.setdefault(model, (place, Severity.ERROR))
+            found.setdefault(model, (place, CheckSeverity.ERROR))
         if settings.server.default_model is not None:
             route = resolve(settings, None, settings.server.default_model)
             if isinstance(route, ModelRoute) and route.upstream == upstream.name:
                 place = loaded.origin("server", "default_model").changed_at
-                found.setdefault(route.upstream_model, (place, Severity.ERROR))
+                found.setdefault(route.upstream_model, (place, CheckSeverity.ERROR))
         if upstream.default_model is not None:
             # Of a well-known host it comes from a table, which may be older than the host's list.
             path = ("upstreams", self.index, "default_model")
             configured = dotted(path) in loaded.origins
-            severity = Severity.ERROR if configured else Severity.WARNING
+            severity = CheckSeverity.ERROR if configured else CheckSeverity.WARNING
             found.setdefault(
                 upstream.default_model, (f"default_model in {loaded.origin(*path).place}", severity)
             )
@@ -297,30 +305,17 @@ class UpstreamExamination:
 
     # A tiny response.
 
-    async def _call(self, account: AccountSettings) -> list[Finding]:
+    async def _call(self, account: AccountSettings) -> list[CheckFinding]:
         """Request a response of a few tokens, as the gateway requests it for a client."""
-        settings, subject = self.loaded.settings, self._subject_of(account)
-        models = self._listed or ()
-        named = [
-            model for model, (_, severity) in self._routed_models().items() if severity is Severity.ERROR
-        ]
-        model = next(iter(named), None) or default_model_of(self.upstream, models)
-        model = model or next(filter_chat_models(models), None)
+        subject, model = self._subject_of(account), self._example_model()
         if model is None:
             mend = f'add default_model = "NAME": {self._table_place}'
-            return [Finding(Severity.WARNING, "response", subject, "no model is known to request", mend)]
-        body = {
-            "model": f"{self.upstream.name}/{model}",
-            "max_tokens": _MAX_TOKENS,
-            "messages": [{"role": "user", "content": "Hi"}],
-        }
-        # A client of Messages always sends a limit, which is translated to that of any other protocol.
-        planner = Planner(
-            settings, PROTOCOLS[MESSAGES], {}, "", encode(body), id="doctor", now=int(time.time())
-        )
+            return [
+                CheckFinding(CheckSeverity.WARNING, "response", subject, "no model is known to request", mend)
+            ]
         exchange, began = _Exchange(self.client), anyio.current_time()
         try:
-            plan = planner.first()
+            plan = self._plan(model)
             destination = plan.destination
             patient = replace(destination.settings, read_s=min(destination.settings.read_s, SPEND_TIMEOUT_S))
             with anyio.move_on_after(SPEND_TIMEOUT_S + self.timeout_s):
@@ -335,14 +330,21 @@ class UpstreamExamination:
                 ) as response:
                     received = await response.read_all(_MAX_RESPONSE_BYTES)
                 if response.status == 200:
+                    # Some upstreams send a stream to everyone.
+                    streams = dict(response.headers).get("content-type", "").startswith("text/event-stream")
+                    member = destination.upstream.output_member
+                    if not streams and member not in decode_object(received, "the response"):
+                        raise RemoteProtocolError("the response has no output")
                     took = anyio.current_time() - began
                     text = f"{quote_value(model)} responds within {took:.2f} s"
-                    return [Finding(Severity.OK, "response", subject, text)]
+                    return [CheckFinding(CheckSeverity.OK, "response", subject, text)]
                 error = destination.upstream.read_error(response.status, received)
                 return [self._refused(account, model, response.status, error.message)]
         except (RemoteProtocolError, RequestRefused) as error:
-            text = f"{quote_value(model)} cannot be requested: {error}"
-            return [Finding(Severity.ERROR, "response", subject, text, f"correct {self._base_url_place}")]
+            mend = f"correct the base URL or the protocol: {self._base_url_place}"
+            return [
+                CheckFinding(CheckSeverity.ERROR, "response", subject, f"{quote_value(model)}: {error}", mend)
+            ]
         except UpstreamError as error:
             return [self._failed(account, cause_of(error, by_proxy=self._has_proxy(account)), str(error))]
         return [
@@ -351,7 +353,29 @@ class UpstreamExamination:
             )
         ]
 
-    def _refused(self, account: AccountSettings, model: str, status: int, message: str) -> Finding:
+    def _example_model(self) -> str | None:
+        """Return a model that the upstream should have."""
+        routed = [
+            model for model, (_, severity) in self._routed_models().items() if severity is CheckSeverity.ERROR
+        ]
+        models = self._listed or ()
+        known = [model for model in routed if self._listed is None or model in self._listed]
+        default = default_model_of(self.upstream, models)
+        return next(iter(known), None) or default or next(filter_chat_models(models), None)
+
+    def _plan(self, model: str) -> Plan:
+        """Return the plan of a short request. Raises RemoteProtocolError and RequestRefused."""
+        body = {
+            "model": f"{self.upstream.name}/{model}",
+            "max_tokens": _MAX_TOKENS,
+            "messages": [{"role": "user", "content": "Hi"}],
+        }
+        # A client of Messages always sends a limit, which is translated to that of any other protocol.
+        client = PROTOCOLS[MESSAGES]
+        now = int(time.time())
+        return Planner(self.loaded.settings, client, {}, "", encode(body), id="doctor", now=now).first()
+
+    def _refused(self, account: AccountSettings, model: str, status: int, message: str) -> CheckFinding:
         """Return the finding for an error response to a call."""
         cause = cause_of_status(status)
         if cause.check != "key":
@@ -364,7 +388,7 @@ class UpstreamExamination:
 
     # Findings.
 
-    def _failed(self, account: AccountSettings, cause: Cause, reported: str = "") -> Finding:
+    def _failed(self, account: AccountSettings, cause: Cause, reported: str = "") -> CheckFinding:
         """Return the finding for a cause. reported: the text of a cause that has none of its own."""
         place = self._base_url_place
         _, host = origin_of(self.upstream.base_url)
@@ -373,7 +397,7 @@ class UpstreamExamination:
         if cause.needs_key and account.api_key is None:
             text = f"it requires a key, and none is configured: {text}"
             mend = f'add api_key = "${{NAME}}": {self._table_place}'
-        return Finding(cause.severity, cause.check, self._subject_of(account), text, mend)
+        return CheckFinding(cause.severity, cause.check, self._subject_of(account), text, mend)
 
     def _subject_of(self, account: AccountSettings) -> str:
         return self.subject if account.name == DEFAULT_ACCOUNT else f"account {account.id}"

@@ -1,4 +1,4 @@
-"""List the accounts of upstreams for the operator, and enable, disable or reset one.
+"""For the operator: the accounts of upstreams and their state, what client keys have used, and reloads.
 
 This application is separate from the one for clients. All paths below /admin need the admin key, also those that are
 added later; without `server.admin_key` every path is a 404. /metrics accepts the metrics key as well. Client keys are
@@ -9,6 +9,7 @@ names and the state of accounts, and no part of a key.
 import time
 import uuid
 from collections.abc import Awaitable, Callable, Iterator, Mapping
+from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
@@ -22,13 +23,16 @@ from starlette.types import ASGIApp
 
 from dragoman.jsontext import JSONObject
 from dragoman_server.accounts.health import Health
-from dragoman_server.accounts.stores.base import AccountStore, AccountStoreError
+from dragoman_server.accounts.key_usage import KeyUsage
+from dragoman_server.accounts.limits import ClientLimits
+from dragoman_server.accounts.stores.base import AccountStore, AccountStoreError, KeyUse
+from dragoman_server.config.reload import ReloadResult
 from dragoman_server.gateway import Gateway
 from dragoman_server.headers import BROWSER_HEADERS
 from dragoman_server.http.auth import ADMIN_PATH, METRICS_PATH, AdminKeyMiddleware, Refuse
 from dragoman_server.http.metrics import metrics_endpoint
 from dragoman_server.log import RequestRecord, log_request
-from dragoman_server.settings import AccountSettings, Settings
+from dragoman_server.settings import AccountSettings, ClientKey, Settings
 
 # The store has its own deadline. This one is for a store that does not meet it.
 _STORE_S = 5.0
@@ -51,11 +55,19 @@ def is_admin_path(path: str) -> bool:
     return path in (ADMIN_PATH, METRICS_PATH) or path.startswith(ADMIN_PATH + "/")
 
 
-def admin_app(gateway: Gateway, refuse: Refuse, exception_handlers: Mapping[Any, Any]) -> ASGIApp:
-    """Return the application for /metrics and all paths below /admin. It checks the keys for them."""
+def admin_app(
+    gateway: Gateway,
+    reload: Callable[[], Awaitable[ReloadResult | None]],
+    refuse: Refuse,
+    exception_handlers: Mapping[Any, Any],
+) -> ASGIApp:
+    """Return the application for /metrics and all paths below /admin. It checks the keys for them.
+
+    reload: loads the configuration again; None is returned if there is nothing to load it from.
+    """
     routes = [
         Route(METRICS_PATH, metrics_endpoint(gateway), methods=["GET"]),
-        *admin_routes(gateway.settings, gateway.accounts),
+        *admin_routes(gateway, reload),
     ]
     app = Starlette(routes=routes, exception_handlers=exception_handlers)
     app.router.redirect_slashes = False  # a redirect would be built from the Host header
@@ -63,10 +75,30 @@ def admin_app(gateway: Gateway, refuse: Refuse, exception_handlers: Mapping[Any,
     return AdminKeyMiddleware(app, server.admin_key, server.metrics_key, refuse)
 
 
-def admin_routes(settings: Settings, accounts: AccountStore) -> list[BaseRoute]:
+def admin_routes(gateway: Gateway, reload: Callable[[], Awaitable[ReloadResult | None]]) -> list[BaseRoute]:
     """Return the routes below /admin."""
-    admin = _Accounts(settings, accounts)
-    routes: list[BaseRoute] = [Route(f"{ADMIN_PATH}/accounts", admin.list_all, methods=["GET"])]
+    admin = _Accounts(gateway.settings, gateway.accounts)
+
+    async def list_keys(request: Request) -> Response:
+        found = await keys_json(gateway.settings, gateway.key_usage, gateway.limits, time.time())
+        if found is None:
+            raise HTTPException(503, "the account store does not respond")
+        return _respond(request, {"keys": found})
+
+    async def reload_configuration(request: Request) -> Response:
+        result = await reload()
+        if result is None:
+            raise HTTPException(
+                404, "this gateway was made without a configuration that could be loaded again"
+            )
+        status = "refused" if result.errors else "reloaded"
+        return _respond(request, {"status": status, **asdict(result)}, 422 if result.errors else 200)
+
+    routes: list[BaseRoute] = [
+        Route(f"{ADMIN_PATH}/accounts", admin.list_all, methods=["GET"]),
+        Route(f"{ADMIN_PATH}/keys", list_keys, methods=["GET"]),
+        Route(f"{ADMIN_PATH}/reload", reload_configuration, methods=["POST"]),
+    ]
     for name, change in _CHANGES.items():
         # An account's name has a slash in it: upstream/account.
         routes.append(
@@ -110,6 +142,37 @@ class _Accounts:
             yield from self._settings.accounts_of(upstream)
 
 
+async def keys_json(
+    settings: Settings, usage: KeyUsage, limits: ClientLimits, now: float
+) -> list[JSONObject] | None:
+    """Return the state of all client keys, None if the account store does not respond."""
+    keys = settings.client_keys
+    uses = await usage.totals([key.name for key in keys])
+    if uses is None:
+        return None
+    return [key_json(key, use, await limits.spent(key), now) for key, use in zip(keys, uses, strict=True)]
+
+
+def key_json(key: ClientKey, use: KeyUse, spent: float | None, now: float) -> JSONObject:
+    """Return the state of a client key, and what it has used. Times are RFC 3339, in UTC.
+
+    spent: of its budget in this period, None if it has none or that is unknown.
+    """
+    return {
+        "name": key.name,
+        "state": key.state(now),
+        "expires": None if key.expires is None else _time(key.expires.timestamp()),
+        "previous_expires": None if key.previous_expires is None else _time(key.previous_expires.timestamp()),
+        "requests": round(use.requests),
+        "tokens": round(use.tokens),
+        "cost_usd": round(use.cost_usd, 6),
+        "last_used": _time(use.last_used) if use.last_used else None,
+        "budget": key.budget,
+        "budget_period": None if key.budget is None else key.budget_period,
+        "budget_spent": None if spent is None else round(spent, 6),
+    }
+
+
 def account_json(account: AccountSettings, health: Health, now: float) -> JSONObject:
     """Return the state of an account. Times are RFC 3339, in UTC."""
     cooling = health.cooldown_until > now
@@ -136,9 +199,9 @@ def _time(seconds: float) -> str:
     )
 
 
-def _respond(request: Request, value: JSONObject) -> Response:
+def _respond(request: Request, value: JSONObject, status: int = 200) -> Response:
     record = RequestRecord(
-        id=uuid.uuid4().hex, protocol="admin", path=request.scope["path"], status=200, outcome="completed"
+        id=uuid.uuid4().hex, protocol="admin", path=request.scope["path"], status=status, outcome="completed"
     )
     log_request(record)
-    return JSONResponse(value, headers={"cache-control": "no-store", **dict(BROWSER_HEADERS)})
+    return JSONResponse(value, status, headers={"cache-control": "no-store", **dict(BROWSER_HEADERS)})

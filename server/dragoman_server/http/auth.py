@@ -6,7 +6,10 @@ receives it.
 
 import hmac
 import secrets
+import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -73,6 +76,33 @@ def same_key(presented: str, configured: Secret) -> bool:
     return hmac.compare_digest(*digests)
 
 
+@dataclass(frozen=True, slots=True)
+class _KnownKey:
+    """A key whose hash is configured. ends: when it becomes invalid. is_previous: a newer one has taken its place."""
+
+    key: ClientKey
+    ends: datetime | None
+    is_previous: bool = False
+
+    def check(self, now: float) -> None:
+        """Raise RequestRefused (401) if the key is not valid now."""
+        name = self.key.name
+        if self.key.disabled:
+            raise _unauthorized(
+                f"the client key {name} is disabled: have it enabled again (dragoman keys enable {name})"
+            )
+        if self.ends is None or now < self.ends.timestamp():
+            return
+        at = f"{self.ends:%Y-%m-%dT%H:%M:%SZ}"
+        if self.is_previous:
+            raise _unauthorized(
+                f"this key of {name} ended at {at}: send the newer one that has taken its place"
+            )
+        raise _unauthorized(
+            f"the client key {name} expired at {at}: have another one made (dragoman keys rotate {name})"
+        )
+
+
 class Keyring:
     """The client keys of the configuration; false if there are none.
 
@@ -87,7 +117,14 @@ class Keyring:
     ) -> None:
         # A lookup does not take constant time, and need not: the hashes are HMACs with the gateway's secret, so a
         # client cannot compute the hash of a key that it tries. How far two hashes agree shows nothing about a key.
-        self._keys = {key.hash: key for key in keys}
+        self._keys: dict[str, _KnownKey] = {}
+        for key in keys:
+            self._keys[key.hash] = _KnownKey(key, key.expires)
+            if key.previous_hash is not None:
+                ends = [each for each in (key.previous_expires, key.expires) if each is not None]
+                self._keys.setdefault(
+                    key.previous_hash, _KnownKey(key, min(ends, default=None), is_previous=True)
+                )
         if self._keys and secret is None:
             raise ValueError("client keys need server.secret: their hashes are keyed with it")
         self._secret = secret
@@ -96,10 +133,13 @@ class Keyring:
     def __bool__(self) -> bool:
         return bool(self._keys)
 
-    def authenticate(self, headers: Iterable[tuple[bytes, bytes]]) -> ClientKey | None:
+    def authenticate(self, headers: Iterable[tuple[bytes, bytes]], now: float) -> ClientKey | None:
         """Return the key that a request came with, None where no keys are configured.
 
-        headers: as in an ASGI scope. Raises RequestRefused (401) if no configured key matches.
+        headers: as in an ASGI scope. now: seconds since the epoch.
+
+        Raises RequestRefused (401) if no configured key matches, or the one that does is disabled or has expired. Only
+        who has such a key gets to know that: every other one gets the same error, whatever it is.
         """
         if self._secret is None or not self._keys:
             return None
@@ -109,12 +149,14 @@ class Keyring:
                 "this gateway needs a client key: send it as authorization: Bearer, or as "
                 + ", ".join(self._names)
             )
-        key = self._keys.get(hash_client_key(presented, self._secret))
-        if key is None:
+        known = self._keys.get(hash_client_key(presented, self._secret))
+        if known is None:
             raise _unauthorized(
                 "the client key is not known to this gateway: send another one, or have one made (dragoman keys add)"
             )
-        return key
+        if known.ends is not None or known.key.disabled:
+            known.check(now)
+        return known.key
 
 
 class KeyAuthMiddleware:
@@ -136,7 +178,7 @@ class KeyAuthMiddleware:
             try:
                 if not self._keyring:
                     refuse_form_content_type(scope["headers"])
-                key = self._keyring.authenticate(scope["headers"])
+                key = self._keyring.authenticate(scope["headers"], time.time())
             except RequestRefused as error:
                 return self._refuse(scope, error, send)
             if key is not None:

@@ -69,6 +69,7 @@ class ClientRequest:
     now: when it arrived, in seconds since the epoch.
     key: the client key that it came with, None where none is needed.
     admitted: its key may send it, see BaseEndpoint.read().
+    counted: it counts for its key's limits and usage.
     reserved: the part of its key's budget that is reserved for it.
     plan: the plan that was carried out for it, None until then.
     started: a response has begun, or is about to.
@@ -89,6 +90,7 @@ class ClientRequest:
         if self.key is not None:
             record.client_key = self.key.name
         self.admitted = False
+        self.counted = False
         self.reserved: BudgetReservation | None = None
         self.plan: Plan | None = None
         self.started = False
@@ -190,6 +192,9 @@ class BaseEndpoint(ABC):
             self.gateway.request_ended(record)
             if request.telemetry is not None:
                 request.telemetry.end()
+            if request.key is not None and request.counted:
+                tokens = (record.input_tokens or 0) + (record.output_tokens or 0)
+                self.gateway.key_usage.count(request.key.name, tokens, record.cost_usd or 0.0, time.time())
             if request.key is not None and (usage is not None or request.reserved is not None):
                 with anyio.move_on_after(_SETTLE_S, shield=True):
                     await self.gateway.limits.settle(
@@ -225,7 +230,7 @@ class BaseEndpoint(ABC):
                 request.reserved = await limits.admit(request.key, limits.estimate(prices, len(body)))
         if counts and limits.needs_usage(request.key):
             request.meter = Meter()
-        request.admitted = True
+        request.admitted, request.counted = True, counts
         return body, request_head
 
     def _usage_of(self, request: ClientRequest) -> Usage | None:

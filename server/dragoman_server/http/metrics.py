@@ -16,6 +16,7 @@ from starlette.responses import Response
 from dragoman_server.extras import missing_extra
 from dragoman_server.gateway import Gateway
 from dragoman_server.headers import BROWSER_HEADERS
+from dragoman_server.http.auth import METRICS_PATH
 
 
 def metrics_endpoint(gateway: Gateway) -> Callable[[Request], Awaitable[Response]]:
@@ -27,7 +28,8 @@ def metrics_endpoint(gateway: Gateway) -> Callable[[Request], Awaitable[Response
     async def endpoint(request: Request) -> Response:
         exposition = gateway.scrape()
         if exposition is None:
-            raise HTTPException(404, f"metrics are off: /metrics {missing_extra('metrics')}")
+            reason = missing_extra("metrics") or "was off when the gateway was started, so it needs a restart"
+            raise HTTPException(404, f"metrics are off: {METRICS_PATH} {reason}")
         accept = request.headers.get("accept", "")
         text, content_type = await anyio.to_thread.run_sync(partial(exposition, accept), limiter=limiter)
         headers = {"content-type": content_type, "cache-control": "no-store", **dict(BROWSER_HEADERS)}

@@ -99,6 +99,18 @@ class ModelCatalog(BackgroundTaskGroup):
         self._entries: dict[str, CatalogEntry] | None = None
         self.listed: dict[str, Collection[str]] = {}
 
+    def take_over(self, previous: "ModelCatalog") -> None:
+        """Use the lists from before a reload of those upstreams that have not changed."""
+        before = {each.upstream.name: each for each in previous._lists}
+        for each in self._lists:
+            known = before.get(each.upstream.name)
+            if known is None or not known.tried or known.upstream != each.upstream:
+                continue
+            each.models, each.tried, each.failing = known.models, True, known.failing
+            each.due, each.first_fetch = known.due, known.first_fetch
+            if each.upstream.name in previous.listed:
+                self.listed[each.upstream.name] = previous.listed[each.upstream.name]
+
     async def entries(self) -> Mapping[str, CatalogEntry]:
         """Return all names, in the order of lists. Takes FIRST_WAIT_S at most."""
         await self._ensure(self._lists)

@@ -420,7 +420,6 @@ def _pooled(
     account: AccountSettings, upstream: UpstreamSettings, rules: tuple[ErrorRule, ...]
 ) -> PooledAccount:
     id, requests, tokens = account.id, account.requests_per_minute, account.tokens_per_minute
-    proxy = account.proxy or upstream.proxy
     return PooledAccount(
         id,
         float(account.weight),
@@ -431,10 +430,16 @@ def _pooled(
             None if tokens is None else Rate(f"{id} tokens", tokens, _MINUTE),
             account.max_concurrent_requests,
         ),
-        # A hash, because the URL may hold a password.
-        proxy="" if proxy is None else f"proxy:{hashlib.sha256(proxy.reveal().encode()).hexdigest()[:16]}",
+        proxy=proxy_id(account, upstream),
         rules=rules,
     )
+
+
+def proxy_id(account: AccountSettings, upstream: UpstreamSettings) -> str:
+    """Return the id under which the store has the state of an account's proxy, "" if it has none."""
+    proxy = account.proxy or upstream.proxy
+    # A hash, because the URL may hold a password.
+    return "" if proxy is None else f"proxy:{hashlib.sha256(proxy.reveal().encode()).hexdigest()[:16]}"
 
 
 def _rule(rule: RuleSettings) -> ErrorRule:

@@ -109,6 +109,7 @@ class Attempt:
     sent_to_client: part of the response was sent to the client.
     status: of the upstream's response, None until there is one.
     headers: those of the upstream's that the client may see.
+    content_at: when the first content of the response was there.
     trace: its span, None where there are none.
     """
 
@@ -127,6 +128,7 @@ class Attempt:
         self.sent_to_client = False
         self.status: int | None = None
         self.headers: HeaderList = []
+        self.content_at: float | None = None
         self.trace: AttemptTrace | None = None
         self._sender = sender
         self._send = send
@@ -291,13 +293,16 @@ class Attempt:
         """Send what is ready, if it may be sent. Return false if the attempt must end."""
         if not self.plan.streams or not machine.committed:
             return True
-        self._trace_content()
+        if not self.sent_to_client:
+            self._note_content()
         self.sent_to_client = await self._send(self)
         return self.sent_to_client
 
-    def _trace_content(self) -> None:
-        if self.trace is not None and not self.sent_to_client:
-            self.trace.first_content()
+    def _note_content(self) -> None:
+        if self.content_at is None:
+            self.content_at = anyio.current_time()
+            if self.trace is not None:
+                self.trace.first_content()
 
     async def _end(self, machine: ResponseMachine) -> AttemptFailure | None:
         """Send the rest of the response, or return its error if nothing was sent yet."""
@@ -305,7 +310,7 @@ class Attempt:
         if machine.error is not None and not sent:
             return self._failure(machine.error)
         if machine.error is None:
-            self._trace_content()
+            self._note_content()
         self.ended = True
         self.sent_to_client = await self._send(self)
         return None
@@ -415,8 +420,15 @@ def note_failure(record: RequestRecord, attempt: Attempt, failure: AttemptFailur
     record.note_failure(account, target, attempt.status, failure.error.kind.value, failure.cause, seconds)
 
 
-def record_response(record: RequestRecord, machine: ResponseMachine) -> None:
-    """Put what the machine has found into the record: losses and usage."""
+def record_response(
+    record: RequestRecord, machine: ResponseMachine, winner: Attempt | None, started_at: float
+) -> None:
+    """Put what the machine has found into the record: losses and usage. winner: whose response the client got."""
+    content_at = None if winner is None else winner.content_at
+    if content_at is not None and record.first_byte_s is not None:
+        first_content_s = content_at - started_at
+        if first_content_s > record.first_byte_s:
+            record.first_content_s = first_content_s
     record.losses += [f"{loss.code.value} answer:{loss.path}" for loss in machine.losses]
     log_losses(record.id, "response", machine.losses)
     usage = machine.usage

@@ -488,7 +488,7 @@ class RequestHandler:
         record, machine = self._record, self._machine
         record.losses = [f"{loss.code.value} {loss.path}" for loss in self._plan.losses]
         if machine is not None:
-            record_response(record, machine)
+            record_response(record, machine, self._winner, self._started_at)
             if machine.error is not None and machine.error is not _CLIENT_LEFT and record.error is None:
                 record.error, record.error_kind = machine.error.message, machine.error.kind.value
             if record.outcome == "client_left" and machine.outcome is Outcome.COMPLETED:

@@ -6,6 +6,7 @@ one. All bytes for a client go through `Connection.write`.
 
 import logging
 import math
+import ssl
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -53,6 +54,8 @@ Address = tuple[str, int]
 class WorkerContext:
     """The objects that the connections of one worker share.
 
+    app: serves the requests. tls: None for plain TCP.
+    config, settings, tls: of connections that are accepted from now on.
     state: of the application's lifespan.
     requests: the scopes of all requests, which a stop cancels.
     terminated: the worker takes no new requests.
@@ -66,6 +69,7 @@ class WorkerContext:
     config: hypercorn.Config
     settings: ServerSettings
     state: dict[str, Any]
+    tls: ssl.SSLContext | None = None
     requests: set[anyio.CancelScope] = field(default_factory=set)
     terminated: anyio.Event = field(default_factory=anyio.Event)
     time: Callable[[], float] = field(default_factory=event_loop_clock)

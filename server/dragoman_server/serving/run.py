@@ -3,9 +3,11 @@
 The listening socket is bound before anything else starts: a port in use is one line for the user, port 0 has its real
 number, and all workers share the one socket. `server` accepts on it.
 
-A stop has three steps, all bounded. First, no new connections, and `drain_s` for the open requests; then their scopes
-are cancelled, which closes their sockets without a final chunk, so that clients see that the response was cut; last, a
-timer ends the process.
+A stop has these steps, all bounded. For `drain_delay_s` only the application's readiness changes; then no new
+connections, and `drain_s` for the open requests; then their scopes are cancelled, which closes their sockets without a
+final chunk, so that clients see that the response was cut; last, a timer ends the process.
+
+A reload gives new settings to the application and to connections that are accepted from then on.
 """
 
 import gc
@@ -22,23 +24,46 @@ from dataclasses import dataclass, field
 from functools import partial
 from multiprocessing import parent_process
 from multiprocessing.connection import Connection
-from typing import Any, cast
+from typing import Any, Protocol, cast, runtime_checkable
 
 import anyio
 import hypercorn
-from starlette.types import ASGIApp
+from anyio.abc import TaskGroup
+from starlette.types import ASGIApp, Receive, Scope, Send
 
+from dragoman_server.config.loader import LoadedConfig
+from dragoman_server.config.reload import ConfigReloader, Reload, SettingsRefused
 from dragoman_server.log import capture_foreign_logs, configure_logging
 from dragoman_server.serving.connection import WorkerContext
 from dragoman_server.serving.file_limit import raise_file_limit
 from dragoman_server.serving.lifespan import lifespan
+from dragoman_server.serving.link import Started, SupervisorLink
 from dragoman_server.serving.server import serve_connections
+from dragoman_server.serving.signals import GROUP_SIGNALS, SignalMeanings, signal_meanings
 from dragoman_server.serving.sockets import BoundAddress, StartupError, bind, notify_service_manager
-from dragoman_server.serving.supervisor import GROUP_SIGNALS, Supervisor, stop_signals
+from dragoman_server.serving.supervisor import Supervisor
 from dragoman_server.settings import ServerSettings, Settings
-from dragoman_server.telemetry.metrics import exposes_metrics, shared_directory
+from dragoman_server.telemetry.metrics import shared_directory
 
 AppFactory = Callable[[Settings], ASGIApp]
+
+
+@runtime_checkable
+class ReloadableApp(Protocol):
+    """An application that can change its settings while it serves.
+
+    reloader: the application calls it for a reload; None if there is nothing to load.
+    draining: a stop has begun.
+    """
+
+    reloader: Reload | None
+    draining: bool
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None: ...
+
+    async def reload(self, settings: Settings) -> None:
+        """Use these settings from now on. Raises ValueError if they cannot be used."""
+
 
 _log = logging.getLogger("dragoman.server")
 _http_log = logging.getLogger("dragoman.http")
@@ -64,17 +89,25 @@ _HYPERCORN = {
 }
 
 
-def serve(settings: Settings, app_factory: AppFactory, *, on_ready: Callable[[BoundAddress], None]) -> None:
+def serve(
+    settings: Settings,
+    app_factory: AppFactory,
+    *,
+    on_ready: Callable[[BoundAddress], None],
+    load: Callable[[], LoadedConfig] | None = None,
+) -> None:
     """Serve until SIGINT or SIGTERM, then drain and return. Raises StartupError.
 
     app_factory: makes the application from the settings, once in each process; with several workers it must be
         importable by its name.
     on_ready: called once, when all workers accept connections.
+    load: loads the configuration again, for a reload. Without it SIGHUP is a stop.
     """
     server = settings.server
     check_backend(server.backend)
     check_tls(server)
     _set_up_logging(settings)
+    meanings = signal_meanings(can_reload=load is not None)
     raise_file_limit(server.max_connections)  # before the workers start, which inherit it
     listener = bind(server)
     with listener:
@@ -86,31 +119,31 @@ def serve(settings: Settings, app_factory: AppFactory, *, on_ready: Callable[[Bo
             on_ready(listening)
 
         if server.workers == 1:
-            _run_worker(settings, app_factory, listener, ready, stop_signals())
+            _run_worker(settings, app_factory, listener, ready, meanings, load=load)
         else:
-            worker = partial(worker_main, settings, app_factory)
+            worker = partial(worker_main, app_factory=app_factory)
             gc.enable()  # this process only starts others
-            stop_s = server.drain_s + CLOSING_S + SHUTDOWN_S
-            with _shared_metrics(settings) as on_end:
-                anyio.run(Supervisor(server.workers, worker, listener, ready, stop_s, on_end).run)
+            with ExitStack() as stack:
+                try:
+                    on_end = stack.enter_context(shared_directory(settings))
+                except OSError as error:
+                    raise StartupError(
+                        f"{error.strerror}: set TMPDIR to a directory for the metrics"
+                    ) from None
+                supervisor = Supervisor(
+                    settings, worker, listener, ready, meanings, load, _use, _stop_s, on_end
+                )
+                anyio.run(supervisor.run)
     _log.info("stopped")
 
 
-@contextmanager
-def _shared_metrics(settings: Settings) -> Iterator[Callable[[int], None]]:
-    """Let the workers count together, if /metrics is on. Return what to call when one has ended."""
-    if not exposes_metrics(settings):
-        yield lambda pid: None
-        return
-    with ExitStack() as stack:
-        try:
-            on_end = stack.enter_context(shared_directory())
-        except OSError as error:
-            raise StartupError(
-                f"the metrics of several workers need a directory for temporary files: {error.strerror}; "
-                "set TMPDIR to one, or unset admin_key and metrics_key"
-            ) from None
-        yield on_end
+def _use(settings: Settings) -> None:
+    """Use settings from a reload in this process. Raises SettingsRefused if that is impossible."""
+    try:
+        check_tls(settings.server)
+    except StartupError as error:
+        raise SettingsRefused(str(error)) from None
+    _set_up_logging(settings)
 
 
 def _set_up_logging(settings: Settings) -> None:
@@ -165,44 +198,66 @@ def _hypercorn_config(server: ServerSettings) -> hypercorn.Config:
 # One worker.
 
 
+def _stop_s(settings: Settings) -> float:
+    """Return the seconds that all steps of a stop may take."""
+    server = settings.server
+    return server.drain_delay_s + server.drain_s + CLOSING_S + SHUTDOWN_S
+
+
 @dataclass(slots=True)
 class _Worker:
+    """A process that serves. load: see serve(). link: to the supervisor, which loads for all workers."""
+
     settings: Settings
     app: ASGIApp
     listener: socket.socket
     on_ready: Callable[[], None]
-    signals: tuple[signal.Signals, ...]
+    signals: SignalMeanings
+    load: Callable[[], LoadedConfig] | None = None
+    link: SupervisorLink | None = None
     is_ready: bool = False
     signals_seen: int = 0
-    all_tasks: anyio.CancelScope = field(default_factory=anyio.CancelScope)
+    stop_begun: anyio.Event = field(default_factory=anyio.Event)
     stopping: anyio.Event = field(default_factory=anyio.Event)
     requests: set[anyio.CancelScope] = field(default_factory=set)
     connections: anyio.CancelScope = field(default_factory=anyio.CancelScope)
     exit_timer: threading.Timer | None = None
+    context: WorkerContext | None = None
+    _tasks: TaskGroup = field(init=False)
+    _reload: Reload | None = None
 
     async def run(self) -> None:
         """Serve until a signal. Raises StartupError, in a group."""
         with self._signal_handlers(_call_soon(self.settings.server.backend)):
-            async with anyio.create_task_group() as tasks:
-                self.all_tasks = tasks.cancel_scope
-                tasks.start_soon(self._watch_parent)
-                tasks.start_soon(self._cut_after_drain)
-                tasks.start_soon(return_freed_memory, self.requests)
+            async with anyio.create_task_group() as self._tasks:
+                self._tasks.start_soon(self._watch_parent)
+                self._tasks.start_soon(self._stop_in_steps)
+                self._tasks.start_soon(return_freed_memory, self.requests)
+                if self.link is not None:
+                    self._tasks.start_soon(self.link.run, self._use)
+                    self._reload = self.link.reload
+                elif self.load is not None:
+                    self._reload = ConfigReloader(self.settings, self.load, self._use).reload
+                if isinstance(self.app, ReloadableApp):
+                    self.app.reloader = self._reload
                 await self._serve()
-                tasks.cancel_scope.cancel()
+                self._tasks.cancel_scope.cancel()
 
     @contextmanager
     def _signal_handlers(self, call_soon: Callable[[Callable[[], None]], object]) -> Iterator[None]:
         def handle(number: int, frame: object) -> None:
+            if self.signals.is_reload(number):
+                call_soon(self._reload_requested)
+                return
             # The timer does not start in the event loop, because code that does not return may block that.
             self.signals_seen += 1
             if not self.is_ready or self.signals_seen > 1:
                 self._exit_after(CLOSING_S + (0 if self.is_ready else SHUTDOWN_S))
             else:
-                self._exit_after(self._stop_s)
+                self._exit_after(_stop_s(self.settings))
             call_soon(partial(self._signalled, signal.Signals(number).name))
 
-        before = {number: signal.signal(number, handle) for number in self.signals}
+        before = {number: signal.signal(number, handle) for number in self.signals.handled}
         try:
             yield
         finally:
@@ -214,21 +269,43 @@ class _Worker:
     def _signalled(self, name: str) -> None:
         if not self.is_ready:
             _log.debug("%s during the start", name)
-            self.all_tasks.cancel()
-        elif self.stopping.is_set():
+            self._tasks.cancel_scope.cancel()
+        elif self.stop_begun.is_set():
             _log.info("%s again: not waiting for open requests", name)
+            self.stopping.set()
             self._cancel_requests()
         else:
             self._stop(name)
 
     def _stop(self, reason: str) -> None:
-        requests, drain_s = len(self.requests), self.settings.server.drain_s
-        if requests:
+        requests, server = len(self.requests), self.settings.server
+        if server.drain_delay_s:
+            _log.info("%s: /readyz reports draining, for %g s", reason, server.drain_delay_s)
+        elif requests:
             text = "%s: no new connections, and up to %g s for open requests: %d; a second signal ends them"
-            _log.info(text, reason, drain_s, requests)
+            _log.info(text, reason, server.drain_s, requests)
         else:
             _log.info("%s: no new connections; no request is open", reason)
-        self.stopping.set()
+        self.stop_begun.set()
+
+    def _reload_requested(self) -> None:
+        if self._reload is not None and self.is_ready and not self.stop_begun.is_set():
+            self._tasks.start_soon(self._reload)
+
+    async def _use(self, settings: Settings) -> None:
+        """Use these settings for what begins from now on. Raises ValueError if that is impossible."""
+        _use(settings)
+        config = _hypercorn_config(settings.server)
+        tls = config.create_ssl_context()
+        if isinstance(self.app, ReloadableApp):
+            try:
+                await self.app.reload(settings)
+            except ValueError:
+                _set_up_logging(self.settings)
+                raise
+        self.settings = settings
+        if self.context is not None:
+            self.context.settings, self.context.config, self.context.tls = settings.server, config, tls
 
     async def _serve(self) -> None:
         server = self.settings.server
@@ -238,11 +315,12 @@ class _Worker:
             asyncio.get_running_loop().set_exception_handler(_handle_loop_error)
         config = _hypercorn_config(server)
         async with lifespan(self.app, _STARTUP_S, SHUTDOWN_S) as state:
+            tls = config.create_ssl_context()
+            self.context = WorkerContext(self.app, config, server, state, tls, self.requests)
             with anyio.CancelScope() as self.connections:
                 await serve_connections(
-                    WorkerContext(self.app, config, server, state, self.requests),
+                    self.context,
                     self.listener,
-                    config.create_ssl_context(),
                     handshake_s=_HANDSHAKE_S,
                     on_ready=self._ready,
                     stopping=self.stopping,
@@ -257,13 +335,9 @@ class _Worker:
         if parent is not None:
             # Readable means that the supervisor has ended, and cannot send a signal.
             await anyio.wait_readable(cast(Any, parent.sentinel))
-            if not self.stopping.is_set():
-                self._exit_after(self._stop_s)
+            if not self.stop_begun.is_set():
+                self._exit_after(_stop_s(self.settings))
                 self._stop("the supervisor has ended")
-
-    @property
-    def _stop_s(self) -> float:
-        return self.settings.server.drain_s + CLOSING_S + SHUTDOWN_S
 
     def _exit_after(self, delay: float) -> None:
         if self.exit_timer is not None:
@@ -278,9 +352,16 @@ class _Worker:
         for cancel_scope in tuple(self.requests):
             cancel_scope.cancel()
 
-    async def _cut_after_drain(self) -> None:
-        await self.stopping.wait()
-        with anyio.move_on_after(self.settings.server.drain_s):
+    async def _stop_in_steps(self) -> None:
+        await self.stop_begun.wait()
+        server = self.settings.server
+        if isinstance(self.app, ReloadableApp):
+            self.app.draining = True
+        if server.drain_delay_s:
+            with anyio.move_on_after(server.drain_delay_s):
+                await self.stopping.wait()  # until a second signal
+        self.stopping.set()
+        with anyio.move_on_after(server.drain_s):
             await self._report_open_requests()
         self._cancel_requests()
         await anyio.sleep(CLOSING_S)
@@ -346,7 +427,10 @@ def _run_worker(
     app_factory: AppFactory,
     listener: socket.socket,
     on_ready: Callable[[], None],
-    signals: tuple[signal.Signals, ...],
+    signals: SignalMeanings,
+    *,
+    load: Callable[[], LoadedConfig] | None = None,
+    link: SupervisorLink | None = None,
 ) -> None:
     def ready() -> None:
         # The command has disabled collections, see __main__. None has to look at what is loaded by now: 0.2 MB of that
@@ -356,7 +440,7 @@ def _run_worker(
         on_ready()
 
     async def main() -> None:
-        await _Worker(settings, app_factory(settings), listener, ready, signals).run()
+        await _Worker(settings, app_factory(settings), listener, ready, signals, load, link).run()
 
     try:
         if settings.server.backend == "trio":
@@ -380,20 +464,28 @@ def _startup_error(error: BaseException) -> StartupError | None:
 
 
 def worker_main(
-    settings: Settings, app_factory: AppFactory, listener: socket.socket, report: Connection
+    settings: Settings, listener: socket.socket, connection: Connection, *, app_factory: AppFactory
 ) -> None:
-    """Run a worker process. It sends "" on `report` when it serves, else the reason why it cannot."""
+    """Run a worker process. connection: to the supervisor."""
     # Ctrl-C and a closed terminal reach the whole process group. Only the supervisor acts on them, and sends SIGTERM.
     for number in GROUP_SIGNALS:
         signal.signal(number, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, GROUP_SIGNALS)
     _set_up_logging(settings)
+    ready = partial(connection.send, Started())
     try:
-        _run_worker(settings, app_factory, listener, partial(report.send, ""), (signal.SIGTERM,))
+        _run_worker(
+            settings,
+            app_factory,
+            listener,
+            ready,
+            SignalMeanings((signal.SIGTERM,)),
+            link=SupervisorLink(connection),
+        )
     except StartupError as error:
         # A supervisor that has ended, or has had a report of this worker, has closed its end.
         with suppress(OSError):
-            report.send(str(error))
+            connection.send(Started(str(error)))
         sys.exit(1)
     except Exception:  # which multiprocessing would print in its own form
         _log.exception("a worker process failed")

@@ -37,14 +37,13 @@ _log = logging.getLogger("dragoman.http")
 async def serve_connections(
     worker: WorkerContext,
     listener: socket.socket,
-    tls: ssl.SSLContext | None,
     *,
     handshake_s: float,
     on_ready: Callable[[], None],
     stopping: anyio.Event,
 ) -> None:
     """Serve until `stopping` is set and all connections have ended. The caller bounds how long that may take."""
-    server = _Server(worker, listener, tls, handshake_s)
+    server = _Server(worker, listener, handshake_s)
     async with anyio.create_task_group() as server.tasks:
         async with anyio.create_task_group() as accepting:
             accepting.start_soon(server.accept)
@@ -60,20 +59,21 @@ async def serve_connections(
 
 
 class _Server:
-    def __init__(
-        self, worker: WorkerContext, listener: socket.socket, tls: ssl.SSLContext | None, handshake_s: float
-    ) -> None:
+    def __init__(self, worker: WorkerContext, listener: socket.socket, handshake_s: float) -> None:
         self._worker = worker
         self._listener = listener
-        self._tls = tls
         self._handshake_s = handshake_s
-        self._max_connections = worker.settings.max_connections or default_max_connections()
+        self._default_max_connections = default_max_connections()
         self._count = 0
         self._one_ended = anyio.Event()
         self._is_full = False  # logs one line when it becomes true
         self._shortage_logged_until = 0.0
         self.tasks: anyio.abc.TaskGroup
         self.handshakes: set[anyio.CancelScope] = set()
+
+    @property
+    def _max_connections(self) -> int:
+        return self._worker.settings.max_connections or self._default_max_connections
 
     async def accept(self) -> None:
         while True:
@@ -125,7 +125,8 @@ class _Server:
     async def _serve(self, sock: socket.socket) -> None:
         try:
             client, server = _address(sock.getpeername()), _address(sock.getsockname())
-            stream = await self._handshake(sock)
+            tls = self._worker.tls
+            stream = await self._handshake(sock, tls)
         except OSError:
             # The client left before its address was known, or the handshake failed, which TLS reports to the client.
             sock.close()
@@ -134,18 +135,18 @@ class _Server:
             sock.close()
         else:
             if stream is not None:
-                await Connection(self._worker, stream, client, server, tls=self._tls is not None).run()
+                await Connection(self._worker, stream, client, server, tls=tls is not None).run()
         finally:
             self._count -= 1
             self._one_ended.set()
 
-    async def _handshake(self, sock: socket.socket) -> ByteStream | None:
+    async def _handshake(self, sock: socket.socket, tls: ssl.SSLContext | None) -> ByteStream | None:
         """Return None if it took too long or the worker is being stopped."""
         with anyio.move_on_after(self._handshake_s) as scope:
             self.handshakes.add(scope)
             self._worker.idle[scope] = scope.cancel
             try:
-                return await open_byte_stream(sock, self._tls)
+                return await open_byte_stream(sock, tls)
             finally:
                 self.handshakes.discard(scope)
                 self._worker.idle.pop(scope, None)

@@ -1,8 +1,9 @@
 """Run several worker processes on one listening socket.
 
 The workers are spawned, because a fork would copy the state of the event loop. Each gets the settings and the socket
-through multiprocessing, creates its own application, and reports on a pipe. One that dies is replaced. All are stopped
-if one reports why it cannot start, because the next one could not either, or dies three times before it has served.
+through multiprocessing, creates its own application, and has a connection to the supervisor, on which it reports and
+gets new settings (see link). One that dies is replaced. All are stopped if one reports why it cannot start, because
+the next one could not either, or dies three times before it has served.
 """
 
 import logging
@@ -10,23 +11,27 @@ import signal
 import socket
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
 
 import anyio
+import anyio.to_thread
+from anyio.abc import TaskGroup
 
+from dragoman_server.config.loader import LoadedConfig
+from dragoman_server.config.reload import ConfigReloader, ReloadResult
+from dragoman_server.serving.link import RELOAD_S, Applied, FromWorker, ReloadRequested, Started
+from dragoman_server.serving.signals import GROUP_SIGNALS, SignalMeanings
 from dragoman_server.serving.sockets import StartupError
+from dragoman_server.settings import Settings
 
-# The main function of a worker: takes the socket, and the pipe on which it sends "" when it serves, else the reason why
-# it cannot.
-WorkerMain = Callable[[socket.socket, Connection], None]
+# The main function of a worker: takes the settings, the socket, and its end of the connection.
+WorkerMain = Callable[[Settings, socket.socket, Connection], None]
 
 _log = logging.getLogger("dragoman.server")
-
-# The signals that a terminal sends to all its processes: for Ctrl-C, and when it is closed.
-GROUP_SIGNALS = tuple(each for each in signal.Signals if each.name in ("SIGINT", "SIGHUP"))
 
 # So many deaths of one worker before it has served end the gateway.
 _MAX_DEATHS = 3
@@ -39,80 +44,105 @@ _MARGIN_S = 2.0
 
 
 @dataclass(slots=True)
-class Supervisor:
-    """Starts the workers, calls on_ready once all of them serve, replaces those that die, and stops them all."""
+class _WorkerProcess:
+    """A worker. applied: set when it has responded to the settings that it was sent, or has ended."""
 
-    workers: int
+    process: SpawnProcess
+    connection: Connection
+    applied: anyio.Event = field(default_factory=anyio.Event)
+    failure: str = ""
+
+
+@dataclass(slots=True)
+class Supervisor:
+    """Starts the workers, calls on_ready once all of them serve, replaces those that die, and stops them all.
+
+    settings: those in use.
+    load: reads the configuration again, None if there is nothing to read. use: see ConfigReloader; for this process.
+    stop_s: returns the seconds that a worker has for all its own steps of a stop.
+    """
+
+    settings: Settings
     worker_main: WorkerMain
     listener: socket.socket
     on_ready: Callable[[], None]
-    # Seconds that the workers have for all their own steps of a stop.
-    stop_s: float
+    signals: SignalMeanings
+    load: Callable[[], LoadedConfig] | None
+    use: Callable[[Settings], None]
+    stop_s: Callable[[Settings], float]
     # Called with the process id of a worker that has ended.
     on_end: Callable[[int], None]
     # By the worker's number. All are started before the first is waited for.
-    processes: dict[int, SpawnProcess] = field(default_factory=dict)
+    workers: dict[int, _WorkerProcess] = field(default_factory=dict)
     ready: set[int] = field(default_factory=set)
     # By number, of workers that have not served yet.
     deaths: Counter[int] = field(default_factory=Counter)
     stopping: anyio.Event = field(default_factory=anyio.Event)
     failure: str | None = None
     is_ready: bool = False
+    reloader: ConfigReloader | None = None
 
     async def run(self) -> None:
         """Keep the workers alive until a signal. Raises StartupError when one cannot start."""
+        if self.load is not None:
+            self.reloader = ConfigReloader(self.settings, self.load, self._use)
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self._watch_signals)
+            tasks.start_soon(self._watch_signals, tasks)
             tasks.start_soon(self._kill_late)
             try:
                 async with anyio.create_task_group() as workers:
-                    for number in range(self.workers):
-                        workers.start_soon(self._run_worker, number)
+                    for number in range(self.settings.server.workers):
+                        workers.start_soon(self._run_worker, number, tasks)
             finally:
-                for process in self.processes.values():
-                    process.kill()
+                for worker in self.workers.values():
+                    worker.process.kill()
             tasks.cancel_scope.cancel()
         if self.failure is not None:
             raise StartupError(self.failure)
 
-    async def _watch_signals(self) -> None:
-        with anyio.open_signal_receiver(*stop_signals()) as signals:
+    async def _watch_signals(self, tasks: TaskGroup) -> None:
+        with anyio.open_signal_receiver(*self.signals.handled) as signals:
             async for number in signals:
-                _log.info("%s: stopping the workers", number.name)
-                self._stop()
+                if not self.signals.is_reload(number):
+                    _log.info("%s: stopping the workers", number.name)
+                    self._stop()
+                elif self.reloader is not None and self.is_ready and not self.stopping.is_set():
+                    tasks.start_soon(self.reloader.reload)
 
     async def _kill_late(self) -> None:
         await self.stopping.wait()
         # A worker has ended itself by then, unless its code blocks the interpreter.
-        await anyio.sleep(self.stop_s + _MARGIN_S)
-        for process in self.processes.values():
-            process.kill()
+        await anyio.sleep(self.stop_s(self.settings) + _MARGIN_S)
+        for worker in self.workers.values():
+            worker.process.kill()
 
     def _stop(self) -> None:
         # The workers close their copies as well; with the last one the port is free.
         self.listener.close()
         self.stopping.set()
-        for process in self.processes.values():
-            process.terminate()
+        for worker in self.workers.values():
+            worker.process.terminate()
 
-    async def _run_worker(self, number: int) -> None:
+    # Workers.
+
+    async def _run_worker(self, number: int, tasks: TaskGroup) -> None:
         """Start worker `number`, and start it again when it dies."""
         while not self.stopping.is_set():
-            process, report = self._start()
-            self.processes[number] = process
-            with report:
-                await anyio.wait_readable(report.fileno())
-                self._reported(number, report)
-            await self._wait_for(process)
-            self.on_end(process.pid or 0)
+            worker = self.workers[number] = self._start()
+            with worker.connection:
+                await self._read_messages(number, worker, tasks)
+            await anyio.wait_readable(worker.process.sentinel)
+            worker.process.join()
+            self.on_end(worker.process.pid or 0)
             if not self.stopping.is_set():
-                _log.error("worker %d ended with code %s; starting another", number, process.exitcode)
+                _log.error("worker %d ended with code %s; starting another", number, worker.process.exitcode)
                 await anyio.sleep(_RESPAWN_PAUSE_S)
 
-    def _start(self) -> tuple[SpawnProcess, Connection]:
+    def _start(self) -> _WorkerProcess:
         context = get_context("spawn")
-        report, child_end = context.Pipe(duplex=False)
-        process = context.Process(target=self.worker_main, args=(self.listener, child_end), daemon=True)
+        connection, child_end = context.Pipe()
+        arguments = (self.settings, self.listener, child_end)
+        process = context.Process(target=self.worker_main, args=arguments, daemon=True)
         # Blocked signals stay blocked in a new process: they cannot hit a worker that is still importing.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, GROUP_SIGNALS)
         try:
@@ -120,21 +150,33 @@ class Supervisor:
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
         child_end.close()
-        return process, report
+        return _WorkerProcess(process, connection)
 
-    def _reported(self, number: int, report: Connection) -> None:
-        try:
-            failure = report.recv()
-        except EOFError:
-            if number in self.ready:
+    async def _read_messages(self, number: int, worker: _WorkerProcess, tasks: TaskGroup) -> None:
+        """Do what a worker sends, until it has ended."""
+        while True:
+            await anyio.wait_readable(worker.connection.fileno())
+            try:
+                message: FromWorker = worker.connection.recv()
+            except (EOFError, OSError):
+                self._ended(number)
+                worker.applied.set()
                 return
-            self.deaths[number] += 1
-            if self.deaths[number] < _MAX_DEATHS:
-                return
-            failure = f"a worker process died while starting, {_MAX_DEATHS} times in a row"
+            match message:
+                case Started(failure):
+                    self._started(number, failure)
+                case Applied(failure):
+                    worker.failure = failure
+                    worker.applied.set()
+                case ReloadRequested():
+                    tasks.start_soon(self._reload_for, worker)
+
+    def _started(self, number: int, failure: str) -> None:
         if not failure:
             self.ready.add(number)
-            if len(self.ready) == self.workers and not (self.is_ready or self.stopping.is_set()):
+            if len(self.ready) == self.settings.server.workers and not (
+                self.is_ready or self.stopping.is_set()
+            ):
                 self.is_ready = True
                 self.on_ready()
         elif not self.stopping.is_set() and number not in self.ready:
@@ -142,12 +184,43 @@ class Supervisor:
             self.failure = failure
             self._stop()
 
-    async def _wait_for(self, process: SpawnProcess) -> None:
-        await anyio.wait_readable(process.sentinel)
-        process.join()
+    def _ended(self, number: int) -> None:
+        if number in self.ready or self.stopping.is_set():
+            return
+        self.deaths[number] += 1
+        if self.deaths[number] == _MAX_DEATHS:
+            self.failure = f"a worker process died while starting, {_MAX_DEATHS} times in a row"
+            self._stop()
 
+    # Reloads.
 
-def stop_signals() -> tuple[signal.Signals, ...]:
-    """Return the signals that stop the gateway: SIGTERM, SIGINT, and SIGHUP unless nohup ignores it."""
-    group = [each for each in GROUP_SIGNALS if signal.getsignal(each) is not signal.SIG_IGN]
-    return (signal.SIGTERM, *group)
+    async def _reload_for(self, worker: _WorkerProcess) -> None:
+        result = ReloadResult(errors=("there is nothing to load again",))
+        if self.reloader is not None:
+            result = await self.reloader.reload()
+        with suppress(OSError):  # it has ended meanwhile
+            worker.connection.send(result)
+
+    async def _use(self, settings: Settings) -> None:
+        """See ConfigReloader. Return when all workers use these settings."""
+        self.use(settings)
+        self.settings = settings  # of workers that are started from now on
+        async with anyio.create_task_group() as tasks:
+            for number, worker in self.workers.items():
+                tasks.start_soon(self._use_in, number, worker, settings)
+
+    async def _use_in(self, number: int, worker: _WorkerProcess, settings: Settings) -> None:
+        worker.applied, worker.failure = anyio.Event(), ""
+        failure = f"no response within {RELOAD_S:g} s"
+        with anyio.move_on_after(RELOAD_S):
+            try:
+                # In a thread, because a worker that does not read would block this process.
+                await anyio.to_thread.run_sync(worker.connection.send, settings, abandon_on_cancel=True)
+            except OSError:  # it has ended, and the next one is started with these settings
+                return
+            await worker.applied.wait()
+            failure = worker.failure
+        if failure:
+            # The next one is started with these settings. This one finishes its requests first.
+            _log.error("worker %d cannot use the new configuration and is replaced: %s", number, failure)
+            worker.process.terminate()

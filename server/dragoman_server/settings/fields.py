@@ -3,12 +3,13 @@
 Besides its type, the annotation of a setting has its limits if it has any, as msgspec writes them; the choices, as a
 tuple; and last the help text:
 
-    port: Annotated[int, Meta(ge=0, le=65_535), "port to bind; 0 chooses a free one"] = 8080
+    port: Annotated[int, Meta(ge=0, le=65_535), RESTART, "port to bind; 0 chooses a free one"] = 8080
 """
 
 import enum
 from collections.abc import Mapping
 from dataclasses import MISSING, Field, dataclass, fields
+from datetime import datetime
 from types import NoneType
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
@@ -33,6 +34,7 @@ class SettingKind(enum.Enum):
     SECONDS = "seconds", float, "a number of seconds"
     DOLLARS = "US dollars", float, "a number of US dollars"
     SWITCH = "true or false", bool, "true or false"
+    TIME = "time", datetime, "a date, or a time with its offset from UTC"
     CHOICE = "choice"
     CHOICES = "list of choices"
     NAMES = "list of names"
@@ -51,6 +53,16 @@ class SettingKind(enum.Enum):
         self.label, self.base, self.expected = label, base, expected
 
 
+class AppliedBy(enum.Enum):
+    """What makes a changed value take effect."""
+
+    RELOAD = enum.auto()
+    RESTART = enum.auto()
+
+
+# For the annotation of a setting that cannot change while the gateway runs.
+RESTART = AppliedBy.RESTART
+
 Name = Annotated[str, SettingKind.NAME]
 FilePath = Annotated[str, SettingKind.PATH]
 Seconds = Annotated[float, SettingKind.SECONDS]
@@ -63,6 +75,7 @@ _KINDS: Mapping[object, SettingKind] = {
     str: SettingKind.TEXT,
     int: SettingKind.INTEGER,
     bool: SettingKind.SWITCH,
+    datetime: SettingKind.TIME,
     Secret: SettingKind.SECRET,
     tuple[str, ...]: SettingKind.NAMES,
     tuple[int, ...]: SettingKind.STATUSES,
@@ -79,6 +92,7 @@ class SettingSpec:
     limits: of a number, or of the length of a secret.
     choices: the valid values of CHOICE and CHOICES.
     default: None for no value.
+    applied_by: what makes a changed value take effect.
     """
 
     name: str
@@ -90,6 +104,7 @@ class SettingSpec:
     choices: tuple[str, ...]
     default: object
     required: bool
+    applied_by: AppliedBy
 
 
 _keys: dict[type[Any], dict[str, SettingSpec]] = {}
@@ -128,6 +143,7 @@ def _spec(field: Field[Any], hint: Any, unset: object) -> SettingSpec:
         choices=choices,
         default=unset if made or field.default is None else field.default,
         required=made and field.default_factory is MISSING,
+        applied_by=by_type.get(AppliedBy, AppliedBy.RELOAD),
     )
 
 

@@ -108,6 +108,13 @@ class Mask:
         )
         self._heads = frozenset(form[:MIN_SECRET_LENGTH] for form in self._forms)
 
+    def joined(self, other: "Mask") -> "Mask":
+        """Return the mask of all secrets of both."""
+        mask = Mask(())
+        mask._forms = sorted({*self._forms, *other._forms}, key=len, reverse=True)
+        mask._heads = self._heads | other._heads
+        return mask
+
     def __repr__(self) -> str:
         return f"<Mask of {len(self._forms)} texts>"
 

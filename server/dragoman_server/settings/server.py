@@ -1,7 +1,8 @@
 """Settings of the gateway and its clients: the tables `[server]`, `[[client_keys]]` and `[[prices]]`, and the whole."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import Annotated, Any
 
 from msgspec import Meta
@@ -9,7 +10,16 @@ from msgspec import Meta
 from dragoman import Capabilities
 from dragoman_server.accounts.policy import MAX_ATTEMPTS
 from dragoman_server.settings.capabilities import ModelCapabilitySettings
-from dragoman_server.settings.fields import DAY_S, Dollars, FilePath, Name, Seconds, SettingKind, Wait
+from dragoman_server.settings.fields import (
+    DAY_S,
+    RESTART,
+    Dollars,
+    FilePath,
+    Name,
+    Seconds,
+    SettingKind,
+    Wait,
+)
 from dragoman_server.settings.patterns import WILDCARD, PatternTable
 from dragoman_server.settings.secret import Mask, Secret, secrets_in, url_secrets
 from dragoman_server.settings.upstreams import (
@@ -45,10 +55,10 @@ TokenPrice = Annotated[Dollars, Meta(ge=0, le=10**6)]
 class ServerSettings:
     """The `[server]` table. Times are seconds, sizes are bytes."""
 
-    host: Annotated[str, SettingKind.HOST, "address to bind"] = "127.0.0.1"
-    port: Annotated[int, Meta(ge=0, le=65_535), "port to bind; 0 chooses a free one"] = 8080
-    backend: Annotated[str, ("asyncio", "uvloop", "trio"), "event loop"] = "asyncio"
-    workers: Annotated[int, Meta(ge=1, le=256), "number of worker processes"] = 1
+    host: Annotated[str, SettingKind.HOST, RESTART, "address to bind"] = "127.0.0.1"
+    port: Annotated[int, Meta(ge=0, le=65_535), RESTART, "port to bind; 0 chooses a free one"] = 8080
+    backend: Annotated[str, ("asyncio", "uvloop", "trio"), RESTART, "event loop"] = "asyncio"
+    workers: Annotated[int, Meta(ge=1, le=256), RESTART, "number of worker processes"] = 1
     certfile: Annotated[FilePath | None, "TLS certificate chain, PEM"] = None
     keyfile: Annotated[FilePath | None, "TLS private key, PEM"] = None
     http2: Annotated[
@@ -84,6 +94,11 @@ class ServerSettings:
         Timeout, "longest time from the first byte of a request to the end of its headers, before a 408"
     ] = 30.0
     body_timeout_s: Annotated[Timeout, "longest silence within a request body, before a 408"] = 30.0
+    drain_delay_s: Annotated[
+        Wait,
+        "how long a gateway that got SIGTERM serves as before, while /readyz reports draining, so that load balancers"
+        " notice; then it drains",
+    ] = 0.0
     drain_s: Annotated[
         Seconds, Meta(ge=0, le=DAY_S), "time that open requests have to finish at shutdown"
     ] = 30.0
@@ -106,30 +121,34 @@ class ServerSettings:
     response_store: Annotated[
         str,
         ("off", "memory", "sqlite"),
+        RESTART,
         "where responses to Responses clients are stored, for previous_response_id",
     ] = "off"
     response_store_path: Annotated[
-        FilePath | None, "file of the response store sqlite, created if missing"
+        FilePath | None, RESTART, "file of the response store sqlite, created if missing"
     ] = None
     response_store_max_bytes: Annotated[
         int,
         Meta(ge=2**20, le=2**40),
+        RESTART,
         "largest size of the response store; the oldest responses are deleted first",
     ] = 256 * 2**20
     # As long as OpenAI stores them.
     response_store_max_age_s: Annotated[
-        Seconds, Meta(ge=1, le=10 * 365 * DAY_S), "how long a response stays in the response store"
+        Seconds, Meta(ge=1, le=10 * 365 * DAY_S), RESTART, "how long a response stays in the response store"
     ] = 30.0 * DAY_S
     account_store: Annotated[
         str,
         ("memory", "sqlite", "valkey"),
+        RESTART,
         "where account health, limits and budgets are stored: in the process, on this machine, for all gateways",
     ] = "memory"
-    account_store_path: Annotated[FilePath | None, "file of the account store sqlite, created if missing"] = (
-        None
-    )
+    account_store_path: Annotated[
+        FilePath | None, RESTART, "file of the account store sqlite, created if missing"
+    ] = None
     account_store_url: Annotated[
         Secret | None,
+        RESTART,
         "server of the account store valkey: valkey://user:password@host:port/db, valkeys:// with TLS, unix:///path",
     ] = None
     max_attempts: Annotated[
@@ -148,16 +167,17 @@ class ServerSettings:
     admin_key: Annotated[
         Secret | None,
         Meta(min_length=32),
-        "the key for /admin, which shows and changes accounts; at least 32 characters; unset: /admin is off",
+        "the key for /admin, which shows and changes accounts, shows keys and reloads; at least 32 characters; unset:"
+        " /admin is off",
     ] = None
     metrics_key: Annotated[
         Secret | None,
         Meta(min_length=32),
         "a key only for /metrics, besides the admin key; at least 32 characters; needs dragoman[metrics]",
     ] = None
-    otel: Annotated[bool, "report to OpenTelemetry, as the OTEL_* variables say; needs dragoman[otel]"] = (
-        False
-    )
+    otel: Annotated[
+        bool, RESTART, "report to OpenTelemetry, as the OTEL_* variables say; needs dragoman[otel]"
+    ] = False
     allow_public_without_keys: Annotated[
         bool,
         "start on a public address without client keys; anybody who can connect may then use all upstreams",
@@ -170,6 +190,7 @@ class ServerSettings:
     reasoning_store_bytes: Annotated[
         int,
         Meta(ge=0, le=2**34),
+        RESTART,
         "memory for the reasoning of Chat clients that do not send it back; 0 stores none",
     ] = 64 * 2**20
     simulator: Annotated[
@@ -194,10 +215,21 @@ class ServerSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientKey:
-    """One `[[client_keys]]` table. It has only the hash of the key."""
+    """One `[[client_keys]]` table. It has only the hash of the key.
+
+    While a key is rotated it has two, with one set of limits, counters and stored responses.
+    """
 
     name: Annotated[Name, "name of the key's owner in the log"]
     hash: Annotated[str, SettingKind.HASH, "hash of the key, as `dragoman keys add` prints it"]
+    expires: Annotated[
+        datetime | None, "time at which it becomes invalid; a date is its beginning in UTC; unset: never"
+    ] = None
+    disabled: Annotated[bool, "refuse requests with it; its counters and limits stay"] = False
+    previous_hash: Annotated[
+        str | None, SettingKind.HASH, "hash of the key before it, as `dragoman keys rotate` writes it"
+    ] = None
+    previous_expires: Annotated[datetime | None, "time at which the key before it becomes invalid"] = None
     loss_policy: Annotated[str | None, LOSS_POLICIES, "overrides the upstream's and the server's"] = None
     may_loosen: Annotated[bool, "may send dragoman-loss-policy: record even where losses are refused"] = False
     models: Annotated[
@@ -218,6 +250,18 @@ class ClientKey:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_models", PatternTable([(pattern, True) for pattern in self.models]))
+
+    def state(self, now: float) -> str:
+        """Return "active", "expired" or "disabled". now: seconds since the epoch."""
+        if self.disabled:
+            return "disabled"
+        return "expired" if self.expires is not None and self.expires.timestamp() <= now else "active"
+
+    @property
+    def has_limits(self) -> bool:
+        """True if something has to be counted for it."""
+        limits = (self.requests_per_minute, self.tokens_per_minute, self.budget)
+        return any(limit is not None for limit in limits)
 
     def may_use(self, model: str) -> bool:
         """True if a request with this key may name the model."""
@@ -295,6 +339,12 @@ class Settings:
             object.__setattr__(self, "_mask", Mask(values, public))
         assert self._mask is not None
         return self._mask
+
+    def masking_also(self, previous: "Settings") -> "Settings":
+        """Return these settings. Their mask also has the secrets of previous ones, which open requests still use."""
+        settings = replace(self)
+        object.__setattr__(settings, "_mask", self.mask.joined(previous.mask))
+        return settings
 
     def upstream(self, name: str) -> UpstreamSettings | None:
         """Return the upstream of this name; for `sim` the description of the simulator, if that is offered."""

@@ -128,6 +128,12 @@ class AccountSettings:
         """The name that is unique among all accounts."""
         return f"{self.upstream}/{self.name}"
 
+    @property
+    def has_limits(self) -> bool:
+        """True if something has to be counted for it."""
+        limits = (self.requests_per_minute, self.tokens_per_minute, self.max_concurrent_requests)
+        return any(limit is not None for limit in limits)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleSettings:

@@ -43,6 +43,8 @@ OTHER = "other"
 # Where prometheus-client finds the files that the workers share.
 _DIRECTORY_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
 
+_IN_MEMORY = "/dev/shm"
+
 # Seconds: from a cached response of a local model to an agent's longest turn.
 _BUCKETS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
 
@@ -86,7 +88,7 @@ DURATION = MetricSpec(
 FIRST_BYTE = MetricSpec(
     "dragoman_time_to_first_byte_seconds",
     MetricKind.HISTOGRAM,
-    "Time from a planned request to the first byte of its response",
+    "Time from a planned request to the first byte of content of its response, of requests that completed",
     ("protocol", *_DESTINATION, "stream"),
 )
 ATTEMPTS = MetricSpec(
@@ -126,6 +128,13 @@ ACCOUNT_STATE = MetricSpec(
     ("upstream", "account", "state"),
     over_workers="livemostrecent",
 )
+ACCOUNT_REMAINING = MetricSpec(
+    "dragoman_account_remaining_ratio",
+    MetricKind.GAUGE,
+    "Share of its rate limit, or of its money, that an account has left, if it is known",
+    ("upstream", "account"),
+    over_workers="livemostrecent",
+)
 STORE_UP = MetricSpec(
     "dragoman_account_store_up",
     MetricKind.GAUGE,
@@ -145,7 +154,7 @@ BUILD = MetricSpec(
 
 METRICS = (
     REQUESTS, DURATION, FIRST_BYTE, ATTEMPTS, TOKENS, COST, LOSSES, OPEN_REQUESTS, OPEN_STREAMS, ACCOUNT_STATE,
-    STORE_UP, WORKERS, BUILD,
+    ACCOUNT_REMAINING, STORE_UP, WORKERS, BUILD,
 )  # fmt: skip
 
 # The fields of a record with numbers of tokens, by the label `type`.
@@ -211,7 +220,8 @@ class _Family:
         """Return the counter of a label set. labels: values, in the order of the specification."""
         child = self._children.get(labels)
         if child is None:
-            if len(self._children) >= MAX_LABEL_SETS:
+            # The labels of gauges come from the configuration only, and a gauge of several accounts has no meaning.
+            if len(self._children) >= MAX_LABEL_SETS and self._spec.kind is not MetricKind.GAUGE:
                 return self._overflow()
             child = self._children[labels] = self._metric.labels(*labels) if labels else self._metric
         return child
@@ -269,8 +279,9 @@ class Metrics:
             where = record.protocol, upstream, model, "true" if record.stream else "false"
             if record.duration_s is not None:
                 families[DURATION].child(*where).observe(record.duration_s)
-            if record.first_byte_s is not None:
-                families[FIRST_BYTE].child(*where).observe(record.first_byte_s)
+            first = record.first_content_s or record.first_byte_s
+            if first is not None and record.outcome == "completed":
+                families[FIRST_BYTE].child(*where).observe(first)
             # A count of tokens has no output, and uses none.
             for kind, name in _TOKEN_FIELDS.items() if record.output_tokens is not None else ():
                 if tokens := getattr(record, name):
@@ -301,12 +312,15 @@ class Metrics:
         self, accounts: Iterable[str], health: Mapping[str, Health], now: float, *, store_up: bool
     ) -> None:
         """Set the state of the accounts. accounts: their ids, as `upstream/account`. health: see AccountStore."""
-        family = self._families[ACCOUNT_STATE]
+        states, remaining = self._families[ACCOUNT_STATE], self._families[ACCOUNT_REMAINING]
         for id in accounts:
             upstream, _, name = id.partition("/")
-            current = health.get(id, INITIAL_HEALTH).state(now)
+            known = health.get(id, INITIAL_HEALTH)
+            current = known.state(now)
             for state in AccountState:
-                family.child(upstream, name, state.value).set(state is current)
+                states.child(upstream, name, state.value).set(state is current)
+            if known.remaining is not None:
+                remaining.child(upstream, name).set(known.remaining)
         self._families[STORE_UP].child().set(store_up)
 
     def exposition(self, accept: str) -> tuple[bytes, str]:
@@ -372,13 +386,20 @@ def _size(file: Path) -> int:
 
 
 @contextmanager
-def shared_directory() -> Iterator[Callable[[int], None]]:
-    """Let the processes that are started inside of this block count together. Return what to call when one has ended.
+def shared_directory(settings: Settings) -> Iterator[Callable[[int], None]]:
+    """Let the processes that are started inside of this block count together, if /metrics is on.
 
-    Raises OSError if there is no place for temporary files.
+    Return what to call with the id of one that has ended. Raises OSError if there is no place for temporary files.
     """
+    if not exposes_metrics(settings):
+        yield lambda pid: None
+        return
     before = os.environ.get(_DIRECTORY_VARIABLE)
-    with tempfile.TemporaryDirectory(prefix="dragoman-metrics-", ignore_cleanup_errors=True) as directory:
+    # In memory where that is possible: a write to a mapped file on a full disk ends the process.
+    place = _IN_MEMORY if "TMPDIR" not in os.environ and os.access(_IN_MEMORY, os.W_OK) else None
+    with tempfile.TemporaryDirectory(
+        prefix="dragoman-metrics-", dir=place, ignore_cleanup_errors=True
+    ) as directory:
         os.environ[_DIRECTORY_VARIABLE] = directory
         try:
             yield lambda pid: _forget_gauges(Path(directory), pid)

@@ -3,6 +3,7 @@
 Of a request three moments count: it begins, it is planned, it ends. Attempts have spans of their own.
 """
 
+import logging
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Protocol
@@ -15,6 +16,8 @@ from dragoman_server.headers import HeaderList
 from dragoman_server.log import RequestRecord
 from dragoman_server.settings import Settings, UpstreamSettings
 from dragoman_server.telemetry.metrics import KnownModels, Metrics, ModelNames, exposes_metrics
+
+_log = logging.getLogger("dragoman.metrics")
 
 if TYPE_CHECKING:
     from dragoman_server.telemetry.tracing import Tracing
@@ -29,7 +32,7 @@ class AttemptTrace(Protocol):
     headers: HeaderList
 
     def first_content(self) -> None:
-        """Record that the first content has arrived. Further calls do nothing."""
+        """Record that the first content has arrived."""
 
     def end(self, status: int | None, error: str | None, usage: Usage | None) -> None:
         """End the span.
@@ -64,14 +67,15 @@ class Telemetry:
         self._otel = settings.server.otel
         self._known = KnownModels()
         self._tracing: Tracing | None = None
-        self.metrics: Metrics | None = None
+        self.metrics = Metrics(settings.server.backend, self._known) if exposes_metrics(settings) else None
         self.configure(settings, listed)
 
     def configure(self, settings: Settings, listed: ModelNames) -> None:
-        """Use the names of this configuration from now on. listed: what upstreams list, which may grow."""
+        """Use the names of this configuration from now on. listed: what upstreams list, which may grow.
+
+        What was off stays off, because several workers can count together only if they were started for it.
+        """
         self._known.configure(settings, listed)
-        if self.metrics is None and exposes_metrics(settings):
-            self.metrics = Metrics(settings.server.backend, self._known)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -107,14 +111,18 @@ class Telemetry:
     def count(self, record: RequestRecord) -> None:
         """Count a request that has ended: also one that no endpoint received."""
         if self.metrics is not None:
-            self.metrics.count(record)
+            try:
+                self.metrics.count(record)
+            except OSError as error:  # the disk that several workers share is full
+                _log.error("the metrics cannot be written: %s", error.strerror)
 
 
 def _route(scope: Scope) -> str:
     """Return the path with the names of its parameters in place of their values, which are ids and names."""
     path = str(scope["path"])
     for name, value in scope.get("path_params", {}).items():
-        path = path.replace(str(value), f"{{{name}}}")
+        before, found, after = path.rpartition(f"/{value}")
+        path = f"{before}/{{{name}}}{after}" if found else path
     return path
 
 

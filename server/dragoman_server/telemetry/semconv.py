@@ -23,6 +23,7 @@ URL_SCHEME: Final = "url.scheme"
 OPERATION: Final = "gen_ai.operation.name"
 PROVIDER: Final = "gen_ai.provider.name"
 REQUEST_MODEL: Final = "gen_ai.request.model"
+REQUEST_STREAM: Final = "gen_ai.request.stream"
 TOKEN_TYPE: Final = "gen_ai.token.type"
 TIME_TO_FIRST_CHUNK: Final = "gen_ai.response.time_to_first_chunk"
 
@@ -91,7 +92,7 @@ SERVER_DURATION = InstrumentSpec(
 SERVER_FIRST_TOKEN = InstrumentSpec(
     "gen_ai.server.time_to_first_token",
     "s",
-    "Time to the first byte of a streamed response",
+    "Time to the first content of a streamed response",
     _FIRST_TOKEN,
 )
 SERVER_OUTPUT_TOKEN = InstrumentSpec(

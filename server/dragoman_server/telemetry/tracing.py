@@ -26,7 +26,7 @@ from dragoman import Usage
 from dragoman_server import __version__
 from dragoman_server.capabilities.providers import address_of, provider_name
 from dragoman_server.headers import HeaderList
-from dragoman_server.log import RequestRecord
+from dragoman_server.log import RequestRecord, shorten
 from dragoman_server.settings import UpstreamSettings
 from dragoman_server.telemetry import semconv
 from dragoman_server.telemetry.semconv import InstrumentSpec
@@ -43,6 +43,11 @@ _Attributes = dict[str, str | int | float | bool]
 
 # The metrics have the label "input" or "output"; cached tokens are parts of the input.
 _TOKEN_TYPES = ("input", "output")
+
+
+def _text(text: str) -> str:
+    """Return a text from outside as an attribute. OTLP is UTF-8, and one lone surrogate would lose a whole batch."""
+    return shorten(text).encode("utf-8", "replace").decode("utf-8")
 
 
 class Tracing:
@@ -69,13 +74,13 @@ class Tracing:
         """Begin the span of a request. route: its path, with names in braces for what varies. headers: the client's."""
         parent = _PROPAGATOR.extract(headers, Context())
         span = self._tracer.start_span(
-            f"{method} {route}",
+            _text(f"{method} {route}"),
             parent,
             SpanKind.SERVER,
             {
                 semconv.HTTP_METHOD: method,
-                semconv.HTTP_ROUTE: route,
-                semconv.URL_PATH: record.path,
+                semconv.HTTP_ROUTE: _text(route),
+                semconv.URL_PATH: _text(record.path),
                 semconv.URL_SCHEME: scheme,
                 semconv.REQUEST_ID: record.id,
                 semconv.CLIENT_PROTOCOL: record.protocol,
@@ -122,12 +127,13 @@ class RequestSpan:
             upstream, model
         )
         span = self._tracer.start_span(
-            f"{semconv.CHAT} {model}",
+            _text(f"{semconv.CHAT} {model}"),
             set_span_in_context(self._span, Context()),
             SpanKind.CLIENT,
             {
                 **of_metrics,
-                semconv.REQUEST_MODEL: model,
+                semconv.REQUEST_MODEL: _text(model),
+                semconv.REQUEST_STREAM: stream,
                 semconv.UPSTREAM: upstream.name,
                 semconv.UPSTREAM_PROTOCOL: protocol,
                 semconv.ACCOUNT: account,
@@ -140,7 +146,7 @@ class RequestSpan:
         if span.is_recording():
             for loss in record.losses:
                 code, _, path = loss.partition(" ")
-                span.add_event(semconv.LOSS_EVENT, {semconv.LOSS_CODE: code, semconv.LOSS_PATH: path})
+                span.add_event(semconv.LOSS_EVENT, {semconv.LOSS_CODE: code, semconv.LOSS_PATH: _text(path)})
             known: Mapping[str, str | int | float | bool | None] = {
                 semconv.OUTCOME: record.outcome,
                 semconv.HTTP_STATUS: record.status,
@@ -148,7 +154,7 @@ class RequestSpan:
                 semconv.CLIENT_KEY: record.client_key,
                 semconv.UPSTREAM: record.upstream,
                 semconv.ACCOUNT: record.account,
-                semconv.REQUEST_MODEL: record.model,
+                semconv.REQUEST_MODEL: None if record.model is None else _text(record.model),
                 semconv.COST_USD: record.cost_usd,
             }
             span.set_attributes({name: value for name, value in known.items() if value is not None})
@@ -167,11 +173,12 @@ class RequestSpan:
         failed = record.outcome != "completed"
         attributes = {**known, semconv.ERROR_TYPE: record.error_kind or record.outcome} if failed else known
         self._tracing.record(semconv.SERVER_DURATION, duration, attributes)
-        if failed or not record.stream or record.first_byte_s is None:
+        first = record.first_content_s or record.first_byte_s
+        if failed or not record.stream or first is None:
             return
-        self._tracing.record(semconv.SERVER_FIRST_TOKEN, record.first_byte_s, known)
+        self._tracing.record(semconv.SERVER_FIRST_TOKEN, first, known)
         if record.output_tokens is not None and record.output_tokens > 1:
-            seconds = max(0.0, duration - record.first_byte_s) / (record.output_tokens - 1)
+            seconds = max(0.0, duration - first) / (record.output_tokens - 1)
             self._tracing.record(semconv.SERVER_OUTPUT_TOKEN, seconds, known)
 
 
@@ -190,7 +197,6 @@ class AttemptSpan:
 
     def first_content(self) -> None:
         if self._stream:
-            self._stream = False
             seconds = anyio.current_time() - self._began
             self._span.set_attribute(semconv.TIME_TO_FIRST_CHUNK, seconds)
             self._tracing.record(semconv.CLIENT_FIRST_CHUNK, seconds, self._of_metrics)

@@ -11,7 +11,16 @@ are not configured, or log URLs.
 
 import ssl
 import urllib.request
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Collection,
+    Iterable,
+    Mapping,
+    Sequence,
+)
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
@@ -295,6 +304,19 @@ class UpstreamClient:
         self._proxied = {}
         with anyio.move_on_after(CLOSE_S, shield=True):
             for transport in transports:
+                await transport.aclose()
+
+    async def keep_only(self, urls: Iterable[str], proxies: Collection[str]) -> None:
+        """Close connections that nothing uses: idle ones to servers of other URLs, and all by other proxies.
+
+        proxies: those that a caller names; those of the environment stay.
+        """
+        kept = {*proxies, *self._env_proxies.values()}
+        closing = [self._proxied.pop(proxy) for proxy in list(self._proxied) if proxy not in kept]
+        if isinstance(self._direct, Http1Transport):
+            self._direct.keep_only({_request_url(url)[0].origin for url in urls})
+        with anyio.move_on_after(CLOSE_S, shield=True):
+            for transport in closing:
                 await transport.aclose()
 
     def open(

@@ -9,6 +9,7 @@ released, and one that the server has closed when it is next considered for reus
 """
 
 from collections import OrderedDict, defaultdict, deque
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -108,6 +109,11 @@ class ConnectionPool:
         for stream in self._idle_of.pop(origin, ()):
             del self._idle[stream]
             stream.abort()
+
+    def keep_only(self, origins: Collection[Origin]) -> None:
+        """Close all idle connections to other origins."""
+        for origin in [each for each in self._idle_of if each not in origins]:
+            self.drop_idle(origin)
 
     def _take_idle(self, origin: Origin) -> ByteStream | None:
         if self._idle:

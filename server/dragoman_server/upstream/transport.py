@@ -14,7 +14,7 @@ import os
 import socket
 import ssl
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -234,6 +234,10 @@ class Http1Transport:
     async def aclose(self) -> None:
         self._pool.close()
         await anyio.lowlevel.cancel_shielded_checkpoint()
+
+    def keep_only(self, origins: Collection[Origin]) -> None:
+        """Close all idle connections to other origins."""
+        self._pool.keep_only(origins)
 
     async def send(self, request: Http1Request) -> tuple[ResponseHead, ResponseBody]:
         """Send a request, and return the head of its response and the unread body.

@@ -25,10 +25,19 @@ DEADLINE_S = 60.0
 LISTENS = re.compile(r"(?:Dragoman|The simulator) listens on (https?)://(.*):(\d+) \((\w+)\)")
 
 
+def _own_terminal(terminal: int | None) -> list[str]:
+    """The command that makes the terminal on stdin that of the session, and then runs the rest."""
+    if terminal is None:
+        return []
+    code = "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execv(sys.argv[1], sys.argv[1:])"
+    return [sys.executable, "-c", code]
+
+
 class Server:
     """A running `dragoman serve`. Leave the `with` block to have it killed if it still runs.
 
     command: to run instead of COMMAND with this Python.
+    terminal: a descriptor of what becomes its controlling terminal; by default it has none.
     """
 
     COMMAND: ClassVar[tuple[str, ...]] = (str(SCRIPT), "serve")
@@ -38,14 +47,15 @@ class Server:
         *arguments: str,
         env: Mapping[str, str] | None = None,
         command: Sequence[str] | None = None,
+        terminal: int | None = None,
     ) -> None:
         canaries.add((env or {}).values())
         for argument in arguments:
             if argument.endswith(".toml"):
                 canaries.add_from(Path(argument))
         self._process = subprocess.Popen(
-            [*(command or (sys.executable, *self.COMMAND)), *arguments],
-            stdin=subprocess.DEVNULL,
+            [*_own_terminal(terminal), *(command or (sys.executable, *self.COMMAND)), *arguments],
+            stdin=subprocess.DEVNULL if terminal is None else terminal,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             text=True,

@@ -2,7 +2,8 @@
 
 Its arguments: `env NAMES...` prints variables as JSON; `exit N`; `die NAME` ends it by a signal; `signals N` prints the
 name of each signal, and ends after N of them; `stop` stops itself, then prints "continued"; `terminal` prints whether
-stdin is a terminal whose foreground group it is in; `post` sends a request with the first words of the SDKs' variables.
+stdin is a terminal whose foreground group it is in; `post MODEL` sends a request; `leave MODEL` ends while a process of
+its own still reads a stream; `wait` prints the gateway's address, and ends with stdin.
 """
 
 import json
@@ -29,17 +30,29 @@ def _count_signals(wanted: int) -> None:
     _report("more", len(signal.sigpending()))
 
 
-def _post(model: str) -> None:
-    request = urllib.request.Request(
+def _request(model: str, *, stream: bool) -> urllib.request.Request:
+    body = {"model": model, "stream": stream, "messages": [{"role": "user", "content": "Hello"}]}
+    return urllib.request.Request(
         os.environ["OPENAI_BASE_URL"] + "/chat/completions",
-        json.dumps({"model": model, "messages": [{"role": "user", "content": "Hello"}]}).encode(),
+        json.dumps(body).encode(),
         {"content-type": "application/json", "authorization": "Bearer " + os.environ["OPENAI_API_KEY"]},
     )
+
+
+def _post(model: str) -> None:
     try:
-        with urllib.request.urlopen(request) as response:
+        with urllib.request.urlopen(_request(model, stream=False)) as response:
             _report(json.load(response)["choices"][0]["message"]["content"])
     except urllib.error.HTTPError as error:
         _report(error.code)
+
+
+def _leave(model: str) -> None:
+    with urllib.request.urlopen(_request(model, stream=True)) as response:
+        response.readline()
+        if os.fork():
+            os._exit(0)
+        _report(response.read().splitlines()[-2].decode())
 
 
 def main(action: str, *arguments: str) -> None:
@@ -62,6 +75,8 @@ def main(action: str, *arguments: str) -> None:
             _report(os.isatty(0) and os.tcgetpgrp(0) == os.getpgrp())
         case "post":
             _post(arguments[0] if arguments else os.environ["OPENAI_MODEL"])
+        case "leave":
+            _leave(arguments[0])
         case "wait":
             _report(os.environ["OPENAI_BASE_URL"])
             sys.stdin.read()

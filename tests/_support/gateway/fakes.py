@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, MutableMapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
@@ -123,9 +123,13 @@ class FakeUpstream:
 
 
 class FakeUpstreams(UpstreamClient):
-    """Stands in for the application's client, and connects to nothing. entered: 1 while it is open."""
+    """Stands in for the application's client, and connects to nothing.
+
+    entered: 1 while it is open. kept: the URLs and proxies that it was told to keep connections to last.
+    """
 
     entered = 0
+    kept: tuple[set[str], set[str]] | None = None
 
     async def __aenter__(self) -> Self:
         self.entered += 1
@@ -133,6 +137,9 @@ class FakeUpstreams(UpstreamClient):
 
     async def __aexit__(self, *error: object) -> None:
         self.entered -= 1
+
+    async def keep_only(self, urls: Iterable[str], proxies: Collection[str]) -> None:
+        self.kept = set(urls), set(proxies)
 
 
 class OneResponse(FakeUpstreams):

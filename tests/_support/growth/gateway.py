@@ -20,6 +20,7 @@ from dragoman_server.keys import hash_client_key
 from dragoman_server.log import JSONFormatter
 from dragoman_server.models.routes import resolve_chain
 from dragoman_server.serving.run import _Worker
+from dragoman_server.serving.signals import SignalMeanings
 from dragoman_server.settings import (
     AccountSettings,
     ClientKey,
@@ -189,7 +190,7 @@ async def _with_connections(connections: int) -> AsyncIterator[Work]:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         listener.setblocking(False)
         ready = anyio.Event()
-        worker = _Worker(settings, app, listener, ready.set, ())
+        worker = _Worker(settings, app, listener, ready.set, SignalMeanings(()))
         async with anyio.create_task_group() as tasks, AsyncExitStack() as clients:
             tasks.start_soon(worker.run)
             await ready.wait()

@@ -98,7 +98,7 @@ async def test_gateways_share_the_state_of_accounts(store: str, tmp_path: Path) 
         )
         one, other = Gateway(settings), Gateway(settings)
         assert isinstance(one.accounts, ResilientStore)
-        async with one.running():
+        async with one.open():
             await one.accounts.change("up/a", lambda health: health.after_disabling("by hand"))
-            async with other.running():
+            async with other.open():
                 assert other.accounts.health()["up/a"].disabled == "by hand"

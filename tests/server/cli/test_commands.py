@@ -22,15 +22,12 @@ from sdk_clients.processes import Simulator
 from dragoman_server.capabilities.providers import PROVIDERS
 from dragoman_server.cli.banner import ModelLists, banner, commands, example_model
 from dragoman_server.cli.commands import main
-from dragoman_server.cli.config_file import ConfigEditError, remove_client_key
 from dragoman_server.cli.options import print_lines
 from dragoman_server.config.loader import load
-from dragoman_server.keys import hash_client_key
 from dragoman_server.models.info import ModelInfo
 from dragoman_server.serving.sockets import BoundAddress
 from dragoman_server.settings import ServerSettings, Settings, UpstreamSettings, keys_of
 from dragoman_server.settings.fields import SettingKind
-from dragoman_server.settings.secret import Secret
 
 CANARY = "sk-canary-0123456789-abcdefghij-wq7zk"
 
@@ -465,132 +462,6 @@ def test_looking_at_the_configuration_does_not_import_the_server() -> None:
     )
     output = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
     assert output.splitlines()[-1] == "[]"
-
-
-# Client keys.
-
-SECRET = "a-secret-of-some-length-0123456789-wq7zk"
-
-
-def add(name: str, **environ: str) -> tuple[str, str]:
-    """Return a new key, and the configuration with it."""
-    result = run("keys", "add", name, DRAGOMAN_SECRET=SECRET, **environ)
-    assert result.exit_code == 0
-    key, _, lines = result.stdout.partition("\n")
-    return key, lines
-
-
-@pytest.mark.promise("S2")
-def test_a_key_is_printed_once_with_its_hash() -> None:
-    key, lines = add("ci")
-    assert re.fullmatch(r"drk_[A-Za-z0-9_-]{43}", key)
-    Path("dragoman.toml").write_text(lines)
-    (found,) = load(environ={"DRAGOMAN_SECRET": SECRET}).settings.client_keys
-    assert (found.name, found.hash) == ("ci", hash_client_key(key, Secret(SECRET)))
-    assert key not in lines
-    assert run("keys", "list", DRAGOMAN_SECRET=SECRET).stdout == "ci\n"
-    assert add("other")[0] != key
-
-
-def test_keys_are_listed_with_their_limits() -> None:
-    more = 'loss_policy = "refuse"\nmay_loosen = true\n'
-    limits = 'models = ["fast", "up/*"]\nrequests_per_minute = 60\ntokens_per_minute = 100000\nbudget = 2.5\n'
-    broke = 'budget = 0\nbudget_period = "total"\n'
-    prices = '[[prices]]\nmodel = "*"\ninput = 1\noutput = 2\n'
-    made = [
-        add(name)[1] + text for name, text in (("ci", more), ("web", limits), ("old", broke), ("dev", ""))
-    ]
-    Path("keys.toml").write_text("".join(made) + prices)
-    result = run("keys", "list", "--config", "keys.toml", DRAGOMAN_SECRET=SECRET)
-    assert result.stdout.splitlines() == [
-        "ci loss_policy=refuse may_loosen",
-        "web models=fast,up/* requests_per_minute=60 tokens_per_minute=100000 budget=2.5/month",
-        "old budget=0/total",
-        "dev",
-    ]
-
-
-def test_a_key_can_be_made_for_a_gateway_that_must_not_start_without() -> None:
-    Path("dragoman.toml").write_text('[server]\nhost = "0.0.0.0"\n')
-    assert run("config", "check").exit_code == 2
-    lines = add("ci")[1]
-    with Path("dragoman.toml").open("a") as file:
-        file.write(lines)
-    assert run("config", "check", DRAGOMAN_SECRET=SECRET).exit_code == 0
-
-
-@pytest.mark.parametrize(
-    ("arguments", "environ", "message"),
-    [
-        (("add", "ci"), {}, "keys need server.secret"),
-        (("add", "c i"), {"DRAGOMAN_SECRET": SECRET}, '"c i" is not a valid name'),
-        (("add", "old"), {"DRAGOMAN_SECRET": SECRET}, "there is already a key named 'old'"),
-        (("revoke", "odl"), {"DRAGOMAN_SECRET": SECRET}, "no key named 'odl'; there are old"),
-    ],
-)
-def test_invalid_key_commands(arguments: tuple[str, ...], environ: dict[str, str], message: str) -> None:
-    if environ:
-        Path("dragoman.toml").write_text(add("old")[1])
-    result = run("keys", *arguments, **environ)
-    assert (result.exit_code, result.stdout) == (2, "")
-    assert message in result.stderr
-
-
-BEFORE = "# Ours.\r\n[server]\nport = 1\n\n"
-BEHIND = '\n# Names.\n[models]\n"a[b]" = "sim/echo"  # \u2028 [[client_keys]]\n'
-
-
-@pytest.mark.parametrize("mark", ["", "\ufeff"])
-@pytest.mark.parametrize("name", ["first", "middle", "last"])
-@pytest.mark.each_choice
-def test_only_the_revoked_key_is_removed(name: str, mark: str) -> None:
-    tables = {
-        each: f'[[client_keys]]\nname = "{each}"\nhash = "{"0" * 64}"\n'
-        for each in ("first", "middle", "last")
-    }
-    file = Path("dragoman.toml")
-    file.write_bytes((mark + BEFORE + "".join(tables.values()) + BEHIND).encode())
-    file.chmod(0o640)
-    result = run("keys", "revoke", name, DRAGOMAN_SECRET=SECRET)
-    assert (
-        result.stdout
-        == "dragoman.toml: 3 lines removed; the key is accepted until the gateway is restarted\n"
-    )
-    left = "".join(table for each, table in tables.items() if each != name)
-    assert file.read_bytes() == (mark + BEFORE + left + BEHIND).encode()
-    assert file.stat().st_mode & 0o777 == 0o640
-    assert [each.name for each in Path().iterdir()] == ["dragoman.toml"]
-
-
-@pytest.mark.parametrize(
-    ("between", "name", "line"), [(", ", "a", 1), (",\n    ", "a", 1), (",\n    ", "b", 2)]
-)
-def test_a_file_of_another_form_is_not_edited(between: str, name: str, line: int) -> None:
-    tables = [f'{{ name = "{each}", hash = "{"0" * 64}" }}' for each in "ab"]
-    text = f"client_keys = [{between.join(tables)}]\n[server]\nport = 1\n"
-    Path("dragoman.toml").write_text(text)
-    result = run("keys", "revoke", name, DRAGOMAN_SECRET=SECRET)
-    assert (result.exit_code, Path("dragoman.toml").read_text()) == (1, text)
-    reported = f"dragoman.toml is written in an unusual way: remove the key by hand, line {line}"
-    assert reported in result.stderr
-
-
-def test_a_file_that_disappeared_is_reported() -> None:
-    with pytest.raises(ConfigEditError, match=r"cannot read gone\.toml: No such file"):
-        remove_client_key(Path("gone.toml"), 0)
-
-
-def test_a_file_that_cannot_be_written_stays_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(self: Path, target: Path) -> None:
-        raise PermissionError(13, "Permission denied")
-
-    text = add("a")[1]
-    Path("dragoman.toml").write_text(text)
-    monkeypatch.setattr(Path, "replace", refuse)
-    result = run("keys", "revoke", "a", DRAGOMAN_SECRET=SECRET)
-    assert (result.exit_code, Path("dragoman.toml").read_text()) == (1, text)
-    assert "Permission denied" in result.stderr
-    assert len(list(Path().iterdir())) == 1
 
 
 @pytest.mark.parametrize("configured", [True, False])

@@ -1,7 +1,11 @@
 """`dragoman doctor` and `dragoman config check`: what is printed, and the exit codes."""
 
 import json
+import os
+import signal
 import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -10,6 +14,7 @@ from pathlib import Path
 import click
 import pytest
 from click.testing import CliRunner, Result
+from command.process import DEADLINE_S
 from config_text import CANARY, LOCAL
 
 from dragoman_server.cli.commands import main
@@ -64,10 +69,9 @@ def lines(result: Result) -> list[str]:
     return [click.unstyle(line) for line in result.stdout.splitlines()]
 
 
-@pytest.mark.parametrize("backend", ["asyncio", "trio"])
-def test_without_errors_it_exits_with_0(upstream: str, backend: str) -> None:
+def test_without_errors_it_exits_with_0(upstream: str) -> None:
     write(upstream)
-    result = run("doctor", DRAGOMAN_BACKEND=backend, DRAGOMAN_PROT="1")
+    result = run("doctor", DRAGOMAN_PROT="1")
     assert result.exit_code == 0, result.output
     printed = lines(result)
     assert printed[0] == "ok       dragoman.toml: is correct; upstreams: local"
@@ -183,3 +187,29 @@ def test_serve_does_not_start_with_an_error_that_it_finds() -> None:
         "dragoman: server.certfile: cannot read the certfile a: No such file or directory; correct dragoman.toml:2",
         "dragoman: server.response_store_path: the directory a does not exist; mkdir -p a",
     ]
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_ctrl_c_ends_it_without_a_traceback(backend: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        write(f"http://127.0.0.1:{silent.getsockname()[1]}/v1")
+        process = subprocess.Popen(
+            [sys.executable, "-m", "dragoman_server", "doctor"],
+            env={"PATH": os.environ["PATH"], "DRAGOMAN_BACKEND": backend, "DRAGOMAN_PORT": "0"},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        with process:
+            silent.settimeout(DEADLINE_S)
+            connection, _ = silent.accept()
+            connection.recv(1)  # it waits for a response by now
+            process.send_signal(signal.SIGINT)
+            output, errors = process.communicate(timeout=DEADLINE_S)
+        connection.close()
+    # What needs no network is there already.
+    assert (process.returncode, output.splitlines()) == (
+        1,
+        [b"ok       dragoman.toml: is correct; upstreams: local"],
+    )
+    assert errors.strip() == b"Aborted!"

@@ -19,10 +19,11 @@ from dragoman_server.capabilities.providers import PROVIDERS
 from dragoman_server.cli.commands import main
 from dragoman_server.config.loader import LoadedConfig, load
 from dragoman_server.diagnosis import initial_config
+from dragoman_server.diagnosis.listeners import Listener
 from dragoman_server.diagnosis.local_servers import LOCAL_SERVERS, FoundServer
 from dragoman_server.models.info import ModelInfo
 from dragoman_server.models.routes import ModelRoute, resolve
-from dragoman_server.settings import ServerSettings
+from dragoman_server.serving.sockets import BoundAddress
 
 FILE = Path("dragoman.toml")
 BY_NAME = {server.name: server for server in LOCAL_SERVERS}
@@ -180,8 +181,20 @@ def test_a_port_in_use_is_avoided(monkeypatch: pytest.MonkeyPatch) -> None:
     assert f"# {port} was in use when this file was made.\n" in text
 
 
-def test_the_usual_port_is_the_default() -> None:
-    assert ServerSettings().port == 8080  # where llama.cpp listens too, so it may be in use
+def test_the_port_of_a_gateway_that_runs_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def find_listener(address: BoundAddress) -> Listener:
+        return Listener(address.port, "", address.local_url)
+
+    monkeypatch.setattr(initial_config, "find_listener", find_listener)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        run("--yes", DRAGOMAN_PORT=str(port))
+    assert tomllib.loads(FILE.read_text())["server"]["port"] == port
+
+
+def test_an_address_that_cannot_be_bound_is_reported_at_the_start() -> None:
+    result = run("--yes", DRAGOMAN_HOST="192.0.2.1", DRAGOMAN_ALLOW_PUBLIC_WITHOUT_KEYS="yes")
+    assert result.exit_code == 0, result.output
 
 
 # The file itself.

@@ -12,12 +12,17 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import ClassVar
 from urllib.parse import urlsplit
 
 import canaries
 import pytest
-from command.process import DEADLINE_S
+from click.testing import CliRunner
+from command.process import DEADLINE_S, Server
 from sdk_clients.processes import Gateway, Simulator, each_backend
+
+from dragoman_server.capabilities.providers import PROVIDERS
+from dragoman_server.cli.commands import main
 
 pytestmark = pytest.mark.process
 
@@ -165,29 +170,42 @@ def test_only_the_key_of_this_run_is_accepted(tmp_path: Path) -> None:
         connection.close()
 
 
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A directory without a configuration, for commands in the process of the tests."""
+    monkeypatch.chdir(tmp_path)
+    names = [name for provider in PROVIDERS for name, _ in provider.keys]
+    for name in ("DRAGOMAN_CONFIG", "DRAGOMAN_KEY", *names):
+        monkeypatch.delenv(name, raising=False)
+    return tmp_path
+
+
+def run_here(*arguments: str, **environ: str) -> tuple[int, list[str]]:
+    """Return the exit status and the lines of the command itself."""
+    result = CliRunner(env=environ).invoke(main, ["run", *arguments])
+    return result.exit_code, result.output.splitlines()
+
+
 @pytest.mark.parametrize(
     ("arguments", "status"),
     [(("exit", "0"), 0), (("exit", "7"), 7), (("die", "SIGTERM"), 143), (("die", "SIGKILL"), 137)],
 )
-def test_the_exit_status_is_that_of_the_program(
-    tmp_path: Path, arguments: tuple[str, str], status: int
-) -> None:
-    assert run_to_end(tmp_path, "--", *TOY, *arguments) == (status, [], [SIMULATOR_WARNING])
+@pytest.mark.usefixtures("here")
+def test_the_exit_status_is_that_of_the_program(arguments: tuple[str, str], status: int) -> None:
+    assert run_here("--", *TOY, *arguments) == (status, [SIMULATOR_WARNING])
 
 
-def test_a_command_that_cannot_be_run(tmp_path: Path) -> None:
-    (tmp_path / "plain").write_text("")
-    (tmp_path / "broken").write_text("#!/nowhere/at/all\n")
-    (tmp_path / "broken").chmod(0o700)
-    assert run_to_end(tmp_path, "no-such-command") == (
-        127,
-        [],
-        ["dragoman: no-such-command: command not found"],
+def test_a_command_that_cannot_be_run(here: Path) -> None:
+    (here / "plain").write_text("")
+    (here / "broken").write_text("#!/nowhere/at/all\n")
+    (here / "broken").chmod(0o700)
+    assert run_here("no-such-command") == (127, ["dragoman: no-such-command: command not found"])
+    assert run_here("./none") == (127, ["dragoman: ./none: command not found"])
+    assert run_here("./plain") == (126, ["dragoman: ./plain is not an executable file"])
+    assert run_here("./broken") == (
+        126,
+        [SIMULATOR_WARNING, "dragoman: cannot run ./broken: No such file or directory"],
     )
-    assert run_to_end(tmp_path, "./none") == (127, [], ["dragoman: ./none: command not found"])
-    assert run_to_end(tmp_path, "./plain") == (126, [], ["dragoman: ./plain is not an executable file"])
-    status, _, err = run_to_end(tmp_path, "./broken")
-    assert (status, err[-1]) == (126, "dragoman: cannot run ./broken: No such file or directory")
 
 
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1"])
@@ -203,6 +221,22 @@ def test_a_signal_to_the_whole_group_arrives_once(tmp_path: Path) -> None:
         assert run.line().startswith("ready")
         os.killpg(run.process.pid, signal.SIGINT)
         assert run.end()[:2] == (0, ["SIGINT", "more 0"])
+
+
+@each_backend
+def test_open_requests_of_other_processes_are_served_to_the_end(tmp_path: Path, backend: str) -> None:
+    # Twenty words, of which the first has come when the command ends.
+    run = run_to_end(tmp_path, *TOY, "leave", "sim/slow@10", DRAGOMAN_BACKEND=backend)
+    waiting = "dragoman: waiting for open requests; Ctrl-C ends them"
+    assert run == (0, ["data: [DONE]"], [SIMULATOR_WARNING, waiting])
+
+
+def test_the_status_is_found_if_a_parent_ignores_its_children(tmp_path: Path) -> None:
+    ignore = "import os, signal, sys\n"
+    ignore += "signal.signal(signal.SIGCHLD, signal.SIG_IGN); os.execv(sys.argv[1], sys.argv[1:])"
+    command = [sys.executable, "-c", ignore, *RUN, *TOY, "exit", "5"]
+    done = subprocess.run(command, cwd=tmp_path, env=environ_of(tmp_path), timeout=DEADLINE_S, check=False)
+    assert done.returncode == 5
 
 
 def test_the_gateway_ends_if_this_process_is_killed(tmp_path: Path) -> None:
@@ -311,6 +345,10 @@ def test_the_log_of_all_requests_goes_to_a_file(tmp_path: Path) -> None:
     assert any('"outcome": "completed"' in line for line in log.read_text().splitlines())
 
 
+class SimulatorGateway(Server):
+    COMMAND: ClassVar[tuple[str, ...]] = ("-m", "dragoman_server", "serve", "--port", "0")
+
+
 @pytest.fixture(scope="module")
 def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
     folder = tmp_path_factory.mktemp("gateway")
@@ -318,19 +356,12 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
         yield gateway
 
 
-def test_a_running_gateway_is_used_and_goes_on(tmp_path: Path, gateway: Gateway) -> None:
-    command = (
-        "--gateway",
-        gateway.url + "/v1/",
-        *TOY,
-        "env",
-        "OPENAI_BASE_URL",
-        "OPENAI_API_KEY",
-        "OPENAI_MODEL",
-    )
-    status, out, err = run_to_end(tmp_path, *command, DRAGOMAN_KEY="a-key-of-the-user")
-    assert (status, err) == (0, [])
-    assert json.loads(out[0]) == {
+@pytest.mark.usefixtures("here")
+def test_a_running_gateway_is_used_and_goes_on(gateway: Gateway, capfd: pytest.CaptureFixture[str]) -> None:
+    names = ("OPENAI_BASE_URL", "OPENAI_API_KEY", "OPENAI_MODEL")
+    command = ("--gateway", gateway.url + "/v1/", *TOY, "env", *names)
+    assert run_here(*command, DRAGOMAN_KEY="a-key-of-the-user") == (0, [])
+    assert json.loads(capfd.readouterr().out) == {
         "OPENAI_BASE_URL": gateway.url + "/v1",
         "OPENAI_API_KEY": "a-key-of-the-user",
         "OPENAI_MODEL": "nick",
@@ -338,10 +369,24 @@ def test_a_running_gateway_is_used_and_goes_on(tmp_path: Path, gateway: Gateway)
     assert accepts(gateway.url)
 
 
-def test_a_gateway_that_does_not_respond(tmp_path: Path) -> None:
-    status, _, err = run_to_end(tmp_path, "--gateway", "http://127.0.0.1:1", *TOY, "exit", "0")
+@pytest.mark.usefixtures("here")
+def test_a_client_keeps_its_names_if_a_running_gateway_lists_them(tmp_path: Path) -> None:
+    config = tmp_path / "dragoman.toml"
+    config.write_text('[server]\nsimulator = true\n[models]\n"claude-x" = "sim/echo"\n')
+    with SimulatorGateway("--config", str(config)).ready() as gateway:
+        url = f"http://127.0.0.1:{gateway.port}"
+        status, lines = run_here("--gateway", url, "--print-env", "claude")
+        assert status == 0
+        assert not any("MODEL" in line for line in lines)
+        status, lines = run_here("--gateway", url, "--print-env", "codex")
+        assert any('model="claude-x"' in line for line in lines)
+
+
+@pytest.mark.usefixtures("here")
+def test_a_gateway_that_does_not_respond() -> None:
+    status, lines = run_here("--gateway", "http://127.0.0.1:1", *TOY, "exit", "0")
     assert status == 1
-    assert err[0].startswith("dragoman: the gateway at http://127.0.0.1:1 returned no list of models (")
+    assert lines[0].startswith("dragoman: the gateway at http://127.0.0.1:1 returned no list of models (")
 
 
 def shell(folder: Path, script: str, environ: Mapping[str, str]) -> str:
@@ -363,10 +408,18 @@ def test_a_shell_loads_the_printed_variables(tmp_path: Path, gateway: Gateway) -
     assert shell(tmp_path, script, environ_of(tmp_path)) == "Hello\n"
 
 
-def test_a_wrong_configuration_starts_nothing(tmp_path: Path) -> None:
-    (tmp_path / "dragoman.toml").write_text("[server]\nprot = 1\n")
-    assert run_to_end(tmp_path, *TOY, "exit", "0") == (
+def test_a_wrong_configuration_starts_nothing(here: Path) -> None:
+    (here / "dragoman.toml").write_text("[server]\nprot = 1\n")
+    assert run_here(*TOY, "exit", "0") == (
         2,
-        [],
         ['dragoman.toml:2: server.prot: unknown key; did you mean "port"?'],
     )
+
+
+def test_a_gateway_that_cannot_start(here: Path) -> None:
+    (here / "dragoman.toml").write_text(
+        '[server]\nresponse_store = "sqlite"\nresponse_store_path = "none/at/all"\n'
+    )
+    status, lines = run_here("--log", "log", *TOY, "exit", "0")
+    assert status == 1
+    assert lines[-1].startswith("dragoman: ")

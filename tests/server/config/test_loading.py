@@ -79,6 +79,7 @@ SAMPLES = {
     "max_body_bytes": ("2048", 2048),
     "header_timeout_s": ("5", 5.0),
     "body_timeout_s": ("7.5", 7.5),
+    "drain_delay_s": ("5", 5.0),
     "drain_s": ("0", 0.0),
     "max_connections": ("100", 100),
     "send_timeout_s": ("30", 30.0),
@@ -123,6 +124,18 @@ def test_every_server_setting_has_a_variable_and_a_flag() -> None:
 # Capabilities and client keys.
 
 KEY = f'[[client_keys]]\nname = "ci"\nhash = "{"0" * 64}"\n'
+
+
+def test_times_of_client_keys() -> None:
+    for text, expected in {
+        "2026-12-31": "2026-12-31T00:00:00+00:00",
+        '"2026-12-31"': "2026-12-31T00:00:00+00:00",
+        "2026-12-31T18:00:00+02:00": "2026-12-31T16:00:00+00:00",
+        '"2026-12-31T18:00:00Z"': "2026-12-31T18:00:00+00:00",
+    }.items():
+        (key,) = load_text(f"{KEY}expires = {text}\n", {"DRAGOMAN_SECRET": SECRET}).settings.client_keys
+        assert key.expires is not None
+        assert key.expires.isoformat() == expected, text
 
 
 PRICE = '[[prices]]\nmodel = "m"\ninput = 1\noutput = 2.5\n'
@@ -216,6 +229,31 @@ INVALID: list[tuple[str, str]] = [
     (
         "[server]\nadmin_key = 'sk-secret'\n",
         "server.admin_key: is too short: at least 32 characters are required",
+    ),
+    (
+        KEY + "expires = 2026-12-31T18:00:00\n",
+        "client_keys[0].expires: 2026-12-31 18:00:00 has no offset from UTC: write a date, or a time such as "
+        "2026-12-31T18:00:00Z",
+    ),
+    (
+        KEY + "expires = 'soon'\n",
+        "client_keys[0].expires: expected a date, or a time with its offset from UTC, found a string",
+    ),
+    (
+        KEY + f"previous_hash = '{'1' * 64}'\n",
+        "client_keys[0]: needs previous_expires as well: previous_hash and previous_expires go together",
+    ),
+    (
+        "[server]\nworkers = 2\n" + KEY + "requests_per_minute = 5\n",
+        "server.account_store: is memory, so each of the 2 workers would count the limits of client keys and "
+        "accounts by itself, and together they would allow 2 times as much: use sqlite with account_store_path, "
+        "or valkey",
+    ),
+    (
+        "[server]\nworkers = 2\n"
+        + LOCAL
+        + "[[accounts]]\nupstream = 'local'\nname = 'a'\ntokens_per_minute = 5\n",
+        "server.account_store: is memory, so each of the 2 workers would count",
     ),
     (KEY + "models = 'a'\n", "client_keys[0].models: expected an array of strings, found a string"),
     (

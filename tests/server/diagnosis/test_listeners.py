@@ -53,7 +53,8 @@ def test_without_proc_the_advice_is_the_same(taken: int, monkeypatch: pytest.Mon
     monkeypatch.setattr(listeners, "_HEALTHZ_S", 0.05)
     monkeypatch.setattr(listeners, "_sockets", lambda _: [])
     text = startup_text(refused(ServerSettings(port=taken)))
-    assert "Address already in use by another process; start with --port " in text
+    command = f"lsof -nP -iTCP:{taken} -sTCP:LISTEN"
+    assert f"Address already in use by another process (`{command}` shows it); start with --port " in text
 
 
 def test_other_errors_have_their_own_advice() -> None:
@@ -84,10 +85,21 @@ async def test_a_dragoman_is_found_by_healthz(body: bytes, ours: bool) -> None:
 
 def test_a_dragoman_is_named_with_its_url() -> None:
     url = "http://127.0.0.1:8080"
-    assert str(Listener("process 7 (dragoman serve)", url)) == (
+    assert str(Listener(8080, "process 7 (dragoman serve)", url)) == (
         "a Dragoman that serves http://127.0.0.1:8080, process 7 (dragoman serve)"
     )
-    assert str(Listener("", url)) == "a Dragoman that serves http://127.0.0.1:8080"
+    assert str(Listener(8080, "", url)) == "a Dragoman that serves http://127.0.0.1:8080"
+
+
+@needs_proc
+def test_a_process_that_may_not_be_looked_at_has_its_user(
+    taken: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listeners, "_HEALTHZ_S", 0.05)
+    for uid, user in ((0, "root"), (2**31 - 7, str(2**31 - 7))):
+        monkeypatch.setattr(listeners, "_sockets", lambda _, uid=uid: [(uid, "0")])  # the inode of no socket
+        text = startup_text(refused(ServerSettings(port=taken)))
+        assert f"Address already in use by a process of the user {user}; start with" in text
 
 
 COMMANDS = [

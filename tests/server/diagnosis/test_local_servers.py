@@ -75,6 +75,7 @@ LISTS = [
         [("q", 5000)],
     ),
     ("lmstudio", {"/v1/models": {"data": [{"id": "q"}]}}, [("q", None)]),
+    ("lmstudio", {"/v1/models": {"data": [{"id": "q"}]}, "/api/v0/models": "no list"}, [("q", None)]),
     (
         "sglang",
         {"/v1/models": {"data": [{"id": "q", "owned_by": "sglang", "max_model_len": 8192}]}},

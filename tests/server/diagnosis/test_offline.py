@@ -9,7 +9,7 @@ from config_text import CANARY, LOCAL
 from http_certificate import make_certificate, make_expired_certificate
 
 from dragoman_server.config.loader import load
-from dragoman_server.config.problems import Finding, Severity
+from dragoman_server.config.problems import CheckFinding, CheckSeverity
 from dragoman_server.diagnosis.offline import offline_findings
 
 TLS = '[server]\ncertfile = "cert.pem"\nkeyfile = "key.pem"\n'
@@ -25,7 +25,7 @@ def _clean_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name.upper(), raising=False)
 
 
-def found(text: str, mode: int = 0o600, **environ: str) -> list[Finding]:
+def found(text: str, mode: int = 0o600, **environ: str) -> list[CheckFinding]:
     """Return what is found in a file of this mode, except for notes about extras."""
     file = Path("dragoman.toml")
     file.write_text(text)
@@ -43,7 +43,7 @@ def test_nothing_is_wrong() -> None:
 @pytest.mark.parametrize("mode", [0o644, 0o640, 0o604])
 def test_a_file_with_secrets_that_others_may_read(mode: int) -> None:
     (finding,) = found(LOCAL + f'api_key = "{CANARY}"\n', mode)
-    assert (finding.severity, finding.check) == (Severity.WARNING, "file_mode")
+    assert (finding.severity, finding.check) == (CheckSeverity.WARNING, "file_mode")
     assert str(finding) == (
         "dragoman.toml: has a secret in line 5, and other users of this machine may read it; chmod 600 dragoman.toml"
     )
@@ -52,7 +52,9 @@ def test_a_file_with_secrets_that_others_may_read(mode: int) -> None:
 @posix
 def test_headers_and_proxies_are_secrets_too() -> None:
     for line in (f'headers = {{ x-key = "{CANARY}" }}\n', f'proxy = "http://user:{CANARY}@proxy:3128"\n'):
-        findings = [finding for finding in found(LOCAL + line, 0o644) if finding.severity is Severity.WARNING]
+        findings = [
+            finding for finding in found(LOCAL + line, 0o644) if finding.severity is CheckSeverity.WARNING
+        ]
         assert [finding.mend for finding in findings] == ["chmod 600 dragoman.toml"], line
     assert found(LOCAL + f'api_key = "{CANARY}"\n') == []
 
@@ -77,7 +79,7 @@ def test_a_private_key_that_others_may_read(tmp_path: Path) -> None:
 
 def test_a_certificate_that_is_missing() -> None:
     (finding,) = found(TLS)
-    assert (finding.severity, finding.check) == (Severity.ERROR, "certificate")
+    assert (finding.severity, finding.check) == (CheckSeverity.ERROR, "certificate")
     assert str(finding) == (
         "server.certfile: cannot read the certfile cert.pem: No such file or directory; correct dragoman.toml:2"
     )
@@ -95,7 +97,7 @@ def test_a_certificate_that_expires_soon_or_has_expired(
     make_certificate(tmp_path)  # for two days
     (finding,) = found(TLS)
     until = datetime.now(UTC) + timedelta(days=2)
-    assert (finding.severity, finding.check) == (Severity.WARNING, "certificate")
+    assert (finding.severity, finding.check) == (CheckSeverity.WARNING, "certificate")
     assert finding.text == f"cert.pem expires on {until:%Y-%m-%d}"
     assert finding.mend == "renew it: dragoman.toml:2"
     monkeypatch.setattr("dragoman_server.diagnosis.offline._RENEW_DAYS", 1)
@@ -103,14 +105,25 @@ def test_a_certificate_that_expires_soon_or_has_expired(
     make_expired_certificate(tmp_path)
     (finding,) = found(TLS)
     # The gateway starts with it, so it is not an error.
-    assert (finding.severity, finding.text) == (Severity.WARNING, "cert.pem has expired or is not valid yet")
+    assert (finding.severity, finding.text) == (
+        CheckSeverity.WARNING,
+        "cert.pem has expired or is not valid yet",
+    )
+
+
+def test_a_certificate_that_a_handshake_refuses_is_left_to_the_clients(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_expired_certificate(tmp_path)
+    monkeypatch.setattr("dragoman_server.diagnosis.offline._OUTSIDE_VALIDITY", ())
+    assert found(TLS) == []
 
 
 def test_an_event_loop_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "uvloop", None)
     (finding,) = found('server.backend = "uvloop"\n')
     assert str(finding) == "server.backend: uvloop is not installed; use --backend asyncio or trio"
-    assert finding.severity is Severity.ERROR
+    assert finding.severity is CheckSeverity.ERROR
 
 
 STORES = [
@@ -122,7 +135,7 @@ STORES = [
 def test_a_store_without_its_directory() -> None:
     for store, path, mend in STORES:
         (finding,) = found(f'[server]\n{store} = "sqlite"\n{store}_path = "{path}"\n')
-        assert (finding.severity, finding.check, finding.mend) == (Severity.ERROR, "store", mend)
+        assert (finding.severity, finding.check, finding.mend) == (CheckSeverity.ERROR, "store", mend)
 
 
 def test_a_store_that_can_be_written() -> None:
@@ -144,7 +157,7 @@ def test_a_proxy_of_the_environment_is_a_note(monkeypatch: pytest.MonkeyPatch) -
     remote = LOCAL.replace("127.0.0.1:9000", "models.example")
     monkeypatch.setenv("http_proxy", f"http://user:{CANARY}@proxy:3128")
     (finding,) = found(remote)
-    assert (finding.severity, finding.check) == (Severity.NOTE, "proxy")
+    assert (finding.severity, finding.check) == (CheckSeverity.NOTE, "proxy")
     assert str(finding) == "upstream local: is reached by the proxy proxy:3128 of the environment"
     monkeypatch.setenv("no_proxy", "models.example")
     assert found(remote) == []
@@ -153,7 +166,7 @@ def test_a_proxy_of_the_environment_is_a_note(monkeypatch: pytest.MonkeyPatch) -
 def test_a_proxy_for_a_server_on_this_machine_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("all_proxy", "http://proxy:3128")
     (finding,) = found(LOCAL)
-    assert finding.severity is Severity.WARNING
+    assert finding.severity is CheckSeverity.WARNING
     assert finding.mend == 'export no_proxy="${no_proxy:+$no_proxy,}127.0.0.1"'
 
 

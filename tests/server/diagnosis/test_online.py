@@ -14,10 +14,11 @@ import pytest
 from config_text import CANARY
 from http_certificate import Certificate, make_certificate, make_expired_certificate
 from http_server import DeafServer, Peer, Script, ScriptedServer
+from valkey_server import valkey_server
 from virtual_time import REAL_BACKENDS
 
 from dragoman_server.config.loader import LoadedConfig, load
-from dragoman_server.config.problems import Finding, Severity
+from dragoman_server.config.problems import CheckFinding, CheckSeverity
 from dragoman_server.diagnosis.online import online_findings
 from dragoman_server.diagnosis.upstreams import UpstreamExamination
 from dragoman_server.upstream.client import UpstreamClient
@@ -77,13 +78,15 @@ def load_file(text: str, environ: Mapping[str, str]) -> LoadedConfig:
     return load(environ={"LOCAL_KEY": CANARY, "DRAGOMAN_PORT": "0", **environ})
 
 
-async def found(text: str, *, spend: bool = False, timeout_s: float = 20.0, **environ: str) -> list[Finding]:
+async def found(
+    text: str, *, spend: bool = False, timeout_s: float = 20.0, **environ: str
+) -> list[CheckFinding]:
     """Return what is found except for the port, which is any free one."""
     loaded = load_file(text, environ)
     findings = await online_findings(loaded, timeout_s=timeout_s, spend=spend)
     assert CANARY not in repr(findings)
     port, *others = findings
-    assert (port.check, port.severity) == ("port", Severity.OK)
+    assert (port.check, port.severity) == ("port", CheckSeverity.OK)
     return others
 
 
@@ -199,7 +202,7 @@ async def test_models_that_requests_are_routed_to_and_that_do_not_exist() -> Non
         'upstream local: does not list the model "lama", which requests are routed to; '
         'write "llama", or another name in its list: dragoman.toml:7'
     )
-    assert missing.severity is Severity.ERROR
+    assert missing.severity is CheckSeverity.ERROR
 
 
 async def test_each_account_has_its_own_finding() -> None:
@@ -215,8 +218,8 @@ async def test_each_account_has_its_own_finding() -> None:
     async with ScriptedServer(script, script) as server:
         text = FILE.format(url=server.url + "v1") + accounts
         good, bad = await found(text, A1="right-key", B1="wrong-key")
-    assert (good.severity, good.subject) == (Severity.OK, "account local/A1")
-    assert (bad.severity, bad.subject) == (Severity.ERROR, "account local/B1")
+    assert (good.severity, good.subject) == (CheckSeverity.OK, "account local/A1")
+    assert (bad.severity, bad.subject) == (CheckSeverity.ERROR, "account local/B1")
     assert bad.mend.endswith("change it: B1 (dragoman.toml:12)")
 
 
@@ -225,7 +228,7 @@ async def test_the_clock_is_compared_with_that_of_upstreams(ahead: int, text: st
     models = response(200, MODELS, date=formatdate(time() + ahead, usegmt=True))
     async with serving({"/v1/models": models}) as server:
         clock, _ = await found(FILE.format(url=server.url + "v1"))
-    assert (clock.severity, clock.check) == (Severity.WARNING, "clock")
+    assert (clock.severity, clock.check) == (CheckSeverity.WARNING, "clock")
     assert f" s {text} that of 127.0.0.1" in clock.text
     assert clock.mend == "sudo timedatectl set-ntp true"
 
@@ -267,6 +270,13 @@ async def test_a_server_that_sends_nothing() -> None:
     assert (severity, check) == ("error", "connect")
     assert "sent no response head within 0.2 s" in text
     assert "accepts connections, but sends no response" in mend
+
+
+async def test_a_list_that_never_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dragoman_server.diagnosis.upstreams._WAITS", 0)
+    with DeafServer() as server:
+        severity, check, text, _ = await the_finding(FILE.format(url=server.url + "v1"))
+    assert (severity, check, text) == ("error", "connect", "sent no list of models within 0 s")
 
 
 async def test_a_server_that_is_not_http() -> None:
@@ -355,7 +365,7 @@ async def test_a_tiny_response_is_requested_as_for_a_client() -> None:
         text = FILE.format(url=server.url + "v1") + 'default_model = "llama"\n'
         _, called = await found(text, spend=True)
         sent = server.peers[1].requests[0].partition(b"\r\n\r\n")[2]
-    assert (called.severity, called.check) == (Severity.OK, "response")
+    assert (called.severity, called.check) == (CheckSeverity.OK, "response")
     assert called.text.startswith('"llama" responds within ')
     body = json.loads(sent)
     assert (body["model"], body["max_tokens"]) == ("llama", 16)
@@ -366,16 +376,42 @@ async def test_a_response_that_is_refused() -> None:
     responses = {"/v1/models": response(200, MODELS), "/v1/chat/completions": response(400, error)}
     async with serving(responses) as server:
         _, called = await found(FILE.format(url=server.url + "v1") + KEY, spend=True)
-    assert (called.severity, called.check) == (Severity.ERROR, "response")
+    assert (called.severity, called.check) == (CheckSeverity.ERROR, "response")
     assert called.text.startswith('a request for "qwen3:8b" returned status 400: no {model}  [2J for ****')
     assert called.mend.startswith("correct the model's name or its capabilities")
+
+
+NO_RESPONSES = [b"<html>", b"{}", b"[]"]
+
+
+async def test_a_response_that_is_none() -> None:
+    for body in NO_RESPONSES:
+        responses = {"/v1/models": response(200, MODELS), "/v1/chat/completions": response(200, body)}
+        async with serving(responses) as server:
+            _, called = await found(FILE.format(url=server.url + "v1"), spend=True)
+        assert (called.severity, called.check) == (CheckSeverity.ERROR, "response")
+        assert called.mend == "correct the base URL or the protocol: dragoman.toml:4"
+
+
+async def test_a_response_of_a_server_that_is_not_there() -> None:
+    url = f"http://127.0.0.1:{free_port()}"
+    text = FILE.format(url=url + "/v1") + 'model_list = false\ndefault_model = "a"\n'
+    _, called = await found(text, spend=True)
+    assert (called.severity, called.check, called.text) == (
+        CheckSeverity.ERROR,
+        "connect",
+        f"nothing listens at {url}",
+    )
 
 
 async def test_without_a_list_of_models_there_is_nothing_to_examine_but_the_response() -> None:
     text = FILE.format(url="http://127.0.0.1:9/v1") + "model_list = false\n"
     assert (await the_finding(text))[:2] == ("note", "models")
     _, called = await found(text, spend=True)
-    assert (called.severity, called.mend) == (Severity.WARNING, 'add default_model = "NAME": dragoman.toml:2')
+    assert (called.severity, called.mend) == (
+        CheckSeverity.WARNING,
+        'add default_model = "NAME": dragoman.toml:2',
+    )
 
 
 # Accounts whose money is known.
@@ -417,7 +453,7 @@ async def test_a_port_in_use() -> None:
         port = str(taken.getsockname()[1])
         loaded = load(environ={"DRAGOMAN_PORT": port})
         (finding,) = await online_findings(loaded, timeout_s=1, spend=False)
-    assert (finding.severity, finding.check) == (Severity.ERROR, "port")
+    assert (finding.severity, finding.check) == (CheckSeverity.ERROR, "port")
     assert finding.mend.endswith("or change the port: DRAGOMAN_PORT")
 
 
@@ -425,7 +461,7 @@ async def test_a_gateway_that_runs_already_is_no_error() -> None:
     async with serving({"/healthz": response(200, {"status": "ok", "name": "dragoman"})}) as server:
         loaded = load(environ={"DRAGOMAN_PORT": str(server.port)})
         (finding,) = await online_findings(loaded, timeout_s=1, spend=False)
-    assert (finding.severity, finding.check) == (Severity.NOTE, "port")
+    assert (finding.severity, finding.check) == (CheckSeverity.NOTE, "port")
     assert finding.text.startswith("is in use by a Dragoman that serves http://127.0.0.1:")
 
 
@@ -433,5 +469,19 @@ async def test_a_store_that_cannot_be_reached() -> None:
     url = f"valkey://user:{CANARY}@127.0.0.1:{free_port()}"
     environ = {"DRAGOMAN_ACCOUNT_STORE": "valkey", "DRAGOMAN_ACCOUNT_STORE_URL": url}
     (finding,) = await found("", **environ)
-    assert (finding.severity, finding.check) == (Severity.ERROR, "store")
+    assert (finding.severity, finding.check) == (CheckSeverity.ERROR, "store")
     assert finding.mend == "start the server, or correct the URL: DRAGOMAN_ACCOUNT_STORE_URL"
+
+
+async def test_a_store_that_responds() -> None:
+    with valkey_server() as server:
+        environ = {"DRAGOMAN_ACCOUNT_STORE": "valkey", "DRAGOMAN_ACCOUNT_STORE_URL": server.url}
+        (finding,) = await found("", **environ)
+    assert (finding.severity, finding.check) == (CheckSeverity.OK, "store")
+
+
+async def test_an_address_of_another_machine() -> None:
+    environ = {"DRAGOMAN_HOST": "192.0.2.1", "DRAGOMAN_ALLOW_PUBLIC_WITHOUT_KEYS": "yes"}
+    (finding,) = await online_findings(load_file("", environ), timeout_s=1, spend=False)
+    assert (finding.severity, finding.check) == (CheckSeverity.ERROR, "port")
+    assert finding.mend == "choose an address of this machine: 127.0.0.1, or 0.0.0.0 for all of them"

@@ -112,7 +112,7 @@ LINES: list[tuple[dict[str, Any], list[str]]] = [
     ),
     (
         {**SERVED, "input_tokens": 12, "estimated": True, "losses": ["dropped /a", "dropped /b"]},
-        [f"{WHERE} 200 0.31s ~12>0 tokens, 2 losses"],
+        [f"{WHERE} 200 0.31s ~12>- tokens, 2 losses"],
     ),
     ({**SERVED, "cost_usd": 0.00012}, [f"{WHERE} 200 0.31s $0.00012"]),
     ({**SERVED, "stream": True, "first_byte_s": 0.1}, [f"{WHERE} 200 0.31s first byte 0.10s"]),

@@ -7,6 +7,7 @@ import re
 import statistics
 import time
 from contextlib import suppress
+from datetime import UTC, datetime
 from typing import Any
 
 import anyio
@@ -27,6 +28,7 @@ from dragoman_server.settings import ClientKey, ServerSettings, Settings, Upstre
 from dragoman_server.settings.secret import Secret
 
 SECRET = Secret("a-secret-of-some-length-0123456789")
+NOW = datetime(2026, 11, 23, 12, tzinfo=UTC).timestamp()
 KEY, OTHER = "drk_canary-" + "a" * 32, "drk_canary-" + "b" * 32
 KEYS = (
     ClientKey(name="red", hash=hash_client_key(KEY, SECRET)),
@@ -92,8 +94,8 @@ def headers_with(key: str) -> list[tuple[bytes, bytes]]:
 
 def test_the_keyring_finds_the_key() -> None:
     keyring = Keyring(KEYS, SECRET)
-    assert keyring.authenticate(headers_with(KEY)) is KEYS[0]
-    assert keyring.authenticate(headers_with(OTHER)) is KEYS[1]
+    assert keyring.authenticate(headers_with(KEY), NOW) is KEYS[0]
+    assert keyring.authenticate(headers_with(OTHER), NOW) is KEYS[1]
 
 
 @pytest.mark.promise("S2")
@@ -101,7 +103,7 @@ def test_the_keyring_refuses_every_other_key() -> None:
     for key in ("", KEY[:-1], KEY + "a", KEYS[0].hash, "x" * 100_000, "\xe4\xff"):
         refused = None
         try:
-            Keyring(KEYS, SECRET).authenticate(headers_with(key))
+            Keyring(KEYS, SECRET).authenticate(headers_with(key), NOW)
         except RequestRefused as error:
             refused = error
         assert refused is not None, key[:50]
@@ -119,7 +121,7 @@ def test_the_time_of_a_comparison_is_constant() -> None:
         for key, took in times.items():
             begun = time.perf_counter()
             with suppress(RequestRefused):
-                keyring.authenticate(headers_with(key))
+                keyring.authenticate(headers_with(key), NOW)
             took.append(time.perf_counter() - begun)
     middles = [statistics.median(took) for took in times.values()]
     assert max(middles) < 2 * min(middles)
@@ -147,9 +149,80 @@ def test_models_that_a_key_may_use() -> None:
         assert may_use(None, model), (models, model)
 
 
+def at(seconds: float) -> datetime:
+    return datetime.fromtimestamp(NOW + seconds, UTC)
+
+
+# The key as it is configured, and why it is refused.
+ENDED = [
+    (
+        ClientKey(name="red", hash=KEYS[0].hash, disabled=True),
+        "the client key red is disabled: have it enabled",
+    ),
+    (
+        ClientKey(name="red", hash=KEYS[0].hash, expires=at(0)),
+        "the client key red expired at 2026-11-23T12:00:00Z: have another one made (dragoman keys rotate red)",
+    ),
+    (
+        ClientKey(name="red", hash=KEYS[1].hash, previous_hash=KEYS[0].hash, previous_expires=at(-60)),
+        "this key of red ended at 2026-11-23T11:59:00Z: send the newer one",
+    ),
+    (
+        ClientKey(
+            name="red", hash=KEYS[1].hash, previous_hash=KEYS[0].hash, previous_expires=at(60), expires=at(-1)
+        ),
+        "this key of red ended at 2026-11-23T11:59:59Z: send the newer one",
+    ),
+]
+
+
+@pytest.mark.promise("S2")
+def test_a_key_that_has_ended_is_refused_with_the_reason_and_unknown_ones_without() -> None:
+    unknown = "the client key is not known to this gateway"
+    for configured, reason in ENDED:
+        keyring = Keyring([configured], SECRET)
+        for key, expected in ((KEY, reason), (KEY + "x", unknown), (KEYS[0].hash, unknown)):
+            with pytest.raises(RequestRefused) as refused:
+                keyring.authenticate(headers_with(key), NOW)
+            assert (refused.value.status, refused.value.code) == (401, "invalid_api_key")
+            assert refused.value.message.startswith(expected)
+            assert key not in refused.value.message
+
+
+def test_a_key_is_valid_until_it_ends() -> None:
+    keyring = Keyring([ClientKey(name="red", hash=KEYS[0].hash, expires=at(60))], SECRET)
+    key = keyring.authenticate(headers_with(KEY), NOW + 59.9)
+    assert key is not None
+    assert [key.state(NOW + seconds) for seconds in (59.9, 60)] == ["active", "expired"]
+    with pytest.raises(RequestRefused):
+        keyring.authenticate(headers_with(KEY), NOW + 60)
+
+
+def test_both_keys_of_a_rotation_are_one_client() -> None:
+    rotated = ClientKey(
+        name="red", hash=KEYS[1].hash, previous_hash=KEYS[0].hash, previous_expires=at(60), expires=at(3600)
+    )
+    keyring = Keyring([rotated], SECRET)
+    assert keyring.authenticate(headers_with(KEY), NOW) is rotated
+    assert keyring.authenticate(headers_with(OTHER), NOW + 61) is rotated
+    with pytest.raises(RequestRefused):
+        keyring.authenticate(headers_with(KEY), NOW + 60)
+
+
+@pytest.mark.anyio
+async def test_the_reason_is_in_the_form_of_the_clients_protocol() -> None:
+    key = ClientKey(name="red", hash=KEYS[0].hash, disabled=True)
+    app = create_app(Settings(server=ServerSettings(secret=SECRET), client_keys=(key,)))
+    for spec in PROTOCOLS.values():
+        client = await call_app(app, spec.endpoints[0].path, b"{}", headers={"x-api-key": KEY})
+        assert client.status == 401
+        assert "the client key red is disabled" in json.loads(client.body)["error"]["message"]
+        assert client.headers["www-authenticate"] == "Bearer"
+
+
 def test_without_keys_every_request_is_accepted_and_keys_need_a_secret() -> None:
-    assert Keyring((), SECRET).authenticate([]) is None
-    assert Keyring((), None).authenticate([]) is None
+    assert Keyring((), SECRET).authenticate([], NOW) is None
+    assert Keyring((), None).authenticate([], NOW) is None
     assert not Keyring((), SECRET)
     with pytest.raises(ValueError, match=r"server\.secret"):
         Keyring(KEYS, None)
@@ -238,7 +311,7 @@ def test_all_routes_but_the_listed_ones_need_a_key() -> None:
 
     async def statuses_of() -> dict[str, int | None]:
         found = {}
-        for route in _routes(Gateway(settings_of())):
+        for route in _routes(Gateway(settings_of()), lambda: (True, {})):
             assert isinstance(route, Route)
             path = re.sub(r"\{\w+(:path)?\}", "x", route.path)
             for method in sorted(route.methods or ("GET",)):

@@ -61,7 +61,7 @@ async def serving(
     *errors: int, tls: ssl.SSLContext | None = None, handshake_s: float = 10, max_connections: int = 0
 ) -> AsyncIterator[tuple[str, int]]:
     settings = ServerSettings(max_connections=max_connections)
-    worker = WorkerContext(hello, _hypercorn_config(settings), settings, {})
+    worker = WorkerContext(hello, _hypercorn_config(settings), settings, {}, tls)
     stopping, ready = anyio.Event(), anyio.Event()
     with socket.create_server(("127.0.0.1", 0)) as sock:
         sock.setblocking(False)
@@ -71,7 +71,7 @@ async def serving(
 
                 async def serve() -> None:
                     await serve_connections(
-                        worker, listener, tls, handshake_s=handshake_s, on_ready=ready.set, stopping=stopping
+                        worker, listener, handshake_s=handshake_s, on_ready=ready.set, stopping=stopping
                     )
 
                 tasks.start_soon(serve)

@@ -23,6 +23,7 @@ import pytest
 
 from dragoman_server.app import create_app
 from dragoman_server.serving.run import _Worker
+from dragoman_server.serving.signals import SignalMeanings
 from dragoman_server.settings import ServerSettings, Settings, UpstreamSettings
 from dragoman_server.settings.secret import Secret
 
@@ -159,7 +160,7 @@ async def count(backend: str, counter: Counter, more: Mapping[str, Any]) -> tupl
             ),
         )
         ready = anyio.Event()
-        worker = _Worker(settings, create_app(settings), gateway_listener, ready.set, ())
+        worker = _Worker(settings, create_app(settings), gateway_listener, ready.set, SignalMeanings(()))
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(worker.run)
             await ready.wait()

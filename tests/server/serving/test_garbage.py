@@ -45,6 +45,7 @@ from dragoman_server.config.loader import load
 from dragoman_server.http import count_tokens
 from dragoman_server.keys import hash_client_key
 from dragoman_server.serving.run import _Worker
+from dragoman_server.serving.signals import SignalMeanings
 from dragoman_server.serving.sockets import bind
 from dragoman_server.settings import Settings
 from dragoman_server.settings.secret import Secret
@@ -420,7 +421,7 @@ async def test_a_request_leaves_nothing_to_the_collector(
         settings = settings_of(anyio_backend_name, upstream, tmp_path)
         listener = bind(settings.server)  # which the worker closes
         ready = anyio.Event()
-        worker = _Worker(settings, create_app(settings), listener, ready.set, ())
+        worker = _Worker(settings, create_app(settings), listener, ready.set, SignalMeanings(()))
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(worker.run)
             await ready.wait()

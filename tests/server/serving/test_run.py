@@ -158,11 +158,17 @@ def test_code_that_blocks_the_event_loop_does_not_keep_the_process(backend: str)
     assert "some connections did not close in time" in server.output[-1]
 
 
-def test_a_closed_terminal_drains_too() -> None:
-    with Server("--port", "0").ready() as server, server.connect() as client:
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_a_closed_terminal_drains_too(workers: str) -> None:
+    ours, its_terminal = os.openpty()
+    server = Server("--port", "0", "--workers", workers, terminal=its_terminal)
+    os.close(its_terminal)
+    with server.ready(), server.connect() as client:
         client.sendall(b"POST /read HTTP/1.1\r\nhost: a\r\ncontent-length: 4\r\n\r\nab")
         assert server.get("/") == b"hello"
         server.signal(signal.SIGHUP)
+        server.wait_for_line("the configuration was reloaded")
+        os.close(ours)
         server.wait_until_closed()
         client.sendall(b"cd")
         assert b"abcd" in b"".join(iter(lambda: client.recv(65536), b""))

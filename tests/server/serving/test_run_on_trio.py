@@ -16,6 +16,7 @@ import trio.testing
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from dragoman_server.serving.run import _Worker
+from dragoman_server.serving.signals import SignalMeanings
 from dragoman_server.serving.sockets import StartupError
 from dragoman_server.settings import ServerSettings, Settings
 
@@ -63,7 +64,7 @@ class Running:
         self.address = listener.getsockname()
         self.ready, self.ended = trio.Event(), trio.Event()
         settings = Settings(server=replace(ServerSettings(), backend="trio", drain_s=DRAIN_S))
-        self.worker = _Worker(settings, app, listener, self.ready.set, (signal.SIGUSR1,))
+        self.worker = _Worker(settings, app, listener, self.ready.set, SignalMeanings((signal.SIGUSR1,)))
 
     async def run(self) -> None:
         await self.worker.run()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import re
+from dataclasses import replace
 from typing import Any
 
 import anyio
@@ -106,6 +108,7 @@ async def test_an_error_of_the_upstream_has_its_class() -> None:
     ((labels, count),) = (await samples(made.app, "dragoman_requests_total")).items()
     assert {"error=rate_limit", "outcome=failed", "status=4xx"} < set(labels)
     assert count == 1
+    assert not await samples(made.app, "dragoman_time_to_first_byte_seconds_count"), "an error has no content"
     assert await samples(made.app, "dragoman_attempts_total") == {
         ("account=default", "error=rate_limit", "outcome=failed", "upstream=up"): 1
     }
@@ -191,6 +194,24 @@ async def test_a_store_that_does_not_work() -> None:
     assert await samples(app, "dragoman_account_store_up") == {(): 1}
     store._open = True
     assert await samples(app, "dragoman_account_store_up") == {(): 0}
+
+
+async def test_what_an_account_has_left() -> None:
+    pool = accounts(a=good("Hello"), b=good("Hello"))
+    await pool.store.change("up/a", lambda health: health.after_success(remaining=0.25))
+    assert await samples(pool.app, "dragoman_account_remaining_ratio") == {("account=a", "upstream=up"): 0.25}
+
+
+async def test_a_full_disk_ends_no_request(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(metrics.Metrics, "count", full)
+    made = gateway()
+    assert (await made.call("/v1/messages", REQUEST)).status == 200
+    assert "the metrics cannot be written: No space left on device" in caplog.text
 
 
 async def test_the_process_and_the_build() -> None:
@@ -291,3 +312,33 @@ def test_states_of_accounts() -> None:
     assert Health(cooldown_until=2).state(1).value == "cooling"
     assert Health(cooldown_until=2).state(2).value == "ready"
     assert Health(cooldown_until=2, disabled="why").state(1).value == "disabled"
+
+
+# Reloads.
+
+
+async def test_a_reload_counts_on_with_the_new_names() -> None:
+    made = gateway()
+    async with made.app.lifespan():
+        await made.call("/v1/messages", REQUEST)
+        before = made.app._served.gateway.settings
+        upstream = replace(before.upstreams[0], models=("m", "new"))
+        await made.app.reload(replace(before, upstreams=(upstream,)))
+        for model in ("up/m", "up/new"):
+            await made.call("/v1/messages", {**REQUEST, "model": model})
+        counts = await samples(made.app, "dragoman_attempts_total")
+        assert list(counts.values()) == [3]
+        tokens = await samples(made.app, "dragoman_tokens_total")
+    assert {label for labels in tokens for label in labels if label.startswith("model")} == {
+        "model=m",
+        "model=new",
+    }
+
+
+async def test_a_reload_does_not_switch_them_on() -> None:
+    app = create_app(Settings())
+    async with app.lifespan():
+        await app.reload(Settings(server=ServerSettings(**ON)))
+        client = await call(app, "/metrics", method="GET", headers=bearer(KEY))
+    assert client.status == 404
+    assert b"needs a restart" in client.body

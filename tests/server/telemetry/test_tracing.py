@@ -12,6 +12,7 @@ from gateway.fakes import Sleep, call
 from gateway.provider import good, pool_of
 from gateway.provider_errors import limited
 from gateway.scripted import CHAT, ScriptedGateway, chat_response, chunk, scripted, stream, whole
+from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
@@ -118,6 +119,7 @@ async def test_a_request_is_a_server_span_with_a_client_span_below_it(collected:
         "gen_ai.operation.name": "chat",
         "gen_ai.provider.name": "up",
         "gen_ai.request.model": "m",
+        "gen_ai.request.stream": False,
         "gen_ai.usage.input_tokens": 20,
         "gen_ai.usage.output_tokens": 7,
         "gen_ai.usage.cache_read.input_tokens": 5,
@@ -202,10 +204,11 @@ async def test_losses_are_events(collected: Collected) -> None:
     assert dict(event.attributes or {}) == {"dragoman.loss.code": "dropped", "dragoman.loss.path": "/top_k"}
 
 
-async def test_a_route_has_names_in_place_of_ids(collected: Collected) -> None:
+@pytest.mark.parametrize("id", ["resp_1234", "s", "v1"])
+async def test_a_route_has_names_in_place_of_ids(collected: Collected, id: str) -> None:
     made = gateway(response_store="memory")
     async with made.app.lifespan():
-        await call(made.app, "/v1/responses/resp_1234/input_items", method="GET")
+        await call(made.app, f"/v1/responses/{id}/input_items", method="GET")
     assert collected.server.name == "GET /v1/responses/{id}/input_items"
 
 
@@ -218,6 +221,14 @@ async def test_nothing_that_was_written_is_reported(collected: Collected) -> Non
     reported += str(collected.reader.get_metrics_data())
     assert len(collected.spans(SpanKind.SERVER)) == 2
     assert WORD not in reported
+
+
+@pytest.mark.parametrize("name", ["\ud800", "x" * 100_000])
+async def test_a_hostile_name_can_be_exported_and_is_short(collected: Collected, name: str) -> None:
+    made = gateway(upstream={"models": ("m",), "model_list": False})
+    await send(made.app, body={**REQUEST, "model": f"up/{name}"})
+    spans = encode_spans(collected.exporter.get_finished_spans()).SerializePartialToString()
+    assert 0 < len(spans) < 5000
 
 
 # Histograms.
@@ -249,6 +260,18 @@ async def test_the_figures_of_a_stream(collected: Collected) -> None:
         "server.address": "up.test",
         "server.port": 80,
     }
+
+
+async def test_heartbeats_are_no_content(collected: Collected, record: Any) -> None:
+    events = chunk({"content": "a"}), chunk({}, "stop")
+    script = stream(*events, done=True)
+    script.body = [Sleep(35), *script.body]
+    made = gateway(script, keepalive_s=10)
+    await send(made.app, body={**REQUEST, "stream": True})
+    assert (record()["first_byte_s"], record()["first_content_s"]) == (10, 35)
+    points = collected.points()
+    for name in ("gen_ai.client.operation.time_to_first_chunk", "gen_ai.server.time_to_first_token"):
+        assert points[name][0].sum == 35
 
 
 async def test_a_name_that_a_client_made_up_is_in_no_metric(collected: Collected) -> None:

@@ -47,6 +47,12 @@ class Gateway(Server):
             if sample.name == name
         }
 
+    def wait_for(self, name: str, value: float) -> None:
+        """Wait until a metric without labels, or their sum, has this value: requests are counted after their end."""
+        deadline = time.monotonic() + DEADLINE_S
+        while (found := sum(self.samples(name).values())) != value:
+            assert time.monotonic() < deadline, found
+
 
 @pytest.fixture(params=["asyncio", "trio"])
 def gateway(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Gateway]:
@@ -58,6 +64,7 @@ def gateway(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Gateway]
 def test_they_count_together(gateway: Gateway, tmp_path: Path) -> None:
     for _ in range(REQUESTS):
         gateway.call("POST", "/v1/chat/completions", BODY)
+    gateway.wait_for("dragoman_requests_total", REQUESTS)
     for _ in range(4):  # whichever of them is scraped
         assert gateway.samples("dragoman_requests_total") == {"": REQUESTS}
         assert gateway.samples("dragoman_workers") == {"": 2}
@@ -67,9 +74,7 @@ def test_they_count_together(gateway: Gateway, tmp_path: Path) -> None:
 
     os.kill(int(first), signal.SIGKILL)
     gateway.wait_for_line("starting another")
-    deadline = time.monotonic() + DEADLINE_S
-    while gateway.samples("dragoman_workers") != {"": 2}:
-        assert time.monotonic() < deadline
+    gateway.wait_for("dragoman_workers", 2)
     assert first not in gateway.samples("process_open_fds")
     assert gateway.samples("dragoman_requests_total") == {"": REQUESTS}, "a sum never becomes smaller"
 

@@ -1,0 +1,67 @@
+"""Requests of commands to the gateway that runs with the same configuration, by its paths below /admin."""
+
+import ssl
+from typing import Any
+
+import anyio
+
+from dragoman_server.settings import ServerSettings
+
+# A list of accounts or keys. A reload has its own limit, serving.link.RELOAD_S, and a worker that starts takes as long.
+TIMEOUT_S = 5.0
+RELOAD_TIMEOUT_S = 40.0
+_MAX_BYTES = 16 * 2**20
+
+
+class AdminUnavailable(Exception):
+    """The gateway cannot be asked. The text says why, and what to do."""
+
+
+def admin_request(server: ServerSettings, method: str, path: str, timeout_s: float = TIMEOUT_S) -> Any:
+    """Return the JSON of a response of the gateway that runs with these settings. path: below /admin.
+
+    Raises AdminUnavailable if there is no such gateway, or if it does not accept the key.
+    """
+    if server.admin_key is None:
+        raise AdminUnavailable("server.admin_key is not set")
+    if not server.port:
+        raise AdminUnavailable("server.port is 0, so the gateway's port is not known")
+    return anyio.run(_request, server, method, path, timeout_s)
+
+
+async def _request(server: ServerSettings, method: str, path: str, timeout_s: float) -> Any:
+    # They take a while to import, and most commands do without.
+    from dragoman import RemoteProtocolError
+    from dragoman.jsontext import decode
+    from dragoman_server.serving.sockets import BoundAddress
+    from dragoman_server.upstream.client import UpstreamClient, UpstreamTimeouts
+    from dragoman_server.upstream.errors import UpstreamError
+    from dragoman_server.upstream.transport import Http1Transport
+
+    url = BoundAddress.of(server, server.host, server.port).local_url
+    tls = None
+    if server.tls:
+        # The gateway's own certificate is the one to trust; it need not be for the name of this machine.
+        tls = ssl.create_default_context(cafile=server.certfile)
+        tls.check_hostname = False
+    key = "" if server.admin_key is None else server.admin_key.reveal()
+    try:
+        async with (
+            # Not by a proxy of the environment.
+            UpstreamClient(transport=Http1Transport(tls=tls)) as client,
+            client.open(
+                method,
+                f"{url}/admin/{path}",
+                [("authorization", f"Bearer {key}")],
+                timeouts=UpstreamTimeouts(*[timeout_s] * 4),
+            ) as response,
+        ):
+            body = decode(await response.read_all(_MAX_BYTES))
+    except UpstreamError as error:
+        raise AdminUnavailable(f"no gateway responds: {error}") from None
+    except RemoteProtocolError:
+        raise AdminUnavailable(f"what responds at {url} is not a gateway") from None
+    if response.status not in (200, 422):
+        message = body.get("error", {}).get("message") if isinstance(body, dict) else None
+        raise AdminUnavailable(f"{url} returned {response.status}: {message or 'no reason'}")
+    return body

@@ -1,0 +1,34 @@
+"""The command `dragoman reload`."""
+
+import click
+
+from dragoman_server.cli.admin import RELOAD_TIMEOUT_S, AdminUnavailable, admin_request
+from dragoman_server.cli.options import (
+    CANNOT_START,
+    WRONG_CONFIGURATION,
+    config_option,
+    exit_with,
+    load_or_exit,
+)
+
+
+@click.command(params=[config_option])
+def reload(config_file: str | None) -> None:
+    """Have the running gateway load its configuration again.
+
+    The gateway is the one at the address in the configuration; server.admin_key must be set. Without one, send it
+    SIGHUP. Exit codes: 0 when it uses the new configuration, 1 when it cannot be reached, 2 when the
+    configuration is wrong, and nothing has changed.
+    """
+    server = load_or_exit(config_file, {}).settings.server
+    try:
+        result = admin_request(server, "POST", "reload", RELOAD_TIMEOUT_S)
+    except AdminUnavailable as error:
+        exit_with(CANNOT_START, f"dragoman: {error}; or send SIGHUP to the gateway: kill -HUP PID")
+    for warning in result["warnings"]:
+        click.echo(f"warning: {warning}", err=True)
+    if result["errors"]:
+        exit_with(WRONG_CONFIGURATION, "\n".join(result["errors"]))
+    if result["needs_restart"]:
+        click.echo(f"used from the next start on: {', '.join(result['needs_restart'])}", err=True)
+    click.echo("the configuration was reloaded")

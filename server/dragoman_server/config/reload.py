@@ -1,0 +1,121 @@
+"""Load the configuration again while the gateway runs, and apply it if nothing is wrong with it.
+
+The new configuration is checked as at the start, and as it would be in effect: some settings cannot change while the
+gateway runs, so those of the running one stay. If anything is wrong, nothing changes.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+
+import anyio
+import anyio.to_thread
+
+from dragoman_server.config.loader import LoadedConfig, problems_together
+from dragoman_server.config.problems import ConfigError
+from dragoman_server.settings import ServerSettings, Settings, keys_of
+from dragoman_server.settings.fields import AppliedBy
+
+_log = logging.getLogger("dragoman.server")
+
+_AT_START = tuple(
+    name for name, key in keys_of(ServerSettings).items() if key.applied_by is AppliedBy.RESTART
+)
+
+
+class SettingsRefused(ValueError):
+    """Settings without an error cannot be used by the running gateway. The arguments are the reasons, a line each."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReloadResult:
+    """The outcome of a reload. All texts are single lines.
+
+    errors: why nothing has changed; empty if the new configuration is in use.
+    warnings: as `dragoman config check` prints them.
+    needs_restart: changed settings whose new value is used from the next start on, as `server.port`.
+    """
+
+    errors: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    needs_restart: tuple[str, ...] = ()
+
+
+# Loads and applies the configuration. Never raises for what is wrong with it.
+Reload: TypeAlias = Callable[[], Coroutine[Any, Any, ReloadResult]]
+
+
+class ConfigReloader:
+    """Reloads the configuration, one reload at a time, and logs how that ended.
+
+    Args:
+        settings: those in use.
+        load: reads the new ones. Raises ConfigError.
+        apply: puts them into use. Raises ValueError, SettingsRefused for example, if that is impossible; then the old
+            ones are still in use.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        load: Callable[[], LoadedConfig],
+        apply: Callable[[Settings], Awaitable[None]],
+    ) -> None:
+        self._settings = settings
+        self._load = load
+        self._apply = apply
+        self._lock = anyio.Lock()
+
+    async def reload(self) -> ReloadResult:
+        """See Reload."""
+        async with self._lock:
+            try:
+                # In a thread, because a large file takes a while, and streams must go on.
+                loaded = await anyio.to_thread.run_sync(self._load)
+                settings, needs_restart = with_settings_of_the_start(loaded.settings, self._settings)
+                settings = settings.masking_also(self._settings)
+                await self._apply(settings)
+            except ConfigError as error:
+                result = ReloadResult(errors=tuple(str(error).splitlines()))
+            except ValueError as error:
+                result = ReloadResult(errors=tuple(map(str, error.args)))
+            else:
+                self._settings = settings
+                result = ReloadResult(warnings=tuple(map(str, loaded.warnings)), needs_restart=needs_restart)
+        _log_result(result)
+        return result
+
+
+def with_settings_of_the_start(wanted: Settings, running: Settings) -> tuple[Settings, tuple[str, ...]]:
+    """Return what can be used now, and the names of settings that need a restart to change.
+
+    Raises SettingsRefused if that does not fit together: what is right for another address or number of workers may be
+    wrong for those of the running gateway.
+    """
+    kept = {
+        name: getattr(running.server, name)
+        for name in _AT_START
+        if getattr(running.server, name) != getattr(wanted.server, name)
+    }
+    if not kept:
+        return wanted, ()
+    settings = replace(wanted, server=replace(wanted.server, **kept))
+    problems = [
+        f"server.{name}: {text}; the running gateway keeps {', '.join(kept)}: restart it to change that"
+        for name, text in problems_together(settings)
+    ]
+    if problems:
+        raise SettingsRefused(*problems)
+    return settings, tuple(f"server.{name}" for name in kept)
+
+
+def _log_result(result: ReloadResult) -> None:
+    for error in result.errors:
+        _log.error("the configuration was not reloaded: %s", error)
+    for warning in result.warnings:
+        _log.warning("%s", warning)
+    if result.needs_restart:
+        _log.warning("changed, but used from the next start on: %s", ", ".join(result.needs_restart))
+    if not result.errors:
+        _log.info("the configuration was reloaded")

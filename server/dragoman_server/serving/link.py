@@ -1,0 +1,83 @@
+"""What a supervisor and its workers send each other: readiness, reloads, settings, and results.
+
+A worker that is asked for a reload passes that on to the supervisor, which loads the configuration, sends the settings
+to all workers, waits until they use them, and returns the result.
+"""
+
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
+from typing import TypeAlias
+
+import anyio
+
+from dragoman_server.config.reload import ReloadResult
+from dragoman_server.settings import Settings
+
+# Seconds for a reload by all processes.
+RELOAD_S = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """From a worker: it serves; or it cannot start, for this reason."""
+
+    failure: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """From a worker: it uses the settings that it was sent; or it cannot, for this reason."""
+
+    failure: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ReloadRequested:
+    """From a worker: reload the configuration of all workers."""
+
+
+FromWorker: TypeAlias = Started | Applied | ReloadRequested
+
+
+@dataclass(slots=True)
+class SupervisorLink:
+    """A worker's end of the connection to its supervisor."""
+
+    connection: Connection
+    _lock: anyio.Lock = field(default_factory=anyio.Lock)
+    _answered: anyio.Event = field(default_factory=anyio.Event)
+    _result: ReloadResult = field(default_factory=ReloadResult)
+
+    async def run(self, use: Callable[[Settings], Awaitable[None]]) -> None:
+        """Receive settings and results until the supervisor ends. use: raises ValueError if that is impossible."""
+        with suppress(EOFError, OSError):  # somebody else notices that
+            while True:
+                await anyio.wait_readable(self.connection.fileno())
+                message: Settings | ReloadResult = self.connection.recv()
+                if isinstance(message, ReloadResult):
+                    self._result = message
+                    self._answered.set()
+                else:
+                    self.connection.send(await _applied(use, message))
+
+    async def reload(self) -> ReloadResult:
+        """Have the configuration of all workers reloaded. See config.reload.Reload."""
+        async with self._lock:
+            self._answered = anyio.Event()
+            try:
+                with anyio.fail_after(RELOAD_S):
+                    self.connection.send(ReloadRequested())
+                    await self._answered.wait()
+            except (OSError, TimeoutError):
+                return ReloadResult(errors=(f"it was not completed within {RELOAD_S:g} s; see the log",))
+            return self._result
+
+
+async def _applied(use: Callable[[Settings], Awaitable[None]], settings: Settings) -> Applied:
+    try:
+        await use(settings)
+    except ValueError as error:
+        return Applied(str(error))
+    return Applied()

@@ -1,0 +1,52 @@
+"""Which signals stop the gateway, and which one reloads its configuration.
+
+SIGHUP has two meanings: the terminal was closed, and, from `kill -HUP` or a service manager, read the configuration
+again. A process that had a controlling terminal at its start and has none any more got the first one.
+"""
+
+import os
+import signal
+from dataclasses import dataclass
+
+# The signals that a terminal sends to all its processes: for Ctrl-C, and when it is closed.
+GROUP_SIGNALS = tuple(each for each in signal.Signals if each.name in ("SIGINT", "SIGHUP"))
+
+
+@dataclass(frozen=True, slots=True)
+class SignalMeanings:
+    """What signals mean for a process.
+
+    handled: those that it handles.
+    reload: the one of them that may mean a reload, None if there is nothing to load again.
+    had_terminal: the process had a controlling terminal at its start.
+    """
+
+    handled: tuple[signal.Signals, ...]
+    reload: signal.Signals | None = None
+    had_terminal: bool = False
+
+    def is_reload(self, number: int) -> bool:
+        """True if a signal that has arrived means a reload, and not a stop."""
+        return number == self.reload and not (self.had_terminal and not has_terminal())
+
+
+def signal_meanings(*, can_reload: bool) -> SignalMeanings:
+    """Return what signals mean for a process that has just started. can_reload: see SignalMeanings.reload."""
+    hangup = getattr(signal, "SIGHUP", None)  # Windows has none
+    # Under nohup, a closed terminal does not stop it.
+    is_nohup = hangup is not None and signal.getsignal(hangup) is signal.SIG_IGN
+    handled = [each for each in GROUP_SIGNALS if each != hangup or can_reload or not is_nohup]
+    return SignalMeanings(
+        (signal.SIGTERM, *handled),
+        hangup if can_reload else None,
+        had_terminal=has_terminal() and not is_nohup,
+    )
+
+
+def has_terminal() -> bool:
+    """True if this process has a controlling terminal. It loses it when the terminal is closed."""
+    try:
+        os.close(os.open(os.ctermid(), os.O_RDONLY | os.O_NOCTTY))
+    except (AttributeError, OSError):
+        return False
+    return True

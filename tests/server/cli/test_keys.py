@@ -1,0 +1,323 @@
+"""`dragoman keys` and `dragoman reload`: what they print, and how they change the file."""
+
+import json
+import re
+import signal
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from edge import EdgeGateway, Upstream
+
+from dragoman_server.cli.client_key_tables import ClientKeyTables
+from dragoman_server.cli.commands import main
+from dragoman_server.cli.config_file import ConfigEditError
+from dragoman_server.cli.keys import parse_duration, parse_when
+from dragoman_server.config.loader import load
+from dragoman_server.config.values import InvalidValue
+from dragoman_server.keys import hash_client_key
+from dragoman_server.settings import ClientKey
+from dragoman_server.settings.secret import Secret
+
+RELOAD = "a running gateway needs a reload for it: dragoman reload, or SIGHUP"
+ADMIN = "admin-canary-0123456789-0123456789-wq7zk"
+NOW = datetime(2026, 11, 23, 12, tzinfo=UTC)
+
+
+@pytest.fixture(autouse=True)
+def _clean_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "DRAGOMAN_CONFIG"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def run(*arguments: str, **environ: str) -> Result:
+    return CliRunner(env=environ).invoke(main, arguments)
+
+
+SECRET = "a-secret-of-some-length-0123456789-wq7zk"
+
+
+def add(name: str, **environ: str) -> tuple[str, str]:
+    """Return a new key, and the configuration with it."""
+    result = run("keys", "add", name, DRAGOMAN_SECRET=SECRET, **environ)
+    assert result.exit_code == 0
+    key, _, lines = result.stdout.partition("\n")
+    return key, lines
+
+
+@pytest.mark.promise("S2")
+def test_a_key_is_printed_once_with_its_hash() -> None:
+    key, lines = add("ci")
+    assert re.fullmatch(r"drk_[A-Za-z0-9_-]{43}", key)
+    Path("dragoman.toml").write_text(lines)
+    (found,) = load(environ={"DRAGOMAN_SECRET": SECRET}).settings.client_keys
+    assert (found.name, found.hash) == ("ci", hash_client_key(key, Secret(SECRET)))
+    assert key not in lines
+    assert run("keys", "list", DRAGOMAN_SECRET=SECRET).stdout.splitlines()[1].split()[:2] == ["ci", "active"]
+    assert add("other")[0] != key
+
+
+def test_keys_are_listed_with_their_limits() -> None:
+    more = 'loss_policy = "refuse"\nmay_loosen = true\n'
+    limits = 'models = ["fast", "up/*"]\nrequests_per_minute = 60\ntokens_per_minute = 100000\nbudget = 2.5\n'
+    broke = 'budget = 0\nbudget_period = "total"\n'
+    prices = '[[prices]]\nmodel = "*"\ninput = 1\noutput = 2\n'
+    made = [
+        add(name)[1] + text for name, text in (("ci", more), ("web", limits), ("old", broke), ("dev", ""))
+    ]
+    Path("keys.toml").write_text("".join(made) + prices)
+    result = run("keys", "list", "--config", "keys.toml", DRAGOMAN_SECRET=SECRET)
+    assert result.stdout.splitlines() == [
+        "name  state   requests  tokens  spent  last used  settings",
+        "ci    active  -         -       -      -          loss_policy=refuse may_loosen",
+        "web   active  -         -       -      -          models=fast,up/* requests_per_minute=60 "
+        "tokens_per_minute=100000 budget=2.5/month",
+        "old   active  -         -       -      -          budget=0/total",
+        "dev   active  -         -       -      -",
+    ]
+    assert "server.admin_key is not set, and the account store is the memory of the gateway" in result.stderr
+
+
+def test_a_key_can_be_made_for_a_gateway_that_must_not_start_without() -> None:
+    Path("dragoman.toml").write_text('[server]\nhost = "0.0.0.0"\n')
+    assert run("config", "check").exit_code == 2
+    lines = add("ci")[1]
+    with Path("dragoman.toml").open("a") as file:
+        file.write(lines)
+    assert run("config", "check", DRAGOMAN_SECRET=SECRET).exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "environ", "message"),
+    [
+        (("add", "ci"), {}, "keys need server.secret"),
+        (("add", "c i"), {"DRAGOMAN_SECRET": SECRET}, '"c i" is not a valid name'),
+        (("add", "old"), {"DRAGOMAN_SECRET": SECRET}, "there is already a key named 'old'"),
+        *(
+            ((command, "odl"), {"DRAGOMAN_SECRET": SECRET}, "no key named 'odl'; there are old")
+            for command in ("revoke", "rotate", "disable", "enable")
+        ),
+        (("add", "new", "--expires", "soon"), {"DRAGOMAN_SECRET": SECRET}, "'soon' is no time: write 30d"),
+        (("add", "new", "--expires", "2020-01-01"), {"DRAGOMAN_SECRET": SECRET}, "2020-01-01 is in the past"),
+        (
+            ("add", "new", "--budget-period", "week"),
+            {"DRAGOMAN_SECRET": SECRET},
+            'unknown budget_period "week"',
+        ),
+        (("rotate", "old", "--overlap", "1y"), {"DRAGOMAN_SECRET": SECRET}, "'1y' is no duration"),
+    ],
+)
+def test_invalid_key_commands(arguments: tuple[str, ...], environ: dict[str, str], message: str) -> None:
+    if environ:
+        Path("dragoman.toml").write_text(add("old")[1])
+    result = run("keys", *arguments, **environ)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert message in result.stderr
+
+
+BEFORE = "# Ours.\r\n[server]\nport = 1\n\n"
+BEHIND = '\n# Names.\n[models]\n"a[b]" = "sim/echo"  # \u2028 [[client_keys]]\n'
+
+
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+@pytest.mark.parametrize("name", ["first", "middle", "last"])
+@pytest.mark.each_choice
+def test_only_the_revoked_key_is_removed(name: str, mark: str) -> None:
+    tables = {
+        each: f'[[client_keys]]\nname = "{each}"\nhash = "{"0" * 64}"\n'
+        for each in ("first", "middle", "last")
+    }
+    file = Path("dragoman.toml")
+    file.write_bytes((mark + BEFORE + "".join(tables.values()) + BEHIND).encode())
+    file.chmod(0o640)
+    result = run("keys", "revoke", name, DRAGOMAN_SECRET=SECRET)
+    assert result.stdout == f"dragoman.toml: 3 lines removed; {RELOAD}\n"
+    left = "".join(table for each, table in tables.items() if each != name)
+    assert file.read_bytes() == (mark + BEFORE + left + BEHIND).encode()
+    assert file.stat().st_mode & 0o777 == 0o640
+    assert [each.name for each in Path().iterdir()] == ["dragoman.toml"]
+
+
+@pytest.mark.parametrize(
+    ("between", "name", "line"), [(", ", "a", 1), (",\n    ", "a", 1), (",\n    ", "b", 2)]
+)
+def test_a_file_of_another_form_is_not_edited(between: str, name: str, line: int) -> None:
+    tables = [f'{{ name = "{each}", hash = "{"0" * 64}" }}' for each in "ab"]
+    text = f"client_keys = [{between.join(tables)}]\n[server]\nport = 1\n"
+    Path("dragoman.toml").write_text(text)
+    result = run("keys", "revoke", name, DRAGOMAN_SECRET=SECRET)
+    assert (result.exit_code, Path("dragoman.toml").read_text()) == (1, text)
+    reported = f"dragoman.toml is written in an unusual way: remove the key by hand, line {line}"
+    assert reported in result.stderr
+
+
+def test_a_file_that_disappeared_is_reported() -> None:
+    with pytest.raises(ConfigEditError, match=r"cannot read gone\.toml: No such file"):
+        ClientKeyTables(Path("gone.toml"))
+
+
+def test_a_file_that_cannot_be_written_stays_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(self: Path, target: Path) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    text = add("a")[1]
+    Path("dragoman.toml").write_text(text)
+    monkeypatch.setattr(Path, "replace", refuse)
+    result = run("keys", "revoke", "a", DRAGOMAN_SECRET=SECRET)
+    assert (result.exit_code, Path("dragoman.toml").read_text()) == (1, text)
+    assert "Permission denied" in result.stderr
+    assert len(list(Path().iterdir())) == 1
+
+
+# Writing the file.
+
+
+def keys_in(file: str = "dragoman.toml") -> dict[str, ClientKey]:
+    settings = load(environ={"DRAGOMAN_SECRET": SECRET}, path=file).settings
+    return {key.name: key for key in settings.client_keys}
+
+
+def keys(*arguments: str) -> Result:
+    result = run("keys", *arguments, DRAGOMAN_SECRET=SECRET)
+    assert result.exit_code == 0, result.stderr
+    return result
+
+
+@pytest.mark.parametrize("before", [None, "", "# Ours.\r\n[server]\r\nport = 1", "\ufeff[models]\n\n\n"])
+def test_a_key_is_written_to_the_end_of_the_file(before: str | None) -> None:
+    file = Path("dragoman.toml")
+    if before is not None:
+        file.write_bytes(before.encode())
+    flags = (
+        "--expires",
+        "2126-12-31",
+        "--models",
+        "fast,up/*",
+        "--requests-per-minute",
+        "60",
+        "--may-loosen",
+    )
+    result = keys("add", "ci", "--write", *flags)
+    key = keys_in()["ci"]
+    assert key.hash == hash_client_key(result.stdout.strip(), Secret(SECRET))
+    assert key.expires == datetime(2126, 12, 31, tzinfo=UTC)
+    assert (key.models, key.requests_per_minute, key.may_loosen) == (("fast", "up/*"), 60, True)
+    text = file.read_bytes().decode()
+    assert text.startswith((before or "").rstrip())
+    assert ("\r\n" in text) is ("\r\n" in (before or ""))
+    assert before is not None or file.stat().st_mode & 0o777 == 0o600
+    assert f"dragoman.toml: the key ci was added; {RELOAD}" in result.stderr
+
+
+def test_the_old_key_of_a_rotated_one_is_valid_for_the_overlap() -> None:
+    old = keys("add", "ci", "--write").stdout.strip()
+    began = datetime.now(UTC).replace(microsecond=0)
+    result = keys("rotate", "ci", "--overlap", "2h")
+    key = keys_in()["ci"]
+    assert key.hash == hash_client_key(result.stdout.strip(), Secret(SECRET))
+    assert key.previous_hash == hash_client_key(old, Secret(SECRET))
+    assert key.previous_expires is not None
+    assert timedelta(hours=2) <= key.previous_expires - began < timedelta(hours=2, minutes=5)
+    keys("rotate", "ci", "--overlap", "0")
+    assert (keys_in()["ci"].previous_hash, keys_in()["ci"].previous_expires) == (None, None)
+
+
+def test_an_expired_key_is_rotated_only_with_a_new_end() -> None:
+    Path("dragoman.toml").write_text(add("ci")[1] + "expires = 2020-01-01\n")
+    result = run("keys", "rotate", "ci", DRAGOMAN_SECRET=SECRET)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "ci has expired: say until when the new key is valid, --expires 90d" in result.stderr
+    assert "the old one is no longer valid" in keys("rotate", "ci", "--expires", "never").stderr
+    assert (keys_in()["ci"].expires, keys_in()["ci"].previous_hash) == (None, None)
+
+
+def test_a_disabled_key_keeps_its_settings_and_its_comments() -> None:
+    table = f'  [[client_keys]]  # of the team\r\n  hash = "{"0" * 64}" # old\r\n  name = "ci"\r\n'
+    Path("dragoman.toml").write_bytes((table + "\r\n# Names.\r\n[models]\r\n").encode())
+    assert keys("disable", "ci").stdout == f"dragoman.toml: ci is disabled; {RELOAD}\n"
+    assert keys_in()["ci"].disabled
+    assert (table + "  disabled = true\r\n\r\n# Names").encode() in Path("dragoman.toml").read_bytes()
+    keys("disable", "ci")
+    keys("enable", "ci")
+    assert Path("dragoman.toml").read_bytes() == (table + "\r\n# Names.\r\n[models]\r\n").encode()
+    keys("rotate", "ci")
+    assert b"# old" in Path("dragoman.toml").read_bytes()
+
+
+@pytest.mark.parametrize("command", ["rotate", "disable"])
+def test_tables_of_another_form_are_not_changed(command: str) -> None:
+    text = f'client_keys = [{{ name = "a", hash = "{"0" * 64}" }}]\n'
+    Path("dragoman.toml").write_text(text)
+    result = run("keys", command, "a", DRAGOMAN_SECRET=SECRET)
+    assert (result.exit_code, result.stdout, Path("dragoman.toml").read_text()) == (1, "", text)
+    assert "dragoman.toml is written in an unusual way: change the key by hand, line 1" in result.stderr
+    result = run("keys", "add", "b", "--write", DRAGOMAN_SECRET=SECRET)
+    assert (result.exit_code, result.stdout, Path("dragoman.toml").read_text()) == (1, "", text)
+
+
+def test_a_change_that_would_make_the_configuration_wrong_is_not_made() -> None:
+    text = "[server]\nworkers = 2\n"
+    Path("dragoman.toml").write_text(text)
+    for flags, reason in (
+        (("--requests-per-minute", "5"), "each of the 2 workers would count the limits"),
+        (("--budget", "5"), "needs [[prices]]"),
+    ):
+        result = run("keys", "add", "ci", "--write", *flags, DRAGOMAN_SECRET=SECRET)
+        assert (result.exit_code, result.stdout, Path("dragoman.toml").read_text()) == (2, "", text)
+        assert "nothing was changed, because this would be wrong:" in result.stderr
+        assert reason in result.stderr
+    keys("add", "ci", "--write")
+
+
+def test_without_its_last_key_a_public_gateway_would_not_reload() -> None:
+    Path("dragoman.toml").write_text('[server]\nhost = "0.0.0.0"\n')
+    assert "warning" not in keys("add", "ci", "--write").stderr
+    assert "warning" not in keys("disable", "ci").stderr
+    result = keys("revoke", "ci")
+    assert "warning: the gateway neither starts nor reloads with this file:" in result.stderr
+    assert "0.0.0.0 can be reached from other machines, and there are no client keys" in result.stderr
+
+
+def test_what_a_time_means() -> None:
+    for text, when in {
+        "90s": NOW + timedelta(seconds=90),
+        "30d": NOW + timedelta(days=30),
+        "2w": NOW + timedelta(days=14),
+        "2026-12-31": datetime(2026, 12, 31, tzinfo=UTC),
+        "2026-12-31T18:00:00+02:00": datetime(2026, 12, 31, 16, tzinfo=UTC),
+    }.items():
+        assert parse_when(text, NOW) == when, text
+    for text in ("", "d", "1.5d", "2026-12-31T18:00:00", "2026-13-01", "2026-11-23", "999999w"):
+        with pytest.raises(InvalidValue):
+            parse_when(text, NOW)
+    assert parse_duration("0") == timedelta()
+
+
+# With a gateway.
+
+
+@pytest.mark.process
+def test_a_running_gateway_reloads_and_says_what_keys_have_used(tmp_path: Path) -> None:
+    environ = {"DRAGOMAN_SECRET": SECRET, "DRAGOMAN_ADMIN_KEY": ADMIN}
+    with Upstream() as upstream, EdgeGateway(tmp_path, upstream, backend="asyncio", env=environ) as gateway:
+        gateway.ready()
+        at = {**environ, "DRAGOMAN_PORT": str(gateway.port)}
+        key = run("keys", "add", "ci", "--write", **environ).stdout.strip()
+        result = run("reload", **at)
+        assert (result.exit_code, result.stdout) == (0, "the configuration was reloaded\n")
+        assert gateway.get("/v1/models").startswith(b'{"error"')
+        Path("dragoman.toml").write_text(Path("dragoman.toml").read_text() + "prot = 1\n")
+        result = run("reload", **at)
+        assert (result.exit_code, result.stdout) == (2, "")
+        assert "unknown key" in result.stderr
+        Path("dragoman.toml").write_text(Path("dragoman.toml").read_text().replace("prot = 1\n", ""))
+        rows = json.loads(run("keys", "list", "--json", **at).stdout)["keys"]
+        assert [(row["name"], row["requests"], row["last_used"]) for row in rows] == [("ci", 0, None)]
+        assert key not in "".join(gateway.output)
+        gateway.signal(signal.SIGTERM)
+        assert gateway.wait() == 0
+    result = run("reload", **at)
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "Connection refused; or send SIGHUP to the gateway" in result.stderr

@@ -1,0 +1,140 @@
+"""Reloads of the configuration: what is applied, what needs a restart, and what is refused."""
+
+import logging
+from pathlib import Path
+
+import anyio
+import pytest
+from virtual_time import REAL_BACKENDS
+
+from dragoman_server.config.loader import LoadedConfig, load
+from dragoman_server.config.reload import ConfigReloader, ReloadResult, SettingsRefused
+from dragoman_server.settings import Settings
+
+pytestmark = [pytest.mark.anyio, pytest.mark.backends(*REAL_BACKENDS)]
+
+SECRET = 'secret = "canary-secret-0123456789-0123456789"\n'
+KEY = f'[[client_keys]]\nname = "ci"\nhash = "{"0" * 64}"\n'
+
+
+class Gateway:
+    """Settings in use, and the file that they are reloaded from."""
+
+    def __init__(self, file: Path, text: str) -> None:
+        self.file = file
+        self.file.write_text(text)
+        self.used = [self.load().settings]
+        self.reloader = ConfigReloader(self.settings, self.load, self._use)
+
+    @property
+    def settings(self) -> Settings:
+        return self.used[-1]
+
+    def load(self) -> LoadedConfig:
+        return load(environ={}, path=str(self.file))
+
+    async def _use(self, settings: Settings) -> None:
+        if settings.server.keepalive_s == 99:
+            raise SettingsRefused("a certificate cannot be read")
+        self.used.append(settings)
+
+    async def reload(self, text: str) -> ReloadResult:
+        self.file.write_text(text)
+        return await self.reloader.reload()
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "dragoman.toml"
+
+
+async def test_the_new_settings_are_used(file: Path) -> None:
+    gateway = Gateway(file, "[server]\nkeepalive_s = 5\n")
+    assert await gateway.reload(f"[server]\nkeepalive_s = 7\n{SECRET}{KEY}") == ReloadResult()
+    assert gateway.settings.server.keepalive_s == 7
+    assert [key.name for key in gateway.settings.client_keys] == ["ci"]
+
+
+async def test_a_wrong_configuration_is_refused_with_all_its_errors(
+    file: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    gateway = Gateway(file, "")
+    caplog.set_level(logging.INFO, "dragoman.server")
+    result = await gateway.reload('[server]\nkeepalive_s = "soon"\nprot = 1\n')
+    assert result.errors == (
+        f"{file}:2: server.keepalive_s: expected a number of seconds, found a string",
+        f'{file}:3: server.prot: unknown key; did you mean "port"?',
+    )
+    assert len(gateway.used) == 1
+    assert caplog.messages == [f"the configuration was not reloaded: {error}" for error in result.errors]
+
+
+async def test_settings_that_cannot_be_used_are_refused_too(file: Path) -> None:
+    gateway = Gateway(file, "[server]\nkeepalive_s = 5\n")
+    result = await gateway.reload("[server]\nkeepalive_s = 99\n")
+    assert result.errors == ("a certificate cannot be read",)
+    assert (await gateway.reload("[server]\nport = 1\n")).needs_restart == ("server.port",)
+
+
+async def test_what_needs_a_restart_is_reported_until_there_is_one(
+    file: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    gateway = Gateway(file, "[server]\nport = 8080\nkeepalive_s = 5\n")
+    for seconds in (6, 7):
+        result = await gateway.reload(f'[server]\nport = 9090\nbackend = "trio"\nkeepalive_s = {seconds}\n')
+        assert result == ReloadResult(needs_restart=("server.port", "server.backend"))
+        assert (gateway.settings.server.port, gateway.settings.server.keepalive_s) == (8080, seconds)
+    assert "changed, but used from the next start on: server.port, server.backend" in caplog.messages
+    assert await gateway.reload("[server]\nport = 8080\n") == ReloadResult()
+
+
+async def test_what_is_right_elsewhere_may_be_wrong_here(file: Path) -> None:
+    """Without a check of what would be in effect, the gateway would be open to all who can connect."""
+    gateway = Gateway(file, f'[server]\nhost = "0.0.0.0"\n{SECRET}{KEY}')
+    result = await gateway.reload('[server]\nhost = "127.0.0.1"\n')
+    (error,) = result.errors
+    assert error.startswith(
+        "server.host: 0.0.0.0 can be reached from other machines, and there are no client keys"
+    )
+    assert error.endswith("the running gateway keeps host: restart it to change that")
+    assert gateway.settings.client_keys
+
+
+async def test_limits_are_never_counted_by_each_worker_alone(file: Path) -> None:
+    gateway = Gateway(file, f"[server]\nworkers = 4\n{SECRET}{KEY}")
+    limited = f"{SECRET}{KEY}requests_per_minute = 5\n"
+    for workers in (4, 1):
+        (error,) = (await gateway.reload(f"[server]\nworkers = {workers}\n{limited}")).errors
+        assert "each of the 4 workers would count the limits" in error
+    assert gateway.settings.client_keys[0].requests_per_minute is None
+
+
+async def test_warnings_are_passed_on(file: Path) -> None:
+    gateway = Gateway(file, "")
+    (warning,) = (await gateway.reload('[server]\ncors_origins = ["*"]\n')).warnings
+    assert warning.startswith("server.cors_origins: any web page")
+
+
+async def test_reloads_come_one_after_the_other(file: Path) -> None:
+    gateway = Gateway(file, "")
+    under_way = []
+
+    async def use(settings: Settings) -> None:
+        under_way.append("begins")
+        for _ in range(10):
+            await anyio.lowlevel.checkpoint()
+        under_way.append("ends")
+
+    reloader = ConfigReloader(gateway.settings, gateway.load, use)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(reloader.reload)
+        tasks.start_soon(reloader.reload)
+    assert under_way == ["begins", "ends", "begins", "ends"]
+
+
+async def test_secrets_of_open_requests_stay_masked(file: Path) -> None:
+    gateway = Gateway(file, '[server]\nsecret = "canary-first-0123456789-0123456789"\n')
+    for name in ("second", "third"):
+        await gateway.reload(f'[server]\nsecret = "canary-{name}-0123456789-0123456789"\n')
+    text = " ".join(f"canary-{name}-0123456789-0123456789" for name in ("first", "second", "third"))
+    assert gateway.settings.mask(text) == "**** **** ****"
