@@ -1,4 +1,4 @@
-"""What an open stream holds: not its request, because a prompt may have megabytes, and a stream may stay open for hours.
+"""An open stream does not hold its request: a prompt may have megabytes, and the stream stay open for hours.
 
 Time is virtual. References are counted: the client's body is one object from the server to the passes over the request.
 """
