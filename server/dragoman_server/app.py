@@ -36,6 +36,7 @@ from dragoman_server.http.errors import FallbackErrors, as_starlette, endpoint_n
 from dragoman_server.http.models import models_routes
 from dragoman_server.http.request import path_below_mount
 from dragoman_server.http.responses import ResponsesEndpoint, responses_routes
+from dragoman_server.recordings.recorder import Recorder
 from dragoman_server.replies import Reply
 from dragoman_server.settings import Settings
 from dragoman_server.settings.server import LOOPBACK_ORIGINS
@@ -58,9 +59,7 @@ class _ConfiguredApp:
 
     def __init__(self, gateway: Gateway, parent: "Application") -> None:
         self.gateway = gateway
-        self.errors = errors = FallbackErrors(
-            gateway.protocols, gateway.client_addresses, gateway.request_ended
-        )
+        self.errors = errors = FallbackErrors(gateway)
         self.requests = 0
         self.replaced = False
         self.unused = anyio.Event()
@@ -74,7 +73,7 @@ class _ConfiguredApp:
         # Preflights cannot carry a key, so they get their response before a key is required.
         origins = set(server.cors_origins)
         self.app = CORSMiddleware(
-            KeyAuthMiddleware(_router(routes, handlers, parent), keyring, errors.refuse),
+            KeyAuthMiddleware(_recorded(_router(routes, handlers, parent), gateway), keyring, errors.refuse),
             allow_origins=origins - {LOOPBACK_ORIGINS},
             allow_origin_regex=LOOPBACK_ORIGIN_PATTERN if LOOPBACK_ORIGINS in origins else None,
             # The network that a page was loaded from does not decide if the page is allowed.
@@ -107,6 +106,15 @@ def _router(routes: list[BaseRoute], handlers: Mapping[Any, Any], parent: "Appli
         return (endpoints.get(path_below_mount(scope), app) if is_post else app)(scope, receive, send)
 
     return route
+
+
+def _recorded(app: ASGIApp, gateway: Gateway) -> ASGIApp:
+    """Return the application with what records its requests around it, if the settings want that."""
+    folder = gateway.settings.server.record
+    if folder is None:
+        return app
+    paths = {endpoint.path: spec.name for spec in gateway.protocols.values() for endpoint in spec.endpoints}
+    return Recorder(app, gateway.settings, paths, folder)
 
 
 class Application(BackgroundTaskGroup):

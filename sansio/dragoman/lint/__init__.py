@@ -17,17 +17,17 @@ from collections.abc import Callable
 from dragoman._wire.json import JSONObject
 from dragoman.lint import chat, messages, responses
 from dragoman.lint.framing import read_frames
-from dragoman.lint.report import MAX_FINDINGS, Finding, Report, byte_offset
-from dragoman.lint.rules import RULES, Rule, Severity
+from dragoman.lint.report import MAX_FINDINGS, LintFinding, Report, byte_offset
+from dragoman.lint.rules import RULES, Rule, RuleSeverity
 
 __all__ = [
     "MAX_FINDINGS",
     "PROTOCOLS",
     "RULES",
-    "Finding",
+    "LintFinding",
     "Report",
     "Rule",
-    "Severity",
+    "RuleSeverity",
     "byte_offset",
     "check_error",
     "check_stream",

@@ -10,7 +10,7 @@ import msgspec
 
 from dragoman._ir.losses import child
 from dragoman._wire.json import JSON, JSONObject
-from dragoman.lint.framing import Frame
+from dragoman.lint.framing import PlacedFrame
 from dragoman.lint.report import Report, add_mismatches, count, members, objects, string
 from dragoman.lint.shapes import Shapes
 
@@ -85,7 +85,7 @@ class ChatStream:
         self._end = ""  # what ended the stream
         self._usage_seen = False
 
-    def read(self, frame: Frame) -> None:
+    def read(self, frame: PlacedFrame) -> None:
         """Check one event."""
         report = self._report
         if frame.event is not None:

@@ -17,7 +17,7 @@ from dragoman.lint.report import Report
 _LINES = re.compile(rb"([^\r\n]*)(\r\n|\n|\r|\Z)")
 
 
-class Frame(msgspec.Struct, frozen=True):
+class PlacedFrame(msgspec.Struct, frozen=True):
     """One event with data.
 
     Attributes:
@@ -36,7 +36,7 @@ class Frame(msgspec.Struct, frozen=True):
 
 
 class _Event:
-    """One event, line by line. Its attributes are those of Frame."""
+    """One event, line by line. Its attributes are those of PlacedFrame."""
 
     def __init__(self, offset: int) -> None:
         self.offset = offset
@@ -70,7 +70,7 @@ class _Event:
         self.data.append(text)
 
 
-def read_frames(stream: bytes, report: Report) -> Iterator[Frame]:
+def read_frames(stream: bytes, report: Report) -> Iterator[PlacedFrame]:
     """Yield the events of a stream, also of one that leaves the narrow form. report: gets the findings."""
     if not stream:
         report.at_byte("sse-empty", 0, "an empty stream")
@@ -106,9 +106,9 @@ def read_frames(stream: bytes, report: Report) -> Iterator[Frame]:
             yield frame
 
 
-def _frame(event: _Event, number: int, report: Report) -> Frame | None:
+def _frame(event: _Event, number: int, report: Report) -> PlacedFrame | None:
     if event.data:
-        return Frame(number, event.offset, event.event, "\n".join(event.data), event.data_offset)
+        return PlacedFrame(number, event.offset, event.event, "\n".join(event.data), event.data_offset)
     if event.event is not None:
         report.at_byte("sse-no-data", event.offset, "an event without a `data:` line")
     return None

@@ -11,8 +11,8 @@ import json
 import msgspec
 
 from dragoman._wire.json import JSON, JSONObject
-from dragoman.lint.framing import Frame
-from dragoman.lint.report import Finding, Report, add_mismatches, members, objects, string
+from dragoman.lint.framing import PlacedFrame
+from dragoman.lint.report import LintFinding, Report, add_mismatches, members, objects, string
 from dragoman.lint.shapes import Shapes
 
 # Which deltas a block may get; a block that is not listed comes whole in its start event.
@@ -121,7 +121,7 @@ class MessagesStream:
         self._phase = "before"  # before, open, stopped, ended
         self._blocks: list[_Block] = []
         self._open = False  # the last block is
-        self._cut: list[Finding] = []  # of the last tool input: only a turn that was cut excuses them
+        self._cut: list[LintFinding] = []  # of the last tool input: only a turn that was cut excuses them
         self._steps = {
             "message_start": self._message_start,
             "content_block_start": self._block_start,
@@ -131,7 +131,7 @@ class MessagesStream:
             "message_stop": self._message_stop,
         }
 
-    def read(self, frame: Frame) -> None:
+    def read(self, frame: PlacedFrame) -> None:
         """Check one event."""
         report = self._report
         if frame.data == "[DONE]":

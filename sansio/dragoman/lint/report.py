@@ -20,7 +20,7 @@ _SPACE = re.compile(r"[ \t\n\r]*")
 _DECODER = json.JSONDecoder()
 
 
-class Finding(msgspec.Struct, frozen=True):
+class LintFinding(msgspec.Struct, frozen=True):
     """A rule that the bytes break.
 
     Attributes:
@@ -52,7 +52,7 @@ class Report:
     """
 
     def __init__(self) -> None:
-        self.findings: list[Finding] = []
+        self.findings: list[LintFinding] = []
         self.overflow = 0
         self._text = ""
         self._offset = 0
@@ -65,25 +65,25 @@ class Report:
     def add(self, rule: str, detail: str, pointer: str = "") -> None:
         """Record a finding about the text."""
         offset = self._offset + byte_offset(self._text, pointer)
-        self._append(Finding(RULES[rule], detail, offset, self._frame, pointer))
+        self._append(LintFinding(RULES[rule], detail, offset, self._frame, pointer))
 
     def at_byte(self, rule: str, offset: int, detail: str) -> None:
         """Record a finding about a byte of the stream."""
-        self._append(Finding(RULES[rule], detail, offset))
+        self._append(LintFinding(RULES[rule], detail, offset))
 
-    def held(self, check: Callable[[Report], None]) -> list[Finding]:
+    def held(self, check: Callable[[Report], None]) -> list[LintFinding]:
         """Return the findings of a check about the text, without recording them: see again()."""
         other = Report()
         other.enter(self._text, self._offset, self._frame)
         check(other)
         return other.findings
 
-    def again(self, findings: Iterable[Finding]) -> None:
+    def again(self, findings: Iterable[LintFinding]) -> None:
         """Record findings that were held back."""
         for finding in findings:
             self._append(finding)
 
-    def _append(self, finding: Finding) -> None:
+    def _append(self, finding: LintFinding) -> None:
         if len(self.findings) < MAX_FINDINGS:
             self.findings.append(finding)
         else:
@@ -107,7 +107,7 @@ class Report:
             value = json.loads(self._text, object_pairs_hook=read_members, parse_constant=read_constant)
         except json.JSONDecodeError as error:
             offset = self._offset + len(self._text[: error.pos].encode("utf-8", "replace"))
-            self._append(Finding(RULES["json-syntax"], error.msg, offset, self._frame))
+            self._append(LintFinding(RULES["json-syntax"], error.msg, offset, self._frame))
             return None
         except (RecursionError, ValueError):
             self.add("json-syntax", "nested too deep, or a number with too many digits")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from dragoman._wire.json import JSON, JSONObject
-from dragoman.lint.framing import Frame
+from dragoman.lint.framing import PlacedFrame
 from dragoman.lint.report import Report, add_mismatches, count, members, objects, string
 from dragoman.lint.responses_shapes import SHAPES
 
@@ -34,7 +34,7 @@ _PARTS = {"response.content_part": "content", "response.reasoning_summary_part":
 _INDEXES = {"content": "content_index", "summary": "summary_index", "call": ""}
 
 
-class _Part(msgspec.Struct):
+class _StreamPart(msgspec.Struct):
     kind: str
     text: str = ""
     annotations: list[JSON] = []
@@ -44,8 +44,8 @@ class _Part(msgspec.Struct):
 
 class _Item(msgspec.Struct):
     added: JSONObject
-    parts: dict[tuple[str, int], _Part] = {}
-    call: _Part | None = None
+    parts: dict[tuple[str, int], _StreamPart] = {}
+    call: _StreamPart | None = None
 
 
 class ResponsesStream:
@@ -62,7 +62,7 @@ class ResponsesStream:
         self._added = 0
         self._ids: set[str] = set()
 
-    def read(self, frame: Frame) -> None:
+    def read(self, frame: PlacedFrame) -> None:
         """Check one event."""
         report = self._report
         if frame.data == "[DONE]":
@@ -172,7 +172,7 @@ class ResponsesStream:
             if kind in (*_CALLS, "message", "reasoning") and item.get(name):
                 report.add("responses-item-empty", f"added with {name} already there", f"/item/{name}")
         self._added += 1
-        self._item = _Item(item, parts={}, call=_Part(kind, annotations=[]) if kind in _CALLS else None)
+        self._item = _Item(item, parts={}, call=_StreamPart(kind, annotations=[]) if kind in _CALLS else None)
 
     def _inside(self, kind: str, event: JSONObject) -> None:
         report, item = self._report, self._item
@@ -212,7 +212,7 @@ class ResponsesStream:
                 report.add("responses-part", "the part before is still open")
             if text != "" or reported.get("annotations"):
                 report.add("responses-part-empty", "the part is not added empty", "/part")
-            item.parts[slot, index] = _Part(kind, annotations=[])
+            item.parts[slot, index] = _StreamPart(kind, annotations=[])
         elif part is None or part.closed is not None:
             report.add("responses-part", "no such part is open")
         else:

@@ -23,7 +23,7 @@ _RESPONSES_STREAM = "https://platform.openai.com/docs/api-reference/responses-st
 _OPENAI_ERRORS = "https://platform.openai.com/docs/guides/error-codes"
 
 
-class Severity(Enum):
+class RuleSeverity(Enum):
     """How bad a finding is."""
 
     ERROR = "error"  # a client breaks, or gets something wrong
@@ -41,12 +41,12 @@ class Rule(msgspec.Struct, frozen=True):
     """
 
     id: str
-    severity: Severity
+    severity: RuleSeverity
     mend: str
     source: str
 
 
-_E, _W = Severity.ERROR, Severity.WARNING
+_E, _W = RuleSeverity.ERROR, RuleSeverity.WARNING
 
 # Of values that have not their shape, for each protocol: see Mismatch.kind.
 _SHAPES = (

@@ -31,6 +31,7 @@ from dragoman_server.cli.options import (
     server_options,
 )
 from dragoman_server.cli.reload import reload
+from dragoman_server.cli.replay import replay
 from dragoman_server.cli.run import run
 from dragoman_server.cli.translate import translate
 from dragoman_server.config.loader import LoadedConfig
@@ -83,6 +84,7 @@ def main() -> None:
 main.add_command(translate)
 main.add_command(lint)
 main.add_command(explain)
+main.add_command(replay)
 
 
 @main.command(params=[*server_options])

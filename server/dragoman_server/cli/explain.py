@@ -12,7 +12,7 @@ from dragoman_server.cli.inputs import file_argument, read_document
 from dragoman_server.cli.options import WRONG_CONFIGURATION, config_option, exit_with, load_or_exit
 
 if TYPE_CHECKING:
-    from dragoman_server.diagnosis.explanation import ExplainedRequest, Explanation, Refusal
+    from dragoman_server.diagnosis.explanation import ExplainedRefusal, ExplainedRequest, Explanation
 
 _REFUSED = 1
 
@@ -86,14 +86,14 @@ def _headers(lines: tuple[str, ...]) -> Iterator[tuple[str, str]]:
 
 
 def _lines(explanation: "Explanation") -> Iterator[str]:
-    from dragoman_server.diagnosis.explanation import Refusal
+    from dragoman_server.diagnosis.explanation import ExplainedRefusal
 
     if explanation.model:
         yield f"model {explanation.model}, requested in {explanation.protocol}"
     for number, step in enumerate(explanation.steps):
         if number:
             yield ""
-        if isinstance(step, Refusal):
+        if isinstance(step, ExplainedRefusal):
             yield from _refusal_lines(step)
         else:
             yield from _step_lines(step, is_first=number == 0)
@@ -102,7 +102,7 @@ def _lines(explanation: "Explanation") -> Iterator[str]:
         yield f"note: {note}"
 
 
-def _refusal_lines(step: "Refusal") -> Iterator[str]:
+def _refusal_lines(step: "ExplainedRefusal") -> Iterator[str]:
     where = f" (at {step.path})" if step.path else ""
     who = f"{step.target} cannot take it" if step.target else "the gateway refuses it"
     yield f"{who}: status {step.status}: {step.message}{where}"

@@ -30,7 +30,7 @@ class Kind(Enum):
     STREAM = "stream"
 
 
-# A protocol is given by its name (`anthropic_messages`), or by the last word of it (`messages`) if upstreams speak it.
+# A protocol is given by its name, or only by the last word of it if upstreams speak it.
 PROTOCOL_NAMES: Mapping[str, ProtocolSpec] = {
     **{name.rpartition("_")[2]: spec for name, spec in UPSTREAMS.items()},
     **PROTOCOLS,

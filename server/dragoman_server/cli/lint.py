@@ -90,7 +90,7 @@ def lint(
     findings = 0
     errors = 0
     for place, report in reports.items():
-        errors += sum(each.rule.severity is judge.Severity.ERROR for each in report.findings)
+        errors += sum(each.rule.severity is judge.RuleSeverity.ERROR for each in report.findings)
         findings += len(report.findings) + report.overflow
         for line in _json_lines(place, report) if as_json else _lines(place, report, show_all=show_all):
             click.echo(line)
@@ -159,11 +159,11 @@ def _json_lines(place: str, report: judge.Report) -> Iterator[str]:
 def _lines(place: str, report: judge.Report, *, show_all: bool) -> Iterator[str]:
     """Yield the findings by rule, errors first."""
 
-    def order(finding: judge.Finding) -> Any:
-        return finding.rule.severity is not judge.Severity.ERROR, finding.rule.id
+    def order(finding: judge.LintFinding) -> Any:
+        return finding.rule.severity is not judge.RuleSeverity.ERROR, finding.rule.id
 
     for _, group in groupby(sorted(report.findings, key=order), key=order):
-        findings: Sequence[judge.Finding] = list(group)
+        findings: Sequence[judge.LintFinding] = list(group)
         rule = findings[0].rule
         yield f"{rule.severity.value} {rule.id} in {place}"
         for each in findings if show_all else findings[:1]:

@@ -12,6 +12,7 @@ import msgspec
 
 from dragoman import UPSTREAMS, RequestTranslator, lint
 from dragoman.codec import UpstreamSpec
+from dragoman_server.capabilities.providers import CHAT
 from dragoman_server.headers import upstream_request_headers
 from dragoman_server.models.listing import ModelListError, can_list, fetch_models
 from dragoman_server.settings import AccountSettings, UpstreamSettings
@@ -163,7 +164,7 @@ def _body(probe: Probe, model: str, spec: UpstreamSpec) -> bytes:
         "messages": [{"role": "user", "content": "What is the weather in Paris? Answer in one sentence."}],
         **probe.members,
     }
-    translator = RequestTranslator(client="openai_chat", upstream=spec)
+    translator = RequestTranslator(client=CHAT, upstream=spec)
     return translator.translate(msgspec.json.encode(request)).body
 
 

@@ -58,7 +58,7 @@ class ExplainedRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class ExplainedRefusal:
     """What the client would get instead, or why an upstream of the chain is skipped.
 
     target: the upstream, "" if the whole request is refused.
@@ -76,13 +76,13 @@ class Explanation:
 
     model: str
     protocol: str
-    steps: tuple[ExplainedRequest | Refusal, ...]
+    steps: tuple[ExplainedRequest | ExplainedRefusal, ...]
     notes: tuple[str, ...] = ()
 
     @property
     def is_refused(self) -> bool:
         """No upstream can take the request."""
-        return all(isinstance(step, Refusal) for step in self.steps)
+        return all(isinstance(step, ExplainedRefusal) for step in self.steps)
 
 
 def find_endpoint(path: str) -> tuple[ProtocolSpec, Endpoint] | None:
@@ -116,7 +116,9 @@ def explain(
     return Explanation(chain[0].model, client.name, steps, tuple(_notes(settings, chain)))
 
 
-def _explain_one(settings: Settings, planner: Planner, to: Destination) -> ExplainedRequest | Refusal:
+def _explain_one(
+    settings: Settings, planner: Planner, to: Destination
+) -> ExplainedRequest | ExplainedRefusal:
     try:
         plan = planner.plan(to)
     except (RemoteProtocolError, RequestRefused) as error:
@@ -139,8 +141,8 @@ def _explain_one(settings: Settings, planner: Planner, to: Destination) -> Expla
     )
 
 
-def _refusal(target: str, error: RemoteProtocolError | RequestRefused) -> Refusal:
-    return Refusal(target, error.status, error.message, error.path)
+def _refusal(target: str, error: RemoteProtocolError | RequestRefused) -> ExplainedRefusal:
+    return ExplainedRefusal(target, error.status, error.message, error.path)
 
 
 def _order(to: Destination) -> tuple[str, ...]:

@@ -6,7 +6,6 @@ implements `serve()`; the code here turns its errors into responses.
 
 import logging
 import time
-import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from contextlib import suppress
@@ -39,6 +38,7 @@ from dragoman_server.proxying.request_handler import (
     RequestHandler,
     StoreResponse,
 )
+from dragoman_server.recordings.recorder import SCOPE_TAPE, Tape
 from dragoman_server.replies import Reply, error_reply, send_reply
 from dragoman_server.settings import ClientKey
 from dragoman_server.streams.byte_stream import WRITE_NOW, WriteNow
@@ -155,13 +155,7 @@ class BaseEndpoint(ABC):
         """
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        record = RequestRecord(
-            id=uuid.uuid4().hex,
-            protocol=self.protocol.name,
-            method=scope["method"],
-            path=scope["path"],
-            client_address=self.gateway.client_addresses.address_of(scope),
-        )
+        record = self.gateway.request_began(scope, self.protocol.name)
         loop_time = event_loop_clock()
         started = loop_time()
         request = ClientRequest(scope, receive, send, record)
@@ -325,9 +319,11 @@ class BaseEndpoint(ABC):
         telemetry = request.telemetry
         if telemetry is not None:
             telemetry.planned(stream=plan.streams)
+        tape: Tape | None = request.scope.get(SCOPE_TAPE)
+        sender_for = self.gateway.sender_for
         return RequestHandler(
             plan,
-            self.gateway.sender_for,
+            sender_for if tape is None else tape.senders_for(plan, sender_for),
             request.receive,
             request.send if sends else None,
             request.record,

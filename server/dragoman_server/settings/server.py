@@ -118,6 +118,16 @@ class ServerSettings:
     model_list_ttl_s: Annotated[
         Seconds, Meta(ge=1, le=30 * DAY_S), "age at which an upstream's list of models is fetched again"
     ] = 300.0
+    record: Annotated[
+        FilePath | None, "folder in which each request is recorded, both sides with all texts; unset: none is"
+    ] = None
+    record_texts: Annotated[bool, "record texts; off: an x for each letter"] = True
+    record_max_files: Annotated[
+        int, Meta(ge=1, le=1_000_000), "number of recordings that are kept, the newest"
+    ] = 1000
+    record_max_age_s: Annotated[
+        Seconds, Meta(ge=1, le=3650 * DAY_S), "age at which recordings are removed"
+    ] = 7 * DAY_S
     response_store: Annotated[
         str,
         ("off", "memory", "sqlite"),

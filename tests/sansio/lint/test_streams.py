@@ -40,7 +40,7 @@ from oracle.changes import (
 from dragoman import lint
 
 
-def found(protocol: str, change: Change) -> list[lint.Finding]:
+def found(protocol: str, change: Change) -> list[lint.LintFinding]:
     payloads = GOOD[protocol]()
     change(payloads)
     return lint.check_stream(protocol, s.render(protocol, payloads), usage_requested=True).findings
@@ -282,7 +282,11 @@ def test_usage_that_was_not_requested(requested: bool | None, rules: set[str]) -
 def test_a_finding_has_the_byte_the_event_and_the_member() -> None:
     stream = s.render(CHAT, s.chat()).replace(b'"index": 0', b'"index": "0"', 1)
     [first, *_] = lint.check_stream(CHAT, stream).findings
-    assert (first.frame, first.pointer, first.rule.severity) == (0, "/choices/0/index", lint.Severity.ERROR)
+    assert (first.frame, first.pointer, first.rule.severity) == (
+        0,
+        "/choices/0/index",
+        lint.RuleSeverity.ERROR,
+    )
     assert stream[first.offset :].startswith(b'"0"')
     assert first.rule.source.startswith("https://")
     assert (

@@ -1,0 +1,1 @@
+"""Recordings of requests: what the client and the upstreams sent, to see and repeat what happened."""

@@ -1,0 +1,123 @@
+"""One recorded request as a document: JSON, with the bytes of both sides as text and the times of their arrival.
+
+Bytes are UTF-8 nearly always; those that are not, such as half a character at the end of a read, are lone surrogates in
+the text (Python's error handler `surrogateescape`), so nothing is lost.
+"""
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+
+import msgspec
+
+from dragoman import Capabilities
+
+# What is read of a file: a recording has at most MAX_RECORDED_BYTES, which JSON may escape.
+_MAX_FILE_BYTES = 256 * 1024 * 1024
+
+
+class RecordingError(Exception):
+    """A file that is no recording."""
+
+
+class Piece(msgspec.Struct, frozen=True, array_like=True):
+    """Bytes that came together. at_s: seconds since the request arrived."""
+
+    at_s: float
+    text: str
+
+    @property
+    def data(self) -> bytes:
+        """The bytes."""
+        return self.text.encode("utf-8", "surrogateescape")
+
+
+class RecordedRequest(msgspec.Struct, frozen=True):
+    """The client's request. body: decoded, if it was compressed."""
+
+    protocol: str
+    path: str
+    query: str = ""
+    headers: tuple[tuple[str, str], ...] = ()
+    body: str = ""
+
+
+class RecordedAttempt(msgspec.Struct, frozen=True):
+    """One request to an upstream, and its response.
+
+    capabilities: what the gateway fitted the request to.
+    status: None if there was no response. error: why the connection broke, None if it did not.
+    """
+
+    at_s: float
+    upstream: str
+    protocol: str
+    model: str
+    url: str
+    headers: tuple[tuple[str, str], ...]
+    body: str
+    capabilities: Capabilities
+    status: int | None = None
+    response_headers: tuple[tuple[str, str], ...] = ()
+    pieces: tuple[Piece, ...] = ()
+    error: str | None = None
+
+
+class RecordedResponse(msgspec.Struct, frozen=True):
+    """What the client got. status: None if it left before. completed: it got the end."""
+
+    status: int | None = None
+    headers: tuple[tuple[str, str], ...] = ()
+    pieces: tuple[Piece, ...] = ()
+    completed: bool = True
+
+
+class Recording(msgspec.Struct, frozen=True, kw_only=True):
+    """One request, from its arrival to the end of its response.
+
+    version: of this form. dragoman: the gateway's version. time: of its arrival, in seconds since the epoch.
+    model: the name that the client gets.
+    texts: the texts are there; else each letter is an x.
+    complete: nothing was left out because it was too much.
+    """
+
+    id: str
+    time: int
+    dragoman: str
+    request: RecordedRequest
+    response: RecordedResponse
+    attempts: tuple[RecordedAttempt, ...] = ()
+    model: str = ""
+    texts: bool = True
+    complete: bool = True
+    version: int = 1
+
+
+def as_text(data: bytes) -> str:
+    """Return bytes as text, see the module."""
+    return data.decode("utf-8", "surrogateescape")
+
+
+def joined(pieces: Iterable[Piece]) -> bytes:
+    """Return the bytes of pieces."""
+    return b"".join([piece.data for piece in pieces])
+
+
+def encode(recording: Recording) -> bytes:
+    """Return the bytes of a file."""
+    # msgspec refuses lone surrogates, which JSON can write.
+    return json.dumps(msgspec.to_builtins(recording), indent=1).encode("ascii") + b"\n"
+
+
+def load(path: Path) -> Recording:
+    """Read a file. Raises RecordingError."""
+    try:
+        with path.open("rb") as file:
+            data = file.read(_MAX_FILE_BYTES + 1)
+        if len(data) > _MAX_FILE_BYTES:
+            raise RecordingError(f"{path}: more than {_MAX_FILE_BYTES} bytes")
+        return msgspec.convert(json.loads(data), Recording)
+    except OSError as error:
+        raise RecordingError(f"{path}: {error.strerror}") from None
+    except (ValueError, RecursionError, msgspec.ValidationError) as error:
+        raise RecordingError(f"{path}: not a recording: {error}") from None

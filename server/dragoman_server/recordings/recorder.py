@@ -1,0 +1,323 @@
+"""Record requests, one file each, while the gateway serves them.
+
+`Recorder` is ASGI around the endpoints. What the client gets passes through it; what upstreams get and send passes
+through the sender that an endpoint takes from the request's tape. Without the setting `record` nothing of this exists.
+"""
+
+import logging
+import os
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+
+import anyio
+import anyio.to_thread
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from dragoman import Capabilities
+from dragoman_server import __version__
+from dragoman_server.capabilities.resolve import capabilities_for
+from dragoman_server.proxying.plan import Destination, Plan
+from dragoman_server.recordings.document import (
+    Piece,
+    RecordedAttempt,
+    RecordedRequest,
+    RecordedResponse,
+    Recording,
+    as_text,
+    encode,
+)
+from dragoman_server.recordings.redaction import redact_headers, redact_pieces, redact_texts
+from dragoman_server.settings import Settings
+from dragoman_server.streams.byte_stream import WRITE_NOW, Take
+from dragoman_server.upstream.client import UpstreamTimeouts
+from dragoman_server.upstream.errors import UpstreamError
+from dragoman_server.upstream.sender import UpstreamResponseLike, UpstreamSender
+
+# Of one request, all bodies of both sides together. What comes later is left out.
+MAX_RECORDED_BYTES = 16 * 1024 * 1024
+# For writing a file: the request has ended, and its client has its response.
+_WRITE_S = 10.0
+_LOG = logging.getLogger("dragoman.recordings")
+
+# Where the tape of a request is in its ASGI scope.
+SCOPE_TAPE = "dragoman.tape"
+
+
+class _Attempt:
+    """An attempt as it goes on. The attributes are those of RecordedAttempt."""
+
+    def __init__(
+        self,
+        at_s: float,
+        destination: Destination | None,
+        url: str,
+        headers: list[tuple[str, str]],
+        body: bytes,
+    ) -> None:
+        self.at_s = at_s
+        self.destination = destination
+        self.url = url
+        self.headers = headers
+        self.body = body
+        self.status: int | None = None
+        self.response_headers: list[tuple[str, str]] = []
+        self.pieces: list[tuple[float, bytes]] = []
+        self.error: str | None = None
+
+
+class Tape:
+    """Takes down one request. id, body, plan: set when the request is planned."""
+
+    def __init__(self, scope: Scope) -> None:
+        self.id = ""
+        self.body = b""
+        self.plan: Plan | None = None
+        self.attempts: list[_Attempt] = []
+        self.status: int | None = None
+        self.headers: list[tuple[str, str]] = []
+        self.pieces: list[tuple[float, bytes]] = []
+        self.completed = False
+        self.complete = True
+        self.time = int(time.time())
+        self.scope = scope
+        self._started = anyio.current_time()
+        self._bytes = 0
+
+    def now(self) -> float:
+        """Return the seconds since the request arrived."""
+        return round(anyio.current_time() - self._started, 6)
+
+    def keep(self, data: bytes) -> bytes:
+        """Return the bytes that may still be recorded."""
+        kept = data[: max(MAX_RECORDED_BYTES - self._bytes, 0)]
+        self._bytes += len(kept)
+        self.complete = self.complete and len(kept) == len(data)
+        return kept
+
+    def senders_for(
+        self, plan: Plan, sender_for: Callable[[str], UpstreamSender]
+    ) -> Callable[[str], UpstreamSender]:
+        """Record the plan of the request. Return what sends its attempts and records them."""
+        self.id, self.plan = plan.id, plan
+        planner = plan.request.planner
+        self.body = self.keep(b"" if planner is None else planner.body)
+        return lambda upstream: _RecordingSender(self, upstream, sender_for(upstream))
+
+    async def take(self, message: Message) -> None:
+        """Record an ASGI message of the response."""
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            self.headers = [
+                (name.decode("latin-1"), value.decode("latin-1")) for name, value in message["headers"]
+            ]
+        else:
+            self.completed = not message.get("more_body", False)
+            if message.get("body"):
+                self.pieces.append((self.now(), self.keep(message["body"])))
+
+
+class _RecordingSender:
+    """An UpstreamSender that records what passes through it."""
+
+    def __init__(self, tape: Tape, upstream: str, sender: UpstreamSender) -> None:
+        self._tape = tape
+        self._upstream = upstream
+        self._sender = sender
+
+    @asynccontextmanager
+    async def _open(
+        self, attempt: _Attempt, opened: AbstractAsyncContextManager[UpstreamResponseLike]
+    ) -> AsyncIterator[UpstreamResponseLike]:
+        try:
+            async with opened as response:
+                attempt.status, attempt.response_headers = response.status, response.headers
+                yield _Response(self._tape, attempt, response)
+        except UpstreamError as error:
+            attempt.error = str(error)
+            raise
+
+    def open(
+        self,
+        method: str,
+        url: str,
+        headers: list[tuple[str, str]],
+        content: bytes | None,
+        *,
+        timeouts: UpstreamTimeouts | None = None,
+        proxy: str | None = None,
+    ) -> AbstractAsyncContextManager[UpstreamResponseLike]:
+        """Send a request, see UpstreamSender."""
+        tape, plan = self._tape, self._tape.plan
+        chain = () if plan is None else (plan.destination, *plan.fallbacks)
+        of_upstream = [each for each in chain if each.settings.name == self._upstream]
+        body = content or b""
+        named = [each for each in of_upstream if f'"{each.upstream_model}"'.encode() in body]
+        destination = next(iter([*named, *of_upstream]), None)
+        attempt = _Attempt(tape.now(), destination, url, headers, tape.keep(body))
+        tape.attempts.append(attempt)
+        return self._open(
+            attempt, self._sender.open(method, url, headers, content, timeouts=timeouts, proxy=proxy)
+        )
+
+
+class _Response:
+    """A response whose bytes are recorded as they are read."""
+
+    def __init__(self, tape: Tape, attempt: _Attempt, response: UpstreamResponseLike) -> None:
+        self.status = response.status
+        self.headers = response.headers
+        self._tape = tape
+        self._attempt = attempt
+        self._response = response
+
+    def _record(self, data: bytes) -> None:
+        if data:
+            self._attempt.pieces.append((self._tape.now(), self._tape.keep(data)))
+
+    async def receive(self) -> bytes:
+        data = await self._response.receive()
+        self._record(data)
+        return data
+
+    async def receive_each(self, take: Take) -> None:
+        def record_and_take(data: bytes) -> bool:
+            self._record(data)
+            return take(data)
+
+        await self._response.receive_each(record_and_take)
+
+    async def read_all(self, limit: int) -> bytes:
+        data = await self._response.read_all(limit)
+        self._record(data)
+        return data
+
+
+class Recorder:
+    """Records the requests for some paths. An ASGI application around another one."""
+
+    def __init__(self, app: ASGIApp, settings: Settings, paths: Mapping[str, str], folder: str) -> None:
+        self._app = app
+        self._settings = settings
+        self._protocols = paths  # the protocol of each path
+        self._folder = Path(folder)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        protocol = self._protocols.get(_path(scope)) if scope["type"] == "http" else None
+        if protocol is None or scope["method"] != "POST":
+            await self._app(scope, receive, send)
+            return
+        # All bytes have to pass `send`.
+        extensions = {name: each for name, each in scope.get("extensions", {}).items() if name != WRITE_NOW}
+        tape = Tape(scope)
+
+        async def send_and_record(message: Message) -> None:
+            await tape.take(message)
+            await send(message)
+
+        try:
+            await self._app({**scope, "extensions": extensions, SCOPE_TAPE: tape}, receive, send_and_record)
+        finally:
+            if tape.plan is not None:
+                with anyio.move_on_after(_WRITE_S, shield=True):
+                    await self._write(self._recording(tape, protocol))
+
+    def _recording(self, tape: Tape, protocol: str) -> Recording:
+        mask = self._settings.mask
+        headers = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in tape.scope["headers"]]
+        assert tape.plan is not None
+        return Recording(
+            id=tape.id,
+            time=tape.time,
+            dragoman=__version__,
+            request=RecordedRequest(
+                protocol,
+                _path(tape.scope),
+                mask(tape.scope.get("query_string", b"").decode("latin-1")),
+                redact_headers(headers, mask),
+                self._text(tape.body),
+            ),
+            response=RecordedResponse(
+                tape.status,
+                redact_headers(tape.headers, mask),
+                self._pieces(tape.pieces),
+                tape.completed,
+            ),
+            attempts=tuple([self._attempt(each) for each in tape.attempts]),
+            model=tape.plan.context.model,
+            texts=self._settings.server.record_texts,
+            complete=tape.complete,
+        )
+
+    def _attempt(self, attempt: _Attempt) -> RecordedAttempt:
+        mask, to = self._settings.mask, attempt.destination
+        return RecordedAttempt(
+            attempt.at_s,
+            "" if to is None else to.settings.name,
+            "" if to is None else to.upstream.name,
+            "" if to is None else to.upstream_model,
+            mask(attempt.url),
+            redact_headers(attempt.headers, mask),
+            self._text(attempt.body),
+            Capabilities()
+            if to is None
+            else capabilities_for(self._settings, to.settings, to.upstream_model, to.upstream.name),
+            attempt.status,
+            redact_headers(attempt.response_headers, mask),
+            self._pieces(attempt.pieces),
+            None if attempt.error is None else mask(attempt.error),
+        )
+
+    def _text(self, body: bytes) -> str:
+        body = body if self._settings.server.record_texts else redact_texts(body)
+        return self._settings.mask(as_text(body))
+
+    def _pieces(self, pieces: list[tuple[float, bytes]]) -> tuple[Piece, ...]:
+        mask, bodies = self._settings.mask, [data for _, data in pieces]
+        whole = as_text(b"".join(bodies))
+        if (masked := mask(whole)) != whole:
+            # A secret may be in two pieces.
+            bodies, pieces = [masked.encode("utf-8", "surrogateescape")], pieces[:1]
+        if not self._settings.server.record_texts:
+            bodies = redact_pieces(bodies)
+        return tuple([Piece(at_s, as_text(data)) for (at_s, _), data in zip(pieces, bodies, strict=True)])
+
+    async def _write(self, recording: Recording) -> None:
+        server = self._settings.server
+        try:
+            await anyio.to_thread.run_sync(
+                write,
+                self._folder,
+                recording,
+                server.record_max_files,
+                server.record_max_age_s,
+                abandon_on_cancel=True,
+            )
+        except OSError as error:
+            _LOG.warning("the request %s is not recorded: %s: %s", recording.id, self._folder, error.strerror)
+
+
+def _path(scope: Scope) -> str:
+    """Return the path below what the application is mounted under."""
+    path: str = scope["path"]
+    return path.removeprefix(scope.get("root_path", ""))
+
+
+def write(folder: Path, recording: Recording, max_files: int, max_age_s: float) -> Path:
+    """Write a recording that only its owner can read, and remove those that are too old or too many. Raises OSError."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(recording.time))
+    path = folder / f"{stamp}-{recording.id}.json"
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with open(descriptor, "wb") as file:
+        file.write(encode(recording))
+    # The names begin with the time. Only files of this form are removed.
+    found = sorted(folder.glob("????????T??????Z-*.json"))
+    oldest = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(time.time() - max_age_s))
+    for each in found[: max(len(found) - max_files, 0)]:
+        each.unlink(missing_ok=True)
+    for each in found:
+        if each.name < oldest:
+            each.unlink(missing_ok=True)
+    return path

@@ -1,0 +1,195 @@
+"""A gateway with the setting `record` writes one file for each request, without secrets, and bounded.
+
+In real time, because files are written in a thread.
+"""
+
+# ruff: noqa: ASYNC240, E501 -- the files are small and local, and the tables are read by row
+
+import json
+import os
+import stat
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from gateway.fakes import FakeClient, Script
+from gateway.simulated import KEY, gateway
+from virtual_time import REAL_BACKENDS
+
+from dragoman_server.recordings import recorder
+from dragoman_server.recordings.document import Recording, RecordingError, as_text, encode, joined, load
+from dragoman_server.recordings.recorder import write
+from dragoman_server.recordings.redaction import redact_headers, redact_pieces, redact_texts
+from dragoman_server.recordings.replay import first_difference, replay
+
+pytestmark = [pytest.mark.anyio, pytest.mark.backends(*REAL_BACKENDS)]
+
+QUESTION = "Where is the secret garden?"
+
+
+def body_of(model: str, *, stream: bool = True) -> dict[str, Any]:
+    return {
+        "model": model,
+        "max_tokens": 99,
+        "stream": stream,
+        "messages": [{"role": "user", "content": QUESTION}],
+    }
+
+
+def recordings(folder: Path) -> list[Recording]:
+    return [load(path) for path in sorted(folder.glob("*.json"))]
+
+
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize("upstream", ["chat", "messages", "stateless"])
+async def test_both_sides_are_recorded_and_replayed(tmp_path: Path, upstream: str, stream: bool) -> None:
+    async with gateway(record=str(tmp_path)) as running:
+        headers = {"authorization": "Bearer sk-client-0123456789"}
+        client = await running.call(
+            "/v1/messages", body_of(f"{upstream}/reasoning", stream=stream), headers=headers
+        )
+    [recording] = recordings(tmp_path)
+    assert joined(recording.response.pieces) == client.body
+    assert (recording.response.status, recording.response.completed) == (200, True)
+    assert recording.id in client.headers.values()
+    [attempt] = recording.attempts
+    assert (attempt.upstream, attempt.model, attempt.status) == (upstream, "reasoning", 200)
+    assert attempt.body.encode() == running.upstreams.raw[-1]
+    assert [piece.at_s for piece in attempt.pieces] == sorted(piece.at_s for piece in attempt.pieces)
+    assert first_difference(recording, replay(recording)) is None
+
+
+async def test_no_secret_is_recorded(tmp_path: Path) -> None:
+    leak = json.dumps(
+        {"error": {"message": f"the key {KEY} is wrong", "type": "x", "code": None, "param": None}}
+    )
+    refusal = Script([leak[:40].encode(), leak[40:].encode()], status=400, headers=[("set-cookie", KEY)])
+    async with gateway({"/chat/completions": refusal}, record=str(tmp_path)) as running:
+        await running.call("/v1/messages", body_of("chat/x"), headers={"x-api-key": "sk-client-0123456789"})
+    [path] = tmp_path.glob("*.json")
+    text = path.read_text()
+    assert KEY not in text
+    assert "sk-client-0123456789" not in text
+    [recording] = recordings(tmp_path)
+    assert ("x-api-key", "****") in recording.request.headers
+    [attempt] = recording.attempts
+    assert ("authorization", "****") in attempt.headers
+    assert "the key **** is wrong" in as_text(joined(attempt.pieces))
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize("upstream", ["chat", "messages", "stateless"])
+async def test_texts_are_left_out_on_request(tmp_path: Path, upstream: str) -> None:
+    async with gateway(record=str(tmp_path), record_texts=False) as running:
+        await running.call("/v1/messages", body_of(f"{upstream}/echo"))
+    [path] = tmp_path.glob("*.json")
+    for word in ("secret", "garden", "Where"):
+        assert word not in path.read_text()
+    [recording] = recordings(tmp_path)
+    assert not recording.texts
+    assert first_difference(recording, replay(recording)) is None
+
+
+async def test_a_client_that_leaves(tmp_path: Path) -> None:
+    async with gateway(record=str(tmp_path)) as running:
+        client = FakeClient(json.dumps(body_of("chat/slow")).encode(), leaves_at=b"content_block_delta")
+        await running.call("/v1/messages", client=client)
+    [recording] = recordings(tmp_path)
+    assert not recording.response.completed
+    assert first_difference(recording, replay(recording)) is None
+
+
+async def test_what_is_refused_without_a_plan_is_not_recorded(tmp_path: Path) -> None:
+    async with gateway(record=str(tmp_path)) as running:
+        await running.call("/v1/messages", b"{")
+        await running.get("/v1/models")
+    assert recordings(tmp_path) == []
+
+
+async def test_what_is_too_much_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recorder, "MAX_RECORDED_BYTES", 500)
+    async with gateway(record=str(tmp_path)) as running:
+        client = await running.call("/v1/messages", body_of("chat/echo"))
+    assert client.finished
+    [recording] = recordings(tmp_path)
+    assert not recording.complete
+    assert len(recording.request.body) + len(recording.attempts[0].body) <= 500
+
+
+async def test_a_folder_that_cannot_be_written_is_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    place = tmp_path / "file"
+    place.touch()
+    async with gateway(record=str(place)) as running:
+        client = await running.call("/v1/messages", body_of("chat/echo"))
+    assert client.status == 200
+    assert [each.name for each in caplog.records if "is not recorded" in each.message] == [
+        "dragoman.recordings"
+    ]
+
+
+def some_recording(number: int, time: int) -> Recording:
+    return Recording(
+        id=f"r{number}", time=time, dragoman="0", request=recorder.RecordedRequest("openai_chat", "/"), response=recorder.RecordedResponse()
+    )  # fmt: skip
+
+
+async def test_files_are_bounded_in_number_and_age(tmp_path: Path) -> None:
+    (tmp_path / "notes.json").touch()
+    now = recorder.time.time()
+    for number, age in enumerate((9000, 300, 200, 100, 0)):
+        write(tmp_path, some_recording(number, int(now - age)), max_files=3, max_age_s=1000)
+    names = sorted(path.name.rpartition("-")[2] for path in tmp_path.iterdir())
+    assert names == ["notes.json", "r2.json", "r3.json", "r4.json"]
+    write(tmp_path, some_recording(5, int(now)), max_files=3, max_age_s=150)
+    assert len(list(tmp_path.iterdir())) == 4
+    assert stat.S_IMODE(os.stat(tmp_path).st_mode) & 0o700 == 0o700
+    await anyio.lowlevel.checkpoint()
+
+
+@pytest.mark.parametrize(
+    ("body", "redacted"),
+    [
+        (b'{"type":"text","text":"Hi you"}', b'{"type":"text","text":"xx xxx"}'),
+        (b'{"text": "a\\n\\u00e9 7 true \xc3\xa9"}', b'{"text": "x\\n\\u0078 1 true xx"}'),
+        (b'["Hi", {"id": "msg_1"}]', b'["xx", {"id": "msg_1"}]'),
+        (b'event: ping\ndata: {"type":"ping"}\n\n', b'event: ping\ndata: {"type":"ping"}\n\n'),
+        (b"data: [DONE]\n\n", b"data: [DONE]\n\n"),
+        (b"data: Hello\n", b"data: xxxxx\n"),
+        (b": a comment\n", b": x xxxxxxx\n"),
+        (b"<p>Bad gateway 502</p>", b"<x>xxx xxxxxxx 101</x>"),
+    ],
+)
+async def test_texts_are_replaced_letter_by_letter(body: bytes, redacted: bytes) -> None:
+    assert redact_texts(body) == redacted
+    pieces = [body[:5], body[5:9], body[9:]]
+    assert redact_pieces(pieces) == [redacted[:5], redacted[5:9], redacted[9:]]
+
+
+async def test_credentials_in_headers() -> None:
+    headers = [("Authorization", "Bearer abc"), ("x-team", "abc")]
+    assert redact_headers(headers, lambda text: text.replace("abc", "?")) == (
+        ("Authorization", "****"),
+        ("x-team", "?"),
+    )
+
+
+async def test_bytes_that_are_no_text_survive(tmp_path: Path) -> None:
+    place = tmp_path / "r.json"
+    piece = recorder.Piece(0.5, as_text(b"half \xc3"))
+    place.write_bytes(encode(some_recording(1, 2)))
+    assert load(place) == some_recording(1, 2)
+    assert piece.data == b"half \xc3"
+
+
+@pytest.mark.parametrize(
+    ("data", "message"), [(b"{", "not a recording"), (b"{}", "not a recording"), (None, "No such file")]
+)
+async def test_a_file_that_is_no_recording(tmp_path: Path, data: bytes | None, message: str) -> None:
+    place = tmp_path / "x.json"
+    if data is not None:
+        place.write_bytes(data)
+    with pytest.raises(RecordingError, match=message):
+        load(place)
