@@ -99,7 +99,7 @@ class _Server:
                     continue  # the client was gone before it was accepted
                 sock.setblocking(False)
                 self._count += 1
-                self.tasks.start_soon(self._serve, sock)
+                self.tasks.start_soon(self._serve, sock, name="connection")
 
     async def _make_room(self) -> None:
         """Wait until fewer connections are open than the limit.
