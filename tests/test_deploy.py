@@ -51,7 +51,8 @@ def test_the_configuration_below_systemd_loads(tmp_path: Path) -> None:
 
 
 def test_a_manager_waits_for_longer_than_a_stop_takes() -> None:
-    stop_s = ServerSettings().drain_s + CLOSING_S + SHUTDOWN_S
+    server = ServerSettings()
+    stop_s = server.drain_delay_s + server.drain_s + CLOSING_S + SHUTDOWN_S
     assert float(re.findall(r"^TimeoutStopSec=(\d+)$", UNIT, re.MULTILINE)[0]) > stop_s + 2
     assert float(re.findall(r"stop_grace_period: (\d+)s$", COMPOSE, re.MULTILINE)[0]) > stop_s + 2
 

@@ -59,9 +59,7 @@ class _ConfiguredApp:
 
     def __init__(self, gateway: Gateway, parent: "Application") -> None:
         self.gateway = gateway
-        self.errors = errors = FallbackErrors(
-            gateway.protocols, gateway.client_addresses, gateway.request_ended
-        )
+        self.errors = errors = FallbackErrors(gateway)
         self.requests = 0
         self.replaced = False
         self.unused = anyio.Event()

@@ -5,17 +5,22 @@ all where it listens, have no effect.
 """
 
 import os
+from functools import partial
 
 from dragoman_server.app import create_app
 from dragoman_server.config.loader import load
 from dragoman_server.config.problems import ConfigError
+from dragoman_server.config.reload import ConfigReloader
 from dragoman_server.log import configure_logging
 
+_load = partial(load, environ=os.environ)
 try:
-    _settings = load(environ=os.environ).settings
+    _settings = _load().settings
 except ConfigError as error:
     # A server prints a traceback of every other error that is raised while it imports an application.
     raise SystemExit(str(error)) from None
 configure_logging(_settings.server.log_level, _settings.server.log_format)
 
 app = create_app(_settings)
+# For POST /admin/reload. SIGHUP is the server's.
+app.reloader = ConfigReloader(_settings, _load, app.reload).reload

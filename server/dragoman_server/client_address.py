@@ -10,8 +10,8 @@ from collections.abc import Iterable
 
 from starlette.types import Scope
 
-Address = ipaddress.IPv4Address | ipaddress.IPv6Address
-Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+IPAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
+IPNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 # More proxies than are ever behind one another. A head may have thousands of addresses.
 _MAX_PROXIES = 20
@@ -24,7 +24,7 @@ class ClientAddresses:
     """Finds the addresses of clients. trusted_proxies: IP addresses and networks, see ServerSettings."""
 
     def __init__(self, trusted_proxies: Iterable[str] = ()) -> None:
-        self._trusted: list[Network] = [ipaddress.ip_network(each) for each in trusted_proxies]
+        self._trusted: list[IPNetwork] = [ipaddress.ip_network(each) for each in trusted_proxies]
 
     def address_of(self, scope: Scope) -> str | None:
         """Return the IP address that a request came from, None if its server has none, as for a Unix socket."""
@@ -41,11 +41,11 @@ class ClientAddresses:
                 break
         return str(address)
 
-    def _is_trusted(self, address: Address | None) -> bool:
+    def _is_trusted(self, address: IPAddress | None) -> bool:
         return address is not None and any(address in network for network in self._trusted)
 
 
-def _parse(text: str) -> Address | None:
+def _parse(text: str) -> IPAddress | None:
     match = _WITH_PORT.fullmatch(text)
     try:
         address = ipaddress.ip_address(match[1] or match[2] if match else text)

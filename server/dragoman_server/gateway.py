@@ -5,8 +5,11 @@ next, and so does what is known about upstreams that stay.
 """
 
 import math
+import uuid
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
+
+from starlette.types import Scope
 
 from dragoman import PROTOCOLS
 from dragoman.codec import ProtocolSpec, UpstreamSpec
@@ -62,7 +65,6 @@ class Gateway:
     key_usage: what the requests of each client key have used.
     reasoning_store: reasoning for clients that do not send it back, None where nothing is stored.
     catalog: the names of models.
-    client_addresses: finds where requests come from.
     telemetry: the metrics and the traces.
     check_input: checks what models write for tools with a grammar, None where nothing is checked.
     """
@@ -104,11 +106,10 @@ class Gateway:
             self.reasoning_store, self.key_usage = previous.reasoning_store, previous.key_usage
             self.catalog.take_over(previous.catalog)
             self.telemetry = previous.telemetry
-            self.telemetry.configure(settings, self.catalog.listed)
             self.balances.take_over(previous.balances)
         self.pool = AccountPool(settings, self.accounts, balances=self.balances)
         self.limits = ClientLimits(settings, self.accounts)
-        self.client_addresses = ClientAddresses(settings.server.trusted_proxies)
+        self._client_addresses = ClientAddresses(settings.server.trusted_proxies)
         self.check_input = grammar_checker() if settings.server.check_grammars else None
 
     def sender_for(self, upstream: str) -> UpstreamSender:
@@ -123,6 +124,16 @@ class Gateway:
             for account in self.settings.accounts_of(upstream)
             if account.id not in health or health[account.id].usable(now)
         ]
+
+    def request_began(self, scope: Scope, protocol: str) -> RequestRecord:
+        """Return the record of a request. Call request_ended() with it."""
+        return RequestRecord(
+            id=uuid.uuid4().hex,
+            protocol=protocol,
+            method=scope.get("method"),  # a WebSocket has none
+            path=scope["path"],
+            client_address=self._client_addresses.address_of(scope),
+        )
 
     def request_ended(self, record: RequestRecord) -> None:
         """Write a request's line, and count it. Its record is complete."""
@@ -191,7 +202,6 @@ class Gateway:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Serve requests inside of this block, which is inside of open()."""
-        self.telemetry.configure(self.settings, self.catalog.listed)
         async with self.catalog.running(), self.balances.running():
             yield
 

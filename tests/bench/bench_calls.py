@@ -59,7 +59,7 @@ def main() -> None:
     parser.add_argument("--backend", choices=("asyncio", "trio"), default="asyncio")
     backend = parser.parse_args().backend
     counter = LayerCounter()
-    anyio.run(test_calls.count, backend, counter, backend=backend)
+    anyio.run(test_calls.count, backend, counter, {}, backend=backend)
     rows: dict[str, tuple[float, float]] = {}
     for name in set().union(*counter.spans):
         event, request = (

@@ -6,18 +6,18 @@ gateway is asked for it, or else a shared store is read.
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
 from dragoman_server.cli.admin import AdminUnavailable, admin_request
 from dragoman_server.cli.client_key_tables import ClientKeyTables
-from dragoman_server.cli.config_file import ConfigEditError, toml_text
+from dragoman_server.cli.config_file import ConfigEditError, replace_file, toml_text
 from dragoman_server.cli.options import (
     CANNOT_START,
     WRONG_CONFIGURATION,
@@ -53,6 +53,8 @@ _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 7 * 86_400}
 _DURATION = re.compile(r"(\d{1,6})([smhdw])")
 _WHEN = "30d, 12h, 45m, a date, or a time such as 2026-12-31T18:00:00Z"
 
+_T = TypeVar("_T")
+
 _HOW_TO_APPLY = "a running gateway needs a reload for it: dragoman reload, or SIGHUP"
 
 
@@ -60,7 +62,8 @@ _HOW_TO_APPLY = "a running gateway needs a reload for it: dragoman reload, or SI
 def keys() -> None:
     """Make, list and change client keys.
 
-    The configuration contains their hashes; a key is shown once, when it is made.
+    The configuration contains their hashes; a key is shown once, when it is made. Exit codes: 0 when it is done,
+    1 when the file cannot be changed, 2 when the configuration or the command line is wrong.
     """
 
 
@@ -97,12 +100,10 @@ def add_key(
         click.echo(f"\n[[client_keys]]\n{lines}")
         return
     file = Path(loaded.path or DEFAULT_FILE)
-    try:
-        if loaded.path is None:
+    if loaded.path is None:
+        with suppress(OSError):  # the change reports it
             file.touch(0o600)
-        ClientKeyTables(file).add(values)
-    except (ConfigEditError, OSError) as error:
-        exit_with(CANNOT_START, f"dragoman: {error}")
+    _edit(file, lambda tables: tables.add(values))
     _print_key(key)
     click.echo(f"{file}: the key {name} was added; {_HOW_TO_APPLY}", err=True)
 
@@ -206,10 +207,7 @@ def enable_key(name: str, config_file: str | None) -> None:
 def revoke_key(name: str, config_file: str | None) -> None:
     """Remove the key of NAME from the configuration file."""
     found = _find(name, config_file)
-    try:
-        lines = ClientKeyTables(found.file).remove(found.index)
-    except ConfigEditError as error:
-        exit_with(CANNOT_START, f"dragoman: {error}")
+    lines = _edit(found.file, lambda tables: tables.remove(found.index))
     click.echo(f"{found.file}: {lines} lines removed; {_HOW_TO_APPLY}")
 
 
@@ -223,10 +221,29 @@ class _FoundKey:
     settings: Settings
 
     def change(self, values: Mapping[str, object]) -> None:
+        _edit(self.file, lambda tables: tables.change(self.index, values))
+
+
+def _edit(file: Path, change: Callable[[ClientKeyTables], _T]) -> _T:
+    """Change the file. Print what is wrong and exit if that is impossible, or would make the configuration wrong."""
+    try:
+        tables, before = ClientKeyTables(file), file.read_bytes()
+        result = change(tables)
         try:
-            ClientKeyTables(self.file).change(self.index, values)
-        except ConfigEditError as error:
-            exit_with(CANNOT_START, f"dragoman: {error}")
+            loader(str(file), {"host": _ANY_HOST})()
+        except ConfigError as error:
+            replace_file(file, before, file.stat().st_mode)
+            exit_with(
+                WRONG_CONFIGURATION, f"dragoman: nothing was changed, because this would be wrong:\n{error}"
+            )
+    except (ConfigEditError, OSError) as error:
+        exit_with(CANNOT_START, f"dragoman: {error}")
+    try:
+        loader(str(file), {})()
+    except ConfigError as error:
+        # On a public address, the last key was revoked: a reload is refused, so the key would stay valid.
+        click.echo(f"warning: the gateway neither starts nor reloads with this file:\n{error}", err=True)
+    return result
 
 
 def _find(name: str, config_file: str | None) -> _FoundKey:

@@ -74,7 +74,7 @@ class _PrivateApp:
         from dragoman_server.http.errors import FallbackErrors
 
         gateway = Gateway(settings)
-        errors = FallbackErrors(gateway.protocols, gateway.client_addresses, gateway.request_ended)
+        errors = FallbackErrors(gateway)
         return KeyAuthMiddleware(Application(gateway), Keyring([self.key], self.secret), errors.refuse)
 
 

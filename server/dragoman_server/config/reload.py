@@ -24,7 +24,7 @@ _AT_START = tuple(
 )
 
 
-class SettingsRefused(Exception):
+class SettingsRefused(ValueError):
     """Settings without an error cannot be used by the running gateway. The arguments are the reasons, a line each."""
 
 
@@ -52,7 +52,8 @@ class ConfigReloader:
     Args:
         settings: those in use.
         load: reads the new ones. Raises ConfigError.
-        apply: puts them into use. Raises SettingsRefused if that is impossible; then the old ones are still in use.
+        apply: puts them into use. Raises ValueError, SettingsRefused for example, if that is impossible; then the old
+            ones are still in use.
     """
 
     def __init__(
@@ -77,8 +78,8 @@ class ConfigReloader:
                 await self._apply(settings)
             except ConfigError as error:
                 result = ReloadResult(errors=tuple(str(error).splitlines()))
-            except SettingsRefused as error:
-                result = ReloadResult(errors=error.args)
+            except ValueError as error:
+                result = ReloadResult(errors=tuple(map(str, error.args)))
             else:
                 self._settings = settings
                 result = ReloadResult(warnings=tuple(map(str, loaded.warnings)), needs_restart=needs_restart)

@@ -7,7 +7,6 @@ names and the state of accounts, and no part of a key.
 """
 
 import time
-import uuid
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -25,13 +24,13 @@ from dragoman.jsontext import JSONObject
 from dragoman_server.accounts.health import Health
 from dragoman_server.accounts.key_usage import KeyUsage
 from dragoman_server.accounts.limits import ClientLimits
-from dragoman_server.accounts.stores.base import AccountStore, AccountStoreError, KeyUse
+from dragoman_server.accounts.stores.base import AccountStoreError, KeyUse
 from dragoman_server.config.reload import ReloadResult
 from dragoman_server.gateway import Gateway
 from dragoman_server.headers import BROWSER_HEADERS
 from dragoman_server.http.auth import ADMIN_PATH, METRICS_PATH, AdminKeyMiddleware, Refuse
 from dragoman_server.http.metrics import metrics_endpoint
-from dragoman_server.log import RequestRecord, log_request
+from dragoman_server.log import log_request
 from dragoman_server.settings import AccountSettings, ClientKey, Settings
 
 # The store has its own deadline. This one is for a store that does not meet it.
@@ -77,13 +76,13 @@ def admin_app(
 
 def admin_routes(gateway: Gateway, reload: Callable[[], Awaitable[ReloadResult | None]]) -> list[BaseRoute]:
     """Return the routes below /admin."""
-    admin = _Accounts(gateway.settings, gateway.accounts)
+    admin = _Accounts(gateway)
 
     async def list_keys(request: Request) -> Response:
         found = await keys_json(gateway.settings, gateway.key_usage, gateway.limits, time.time())
         if found is None:
             raise HTTPException(503, "the account store does not respond")
-        return _respond(request, {"keys": found})
+        return _respond(gateway, request, {"keys": found})
 
     async def reload_configuration(request: Request) -> Response:
         result = await reload()
@@ -92,7 +91,7 @@ def admin_routes(gateway: Gateway, reload: Callable[[], Awaitable[ReloadResult |
                 404, "this gateway was made without a configuration that could be loaded again"
             )
         status = "refused" if result.errors else "reloaded"
-        return _respond(request, {"status": status, **asdict(result)}, 422 if result.errors else 200)
+        return _respond(gateway, request, {"status": status, **asdict(result)}, 422 if result.errors else 200)
 
     routes: list[BaseRoute] = [
         Route(f"{ADMIN_PATH}/accounts", admin.list_all, methods=["GET"]),
@@ -108,14 +107,14 @@ def admin_routes(gateway: Gateway, reload: Callable[[], Awaitable[ReloadResult |
 
 
 class _Accounts:
-    def __init__(self, settings: Settings, store: AccountStore) -> None:
-        self._settings = settings
-        self._store = store
+    def __init__(self, gateway: Gateway) -> None:
+        self._gateway = gateway
+        self._store = gateway.accounts
 
     async def list_all(self, request: Request) -> Response:
         now, health = time.time(), self._store.health()
         found = [account_json(account, health.get(account.id, Health()), now) for account in self._all()]
-        return _respond(request, {"accounts": found})
+        return _respond(self._gateway, request, {"accounts": found})
 
     def changer(self, change: Callable[[Health], Health]) -> Callable[[Request], Awaitable[Response]]:
         async def endpoint(request: Request) -> Response:
@@ -133,13 +132,13 @@ class _Accounts:
                     503, "the account store does not respond; the change may not have been made"
                 ) from None
             health = self._store.health().get(account.id, Health())
-            return _respond(request, account_json(account, health, time.time()))
+            return _respond(self._gateway, request, account_json(account, health, time.time()))
 
         return endpoint
 
     def _all(self) -> Iterator[AccountSettings]:
-        for upstream in self._settings.upstreams:
-            yield from self._settings.accounts_of(upstream)
+        for upstream in self._gateway.settings.upstreams:
+            yield from self._gateway.settings.accounts_of(upstream)
 
 
 async def keys_json(
@@ -199,9 +198,8 @@ def _time(seconds: float) -> str:
     )
 
 
-def _respond(request: Request, value: JSONObject, status: int = 200) -> Response:
-    record = RequestRecord(
-        id=uuid.uuid4().hex, protocol="admin", path=request.scope["path"], status=status, outcome="completed"
-    )
+def _respond(gateway: Gateway, request: Request, value: JSONObject, status: int = 200) -> Response:
+    record = gateway.request_began(request.scope, "admin")
+    record.status, record.outcome = status, "completed"
     log_request(record)
     return JSONResponse(value, status, headers={"cache-control": "no-store", **dict(BROWSER_HEADERS)})

@@ -6,7 +6,6 @@ implements `serve()`; the code here turns its errors into responses.
 
 import logging
 import time
-import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from contextlib import suppress
@@ -156,13 +155,7 @@ class BaseEndpoint(ABC):
         """
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        record = RequestRecord(
-            id=uuid.uuid4().hex,
-            protocol=self.protocol.name,
-            method=scope["method"],
-            path=scope["path"],
-            client_address=self.gateway.client_addresses.address_of(scope),
-        )
+        record = self.gateway.request_began(scope, self.protocol.name)
         loop_time = event_loop_clock()
         started = loop_time()
         request = ClientRequest(scope, receive, send, record)

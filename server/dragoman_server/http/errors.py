@@ -1,7 +1,7 @@
 """Make the errors of paths where no endpoint responds, in the form of the protocol that the path belongs to."""
 
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from starlette.datastructures import Headers
@@ -12,10 +12,9 @@ from starlette.types import Scope, Send
 
 from dragoman import ErrorKind, RemoteProtocolError, RequestRefused, WireError
 from dragoman.codec import ProtocolSpec
-from dragoman_server.client_address import ClientAddresses
+from dragoman_server.gateway import Gateway
 from dragoman_server.headers import BROWSER_HEADERS, request_id_headers
 from dragoman_server.http.request import path_below_mount
-from dragoman_server.log import RequestRecord
 from dragoman_server.replies import (
     MODELS_PATH,
     Reply,
@@ -28,22 +27,12 @@ from dragoman_server.replies import (
 INTERNAL_ERROR = WireError(ErrorKind.SERVER, "internal error of the gateway; see its log", status=500)
 
 
-# Called with the record of a request that has ended: see Gateway.request_ended().
-RequestEnded = Callable[[RequestRecord], None]
-
-
 class FallbackErrors:
-    """Errors for paths where no endpoint responds.
+    """Errors for paths where no endpoint responds."""
 
-    protocols: those that are served, by name. addresses: finds those of clients, for the log. ended: see RequestEnded.
-    """
-
-    def __init__(
-        self, protocols: Mapping[str, ProtocolSpec], addresses: ClientAddresses, ended: RequestEnded
-    ) -> None:
-        self._protocols = protocols
-        self._addresses = addresses
-        self._ended = ended
+    def __init__(self, gateway: Gateway) -> None:
+        self._gateway = gateway
+        self._protocols = gateway.protocols
 
     async def http_error(self, request: Request, error: Exception) -> Response:
         """Return the response to a request that Starlette cannot route: 404, 405 and similar ones."""
@@ -93,18 +82,12 @@ class FallbackErrors:
         """Return the response to a refused request, and log it."""
         status = error.status
         spec = protocol_for_path(path_below_mount(scope), Headers(scope=scope), self._protocols)
-        record = RequestRecord(
-            id=uuid.uuid4().hex,
-            protocol=spec.name,
-            method=scope.get("method"),  # a WebSocket has none
-            path=scope["path"],
-            client_address=self._addresses.address_of(scope),
-            outcome="refused",
-        )
+        record = self._gateway.request_began(scope, spec.name)
         refusal = error.as_wire_error()
         reply = error_reply(spec, refusal, record.id, request_id_headers((), record.id))
-        record.status, record.error, record.error_kind = status, error.message, refusal.kind.value
-        self._ended(record)
+        record.outcome, record.status = "refused", status
+        record.error, record.error_kind = error.message, refusal.kind.value
+        self._gateway.request_ended(record)
         # Here the status is about HTTP itself, so a protocol's own table of statuses does not apply.
         return replace(reply, status=status)
 

@@ -140,8 +140,9 @@ class RequestHandler:
         async with anyio.create_task_group() as tasks:
             beside = [tasks.start_soon(self._watch_disconnect)]
             if self._plan.streams:
-                beside.append(tasks.start_soon(self._tick))
+                # Before the ticker, so that the upstream is called soon, and not for a client that has left.
                 self._reading = tasks.start_soon(return_if_cancelled, self._read_upstream)
+                beside.append(tasks.start_soon(self._tick))
             with self._writing:
                 if not self._plan.streams:
                     await self._read_upstream()

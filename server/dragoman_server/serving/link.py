@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 import anyio
 
-from dragoman_server.config.reload import ReloadResult, SettingsRefused
+from dragoman_server.config.reload import ReloadResult
 from dragoman_server.settings import Settings
 
 # Seconds for a reload by all processes.
@@ -51,7 +51,7 @@ class SupervisorLink:
     _result: ReloadResult = field(default_factory=ReloadResult)
 
     async def run(self, use: Callable[[Settings], Awaitable[None]]) -> None:
-        """Receive settings and results until the supervisor ends. use: raises SettingsRefused."""
+        """Receive settings and results until the supervisor ends. use: raises ValueError if that is impossible."""
         with suppress(EOFError, OSError):  # somebody else notices that
             while True:
                 await anyio.wait_readable(self.connection.fileno())
@@ -78,6 +78,6 @@ class SupervisorLink:
 async def _applied(use: Callable[[Settings], Awaitable[None]], settings: Settings) -> Applied:
     try:
         await use(settings)
-    except SettingsRefused as error:
+    except ValueError as error:
         return Applied(str(error))
     return Applied()

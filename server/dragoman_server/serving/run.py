@@ -293,16 +293,16 @@ class _Worker:
             self._tasks.start_soon(self._reload)
 
     async def _use(self, settings: Settings) -> None:
-        """Use these settings for what begins from now on. Raises SettingsRefused if that is impossible."""
+        """Use these settings for what begins from now on. Raises ValueError if that is impossible."""
         _use(settings)
         config = _hypercorn_config(settings.server)
         tls = config.create_ssl_context()
         if isinstance(self.app, ReloadableApp):
             try:
                 await self.app.reload(settings)
-            except ValueError as error:
+            except ValueError:
                 _set_up_logging(self.settings)
-                raise SettingsRefused(str(error)) from None
+                raise
         self.settings = settings
         if self.context is not None:
             self.context.settings, self.context.config, self.context.tls = settings.server, config, tls

@@ -257,6 +257,29 @@ def test_tables_of_another_form_are_not_changed(command: str) -> None:
     assert (result.exit_code, result.stdout, Path("dragoman.toml").read_text()) == (1, "", text)
 
 
+def test_a_change_that_would_make_the_configuration_wrong_is_not_made() -> None:
+    text = "[server]\nworkers = 2\n"
+    Path("dragoman.toml").write_text(text)
+    for flags, reason in (
+        (("--requests-per-minute", "5"), "each of the 2 workers would count the limits"),
+        (("--budget", "5"), "needs [[prices]]"),
+    ):
+        result = run("keys", "add", "ci", "--write", *flags, DRAGOMAN_SECRET=SECRET)
+        assert (result.exit_code, result.stdout, Path("dragoman.toml").read_text()) == (2, "", text)
+        assert "nothing was changed, because this would be wrong:" in result.stderr
+        assert reason in result.stderr
+    keys("add", "ci", "--write")
+
+
+def test_without_its_last_key_a_public_gateway_would_not_reload() -> None:
+    Path("dragoman.toml").write_text('[server]\nhost = "0.0.0.0"\n')
+    assert "warning" not in keys("add", "ci", "--write").stderr
+    assert "warning" not in keys("disable", "ci").stderr
+    result = keys("revoke", "ci")
+    assert "warning: the gateway neither starts nor reloads with this file:" in result.stderr
+    assert "0.0.0.0 can be reached from other machines, and there are no client keys" in result.stderr
+
+
 def test_what_a_time_means() -> None:
     for text, when in {
         "90s": NOW + timedelta(seconds=90),

@@ -3,6 +3,7 @@
 import http.client
 import json
 import signal
+from pathlib import Path
 
 import pytest
 from command.process import Server
@@ -29,6 +30,25 @@ def test_hypercorn_serves_it(worker_class: str) -> None:
         assert (logged["path"], logged["status"]) == ("/v1/chat/completions", 200)
         server.signal(signal.SIGTERM)
         assert server.wait() == 0
+
+
+def test_its_configuration_is_reloaded(tmp_path: Path) -> None:
+    file = tmp_path / "dragoman.toml"
+    file.write_text("[models]\nbefore = 'sim/echo'\n")
+    admin = "admin-canary-0123456789-0123456789-wq7zk"
+    environ = {"DRAGOMAN_CONFIG": str(file), "DRAGOMAN_ADMIN_KEY": admin}
+    with Hypercorn(env=environ) as server:
+        server.port = int(server.wait_for_line(r"Running on http://127\.0\.0\.1:(\d+)")[1])
+        for text, status in (
+            ("[models]\nafter = 'sim/echo'\n", 200),
+            ("[models]\nafter = 'nowhere/x'\n", 422),
+        ):
+            file.write_text(text)
+            connection = http.client.HTTPConnection("127.0.0.1", server.port)
+            connection.request("POST", "/admin/reload", headers={"x-api-key": admin})
+            assert connection.getresponse().status == status
+            connection.close()
+            assert b'"after"' in server.get("/v1/models")
 
 
 def test_an_invalid_configuration_is_reported_without_a_traceback() -> None:
