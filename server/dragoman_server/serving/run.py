@@ -234,7 +234,6 @@ class _Worker:
                 self._tasks.start_soon(self._stop_in_steps)
                 self._tasks.start_soon(return_freed_memory, self.requests)
                 if self.link is not None:
-                    self._tasks.start_soon(self.link.run, self._use)
                     self._reload = self.link.reload
                 elif self.load is not None:
                     self._reload = ConfigReloader(self.settings, self.load, self._use).reload
@@ -329,6 +328,9 @@ class _Worker:
     def _ready(self) -> None:
         self.is_ready = True
         self.on_ready()
+        if self.link is not None:
+            # Not before: settings that were sent meanwhile are for an application that has started.
+            self._tasks.start_soon(self.link.run, self._use)
 
     async def _watch_parent(self) -> None:
         parent = parent_process()

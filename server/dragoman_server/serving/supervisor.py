@@ -45,10 +45,15 @@ _MARGIN_S = 2.0
 
 @dataclass(slots=True)
 class _WorkerProcess:
-    """A worker. applied: set when it has responded to the settings that it was sent, or has ended."""
+    """A worker.
+
+    sending: held while something is sent, because a large message is several writes.
+    applied: set when it has responded to the settings that it was sent, or has ended.
+    """
 
     process: SpawnProcess
     connection: Connection
+    sending: anyio.Lock = field(default_factory=anyio.Lock)
     applied: anyio.Event = field(default_factory=anyio.Event)
     failure: str = ""
 
@@ -199,7 +204,8 @@ class Supervisor:
         if self.reloader is not None:
             result = await self.reloader.reload()
         with suppress(OSError):  # it has ended meanwhile
-            worker.connection.send(result)
+            async with worker.sending:
+                worker.connection.send(result)
 
     async def _use(self, settings: Settings) -> None:
         """See ConfigReloader. Return when all workers use these settings."""
@@ -215,7 +221,8 @@ class Supervisor:
         with anyio.move_on_after(RELOAD_S):
             try:
                 # In a thread, because a worker that does not read would block this process.
-                await anyio.to_thread.run_sync(worker.connection.send, settings, abandon_on_cancel=True)
+                async with worker.sending:
+                    await anyio.to_thread.run_sync(worker.connection.send, settings, abandon_on_cancel=True)
             except OSError:  # it has ended, and the next one is started with these settings
                 return
             await worker.applied.wait()
