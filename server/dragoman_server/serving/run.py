@@ -385,7 +385,7 @@ async def return_freed_memory(requests: Collection[object]) -> None:
     a megabyte that there is: too long a pause for a stream.
 
     Before that the garbage is collected, of which asyncio leaves some for each connection; the collector by itself runs
-    only when there is much more. What was loaded at the start is frozen, so that takes less than a millisecond.
+    only when there is much more. What was loaded at the start is frozen, so there is little to look at.
     """
     await anyio.sleep(TRIM_S)
     import ctypes  # not at the start, because nothing needs it there
