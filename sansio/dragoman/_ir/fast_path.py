@@ -120,10 +120,12 @@ def _extractor(head: bytes, middle: bytes, tail: bytes, end_of: _EndFinder) -> E
 
     def number_of(frames: bytes, position: int) -> int:
         """Return the number of the frame at this place, -1 if it has another shape."""
+        if not frames.startswith(head, position):
+            return -1
         comma = frames.find(b",", position + size)
         digits = frames[position + size : comma]
-        fits = frames.startswith(head, position) and frames.startswith(middle, comma)
-        return int(digits) if fits and _NUMBER.fullmatch(digits) is not None else -1
+        fits = _NUMBER.fullmatch(digits) is not None and frames.startswith(middle, comma)
+        return int(digits) if fits else -1
 
     def extract(frames: bytes, position: int) -> tuple[list[str], int]:
         # One loop over the bytes, without a copy of each frame, because nearly every event comes here.
