@@ -5,6 +5,7 @@ gateway is asked for it, or else a shared store is read.
 """
 
 import json
+import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -17,7 +18,7 @@ import click
 
 from dragoman_server.cli.admin import AdminUnavailable, admin_request
 from dragoman_server.cli.client_key_tables import ClientKeyTables
-from dragoman_server.cli.config_file import ConfigEditError, replace_file, toml_text
+from dragoman_server.cli.config_file import ConfigEditError, locked, replace_file, toml_text
 from dragoman_server.cli.options import (
     CANNOT_START,
     WRONG_CONFIGURATION,
@@ -27,7 +28,7 @@ from dragoman_server.cli.options import (
     loader,
     setting_option,
 )
-from dragoman_server.config.loader import DEFAULT_FILE
+from dragoman_server.config.loader import CONFIG_VARIABLE, DEFAULT_FILE
 from dragoman_server.config.problems import ConfigError
 from dragoman_server.config.values import InvalidValue, check_value, parse_text
 from dragoman_server.keys import hash_client_key, new_key
@@ -81,6 +82,8 @@ def add_key(
     name: str, config_file: str | None, write: bool, expires: str | None, **permissions: str | bool | None
 ) -> None:
     """Make a key for NAME and print it, with the lines for the configuration."""
+    if write:
+        _lock(config_file)
     loaded = load_or_exit(config_file, {"host": _ANY_HOST})
     secret = _secret_of(loaded.settings)
     if any(key.name == name for key in loaded.settings.client_keys):
@@ -171,6 +174,13 @@ def rotate_key(name: str, config_file: str | None, overlap: str, expires: str | 
             WRONG_CONFIGURATION,
             f"dragoman: {name} has expired: say until when the new key is valid, --expires 90d",
         )
+    before = found.key.previous_expires
+    if before is not None and before > now and ends > now:
+        exit_with(
+            WRONG_CONFIGURATION,
+            f"dragoman: {name} has two keys already, and the older one is valid until {toml_text(before)}: rotate it "
+            "after that, or end both now with --overlap 0",
+        )
     key = new_key()
     keeps_old = ends > now and (found.key.expires is None or found.key.expires > now)
     found.change(
@@ -248,7 +258,18 @@ def _edit(file: Path, change: Callable[[ClientKeyTables], _T]) -> _T:
     return result
 
 
+def _lock(config_file: str | None) -> None:
+    """Let no other command change the file until this one has ended, or print why that is impossible and exit."""
+    file = Path(config_file or os.environ.get(CONFIG_VARIABLE) or DEFAULT_FILE)
+    try:
+        click.get_current_context().with_resource(locked(file))
+    except ConfigEditError as error:
+        exit_with(CANNOT_START, f"dragoman: {error}")
+
+
 def _find(name: str, config_file: str | None) -> _FoundKey:
+    """Return a key that will be changed."""
+    _lock(config_file)
     loaded = load_or_exit(config_file, {"host": _ANY_HOST})
     names = [key.name for key in loaded.settings.client_keys]
     if name not in names or loaded.path is None:

@@ -1,6 +1,7 @@
 """`dragoman keys` and `dragoman reload`: what they print, and how they change the file."""
 
 import json
+import os
 import re
 import signal
 from datetime import UTC, datetime, timedelta
@@ -10,6 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 from edge import EdgeGateway, Upstream
 
+from dragoman_server.cli import config_file
 from dragoman_server.cli.client_key_tables import ClientKeyTables
 from dragoman_server.cli.commands import main
 from dragoman_server.cli.config_file import ConfigEditError
@@ -230,6 +232,19 @@ def test_the_old_key_of_a_rotated_one_is_valid_for_the_overlap() -> None:
     assert (keys_in()["ci"].previous_hash, keys_in()["ci"].previous_expires) == (None, None)
 
 
+def test_a_key_whose_old_one_is_still_valid_is_not_rotated_again() -> None:
+    """The old one was promised to be valid until then, and a table has room for two."""
+    keys("add", "ci", "--write")
+    keys("rotate", "ci", "--overlap", "2h")
+    before = Path("dragoman.toml").read_text()
+    result = run("keys", "rotate", "ci", DRAGOMAN_SECRET=SECRET)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "ci has two keys already, and the older one is valid until 2" in result.stderr
+    assert Path("dragoman.toml").read_text() == before
+    Path("dragoman.toml").write_text(re.sub("previous_expires = .*", "previous_expires = 2020-01-01", before))
+    keys("rotate", "ci")
+
+
 def test_an_expired_key_is_rotated_only_with_a_new_end() -> None:
     Path("dragoman.toml").write_text(add("ci")[1] + "expires = 2020-01-01\n")
     result = run("keys", "rotate", "ci", DRAGOMAN_SECRET=SECRET)
@@ -261,6 +276,32 @@ def test_tables_of_another_form_are_not_changed(command: str) -> None:
     assert "dragoman.toml is written in an unusual way: change the key by hand, line 1" in result.stderr
     result = run("keys", "add", "b", "--write", DRAGOMAN_SECRET=SECRET)
     assert (result.exit_code, result.stdout, Path("dragoman.toml").read_text()) == (1, "", text)
+
+
+def test_commands_at_the_same_time_change_the_file_one_after_the_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    keys("add", "ci", "--write")
+    before = Path("dragoman.toml").read_text()
+    with config_file.locked(Path("dragoman.toml")):
+        monkeypatch.setattr(config_file, "LOCK_S", 0.0)
+        for arguments in (("add", "other", "--write"), ("rotate", "ci"), ("revoke", "ci")):
+            result = run("keys", *arguments, DRAGOMAN_SECRET=SECRET)
+            assert (result.exit_code, result.stdout) == (1, "")
+            assert "another command is changing dragoman.toml: try again" in result.stderr
+    assert Path("dragoman.toml").read_text() == before
+    keys("revoke", "ci")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to another user")
+def test_a_changed_file_keeps_its_owner() -> None:
+    """Root makes a key; the gateway runs as another user, the only one who may read the file."""
+    file = Path("dragoman.toml")
+    file.touch(0o600)
+    os.chown(file, 1234, 1235)
+    keys("add", "ci", "--write")
+    stat = file.stat()
+    assert (stat.st_uid, stat.st_gid, stat.st_mode & 0o777) == (1234, 1235, 0o600)
 
 
 def test_a_change_that_would_make_the_configuration_wrong_is_not_made() -> None:
