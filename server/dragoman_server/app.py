@@ -173,6 +173,7 @@ class Application(BackgroundTaskGroup):
         served = _ConfiguredApp(gateway, self)
         await self._tasks.start(self._run, served)
         before, self._served = self._served, served
+        gateway.telemetry.configure(settings, gateway.catalog.listed)
         before.replaced = True
         if not before.requests:
             before.unused.set()

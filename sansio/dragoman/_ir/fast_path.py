@@ -176,13 +176,16 @@ def _patterns(
 class FastPath:
     """The shape of a stream's frames, at most one at a time.
 
-    Call take() for the frames of each read. If it does not reach their end, call reset() and have the next one read,
-    and if that gave one delta and should_learn() is true, call learn_from(); then take() again.
+    Call take() for the frames of each read, if something is learned. If it does not reach their end, call reset() and
+    have the next one read, and if that gave one delta and should_learn() is true, call learn_from(); then take() again.
+
+    learned: there is a shape.
     """
 
-    __slots__ = ("_extract", "_misses", "_on_texts", "_send")
+    __slots__ = ("_extract", "_misses", "_on_texts", "_send", "learned")
 
     def __init__(self) -> None:
+        self.learned = False
         self._extract: Extractor | None = None
         self._on_texts: Callable[[list[str]], object] | None = None
         self._send: Callable[[list[str]], object]
@@ -201,7 +204,7 @@ class FastPath:
         return position
 
     def reset(self) -> None:
-        self._extract = None
+        self._extract, self.learned = None, False
 
     def should_learn(self) -> bool:
         """True if learning from the next frame is worthwhile."""
@@ -213,6 +216,7 @@ class FastPath:
         """Learn from a frame that was read as one delta of this text. send: called with the texts of those like it."""
         self._misses += 1
         self._extract = build_extractor(raw_event, template, text)
+        self.learned = self._extract is not None
         self._on_texts, self._send = template.on_texts, send
 
 

@@ -218,8 +218,10 @@ def test_nothing_is_cached_at_first_and_after_forget() -> None:
     frame = b'data: {"text":"a"}'
     assert not taken(learned, frame)
     learned.learn_from(frame, "a", DeltaTemplate(b"text"), put.extend)
+    assert learned.learned
     assert taken(learned, frame)
     learned.reset()
+    assert not learned.learned
     assert not taken(learned, frame)
     assert put == ["a"]
 
