@@ -12,4 +12,4 @@ def missing_extra(name: str) -> str | None:
     with suppress(ModuleNotFoundError):  # the package around the module is missing as well
         if find_spec(_MODULES[name]) is not None:
             return None
-    return f"needs an extra: install dragoman[{name}]"
+    return f"needs an extra: in a clone of Dragoman, pip install '.[{name}]'"

@@ -53,7 +53,7 @@ _FORMS: dict[SettingKind, tuple[re.Pattern[str], str]] = {
     SettingKind.PROXY: (_VISIBLE, _NO_URL),
 }
 
-SOCKS_EXTRA_MISSING = "a SOCKS proxy needs an extra: install dragoman[socks]"
+SOCKS_EXTRA_MISSING = "a SOCKS proxy needs an extra: in a clone of Dragoman, pip install '.[socks]'"
 
 # Headers that cannot be set, by their names in lower case.
 _OWN_HEADERS = (

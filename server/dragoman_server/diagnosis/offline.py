@@ -52,7 +52,11 @@ def _grammars(loaded: LoadedConfig) -> Iterator[CheckFinding]:
             f"these upstreams do not check it themselves: {', '.join(unchecked)}"
         )
         yield CheckFinding(
-            CheckSeverity.NOTE, "extra", "server.check_grammars", text, "pip install 'dragoman[grammar]'"
+            CheckSeverity.NOTE,
+            "extra",
+            "server.check_grammars",
+            text,
+            "in a clone of Dragoman: pip install '.[grammar]'",
         )
 
 

@@ -362,7 +362,7 @@ def test_the_extra_for_socks_proxies_may_be_missing(
     load_text(text)
     monkeypatch.setattr("dragoman_server.config.values.find_spec", lambda name: None)
     line = text.count("\n")
-    missing = "a SOCKS proxy needs an extra: install dragoman[socks]"
+    missing = "a SOCKS proxy needs an extra: in a clone of Dragoman, pip install '.[socks]'"
     assert errors(text) == [f"dragoman.toml:{line}: {key}: {missing}"]
 
 
@@ -373,7 +373,7 @@ def test_a_socks_proxy_of_the_environment_without_the_extra_is_a_warning(
     assert load(environ=environ).warnings == ()
     monkeypatch.setattr("dragoman_server.config.values.find_spec", lambda name: None)
     assert [str(each) for each in load(environ=environ).warnings] == [
-        "ALL_PROXY: a SOCKS proxy needs an extra; install dragoman[socks]"
+        "ALL_PROXY: a SOCKS proxy needs an extra; in a clone of Dragoman, pip install '.[socks]'"
     ]
 
 

@@ -199,7 +199,8 @@ def test_settings_that_need_an_extra(setting: str, extra: str, monkeypatch: pyte
     monkeypatch.setattr("dragoman_server.extras.find_spec", lambda name: None)
     environ = {f"DRAGOMAN_{setting.upper()}": SAMPLES[setting][0]}
     (line,) = errors("", environ)
-    assert line == f"environment: DRAGOMAN_{setting.upper()}: needs an extra: install dragoman[{extra}]"
+    missing = f"needs an extra: in a clone of Dragoman, pip install '.[{extra}]'"
+    assert line == f"environment: DRAGOMAN_{setting.upper()}: {missing}"
 
 
 INVALID: list[tuple[str, str]] = [

@@ -110,7 +110,8 @@ def test_an_invalid_url_is_an_error_that_does_not_show_it() -> None:
 def test_the_extra_may_be_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dragoman_server.extras.find_spec", lambda name: None)
     text = ACCOUNTS % "valkey" + 'account_store_url = "valkey://host"\n'
-    assert errors(text) == ["dragoman.toml:2: server.account_store: needs an extra: install dragoman[valkey]"]
+    missing = "needs an extra: in a clone of Dragoman, pip install '.[valkey]'"
+    assert errors(text) == [f"dragoman.toml:2: server.account_store: {missing}"]
 
 
 # (protocol, base URL, True if it stores responses itself, True if it counts tokens)

@@ -289,7 +289,7 @@ async def test_without_the_extra_there_is_nothing(monkeypatch: pytest.MonkeyPatc
     app = create_app(Settings(server=ServerSettings(admin_key=Secret(ADMIN_KEY))))
     client = await call(app, "/metrics", method="GET", headers=bearer(ADMIN_KEY))
     assert client.status == 404
-    assert b"install dragoman[metrics]" in client.body
+    assert b"pip install '.[metrics]'" in client.body
 
 
 async def test_the_form_is_negotiated() -> None:
