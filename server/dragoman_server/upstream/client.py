@@ -30,6 +30,7 @@ import anyio
 import anyio.lowlevel
 import httpx2
 
+from dragoman_server.extras import NEEDS_EXTRA, install_command
 from dragoman_server.streams.byte_stream import Take
 from dragoman_server.upstream.content_coding import CodingError, ContentDecoder, decoder_for
 from dragoman_server.upstream.errors import (
@@ -365,7 +366,7 @@ class UpstreamClient:
                 self._proxied[proxy] = self._proxy_transport(proxy)
             except ImportError:
                 raise UpstreamUnreachable(
-                    f"{where}: a SOCKS proxy needs an extra: install dragoman[socks]"
+                    f"{where}: a SOCKS proxy {NEEDS_EXTRA}{install_command('socks')}"
                 ) from None
             except (ValueError, httpx2.InvalidURL):
                 raise UpstreamUnreachable(f"{where}: the proxy's URL cannot be used") from None
