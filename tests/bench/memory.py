@@ -147,7 +147,7 @@ class Measurement:
             )
         for client in clients:
             client.close()
-        await asyncio.sleep(_SETTLED_S)
+        await asyncio.sleep(2 * _SETTLED_S)  # closing them takes a while too
         self._row("after them", self._resident, f"{self._resident / self._start:.2f} times the start")
         if costs.get(1000, 0.0) > MAX_FOR_1000_MIB:
             self.broken.append(f"1,000 silent streams cost more than {MAX_FOR_1000_MIB:g} MiB")

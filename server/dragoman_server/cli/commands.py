@@ -103,7 +103,7 @@ def serve(config_file: str | None, **options: str | bool | None) -> None:
     if errors:
         exit_with(CANNOT_START, "\n".join(f"dragoman: {error}" for error in errors))
     on_ready = partial(print_banner, loaded, version("dragoman"), os.environ)
-    _run(loaded.settings, create_app, on_ready, loader(config_file, options))
+    _run(loaded.settings, create_app, on_ready, loader(loaded.path, options))
 
 
 main.add_command(run)

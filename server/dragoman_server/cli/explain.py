@@ -24,6 +24,7 @@ _SHOWN_CHARACTERS = 500
 
 
 @click.command(
+    short_help="Explain what the gateway would do with a request.",
     params=[
         file_argument,
         config_option,
@@ -41,7 +42,7 @@ _SHOWN_CHARACTERS = 500
             help="a header of the client; may be repeated",
         ),
         click.Option(["--json", "as_json"], is_flag=True, help="print JSON, with whole bodies"),
-    ]
+    ],
 )
 def explain(
     file: IO[bytes], config_file: str | None, path: str, header_lines: tuple[str, ...], as_json: bool

@@ -135,7 +135,9 @@ def list_keys(config_file: str | None, as_json: bool) -> None:
     else:
         for line in _table(rows):
             click.echo(line)
-    if problem and rows:
+    if not rows:
+        click.echo("there are no client keys; dragoman keys add NAME --write makes one", err=True)
+    elif problem:
         click.echo(f"what keys have used is not known: {problem}", err=True)
 
 

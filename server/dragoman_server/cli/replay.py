@@ -13,6 +13,7 @@ _SHOWN_CHARACTERS = 300
 
 
 @click.command(
+    short_help="Translate a recorded request again.",
     params=[
         click.Argument(["file"], type=click.Path(dir_okay=False, path_type=Path)),
         click.Option(
@@ -24,7 +25,7 @@ _SHOWN_CHARACTERS = 300
             metavar="FILE",
             help="where the small one goes; by default beside FILE, with .min before .json",
         ),
-    ]
+    ],
 )
 def replay(file: Path, minimise: bool, output: Path | None) -> None:
     """Translate a recording again, and print the first difference.

@@ -62,7 +62,9 @@ class ResponsesEndpoint(ProtocolEndpoint):
         body, request_head = await self.read(request)
         stored = self.gateway.responses
         if not stored.applies_to(request_head):
-            await self.request_handler(self.plan(request, body, request_head), request).run()
+            handler = self.request_handler(self.plan(request, body, request_head), request)
+            del body, request_head  # a stream may stay open for hours
+            await handler.run()
             return
         destination = self.destination(request_head.model)
         expanded = await stored.expand(

@@ -138,11 +138,11 @@ class RequestHandler:
     async def run(self) -> None:
         """Send the response. Return when it is sent or the client has left; a cancelled run leaves nothing behind."""
         async with anyio.create_task_group() as tasks:
-            beside = [tasks.start_soon(self._watch_disconnect)]
+            beside = [tasks.start_soon(self._watch_disconnect, name="watch")]
             if self._plan.streams:
                 # Before the ticker, so that the upstream is called soon, and not for a client that has left.
-                self._reading = tasks.start_soon(return_if_cancelled, self._read_upstream)
-                beside.append(tasks.start_soon(self._tick))
+                self._reading = tasks.start_soon(return_if_cancelled, self._read_upstream, name="read")
+                beside.append(tasks.start_soon(self._tick, name="tick"))
             with self._writing:
                 if not self._plan.streams:
                     await self._read_upstream()
@@ -184,7 +184,7 @@ class RequestHandler:
     async def _tick(self) -> None:
         try:
             while (deadline := self._keepalive.next_deadline()) is not None:
-                await anyio.sleep_until(deadline)
+                await anyio.sleep(max(0.0, deadline - self._time()))
                 await self._outbox.sent()  # bytes on their way are as good as a heartbeat
                 if not self._keepalive.due(self._time()):
                     continue

@@ -161,7 +161,7 @@ class Connection:
         if isinstance(self._protocol, HTTP1):
             scope["extensions"][WRITE_NOW] = {"write": self._protocol.write_now}
         events = AppEvents()
-        self.tasks.start_soon(run_app, self.worker.requests, app, scope, events, send)
+        self.tasks.start_soon(run_app, self.worker.requests, app, scope, events, send, name="request")
         return events.put
 
     def end(self) -> None:

@@ -20,7 +20,7 @@ RELOAD_S = 30.0
 
 
 @dataclass(frozen=True, slots=True)
-class Started:
+class WorkerStarted:
     """From a worker: it serves; or it cannot start, for this reason."""
 
     failure: str = ""
@@ -38,7 +38,7 @@ class ReloadRequested:
     """From a worker: reload the configuration of all workers."""
 
 
-FromWorker: TypeAlias = Started | Applied | ReloadRequested
+FromWorker: TypeAlias = WorkerStarted | Applied | ReloadRequested
 
 
 @dataclass(slots=True)

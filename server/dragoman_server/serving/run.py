@@ -37,7 +37,7 @@ from dragoman_server.log import capture_foreign_logs, configure_logging
 from dragoman_server.serving.connection import WorkerContext
 from dragoman_server.serving.file_limit import raise_file_limit
 from dragoman_server.serving.lifespan import lifespan
-from dragoman_server.serving.link import Started, SupervisorLink
+from dragoman_server.serving.link import SupervisorLink, WorkerStarted
 from dragoman_server.serving.server import serve_connections
 from dragoman_server.serving.signals import GROUP_SIGNALS, SignalMeanings, signal_meanings
 from dragoman_server.serving.sockets import BoundAddress, StartupError, bind, notify_service_manager
@@ -385,7 +385,7 @@ async def return_freed_memory(requests: Collection[object]) -> None:
     a megabyte that there is: too long a pause for a stream.
 
     Before that the garbage is collected, of which asyncio leaves some for each connection; the collector by itself runs
-    only when there is much more. What was loaded at the start is frozen, so that takes less than a millisecond.
+    only when there is much more. What was loaded at the start is frozen, so there is little to look at.
     """
     await anyio.sleep(TRIM_S)
     import ctypes  # not at the start, because nothing needs it there
@@ -472,7 +472,7 @@ def worker_main(
         signal.signal(number, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, GROUP_SIGNALS)
     _set_up_logging(settings)
-    ready = partial(connection.send, Started())
+    ready = partial(connection.send, WorkerStarted())
     try:
         _run_worker(
             settings,
@@ -485,7 +485,7 @@ def worker_main(
     except StartupError as error:
         # A supervisor that has ended, or has had a report of this worker, has closed its end.
         with suppress(OSError):
-            connection.send(Started(str(error)))
+            connection.send(WorkerStarted(str(error)))
         sys.exit(1)
     except Exception:  # which multiprocessing would print in its own form
         _log.exception("a worker process failed")

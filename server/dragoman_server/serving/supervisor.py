@@ -23,7 +23,7 @@ from anyio.abc import TaskGroup
 
 from dragoman_server.config.loader import LoadedConfig
 from dragoman_server.config.reload import ConfigReloader, ReloadResult
-from dragoman_server.serving.link import RELOAD_S, Applied, FromWorker, ReloadRequested, Started
+from dragoman_server.serving.link import RELOAD_S, Applied, FromWorker, ReloadRequested, WorkerStarted
 from dragoman_server.serving.signals import GROUP_SIGNALS, SignalMeanings
 from dragoman_server.serving.sockets import StartupError
 from dragoman_server.settings import Settings
@@ -163,7 +163,7 @@ class Supervisor:
                 worker.applied.set()
                 return
             match message:
-                case Started(failure):
+                case WorkerStarted(failure):
                     self._started(number, failure)
                 case Applied(failure):
                     worker.failure = failure

@@ -171,8 +171,7 @@ class AsyncioStream(asyncio.Protocol):
             if take(data):
                 return
         except BaseException as error:
-            if self._reader is not None and not self._reader.done():
-                self._reader.set_exception(error)
+            self._wake(error)
         self._take = None
         self._wake()
 
@@ -201,21 +200,25 @@ class AsyncioStream(asyncio.Protocol):
 
     # Waiting.
 
-    async def _wait(self, timeout: float | None) -> None:
-        if self._reader is not None:
+    def _wait(self, timeout: float | None) -> asyncio.Future[None]:
+        """Return the future that _wake() ends, to be awaited at once."""
+        if self._reader is not None and not self._reader.done():
             raise RuntimeError("another task is reading this stream")
         self._deadline = math.inf if timeout is None else self._loop.time() + timeout
         if self._deadline < (math.inf if self._timer is None else self._timer.when()):
             self._arm()
         self._reader = self._loop.create_future()
-        try:
-            await self._reader
-        finally:
-            self._reader = None
+        return self._reader
 
-    def _wake(self) -> None:
-        if self._reader is not None and not self._reader.done():
-            self._reader.set_result(None)
+    def _wake(self, error: BaseException | None = None) -> None:
+        # The stream must not keep it: the traceback of its exception refers to the stream.
+        reader, self._reader = self._reader, None
+        if reader is None or reader.done():
+            return
+        if error is None:
+            reader.set_result(None)
+        else:
+            reader.set_exception(error)
 
     def _arm(self) -> None:
         if self._timer is not None:
@@ -229,7 +232,7 @@ class AsyncioStream(asyncio.Protocol):
         if self._loop.time() < self._deadline:
             self._arm()
         else:
-            self._reader.set_exception(TimeoutError("nothing was received in time"))
+            self._wake(TimeoutError("nothing was received in time"))
 
     def _open_transport(self) -> asyncio.Transport:
         if self._lost or self._transport.is_closing():

@@ -314,11 +314,16 @@ class UpstreamClient:
         """
         kept = {*proxies, *self._env_proxies.values()}
         closing = [self._proxied.pop(proxy) for proxy in list(self._proxied) if proxy not in kept]
+        origins = set()
+        for url in urls:
+            with suppress(UpstreamRequestInvalid):  # of which there are no connections
+                origins.add(_request_url(url)[0].origin)
         if isinstance(self._direct, Http1Transport):
-            self._direct.keep_only({_request_url(url)[0].origin for url in urls})
+            self._direct.keep_only(origins)
         with anyio.move_on_after(CLOSE_S, shield=True):
             for transport in closing:
-                await transport.aclose()
+                with suppress(httpx2.HTTPError):
+                    await transport.aclose()
 
     def open(
         self,

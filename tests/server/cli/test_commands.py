@@ -472,6 +472,19 @@ def test_the_module_is_the_same_command(
     assert (left.value.code, capsys.readouterr().out) == (0, f"dragoman {version('dragoman')}\n")
 
 
+def test_ctrl_c_during_the_imports_has_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    import dragoman_server.__main__ as module
+
+    def interrupted(*args: object, **kwargs: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("dragoman_server.cli.commands.main", interrupted)
+    with pytest.raises(SystemExit) as left:
+        module.main()
+    gc.enable()
+    assert left.value.code == 130
+
+
 def test_looking_at_the_configuration_does_not_import_the_server() -> None:
     import subprocess
 

@@ -59,6 +59,12 @@ def test_a_key_is_printed_once_with_its_hash() -> None:
     assert add("other")[0] != key
 
 
+def test_a_list_without_keys_says_how_to_make_one() -> None:
+    result = run("keys", "list")
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert result.stderr == "there are no client keys; dragoman keys add NAME --write makes one\n"
+
+
 def test_keys_are_listed_with_their_limits() -> None:
     more = 'loss_policy = "refuse"\nmay_loosen = true\n'
     limits = 'models = ["fast", "up/*"]\nrequests_per_minute = 60\ntokens_per_minute = 100000\nbudget = 2.5\n'
