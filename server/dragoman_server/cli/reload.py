@@ -24,7 +24,7 @@ def reload(config_file: str | None) -> None:
     try:
         result = admin_request(server, "POST", "reload", RELOAD_TIMEOUT_S)
     except AdminUnavailable as error:
-        exit_with(CANNOT_START, f"dragoman: {error}. SIGHUP does the same without a request: kill -HUP PID")
+        exit_with(CANNOT_START, f"dragoman: {error}; without a request, SIGHUP does the same: kill -HUP PID")
     for warning in result["warnings"]:
         click.echo(f"warning: {warning}", err=True)
     if result["errors"]:

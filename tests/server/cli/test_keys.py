@@ -367,4 +367,4 @@ def test_a_running_gateway_reloads_and_says_what_keys_have_used(tmp_path: Path) 
         assert gateway.wait() == 0
     result = run("reload", **at)
     assert (result.exit_code, result.stdout) == (1, "")
-    assert "Connection refused. SIGHUP does the same without a request" in result.stderr
+    assert "Connection refused; without a request, SIGHUP does the same" in result.stderr
