@@ -94,6 +94,10 @@ class SSEParser:
         frames = self._cutter.receive_data(data)
         if frames.find(b"data") < 0:
             frames = _BLANK_LINES.sub(b"\n\n", frames)
+        if frames.endswith(b"\n\n\n") or frames == b"\n":
+            # Of an odd number of line endings the last is no end of a frame.
+            frames = frames.rstrip(b"\n")
+            frames += b"\n\n" if frames else b""
         if self._cutter.error is not None:
             self._give_up(self._cutter.error)
         if len(frames) > self._limit:

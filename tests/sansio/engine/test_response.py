@@ -124,6 +124,13 @@ def test_frames_of_no_events_and_of_several() -> None:
         assert events_of(run(machine(), chunks)) == HELLO
 
 
+@pytest.mark.parametrize("blank", [b"\n", b"\n\n", b"\n\n\n"], ids=len)
+def test_more_blank_lines_than_one_behind_each_frame(blank: bytes) -> None:
+    frames = [frame_of(event) + blank for event in HELLO]
+    for chunks in (frames, [b"".join(frames)], one_by_one(b"".join(frames))):
+        assert events_of(run(machine(), chunks)) == HELLO
+
+
 def test_a_reader_without_a_fast_path() -> None:
     class Slow(ToyReader):
         def template_for(self, delta: object) -> None:

@@ -288,3 +288,18 @@ def test_blank_lines_in_a_row_are_one() -> None:
     parser = SSEParser()
     assert len(parser.receive_raw_events(b"\n" * 100_000)) <= 2
     assert parser.receive_data(b"data: a\n\n") == [Frame(b"", b"a")]
+
+
+@pytest.mark.promise("R4")
+@pytest.mark.parametrize("blank", [b"\n" * count for count in range(1, 7)], ids=len)
+@pytest.mark.parametrize(
+    "ended", [b"data: a\n\n", b": ping\n\n", b"\n\n", b""], ids=["data", "comment", "blank", "none"]
+)
+def test_what_is_cut_into_frames_ends_with_the_last_of_them(ended: bytes, blank: bytes) -> None:
+    """A reader that goes from one blank line to the next would never come to the end of more bytes."""
+    for cut in range(len(ended + blank) + 1):
+        parser = SSEParser()
+        for chunk in ((ended + blank)[:cut], (ended + blank)[cut:]):
+            *frames, rest = parser.receive_frames(chunk).split(b"\n\n")
+            assert rest == b""
+            assert b"\n" not in frames
