@@ -72,7 +72,7 @@ def lint(
     show_all: bool,
     as_json: bool,
 ) -> None:
-    """Check what a server sends against the documents of its protocol.
+    """Check what a server sends against its protocol's documents.
 
     FILE, or stdin, is a stream, a whole response or an error. URL is an endpoint, this gateway's or another's, with or
     without the path: it gets eight small requests, whole and streamed, with a tool and with errors.

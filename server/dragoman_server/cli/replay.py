@@ -28,10 +28,10 @@ _SHOWN_CHARACTERS = 300
     ],
 )
 def replay(file: Path, minimise: bool, output: Path | None) -> None:
-    """Translate a recorded request and its response again, and print the first difference to what was recorded.
+    """Translate a recording again, and print the first difference.
 
-    FILE is from `dragoman serve --record DIR`. Nothing is sent anywhere. The upstream's bytes come in the same pieces.
-    Times, heartbeats and wrapped signatures do not count.
+    FILE is from `dragoman serve --record DIR`: a request, and its response as it was translated then. Nothing is sent
+    anywhere. The upstream's bytes come in the same pieces. Times, heartbeats and wrapped signatures do not count.
 
     Exit codes: 0 without a difference, 1 with one, 2 if FILE cannot be replayed.
     """

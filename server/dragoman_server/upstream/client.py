@@ -370,7 +370,7 @@ class UpstreamClient:
                 self._proxied[proxy] = self._proxy_transport(proxy)
             except ImportError:
                 raise UpstreamUnreachable(
-                    f"{where}: a SOCKS proxy needs an extra: install dragoman[socks]"
+                    f"{where}: a SOCKS proxy needs the extra socks of Dragoman, see `dragoman doctor`"
                 ) from None
             except (ValueError, httpx2.InvalidURL):
                 raise UpstreamUnreachable(f"{where}: the proxy's URL cannot be used") from None
