@@ -143,6 +143,7 @@ def _use(settings: Settings) -> None:
         check_tls(settings.server)
     except StartupError as error:
         raise SettingsRefused(str(error)) from None
+    raise_file_limit(settings.server.max_connections)
     _set_up_logging(settings)
 
 

@@ -9,6 +9,7 @@ clients, and each metric has a largest number of label sets.
 """
 
 import logging
+import math
 import os
 import tempfile
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -226,6 +227,11 @@ class _Family:
             child = self._children[labels] = self._metric.labels(*labels) if labels else self._metric
         return child
 
+    def set_others(self, labels: Collection[tuple[str, ...]], value: float) -> None:
+        """Set a gauge of all label sets but these: of what is no longer there. Files of several workers lose none."""
+        for each in self._children.keys() - labels:
+            self._children[each].set(value)
+
     def _overflow(self) -> Any:
         labels = (OTHER,) * len(self._spec.labels)
         if labels not in self._children:
@@ -313,14 +319,19 @@ class Metrics:
     ) -> None:
         """Set the state of the accounts. accounts: their ids, as `upstream/account`. health: see AccountStore."""
         states, remaining = self._families[ACCOUNT_STATE], self._families[ACCOUNT_REMAINING]
+        with_state, with_remaining = set[tuple[str, ...]](), set[tuple[str, ...]]()
         for id in accounts:
             upstream, _, name = id.partition("/")
             known = health.get(id, INITIAL_HEALTH)
             current = known.state(now)
             for state in AccountState:
                 states.child(upstream, name, state.value).set(state is current)
+                with_state.add((upstream, name, state.value))
             if known.remaining is not None:
                 remaining.child(upstream, name).set(known.remaining)
+                with_remaining.add((upstream, name))
+        states.set_others(with_state, 0)
+        remaining.set_others(with_remaining, math.nan)
         self._families[STORE_UP].child().set(store_up)
 
     def exposition(self, accept: str) -> tuple[bytes, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import math
 import re
 from dataclasses import replace
 from typing import Any
@@ -334,6 +335,22 @@ async def test_a_reload_counts_on_with_the_new_names() -> None:
         "model=m",
         "model=new",
     }
+
+
+async def test_an_account_that_a_reload_removes_is_in_no_state() -> None:
+    pool = accounts(a=good("Hello"), b=good("Hello"))
+    await pool.store.change("up/a", lambda health: health.after_success(remaining=0.25).after_disabling("x"))
+    async with pool.app.lifespan():
+        before = await samples(pool.app, "dragoman_account_state")
+        assert before["account=a", "state=disabled", "upstream=up"] == 1
+        settings = pool.app._served.gateway.settings
+        await pool.app.reload(replace(settings, accounts=settings.accounts[1:]))
+        after = await samples(pool.app, "dragoman_account_state")
+        remaining = await samples(pool.app, "dragoman_account_remaining_ratio")
+    assert [labels for labels, value in after.items() if value] == [
+        ("account=b", "state=ready", "upstream=up")
+    ]
+    assert math.isnan(remaining["account=a", "upstream=up"])
 
 
 async def test_a_reload_does_not_switch_them_on() -> None:
