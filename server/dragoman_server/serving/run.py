@@ -234,14 +234,11 @@ class _Worker:
                 self._tasks.start_soon(self._watch_parent)
                 self._tasks.start_soon(self._stop_in_steps)
                 self._tasks.start_soon(return_freed_memory, self.requests)
-                reload: Reload | None = None
-                if self.link is not None:
-                    reload = self.link.reload
-                elif self.load is not None:
+                if self.load is not None:
                     self.reloader = ConfigReloader(self.settings, self.load, self._use)
-                    reload = self.reloader.reload
+                reloader = self.link or self.reloader
                 if isinstance(self.app, ReloadableApp):
-                    self.app.reloader = reload
+                    self.app.reloader = None if reloader is None else reloader.reload
                 await self._serve()
                 self._tasks.cancel_scope.cancel()
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import math
 import re
 from dataclasses import replace
 from typing import Any
@@ -254,7 +253,8 @@ def test_names_follow_the_conventions_of_prometheus() -> None:
     for spec in METRICS:
         assert re.fullmatch(r"dragoman_[a-z_]+", spec.name)
         assert (spec.kind is metrics.MetricKind.COUNTER) == spec.name.endswith("_total")
-        assert bool(spec.over_workers) == (spec.kind is metrics.MetricKind.GAUGE)
+        counted = spec not in metrics._STATES
+        assert bool(spec.over_workers) == (spec.kind is metrics.MetricKind.GAUGE and counted)
         assert not spec.help.endswith(".")
 
 
@@ -337,7 +337,7 @@ async def test_a_reload_counts_on_with_the_new_names() -> None:
     }
 
 
-async def test_an_account_that_a_reload_removes_is_in_no_state() -> None:
+async def test_an_account_that_a_reload_removes_has_no_state() -> None:
     pool = accounts(a=good("Hello"), b=good("Hello"))
     await pool.store.change("up/a", lambda health: health.after_success(remaining=0.25).after_disabling("x"))
     async with pool.app.lifespan():
@@ -347,10 +347,8 @@ async def test_an_account_that_a_reload_removes_is_in_no_state() -> None:
         await pool.app.reload(replace(settings, accounts=settings.accounts[1:]))
         after = await samples(pool.app, "dragoman_account_state")
         remaining = await samples(pool.app, "dragoman_account_remaining_ratio")
-    assert [labels for labels, value in after.items() if value] == [
-        ("account=b", "state=ready", "upstream=up")
-    ]
-    assert math.isnan(remaining["account=a", "upstream=up"])
+    assert {labels[0] for labels in after} == {"account=b"}
+    assert remaining == {}
 
 
 async def test_a_reload_does_not_switch_them_on() -> None:
