@@ -194,7 +194,9 @@ def test_a_signal_is_a_reload_whatever_it_interrupts(tmp_path: Path, backend: st
         wait_until(lambda: request(gateway, "GET", "/v1/models/last")[0] == 200)
         gateway.signal(signal.SIGTERM)
         assert gateway.wait() == 0
-    assert [line for line in gateway.log() if line["level"] == "error"] == []
+    errors = {line["message"] for line in gateway.log() if line["level"] == "error"}
+    # The last one may be under way when the stop begins.
+    assert errors <= {"the configuration was not reloaded: the gateway is stopping"}
 
 
 def workers_of(gateway: EdgeGateway) -> list[int]:

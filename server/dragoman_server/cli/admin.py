@@ -7,9 +7,9 @@ import anyio
 
 from dragoman_server.settings import ServerSettings
 
-# A list of accounts or keys. A reload has its own limit, serving.link.RELOAD_S, and a worker that starts takes as long.
+# A list of accounts or keys. A reload has limits of its own, see serving.link.
 TIMEOUT_S = 5.0
-RELOAD_TIMEOUT_S = 40.0
+RELOAD_TIMEOUT_S = 45.0
 _MAX_BYTES = 16 * 2**20
 
 

@@ -13,13 +13,15 @@ from typing import TypeAlias
 
 import anyio
 
-from dragoman_server.config.reload import ReloadResult
+from dragoman_server.config.reload import LOAD_S, ReloadResult
 from dragoman_server.settings import Settings
 
 _log = logging.getLogger("dragoman.server")
 
-# Seconds for a reload by all processes.
+# Seconds for new settings to be in use in all processes.
 RELOAD_S = 30.0
+# And for its result, which comes after the file was read and all processes have responded, or are late.
+_RESULT_S = LOAD_S + RELOAD_S
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +40,17 @@ class Applied:
 
 @dataclass(frozen=True, slots=True)
 class ReloadRequested:
-    """From a worker: reload the configuration of all workers."""
+    """From a worker: reload the configuration of all workers. number: of its requests."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReloadEnded:
+    """To a worker: the result of a reload that it has requested. Its request may be over by then."""
+
+    number: int
+    result: ReloadResult
 
 
 FromWorker: TypeAlias = WorkerStarted | Applied | ReloadRequested
@@ -51,6 +63,7 @@ class SupervisorLink:
     connection: Connection
     _lock: anyio.Lock = field(default_factory=anyio.Lock)
     _answered: anyio.Event = field(default_factory=anyio.Event)
+    _number: int = 0
     _result: ReloadResult = field(default_factory=ReloadResult)
 
     async def run(self, use: Callable[[Settings], Awaitable[None]]) -> None:
@@ -58,23 +71,24 @@ class SupervisorLink:
         with suppress(EOFError, OSError):  # somebody else notices that
             while True:
                 await anyio.wait_readable(self.connection.fileno())
-                message: Settings | ReloadResult = self.connection.recv()
-                if isinstance(message, ReloadResult):
-                    self._result = message
-                    self._answered.set()
-                else:
+                message: Settings | ReloadEnded = self.connection.recv()
+                if isinstance(message, Settings):
                     self.connection.send(await _applied(use, message))
+                elif message.number == self._number:
+                    self._result = message.result
+                    self._answered.set()
 
     async def reload(self) -> ReloadResult:
         """Have the configuration of all workers reloaded. See config.reload.Reload."""
         async with self._lock:
             self._answered = anyio.Event()
+            self._number += 1
             try:
-                with anyio.fail_after(RELOAD_S):
-                    self.connection.send(ReloadRequested())
+                with anyio.fail_after(_RESULT_S):
+                    self.connection.send(ReloadRequested(self._number))
                     await self._answered.wait()
             except (OSError, TimeoutError):
-                return ReloadResult(errors=(f"it was not completed within {RELOAD_S:g} s; see the log",))
+                return ReloadResult(errors=(f"it was not completed within {_RESULT_S:g} s; see the log",))
             return self._result
 
 

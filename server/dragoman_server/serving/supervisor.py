@@ -23,7 +23,14 @@ from anyio.abc import TaskGroup
 
 from dragoman_server.config.loader import LoadedConfig
 from dragoman_server.config.reload import ConfigReloader, ReloadResult, SettingsRefused
-from dragoman_server.serving.link import RELOAD_S, Applied, FromWorker, ReloadRequested, WorkerStarted
+from dragoman_server.serving.link import (
+    RELOAD_S,
+    Applied,
+    FromWorker,
+    ReloadEnded,
+    ReloadRequested,
+    WorkerStarted,
+)
 from dragoman_server.serving.signals import GROUP_SIGNALS, SignalMeanings
 from dragoman_server.serving.sockets import StartupError
 from dragoman_server.settings import Settings
@@ -173,8 +180,8 @@ class Supervisor:
                 case Applied(failure):
                     worker.failure = failure
                     worker.applied.set()
-                case ReloadRequested():
-                    tasks.start_soon(self._reload_for, worker)
+                case ReloadRequested(request):
+                    tasks.start_soon(self._reload_for, worker, request)
 
     def _started(self, number: int, failure: str, tasks: TaskGroup) -> None:
         if not failure:
@@ -201,13 +208,13 @@ class Supervisor:
 
     # Reloads.
 
-    async def _reload_for(self, worker: _WorkerProcess) -> None:
+    async def _reload_for(self, worker: _WorkerProcess, request: int) -> None:
         result = ReloadResult(errors=("there is nothing to load again",))
         if self.reloader is not None:
             result = await self.reloader.reload()
         with suppress(OSError):  # it has ended meanwhile
             async with worker.sending:
-                worker.connection.send(result)
+                worker.connection.send(ReloadEnded(request, result))
 
     async def _use(self, settings: Settings) -> None:
         """See ConfigReloader. Return when all workers use these settings."""

@@ -10,7 +10,7 @@ import pytest
 from virtual_time import REAL_BACKENDS
 
 from dragoman_server.config.reload import ReloadResult
-from dragoman_server.serving.link import Applied, ReloadRequested, SupervisorLink
+from dragoman_server.serving.link import Applied, ReloadEnded, ReloadRequested, SupervisorLink
 from dragoman_server.settings import ServerSettings, Settings
 
 pytestmark = [pytest.mark.anyio, pytest.mark.backends(*REAL_BACKENDS)]
@@ -66,11 +66,13 @@ async def test_a_reload_is_requested_and_its_result_passed_on(ends: tuple[Connec
             tasks.start_soon(reload)
             tasks.start_soon(reload)
             for number in (1, 2):
-                assert await received(supervisor) == ReloadRequested()
+                assert await received(supervisor) == ReloadRequested(number)
                 assert not supervisor.poll(), "one request at a time"
                 supervisor.send(PORT_1)
                 assert await received(supervisor) == Applied()
-                supervisor.send(ReloadResult(errors=(f"error {number}",)))
+                # That of a request that was given up.
+                supervisor.send(ReloadEnded(number - 1, ReloadResult(errors=("late",))))
+                supervisor.send(ReloadEnded(number, ReloadResult(errors=(f"error {number}",))))
             await anyio.wait_all_tasks_blocked()  # the last result has arrived
             supervisor.close()
     assert results == [ReloadResult(errors=("error 1",)), ReloadResult(errors=("error 2",))]
@@ -82,4 +84,4 @@ async def test_a_supervisor_that_has_ended_is_an_error_of_the_reload(
     supervisor, worker = ends
     supervisor.close()
     (error,) = (await SupervisorLink(worker).reload()).errors
-    assert error == "it was not completed within 30 s; see the log"
+    assert error == "it was not completed within 40 s; see the log"
