@@ -118,6 +118,7 @@ def _extractor(head: bytes, middle: bytes, tail: bytes, end_of: _EndFinder) -> E
     in it, or with another tail.
     """
     numbered = head.replace(b"%", b"%%") + b"%d" + middle.replace(b"%", b"%%")
+    number = -1  # of the last frame
     end = tail + _FRAME_END
     size, less = len(head), len(end)
 
@@ -130,11 +131,12 @@ def _extractor(head: bytes, middle: bytes, tail: bytes, end_of: _EndFinder) -> E
 
     def extract(frames: bytes, position: int) -> tuple[list[str], int]:
         # One loop over the bytes, without a copy of each frame, because nearly every event comes here.
+        nonlocal number
         texts: list[str] = []
-        before, number = head, -1
-        while True:
+        before, last = head, len(frames)
+        while position < last:
             if middle:
-                number += 1  # as it nearly always is
+                number += 1  # as it nearly always is, from one call to the next too
                 before = numbered % number
             if not frames.startswith(before, position):
                 number = number_of(frames, position) if middle else -1

@@ -184,6 +184,8 @@ def test_a_counter_of_any_number_of_digits() -> None:
     extract = build_extractor(frames[0], HINT, "a")
     assert extract is not None
     assert extract(joined(*frames), 0) == (["a"] * len(frames), len(joined(*frames)))
+    for frame in (*frames, b": ping", *frames):  # one in each read, between which it goes on counting
+        assert extract(joined(frame), 0)[0] == ([] if frame == b": ping" else ["a"])
 
 
 DELTAS: list[Delta] = [
