@@ -9,7 +9,7 @@ import sys
 
 
 def main() -> None:
-    """Run the command. Exit with 1 if a package of the extra is missing."""
+    """Run the command. Exit with 1 if a package of the extra is missing, with 130 at Ctrl-C."""
     # Imports make hardly any garbage, and each collection looks at all that they have loaded. serve() enables it again;
     # the other commands end soon.
     gc.disable()
@@ -17,6 +17,8 @@ def main() -> None:
         from dragoman_server.cli.commands import main as run
 
         run(prog_name="dragoman")
+    except KeyboardInterrupt:
+        sys.exit(130)  # 128 + SIGINT, as a shell reports it; it came during the imports
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] in ("dragoman", "dragoman_server"):
             raise  # a bug of ours

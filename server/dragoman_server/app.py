@@ -210,10 +210,12 @@ class Application(BackgroundTaskGroup):
     async def _run(self, served: _ConfiguredApp, *, task_status: TaskStatus[None]) -> None:
         """Run what a configuration needs beside its requests, until none of them is open."""
         self._in_use.append(served)
-        async with served.gateway.running():
-            task_status.started()
-            await served.unused.wait()
-        self._in_use.remove(served)
+        try:
+            async with served.gateway.running():
+                task_status.started()
+                await served.unused.wait()
+        finally:
+            self._in_use.remove(served)
         await self._served.gateway.close_unused_connections(each.gateway for each in self._in_use)
 
 

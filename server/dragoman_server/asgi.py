@@ -13,14 +13,15 @@ from dragoman_server.config.problems import ConfigError
 from dragoman_server.config.reload import ConfigReloader
 from dragoman_server.log import configure_logging
 
-_load = partial(load, environ=os.environ)
 try:
-    _settings = _load().settings
+    _loaded = load(environ=os.environ)
 except ConfigError as error:
     # A server prints a traceback of every other error that is raised while it imports an application.
     raise SystemExit(str(error)) from None
+_settings = _loaded.settings
 configure_logging(_settings.server.log_level, _settings.server.log_format)
 
 app = create_app(_settings)
 # For POST /admin/reload. SIGHUP is the server's.
+_load = partial(load, environ=os.environ, path=_loaded.path)
 app.reloader = ConfigReloader(_settings, _load, app.reload).reload

@@ -1,10 +1,24 @@
-"""The optional parts of an installation that settings may need."""
+"""The optional parts of an installation that settings may need, and the command that adds one."""
 
+import json
+import shlex
+import sys
 from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, distribution
 from importlib.util import find_spec
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
 
 # By the extra's name in pyproject.toml: the module that it brings.
-_MODULES = {"metrics": "prometheus_client", "otel": "opentelemetry.sdk", "valkey": "coredis"}
+_MODULES = {
+    "metrics": "prometheus_client",
+    "otel": "opentelemetry.sdk",
+    "socks": "socksio",
+    "valkey": "coredis",
+}
+
+# What follows it is the command that installs the extra.
+NEEDS_EXTRA = "needs an extra: "
 
 
 def missing_extra(name: str) -> str | None:
@@ -12,4 +26,20 @@ def missing_extra(name: str) -> str | None:
     with suppress(ModuleNotFoundError):  # the package around the module is missing as well
         if find_spec(_MODULES[name]) is not None:
             return None
-    return f"needs an extra: install dragoman[{name}]"
+    return NEEDS_EXTRA + install_command(name)
+
+
+def install_command(extra: str) -> str:
+    """Return the shell command that adds an extra to this installation, from where it came."""
+    package = f"dragoman[{extra}]"
+    options = ["-m", "pip", "install"]
+    with suppress(PackageNotFoundError):
+        # https://packaging.python.org/en/latest/specifications/direct-url/
+        origin = json.loads(distribution("dragoman").read_text("direct_url.json") or "{}")
+        url = origin.get("url", "")
+        if origin.get("dir_info", {}).get("editable"):
+            options.append("-e")
+            package = f"{url2pathname(urlsplit(url).path)}[{extra}]"
+        elif url.startswith("file:"):
+            package = f"{package} @ {url}"
+    return shlex.join([sys.executable, *options, package])

@@ -202,6 +202,7 @@ class Gateway:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Serve requests inside of this block, which is inside of open()."""
+        self.telemetry.configure(self.settings, self.catalog.listed)
         async with self.catalog.running(), self.balances.running():
             yield
 

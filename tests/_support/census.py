@@ -257,7 +257,8 @@ class _Run(logging.Handler):
     async def _open(self) -> dict[str, float]:
         accounts, transport = self._gateway.accounts, self._gateway.client._direct
         assert isinstance(accounts, MemoryAccountStore)
-        spent = sum(amount for amount, _ in accounts._counters.values())
+        counters = accounts._counters.items()
+        spent = sum(amount for name, (amount, _) in counters if not name.startswith("use:"))
         return {
             "tasks": self._tasks(),
             "descriptors": len(os.listdir("/proc/self/fd")),

@@ -224,12 +224,12 @@ ERRORS: list[tuple[str, int, bytes, str | None]] = [
     (CHAT, 429, _error(CHAT, "requests", "slow", "rate_limit_exceeded"), None),
     (MESSAGES, 529, _error(MESSAGES, "overloaded_error", "busy"), None),
     (RESPONSES, 400, _error(RESPONSES, "invalid_request_error", "no"), None),
-    (CHAT, 200, _error(CHAT, "requests", "slow"), "is no error"),
+    (CHAT, 200, _error(CHAT, "requests", "slow"), "is no status of an error"),
     (CHAT, 400, b'{"error": {"message": "no", "type": "x", "param": null}}', "error.code: absent"),
     (CHAT, 400, b'{"message": "no"}', "expected only `error`"),
     (CHAT, 400, b"<html>", "json:"),
     (MESSAGES, 400, _error(CHAT, "x", "no"), "type: must be 'error'"),
-    (MESSAGES, 429, _error(MESSAGES, "api_error", "no"), "api_error with status 429"),
+    (MESSAGES, 429, _error(MESSAGES, "api_error", "no"), "'api_error' with status 429"),
     (MESSAGES, 400, _error(MESSAGES, "server_error", "no"), "error.type: unknown"),
 ]
 

@@ -158,6 +158,27 @@ def test_a_replaced_worker_has_the_new_configuration(tmp_path: Path, backend: st
         assert (status, body["id"]) == (200, "n")
 
 
+def test_a_worker_that_is_starting_gets_the_new_configuration_once_it_serves(
+    tmp_path: Path, backend: str
+) -> None:
+    # With a store in a file, the application takes a while to start.
+    store = 'account_store = "sqlite"\naccount_store_path = "accounts.db"'
+    with (
+        Upstream(responds) as upstream,
+        EdgeGateway(tmp_path, upstream, backend=backend, server=f"{SERVER}\nworkers = 2\n{store}") as gateway,
+    ):
+        gateway.ready()
+        before = workers_of(gateway)
+        os.kill(before[0], signal.SIGKILL)
+        wait_until(lambda: len({*workers_of(gateway)} - {*before}) == 1)
+        assert reload(gateway)[0] == 200
+        gateway.signal(signal.SIGTERM)
+        assert gateway.wait() == 0
+    assert [line["message"] for line in gateway.log() if line["level"] == "error"] == [
+        "worker 0 ended with code -9; starting another"
+    ]
+
+
 def workers_of(gateway: EdgeGateway) -> list[int]:
     """The processes that its supervisor has started to serve."""
     children = Path(f"/proc/{gateway.pid}/task/{gateway.pid}/children").read_text().split()

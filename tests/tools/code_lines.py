@@ -110,7 +110,7 @@ def shared_files(protocols: Path) -> tuple[int, int]:
 
 
 def public_names(package: Path) -> int:
-    tree = ast.parse((package / "__init__.py").read_text("utf-8"))
+    tree = ast.parse((package / "_api.py").read_text("utf-8"))
     for node in tree.body:
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
             return len(ast.literal_eval(node.value))

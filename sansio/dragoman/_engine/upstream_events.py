@@ -56,7 +56,12 @@ class StreamEvents:
         """
         fast_path, check = self._fast_path, self.checker.check
         frames, position = self._sse.receive_frames(data), 0
-        while (position := fast_path.take(frames, position)) < len(frames):
+        size = len(frames)
+        while position < size:
+            if fast_path.learned:
+                position = fast_path.take(frames, position)
+                if position == size:
+                    break
             end = frames.find(b"\n\n", position)
             raw_event, position = frames[position:end], end + 2
             frame = parse_raw_event(raw_event)

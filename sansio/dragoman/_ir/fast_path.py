@@ -124,10 +124,12 @@ def _extractor(head: bytes, middle: bytes, tail: bytes, end_of: _EndFinder) -> E
 
     def number_of(frames: bytes, position: int) -> int:
         """Return the number of the frame at this place, -1 if it has another shape."""
+        if not frames.startswith(head, position):
+            return -1
         comma = frames.find(b",", position + size)
         digits = frames[position + size : comma]
-        fits = frames.startswith(head, position) and frames.startswith(middle, comma)
-        return int(digits) if fits and _NUMBER.fullmatch(digits) is not None else -1
+        fits = _NUMBER.fullmatch(digits) is not None and frames.startswith(middle, comma)
+        return int(digits) if fits else -1
 
     def extract(frames: bytes, position: int) -> tuple[list[str], int]:
         # One loop over the bytes, without a copy of each frame, because nearly every event comes here.
@@ -182,13 +184,16 @@ def _patterns(
 class FastPath:
     """The shape of a stream's frames, at most one at a time.
 
-    Call take() for the frames of each read. If it does not reach their end, call reset() and have the next one read,
-    and if that gave one delta and should_learn() is true, call learn_from(); then take() again.
+    Call take() for the frames of each read, if something is learned. If it does not reach their end, call reset() and
+    have the next one read, and if that gave one delta and should_learn() is true, call learn_from(); then take() again.
+
+    learned: there is a shape.
     """
 
-    __slots__ = ("_extract", "_misses", "_on_texts", "_send")
+    __slots__ = ("_extract", "_misses", "_on_texts", "_send", "learned")
 
     def __init__(self) -> None:
+        self.learned = False
         self._extract: Extractor | None = None
         self._on_texts: Callable[[list[str]], object] | None = None
         self._send: Callable[[list[str]], object]
@@ -207,7 +212,7 @@ class FastPath:
         return position
 
     def reset(self) -> None:
-        self._extract = None
+        self._extract, self.learned = None, False
 
     def should_learn(self) -> bool:
         """True if learning from the next frame is worthwhile."""
@@ -219,6 +224,7 @@ class FastPath:
         """Learn from a frame that was read as one delta of this text. send: called with the texts of those like it."""
         self._misses += 1
         self._extract = build_extractor(raw_event, template, text)
+        self.learned = self._extract is not None
         self._on_texts, self._send = template.on_texts, send
 
 

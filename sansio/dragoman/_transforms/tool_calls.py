@@ -69,7 +69,10 @@ class ToolCallStage:
 
     def send(self, event: Event) -> Sequence[Event]:
         if isinstance(event, ArgumentsDelta):
-            return [ArgumentsDelta(event.block, text) for text in self.fill(event.block, [event.text])]
+            filled = self.fill(event.block, [event.text])
+            return (
+                (event,) if filled == [event.text] else [ArgumentsDelta(event.block, each) for each in filled]
+            )
         if isinstance(event, BlockStarted) and event.tool is not None:
             return (self._start(event, event.tool),)
         if isinstance(event, BlockEnded) and event.block in self._calls:

@@ -86,9 +86,10 @@ def fit_tools(request: Request, context: PassContext) -> Request:
     choice = request.tool_choice
     if choice is not None and fitter.origins:
         choice = fitter.choice(choice)
-    context.undo = msgspec.structs.replace(
-        context.undo, origins=fitter.origins, used_ids=frozenset(fitter.sent_ids)
-    )
+    if fitter.origins or fitter.sent_ids:
+        context.undo = msgspec.structs.replace(
+            context.undo, origins=fitter.origins, used_ids=frozenset(fitter.sent_ids)
+        )
     return msgspec.structs.replace(request, tools=tools, tool_choice=choice)
 
 

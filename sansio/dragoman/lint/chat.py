@@ -60,7 +60,6 @@ ErrorObject: message str, type str, param str?, code str?, misalignment? obj
 
 
 class _Call(msgspec.Struct):
-    id: str
     custom: bool
     text: str = ""
 
@@ -69,6 +68,7 @@ class _Choice(msgspec.Struct):
     started: bool = False
     finish: str | None = None
     calls: list[_Call] = []
+    call_ids: set[str] = set()
 
 
 class ChatStream:
@@ -154,7 +154,7 @@ class ChatStream:
         if index not in self._choices:
             if index != len(self._choices):
                 report.add("chat-choice-index", "choice indexes are not contiguous from 0", f"{place}/index")
-            self._choices[index] = _Choice(calls=[])
+            self._choices[index] = _Choice(calls=[], call_ids=set())
         choice, delta = self._choices[index], members(entry.get("delta"))
         place_of_delta = f"{place}/delta"
         if choice.finish is not None and delta.keys() - {"audio"}:
@@ -208,13 +208,14 @@ class ChatStream:
         report, call_id = self._report, string(fragment.get("id"))
         if not call_id:
             report.add("chat-call-head", "a tool call is opened without an id", place)
-        elif call_id in {call.id for call in choice.calls}:
+        elif call_id in choice.call_ids:
             report.add("chat-call-id", f"the id {call_id[:60]!a} is used twice", f"{place}/id")
         if not inner.get("name"):
             report.add("chat-call-head", "a tool call is opened without a name", place)
         if fragment.get("type") is None:
             report.add("chat-call-head", "a tool call is opened without a type", place)
-        choice.calls.append(_Call(call_id, custom))
+        choice.call_ids.add(call_id)
+        choice.calls.append(_Call(custom))
 
 
 def check_whole(body: JSONObject, report: Report) -> None:

@@ -121,6 +121,7 @@ class MessagesStream:
         self._phase = "before"  # before, open, stopped, ended
         self._blocks: list[_Block] = []
         self._open = False  # the last block is
+        self._tool_ids: set[str] = set()
         self._cut: list[LintFinding] = []  # of the last tool input: only a turn that was cut excuses them
         self._steps = {
             "message_start": self._message_start,
@@ -202,9 +203,10 @@ class MessagesStream:
             report.add("messages-block-empty", detail, "/content_block/input")
         if not start.get("id") or not start.get("name"):
             report.add("messages-tool-id", "a tool block without id or name", "/content_block")
-        ids = [string(block.start.get("id")) for block in self._blocks if block.kind in _TOOLS]
-        if ids.count(ids[-1]) > 1:
+        tool_id = string(start.get("id"))
+        if tool_id in self._tool_ids:
             report.add("messages-tool-id", "a tool id is used twice", "/content_block/id")
+        self._tool_ids.add(tool_id)
 
     def _current(self, event: JSONObject) -> _Block | None:
         """Return the open block if the event is about it."""

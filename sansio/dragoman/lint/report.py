@@ -16,6 +16,10 @@ from dragoman.lint.shapes import Mismatch
 # More findings than this are only counted: a wrong stream may have one in every frame.
 MAX_FINDINGS = 1000
 
+# How many characters are read again to find the bytes of findings. When they are used up, which takes a large document
+# with many findings, a finding has the first byte of its document or event.
+SCAN_BUDGET = 200_000_000
+
 _SPACE = re.compile(r"[ \t\n\r]*")
 _DECODER = json.JSONDecoder()
 
@@ -57,6 +61,7 @@ class Report:
         self._text = ""
         self._offset = 0
         self._frame: int | None = None
+        self._budget = SCAN_BUDGET
 
     def enter(self, text: str, offset: int = 0, frame: int | None = None) -> None:
         """Findings are about this JSON text from now on, which begins at an offset."""
@@ -64,7 +69,10 @@ class Report:
 
     def add(self, rule: str, detail: str, pointer: str = "") -> None:
         """Record a finding about the text."""
-        offset = self._offset + byte_offset(self._text, pointer)
+        offset = self._offset
+        if self._budget > 0 and len(self.findings) < MAX_FINDINGS:
+            self._budget -= len(self._text)
+            offset += byte_offset(self._text, pointer)
         self._append(LintFinding(RULES[rule], detail, offset, self._frame, pointer))
 
     def at_byte(self, rule: str, offset: int, detail: str) -> None:

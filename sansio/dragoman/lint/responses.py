@@ -45,6 +45,8 @@ class _StreamPart(msgspec.Struct):
 class _Item(msgspec.Struct):
     added: JSONObject
     parts: dict[tuple[str, int], _StreamPart] = {}
+    counts: dict[str, int] = {}  # of the parts in each place
+    open_parts: set[tuple[str, int]] = set()
     call: _StreamPart | None = None
 
 
@@ -172,7 +174,13 @@ class ResponsesStream:
             if kind in (*_CALLS, "message", "reasoning") and item.get(name):
                 report.add("responses-item-empty", f"added with {name} already there", f"/item/{name}")
         self._added += 1
-        self._item = _Item(item, parts={}, call=_StreamPart(kind, annotations=[]) if kind in _CALLS else None)
+        self._item = _Item(
+            item,
+            parts={},
+            counts={},
+            open_parts=set(),
+            call=_StreamPart(kind, annotations=[]) if kind in _CALLS else None,
+        )
 
     def _inside(self, kind: str, event: JSONObject) -> None:
         report, item = self._report, self._item
@@ -204,19 +212,22 @@ class ResponsesStream:
         text = reported.get("refusal" if kind == "refusal" else "text")
         part = item.parts.get((slot, index))
         if action == "added":
-            if index != sum(1 for each, _ in item.parts if each == slot):
+            if index != item.counts.get(slot, 0):
                 report.add(
                     "responses-part-index", "part indexes are not contiguous from 0", f"/{_INDEXES[slot]}"
                 )
-            if any(each.closed is None for each in item.parts.values()):
+            if item.open_parts:
                 report.add("responses-part", "the part before is still open")
             if text != "" or reported.get("annotations"):
                 report.add("responses-part-empty", "the part is not added empty", "/part")
+            item.counts[slot] = item.counts.get(slot, 0) + ((slot, index) not in item.parts)
+            item.open_parts.add((slot, index))
             item.parts[slot, index] = _StreamPart(kind, annotations=[])
         elif part is None or part.closed is not None:
             report.add("responses-part", "no such part is open")
         else:
             part.closed = reported
+            item.open_parts.discard((slot, index))
             if not part.text_done:
                 report.add("responses-text-done", "the part is done before its text is")
             if (kind, text) != (part.kind, part.text):

@@ -17,7 +17,7 @@ import anyio
 import click
 
 from dragoman_server.capabilities.providers import PROVIDERS, provider_name
-from dragoman_server.cli.options import print_lines
+from dragoman_server.cli.options import own_command, print_lines
 from dragoman_server.config.loader import LoadedConfig
 from dragoman_server.models.info import ModelInfo
 from dragoman_server.models.listing import can_list, fetch_all
@@ -114,7 +114,7 @@ def _upstream_lines(settings: Settings) -> Iterator[str]:
     if not settings.upstreams:
         variables = ", ".join(provider.keys[0][0] for provider in PROVIDERS[:_NAMED_PROVIDERS])
         yield f"  for a real model set {variables} or another provider's key,"
-        yield "  or write a configuration with `dragoman init`, and restart the gateway"
+        yield f"  or write a configuration with `{own_command()} init`, and restart the gateway"
 
 
 def _known_models(settings: Settings, lists: ModelLists) -> list[str]:

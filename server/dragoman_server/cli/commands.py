@@ -24,6 +24,7 @@ from dragoman_server.cli.lint import lint
 from dragoman_server.cli.options import (
     CANNOT_START,
     FOUND_ERRORS,
+    PROGRAM,
     SERVER_KEYS,
     exit_with,
     load_or_exit,
@@ -72,7 +73,7 @@ def _run(
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
-@click.version_option(version("dragoman"), prog_name="dragoman", message="%(prog)s %(version)s")
+@click.version_option(version("dragoman"), prog_name=PROGRAM, message="%(prog)s %(version)s")
 def main() -> None:
     """A gateway that translates between LLM clients and upstreams of different protocols.
 
@@ -102,7 +103,7 @@ def serve(config_file: str | None, **options: str | bool | None) -> None:
     if errors:
         exit_with(CANNOT_START, "\n".join(f"dragoman: {error}" for error in errors))
     on_ready = partial(print_banner, loaded, version("dragoman"), os.environ)
-    _run(loaded.settings, create_app, on_ready, loader(config_file, options))
+    _run(loaded.settings, create_app, on_ready, loader(loaded.path, options))
 
 
 main.add_command(run)
@@ -110,7 +111,10 @@ main.add_command(run)
 
 @main.command(params=[*_simulator_options])
 def simulate(host: str, port: int, backend: str) -> None:
-    """Serve only the simulator, as an upstream that speaks all protocols and needs no key."""
+    """Serve only the simulator, an upstream that needs no key.
+
+    It speaks all protocols; docs/simulator.md has its models.
+    """
     from dragoman_server.simulator import create_simulator_app
 
     def on_ready(listening: "BoundAddress") -> None:
@@ -127,9 +131,9 @@ def config() -> None:
 
 @config.command(params=[*server_options])
 def check(config_file: str | None, **options: str | bool | None) -> None:
-    """Check the configuration; print every error with its file, line and key.
+    """Check the configuration, and print every error.
 
-    It needs no network; `dragoman doctor` also examines the upstreams.
+    Each has its file, line and key. It needs no network; `dragoman doctor` also examines the upstreams.
 
     Exit codes: 0 if the gateway can start with it, 1 if something outside of it is missing, 2 if it is wrong.
     """

@@ -15,6 +15,7 @@ import click
 from dragoman_server.cli.options import FOUND_ERRORS, config_option, print_lines
 from dragoman_server.config.loader import LoadedConfig, load
 from dragoman_server.config.problems import CheckFinding, CheckSeverity, ConfigError, ConfigProblem
+from dragoman_server.extras import NEEDS_EXTRA
 from dragoman_server.settings import SIMULATOR
 
 # The version of the shape of --json. More members need no new one.
@@ -84,6 +85,9 @@ def _findings(config_file: str | None, timeout_s: float, spend: bool) -> Iterato
 def _of_problem(problem: ConfigProblem) -> CheckFinding:
     origin = problem.origin
     subject = ": ".join(filter(None, (origin.place, origin.where)))
+    text, missing, mend = problem.text.partition(NEEDS_EXTRA)
+    if missing:
+        return CheckFinding(CheckSeverity.ERROR, "config", subject, text + missing.rstrip(": "), mend)
     mend = f"correct {origin.changed_at}"
     if not origin.where and not Path(origin.source).exists():
         mend = f"dragoman init --config {shlex.quote(origin.source)}"

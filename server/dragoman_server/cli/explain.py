@@ -24,6 +24,7 @@ _SHOWN_CHARACTERS = 500
 
 
 @click.command(
+    short_help="Explain what the gateway would do with a request.",
     params=[
         file_argument,
         config_option,
@@ -41,12 +42,14 @@ _SHOWN_CHARACTERS = 500
             help="a header of the client; may be repeated",
         ),
         click.Option(["--json", "as_json"], is_flag=True, help="print JSON, with whole bodies"),
-    ]
+    ],
 )
 def explain(
     file: IO[bytes], config_file: str | None, path: str, header_lines: tuple[str, ...], as_json: bool
 ) -> None:
-    """Explain what the gateway would do with the request in FILE, or stdin, without sending it.
+    """Explain what the gateway would do with a request.
+
+    FILE, or stdin, is its body. Nothing is sent.
 
     Prints where its model leads and by which rule, each upstream in the order in which they are tried, its accounts,
     what is known about the model there and from which source, the request as it would be sent with masked secrets, and

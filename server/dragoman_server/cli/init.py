@@ -15,6 +15,7 @@ from dragoman_server.cli.options import (
     config_option,
     exit_with,
     load_or_exit,
+    own_command,
 )
 from dragoman_server.config.loader import CONFIG_VARIABLE, DEFAULT_FILE
 
@@ -44,7 +45,9 @@ def init(config_file: str | None, yes: bool, force: bool) -> None:
     for warning in loaded.warnings:
         click.echo(f"warning: {warning}", err=True)
     config = anyio.run(find_initial_config, loaded, os.environ)
-    for line in found_lines(config):
+    command = own_command()
+    flag = f" --config {shlex.quote(config_file)}" if config_file else ""
+    for line in found_lines(config, f"{command} init{flag} --force"):
         click.echo(line)
     if not yes and not _confirmed(path):
         exit_with(CANNOT_START, "dragoman: nothing was written")
@@ -54,10 +57,9 @@ def init(config_file: str | None, yes: bool, force: bool) -> None:
     except ConfigEditError as error:
         exit_with(CANNOT_START, f"dragoman: {error}")
     click.echo(f"Wrote {path}. Next:")
-    flag = f" --config {shlex.quote(config_file)}" if config_file else ""
-    click.echo(f"  dragoman doctor{flag}   # are the keys valid, do the models exist?")
-    click.echo(f"  dragoman serve{flag}")
-    click.echo(f"  dragoman run{flag} -- claude   # or codex, opencode, aider, any command")
+    click.echo(f"  {command} doctor{flag}   # are the keys valid, do the models exist?")
+    click.echo(f"  {command} serve{flag}")
+    click.echo(f"  {command} run{flag} -- claude   # or codex, opencode, aider, any command")
 
 
 def _confirmed(path: Path) -> bool:

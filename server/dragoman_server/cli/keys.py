@@ -5,6 +5,7 @@ gateway is asked for it, or else a shared store is read.
 """
 
 import json
+import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -17,7 +18,7 @@ import click
 
 from dragoman_server.cli.admin import AdminUnavailable, admin_request
 from dragoman_server.cli.client_key_tables import ClientKeyTables
-from dragoman_server.cli.config_file import ConfigEditError, replace_file, toml_text
+from dragoman_server.cli.config_file import ConfigEditError, locked, replace_file, toml_text
 from dragoman_server.cli.options import (
     CANNOT_START,
     WRONG_CONFIGURATION,
@@ -27,7 +28,7 @@ from dragoman_server.cli.options import (
     loader,
     setting_option,
 )
-from dragoman_server.config.loader import DEFAULT_FILE
+from dragoman_server.config.loader import CONFIG_VARIABLE, DEFAULT_FILE
 from dragoman_server.config.problems import ConfigError
 from dragoman_server.config.values import InvalidValue, check_value, parse_text
 from dragoman_server.keys import hash_client_key, new_key
@@ -80,7 +81,13 @@ def keys() -> None:
 def add_key(
     name: str, config_file: str | None, write: bool, expires: str | None, **permissions: str | bool | None
 ) -> None:
-    """Make a key for NAME and print it, with the lines for the configuration."""
+    """Make a key for NAME and print it.
+
+    Its table for the configuration is printed too, or written into the file with --write. The file has only a hash,
+    made with server.secret.
+    """
+    if write:
+        _lock(config_file)
     loaded = load_or_exit(config_file, {"host": _ANY_HOST})
     secret = _secret_of(loaded.settings)
     if any(key.name == name for key in loaded.settings.client_keys):
@@ -112,10 +119,10 @@ def add_key(
     "list", params=[config_option, click.Option(["--json", "as_json"], is_flag=True, help="as JSON")]
 )
 def list_keys(config_file: str | None, as_json: bool) -> None:
-    """Print the keys: their state, what each may do, and what it has used.
+    """Print the keys, what each may do and what it has used.
 
-    That is counted by the running gateway, which is asked for it if server.admin_key is set, or else read from the
-    account store.
+    What it has used is requested from the running gateway if server.admin_key is set, or else read from the account
+    store.
     """
     loaded = load_or_exit(config_file, {"host": _ANY_HOST})
     found, problem = _used(loaded.settings, config_file)
@@ -131,7 +138,9 @@ def list_keys(config_file: str | None, as_json: bool) -> None:
     else:
         for line in _table(rows):
             click.echo(line)
-    if problem and rows:
+    if not rows:
+        click.echo("there are no client keys; dragoman keys add NAME --write makes one", err=True)
+    elif problem:
         click.echo(f"what keys have used is not known: {problem}", err=True)
 
 
@@ -167,7 +176,14 @@ def rotate_key(name: str, config_file: str | None, overlap: str, expires: str | 
     if new_end is not None and new_end <= now:
         exit_with(
             WRONG_CONFIGURATION,
-            f"dragoman: {name} has expired: say until when the new key is valid, --expires 90d",
+            f"dragoman: {name} has expired: write how long the new key is valid, as in --expires 90d",
+        )
+    before = found.key.previous_expires
+    if before is not None and before > now and ends > now:
+        exit_with(
+            WRONG_CONFIGURATION,
+            f"dragoman: {name} has two keys already, and the older one is valid until {toml_text(before)}: rotate it "
+            "after that, or end both now with --overlap 0",
         )
     key = new_key()
     keeps_old = ends > now and (found.key.expires is None or found.key.expires > now)
@@ -207,8 +223,8 @@ def enable_key(name: str, config_file: str | None) -> None:
 def revoke_key(name: str, config_file: str | None) -> None:
     """Remove the key of NAME from the configuration file."""
     found = _find(name, config_file)
-    lines = _edit(found.file, lambda tables: tables.remove(found.index))
-    click.echo(f"{found.file}: {lines} lines removed; {_HOW_TO_APPLY}")
+    _edit(found.file, lambda tables: tables.remove(found.index))
+    click.echo(f"{found.file}: {name} is revoked; {_HOW_TO_APPLY}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,7 +262,18 @@ def _edit(file: Path, change: Callable[[ClientKeyTables], _T]) -> _T:
     return result
 
 
+def _lock(config_file: str | None) -> None:
+    """Let no other command change the file until this one has ended, or print why that is impossible and exit."""
+    file = Path(config_file or os.environ.get(CONFIG_VARIABLE) or DEFAULT_FILE)
+    try:
+        click.get_current_context().with_resource(locked(file))
+    except ConfigEditError as error:
+        exit_with(CANNOT_START, f"dragoman: {error}")
+
+
 def _find(name: str, config_file: str | None) -> _FoundKey:
+    """Return a key that will be changed."""
+    _lock(config_file)
     loaded = load_or_exit(config_file, {"host": _ANY_HOST})
     names = [key.name for key in loaded.settings.client_keys]
     if name not in names or loaded.path is None:
@@ -291,7 +318,7 @@ def parse_when(text: str, now: datetime) -> datetime:
     try:
         when = check_value(_SETTINGS["expires"], text, text)
     except InvalidValue:
-        raise InvalidValue(f"{text!a} is no time: write {_WHEN}") from None
+        raise InvalidValue(f"{text!a} is not a time: write {_WHEN}") from None
     assert isinstance(when, datetime)
     if when <= now:
         raise InvalidValue(f"{text} is in the past")
@@ -302,7 +329,7 @@ def parse_duration(text: str) -> timedelta:
     """Return the duration that a text means: 30d, 12h, 45m, 90s, 2w, or 0. Raises InvalidValue."""
     match = _DURATION.fullmatch(text)
     if match is None and text != "0":
-        raise InvalidValue(f"{text!a} is no duration: write 30d, 12h, 45m, or 0")
+        raise InvalidValue(f"{text!a} is not a duration: write 30d, 12h, 45m, or 0")
     seconds = int(match[1]) * _UNITS[match[2]] if match else 0
     if seconds > _MAX_S:
         raise InvalidValue(f"{text} is more than 100 years")

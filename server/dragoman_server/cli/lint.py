@@ -27,6 +27,7 @@ KEY_VARIABLE = "LINT_API_KEY"
 
 
 @click.command(
+    short_help="Check what a server sends against the documents.",
     params=[
         click.Argument(["target"], default="-", metavar="[FILE|URL]"),
         click.Option(
@@ -58,7 +59,7 @@ KEY_VARIABLE = "LINT_API_KEY"
         click.Option(["--strict"], is_flag=True, help="exit with 1 for warnings too"),
         click.Option(["--all", "show_all"], is_flag=True, help="print each place, not one for each rule"),
         click.Option(["--json", "as_json"], is_flag=True, help="print each finding as a line of JSON"),
-    ]
+    ],
 )
 def lint(
     target: str,
@@ -71,7 +72,7 @@ def lint(
     show_all: bool,
     as_json: bool,
 ) -> None:
-    """Check what a server sends against the documents of its protocol.
+    """Check what a server sends against its protocol's documents.
 
     FILE, or stdin, is a stream, a whole response or an error. URL is an endpoint, this gateway's or another's, with or
     without the path: it gets eight small requests, whole and streamed, with a tool and with errors.

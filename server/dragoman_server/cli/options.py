@@ -4,9 +4,12 @@
 """
 
 import os
+import shlex
+import shutil
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
+from pathlib import Path
 from typing import NoReturn, TextIO
 
 import click
@@ -17,6 +20,8 @@ from dragoman_server.log import is_coloured
 from dragoman_server.settings import ServerSettings, keys_of
 from dragoman_server.settings.fields import SettingKind, SettingSpec
 from dragoman_server.settings.server import ENV_PREFIX
+
+PROGRAM = "dragoman"
 
 CANNOT_START = 1
 FOUND_ERRORS = 1
@@ -77,6 +82,17 @@ def loader(config_file: str | None, options: Mapping[str, str | bool | None]) ->
 def exit_with(code: int, message: str) -> NoReturn:
     click.echo(message, err=True)
     sys.exit(code)
+
+
+def own_command() -> str:
+    """Return what a shell starts this program by: its name, or its path if the name is not in PATH."""
+    path = Path(sys.argv[0])
+    if path.name != PROGRAM:
+        return PROGRAM  # in another program, or as `python -m`
+    found = shutil.which(PROGRAM)
+    return (
+        PROGRAM if found is not None and path.exists() and path.samefile(found) else shlex.quote(sys.argv[0])
+    )
 
 
 def print_lines(lines: Iterable[str], stream: TextIO, environ: Mapping[str, str]) -> None:

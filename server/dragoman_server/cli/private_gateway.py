@@ -17,7 +17,7 @@ import click
 from starlette.types import ASGIApp
 
 from dragoman_server.keys import hash_client_key, new_key
-from dragoman_server.serving.link import Started
+from dragoman_server.serving.link import WorkerStarted
 from dragoman_server.serving.run import worker_main
 from dragoman_server.serving.sockets import BoundAddress, StartupError, bind
 from dragoman_server.settings import ClientKey, Settings
@@ -45,9 +45,9 @@ class PrivateGateway:
         if not self.report.poll(_START_S):
             raise StartupError(f"the gateway has not started within {_START_S:g} s")
         try:
-            started: Started = self.report.recv()
+            started: WorkerStarted = self.report.recv()
         except EOFError:
-            started = Started("the gateway ended while it started")
+            started = WorkerStarted("the gateway ended while it started")
         if started.failure:
             raise StartupError(started.failure)
 

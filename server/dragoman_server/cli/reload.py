@@ -24,11 +24,14 @@ def reload(config_file: str | None) -> None:
     try:
         result = admin_request(server, "POST", "reload", RELOAD_TIMEOUT_S)
     except AdminUnavailable as error:
-        exit_with(CANNOT_START, f"dragoman: {error}; or send SIGHUP to the gateway: kill -HUP PID")
+        exit_with(CANNOT_START, f"dragoman: {error}; without a request, SIGHUP does the same: kill -HUP PID")
     for warning in result["warnings"]:
         click.echo(f"warning: {warning}", err=True)
     if result["errors"]:
         exit_with(WRONG_CONFIGURATION, "\n".join(result["errors"]))
     if result["needs_restart"]:
-        click.echo(f"used from the next start on: {', '.join(result['needs_restart'])}", err=True)
+        click.echo(
+            f"warning: changed, but used from the next start on: {', '.join(result['needs_restart'])}",
+            err=True,
+        )
     click.echo("the configuration was reloaded")

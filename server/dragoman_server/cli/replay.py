@@ -13,6 +13,7 @@ _SHOWN_CHARACTERS = 300
 
 
 @click.command(
+    short_help="Translate a recorded request again.",
     params=[
         click.Argument(["file"], type=click.Path(dir_okay=False, path_type=Path)),
         click.Option(
@@ -24,13 +25,13 @@ _SHOWN_CHARACTERS = 300
             metavar="FILE",
             help="where the small one goes; by default beside FILE, with .min before .json",
         ),
-    ]
+    ],
 )
 def replay(file: Path, minimise: bool, output: Path | None) -> None:
-    """Translate a recorded request and its response again, and print the first difference to what was recorded.
+    """Translate a recording again, and print the first difference.
 
-    FILE is from `dragoman serve --record DIR`. Nothing is sent anywhere. The upstream's bytes come in the same pieces.
-    Times, heartbeats and wrapped signatures do not count.
+    FILE is from `dragoman serve --record DIR`: a request, and its response as it was translated then. Nothing is sent
+    anywhere. The upstream's bytes come in the same pieces. Times, heartbeats and wrapped signatures do not count.
 
     Exit codes: 0 without a difference, 1 with one, 2 if FILE cannot be replayed.
     """

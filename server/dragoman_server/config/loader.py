@@ -36,7 +36,7 @@ from dragoman_server.config.problems import (
 from dragoman_server.config.sources import ConfigSources, Rows
 from dragoman_server.config.toml_lines import KeyPath
 from dragoman_server.config.valkey_url import parse_valkey_url
-from dragoman_server.config.values import SOCKS_EXTRA_MISSING, is_loopback, lacks_socks
+from dragoman_server.config.values import is_loopback, missing_socks
 from dragoman_server.extras import missing_extra
 from dragoman_server.keys import hash_client_key
 from dragoman_server.settings import (
@@ -122,8 +122,8 @@ def _warnings(
 ) -> Iterator[CheckFinding]:
     settings = loaded.settings
     for name, value in environ.items():
-        if name.lower() in _PROXY_VARIABLES and lacks_socks(value):
-            text, _, mend = SOCKS_EXTRA_MISSING.partition(": ")
+        if name.lower() in _PROXY_VARIABLES and (missing := missing_socks(value)) is not None:
+            text, _, mend = missing.partition(": ")
             yield CheckFinding(CheckSeverity.WARNING, "proxy", name, text, mend)
     yield from _unknown_variables(loaded, environ)
     if not is_loopback(settings.server.host) and not settings.client_keys:

@@ -7,6 +7,7 @@ gateway runs, so those of the running one stay. If anything is wrong, nothing ch
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import anyio
@@ -18,6 +19,9 @@ from dragoman_server.settings import ServerSettings, Settings, keys_of
 from dragoman_server.settings.fields import AppliedBy
 
 _log = logging.getLogger("dragoman.server")
+
+# Seconds for reading the file, and those that it names. A network file system or a named pipe may not respond.
+LOAD_S = 10.0
 
 _AT_START = tuple(
     name for name, key in keys_of(ServerSettings).items() if key.applied_by is AppliedBy.RESTART
@@ -72,7 +76,8 @@ class ConfigReloader:
         async with self._lock:
             try:
                 # In a thread, because a large file takes a while, and streams must go on.
-                loaded = await anyio.to_thread.run_sync(self._load)
+                with anyio.fail_after(LOAD_S):
+                    loaded = await anyio.to_thread.run_sync(_load_again, self._load, abandon_on_cancel=True)
                 settings, needs_restart = with_settings_of_the_start(loaded.settings, self._settings)
                 settings = settings.masking_also(self._settings)
                 await self._apply(settings)
@@ -80,11 +85,24 @@ class ConfigReloader:
                 result = ReloadResult(errors=tuple(str(error).splitlines()))
             except ValueError as error:
                 result = ReloadResult(errors=tuple(map(str, error.args)))
+            except TimeoutError:
+                result = ReloadResult(errors=(f"it was not read within {LOAD_S:g} s",))
+            except Exception:  # a reload never ends the gateway
+                _log.exception("a reload failed")
+                result = ReloadResult(errors=("an internal error; see the log",))
             else:
                 self._settings = settings
                 result = ReloadResult(warnings=tuple(map(str, loaded.warnings)), needs_restart=needs_restart)
         _log_result(result)
         return result
+
+
+def _load_again(load: Callable[[], LoadedConfig]) -> LoadedConfig:
+    loaded = load()
+    if loaded.path is not None and not Path(loaded.path).is_file():
+        # Of a pipe, as of `--config <(command)`, nothing is left, and an empty configuration has no client keys.
+        raise SettingsRefused(f"{loaded.path} is not a file that can be read again: restart the gateway")
+    return loaded
 
 
 def with_settings_of_the_start(wanted: Settings, running: Settings) -> tuple[Settings, tuple[str, ...]]:

@@ -213,8 +213,10 @@ class ConfigSources:
             return [self.expand((*path, i), element, references) for i, element in enumerate(value)]
         if not isinstance(value, str) or "$" not in value:
             return value
+        before = len(references)
         try:
             return expand(value, self.environ, Path(self.file).parent, references)
         except InvalidValue as error:
-            self.add_problem(path, str(error))
+            origin = replace(self._file_origin(path), references=tuple(references[before:]))
+            self.problems.append(ConfigProblem(origin, str(error)))
             return value

@@ -7,7 +7,6 @@ import ipaddress
 import re
 from collections.abc import Callable
 from datetime import UTC, date, datetime
-from importlib.util import find_spec
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
@@ -15,6 +14,7 @@ import msgspec
 
 from dragoman import UPSTREAMS
 from dragoman_server.config.problems import did_you_mean, quote_value, type_name
+from dragoman_server.extras import missing_extra
 from dragoman_server.settings.fields import SettingKind, SettingSpec
 from dragoman_server.settings.secret import Secret
 from dragoman_server.settings.server import LOOPBACK_ORIGINS
@@ -53,7 +53,6 @@ _FORMS: dict[SettingKind, tuple[re.Pattern[str], str]] = {
     SettingKind.PROXY: (_VISIBLE, _NO_URL),
 }
 
-SOCKS_EXTRA_MISSING = "a SOCKS proxy needs an extra: install dragoman[socks]"
 
 # Headers that cannot be set, by their names in lower case.
 _OWN_HEADERS = (
@@ -250,14 +249,15 @@ def _url(text: str) -> str:
 def _proxy(text: str) -> Secret:
     if _split(text).scheme not in ("http", "https", "socks5", "socks5h"):
         raise InvalidValue('has an unknown scheme; valid schemes are "http", "https", "socks5", "socks5h"')
-    if lacks_socks(text):
-        raise InvalidValue(SOCKS_EXTRA_MISSING)
+    if (missing := missing_socks(text)) is not None:
+        raise InvalidValue(missing)
     return Secret(text)
 
 
-def lacks_socks(url: str) -> bool:
-    """True if `url` is that of a SOCKS proxy, and the extra for them is not installed."""
-    return url.lower().startswith("socks") and find_spec("socksio") is None
+def missing_socks(url: str) -> str | None:
+    """Return what to do if `url` is that of a SOCKS proxy, and the extra for them is not installed; else None."""
+    missing = missing_extra("socks") if url.lower().startswith("socks") else None
+    return None if missing is None else f"a SOCKS proxy {missing}"
 
 
 def _start_of_day(value: object) -> object:

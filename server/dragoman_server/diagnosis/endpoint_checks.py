@@ -28,6 +28,13 @@ PROBE_TIMEOUT_S = 120.0
 # Of what a reasoning model may think before it says a word.
 _MAX_TOKENS = 2048
 
+# Statuses that are no judgement of the request, and what to do about them.
+_NOT_ADMITTED = {
+    401: "; put a valid key into LINT_API_KEY",
+    403: "; use a key that may do this",
+    404: "; name a model that it has with --model, and look at the URL",
+}
+
 _TOOL = {
     "type": "function",
     "function": {
@@ -179,6 +186,8 @@ async def _judge(probe: Probe, response: UpstreamResponseLike, protocol: str) ->
         return report
     if probe.kind == "error":
         report = lint.check_error(protocol, status, body)
+    elif status in _NOT_ADMITTED:
+        raise EndpointError(f"{probe.name}: status {status}: {_short(body)}{_NOT_ADMITTED[status]}")
     elif status != 200:
         report = lint.Report()
         report.at_byte("http-refused", 0, f"status {status}: {_short(body)}")

@@ -127,15 +127,15 @@ def _model_names(models: Sequence[ModelInfo]) -> str:
     return ", ".join(names) or "none yet"
 
 
-def found_lines(config: InitialConfig) -> Iterator[str]:
-    """Yield what was found, for the terminal."""
+def found_lines(config: InitialConfig, again: str) -> Iterator[str]:
+    """Yield what was found, for the terminal. again: the command that looks again and replaces the file."""
     if not config.entries:
         titles = ", ".join(server.title for server in LOCAL_SERVERS)
         variable = PROVIDERS[0].keys[0][0]
         yield "Found no key of a provider in the environment, and no server of models on this machine"
         yield f"(looked for {titles} on their usual ports)."
         yield "Without them the built-in simulator responds, as sim/echo, so any client can be tried."
-        yield f"For a real model set a key such as {variable}, or start a server; then: dragoman init --force"
+        yield f"For a real model set a key such as {variable}, or start a server; then: {again}"
         return
     yield "Found:"
     for entry in config.entries:

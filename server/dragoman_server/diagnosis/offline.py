@@ -21,6 +21,7 @@ from dragoman_server.capabilities.resolve import upstreams_without_grammars
 from dragoman_server.config.loader import LoadedConfig
 from dragoman_server.config.problems import CheckFinding, CheckSeverity, ValueOrigin, quote_value
 from dragoman_server.config.values import is_loopback
+from dragoman_server.extras import install_command
 from dragoman_server.settings import ARRAYS
 from dragoman_server.settings.fields import DAY_S, keys_of
 from dragoman_server.settings.secret import Secret
@@ -51,9 +52,8 @@ def _grammars(loaded: LoadedConfig) -> Iterator[CheckFinding]:
             "what models write for tools with a grammar is not checked, because dragoman[grammar] is not installed; "
             f"these upstreams do not check it themselves: {', '.join(unchecked)}"
         )
-        yield CheckFinding(
-            CheckSeverity.NOTE, "extra", "server.check_grammars", text, "pip install 'dragoman[grammar]'"
-        )
+        mend = install_command("grammar")
+        yield CheckFinding(CheckSeverity.NOTE, "extra", "server.check_grammars", text, mend)
 
 
 def _startup(loaded: LoadedConfig) -> Iterator[CheckFinding]:

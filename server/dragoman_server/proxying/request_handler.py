@@ -184,7 +184,7 @@ class RequestHandler:
     async def _tick(self) -> None:
         try:
             while (deadline := self._keepalive.next_deadline()) is not None:
-                await anyio.sleep_until(deadline)
+                await anyio.sleep(max(0.0, deadline - self._time()))
                 await self._outbox.sent()  # bytes on their way are as good as a heartbeat
                 if not self._keepalive.due(self._time()):
                     continue

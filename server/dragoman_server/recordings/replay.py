@@ -115,11 +115,11 @@ def replay(recording: Recording) -> Replayed:
 
 
 def attempt_of(recording: Recording) -> RecordedAttempt:
-    """Return the last attempt that had a response with content. Raises RecordingError."""
+    """Return the attempt whose response the client got: the one that was read last. Raises RecordingError."""
     good = [each for each in recording.attempts if each.status is not None and 200 <= each.status < 300]
     if not good:
         raise RecordingError("no attempt had a response that was translated")
-    return good[-1]
+    return max(good, key=lambda each: each.pieces[-1].at_s if each.pieces else 0.0)
 
 
 def first_difference(recording: Recording, replayed: Replayed) -> Difference | None:

@@ -4,6 +4,7 @@ A worker that is asked for a reload passes that on to the supervisor, which load
 to all workers, waits until they use them, and returns the result.
 """
 
+import logging
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -15,12 +16,14 @@ import anyio
 from dragoman_server.config.reload import ReloadResult
 from dragoman_server.settings import Settings
 
+_log = logging.getLogger("dragoman.server")
+
 # Seconds for a reload by all processes.
 RELOAD_S = 30.0
 
 
 @dataclass(frozen=True, slots=True)
-class Started:
+class WorkerStarted:
     """From a worker: it serves; or it cannot start, for this reason."""
 
     failure: str = ""
@@ -38,7 +41,7 @@ class ReloadRequested:
     """From a worker: reload the configuration of all workers."""
 
 
-FromWorker: TypeAlias = Started | Applied | ReloadRequested
+FromWorker: TypeAlias = WorkerStarted | Applied | ReloadRequested
 
 
 @dataclass(slots=True)
@@ -80,4 +83,7 @@ async def _applied(use: Callable[[Settings], Awaitable[None]], settings: Setting
         await use(settings)
     except ValueError as error:
         return Applied(str(error))
+    except Exception:  # this worker is replaced, after its requests
+        _log.exception("a reload failed")
+        return Applied("an internal error")
     return Applied()

@@ -37,7 +37,7 @@ from dragoman_server.log import capture_foreign_logs, configure_logging
 from dragoman_server.serving.connection import WorkerContext
 from dragoman_server.serving.file_limit import raise_file_limit
 from dragoman_server.serving.lifespan import lifespan
-from dragoman_server.serving.link import Started, SupervisorLink
+from dragoman_server.serving.link import SupervisorLink, WorkerStarted
 from dragoman_server.serving.server import serve_connections
 from dragoman_server.serving.signals import GROUP_SIGNALS, SignalMeanings, signal_meanings
 from dragoman_server.serving.sockets import BoundAddress, StartupError, bind, notify_service_manager
@@ -234,7 +234,6 @@ class _Worker:
                 self._tasks.start_soon(self._stop_in_steps)
                 self._tasks.start_soon(return_freed_memory, self.requests)
                 if self.link is not None:
-                    self._tasks.start_soon(self.link.run, self._use)
                     self._reload = self.link.reload
                 elif self.load is not None:
                     self._reload = ConfigReloader(self.settings, self.load, self._use).reload
@@ -329,6 +328,9 @@ class _Worker:
     def _ready(self) -> None:
         self.is_ready = True
         self.on_ready()
+        if self.link is not None:
+            # Not before: settings that were sent meanwhile are for an application that has started.
+            self._tasks.start_soon(self.link.run, self._use)
 
     async def _watch_parent(self) -> None:
         parent = parent_process()
@@ -385,7 +387,7 @@ async def return_freed_memory(requests: Collection[object]) -> None:
     a megabyte that there is: too long a pause for a stream.
 
     Before that the garbage is collected, of which asyncio leaves some for each connection; the collector by itself runs
-    only when there is much more. What was loaded at the start is frozen, so that takes less than a millisecond.
+    only when there is much more. What was loaded at the start is frozen, so there is little to look at.
     """
     await anyio.sleep(TRIM_S)
     import ctypes  # not at the start, because nothing needs it there
@@ -472,7 +474,7 @@ def worker_main(
         signal.signal(number, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, GROUP_SIGNALS)
     _set_up_logging(settings)
-    ready = partial(connection.send, Started())
+    ready = partial(connection.send, WorkerStarted())
     try:
         _run_worker(
             settings,
@@ -485,7 +487,7 @@ def worker_main(
     except StartupError as error:
         # A supervisor that has ended, or has had a report of this worker, has closed its end.
         with suppress(OSError):
-            connection.send(Started(str(error)))
+            connection.send(WorkerStarted(str(error)))
         sys.exit(1)
     except Exception:  # which multiprocessing would print in its own form
         _log.exception("a worker process failed")

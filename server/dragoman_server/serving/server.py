@@ -142,6 +142,8 @@ class _Server:
 
     async def _handshake(self, sock: socket.socket, tls: ssl.SSLContext | None) -> ByteStream | None:
         """Return None if it took too long or the worker is being stopped."""
+        if tls is None:
+            return await open_byte_stream(sock)  # a turn of the event loop at most
         with anyio.move_on_after(self._handshake_s) as scope:
             self.handshakes.add(scope)
             self._worker.idle[scope] = scope.cancel

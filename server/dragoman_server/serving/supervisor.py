@@ -23,7 +23,7 @@ from anyio.abc import TaskGroup
 
 from dragoman_server.config.loader import LoadedConfig
 from dragoman_server.config.reload import ConfigReloader, ReloadResult
-from dragoman_server.serving.link import RELOAD_S, Applied, FromWorker, ReloadRequested, Started
+from dragoman_server.serving.link import RELOAD_S, Applied, FromWorker, ReloadRequested, WorkerStarted
 from dragoman_server.serving.signals import GROUP_SIGNALS, SignalMeanings
 from dragoman_server.serving.sockets import StartupError
 from dragoman_server.settings import Settings
@@ -45,10 +45,15 @@ _MARGIN_S = 2.0
 
 @dataclass(slots=True)
 class _WorkerProcess:
-    """A worker. applied: set when it has responded to the settings that it was sent, or has ended."""
+    """A worker.
+
+    sending: held while something is sent, because a large message is several writes.
+    applied: set when it has responded to the settings that it was sent, or has ended.
+    """
 
     process: SpawnProcess
     connection: Connection
+    sending: anyio.Lock = field(default_factory=anyio.Lock)
     applied: anyio.Event = field(default_factory=anyio.Event)
     failure: str = ""
 
@@ -163,7 +168,7 @@ class Supervisor:
                 worker.applied.set()
                 return
             match message:
-                case Started(failure):
+                case WorkerStarted(failure):
                     self._started(number, failure)
                 case Applied(failure):
                     worker.failure = failure
@@ -199,7 +204,8 @@ class Supervisor:
         if self.reloader is not None:
             result = await self.reloader.reload()
         with suppress(OSError):  # it has ended meanwhile
-            worker.connection.send(result)
+            async with worker.sending:
+                worker.connection.send(result)
 
     async def _use(self, settings: Settings) -> None:
         """See ConfigReloader. Return when all workers use these settings."""
@@ -215,7 +221,8 @@ class Supervisor:
         with anyio.move_on_after(RELOAD_S):
             try:
                 # In a thread, because a worker that does not read would block this process.
-                await anyio.to_thread.run_sync(worker.connection.send, settings, abandon_on_cancel=True)
+                async with worker.sending:
+                    await anyio.to_thread.run_sync(worker.connection.send, settings, abandon_on_cancel=True)
             except OSError:  # it has ended, and the next one is started with these settings
                 return
             await worker.applied.wait()

@@ -96,7 +96,7 @@ class ServerSettings:
     body_timeout_s: Annotated[Timeout, "longest silence within a request body, before a 408"] = 30.0
     drain_delay_s: Annotated[
         Wait,
-        "how long a gateway that got SIGTERM serves as before, while /readyz reports draining, so that load balancers"
+        "how long it serves as before after a signal to stop, while /readyz reports draining, so that load balancers"
         " notice; then it drains",
     ] = 0.0
     drain_s: Annotated[

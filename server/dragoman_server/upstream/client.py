@@ -313,11 +313,16 @@ class UpstreamClient:
         """
         kept = {*proxies, *self._env_proxies.values()}
         closing = [self._proxied.pop(proxy) for proxy in list(self._proxied) if proxy not in kept]
+        origins = set()
+        for url in urls:
+            with suppress(UpstreamRequestInvalid):  # of which there are no connections
+                origins.add(_request_url(url)[0].origin)
         if isinstance(self._direct, Http1Transport):
-            self._direct.keep_only({_request_url(url)[0].origin for url in urls})
+            self._direct.keep_only(origins)
         with anyio.move_on_after(CLOSE_S, shield=True):
             for transport in closing:
-                await transport.aclose()
+                with suppress(httpx2.HTTPError):
+                    await transport.aclose()
 
     def open(
         self,
@@ -365,7 +370,7 @@ class UpstreamClient:
                 self._proxied[proxy] = self._proxy_transport(proxy)
             except ImportError:
                 raise UpstreamUnreachable(
-                    f"{where}: a SOCKS proxy needs an extra: install dragoman[socks]"
+                    f"{where}: a SOCKS proxy needs the extra socks of Dragoman, see `dragoman doctor`"
                 ) from None
             except (ValueError, httpx2.InvalidURL):
                 raise UpstreamUnreachable(f"{where}: the proxy's URL cannot be used") from None

@@ -5,27 +5,11 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from dragoman import lint
 from oracle import meaning_chat, meaning_messages, meaning_responses, simple
 from oracle.frames import as_object
 from oracle.types import CHAT, MESSAGES, RESPONSES, SIMPLE, SIMPLE_EVENTS, SIMPLE_LINES, check_error_body
 
-# Messages: which error types a status may carry.
-MESSAGES_TYPES = {
-    400: {"invalid_request_error"},
-    401: {"authentication_error"},
-    402: {"billing_error"},
-    403: {"permission_error"},
-    404: {"not_found_error"},
-    409: {"conflict_error"},
-    413: {"request_too_large"},
-    422: {"invalid_request_error"},
-    429: {"rate_limit_error"},
-    500: {"api_error"},
-    502: {"api_error"},
-    503: {"api_error", "overloaded_error"},
-    504: {"timeout_error"},
-    529: {"overloaded_error"},
-}
 # Upstream status -> statuses the client may see, for a Messages client and for an OpenAI one.
 STATUSES: dict[int, tuple[set[int], set[int]]] = {
     402: ({402}, {402, 429}),
@@ -84,15 +68,11 @@ def read_error(protocol: str, status: int, body: bytes) -> ErrorResponse:
 
 def check_error(protocol: str, status: int, body: bytes) -> list[str]:
     """Problems of an error response sent to a client of this protocol."""
-    problems = simple.check_error_body(body) if protocol in SIMPLE else check_error_body(protocol, body)
-    if not 400 <= status <= 599:
-        problems.append(f"status: {status} is no error")
-    if protocol == MESSAGES and not problems:
-        kind = (as_object(body) or {})["error"]["type"]
-        allowed = MESSAGES_TYPES.get(status)
-        if allowed is not None and kind not in allowed:
-            problems.append(f"error.type: {kind} with status {status}, allowed {sorted(allowed)}")
-    return problems
+    if protocol in SIMPLE:
+        problems = simple.check_error_body(body)
+        return problems if 400 <= status <= 599 else [*problems, f"status: {status} is no error"]
+    findings = lint.check_error(protocol, status, body).findings
+    return [*check_error_body(protocol, body), *map(str, findings)]
 
 
 def compare_error(upstream: ErrorResponse, client: ErrorResponse) -> list[str]:

@@ -52,6 +52,10 @@ SHAPES: dict[str, tuple[bytes, list[tuple[bytes, str | None]]]] = {
             (b'data: {"i":1,"text":"b\\","x":null}', None),
             (b'data: {"i":1,"text":","x":null}', None),
             (b'data: {"i":1,"text', None),
+            (b'data: {"i":1,"text":"', None),
+            (b'data: {"i":1,"text":"b', None),
+            (b'data: {"i":1,"text":"b"', None),
+            (b'data: {"i":1,"text":"b"\ndata: ,"x":null}', None),
             (b"", None),
         ],
     ),
@@ -224,8 +228,10 @@ def test_nothing_is_cached_at_first_and_after_forget() -> None:
     frame = b'data: {"text":"a"}'
     assert not taken(learned, frame)
     learned.learn_from(frame, "a", DeltaTemplate(b"text"), put.extend)
+    assert learned.learned
     assert taken(learned, frame)
     learned.reset()
+    assert not learned.learned
     assert not taken(learned, frame)
     assert put == ["a"]
 

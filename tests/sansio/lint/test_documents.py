@@ -14,6 +14,7 @@ from oracle import samples as s
 from oracle.changes import Change, drop, put
 
 from dragoman import lint
+from dragoman.lint import report
 
 
 def rules_of(report: lint.Report) -> set[str]:
@@ -129,6 +130,14 @@ def test_what_is_no_object_is_no_response() -> None:
 )
 def test_a_pointer_has_an_offset_in_bytes(text: str, pointer: str, rest: str) -> None:
     assert text.encode()[lint.byte_offset(text, pointer) :].decode().startswith(rest)
+
+
+def test_the_search_for_bytes_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(report, "SCAN_BUDGET", 1)
+    findings = lint.check_whole(MESSAGES, json.dumps({"x": 1, "y": 2}).encode()).findings
+    assert sorted({each.offset for each in findings})[0] == 0
+    assert len([each for each in findings if each.offset]) <= 1
+    assert len(findings) > 2
 
 
 def test_each_rule_has_a_mend_and_a_source() -> None:

@@ -22,7 +22,7 @@ from sdk_clients.processes import Simulator
 from dragoman_server.capabilities.providers import PROVIDERS
 from dragoman_server.cli.banner import ModelLists, banner, commands, example_model
 from dragoman_server.cli.commands import main
-from dragoman_server.cli.options import print_lines
+from dragoman_server.cli.options import own_command, print_lines
 from dragoman_server.config.loader import load
 from dragoman_server.models.info import ModelInfo
 from dragoman_server.serving.sockets import BoundAddress
@@ -60,6 +60,25 @@ def run(*arguments: str, **environ: str) -> Result:
 def test_version() -> None:
     result = run("--version")
     assert (result.exit_code, result.stdout) == (0, "dragoman 0.1.0\n")
+
+
+@pytest.mark.parametrize("group", [(), ("config",), ("keys",)])
+def test_the_list_of_commands_is_whole_sentences(group: tuple[str, ...]) -> None:
+    listed = run(*group, "--help").stdout.partition("Commands:")[2].split("\n")[1:-1]
+    assert listed
+    assert [line for line in listed if not line.endswith(".") or line.endswith("...")] == []
+
+
+@pytest.mark.parametrize("in_path", [True, False])
+def test_it_is_named_as_a_shell_finds_it(
+    in_path: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "bin" / "dragoman"
+    program.parent.mkdir()
+    program.touch(0o755)
+    monkeypatch.setattr("sys.argv", [str(program), "serve"])
+    monkeypatch.setenv("PATH", str(program.parent) if in_path else "/nowhere")
+    assert own_command() == ("dragoman" if in_path else str(program))
 
 
 @pytest.mark.parametrize("command", [("serve",), ("config", "check"), ("config", "show")])
@@ -451,6 +470,19 @@ def test_the_module_is_the_same_command(
         module.main()
     gc.enable()  # main() has disabled it, and this process goes on
     assert (left.value.code, capsys.readouterr().out) == (0, f"dragoman {version('dragoman')}\n")
+
+
+def test_ctrl_c_during_the_imports_has_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    import dragoman_server.__main__ as module
+
+    def interrupted(*args: object, **kwargs: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("dragoman_server.cli.commands.main", interrupted)
+    with pytest.raises(SystemExit) as left:
+        module.main()
+    gc.enable()
+    assert left.value.code == 130
 
 
 def test_looking_at_the_configuration_does_not_import_the_server() -> None:

@@ -18,6 +18,7 @@ from command.process import DEADLINE_S
 from config_text import CANARY, LOCAL
 
 from dragoman_server.cli.commands import main
+from dragoman_server.extras import install_command
 
 
 @pytest.fixture(autouse=True)
@@ -106,6 +107,22 @@ def test_a_wrong_configuration_is_found_too() -> None:
         "         fix: correct dragoman.toml:2",
     ]
     assert 'error    environment: DRAGOMAN_WORKERS: expected an integer, found "many"' in lines(result)
+
+
+def test_a_variable_that_is_not_set_is_what_to_correct() -> None:
+    write(closed_url(), 'headers = { a = "${UNSET}" }\napi_key = "${file:none}"\n')
+    assert [line for line in lines(run("doctor")) if "fix" in line] == [
+        "         fix: correct UNSET (dragoman.toml:5)",
+        "         fix: correct none (dragoman.toml:6)",
+    ]
+
+
+def test_an_extra_that_is_missing_is_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dragoman_server.extras.find_spec", lambda name: None)
+    assert lines(run("doctor", DRAGOMAN_OTEL="true"))[:2] == [
+        "error    environment: DRAGOMAN_OTEL: needs an extra",
+        f"         fix: {install_command('otel')}",
+    ]
 
 
 def test_a_file_that_does_not_exist_can_be_written() -> None:

@@ -1,6 +1,7 @@
 """`dragoman keys` and `dragoman reload`: what they print, and how they change the file."""
 
 import json
+import os
 import re
 import signal
 from datetime import UTC, datetime, timedelta
@@ -10,6 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 from edge import EdgeGateway, Upstream
 
+from dragoman_server.cli import config_file
 from dragoman_server.cli.client_key_tables import ClientKeyTables
 from dragoman_server.cli.commands import main
 from dragoman_server.cli.config_file import ConfigEditError
@@ -59,6 +61,12 @@ def test_a_key_is_printed_once_with_its_hash() -> None:
     assert add("other")[0] != key
 
 
+def test_a_list_without_keys_says_how_to_make_one() -> None:
+    result = run("keys", "list")
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert result.stderr == "there are no client keys; dragoman keys add NAME --write makes one\n"
+
+
 def test_keys_are_listed_with_their_limits() -> None:
     more = 'loss_policy = "refuse"\nmay_loosen = true\n'
     limits = 'models = ["fast", "up/*"]\nrequests_per_minute = 60\ntokens_per_minute = 100000\nbudget = 2.5\n'
@@ -99,14 +107,14 @@ def test_a_key_can_be_made_for_a_gateway_that_must_not_start_without() -> None:
             ((command, "odl"), {"DRAGOMAN_SECRET": SECRET}, "no key named 'odl'; there are old")
             for command in ("revoke", "rotate", "disable", "enable")
         ),
-        (("add", "new", "--expires", "soon"), {"DRAGOMAN_SECRET": SECRET}, "'soon' is no time: write 30d"),
+        (("add", "new", "--expires", "soon"), {"DRAGOMAN_SECRET": SECRET}, "'soon' is not a time: write 30d"),
         (("add", "new", "--expires", "2020-01-01"), {"DRAGOMAN_SECRET": SECRET}, "2020-01-01 is in the past"),
         (
             ("add", "new", "--budget-period", "week"),
             {"DRAGOMAN_SECRET": SECRET},
             'unknown budget_period "week"',
         ),
-        (("rotate", "old", "--overlap", "1y"), {"DRAGOMAN_SECRET": SECRET}, "'1y' is no duration"),
+        (("rotate", "old", "--overlap", "1y"), {"DRAGOMAN_SECRET": SECRET}, "'1y' is not a duration"),
     ],
 )
 def test_invalid_key_commands(arguments: tuple[str, ...], environ: dict[str, str], message: str) -> None:
@@ -133,7 +141,7 @@ def test_only_the_revoked_key_is_removed(name: str, mark: str) -> None:
     file.write_bytes((mark + BEFORE + "".join(tables.values()) + BEHIND).encode())
     file.chmod(0o640)
     result = run("keys", "revoke", name, DRAGOMAN_SECRET=SECRET)
-    assert result.stdout == f"dragoman.toml: 3 lines removed; {RELOAD}\n"
+    assert result.stdout == f"dragoman.toml: {name} is revoked; {RELOAD}\n"
     left = "".join(table for each, table in tables.items() if each != name)
     assert file.read_bytes() == (mark + BEFORE + left + BEHIND).encode()
     assert file.stat().st_mode & 0o777 == 0o640
@@ -224,11 +232,24 @@ def test_the_old_key_of_a_rotated_one_is_valid_for_the_overlap() -> None:
     assert (keys_in()["ci"].previous_hash, keys_in()["ci"].previous_expires) == (None, None)
 
 
+def test_a_key_whose_old_one_is_still_valid_is_not_rotated_again() -> None:
+    """The old one was promised to be valid until then, and a table has room for two."""
+    keys("add", "ci", "--write")
+    keys("rotate", "ci", "--overlap", "2h")
+    before = Path("dragoman.toml").read_text()
+    result = run("keys", "rotate", "ci", DRAGOMAN_SECRET=SECRET)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "ci has two keys already, and the older one is valid until 2" in result.stderr
+    assert Path("dragoman.toml").read_text() == before
+    Path("dragoman.toml").write_text(re.sub("previous_expires = .*", "previous_expires = 2020-01-01", before))
+    keys("rotate", "ci")
+
+
 def test_an_expired_key_is_rotated_only_with_a_new_end() -> None:
     Path("dragoman.toml").write_text(add("ci")[1] + "expires = 2020-01-01\n")
     result = run("keys", "rotate", "ci", DRAGOMAN_SECRET=SECRET)
     assert (result.exit_code, result.stdout) == (2, "")
-    assert "ci has expired: say until when the new key is valid, --expires 90d" in result.stderr
+    assert "ci has expired: write how long the new key is valid, as in --expires 90d" in result.stderr
     assert "the old one is no longer valid" in keys("rotate", "ci", "--expires", "never").stderr
     assert (keys_in()["ci"].expires, keys_in()["ci"].previous_hash) == (None, None)
 
@@ -255,6 +276,32 @@ def test_tables_of_another_form_are_not_changed(command: str) -> None:
     assert "dragoman.toml is written in an unusual way: change the key by hand, line 1" in result.stderr
     result = run("keys", "add", "b", "--write", DRAGOMAN_SECRET=SECRET)
     assert (result.exit_code, result.stdout, Path("dragoman.toml").read_text()) == (1, "", text)
+
+
+def test_commands_at_the_same_time_change_the_file_one_after_the_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    keys("add", "ci", "--write")
+    before = Path("dragoman.toml").read_text()
+    with config_file.locked(Path("dragoman.toml")):
+        monkeypatch.setattr(config_file, "LOCK_S", 0.0)
+        for arguments in (("add", "other", "--write"), ("rotate", "ci"), ("revoke", "ci")):
+            result = run("keys", *arguments, DRAGOMAN_SECRET=SECRET)
+            assert (result.exit_code, result.stdout) == (1, "")
+            assert "another command is changing dragoman.toml: try again" in result.stderr
+    assert Path("dragoman.toml").read_text() == before
+    keys("revoke", "ci")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to another user")
+def test_a_changed_file_keeps_its_owner() -> None:
+    """Root makes a key; the gateway runs as another user, the only one who may read the file."""
+    file = Path("dragoman.toml")
+    file.touch(0o600)
+    os.chown(file, 1234, 1235)
+    keys("add", "ci", "--write")
+    stat = file.stat()
+    assert (stat.st_uid, stat.st_gid, stat.st_mode & 0o777) == (1234, 1235, 0o600)
 
 
 def test_a_change_that_would_make_the_configuration_wrong_is_not_made() -> None:
@@ -320,4 +367,4 @@ def test_a_running_gateway_reloads_and_says_what_keys_have_used(tmp_path: Path) 
         assert gateway.wait() == 0
     result = run("reload", **at)
     assert (result.exit_code, result.stdout) == (1, "")
-    assert "Connection refused; or send SIGHUP to the gateway" in result.stderr
+    assert "Connection refused; without a request, SIGHUP does the same" in result.stderr

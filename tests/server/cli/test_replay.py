@@ -200,6 +200,16 @@ def test_a_difference_of_requests_is_shrunk(tmp_path: Path, old: str, new: str, 
     assert kept in small or "messages" in small
 
 
+def test_of_several_attempts_the_one_counts_that_was_read_last(tmp_path: Path) -> None:
+    recording = recording_of()
+    winner = recording.attempts[0]
+    failed = msgspec.structs.replace(winner, status=503, pieces=())
+    slower = msgspec.structs.replace(winner, pieces=(Piece(0.1, "data: {}\n\n"),))
+    silent = msgspec.structs.replace(winner, pieces=())
+    attempts = (failed, winner, slower, silent)
+    assert run(tmp_path, msgspec.structs.replace(recording, attempts=attempts)).exit_code == 0
+
+
 def test_a_recording_that_is_not_complete_has_a_note(tmp_path: Path) -> None:
     result = run(tmp_path, msgspec.structs.replace(recording_of(), complete=False))
     assert result.stderr.startswith("note: the recording is not complete")

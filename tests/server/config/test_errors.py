@@ -9,6 +9,7 @@ from dragoman_server.config.interpolate import MAX_FILE_BYTES
 from dragoman_server.config.loader import _TABLES, load
 from dragoman_server.config.problems import ConfigError
 from dragoman_server.config.sources import MAX_FILE_BYTES as MAX_CONFIG_BYTES
+from dragoman_server.extras import install_command
 from dragoman_server.settings import ServerSettings, keys_of
 
 ACCOUNT = '[[accounts]]\nupstream = "local"\nname = "a"\n'
@@ -360,9 +361,9 @@ def test_the_extra_for_socks_proxies_may_be_missing(
     text: str, key: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     load_text(text)
-    monkeypatch.setattr("dragoman_server.config.values.find_spec", lambda name: None)
+    monkeypatch.setattr("dragoman_server.extras.find_spec", lambda name: None)
     line = text.count("\n")
-    missing = "a SOCKS proxy needs an extra: install dragoman[socks]"
+    missing = f"a SOCKS proxy needs an extra: {install_command('socks')}"
     assert errors(text) == [f"dragoman.toml:{line}: {key}: {missing}"]
 
 
@@ -371,9 +372,9 @@ def test_a_socks_proxy_of_the_environment_without_the_extra_is_a_warning(
 ) -> None:
     environ = {"ALL_PROXY": f"socks5h://user:{CANARY}@proxy:1080", "https_proxy": "http://proxy:3128"}
     assert load(environ=environ).warnings == ()
-    monkeypatch.setattr("dragoman_server.config.values.find_spec", lambda name: None)
+    monkeypatch.setattr("dragoman_server.extras.find_spec", lambda name: None)
     assert [str(each) for each in load(environ=environ).warnings] == [
-        "ALL_PROXY: a SOCKS proxy needs an extra; install dragoman[socks]"
+        f"ALL_PROXY: a SOCKS proxy needs an extra; {install_command('socks')}"
     ]
 
 

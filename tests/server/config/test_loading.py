@@ -13,6 +13,7 @@ from dragoman_server.capabilities.providers import PROVIDERS
 from dragoman_server.cli.config_file import config_lines
 from dragoman_server.config.loader import load
 from dragoman_server.config.problems import nearest
+from dragoman_server.extras import install_command
 from dragoman_server.keys import hash_client_key
 from dragoman_server.settings import ClientKey, Price, ServerSettings, UpstreamSettings, keys_of
 from dragoman_server.settings.capabilities import ModelCapabilitySettings
@@ -199,7 +200,7 @@ def test_settings_that_need_an_extra(setting: str, extra: str, monkeypatch: pyte
     monkeypatch.setattr("dragoman_server.extras.find_spec", lambda name: None)
     environ = {f"DRAGOMAN_{setting.upper()}": SAMPLES[setting][0]}
     (line,) = errors("", environ)
-    assert line == f"environment: DRAGOMAN_{setting.upper()}: needs an extra: install dragoman[{extra}]"
+    assert line == f"environment: DRAGOMAN_{setting.upper()}: needs an extra: {install_command(extra)}"
 
 
 INVALID: list[tuple[str, str]] = [

@@ -1,12 +1,15 @@
 """Reloads of the configuration: what is applied, what needs a restart, and what is refused."""
 
 import logging
+import os
+import threading
 from pathlib import Path
 
 import anyio
 import pytest
 from virtual_time import REAL_BACKENDS
 
+from dragoman_server.config import reload
 from dragoman_server.config.loader import LoadedConfig, load
 from dragoman_server.config.reload import ConfigReloader, ReloadResult, SettingsRefused
 from dragoman_server.settings import Settings
@@ -130,6 +133,49 @@ async def test_reloads_come_one_after_the_other(file: Path) -> None:
         tasks.start_soon(reloader.reload)
         tasks.start_soon(reloader.reload)
     assert under_way == ["begins", "ends", "begins", "ends"]
+
+
+async def test_a_file_that_cannot_be_read_again_changes_nothing(tmp_path: Path) -> None:
+    """As of `--config <(command)`: the second time it is empty, which would be a configuration without keys."""
+    pipe, end = os.pipe()
+    os.close(end)
+    gateway = Gateway(tmp_path / "dragoman.toml", "")
+    gateway.file = Path(f"/dev/fd/{pipe}")
+    (error,) = (await gateway.reloader.reload()).errors
+    os.close(pipe)
+    assert error == f"{gateway.file} is not a file that can be read again: restart the gateway"
+    assert len(gateway.used) == 1
+
+
+async def test_a_file_that_does_not_respond_does_not_keep_the_gateway(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limit_s = reload.LOAD_S
+    monkeypatch.setattr(reload, "LOAD_S", 0.01)
+    gateway, responds = Gateway(file, ""), threading.Event()
+
+    def load() -> LoadedConfig:
+        responds.wait(30)
+        return gateway.load()
+
+    reloader = ConfigReloader(gateway.settings, load, gateway._use)
+    assert (await reloader.reload()).errors == ("it was not read within 0.01 s",)
+    responds.set()
+    monkeypatch.setattr(reload, "LOAD_S", limit_s)
+    assert (await reloader.reload()).errors == ()
+
+
+async def test_an_internal_error_of_a_reload_does_not_end_the_gateway(
+    file: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    gateway = Gateway(file, "")
+
+    async def use(settings: Settings) -> None:
+        raise RuntimeError("oops")
+
+    reloader = ConfigReloader(gateway.settings, gateway.load, use)
+    assert (await reloader.reload()).errors == ("an internal error; see the log",)
+    assert "oops" in caplog.text
 
 
 async def test_secrets_of_open_requests_stay_masked(file: Path) -> None:

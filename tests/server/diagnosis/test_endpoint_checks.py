@@ -108,10 +108,19 @@ async def test_the_requests_have_the_key_and_the_model() -> None:
 
 
 async def test_a_refusal_is_quoted_without_its_control_characters() -> None:
-    async with client_of(lambda request: httpx2.Response(403, content=b"no\x1b[31m")) as client:
+    async with client_of(lambda request: httpx2.Response(422, content=b"no\x1b[31m")) as client:
         [result] = await EndpointChecks(client, CHAT, "http://up.test", None, "m").run([WHOLE])
-    assert result.report.findings[0].detail == "status 403: no [31m"
+    assert result.report.findings[0].detail == "status 422: no [31m"
     assert result.report.findings[0].rule is lint.RULES["http-refused"]
+
+
+@pytest.mark.parametrize(
+    ("status", "advice"), [(401, "a valid key into LINT_API_KEY"), (404, "with --model")]
+)
+async def test_a_request_that_is_not_admitted_is_no_finding(status: int, advice: str) -> None:
+    async with client_of(lambda request: httpx2.Response(status, content=b"no")) as client:
+        with pytest.raises(EndpointError, match=f"a whole response: status {status}: no; .*{advice}"):
+            await EndpointChecks(client, CHAT, "http://up.test", None, "m").run()
 
 
 @pytest.mark.backends(*VIRTUAL_BACKENDS)

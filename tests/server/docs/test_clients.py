@@ -7,6 +7,7 @@ import json
 import re
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sdk_clients.processes import Gateway, Simulator
@@ -64,6 +65,8 @@ def test_examples_of_the_sdks_run(tmp_path: Path) -> None:
             for here, there in (("http://127.0.0.1:8080", gateway.url), ("local/qwen3", "messages/echo")):
                 assert here in code
                 code = code.replace(here, there)
+            names: dict[str, Any] = {"__name__": "example"}
             with contextlib.redirect_stdout(io.StringIO()) as printed:
-                exec(compile(code, page, "exec"), {"__name__": "example"})
+                exec(compile(code, page, "exec"), names)
+            names["client"].close()
             assert set(printed.getvalue().splitlines()) == {"Hello"}

@@ -266,6 +266,37 @@ async def test_the_deadline_of_reading_is_the_protocols(monkeypatch: pytest.Monk
     assert stream.sent == b"too late"
 
 
+# Bodies.
+
+
+@pytest.mark.parametrize(
+    ("framing", "reads", "messages"),
+    [
+        (b"content-length: 100000", [b"x" * 60_000, b"x" * 40_000], [60_000, 40_000]),
+        (b"content-length: 100000", [b"x" * 60_000, b"x" * 40_000 + GET], [60_000, 40_000]),
+        # Only chunks can be so many in one read that other tasks have to run in between.
+        (b"transfer-encoding: chunked", [b"4\r\nxxxx\r\n" * 4000, b"0\r\n\r\n"], [7281, 7283, 1436, 0]),
+    ],
+)
+async def test_a_read_of_a_body_is_one_message_but_for_chunks(
+    framing: bytes, reads: list[bytes], messages: list[int]
+) -> None:
+    received: list[int] = []
+
+    async def reads_all(scope: Scope, receive: Receive, send: Send) -> None:
+        more = scope["method"] == "POST"
+        while more:
+            message = await receive()
+            received.append(len(message["body"]))
+            more = message["more_body"]
+        await hello(scope, receive, send)
+
+    stream = FakeStream([b"POST / HTTP/1.1\r\nhost: a\r\n%b\r\n\r\n" % framing, *reads])
+    await connect(reads_all, stream).run()
+    assert received == messages
+    assert stream.sent.count(b"hello") == 1 + reads[-1].count(GET)
+
+
 # The queue of an application.
 
 

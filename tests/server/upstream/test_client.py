@@ -501,7 +501,7 @@ async def test_a_socks_proxy() -> None:
 async def test_a_socks_proxy_needs_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "socksio", None)
     async with UpstreamClient() as client:
-        with pytest.raises(UpstreamUnreachable, match=r"install dragoman\[socks\]"):
+        with pytest.raises(UpstreamUnreachable, match="needs the extra socks"):
             await get(client, "http://up.example/v1", proxy="socks5://127.0.0.1:1")
 
 
@@ -519,3 +519,20 @@ async def test_the_trust_store_is_read_at_the_start_where_tls_is_expected() -> N
         assert client._tls is not None
     async with UpstreamClient(expects_tls=False) as client:
         assert client._tls is None
+
+
+class ProxyTransport(httpx2.AsyncBaseTransport):
+    closed = False
+
+    async def aclose(self) -> None:
+        self.closed = True
+
+
+@one_backend
+async def test_connections_that_nothing_needs_are_closed() -> None:
+    async with UpstreamClient() as client:
+        old, kept = ProxyTransport(), ProxyTransport()
+        client._proxied = {"http://old:1": old, "http://kept:1": kept}
+        await client.keep_only(["http://up.test/v1", "no url"], {"http://kept:1"})
+        assert (old.closed, kept.closed) == (True, False)
+        assert list(client._proxied) == ["http://kept:1"]

@@ -91,7 +91,7 @@ class MessagesWriter(msgspec.Struct):
         if isinstance(event, (TextDelta, ArgumentsDelta)) or (
             isinstance(event, ReasoningDelta) and event.part == self._part and self._head
         ):
-            return self.send_texts(event, [event.text])
+            return self._head + encode(event.text) + _TAIL
         return _SENDERS[type(event)](self, event)
 
     def send_texts(self, delta: TextDelta | ReasoningDelta | ArgumentsDelta, texts: list[str]) -> bytes:

@@ -100,7 +100,9 @@ class ChatWriter:
 
     def send(self, event: Event) -> bytes:
         if isinstance(event, (TextDelta, ArgumentsDelta)):
-            return self.send_texts(event, [event.text])
+            before, after, pieces = self._text_frames[event.block]
+            pieces.append(event.text)
+            return before + encode(event.text) + after
         return _SENDERS[type(event)](self, event)
 
     def send_texts(self, delta: TextDelta | ReasoningDelta | ArgumentsDelta, texts: list[str]) -> bytes:

@@ -83,11 +83,20 @@ class ResponsesWriter:
 
     def send(self, event: Event) -> bytes:
         if isinstance(event, (TextDelta, ArgumentsDelta)):
-            data = self.send_texts(event, [event.text])
+            data = self._delta(event.text)
             if self._tail_is_once:
                 self._tail, self._tail_is_once = _NO_LOGPROBS, False
             return data
         return _SENDERS[type(event)](self, event)
+
+    def _delta(self, text: str) -> bytes:
+        """Write one delta of the open part, or keep it for the end of the block."""
+        self._texts.append(text)
+        if self._deferred:
+            return b""
+        number = self._sequence
+        self._sequence = number + 1
+        return self._format % (number, encode(text)) + self._tail
 
     def send_texts(self, delta: TextDelta | ReasoningDelta | ArgumentsDelta, texts: list[str]) -> bytes:
         self._texts += texts
@@ -278,7 +287,7 @@ class ResponsesWriter:
         out = b""
         if self._part != (event.part, event.form):
             out = self._close_part() + self._open_part(event)
-        return out + self.send_texts(event, [event.text])
+        return out + self._delta(event.text)
 
     def _open_part(self, event: ReasoningDelta) -> bytes:
         assert self._open is not None
