@@ -55,7 +55,7 @@ Extractor = Callable[[bytes, int], tuple[list[str], int]]
 
 def build_extractor(raw_event: bytes, template: DeltaTemplate, text: str) -> Extractor | None:
     """Return an extractor for frames like this one, which was read as one delta of `text`. None if none is safe."""
-    member, number, padding = _patterns(template.key, template.number, template.padding)
+    name, member, number, padding = _patterns(template.key, template.number, template.padding)
     found = list(member.finditer(raw_event))
     if len(found) != 1:
         return None  # the text, or what looks like it, occurs twice
@@ -67,6 +67,9 @@ def build_extractor(raw_event: bytes, template: DeltaTemplate, text: str) -> Ext
         return None
     # The quotes are part of head and tail, because a line end next to them would make another frame.
     head, middle, tail = raw_event[: start + 1], b"", raw_event[end - 1 :]
+    around = head + tail
+    if len(name.findall(around)) != 1 or b"\\u" in around:
+        return None  # the member may occur in another spelling too, with the text that the reader takes
     counter = None if number is None else number.search(head)
     if counter is not None:
         head, middle = head[: counter.start(1)], head[counter.end(1) :]
@@ -115,6 +118,7 @@ def _extractor(head: bytes, middle: bytes, tail: bytes, end_of: _EndFinder) -> E
     in it, or with another tail.
     """
     numbered = head.replace(b"%", b"%%") + b"%d" + middle.replace(b"%", b"%%")
+    number = -1  # of the last frame
     end = tail + _FRAME_END
     size, less = len(head), len(end)
 
@@ -129,11 +133,12 @@ def _extractor(head: bytes, middle: bytes, tail: bytes, end_of: _EndFinder) -> E
 
     def extract(frames: bytes, position: int) -> tuple[list[str], int]:
         # One loop over the bytes, without a copy of each frame, because nearly every event comes here.
+        nonlocal number
         texts: list[str] = []
-        before, number = head, -1
-        while True:
+        before, last = head, len(frames)
+        while position < last:
             if middle:
-                number += 1  # as it nearly always is
+                number += 1  # as it nearly always is, from one call to the next too
                 before = numbered % number
             if not frames.startswith(before, position):
                 number = number_of(frames, position) if middle else -1
@@ -165,8 +170,11 @@ def _extractor(head: bytes, middle: bytes, tail: bytes, end_of: _EndFinder) -> E
 @lru_cache(maxsize=64)
 def _patterns(
     key: bytes, number: bytes, padding: bytes
-) -> tuple[re.Pattern[bytes], re.Pattern[bytes] | None, re.Pattern[bytes] | None]:
+) -> tuple[re.Pattern[bytes], re.Pattern[bytes], re.Pattern[bytes] | None, re.Pattern[bytes] | None]:
     return (
+        re.compile(
+            rb'"' + key + rb'"(?!:?[,{}\[\]a-z0-9])'
+        ),  # neither as a value nor with one that is no string
         re.compile(rb'"' + key + rb'":[ ]?' + _STRING, re.DOTALL),
         re.compile(rb'"' + number + rb'":[ ]?([0-9]+),') if number else None,
         re.compile(rb'"' + padding + rb'":[ ]?"([A-Za-z0-9]*)"[ }\]]*\Z') if padding else None,

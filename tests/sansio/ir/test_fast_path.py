@@ -123,6 +123,10 @@ SHAPES: dict[str, tuple[bytes, list[tuple[bytes, str | None]]]] = {
         b'data: {"n":1,"text":"a","pad":"x"}]',
         [(b'data: {"n":2,"text":"b","pad":"yz"}]', "b")],
     ),
+    "the key of something else than a text": (
+        b'data: {"text":"a","l":{"text":[]},"m":{"text":null}}',
+        [(b'data: {"text":"b","l":{"text":[]},"m":{"text":null}}', "b")],
+    ),
     "the key as a value": (
         b'data: {"k":"text","text":"a","v":"\\"text\\":\\"a\\""}',
         [(b'data: {"k":"text","text":"b","v":"\\"text\\":\\"a\\""}', "b")],
@@ -155,6 +159,10 @@ def joined(*raw_events: bytes) -> bytes:
     [
         b'data: {"x":"a"}',  # no such member
         b'data: {"text":"a","d":{"text":"a"}}',  # two of them: which one was it?
+        b'data: {"text":"a","text" : "a"}',  # the same, with blanks
+        b'data: {"text":"a","te\\u0078t":"a"}',  # the same, with an escape
+        b'data: {"te\\u0078t":"a"}\n: "text":"a"',  # the member is not the one of the comment
+        b'data: {"text":"a","text"\ndata: :"a"}',  # the second is on two lines
         b'data: {"text":"b","t":"a"}',  # another text than the reader found
         b'data: {"text":["a"]}',
         b'data: {"t\\u0065xt":"a"}',
@@ -180,6 +188,8 @@ def test_a_counter_of_any_number_of_digits() -> None:
     extract = build_extractor(frames[0], HINT, "a")
     assert extract is not None
     assert extract(joined(*frames), 0) == (["a"] * len(frames), len(joined(*frames)))
+    for frame in (*frames, b": ping", *frames):  # one in each read, between which it goes on counting
+        assert extract(joined(frame), 0)[0] == ([] if frame == b": ping" else ["a"])
 
 
 DELTAS: list[Delta] = [

@@ -284,6 +284,7 @@ async def test_without_a_key_there_is_nothing() -> None:
     client = await call(create_app(Settings()), "/metrics", method="GET", headers=bearer(KEY))
     assert client.status == 404
     assert b"metrics need server.metrics_key" in client.body
+    assert b'"code":"unknown_url"' in client.body
 
 
 async def test_without_the_extra_there_is_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -291,7 +292,8 @@ async def test_without_the_extra_there_is_nothing(monkeypatch: pytest.MonkeyPatc
     app = create_app(Settings(server=ServerSettings(admin_key=Secret(ADMIN_KEY))))
     client = await call(app, "/metrics", method="GET", headers=bearer(ADMIN_KEY))
     assert client.status == 404
-    assert install_command("metrics") in client.body.decode()
+    assert install_command("metrics").encode() in client.body
+    assert b'"code":"unknown_url"' in client.body
 
 
 async def test_the_form_is_negotiated() -> None:
