@@ -366,6 +366,9 @@ def configure_logging(level: str, form: str, stream: TextIO | None = None, mask:
         else JSONFormatter(mask)
     )
     logger = logging.getLogger("dragoman")
+    for before in logger.handlers:
+        if isinstance(before, _Handler):
+            before.close()  # a reload replaces it, and what it has left out would not be counted
     logger.handlers[:] = [handler]
     logger.propagate = False
     logger.setLevel(level.upper())

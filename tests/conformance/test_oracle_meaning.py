@@ -224,7 +224,7 @@ ERRORS: list[tuple[str, int, bytes, str | None]] = [
     (CHAT, 429, _error(CHAT, "requests", "slow", "rate_limit_exceeded"), None),
     (MESSAGES, 529, _error(MESSAGES, "overloaded_error", "busy"), None),
     (RESPONSES, 400, _error(RESPONSES, "invalid_request_error", "no"), None),
-    (CHAT, 200, _error(CHAT, "requests", "slow"), "is no status of an error"),
+    (CHAT, 200, _error(CHAT, "requests", "slow"), "is not the status of an error"),
     (CHAT, 400, b'{"error": {"message": "no", "type": "x", "param": null}}', "error.code: absent"),
     (CHAT, 400, b'{"message": "no"}', "expected only `error`"),
     (CHAT, 400, b"<html>", "json:"),

@@ -179,6 +179,24 @@ def test_a_worker_that_is_starting_gets_the_new_configuration_once_it_serves(
     ]
 
 
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_signal_is_a_reload_whatever_it_interrupts(tmp_path: Path, backend: str, workers: int) -> None:
+    with (
+        Upstream(responds) as upstream,
+        EdgeGateway(tmp_path, upstream, backend=backend, server=f"{SERVER}\nworkers = {workers}") as gateway,
+    ):
+        gateway.ready()
+        for _ in range(100):
+            gateway.signal(signal.SIGHUP)
+            assert request(gateway, "GET", "/healthz")[0] == 200
+        Files(tmp_path).replace('models = ["m"]', 'models = ["last"]')
+        gateway.signal(signal.SIGHUP)
+        wait_until(lambda: request(gateway, "GET", "/v1/models/last")[0] == 200)
+        gateway.signal(signal.SIGTERM)
+        assert gateway.wait() == 0
+    assert [line for line in gateway.log() if line["level"] == "error"] == []
+
+
 def workers_of(gateway: EdgeGateway) -> list[int]:
     """The processes that its supervisor has started to serve."""
     children = Path(f"/proc/{gateway.pid}/task/{gateway.pid}/children").read_text().split()

@@ -80,7 +80,7 @@ def check_error(protocol: str, status: int, body: bytes) -> Report:
     """Check the body of an error response with an HTTP status. protocol: one of PROTOCOLS."""
     report, value = _read(body)
     if not 400 <= status <= 599:
-        report.add("http-status", f"{status} is no status of an error")
+        report.add("http-status", f"{status} is not the status of an error")
     if value is None:
         return report
     if protocol == "anthropic_messages":

@@ -134,7 +134,7 @@ class ChatStream:
         if usage is not None:
             self._usage(members(usage), has_choices=bool(choices))
         elif not choices:
-            report.add("chat-no-choices", "a chunk without choices that is no usage chunk")
+            report.add("chat-no-choices", "a chunk without choices that is not a usage chunk")
         for number, entry in choices:
             if type(entry.get("index")) is int:
                 self._choice(entry["index"], entry, f"/choices/{number}")

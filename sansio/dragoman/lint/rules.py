@@ -118,7 +118,7 @@ _ROWS = (
         ("messages-event-line", _E, "Send `event:` with the type of the data: the vendor's SDK skips other events."),
         ("messages-after-end", _W, "Send nothing after message_stop or an error."),
         ("messages-end", _E, "End the stream with message_stop, or with an error."),
-        ("messages-done", _E, "End without [DONE], which belongs to Chat Completions and is no JSON."),
+        ("messages-done", _E, "End without [DONE], which belongs to Chat Completions and is not JSON."),
         ("messages-start", _E, "Begin with one message_start."),
         ("messages-start-empty", _W, "Send message_start with an id, empty content and stop_reason null."),
         ("messages-block", _E, "Start each block, fill it, and stop it, before the next one starts."),

@@ -21,4 +21,6 @@ def completion(context: click.Context, shell: str) -> None:
     assert root.info_name is not None
     # The variable in which click looks for a shell that completes.
     variable = f"_{root.info_name}_COMPLETE".upper().replace("-", "_")
-    click.echo(script(root.command, {}, root.info_name, variable).source())
+    text = script(root.command, {}, root.info_name, variable).source()
+    # click's script for fish cuts descriptions at their first comma.
+    click.echo(text.replace('string split ","', 'string split -m 1 ","'))

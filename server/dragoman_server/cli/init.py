@@ -12,7 +12,6 @@ from dragoman_server.cli.config_file import ConfigEditError, replace_file
 from dragoman_server.cli.options import (
     CANNOT_START,
     WRONG_CONFIGURATION,
-    config_option,
     exit_with,
     load_or_exit,
     own_command,
@@ -20,7 +19,12 @@ from dragoman_server.cli.options import (
 from dragoman_server.config.loader import CONFIG_VARIABLE, DEFAULT_FILE
 
 _options = [
-    config_option,
+    click.Option(
+        ["--config", "config_file"],
+        type=click.Path(),
+        metavar="FILE",
+        help=f"the file to write, if not {DEFAULT_FILE} in the working directory [{CONFIG_VARIABLE}]",
+    ),
     click.Option(["--yes", "-y"], is_flag=True, help="write the file without a question"),
     click.Option(["--force"], is_flag=True, help="replace the file if it exists"),
 ]

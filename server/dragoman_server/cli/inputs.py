@@ -11,6 +11,7 @@ import click
 from dragoman import PROTOCOLS, UPSTREAMS, Ledger, ProtocolError
 from dragoman.codec import ProtocolSpec, UpstreamSpec
 from dragoman.jsontext import MAX_DOCUMENT_BYTES, decode_object
+from dragoman_server.cli.options import FOUND_ERRORS, exit_with
 
 # A read of stdin returns what is there, so that a stream is translated as it arrives.
 _READ_BYTES = 64 * 1024
@@ -50,10 +51,10 @@ def read_pieces(file: IO[bytes]) -> Iterator[bytes]:
 
 
 def read_document(file: IO[bytes]) -> bytes:
-    """Return a whole file. Raises click.ClickException if it is larger than any document may be."""
+    """Return a whole file. Print an error and exit if it is larger than any document may be."""
     data = file.read(MAX_DOCUMENT_BYTES + 1)
     if len(data) > MAX_DOCUMENT_BYTES:
-        raise click.ClickException(f"{file.name} has more than {MAX_DOCUMENT_BYTES} bytes")
+        exit_with(FOUND_ERRORS, f"dragoman: {file.name} has more than {MAX_DOCUMENT_BYTES} bytes")
     return data
 
 

@@ -362,7 +362,7 @@ def _permissions(key: ClientKey) -> Iterator[str]:
 
 
 def _table(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    lines = [("name", "state", "requests", "tokens", "spent", "last used", "settings")] if rows else []
+    lines = [("name", "state", "requests", "tokens", "spent", "last used (UTC)", "settings")] if rows else []
     for row in rows:
         spent = row.get("cost_usd")
         counts = [str(row.get(name, "-")) for name in ("requests", "tokens")]

@@ -37,6 +37,7 @@ from dragoman_server.cli.inputs import (
     read_document,
     read_pieces,
 )
+from dragoman_server.cli.options import FOUND_ERRORS, exit_with
 
 # The response to each of several choices (`n`) is translated by itself, so here their number does not matter.
 _MAX_FAN_OUT = 1_000_000
@@ -119,12 +120,12 @@ def translate(
             losses, error = _translate_response(pieces, upstream, client, context, status)
     except (RemoteProtocolError, RequestRefused) as refusal:
         where = f" (at {refusal.path})" if refusal.path else ""
-        raise click.ClickException(f"{refusal.message}{where}") from None
+        exit_with(FOUND_ERRORS, f"dragoman: {refusal.message}{where}")
     print_losses(losses, as_json=as_json)
     if error is not None:
-        raise click.ClickException(f"the response failed: {error.message}")
+        exit_with(FOUND_ERRORS, f"dragoman: the response failed: {error.message}")
     if strict and len(losses):
-        raise SystemExit(1)
+        raise SystemExit(FOUND_ERRORS)
 
 
 def _read(file: IO[bytes], kind: str | None, source: ProtocolSpec) -> tuple[Kind, Iterator[bytes]]:
@@ -155,7 +156,7 @@ def _translate_request(
 ) -> Ledger:
     translator = RequestTranslator(client=client, upstream=upstream, max_fan_out=_MAX_FAN_OUT)
     translated = translator.translate(body, model=model)
-    print_bytes(translated.body + b"\n")
+    print_bytes(translated.body.rstrip(b"\n") + b"\n")
     if translated.fan_out > 1:
         click.echo(f"note: the gateway sends this {translated.fan_out} times, once for each choice", err=True)
     return translated.losses

@@ -70,6 +70,18 @@ class ConfigReloader:
         self._load = load
         self._apply = apply
         self._lock = anyio.Lock()
+        self._requested = anyio.Event()
+
+    def request(self) -> None:
+        """Have run() reload. Requests that come before it begins are one."""
+        self._requested.set()
+
+    async def run(self) -> None:
+        """Reload after each request(), also one that was made before this. Never return."""
+        while True:
+            await self._requested.wait()
+            self._requested = anyio.Event()
+            await self.reload()
 
     async def reload(self) -> ReloadResult:
         """See Reload."""

@@ -78,8 +78,8 @@ PROBES = (
     Probe("a stream with usage", "stream", {"stream": True, "stream_options": {"include_usage": True}}),
     Probe("a tool call", "response", {"tools": [_TOOL], "tool_choice": _FORCED_TOOL}),
     Probe("a tool call in a stream", "stream", {"tools": [_TOOL], "tool_choice": _FORCED_TOOL, "stream": True}),
-    Probe("a body that is no JSON", "error", raw=b'{"model": %s'),
-    Probe("a body that is no object", "error", raw=b"[]"),
+    Probe("a body that is not JSON", "error", raw=b'{"model": %s'),
+    Probe("a body that is not an object", "error", raw=b"[]"),
     Probe("a body without messages", "error", raw=b'{"model": %s, "max_tokens": 16}'),
 )  # fmt: skip
 

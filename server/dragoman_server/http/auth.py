@@ -206,8 +206,11 @@ class AdminKeyMiddleware:
         for_metrics = path_below_mount(scope) == METRICS_PATH
         keys = self._metrics_keys if for_metrics else self._admin_keys
         if not keys:
-            hint = ": metrics need server.metrics_key" if for_metrics else ""
-            error = RequestRefused(f"there is nothing at this path{hint}", status=404)
+            needs = (
+                "metrics need server.metrics_key" if for_metrics else f"{ADMIN_PATH} needs server.admin_key"
+            )
+            message = f"there is nothing at this path: {needs}"
+            error = RequestRefused(message, status=404, code="unknown_url")
             await self._refuse(scope, error, send)
             return
         presented = presented_key(scope["headers"])

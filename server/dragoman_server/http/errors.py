@@ -38,9 +38,11 @@ class FallbackErrors:
         """Return the response to a request that Starlette cannot route: 404, 405 and similar ones."""
         assert isinstance(error, HTTPException)
         headers = error.headers or {}
-        message, code = error.detail, None
-        if error.status_code == 404 and message == "Not Found":
-            message, code = f"there is nothing at this path; {self._hint(request)}", "unknown_url"
+        message = error.detail
+        # Without a code, Chat clients would get that of a model that does not exist.
+        code = "unknown_url" if error.status_code == 404 else None
+        if message == "Not Found":
+            message = f"there is nothing at this path; {self._hint(request)}"
         elif error.status_code == 405:
             message = f"{request.method[:20]} is not allowed here; allowed: {headers.get('Allow', 'POST')}"
         refusal = RequestRefused(message, status=error.status_code, code=code)

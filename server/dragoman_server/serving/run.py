@@ -143,6 +143,7 @@ def _use(settings: Settings) -> None:
         check_tls(settings.server)
     except StartupError as error:
         raise SettingsRefused(str(error)) from None
+    raise_file_limit(settings.server.max_connections)
     _set_up_logging(settings)
 
 
@@ -223,8 +224,8 @@ class _Worker:
     connections: anyio.CancelScope = field(default_factory=anyio.CancelScope)
     exit_timer: threading.Timer | None = None
     context: WorkerContext | None = None
+    reloader: ConfigReloader | None = None
     _tasks: TaskGroup = field(init=False)
-    _reload: Reload | None = None
 
     async def run(self) -> None:
         """Serve until a signal. Raises StartupError, in a group."""
@@ -233,12 +234,11 @@ class _Worker:
                 self._tasks.start_soon(self._watch_parent)
                 self._tasks.start_soon(self._stop_in_steps)
                 self._tasks.start_soon(return_freed_memory, self.requests)
-                if self.link is not None:
-                    self._reload = self.link.reload
-                elif self.load is not None:
-                    self._reload = ConfigReloader(self.settings, self.load, self._use).reload
+                if self.load is not None:
+                    self.reloader = ConfigReloader(self.settings, self.load, self._use)
+                reloader = self.link or self.reloader
                 if isinstance(self.app, ReloadableApp):
-                    self.app.reloader = self._reload
+                    self.app.reloader = None if reloader is None else reloader.reload
                 await self._serve()
                 self._tasks.cancel_scope.cancel()
 
@@ -288,11 +288,15 @@ class _Worker:
         self.stop_begun.set()
 
     def _reload_requested(self) -> None:
-        if self._reload is not None and self.is_ready and not self.stop_begun.is_set():
-            self._tasks.start_soon(self._reload)
+        # Only an event is set, because a task cannot be started here: asyncio runs this in the context of what the
+        # signal has interrupted.
+        if self.reloader is not None and not self.stop_begun.is_set():
+            self.reloader.request()
 
     async def _use(self, settings: Settings) -> None:
         """Use these settings for what begins from now on. Raises ValueError if that is impossible."""
+        if self.stop_begun.is_set():
+            raise SettingsRefused("the gateway is stopping")
         _use(settings)
         config = _hypercorn_config(settings.server)
         tls = config.create_ssl_context()
@@ -328,9 +332,11 @@ class _Worker:
     def _ready(self) -> None:
         self.is_ready = True
         self.on_ready()
+        # Not before: settings that come meanwhile are for an application that has started.
         if self.link is not None:
-            # Not before: settings that were sent meanwhile are for an application that has started.
             self._tasks.start_soon(self.link.run, self._use)
+        if self.reloader is not None:
+            self._tasks.start_soon(self.reloader.run)
 
     async def _watch_parent(self) -> None:
         parent = parent_process()

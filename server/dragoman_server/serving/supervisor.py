@@ -22,7 +22,7 @@ import anyio.to_thread
 from anyio.abc import TaskGroup
 
 from dragoman_server.config.loader import LoadedConfig
-from dragoman_server.config.reload import ConfigReloader, ReloadResult
+from dragoman_server.config.reload import ConfigReloader, ReloadResult, SettingsRefused
 from dragoman_server.serving.link import RELOAD_S, Applied, FromWorker, ReloadRequested, WorkerStarted
 from dragoman_server.serving.signals import GROUP_SIGNALS, SignalMeanings
 from dragoman_server.serving.sockets import StartupError
@@ -92,7 +92,7 @@ class Supervisor:
         if self.load is not None:
             self.reloader = ConfigReloader(self.settings, self.load, self._use)
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self._watch_signals, tasks)
+            tasks.start_soon(self._watch_signals)
             tasks.start_soon(self._kill_late)
             try:
                 async with anyio.create_task_group() as workers:
@@ -105,14 +105,14 @@ class Supervisor:
         if self.failure is not None:
             raise StartupError(self.failure)
 
-    async def _watch_signals(self, tasks: TaskGroup) -> None:
+    async def _watch_signals(self) -> None:
         with anyio.open_signal_receiver(*self.signals.handled) as signals:
             async for number in signals:
                 if not self.signals.is_reload(number):
                     _log.info("%s: stopping the workers", number.name)
                     self._stop()
-                elif self.reloader is not None and self.is_ready and not self.stopping.is_set():
-                    tasks.start_soon(self.reloader.reload)
+                elif self.reloader is not None and not self.stopping.is_set():
+                    self.reloader.request()
 
     async def _kill_late(self) -> None:
         await self.stopping.wait()
@@ -169,14 +169,14 @@ class Supervisor:
                 return
             match message:
                 case WorkerStarted(failure):
-                    self._started(number, failure)
+                    self._started(number, failure, tasks)
                 case Applied(failure):
                     worker.failure = failure
                     worker.applied.set()
                 case ReloadRequested():
                     tasks.start_soon(self._reload_for, worker)
 
-    def _started(self, number: int, failure: str) -> None:
+    def _started(self, number: int, failure: str, tasks: TaskGroup) -> None:
         if not failure:
             self.ready.add(number)
             if len(self.ready) == self.settings.server.workers and not (
@@ -184,6 +184,8 @@ class Supervisor:
             ):
                 self.is_ready = True
                 self.on_ready()
+                if self.reloader is not None:
+                    tasks.start_soon(self.reloader.run)
         elif not self.stopping.is_set() and number not in self.ready:
             # A worker that has served before and now does not start is started again, because the cause may pass.
             self.failure = failure
@@ -209,6 +211,8 @@ class Supervisor:
 
     async def _use(self, settings: Settings) -> None:
         """See ConfigReloader. Return when all workers use these settings."""
+        if self.stopping.is_set():
+            raise SettingsRefused("the gateway is stopping")
         self.use(settings)
         self.settings = settings  # of workers that are started from now on
         async with anyio.create_task_group() as tasks:
@@ -227,7 +231,7 @@ class Supervisor:
                 return
             await worker.applied.wait()
             failure = worker.failure
-        if failure:
+        if failure and not self.stopping.is_set():
             # The next one is started with these settings. This one finishes its requests first.
             _log.error("worker %d cannot use the new configuration and is replaced: %s", number, failure)
             worker.process.terminate()

@@ -61,7 +61,7 @@ class MetricKind(Enum):
 class MetricSpec:
     """One metric.
 
-    over_workers: of a gauge, how the values of several workers become one, in prometheus-client's words.
+    over_workers: how the values that several workers have of a gauge become one, in prometheus-client's words.
     """
 
     name: str
@@ -126,20 +126,17 @@ ACCOUNT_STATE = MetricSpec(
     MetricKind.GAUGE,
     "1 for the state that an account is in, 0 for the others",
     ("upstream", "account", "state"),
-    over_workers="livemostrecent",
 )
 ACCOUNT_REMAINING = MetricSpec(
     "dragoman_account_remaining_ratio",
     MetricKind.GAUGE,
     "Share of its rate limit, or of its money, that an account has left, if it is known",
     ("upstream", "account"),
-    over_workers="livemostrecent",
 )
 STORE_UP = MetricSpec(
     "dragoman_account_store_up",
     MetricKind.GAUGE,
     "1 while the account store works, 0 while the process that was scraped goes without it",
-    over_workers="livemostrecent",
 )
 WORKERS = MetricSpec(
     "dragoman_workers", MetricKind.GAUGE, "Processes that serve requests", over_workers="livesum"
@@ -156,6 +153,9 @@ METRICS = (
     REQUESTS, DURATION, FIRST_BYTE, ATTEMPTS, TOKENS, COST, LOSSES, OPEN_REQUESTS, OPEN_STREAMS, ACCOUNT_STATE,
     ACCOUNT_REMAINING, STORE_UP, WORKERS, BUILD,
 )  # fmt: skip
+
+# Those that are read when a scrape comes: see Metrics.set_states().
+_STATES = (ACCOUNT_STATE, ACCOUNT_REMAINING, STORE_UP)
 
 # The fields of a record with numbers of tokens, by the label `type`.
 _TOKEN_FIELDS = {
@@ -220,8 +220,7 @@ class _Family:
         """Return the counter of a label set. labels: values, in the order of the specification."""
         child = self._children.get(labels)
         if child is None:
-            # The labels of gauges come from the configuration only, and a gauge of several accounts has no meaning.
-            if len(self._children) >= MAX_LABEL_SETS and self._spec.kind is not MetricKind.GAUGE:
+            if len(self._children) >= MAX_LABEL_SETS:
                 return self._overflow()
             child = self._children[labels] = self._metric.labels(*labels) if labels else self._metric
         return child
@@ -250,6 +249,8 @@ class Metrics:
         self._registry = CollectorRegistry()
         registry = self._registry if directory is None else None
         _register_collectors(self._registry, directory)
+        self._states = _States()
+        self._registry.register(self._states)
 
         def make(spec: MetricSpec) -> Any:
             if spec.kind is MetricKind.COUNTER:
@@ -259,7 +260,9 @@ class Metrics:
             mode: Any = spec.over_workers
             return Gauge(spec.name, spec.help, spec.labels, registry=registry, multiprocess_mode=mode)
 
-        self._families = families = {spec: _Family(spec, make(spec)) for spec in METRICS}
+        self._families = families = {
+            spec: _Family(spec, make(spec)) for spec in METRICS if spec not in _STATES
+        }
         self.open_requests = families[OPEN_REQUESTS].child()
         self.open_streams = families[OPEN_STREAMS].child()
         families[WORKERS].child().set(1)
@@ -312,16 +315,21 @@ class Metrics:
         self, accounts: Iterable[str], health: Mapping[str, Health], now: float, *, store_up: bool
     ) -> None:
         """Set the state of the accounts. accounts: their ids, as `upstream/account`. health: see AccountStore."""
-        states, remaining = self._families[ACCOUNT_STATE], self._families[ACCOUNT_REMAINING]
+        from prometheus_client.core import GaugeMetricFamily
+
+        states, remaining, store = (
+            GaugeMetricFamily(spec.name, spec.help, labels=spec.labels) for spec in _STATES
+        )
         for id in accounts:
             upstream, _, name = id.partition("/")
             known = health.get(id, INITIAL_HEALTH)
             current = known.state(now)
             for state in AccountState:
-                states.child(upstream, name, state.value).set(state is current)
+                states.add_metric((upstream, name, state.value), float(state is current))
             if known.remaining is not None:
-                remaining.child(upstream, name).set(known.remaining)
-        self._families[STORE_UP].child().set(store_up)
+                remaining.add_metric((upstream, name), known.remaining)
+        store.add_metric((), float(store_up))
+        self._states.families = (states, remaining, store)
 
     def exposition(self, accept: str) -> tuple[bytes, str]:
         """Return all metrics as text, and its content type. Slow: call it in a thread. accept: the request's header."""
@@ -341,6 +349,19 @@ def _register_collectors(registry: "CollectorRegistry", directory: str | None) -
         ProcessCollector(registry=registry)
     else:
         registry.register(_Workers(Path(directory)))
+
+
+class _States:
+    """What is read when a scrape comes, by the process that is scraped. No counter has what was there before."""
+
+    def __init__(self) -> None:
+        self.families: Iterable[Metric] = ()
+
+    def describe(self) -> "Iterable[Metric]":
+        return ()
+
+    def collect(self) -> "Iterable[Metric]":
+        return self.families
 
 
 class _Workers:

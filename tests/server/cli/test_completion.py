@@ -56,6 +56,11 @@ def test_fish(line: str) -> None:
     assert {each.partition("\t")[0] for each in found} == LINES[line]
 
 
+def test_fish_has_whole_descriptions() -> None:
+    found = run("fish", "dragoman completion fish | source; complete -C 'dragoman key'")
+    assert found == ["keys\tMake, list and change client keys."]
+
+
 @pytest.mark.parametrize("line", LINES)
 def test_zsh(line: str) -> None:
     # Completion itself needs a terminal: in place of zsh's functions these print what they are given.

@@ -78,11 +78,11 @@ def test_keys_are_listed_with_their_limits() -> None:
     Path("keys.toml").write_text("".join(made) + prices)
     result = run("keys", "list", "--config", "keys.toml", DRAGOMAN_SECRET=SECRET)
     assert result.stdout.splitlines() == [
-        "name  state   requests  tokens  spent  last used  settings",
-        "ci    active  -         -       -      -          loss_policy=refuse may_loosen",
-        "web   active  -         -       -      -          models=fast,up/* requests_per_minute=60 "
+        "name  state   requests  tokens  spent  last used (UTC)  settings",
+        "ci    active  -         -       -      -                loss_policy=refuse may_loosen",
+        "web   active  -         -       -      -                models=fast,up/* requests_per_minute=60 "
         "tokens_per_minute=100000 budget=2.5/month",
-        "old   active  -         -       -      -          budget=0/total",
+        "old   active  -         -       -      -                budget=0/total",
         "dev   active  -         -       -      -",
     ]
     assert "server.admin_key is not set, and the account store is the memory of the gateway" in result.stderr

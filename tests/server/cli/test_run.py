@@ -115,6 +115,12 @@ def test_a_program_gets_a_gateway_that_ends_with_it(tmp_path: Path, backend: str
         assert not accepts(url)
 
 
+def test_no_load_balancer_is_waited_for_at_the_end(tmp_path: Path) -> None:
+    with running(tmp_path, "--", *TOY, "wait", DRAGOMAN_DRAIN_DELAY_S="3600") as run:
+        assert accepts(run.line())
+        assert run.end() == (0, [], [SIMULATOR_WARNING])
+
+
 @each_backend
 def test_requests_of_the_program_are_served(tmp_path: Path, backend: str) -> None:
     assert run_to_end(tmp_path, *TOY, "post", DRAGOMAN_BACKEND=backend)[:2] == (0, ["Hello"])

@@ -78,7 +78,7 @@ def test_an_error_response() -> None:
     result = run("--from", "chat", "--to", "messages", "--status", "429", body=ERROR)
     assert result.exit_code == 1
     assert json.loads(result.stdout)["error"] == {"type": "rate_limit_error", "message": "gone"}
-    assert result.stderr == "Error: the response failed: gone\n"
+    assert result.stderr == "dragoman: the response failed: gone\n"
 
 
 def test_a_stream_that_was_cut_fails_in_the_clients_form() -> None:
@@ -87,17 +87,23 @@ def test_a_stream_that_was_cut_fails_in_the_clients_form() -> None:
     assert result.exit_code == 1
     assert "event: error\n" in result.stdout
     assert (
-        result.stderr == "Error: the response failed: the upstream's stream ended without a finish reason\n"
+        result.stderr
+        == "dragoman: the response failed: the upstream's stream ended without a finish reason\n"
     )
+
+
+def test_a_request_for_the_same_protocol_ends_with_one_newline() -> None:
+    body = b'{"model":"m","max_tokens":1,"messages":[{"role":"user","content":"Hi"}]}\n'
+    assert run("--from", "messages", "--to", "messages", body=body).stdout_bytes == body
 
 
 @pytest.mark.parametrize(
     ("arguments", "body", "message"),
     [
-        (("--from", "chat", "--to", "messages"), b"{", "Error: the request body is not valid JSON"),
+        (("--from", "chat", "--to", "messages"), b"{", "dragoman: the request body is not valid JSON"),
         (("--from", "chat", "--to", "messages"), {"model": "m"}, "messages"),
-        (("--from", "chat", "--to", "messages", "--kind", "stream"), b"", "Error: the response failed"),
-        (("--from", "chat", "--to", "messages", "--kind", "stream"), b"data: 1\n\n", "Error: the response failed"),
+        (("--from", "chat", "--to", "messages", "--kind", "stream"), b"", "dragoman: the response failed"),
+        (("--from", "chat", "--to", "messages", "--kind", "stream"), b"data: 1\n\n", "dragoman: the response failed"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_translated_exits_with_1(arguments: tuple[str, ...], body: Any, message: str) -> None:

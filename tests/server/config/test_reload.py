@@ -135,6 +135,28 @@ async def test_reloads_come_one_after_the_other(file: Path) -> None:
     assert under_way == ["begins", "ends", "begins", "ends"]
 
 
+async def test_requests_that_come_before_a_reload_begins_are_one(file: Path) -> None:
+    gateway, used = Gateway(file, ""), list[Settings]()
+
+    async def use(settings: Settings) -> None:
+        used.append(settings)
+        if len(used) == 1:
+            for _ in range(100):
+                reloader.request()
+        await anyio.wait_all_tasks_blocked()
+
+    reloader = ConfigReloader(gateway.settings, gateway.load, use)
+    reloader.request()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(reloader.run)
+        while len(used) < 2:
+            await anyio.wait_all_tasks_blocked()
+            await anyio.to_thread.run_sync(lambda: None)  # the file is read in a thread
+        await reloader.reload()
+        tasks.cancel_scope.cancel()
+    assert len(used) == 3
+
+
 async def test_a_file_that_cannot_be_read_again_changes_nothing(tmp_path: Path) -> None:
     """As of `--config <(command)`: the second time it is empty, which would be a configuration without keys."""
     pipe, end = os.pipe()

@@ -576,6 +576,16 @@ def test_repeated_lines_are_left_out_and_counted() -> None:
 
 
 @pytest.mark.usefixtures("logger")
+def test_lines_that_were_left_out_before_a_reload_are_counted() -> None:
+    out = io.StringIO()
+    configure_logging("info", "json", out)
+    (handler,) = logging.getLogger("dragoman").handlers
+    lines_at(handler, [1_000_000.0] * (MAX_REPEATS + 1))
+    configure_logging("info", "json", out)
+    assert "lines left out: 1 more like" in out.getvalue().splitlines()[-1]
+
+
+@pytest.mark.usefixtures("logger")
 def test_each_request_has_its_line() -> None:
     out = io.StringIO()
     configure_logging("info", "json", out)

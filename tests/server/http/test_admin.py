@@ -166,6 +166,7 @@ async def test_without_an_admin_key_there_is_nothing(headers: dict[str, str]) ->
     for method, path in EXISTING + ELSEWHERE:
         client = await call(app_of(OFF), path, method, headers)
         assert client.status == 404
+        assert method == "HEAD" or b"/admin needs server.admin_key" in client.body
         assert not [name for name in client.headers if name.startswith(("access-control", "www-"))]
 
 

@@ -5,7 +5,9 @@ import resource
 
 import pytest
 
+from dragoman_server.serving import run
 from dragoman_server.serving.file_limit import default_max_connections, raise_file_limit
+from dragoman_server.settings import ServerSettings, Settings
 
 UNLIMITED = resource.RLIM_INFINITY
 
@@ -75,3 +77,10 @@ def test_fewer_than_configured_are_a_line_in_the_log(
         f"{connections} connections with a request each: let it open 10064 (ulimit -n, LimitNOFILE of systemd, "
         "--ulimit nofile of docker)"
     ]
+
+
+def test_it_is_raised_by_a_reload_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run, "_set_up_logging", lambda settings: None)
+    limits = Limits(monkeypatch, 1024, 1_000_000)
+    run._use(Settings(server=ServerSettings(max_connections=5000)))
+    assert limits.soft == 10_064

@@ -253,7 +253,8 @@ def test_names_follow_the_conventions_of_prometheus() -> None:
     for spec in METRICS:
         assert re.fullmatch(r"dragoman_[a-z_]+", spec.name)
         assert (spec.kind is metrics.MetricKind.COUNTER) == spec.name.endswith("_total")
-        assert bool(spec.over_workers) == (spec.kind is metrics.MetricKind.GAUGE)
+        counted = spec not in metrics._STATES
+        assert bool(spec.over_workers) == (spec.kind is metrics.MetricKind.GAUGE and counted)
         assert not spec.help.endswith(".")
 
 
@@ -283,6 +284,7 @@ async def test_without_a_key_there_is_nothing() -> None:
     client = await call(create_app(Settings()), "/metrics", method="GET", headers=bearer(KEY))
     assert client.status == 404
     assert b"metrics need server.metrics_key" in client.body
+    assert b'"code":"unknown_url"' in client.body
 
 
 async def test_without_the_extra_there_is_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -290,7 +292,8 @@ async def test_without_the_extra_there_is_nothing(monkeypatch: pytest.MonkeyPatc
     app = create_app(Settings(server=ServerSettings(admin_key=Secret(ADMIN_KEY))))
     client = await call(app, "/metrics", method="GET", headers=bearer(ADMIN_KEY))
     assert client.status == 404
-    assert install_command("metrics") in client.body.decode()
+    assert install_command("metrics").encode() in client.body
+    assert b'"code":"unknown_url"' in client.body
 
 
 async def test_the_form_is_negotiated() -> None:
@@ -334,6 +337,20 @@ async def test_a_reload_counts_on_with_the_new_names() -> None:
         "model=m",
         "model=new",
     }
+
+
+async def test_an_account_that_a_reload_removes_has_no_state() -> None:
+    pool = accounts(a=good("Hello"), b=good("Hello"))
+    await pool.store.change("up/a", lambda health: health.after_success(remaining=0.25).after_disabling("x"))
+    async with pool.app.lifespan():
+        before = await samples(pool.app, "dragoman_account_state")
+        assert before["account=a", "state=disabled", "upstream=up"] == 1
+        settings = pool.app._served.gateway.settings
+        await pool.app.reload(replace(settings, accounts=settings.accounts[1:]))
+        after = await samples(pool.app, "dragoman_account_state")
+        remaining = await samples(pool.app, "dragoman_account_remaining_ratio")
+    assert {labels[0] for labels in after} == {"account=b"}
+    assert remaining == {}
 
 
 async def test_a_reload_does_not_switch_them_on() -> None:
