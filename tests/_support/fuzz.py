@@ -304,7 +304,19 @@ cut_places = st.lists(_places, max_size=6)
 
 # --- streams --------------------------------------------------------------------------------------------------
 
-FRAME_STEPS = ("drop", "repeat", "swap", "move", "end", "change", "change", "change", "index", "lines")
+FRAME_STEPS = (
+    "drop",
+    "repeat",
+    "swap",
+    "move",
+    "end",
+    "change",
+    "change",
+    "change",
+    "index",
+    "lines",
+    "blank",
+)
 FrameStep = tuple[str, int, int, Step]
 frame_steps = st.tuples(st.sampled_from(FRAME_STEPS), _places, _places, steps)
 
@@ -328,6 +340,8 @@ def change_frames(frames: Sequence[bytes], plan: Sequence[FrameStep]) -> bytes:
             changed.insert(to, changed.pop(at))
         elif name == "end":
             del changed[at:]
+        elif name == "blank":
+            changed[at] += b"\n" * (1 + another % 3)
         elif name == "lines":
             changed[at] = changed[at].replace(b"\n", (b"\r\n", b"\r")[another % 2])
         else:
