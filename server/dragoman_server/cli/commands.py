@@ -7,7 +7,7 @@ line is wrong.
 import json
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from importlib.metadata import version
 from typing import TYPE_CHECKING
@@ -94,6 +94,25 @@ def serve(config_file: str | None, **options: str | bool | None) -> None:
 
     Exit codes: 0 after a stop, 1 if it cannot start, 2 if the configuration or the command line is wrong.
     """
+    _serve(config_file, options)
+
+
+@main.command(
+    params=[
+        click.Argument(["record"], metavar="DIR"),
+        *(option for option in server_options if option.name != "record"),
+    ]
+)
+def record(config_file: str | None, **options: str | bool | None) -> None:
+    """Start the gateway and record each request in DIR.
+
+    It is `dragoman serve --record DIR`. The recordings are for `dragoman replay`; they have prompts and responses, and
+    no keys. Exit codes are those of `serve`.
+    """
+    _serve(config_file, options)
+
+
+def _serve(config_file: str | None, options: Mapping[str, str | bool | None]) -> None:
     loaded = load_or_exit(config_file, options)
     from dragoman_server.app import create_app
     from dragoman_server.cli.banner import print_banner

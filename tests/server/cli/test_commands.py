@@ -419,6 +419,18 @@ def test_serve_prints_the_banner_and_serves(tmp_path: Path) -> None:
     assert CANARY not in "\n".join(server.output)
 
 
+def test_record_is_serve_with_a_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    served: list[Settings] = []
+    monkeypatch.setattr("dragoman_server.cli.commands._run", lambda settings, *_: served.append(settings))
+    folder = str(tmp_path / "seen")
+    assert run("record", folder, "--port", "0").exit_code == 0
+    assert run("serve", "--record", folder, "--port", "0").exit_code == 0
+    recorded, same = served
+    assert (recorded, recorded.server.record) == (same, same.server.record)
+    assert recorded.server.record is not None
+    assert run("record").exit_code == 2
+
+
 @pytest.mark.process
 def test_serve_with_a_wrong_configuration_exits_with_2() -> None:
     with Server("--port", "70000") as server:
