@@ -62,6 +62,9 @@ LOCAL_SERVERS = (
     ),
     LocalServer("vllm", "vLLM", "http://127.0.0.1:8000/v1", "VLLM_API_KEY", owner="vllm"),
     LocalServer("llamacpp", "llama.cpp", "http://127.0.0.1:8080/v1", "LLAMA_API_KEY", owner="llamacpp"),
+    # "server default port will be changed to :9931 in a future release" -- what llama-server logs at its start,
+    # ggml-org/llama.cpp#26508, read 2026-11-23
+    LocalServer("llamacpp", "llama.cpp", "http://127.0.0.1:9931/v1", "LLAMA_API_KEY", owner="llamacpp"),
     LocalServer(
         "lmstudio", "LM Studio", "http://127.0.0.1:1234/v1", "LM_API_TOKEN", details="/api/v0/models"
     ),
@@ -99,16 +102,16 @@ async def find_local_servers(
             try:
                 models = await _models_of(client, server, environ)
             except AccountRefused:
-                found[server.name] = FoundServer(server, None)
+                found[server.base_url] = FoundServer(server, None)
             except ModelListError:
                 return
             else:
-                found[server.name] = FoundServer(_identified(server, models), models)
+                found[server.base_url] = FoundServer(_identified(server, models), models)
 
     async with UpstreamClient(transport=Http1Transport()) as client, anyio.create_task_group() as tasks:
         for server in servers:
             tasks.start_soon(find, client, server)
-    in_order = [found[server.name] for server in servers if server.name in found]
+    in_order = [found[server.base_url] for server in servers if server.base_url in found]
     # Two ports may have the same program; the names of upstreams differ.
     names = Counter(each.server.name for each in in_order)
     return [

@@ -106,12 +106,14 @@ async def test_the_owner_of_the_models_decides_and_not_the_port(monkeypatch: pyt
         assert (one.server.name, one.server.title) == (f"local-{server.port}", "A server")
 
 
-async def test_two_servers_of_one_kind_have_different_names() -> None:
+@pytest.mark.parametrize("port_of", ["llamacpp", "vllm"])
+async def test_two_servers_of_one_kind_have_different_names(port_of: str) -> None:
+    """Also on two ports that are usual for it."""
     models = {"/v1/models": {"data": [{"id": "q", "owned_by": "vllm"}]}}
     async with serving(models) as one, serving(models) as other:
         servers = [
             replace(BY_NAME["vllm"], base_url=one.url + "v1"),
-            replace(BY_NAME["llamacpp"], base_url=other.url + "v1"),
+            replace(BY_NAME[port_of], base_url=other.url + "v1"),
         ]
         names = [each.server.name for each in await find_local_servers({}, servers)]
     assert names == [f"local-{one.port}", f"local-{other.port}"]
