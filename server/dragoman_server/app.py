@@ -28,7 +28,15 @@ from dragoman_server.config.reload import Reload, ReloadResult
 from dragoman_server.gateway import Gateway
 from dragoman_server.headers import JSON_HEADERS
 from dragoman_server.http.admin import admin_app, is_admin_path
-from dragoman_server.http.auth import HTTP_METHODS, KeyAuthMiddleware, Keyring, key_headers
+from dragoman_server.http.auth import (
+    HEALTHZ_PATH,
+    HELLO_PATH,
+    HTTP_METHODS,
+    READYZ_PATH,
+    KeyAuthMiddleware,
+    Keyring,
+    key_headers,
+)
 from dragoman_server.http.browsers import LOOPBACK_ORIGIN_PATTERN, BrowserProtection
 from dragoman_server.http.count_tokens import counting_routes
 from dragoman_server.http.endpoint import ProtocolEndpoint
@@ -52,7 +60,7 @@ class _ConfiguredApp:
     gateway: what its endpoints use.
     app: for clients. admin: for the operator. browsers: checks requests for both. errors: of paths without an endpoint.
     requests: how many are open.
-    unused: set when another one has taken its place and none of its requests is open.
+    replaced: another one has taken its place. unused: set then, once none of its requests is open.
     """
 
     __slots__ = ("admin", "app", "browsers", "errors", "gateway", "replaced", "requests", "unused")
@@ -266,10 +274,10 @@ def _routes(gateway: Gateway, is_ready: Callable[[], tuple[bool, JSONObject]]) -
         *counting_routes(gateway),
         *responses_routes(gateway),
         *models_routes(gateway),
-        constant("/healthz", {"status": "ok", "name": "dragoman"}),
-        Route("/readyz", readyz),
+        constant(HEALTHZ_PATH, {"status": "ok", "name": "dragoman"}),
+        Route(READYZ_PATH, readyz),
         # Claude Code opens its connection with these, and tests with them if the server is up.
-        constant("/api/hello", {"message": "hello"}),
+        constant(HELLO_PATH, {"message": "hello"}),
         constant("/", {"name": "dragoman", "version": __version__, "endpoints": names}),
     ]
 

@@ -35,6 +35,7 @@ from dragoman_server.settings import (
     Settings,
     UpstreamSettings,
 )
+from dragoman_server.settings.secret import Secret
 from dragoman_server.simulator import SimulatedUpstream
 from dragoman_server.telemetry.requests import Telemetry
 from dragoman_server.tool_grammar import grammar_checker
@@ -91,7 +92,7 @@ class Gateway:
         self.balances = Balances(settings, self.sender_for, self.upstreams)
         if previous is None:
             self.client = client or UpstreamClient(
-                expects_tls=_expects_tls(settings), expects_proxies=_expects_proxies(settings)
+                expects_tls=_expects_tls(settings), expects_proxies=bool(_proxies(settings))
             )
             self.simulator = SimulatedUpstream()
             self.responses = StoredResponseService(_response_store(settings.server))
@@ -145,11 +146,7 @@ class Gateway:
         metrics = self.telemetry.metrics
         if metrics is None:
             return None
-        accounts = [
-            account.id
-            for upstream in self.settings.upstreams
-            for account in self.settings.accounts_of(upstream)
-        ]
+        accounts = [account.id for account in self.settings.all_accounts()]
         store = self.accounts
         works = not (isinstance(store, ResilientStore) and store.is_open)
         metrics.set_states(accounts, store.health(), self.pool.clock(), store_up=works)
@@ -182,9 +179,7 @@ class Gateway:
         for each in (self, *others):
             settings = each.settings
             upstreams |= {upstream.base_url for upstream in settings.upstreams}
-            configured = [upstream.proxy for upstream in settings.upstreams]
-            configured += [account.proxy for account in settings.accounts]
-            proxies |= {proxy.reveal() for proxy in configured if proxy is not None}
+            proxies |= {proxy.reveal() for proxy in _proxies(settings)}
         await self.client.keep_only(upstreams, proxies)
 
     @asynccontextmanager
@@ -212,10 +207,10 @@ def _expects_tls(settings: Settings) -> bool:
     return any(origin_of(upstream.base_url)[0].startswith("https:") for upstream in settings.upstreams)
 
 
-def _expects_proxies(settings: Settings) -> bool:
-    """True if an upstream is reached by a proxy."""
+def _proxies(settings: Settings) -> list[Secret]:
+    """Return the configured proxies by which upstreams are reached."""
     proxies = [upstream.proxy for upstream in settings.upstreams] + [each.proxy for each in settings.accounts]
-    return any(proxy is not None for proxy in proxies)
+    return [proxy for proxy in proxies if proxy is not None]
 
 
 def make_account_store(server: ServerSettings) -> AccountStore:

@@ -43,6 +43,8 @@ BROWSER_HEADERS: HeaderList = [
     ("x-content-type-options", "nosniff"),
     ("cross-origin-resource-policy", "same-origin"),
 ]
+# For what only the operator may read.
+OPERATOR_HEADERS: HeaderList = [("cache-control", "no-store"), *BROWSER_HEADERS]
 
 # The header for each value of the setting `auth` that names one.
 _AUTH_HEADERS = {"bearer": "authorization", "x-api-key": "x-api-key"}

@@ -7,7 +7,7 @@ names and the state of accounts, and no part of a key.
 """
 
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
@@ -21,13 +21,13 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp
 
 from dragoman.jsontext import JSONObject
-from dragoman_server.accounts.health import Health
+from dragoman_server.accounts.health import INITIAL_HEALTH, Health
 from dragoman_server.accounts.key_usage import KeyUsage
 from dragoman_server.accounts.limits import ClientLimits
 from dragoman_server.accounts.stores.base import AccountStoreError, KeyUse
 from dragoman_server.config.reload import ReloadResult
 from dragoman_server.gateway import Gateway
-from dragoman_server.headers import BROWSER_HEADERS
+from dragoman_server.headers import OPERATOR_HEADERS
 from dragoman_server.http.auth import ADMIN_PATH, METRICS_PATH, AdminKeyMiddleware, Refuse
 from dragoman_server.http.metrics import metrics_endpoint
 from dragoman_server.log import log_request
@@ -37,12 +37,12 @@ from dragoman_server.settings import AccountSettings, ClientKey, Settings
 _STORE_S = 5.0
 
 # Reason shown for an account that the operator disabled.
-DISABLED_BY_OPERATOR = "disabled by the operator"
+_DISABLED_BY_OPERATOR = "disabled by the operator"
 
 # What POST /admin/accounts/{id}/NAME does to an account. One that is only cooling down is not enabled: it stays so.
 _CHANGES: dict[str, Callable[[Health], Health]] = {
     "enable": lambda health: health if health.disabled is None else health.after_reset(),
-    "disable": lambda health: health.after_disabling(DISABLED_BY_OPERATOR),
+    "disable": lambda health: health.after_disabling(_DISABLED_BY_OPERATOR),
     "reset": Health.after_reset,
 }
 
@@ -109,17 +109,21 @@ def admin_routes(gateway: Gateway, reload: Callable[[], Awaitable[ReloadResult |
 class _Accounts:
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
+        self._settings = gateway.settings
         self._store = gateway.accounts
 
     async def list_all(self, request: Request) -> Response:
         now, health = time.time(), self._store.health()
-        found = [account_json(account, health.get(account.id, Health()), now) for account in self._all()]
+        found = [
+            account_json(account, health.get(account.id, INITIAL_HEALTH), now)
+            for account in self._settings.all_accounts()
+        ]
         return _respond(self._gateway, request, {"accounts": found})
 
     def changer(self, change: Callable[[Health], Health]) -> Callable[[Request], Awaitable[Response]]:
         async def endpoint(request: Request) -> Response:
             id = request.path_params["id"]
-            account = next((account for account in self._all() if account.id == id), None)
+            account = next((each for each in self._settings.all_accounts() if each.id == id), None)
             if account is None:
                 raise HTTPException(
                     404, f"there is no account {id[:100]!a}; GET {ADMIN_PATH}/accounts lists them"
@@ -131,14 +135,10 @@ class _Accounts:
                 raise HTTPException(
                     503, "the account store does not respond; the change may not have been made"
                 ) from None
-            health = self._store.health().get(account.id, Health())
+            health = self._store.health().get(account.id, INITIAL_HEALTH)
             return _respond(self._gateway, request, account_json(account, health, time.time()))
 
         return endpoint
-
-    def _all(self) -> Iterator[AccountSettings]:
-        for upstream in self._gateway.settings.upstreams:
-            yield from self._gateway.settings.accounts_of(upstream)
 
 
 async def keys_json(
@@ -202,4 +202,4 @@ def _respond(gateway: Gateway, request: Request, value: JSONObject, status: int 
     record = gateway.request_began(request.scope, "admin")
     record.status, record.outcome = status, "completed"
     log_request(record)
-    return JSONResponse(value, status, headers={"cache-control": "no-store", **dict(BROWSER_HEADERS)})
+    return JSONResponse(value, status, headers=dict(OPERATOR_HEADERS))

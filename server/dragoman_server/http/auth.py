@@ -29,9 +29,12 @@ HTTP_METHODS = ("GET", "POST", "PUT", "DELETE", "OPTIONS")
 
 ADMIN_PATH = "/admin"
 METRICS_PATH = "/metrics"
+HEALTHZ_PATH = "/healthz"
+READYZ_PATH = "/readyz"
+HELLO_PATH = "/api/hello"
 
 # These report only that the gateway runs. Every other path needs a key, also those that are added later.
-_OPEN_PATHS = frozenset({"/healthz", "/readyz", "/api/hello"})
+_OPEN_PATHS = frozenset({HEALTHZ_PATH, READYZ_PATH, HELLO_PATH})
 
 # Sends an error in the form of the path's protocol: see FallbackErrors.refuse().
 Refuse = Callable[[Scope, RequestRefused, Send], Awaitable[None]]

@@ -15,15 +15,14 @@ from starlette.responses import Response
 
 from dragoman_server.extras import missing_extra
 from dragoman_server.gateway import Gateway
-from dragoman_server.headers import BROWSER_HEADERS
+from dragoman_server.headers import OPERATOR_HEADERS
 from dragoman_server.http.auth import METRICS_PATH
 
 
 def metrics_endpoint(gateway: Gateway) -> Callable[[Request], Awaitable[Response]]:
     """Return the endpoint."""
-    limiter = anyio.CapacityLimiter(
-        1
-    )  # further scrapes wait, because each would only take time from the others
+    # Further scrapes wait, because each would only take time from the others.
+    limiter = anyio.CapacityLimiter(1)
 
     async def endpoint(request: Request) -> Response:
         exposition = gateway.scrape()
@@ -32,7 +31,6 @@ def metrics_endpoint(gateway: Gateway) -> Callable[[Request], Awaitable[Response
             raise HTTPException(404, f"metrics are off: {METRICS_PATH} {reason}")
         accept = request.headers.get("accept", "")
         text, content_type = await anyio.to_thread.run_sync(partial(exposition, accept), limiter=limiter)
-        headers = {"content-type": content_type, "cache-control": "no-store", **dict(BROWSER_HEADERS)}
-        return Response(text, headers=headers)
+        return Response(text, headers={"content-type": content_type, **dict(OPERATOR_HEADERS)})
 
     return endpoint

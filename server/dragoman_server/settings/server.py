@@ -1,6 +1,6 @@
 """Settings of the gateway and its clients: the tables `[server]`, `[[client_keys]]` and `[[prices]]`, and the whole."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Annotated, Any
@@ -373,6 +373,11 @@ class Settings:
         return self._accounts.get(upstream.name) or (
             AccountSettings(upstream=upstream.name, name=DEFAULT_ACCOUNT, api_key=upstream.api_key),
         )
+
+    def all_accounts(self) -> Iterator[AccountSettings]:
+        """Yield the accounts of all upstreams."""
+        for upstream in self.upstreams:
+            yield from self.accounts_of(upstream)
 
 
 # The arrays of tables of a file, in the order in which they are shown.
