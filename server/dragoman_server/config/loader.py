@@ -36,7 +36,7 @@ from dragoman_server.config.problems import (
 from dragoman_server.config.sources import ConfigSources, Rows
 from dragoman_server.config.toml_lines import KeyPath
 from dragoman_server.config.valkey_url import parse_valkey_url
-from dragoman_server.config.values import is_loopback, missing_socks
+from dragoman_server.config.values import is_loopback, missing_socks, proxies_of
 from dragoman_server.extras import missing_extra
 from dragoman_server.keys import hash_client_key
 from dragoman_server.settings import (
@@ -68,9 +68,6 @@ _NEEDED = (
     ("account_store", "sqlite", "account_store_path"),
     ("account_store", "valkey", "account_store_url"),
 )
-
-# The variables by which requests to upstreams take a proxy.
-_PROXY_VARIABLES = ("http_proxy", "https_proxy", "all_proxy")
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,8 +118,8 @@ def _warnings(
     loaded: LoadedConfig, environ: Mapping[str, str], specs: Mapping[str, UpstreamSpec]
 ) -> Iterator[CheckFinding]:
     settings = loaded.settings
-    for name, value in environ.items():
-        if name.lower() in _PROXY_VARIABLES and (missing := missing_socks(value)) is not None:
+    for name, value in proxies_of(environ):
+        if (missing := missing_socks(value)) is not None:
             text, _, mend = missing.partition(": ")
             yield CheckFinding(CheckSeverity.WARNING, "proxy", name, text, mend)
     yield from _unknown_variables(loaded, environ)
@@ -210,14 +207,11 @@ class _Loader(ConfigSources):
         for name, text in _problems_together(server, has_keys=has_keys, has_limits=bool(limited)):
             self.add_problem(("server", name), text)
         self.raise_problems()
-        proxies = [
-            value for name, value in self.environ.items() if name.lower() in _PROXY_VARIABLES and value
-        ]
         settings = Settings(
             server=server,
             upstreams=tuple(upstreams),
             models=models,
-            proxies=tuple(map(Secret, proxies)),
+            proxies=tuple(Secret(value) for _, value in proxies_of(self.environ)),
             **{name: tuple(row for _, row in found) for name, found in rows.items()},
         )
         self._check_default_model(settings)

@@ -42,6 +42,11 @@ def quote_value(value: object) -> str:
         return "this integer"
 
 
+def printable(text: str, instead: str = "?") -> str:
+    """Return a text from outside, with `instead` for each character that could control a terminal or forge a line."""
+    return "".join(char if char.isprintable() else instead for char in text)
+
+
 _TYPE_NAMES = {
     bool: "a boolean",
     str: "a string",

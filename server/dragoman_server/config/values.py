@@ -5,7 +5,7 @@ Errors quote only `raw`, the text before interpolation, so they contain nothing 
 
 import ipaddress
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, date, datetime
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
@@ -252,6 +252,13 @@ def _proxy(text: str) -> Secret:
     if (missing := missing_socks(text)) is not None:
         raise InvalidValue(missing)
     return Secret(text)
+
+
+def proxies_of(environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Yield the variables by which HTTP clients take a proxy, each with its URL."""
+    for name, value in environ.items():
+        if name.lower() in ("http_proxy", "https_proxy", "all_proxy") and value:
+            yield name, value
 
 
 def missing_socks(url: str) -> str | None:

@@ -13,10 +13,12 @@ import msgspec
 from dragoman import UPSTREAMS, RequestTranslator, lint
 from dragoman.codec import UpstreamSpec
 from dragoman_server.capabilities.providers import CHAT
+from dragoman_server.config.problems import printable
 from dragoman_server.headers import upstream_request_headers
 from dragoman_server.models.listing import ModelListError, can_list, fetch_models
 from dragoman_server.settings import AccountSettings, UpstreamSettings
 from dragoman_server.settings.secret import Secret
+from dragoman_server.settings.upstreams import DEFAULT_ACCOUNT
 from dragoman_server.upstream.account_request import account_request
 from dragoman_server.upstream.errors import UpstreamError
 from dragoman_server.upstream.sender import UpstreamResponseLike, UpstreamSender
@@ -24,7 +26,7 @@ from dragoman_server.upstream.sender import UpstreamResponseLike, UpstreamSender
 # Of one response: the requests ask for a few words.
 MAX_RESPONSE_BYTES = 4 * 1024 * 1024
 # For one request, with a model that has to be loaded first.
-PROBE_TIMEOUT_S = 120.0
+_PROBE_TIMEOUT_S = 120.0
 # Of what a reasoning model may think before it says a word.
 _MAX_TOKENS = 2048
 
@@ -49,7 +51,7 @@ _TOOL = {
 }
 _FORCED_TOOL = {"type": "function", "function": {"name": "get_weather"}}
 
-Kind = Literal["response", "stream", "error"]
+ProbeKind = Literal["response", "stream", "error"]
 
 
 class EndpointError(Exception):
@@ -67,7 +69,7 @@ class Probe:
     """
 
     name: str
-    kind: Kind
+    kind: ProbeKind
     members: Mapping[str, Any] = field(default_factory=dict)
     raw: bytes | None = None
 
@@ -109,9 +111,11 @@ class EndpointChecks:
             protocol=protocol,
             base_url=base_url_of(url, self._spec),
             api_key=Secret(key) if key else None,
-            read_s=PROBE_TIMEOUT_S,
+            read_s=_PROBE_TIMEOUT_S,
         )
-        self._account = AccountSettings(upstream="endpoint", name="default", api_key=self._upstream.api_key)
+        self._account = AccountSettings(
+            upstream="endpoint", name=DEFAULT_ACCOUNT, api_key=self._upstream.api_key
+        )
         self._model = model
 
     async def run(self, probes: Sequence[Probe] = PROBES) -> list[ProbeResult]:
@@ -123,7 +127,7 @@ class EndpointChecks:
         if not can_list(self._upstream):
             raise EndpointError("name a model with --model")
         try:
-            with anyio.fail_after(PROBE_TIMEOUT_S):
+            with anyio.fail_after(_PROBE_TIMEOUT_S):
                 models = await fetch_models(self._sender, self._upstream, [self._account])
         except (ModelListError, TimeoutError) as error:
             raise EndpointError(f"the models cannot be listed ({error}): name one with --model") from None
@@ -137,7 +141,7 @@ class EndpointChecks:
             self._upstream, self._spec, None, {}, stream=probe.kind == "stream"
         )
         try:
-            with anyio.fail_after(PROBE_TIMEOUT_S):
+            with anyio.fail_after(_PROBE_TIMEOUT_S):
                 async with account_request(
                     self._sender,
                     self._upstream,
@@ -149,7 +153,7 @@ class EndpointChecks:
                 ) as response:
                     return await _judge(probe, response, self._spec.name)
         except TimeoutError:
-            raise EndpointError(f"{probe.name}: no complete response within {PROBE_TIMEOUT_S:g} s") from None
+            raise EndpointError(f"{probe.name}: no complete response within {_PROBE_TIMEOUT_S:g} s") from None
         except UpstreamError as error:
             raise EndpointError(f"{probe.name}: {error}") from None
 
@@ -205,5 +209,4 @@ async def _judge(probe: Probe, response: UpstreamResponseLike, protocol: str) ->
 
 
 def _short(body: bytes) -> str:
-    text = body[:200].decode("utf-8", "replace")
-    return "".join(char if char.isprintable() else " " for char in text)
+    return printable(body[:200].decode("utf-8", "replace"), " ")

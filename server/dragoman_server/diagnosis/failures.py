@@ -34,17 +34,17 @@ class Cause:
 _BASE_URL = "correct the base URL: {place}"
 
 # By X509_V_ERR_... of OpenSSL, include/openssl/x509_vfy.h.
-_NOT_YET_VALID, _EXPIRED, _OTHER_NAME, _OTHER_ADDRESS = 9, 10, 62, 64
+NOT_YET_VALID, EXPIRED, _OTHER_NAME, _OTHER_ADDRESS = 9, 10, 62, 64
 _UNKNOWN_AUTHORITY = Cause(
     "tls",
     "its certificate is from an authority that this machine does not trust",
     "if you trust it: export SSL_CERT_FILE=/path/to/authority.pem, where the gateway is started",
 )
 _CERTIFICATES = {
-    _EXPIRED: Cause(
+    EXPIRED: Cause(
         "tls", "its certificate has expired", "renew the certificate of {host}, or set this machine's clock"
     ),
-    _NOT_YET_VALID: Cause(
+    NOT_YET_VALID: Cause(
         "tls", "its certificate is not valid yet", "set this machine's clock: sudo timedatectl set-ntp true"
     ),
     _OTHER_NAME: Cause(

@@ -13,6 +13,7 @@ import anyio
 
 from dragoman import RemoteProtocolError
 from dragoman.jsontext import decode
+from dragoman_server.config.problems import printable
 from dragoman_server.serving.sockets import AddressInUse, BoundAddress, StartupError
 from dragoman_server.upstream.client import UpstreamClient, UpstreamTimeouts
 from dragoman_server.upstream.errors import UpstreamError
@@ -161,5 +162,5 @@ def _command(directory: Path) -> str:
         kept.append(word)
     if kept:
         kept[0] = Path(kept[0]).name
-    command = "".join(char if char.isprintable() else "?" for char in " ".join(kept))
+    command = printable(" ".join(kept))
     return command[:_MAX_COMMAND_LENGTH] or (directory / "comm").read_text().strip()

@@ -21,6 +21,7 @@ from dragoman_server.capabilities.resolve import upstreams_without_grammars
 from dragoman_server.config.loader import LoadedConfig
 from dragoman_server.config.problems import CheckFinding, CheckSeverity, ValueOrigin, quote_value
 from dragoman_server.config.values import is_loopback
+from dragoman_server.diagnosis.failures import EXPIRED, NOT_YET_VALID
 from dragoman_server.extras import install_command
 from dragoman_server.settings import ARRAYS
 from dragoman_server.settings.fields import DAY_S, keys_of
@@ -30,8 +31,7 @@ from dragoman_server.tool_grammar import grammar_checker
 # Authorities that renew by themselves do it thirty days before the end, so something has failed by then.
 _RENEW_DAYS = 14
 
-# X509_V_ERR_CERT_NOT_YET_VALID and X509_V_ERR_CERT_HAS_EXPIRED in OpenSSL's x509_vfy.h.
-_OUTSIDE_VALIDITY = (9, 10)
+_OUTSIDE_VALIDITY = (NOT_YET_VALID, EXPIRED)
 
 _READABLE_BY_OTHERS = stat.S_IRGRP | stat.S_IROTH
 

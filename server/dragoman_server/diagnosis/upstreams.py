@@ -19,14 +19,21 @@ from dragoman.jsontext import decode_object, encode
 from dragoman_server.accounts.balances import fetch_balance, reports_balance
 from dragoman_server.capabilities.providers import MESSAGES
 from dragoman_server.config.loader import LoadedConfig
-from dragoman_server.config.problems import CheckFinding, CheckSeverity, dotted, nearest, quote_value
+from dragoman_server.config.problems import (
+    CheckFinding,
+    CheckSeverity,
+    dotted,
+    nearest,
+    printable,
+    quote_value,
+)
 from dragoman_server.diagnosis.failures import SILENT, WRONG_MODEL, Cause, cause_of, cause_of_status
 from dragoman_server.models.info import ModelInfo
 from dragoman_server.models.listing import ModelListError, can_list, fetch_models
 from dragoman_server.models.routes import ModelRoute, default_model_of, filter_chat_models, resolve
 from dragoman_server.proxying.plan import Plan, Planner
 from dragoman_server.settings import AccountSettings, UpstreamSettings
-from dragoman_server.settings.patterns import WILDCARD
+from dragoman_server.settings.patterns import WILDCARD, targets_of
 from dragoman_server.settings.upstreams import DEFAULT_ACCOUNT
 from dragoman_server.upstream.account_request import account_request
 from dragoman_server.upstream.client import (
@@ -45,7 +52,7 @@ _ABOUT_THE_KEY = (401, 402, 403)
 # A list of models may come in many pages and slowly: so many times the time limit of one wait.
 _WAITS = 3
 # Seconds for the tiny response: a local server may load the model first.
-SPEND_TIMEOUT_S = 90.0
+_SPEND_TIMEOUT_S = 90.0
 # The smallest limit that all upstreams accept: that of Responses.
 _MAX_TOKENS = 16
 # A response with so few tokens has some kilobytes; errors are cut.
@@ -281,7 +288,7 @@ class UpstreamExamination:
         loaded, settings, upstream = self.loaded, self.loaded.settings, self.upstream
         found: dict[str, tuple[str, CheckSeverity]] = {}
         for alias, chain in settings.models.items():
-            for target in (chain,) if isinstance(chain, str) else chain:
+            for target in targets_of(chain):
                 name, _, model = target.partition("/")
                 if name == upstream.name and WILDCARD not in model:
                     found.setdefault(model, (loaded.origin("models", alias).place, CheckSeverity.ERROR))
@@ -317,8 +324,8 @@ class UpstreamExamination:
         try:
             plan = self._plan(model)
             destination = plan.destination
-            patient = replace(destination.settings, read_s=min(destination.settings.read_s, SPEND_TIMEOUT_S))
-            with anyio.move_on_after(SPEND_TIMEOUT_S + self.timeout_s):
+            patient = replace(destination.settings, read_s=min(destination.settings.read_s, _SPEND_TIMEOUT_S))
+            with anyio.move_on_after(_SPEND_TIMEOUT_S + self.timeout_s):
                 async with account_request(
                     exchange,
                     patient,
@@ -349,7 +356,7 @@ class UpstreamExamination:
             return [self._failed(account, cause_of(error, by_proxy=self._has_proxy(account)), str(error))]
         return [
             self._failed(
-                account, SILENT, f"{quote_value(model)} sent no response within {SPEND_TIMEOUT_S:g} s"
+                account, SILENT, f"{quote_value(model)} sent no response within {_SPEND_TIMEOUT_S:g} s"
             )
         ]
 
@@ -381,8 +388,7 @@ class UpstreamExamination:
         if cause.check != "key":
             cause = WRONG_MODEL
         # The upstream may repeat the key, and control the terminal.
-        message = self.loaded.settings.mask(message)[:_MAX_ERROR_LENGTH]
-        message = "".join(char if char.isprintable() else " " for char in message)
+        message = printable(self.loaded.settings.mask(message)[:_MAX_ERROR_LENGTH], " ")
         text = f"a request for {quote_value(model)} returned status {status}: {message}"
         return self._failed(account, replace(cause, check="response"), text)
 

@@ -23,9 +23,9 @@ from types import MappingProxyType
 from typing import TypeAlias
 
 from dragoman_server.capabilities.providers import preferred_protocol, provider_name
-from dragoman_server.config.problems import nearest
+from dragoman_server.config.problems import nearest, printable
 from dragoman_server.settings import SIMULATOR, Settings, UpstreamSettings
-from dragoman_server.settings.patterns import WILDCARD, captures, matches, substitute
+from dragoman_server.settings.patterns import WILDCARD, captures, matches, substitute, targets_of
 from dragoman_server.simulator import MODELS
 
 # The simulator's model that serves all names when there is no upstream.
@@ -210,8 +210,8 @@ def _alias(settings: Settings, model: str) -> _Found | None:
     if found is None:
         return None
     name, target = found
-    targets = (target,) if isinstance(target, str) else target
-    return f"models.{name}", tuple(substitute(each, captures(model, name) or ()) for each in targets)
+    texts = captures(model, name) or ()
+    return f"models.{name}", tuple(substitute(each, texts) for each in targets_of(target))
 
 
 def _named(settings: Settings, model: str) -> _Found | None:
@@ -288,5 +288,5 @@ def _unknown(settings: Settings, model: str, listed: ListedModels) -> UnknownMod
 
 def _short(text: str) -> str:
     """Return a name from outside so that it can be in a message."""
-    visible = "".join(char if char.isprintable() else "?" for char in text[:100])
+    visible = printable(text[:100])
     return visible if len(text) <= 100 else visible + "..."

@@ -44,6 +44,11 @@ def substitute(target: str, texts: tuple[str, ...]) -> str:
     return first + "".join(text + literal for text, literal in zip(texts, others, strict=False))
 
 
+def targets_of(chain: str | tuple[str, ...]) -> tuple[str, ...]:
+    """Return what a name of `[models]` means: each `upstream/model`, the best first."""
+    return (chain,) if isinstance(chain, str) else chain
+
+
 class PatternTable(Generic[_T]):
     """Values by patterns. The first row that matches a name is found without trying all of them.
 

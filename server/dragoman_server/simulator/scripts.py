@@ -29,7 +29,7 @@ from dragoman.events import (
     ToolKind,
 )
 from dragoman.jsontext import JSON
-from dragoman_server.config.problems import did_you_mean
+from dragoman_server.config.problems import did_you_mean, printable
 from dragoman_server.simulator.example import example, example_text
 from dragoman_server.simulator.reasoning import check_returned_reasoning, make_reasoning, wants_reasoning
 from dragoman_server.simulator.request import ClientTool, SimulatedRequest, describe
@@ -437,8 +437,7 @@ def model_of(name: str) -> tuple[SimulatedModel, float]:
     plain, at, number = name.removeprefix(_PREFIX).partition("@")
     model = MODELS.get(plain)
     if model is None:
-        printable = "".join(char if char.isprintable() else "?" for char in plain[:100])
-        message = f'the simulator has no model "{printable}"{did_you_mean(plain, MODELS)}'
+        message = f'the simulator has no model "{printable(plain[:100])}"{did_you_mean(plain, MODELS)}'
         raise RequestRefused(message, status=404, code="model_not_found", path="/model")
     if not at:
         return model, model.default

@@ -24,7 +24,7 @@ from dragoman_server.accounts.health import INITIAL_HEALTH, AccountState, Health
 from dragoman_server.extras import missing_extra
 from dragoman_server.log import RequestRecord
 from dragoman_server.settings import SIMULATOR, Settings
-from dragoman_server.settings.patterns import WILDCARD
+from dragoman_server.settings.patterns import WILDCARD, targets_of
 from dragoman_server.simulator import MODELS
 
 if TYPE_CHECKING:
@@ -192,7 +192,7 @@ class KnownModels:
         for upstream in settings.upstreams:
             configured[upstream.name] = {*upstream.models, *filter(None, [upstream.default_model])}
         for chain in settings.models.values():
-            for destination in [chain] if isinstance(chain, str) else chain:
+            for destination in targets_of(chain):
                 name, _, model = destination.partition("/")
                 if WILDCARD not in model:
                     configured.setdefault(name, set()).add(model)
