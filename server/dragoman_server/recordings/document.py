@@ -29,7 +29,7 @@ class Piece(msgspec.Struct, frozen=True, array_like=True):
     @property
     def data(self) -> bytes:
         """The bytes."""
-        return self.text.encode("utf-8", "surrogateescape")
+        return as_bytes(self.text)
 
 
 class RecordedRequest(msgspec.Struct, frozen=True):
@@ -96,6 +96,11 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True):
 def as_text(data: bytes) -> str:
     """Return bytes as text, see the module."""
     return data.decode("utf-8", "surrogateescape")
+
+
+def as_bytes(text: str) -> bytes:
+    """Return the bytes that as_text() has made a text of."""
+    return text.encode("utf-8", "surrogateescape")
 
 
 def joined(pieces: Iterable[Piece]) -> bytes:

@@ -8,7 +8,14 @@ import msgspec
 
 from dragoman import lint
 from dragoman.jsontext import JSON
-from dragoman_server.recordings.document import Piece, Recording, RecordingError, as_text, joined
+from dragoman_server.recordings.document import (
+    Piece,
+    Recording,
+    RecordingError,
+    as_bytes,
+    as_text,
+    joined,
+)
 from dragoman_server.recordings.replay import (
     Difference,
     attempt_of,
@@ -20,7 +27,7 @@ from dragoman_server.recordings.replay import (
 )
 
 # How often the recording is translated.
-MAX_TRIES = 5000
+_MAX_TRIES = 5000
 
 
 def minimise(recording: Recording, difference: Difference) -> Recording:
@@ -38,7 +45,7 @@ def minimise(recording: Recording, difference: Difference) -> Recording:
     def shows(small: Recording) -> bool:
         nonlocal tries
         tries += 1
-        if tries > MAX_TRIES:
+        if tries > _MAX_TRIES:
             return False
         try:
             return _symptom(small) == symptom and _has(small, difference)
@@ -87,7 +94,7 @@ def _minimise_body(recording: Recording, shows: Callable[[Recording], bool]) -> 
         request = msgspec.structs.replace(recording.request, body=as_text(text))
         return msgspec.structs.replace(recording, request=request)
 
-    body = recording.request.body.encode("utf-8", "surrogateescape")
+    body = as_bytes(recording.request.body)
     return with_body(_shrink_document(body, lambda text: shows(with_body(text))))
 
 

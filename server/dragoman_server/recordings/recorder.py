@@ -7,7 +7,7 @@ through the sender that an endpoint takes from the request's tape. Without the s
 import logging
 import os
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
@@ -25,6 +25,7 @@ from dragoman_server.recordings.document import (
     RecordedRequest,
     RecordedResponse,
     Recording,
+    as_bytes,
     as_text,
     encode,
 )
@@ -109,9 +110,7 @@ class Tape:
         """Record an ASGI message of the response."""
         if message["type"] == "http.response.start":
             self.status = message["status"]
-            self.headers = [
-                (name.decode("latin-1"), value.decode("latin-1")) for name, value in message["headers"]
-            ]
+            self.headers = _decoded(message["headers"])
         else:
             self.completed = not message.get("more_body", False)
             if message.get("body"):
@@ -225,7 +224,6 @@ class Recorder:
 
     def _recording(self, tape: Tape, protocol: str) -> Recording:
         mask = self._settings.mask
-        headers = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in tape.scope["headers"]]
         assert tape.plan is not None
         return Recording(
             id=tape.id,
@@ -235,7 +233,7 @@ class Recorder:
                 protocol,
                 _path(tape.scope),
                 mask(tape.scope.get("query_string", b"").decode("latin-1")),
-                redact_headers(headers, mask),
+                redact_headers(_decoded(tape.scope["headers"]), mask),
                 self._text(tape.body),
             ),
             response=RecordedResponse(
@@ -278,7 +276,7 @@ class Recorder:
         whole = as_text(b"".join(bodies))
         if (masked := mask(whole)) != whole:
             # A secret may be in two pieces.
-            bodies, pieces = [masked.encode("utf-8", "surrogateescape")], pieces[:1]
+            bodies, pieces = [as_bytes(masked)], pieces[:1]
         if not self._settings.server.record_texts:
             bodies = redact_pieces(bodies)
         return tuple([Piece(at_s, as_text(data)) for (at_s, _), data in zip(pieces, bodies, strict=True)])
@@ -298,6 +296,10 @@ class Recorder:
             _LOG.warning("the request %s is not recorded: %s: %s", recording.id, self._folder, error.strerror)
 
 
+def _decoded(headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[str, str]]:
+    return [(name.decode("latin-1"), value.decode("latin-1")) for name, value in headers]
+
+
 def _path(scope: Scope) -> str:
     """Return the path below what the application is mounted under."""
     path: str = scope["path"]
@@ -307,17 +309,20 @@ def _path(scope: Scope) -> str:
 def write(folder: Path, recording: Recording, max_files: int, max_age_s: float) -> Path:
     """Write a recording that only its owner can read, and remove those that are too old or too many. Raises OSError."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(recording.time))
-    path = folder / f"{stamp}-{recording.id}.json"
+    path = folder / f"{_stamp(recording.time)}-{recording.id}.json"
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with open(descriptor, "wb") as file:
         file.write(encode(recording))
     # The names begin with the time. Only files of this form are removed.
     found = sorted(folder.glob("????????T??????Z-*.json"))
-    oldest = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(time.time() - max_age_s))
+    oldest = _stamp(time.time() - max_age_s)
     for each in found[: max(len(found) - max_files, 0)]:
         each.unlink(missing_ok=True)
     for each in found:
         if each.name < oldest:
             each.unlink(missing_ok=True)
     return path
+
+
+def _stamp(seconds: float) -> str:
+    return time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(seconds))

@@ -8,19 +8,21 @@ and ids.
 import re
 from collections.abc import Callable, Iterable, Sequence
 
+from dragoman import UPSTREAMS
+from dragoman_server.settings.secret import MASK
+
 # Headers whose values are credentials, in requests and responses.
 _SECRET_HEADERS = frozenset(
     {
         "authorization",
         "proxy-authorization",
-        "x-api-key",
         "api-key",
         "x-goog-api-key",
         "cookie",
         "set-cookie",
+        *(spec.auth_header for spec in UPSTREAMS.values()),
     }
 )
-_MASK = "****"
 
 # The members whose strings the protocols define, or whose values link one part of a conversation with another.
 _KEPT_MEMBERS = frozenset(
@@ -39,7 +41,7 @@ def redact_headers(
     headers: Iterable[tuple[str, str]], mask: Callable[[str], str]
 ) -> tuple[tuple[str, str], ...]:
     """Return headers without credentials. mask: removes known secrets from other values."""
-    return tuple((name, _MASK if name.lower() in _SECRET_HEADERS else mask(value)) for name, value in headers)
+    return tuple((name, MASK if name.lower() in _SECRET_HEADERS else mask(value)) for name, value in headers)
 
 
 def redact_texts(data: bytes) -> bytes:

@@ -25,6 +25,7 @@ from dragoman_server.recordings.document import (
     RecordedAttempt,
     Recording,
     RecordingError,
+    as_bytes,
     as_text,
     joined,
 )
@@ -77,9 +78,7 @@ def replay(recording: Recording) -> Replayed:
         endpoint=endpoint,
     )
     try:
-        translated = translator.translate(
-            recording.request.body.encode("utf-8", "surrogateescape"), model=attempt.model
-        )
+        translated = translator.translate(as_bytes(recording.request.body), model=attempt.model)
     except (RemoteProtocolError, RequestRefused) as error:
         return Replayed(b"", b"", f"the request is refused now: {error}")
     if translated.fan_out > 1:
@@ -124,7 +123,7 @@ def attempt_of(recording: Recording) -> RecordedAttempt:
 
 def first_difference(recording: Recording, replayed: Replayed) -> Difference | None:
     """Return where what is sent now first differs from what was recorded, None if it does not."""
-    sent = attempt_of(recording).body.encode("utf-8", "surrogateescape")
+    sent = as_bytes(attempt_of(recording).body)
     if sent != replayed.request:
         return _difference("request", None, decoded(sent), decoded(replayed.request))
     before, now = joined(recording.response.pieces), replayed.response
