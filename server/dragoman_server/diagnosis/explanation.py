@@ -128,7 +128,7 @@ def _explain_one(
         target=to.target,
         rule=to.rule,
         protocol=to.upstream.name,
-        way="relayed" if plan.relayed else "rewritten" if translated.rewritten else "translated",
+        way=plan.way,
         accounts=_order(to),
         selection=to.settings.selection,
         capabilities=tuple(_capabilities(settings, to)),

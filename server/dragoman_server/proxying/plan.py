@@ -171,6 +171,13 @@ class Plan:
     required_member: str | None = None
     store_response: bool = False
 
+    @property
+    def way(self) -> str:
+        """How the request was made: relayed, rewritten or translated. Not there after PlannedRequest.release()."""
+        if self.relayed:
+            return "relayed"
+        return "rewritten" if self.request.translated.rewritten else "translated"
+
     def scrub(self, text: str) -> str:
         """Remove from an upstream's text what neither the client nor the log may have."""
         mask = self.context.mask
@@ -359,11 +366,10 @@ class Planner:
 
     def _log_plan(self, plan: Plan) -> None:
         """Log what is sent and why, with the losses."""
-        to, rewritten = plan.destination, plan.request.translated.rewritten
-        way = "relayed" if plan.relayed else "rewritten" if rewritten else "translated"
+        to = plan.destination
         streams = ", streams" if plan.streams else ""
         text = "plan: %s -> %s at %s, %s%s"
-        log_decision(self.id, text, plan.client.name, to.upstream.name, to.target, way, streams)
+        log_decision(self.id, text, plan.client.name, to.upstream.name, to.target, plan.way, streams)
         known = known_capabilities(self.settings, to.settings, to.upstream_model, to.upstream.name)
         lists = {name: "|".join(map(str, value)) for name, value in known.items() if isinstance(value, tuple)}
         values = ", ".join([f"{name}={value}" for name, value in sorted({**known, **lists}.items())])
