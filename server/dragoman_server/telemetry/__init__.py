@@ -1,4 +1,4 @@
-"""What requests become of, measured: metrics for Prometheus, traces and metrics for OpenTelemetry.
+"""Report what becomes of requests: metrics for Prometheus, traces and metrics for OpenTelemetry.
 
 Both are made from the record of a request that the log line is made of, once it has ended; nothing is done per event.
 """

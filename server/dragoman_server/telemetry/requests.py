@@ -17,10 +17,10 @@ from dragoman_server.log import RequestRecord
 from dragoman_server.settings import Settings, UpstreamSettings
 from dragoman_server.telemetry.metrics import KnownModels, Metrics, ModelNames, exposes_metrics
 
-_log = logging.getLogger("dragoman.metrics")
-
 if TYPE_CHECKING:
     from dragoman_server.telemetry.tracing import Tracing
+
+_log = logging.getLogger("dragoman.metrics")
 
 
 class AttemptTrace(Protocol):
