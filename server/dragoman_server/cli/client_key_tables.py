@@ -1,4 +1,4 @@
-"""Change the `[[client_keys]]` tables of a configuration file: the one place where Dragoman writes it.
+"""Change the `[[client_keys]]` tables of a configuration file.
 
 Comments and order stay as they are. The new text is parsed, and compared with what it must mean, before it replaces the
 file in one step.
@@ -12,7 +12,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from dragoman_server.cli.config_file import ConfigEditError, replace_file, toml_text
+from dragoman_server.cli.config_file import toml_text
+from dragoman_server.cli.config_writer import ConfigEditError, replace_file
 from dragoman_server.config.toml_lines import TomlLines
 
 _TABLE = "client_keys"

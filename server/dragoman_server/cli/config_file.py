@@ -1,17 +1,12 @@
-"""Print the settings, make the JSON Schema of the configuration file, and replace the file, for several commands.
+"""Print the settings, and make the JSON Schema of the configuration file.
 
 The schema is made from the classes of the settings, for editors that complete and check. It accepts more than the
 loader does, because any string may contain a `${VARIABLE}`.
 """
 
 import json
-import os
-import tempfile
-import time
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -24,9 +19,6 @@ from dragoman_server.settings.fields import SettingKind, SettingSpec
 from dragoman_server.settings.secret import Secret
 
 _DEFAULT_ORIGIN = ValueOrigin("default")
-
-# Seconds to wait for another command that changes the file, which takes it a fraction of one.
-LOCK_S = 10.0
 
 Schema = dict[str, object]
 
@@ -137,64 +129,3 @@ def _property_schema(key: SettingSpec) -> Schema:
     if key.default is not None and key.default != ():
         schema["default"] = list(key.default) if isinstance(key.default, tuple) else key.default
     return schema
-
-
-# Change.
-
-
-class ConfigEditError(Exception):
-    """The file cannot be changed; the text has the reason and what to do by hand."""
-
-
-@contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """Let no other command change the file inside of this block, which reads it and then replaces it.
-
-    Raises ConfigEditError if another one is at it for longer than LOCK_S.
-    """
-    try:
-        import fcntl
-    except ImportError:  # not a Unix
-        yield
-        return
-    with ExitStack() as stack:
-        with suppress(OSError):  # no such directory, or a file system without locks
-            # The directory, because the file is replaced.
-            directory = os.open(path.resolve().parent, os.O_RDONLY)
-            stack.callback(os.close, directory)
-            deadline = time.monotonic() + LOCK_S
-            while True:
-                try:
-                    fcntl.flock(directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    break
-                except BlockingIOError:
-                    if time.monotonic() > deadline:
-                        raise ConfigEditError(f"another command is changing {path}: try again") from None
-                    time.sleep(0.02)
-        yield
-
-
-def replace_file(path: Path, data: bytes, mode: int) -> None:
-    """Write or replace a file in one step: a half-written one would keep the gateway from starting.
-
-    It keeps its owner: otherwise root would take a file with keys from the user that the gateway runs as.
-
-    Raises ConfigEditError.
-    """
-    path = path.resolve()
-    try:
-        before = path.stat() if path.exists() else None
-        with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
-            written = Path(file.name)
-            try:
-                file.write(data)
-                file.flush()
-                made = os.fstat(file.fileno())
-                if before and (before.st_uid, before.st_gid) != (made.st_uid, made.st_gid):
-                    os.chown(written, before.st_uid, before.st_gid)
-                written.chmod(mode)
-                written.replace(path)
-            finally:
-                written.unlink(missing_ok=True)
-    except OSError as error:
-        raise ConfigEditError(f"cannot write {path}: {error.strerror}") from None

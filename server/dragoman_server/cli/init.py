@@ -8,7 +8,7 @@ from pathlib import Path
 import anyio
 import click
 
-from dragoman_server.cli.config_file import ConfigEditError, replace_file
+from dragoman_server.cli.config_writer import ConfigEditError, replace_file
 from dragoman_server.cli.options import (
     CANNOT_START,
     WRONG_CONFIGURATION,

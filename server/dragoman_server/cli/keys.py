@@ -18,7 +18,8 @@ import click
 
 from dragoman_server.cli.admin import AdminUnavailable, admin_request
 from dragoman_server.cli.client_key_tables import ClientKeyTables
-from dragoman_server.cli.config_file import ConfigEditError, locked, replace_file, toml_text
+from dragoman_server.cli.config_file import toml_text
+from dragoman_server.cli.config_writer import ConfigEditError, locked, replace_file
 from dragoman_server.cli.options import (
     CANNOT_START,
     WRONG_CONFIGURATION,

@@ -11,10 +11,10 @@ import pytest
 from click.testing import CliRunner, Result
 from edge import EdgeGateway, Upstream
 
-from dragoman_server.cli import config_file
+from dragoman_server.cli import config_writer
 from dragoman_server.cli.client_key_tables import ClientKeyTables
 from dragoman_server.cli.commands import main
-from dragoman_server.cli.config_file import ConfigEditError
+from dragoman_server.cli.config_writer import ConfigEditError
 from dragoman_server.cli.keys import parse_duration, parse_when
 from dragoman_server.config.loader import load
 from dragoman_server.config.values import InvalidValue
@@ -283,8 +283,8 @@ def test_commands_at_the_same_time_change_the_file_one_after_the_other(
 ) -> None:
     keys("add", "ci", "--write")
     before = Path("dragoman.toml").read_text()
-    with config_file.locked(Path("dragoman.toml")):
-        monkeypatch.setattr(config_file, "LOCK_S", 0.0)
+    with config_writer.locked(Path("dragoman.toml")):
+        monkeypatch.setattr(config_writer, "LOCK_S", 0.0)
         for arguments in (("add", "other", "--write"), ("rotate", "ci"), ("revoke", "ci")):
             result = run("keys", *arguments, DRAGOMAN_SECRET=SECRET)
             assert (result.exit_code, result.stdout) == (1, "")
