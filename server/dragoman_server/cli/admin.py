@@ -8,7 +8,7 @@ import anyio
 from dragoman_server.settings import ServerSettings
 
 # A list of accounts or keys. A reload has limits of its own, see serving.link.
-TIMEOUT_S = 5.0
+_TIMEOUT_S = 5.0
 RELOAD_TIMEOUT_S = 45.0
 _MAX_BYTES = 16 * 2**20
 
@@ -17,7 +17,7 @@ class AdminUnavailable(Exception):
     """The gateway cannot be asked. The text says why, and what to do."""
 
 
-def admin_request(server: ServerSettings, method: str, path: str, timeout_s: float = TIMEOUT_S) -> Any:
+def admin_request(server: ServerSettings, method: str, path: str, timeout_s: float = _TIMEOUT_S) -> Any:
     """Return the JSON of a response of the gateway that runs with these settings. path: below /admin.
 
     Raises AdminUnavailable if there is no such gateway, or if it does not accept the key.
@@ -33,6 +33,7 @@ async def _request(server: ServerSettings, method: str, path: str, timeout_s: fl
     # They take a while to import, and most commands do without.
     from dragoman import RemoteProtocolError
     from dragoman.jsontext import decode
+    from dragoman_server.http.auth import ADMIN_PATH
     from dragoman_server.serving.sockets import BoundAddress
     from dragoman_server.upstream.client import UpstreamClient, UpstreamTimeouts
     from dragoman_server.upstream.errors import UpstreamError
@@ -52,7 +53,7 @@ async def _request(server: ServerSettings, method: str, path: str, timeout_s: fl
             UpstreamClient(transport=Http1Transport(tls=tls)) as client,
             client.open(
                 method,
-                f"{url}/admin/{path}",
+                f"{url}{ADMIN_PATH}/{path}",
                 [("authorization", f"Bearer {key}")],
                 timeouts=UpstreamTimeouts(*[timeout_s] * 4),
             ) as response,

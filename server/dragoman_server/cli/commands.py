@@ -1,19 +1,15 @@
-"""The `dragoman` command.
-
-Exit codes: 0 after a clean stop, 1 when the server cannot start, 2 when the configuration or the command
-line is wrong.
-"""
+"""The `dragoman` command: the group of all commands, and those that serve or print the configuration."""
 
 import json
 import os
 import sys
 from collections.abc import Callable, Mapping
 from functools import partial
-from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 import click
 
+from dragoman_server import __version__
 from dragoman_server.cli.completion import completion
 from dragoman_server.cli.config_file import config_lines, json_schema
 from dragoman_server.cli.doctor import doctor
@@ -22,8 +18,7 @@ from dragoman_server.cli.init import init
 from dragoman_server.cli.keys import keys
 from dragoman_server.cli.lint import lint
 from dragoman_server.cli.options import (
-    CANNOT_START,
-    FOUND_ERRORS,
+    FAILURE,
     PROGRAM,
     SERVER_KEYS,
     exit_with,
@@ -69,23 +64,17 @@ def _run(
     except StartupError as error:
         from dragoman_server.diagnosis.listeners import startup_text
 
-        exit_with(CANNOT_START, f"dragoman: {startup_text(error)}")
+        exit_with(FAILURE, startup_text(error))
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
-@click.version_option(version("dragoman"), prog_name=PROGRAM, message="%(prog)s %(version)s")
+@click.version_option(__version__, prog_name=PROGRAM, message="%(prog)s %(version)s")
 def main() -> None:
     """A gateway that translates between LLM clients and upstreams of different protocols.
 
     Settings come from flags, environment variables (in brackets below each command), a TOML file, and
     defaults, in this order of precedence.
     """
-
-
-main.add_command(translate)
-main.add_command(lint)
-main.add_command(explain)
-main.add_command(replay)
 
 
 @main.command(params=[*server_options])
@@ -119,13 +108,12 @@ def _serve(config_file: str | None, options: Mapping[str, str | bool | None]) ->
     from dragoman_server.diagnosis.offline import offline_findings
 
     errors = [each for each in offline_findings(loaded) if each.severity is CheckSeverity.ERROR]
+    for error in errors:
+        click.echo(f"{PROGRAM}: {error}", err=True)
     if errors:
-        exit_with(CANNOT_START, "\n".join(f"dragoman: {error}" for error in errors))
-    on_ready = partial(print_banner, loaded, version("dragoman"), os.environ)
+        sys.exit(FAILURE)
+    on_ready = partial(print_banner, loaded, __version__, os.environ)
     _run(loaded.settings, create_app, on_ready, loader(loaded.path, options))
-
-
-main.add_command(run)
 
 
 @main.command(params=[*_simulator_options])
@@ -163,7 +151,7 @@ def check(config_file: str | None, **options: str | bool | None) -> None:
     for finding in findings:
         click.echo(f"{finding.severity}: {finding}", err=True)
     if any(finding.severity is CheckSeverity.ERROR for finding in findings):
-        sys.exit(FOUND_ERRORS)
+        sys.exit(FAILURE)
     upstreams, models = len(loaded.settings.upstreams), len(loaded.settings.models)
     place = loaded.path or "no file, only the environment"
     click.echo(f"{place}: correct; upstreams: {upstreams}, models: {models}")
@@ -187,8 +175,5 @@ def schema() -> None:
     click.echo(json.dumps(json_schema(), indent=2))
 
 
-main.add_command(keys)
-main.add_command(reload)
-main.add_command(completion)
-main.add_command(doctor)
-main.add_command(init)
+for command in (completion, doctor, explain, init, keys, lint, reload, replay, run, translate):
+    main.add_command(command)

@@ -6,14 +6,14 @@ import shlex
 import sys
 from collections.abc import Iterator, Sequence
 from functools import partial
-from importlib.metadata import version
 from pathlib import Path
 
 import anyio
 import click
 
-from dragoman_server.cli.options import FOUND_ERRORS, config_option, print_lines
-from dragoman_server.config.loader import LoadedConfig, load
+from dragoman_server import __version__
+from dragoman_server.cli.options import FAILURE, config_option, loader, print_lines
+from dragoman_server.config.loader import LoadedConfig
 from dragoman_server.config.problems import CheckFinding, CheckSeverity, ConfigError, ConfigProblem
 from dragoman_server.extras import NEEDS_EXTRA
 from dragoman_server.settings import SIMULATOR
@@ -63,12 +63,12 @@ def doctor(config_file: str | None, as_json: bool, spend: bool, timeout_s: float
         click.echo(json.dumps(_report(findings), indent=2))
     else:
         click.echo(f"\nerrors: {errors}, warnings: {warnings}")
-    sys.exit(FOUND_ERRORS if errors else 0)
+    sys.exit(FAILURE if errors else 0)
 
 
 def _findings(config_file: str | None, timeout_s: float, spend: bool) -> Iterator[CheckFinding]:
     try:
-        loaded = load(path=config_file, environ=os.environ)
+        loaded = loader(config_file, {})()
     except ConfigError as error:
         yield from map(_of_problem, error.problems)
         return
@@ -120,7 +120,7 @@ def _report(findings: Sequence[CheckFinding]) -> dict[str, object]:
     """Return the object of --json, which docs/doctor.md describes."""
     return {
         "version": _JSON_VERSION,
-        "dragoman": version("dragoman"),
+        "dragoman": __version__,
         "errors": _count(findings, CheckSeverity.ERROR),
         "warnings": _count(findings, CheckSeverity.WARNING),
         "findings": [

@@ -1,6 +1,7 @@
 """`dragoman explain`: what the gateway would do with a request, without sending it."""
 
 import json
+import sys
 from collections.abc import Iterator
 from typing import IO, TYPE_CHECKING
 
@@ -8,16 +9,12 @@ import click
 
 from dragoman import PROTOCOLS
 from dragoman.jsontext import JSON
+from dragoman_server.capabilities.providers import MESSAGES
 from dragoman_server.cli.inputs import file_argument, read_document
-from dragoman_server.cli.options import WRONG_CONFIGURATION, config_option, exit_with, load_or_exit
+from dragoman_server.cli.options import FAILURE, UNBOUND, USAGE_ERROR, config_option, exit_with, load_or_exit
 
 if TYPE_CHECKING:
     from dragoman_server.diagnosis.explanation import ExplainedRefusal, ExplainedRequest, Explanation
-
-_REFUSED = 1
-
-# No address is bound, so a public one in the configuration does not matter.
-_ANY_HOST = "127.0.0.1"
 
 # Of a string in a body: images are megabytes of base64.
 _SHOWN_CHARACTERS = 500
@@ -30,7 +27,7 @@ _SHOWN_CHARACTERS = 500
         config_option,
         click.Option(
             ["--path"],
-            default="/v1/messages",
+            default=PROTOCOLS[MESSAGES].endpoints[0].path,
             show_default=True,
             metavar="PATH",
             help="where the request comes in, with its query if it has one",
@@ -62,12 +59,12 @@ def explain(
     from dragoman_server.diagnosis.explanation import as_builtins, find_endpoint
     from dragoman_server.diagnosis.explanation import explain as explain_request
 
-    settings = load_or_exit(config_file, {"host": _ANY_HOST}).settings
+    settings = load_or_exit(config_file, UNBOUND).settings
     path, _, query = path.partition("?")
     found = find_endpoint(path)
     if found is None:
         paths = ", ".join(each.path for spec in PROTOCOLS.values() for each in spec.endpoints)
-        exit_with(WRONG_CONFIGURATION, f"dragoman: no model is requested at {path!a}: write one of {paths}")
+        exit_with(USAGE_ERROR, f"no model is requested at {path!a}: write one of {paths}")
     client, endpoint = found
     body = read_document(file)
     explanation = explain_request(settings, client, endpoint, dict(_headers(header_lines)), query, body)
@@ -77,7 +74,7 @@ def explain(
         for line in _lines(explanation):
             click.echo(line)
     if explanation.is_refused:
-        raise SystemExit(_REFUSED)
+        sys.exit(FAILURE)
 
 
 def _headers(lines: tuple[str, ...]) -> Iterator[tuple[str, str]]:

@@ -10,8 +10,9 @@ import click
 
 from dragoman_server.cli.config_writer import ConfigEditError, replace_file
 from dragoman_server.cli.options import (
-    CANNOT_START,
-    WRONG_CONFIGURATION,
+    FAILURE,
+    USAGE_ERROR,
+    config_path,
     exit_with,
     load_or_exit,
     own_command,
@@ -42,9 +43,9 @@ def init(config_file: str | None, yes: bool, force: bool) -> None:
     # The HTTP client takes a while to import.
     from dragoman_server.diagnosis.initial_config import config_text, find_initial_config, found_lines
 
-    path = Path(config_file or os.environ.get(CONFIG_VARIABLE) or DEFAULT_FILE)
+    path = config_path(config_file)
     if path.exists() and not force:
-        exit_with(CANNOT_START, f"dragoman: {path} exists already; add --force to replace it")
+        exit_with(FAILURE, f"{path} exists already; add --force to replace it")
     loaded = load_or_exit(os.devnull, {})
     for warning in loaded.warnings:
         click.echo(f"warning: {warning}", err=True)
@@ -54,12 +55,12 @@ def init(config_file: str | None, yes: bool, force: bool) -> None:
     for line in found_lines(config, f"{command} init{flag} --force"):
         click.echo(line)
     if not yes and not _confirmed(path):
-        exit_with(CANNOT_START, "dragoman: nothing was written")
+        exit_with(FAILURE, "nothing was written")
     try:
         # Private, because people put keys into it later.
         replace_file(path, config_text(config).encode(), 0o600)
     except ConfigEditError as error:
-        exit_with(CANNOT_START, f"dragoman: {error}")
+        exit_with(FAILURE, str(error))
     click.echo(f"Wrote {path}. Next:")
     click.echo(f"  {command} doctor{flag}   # are the keys valid, do the models exist?")
     click.echo(f"  {command} serve{flag}")
@@ -68,5 +69,5 @@ def init(config_file: str | None, yes: bool, force: bool) -> None:
 
 def _confirmed(path: Path) -> bool:
     if not sys.stdin.isatty():
-        exit_with(WRONG_CONFIGURATION, "dragoman: stdin is not a terminal: add --yes to write the file")
+        exit_with(USAGE_ERROR, "stdin is not a terminal: add --yes to write the file")
     return click.confirm(f"Write {path}?", default=True, err=True)

@@ -1,5 +1,6 @@
 """What the commands on recorded bytes share: names of protocols, files or stdin, and what a document is."""
 
+import codecs
 import json
 import sys
 from collections.abc import Iterator, Mapping
@@ -11,12 +12,11 @@ import click
 from dragoman import PROTOCOLS, UPSTREAMS, Ledger, ProtocolError
 from dragoman.codec import ProtocolSpec, UpstreamSpec
 from dragoman.jsontext import MAX_DOCUMENT_BYTES, decode_object
-from dragoman_server.cli.options import FOUND_ERRORS, exit_with
+from dragoman_server.cli.options import FAILURE, exit_with
 
 # A read of stdin returns what is there, so that a stream is translated as it arrives.
 _READ_BYTES = 64 * 1024
 
-_BOM = b"\xef\xbb\xbf"
 # The fields of the HTML standard's event streams (9.2.6), and a comment.
 _STREAM_LINES = (b"data:", b"event:", b"id:", b"retry:", b":")
 # Enough bytes to see how a document begins.
@@ -54,13 +54,13 @@ def read_document(file: IO[bytes]) -> bytes:
     """Return a whole file. Print an error and exit if it is larger than any document may be."""
     data = file.read(MAX_DOCUMENT_BYTES + 1)
     if len(data) > MAX_DOCUMENT_BYTES:
-        exit_with(FOUND_ERRORS, f"dragoman: {file.name} has more than {MAX_DOCUMENT_BYTES} bytes")
+        exit_with(FAILURE, f"{file.name} has more than {MAX_DOCUMENT_BYTES} bytes")
     return data
 
 
 def begins_stream(head: bytes) -> bool | None:
     """True if a document that begins with these bytes is a stream of events. None if more bytes are needed."""
-    text = head.removeprefix(_BOM).lstrip()
+    text = head.removeprefix(codecs.BOM_UTF8).lstrip()
     if not text or (len(text) < _HEAD_BYTES and any(line.startswith(text) for line in _STREAM_LINES)):
         return None
     return text.startswith(_STREAM_LINES)

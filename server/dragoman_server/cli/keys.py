@@ -5,7 +5,6 @@ gateway is asked for it, or else a shared store is read.
 """
 
 import json
-import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -21,24 +20,23 @@ from dragoman_server.cli.client_key_tables import ClientKeyTables
 from dragoman_server.cli.config_file import toml_text
 from dragoman_server.cli.config_writer import ConfigEditError, locked, replace_file
 from dragoman_server.cli.options import (
-    CANNOT_START,
-    WRONG_CONFIGURATION,
+    FAILURE,
+    UNBOUND,
+    USAGE_ERROR,
     config_option,
+    config_path,
     exit_with,
     load_or_exit,
     loader,
     setting_option,
 )
-from dragoman_server.config.loader import CONFIG_VARIABLE, DEFAULT_FILE
+from dragoman_server.config.loader import DEFAULT_FILE
 from dragoman_server.config.problems import ConfigError
 from dragoman_server.config.values import InvalidValue, check_value, parse_text
 from dragoman_server.keys import hash_client_key, new_key
 from dragoman_server.settings import ClientKey, Settings, keys_of
 from dragoman_server.settings.secret import Secret
 from dragoman_server.settings.server import ENV_PREFIX
-
-# These commands bind no address, so a public one in the configuration does not matter.
-_ANY_HOST = "127.0.0.1"
 
 _SETTINGS = keys_of(ClientKey)
 # Those that `add` takes as flags of the same name.
@@ -52,6 +50,7 @@ _PERMISSIONS = (
     "budget_period",
 )
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 7 * 86_400}
+_MAX_DURATION_S = 100 * 365 * 86_400
 _DURATION = re.compile(r"(\d{1,6})([smhdw])")
 _WHEN = "30d, 12h, 45m, a date, or a time such as 2026-12-31T18:00:00Z"
 
@@ -89,10 +88,10 @@ def add_key(
     """
     if write:
         _lock(config_file)
-    loaded = load_or_exit(config_file, {"host": _ANY_HOST})
+    loaded = load_or_exit(config_file, UNBOUND)
     secret = _secret_of(loaded.settings)
     if any(key.name == name for key in loaded.settings.client_keys):
-        exit_with(WRONG_CONFIGURATION, f"dragoman: there is already a key named {name!a}")
+        exit_with(USAGE_ERROR, f"there is already a key named {name!a}")
     key = new_key()
     try:
         check_value(_SETTINGS["name"], name, name)
@@ -100,7 +99,7 @@ def add_key(
         if expires is not None:
             values["expires"] = parse_when(expires, datetime.now(UTC))
     except InvalidValue as error:
-        exit_with(WRONG_CONFIGURATION, f"dragoman: {error}")
+        exit_with(USAGE_ERROR, str(error))
     lines = "\n".join(f"{name} = {toml_text(value)}" for name, value in values.items())
     if not write:
         _print_key(key)
@@ -125,7 +124,7 @@ def list_keys(config_file: str | None, as_json: bool) -> None:
     What it has used is requested from the running gateway if server.admin_key is set, or else read from the account
     store.
     """
-    loaded = load_or_exit(config_file, {"host": _ANY_HOST})
+    loaded = load_or_exit(config_file, UNBOUND)
     found, problem = _used(loaded.settings, config_file)
     used = {row["name"]: row for row in found or ()}
     now = datetime.now(UTC).timestamp()
@@ -173,17 +172,17 @@ def rotate_key(name: str, config_file: str | None, overlap: str, expires: str | 
         if expires is not None:
             new_end = None if expires == "never" else parse_when(expires, now)
     except InvalidValue as error:
-        exit_with(WRONG_CONFIGURATION, f"dragoman: {error}")
+        exit_with(USAGE_ERROR, str(error))
     if new_end is not None and new_end <= now:
         exit_with(
-            WRONG_CONFIGURATION,
-            f"dragoman: {name} has expired: write how long the new key is valid, as in --expires 90d",
+            USAGE_ERROR,
+            f"{name} has expired: write how long the new key is valid, as in --expires 90d",
         )
     before = found.key.previous_expires
     if before is not None and before > now and ends > now:
         exit_with(
-            WRONG_CONFIGURATION,
-            f"dragoman: {name} has two keys already, and the older one is valid until {toml_text(before)}: rotate it "
+            USAGE_ERROR,
+            f"{name} has two keys already, and the older one is valid until {toml_text(before)}: rotate it "
             "after that, or end both now with --overlap 0",
         )
     key = new_key()
@@ -247,14 +246,12 @@ def _edit(file: Path, change: Callable[[ClientKeyTables], _T]) -> _T:
         tables, before = ClientKeyTables(file), file.read_bytes()
         result = change(tables)
         try:
-            loader(str(file), {"host": _ANY_HOST})()
+            loader(str(file), UNBOUND)()
         except ConfigError as error:
             replace_file(file, before, file.stat().st_mode)
-            exit_with(
-                WRONG_CONFIGURATION, f"dragoman: nothing was changed, because this would be wrong:\n{error}"
-            )
+            exit_with(USAGE_ERROR, f"nothing was changed, because this would be wrong:\n{error}")
     except (ConfigEditError, OSError) as error:
-        exit_with(CANNOT_START, f"dragoman: {error}")
+        exit_with(FAILURE, str(error))
     try:
         loader(str(file), {})()
     except ConfigError as error:
@@ -265,21 +262,20 @@ def _edit(file: Path, change: Callable[[ClientKeyTables], _T]) -> _T:
 
 def _lock(config_file: str | None) -> None:
     """Let no other command change the file until this one has ended, or print why that is impossible and exit."""
-    file = Path(config_file or os.environ.get(CONFIG_VARIABLE) or DEFAULT_FILE)
     try:
-        click.get_current_context().with_resource(locked(file))
+        click.get_current_context().with_resource(locked(config_path(config_file)))
     except ConfigEditError as error:
-        exit_with(CANNOT_START, f"dragoman: {error}")
+        exit_with(FAILURE, str(error))
 
 
 def _find(name: str, config_file: str | None) -> _FoundKey:
     """Return a key that will be changed."""
     _lock(config_file)
-    loaded = load_or_exit(config_file, {"host": _ANY_HOST})
+    loaded = load_or_exit(config_file, UNBOUND)
     names = [key.name for key in loaded.settings.client_keys]
     if name not in names or loaded.path is None:
         known = ", ".join(names) or "none"
-        exit_with(WRONG_CONFIGURATION, f"dragoman: there is no key named {name!a}; there are {known}")
+        exit_with(USAGE_ERROR, f"there is no key named {name!a}; there are {known}")
     index = names.index(name)
     return _FoundKey(loaded.settings.client_keys[index], index, Path(loaded.path), loaded.settings)
 
@@ -287,8 +283,8 @@ def _find(name: str, config_file: str | None) -> _FoundKey:
 def _secret_of(settings: Settings) -> Secret:
     if settings.server.secret is None:
         exit_with(
-            WRONG_CONFIGURATION,
-            "dragoman: keys need server.secret, which their hashes are made with: put 32 or more random characters "
+            USAGE_ERROR,
+            "keys need server.secret, which their hashes are made with: put 32 or more random characters "
             f"into {ENV_PREFIX}SECRET, as from `openssl rand -hex 32`, and keep them",
         )
     return settings.server.secret
@@ -332,12 +328,9 @@ def parse_duration(text: str) -> timedelta:
     if match is None and text != "0":
         raise InvalidValue(f"{text!a} is not a duration: write 30d, 12h, 45m, or 0")
     seconds = int(match[1]) * _UNITS[match[2]] if match else 0
-    if seconds > _MAX_S:
+    if seconds > _MAX_DURATION_S:
         raise InvalidValue(f"{text} is more than 100 years")
     return timedelta(seconds=seconds)
-
-
-_MAX_S = 100 * 365 * 86_400
 
 
 # The list.

@@ -21,7 +21,7 @@ from dragoman_server.cli.clients import (
     shell_lines,
     variables_for,
 )
-from dragoman_server.cli.options import WRONG_CONFIGURATION, exit_with, load_or_exit
+from dragoman_server.cli.options import USAGE_ERROR, exit_with, load_or_exit
 from dragoman_server.cli.private_gateway import HOST, private_settings, starting
 from dragoman_server.models.info import ModelInfo
 from dragoman_server.models.listing import can_list, fetch_all
@@ -123,12 +123,12 @@ class Launch:
             reason = lists.get(first, "its list was not requested")
             reported = reason if isinstance(reason, str) else "its list is empty"
             exit_with(
-                WRONG_CONFIGURATION,
-                f"dragoman: the models of {first} are unknown ({reported}): choose one with --model NAME",
+                USAGE_ERROR,
+                f"the models of {first} are unknown ({reported}): choose one with --model NAME",
             )
         for name in filter(None, (model, self.small_model)):
             if isinstance(unknown := resolve(settings, None, name, infos), UnknownModel):
-                exit_with(WRONG_CONFIGURATION, f"dragoman: {unknown.message}")
+                exit_with(USAGE_ERROR, f"{unknown.message}")
         route = resolve(settings, None, model, infos)
         assert not isinstance(route, UnknownModel)
         return self._with_model(target, model, infos.get(route.upstream, {}).get(route.upstream_model))
@@ -223,7 +223,7 @@ def _log(file: str | None) -> Iterator[str]:
         try:
             open(file, "ab").close()
         except OSError as error:
-            exit_with(WRONG_CONFIGURATION, f"dragoman: cannot write the log {file}: {error.strerror}")
+            exit_with(USAGE_ERROR, f"cannot write the log {file}: {error.strerror}")
         yield file
         return
     number, name = tempfile.mkstemp(prefix="dragoman-run-", suffix=".log")

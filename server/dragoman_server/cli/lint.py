@@ -1,6 +1,7 @@
 """`dragoman lint`: a stream, a response, an error or an endpoint, judged by the rules of its protocol."""
 
 import json
+import sys
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Any
@@ -15,15 +16,14 @@ from dragoman_server.cli.inputs import (
     begins_stream,
     read_document,
 )
-from dragoman_server.cli.options import exit_with
+from dragoman_server.cli.options import FAILURE, exit_with
 
-_FOUND = 1
 _KINDS = ("stream", "response", "error")
 
 _PROTOCOLS = [name for name, spec in PROTOCOL_NAMES.items() if spec.name in judge.PROTOCOLS]
 
 # The environment variable with the key: everybody on a machine can read the command lines of its processes.
-KEY_VARIABLE = "LINT_API_KEY"
+_KEY_VARIABLE = "LINT_API_KEY"
 
 
 @click.command(
@@ -53,8 +53,8 @@ KEY_VARIABLE = "LINT_API_KEY"
         click.Option(
             ["--key"],
             metavar="KEY",
-            envvar=KEY_VARIABLE,
-            help=f"the key for URL, best from the environment [{KEY_VARIABLE}]",
+            envvar=_KEY_VARIABLE,
+            help=f"the key for URL, best from the environment [{_KEY_VARIABLE}]",
         ),
         click.Option(["--strict"], is_flag=True, help="exit with 1 for warnings too"),
         click.Option(["--all", "show_all"], is_flag=True, help="print each place, not one for each rule"),
@@ -97,7 +97,7 @@ def lint(
             click.echo(line)
     click.echo(f"{target}: {_sum(errors, findings - errors)}", err=True)
     if errors or (strict and findings):
-        raise SystemExit(_FOUND)
+        sys.exit(FAILURE)
 
 
 def _check_file(target: str, protocol: str, kind: str | None, status: int) -> judge.Report:
@@ -130,7 +130,7 @@ def _check_url(url: str, protocol: str, key: str | None, model: str | None) -> d
     try:
         return anyio.run(check)
     except EndpointError as error:
-        exit_with(_FOUND, f"dragoman: {error}")
+        exit_with(FAILURE, str(error))
 
 
 def _sum(errors: int, warnings: int) -> str:

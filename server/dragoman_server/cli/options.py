@@ -23,9 +23,10 @@ from dragoman_server.settings.server import ENV_PREFIX
 
 PROGRAM = "dragoman"
 
-CANNOT_START = 1
-FOUND_ERRORS = 1
-WRONG_CONFIGURATION = 2
+# Exit codes: something is wrong, or it could not be done; and the configuration or the command line is wrong, as click
+# has it.
+FAILURE = 1
+USAGE_ERROR = 2
 
 SERVER_KEYS = keys_of(ServerSettings)
 
@@ -61,12 +62,22 @@ server_options = [
 ]
 
 
+# For commands that bind no address, so that a public one in the configuration does not matter.
+UNBOUND = {"host": "127.0.0.1"}
+
+
+def config_path(config_file: str | None) -> Path:
+    """Return the configuration file to write. config_file: as in the command line."""
+    return Path(config_file or os.environ.get(CONFIG_VARIABLE) or DEFAULT_FILE)
+
+
 def load_or_exit(config_file: str | None, options: Mapping[str, str | bool | None]) -> LoadedConfig:
     """Load the configuration, or print what is wrong with it and exit."""
     try:
         return loader(config_file, options)()
     except ConfigError as error:
-        exit_with(WRONG_CONFIGURATION, str(error))
+        click.echo(str(error), err=True)
+        sys.exit(USAGE_ERROR)
 
 
 def loader(config_file: str | None, options: Mapping[str, str | bool | None]) -> Callable[[], LoadedConfig]:
@@ -80,7 +91,8 @@ def loader(config_file: str | None, options: Mapping[str, str | bool | None]) ->
 
 
 def exit_with(code: int, message: str) -> NoReturn:
-    click.echo(message, err=True)
+    """Print an error, with the name of the program before it, and exit."""
+    click.echo(f"{PROGRAM}: {message}", err=True)
     sys.exit(code)
 
 

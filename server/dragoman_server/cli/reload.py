@@ -1,11 +1,13 @@
-"""The command `dragoman reload`."""
+"""`dragoman reload`: have the running gateway load its configuration again."""
+
+import sys
 
 import click
 
 from dragoman_server.cli.admin import RELOAD_TIMEOUT_S, AdminUnavailable, admin_request
 from dragoman_server.cli.options import (
-    CANNOT_START,
-    WRONG_CONFIGURATION,
+    FAILURE,
+    USAGE_ERROR,
     config_option,
     exit_with,
     load_or_exit,
@@ -24,11 +26,12 @@ def reload(config_file: str | None) -> None:
     try:
         result = admin_request(server, "POST", "reload", RELOAD_TIMEOUT_S)
     except AdminUnavailable as error:
-        exit_with(CANNOT_START, f"dragoman: {error}; without a request, SIGHUP does the same: kill -HUP PID")
+        exit_with(FAILURE, f"{error}; without a request, SIGHUP does the same: kill -HUP PID")
     for warning in result["warnings"]:
         click.echo(f"warning: {warning}", err=True)
     if result["errors"]:
-        exit_with(WRONG_CONFIGURATION, "\n".join(result["errors"]))
+        click.echo("\n".join(result["errors"]), err=True)
+        sys.exit(USAGE_ERROR)
     if result["needs_restart"]:
         click.echo(
             f"warning: changed, but used from the next start on: {', '.join(result['needs_restart'])}",

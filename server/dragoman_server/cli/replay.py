@@ -1,13 +1,12 @@
 """`dragoman replay`: a recorded request, translated again."""
 
+import sys
 from pathlib import Path
 
 import click
 
-from dragoman_server.cli.options import exit_with
+from dragoman_server.cli.options import FAILURE, USAGE_ERROR, exit_with
 
-_DIFFERS = 1
-_NO_RECORDING = 2
 # Of a value that differs.
 _SHOWN_CHARACTERS = 300
 
@@ -46,7 +45,7 @@ def replay(file: Path, minimise: bool, output: Path | None) -> None:
         attempt = attempt_of(recording)
         replayed = replay_recording(recording)
     except RecordingError as error:
-        exit_with(_NO_RECORDING, f"dragoman: {error}")
+        exit_with(USAGE_ERROR, str(error))
     way = f"{recording.request.protocol} from {attempt.protocol} at {attempt.upstream}/{attempt.model}"
     if not recording.complete:
         click.echo("note: the recording is not complete, so it may differ where it ends", err=True)
@@ -65,7 +64,7 @@ def replay(file: Path, minimise: bool, output: Path | None) -> None:
         target.write_bytes(encode(small))
         kept, before = len(joined(attempt_of(small).pieces)), len(joined(attempt.pieces))
         click.echo(f"{target}: {kept} of the upstream's {before} bytes show it")
-    raise SystemExit(_DIFFERS)
+    sys.exit(FAILURE)
 
 
 def _place(event: int | None, pointer: str) -> str:

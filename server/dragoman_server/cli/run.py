@@ -7,7 +7,7 @@ import click
 
 from dragoman_server.cli.child import CannotRun, find_program
 from dragoman_server.cli.clients import CLIENTS, client_of
-from dragoman_server.cli.options import CANNOT_START, config_option, exit_with
+from dragoman_server.cli.options import FAILURE, config_option, exit_with
 
 
 @click.command(
@@ -86,6 +86,6 @@ def run(
             else:
                 sys.exit(launch.run(program, words, log_file))
         except StartupError as error:
-            exit_with(CANNOT_START, f"dragoman: {error}")
+            exit_with(FAILURE, str(error))
     except CannotRun as error:
-        exit_with(error.status, f"dragoman: {error}")
+        exit_with(error.status, str(error))

@@ -1,5 +1,6 @@
 """`dragoman translate`: one request, response or stream, from one protocol to another, without a gateway."""
 
+import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from itertools import chain
@@ -37,7 +38,7 @@ from dragoman_server.cli.inputs import (
     read_document,
     read_pieces,
 )
-from dragoman_server.cli.options import FOUND_ERRORS, exit_with
+from dragoman_server.cli.options import FAILURE, exit_with
 
 # The response to each of several choices (`n`) is translated by itself, so here their number does not matter.
 _MAX_FAN_OUT = 1_000_000
@@ -120,12 +121,12 @@ def translate(
             losses, error = _translate_response(pieces, upstream, client, context, status)
     except (RemoteProtocolError, RequestRefused) as refusal:
         where = f" (at {refusal.path})" if refusal.path else ""
-        exit_with(FOUND_ERRORS, f"dragoman: {refusal.message}{where}")
+        exit_with(FAILURE, f"{refusal.message}{where}")
     print_losses(losses, as_json=as_json)
     if error is not None:
-        exit_with(FOUND_ERRORS, f"dragoman: the response failed: {error.message}")
+        exit_with(FAILURE, f"the response failed: {error.message}")
     if strict and len(losses):
-        raise SystemExit(FOUND_ERRORS)
+        sys.exit(FAILURE)
 
 
 def _read(file: IO[bytes], kind: str | None, source: ProtocolSpec) -> tuple[Kind, Iterator[bytes]]:
