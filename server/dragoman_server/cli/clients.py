@@ -1,4 +1,4 @@
-"""The table of clients for `dragoman run`: the variables and arguments with which each one uses a gateway.
+"""The table of clients for `dragoman run` and the banner: the variables and arguments with which each uses a gateway.
 
 Pure functions make them. A client's files are never read or written. A client that is not in the table gets the
 variables of the SDKs.
@@ -11,13 +11,15 @@ from dataclasses import dataclass, field
 from pathlib import PurePath
 from urllib.parse import urlsplit
 
-from dragoman_server.config.values import is_loopback
+from dragoman_server.config.values import is_loopback, proxies_of
 from dragoman_server.settings.server import KEY_VARIABLE
+
+# A gateway without client keys accepts every key, and vendors' clients require one.
+ANY_KEY = "any"
 
 # The value of one variable of the environment is at most 128 KiB on Linux. So many models fit in any case.
 _MAX_MODELS = 100
 
-_PROXY_VARIABLES = ("http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
 _NO_PROXY_VARIABLES = ("no_proxy", "NO_PROXY")
 
 
@@ -53,13 +55,14 @@ Value = Callable[[ClientTarget], str | None]
 class Client:
     """One client.
 
-    variables: what it needs in its environment.
+    variables: what it gets in its environment. needed: those of them that are enough for a first try.
     options: pairs of an option and its value, before its own arguments.
     unset: variables of the user that would lead it to another server or another key.
     own_models: names that it requests if nobody chooses a model. If the gateway routes them all, nothing is chosen.
     """
 
     variables: Mapping[str, Value]
+    needed: tuple[str, ...] = ()
     options: tuple[tuple[str, Value], ...] = ()
     unset: tuple[str, ...] = ()
     own_models: tuple[str, ...] = ()
@@ -93,6 +96,10 @@ def _litellm_model(name: str | None) -> str | None:
     return None if name is None else f"openai/{name}"
 
 
+def _codex_key(target: ClientTarget) -> str | None:
+    return None if target.key == ANY_KEY else target.key
+
+
 def _codex_option(name: str, value: Callable[[ClientTarget], object]) -> tuple[str, Value]:
     def option(target: ClientTarget) -> str | None:
         found = value(target)
@@ -100,6 +107,14 @@ def _codex_option(name: str, value: Callable[[ClientTarget], object]) -> tuple[s
         return None if found is None else f"{name}={json.dumps(found)}"
 
     return "-c", option
+
+
+def _codex_provider(target: ClientTarget) -> str:
+    members = {"name": "Dragoman", "base_url": target.openai_url, "wire_api": "responses"}
+    if _codex_key(target) is not None:
+        members["env_key"] = KEY_VARIABLE
+    table = ",".join(f"{name}={json.dumps(value)}" for name, value in members.items())
+    return f"model_providers.dragoman={{{table}}}"
 
 
 def _opencode_config(target: ClientTarget) -> str | None:
@@ -151,6 +166,7 @@ SDKS = Client(
         **_CLAUDE_MODELS,
         KEY_VARIABLE: _key,
     },
+    needed=("OPENAI_BASE_URL", "OPENAI_API_KEY", "ANTHROPIC_BASE_URL", "ANTHROPIC_API_KEY"),
     unset=("ANTHROPIC_AUTH_TOKEN",),
 )
 
@@ -159,6 +175,12 @@ CLIENTS: Mapping[str, Client] = {
     # https://code.claude.com/docs/en/llm-gateway and /model-config, and what versions 2.1.197 and 2.1.330 read
     "claude": Client(
         variables={"ANTHROPIC_BASE_URL": _url, "ANTHROPIC_AUTH_TOKEN": _key, **_CLAUDE_MODELS},
+        needed=(
+            "ANTHROPIC_BASE_URL",
+            "ANTHROPIC_AUTH_TOKEN",
+            "ANTHROPIC_MODEL",
+            "CLAUDE_CODE_MAX_CONTEXT_TOKENS",
+        ),
         # With a key as well it would send that one; the others lead it to a cloud.
         unset=(
             "ANTHROPIC_API_KEY",
@@ -171,13 +193,11 @@ CLIENTS: Mapping[str, Client] = {
     ),
     # Codex 0.169.0 reads no address from the environment.
     "codex": Client(
-        variables={KEY_VARIABLE: _key},
+        variables={KEY_VARIABLE: _codex_key},
+        needed=(KEY_VARIABLE,),
         options=(
             _codex_option("model_provider", lambda _: "dragoman"),
-            _codex_option("model_providers.dragoman.name", lambda _: "Dragoman"),
-            _codex_option("model_providers.dragoman.base_url", _openai_url),
-            _codex_option("model_providers.dragoman.wire_api", lambda _: "responses"),
-            _codex_option("model_providers.dragoman.env_key", lambda _: KEY_VARIABLE),
+            ("-c", _codex_provider),
             _codex_option("model", _model),
             _codex_option("model_context_window", lambda target: target.context),
         ),
@@ -212,7 +232,7 @@ def variables_for(client: Client, target: ClientTarget, environ: Mapping[str, st
         name: found for name, value in client.variables.items() if (found := value(target)) is not None
     }
     host = urlsplit(target.url).hostname or ""
-    if is_loopback(host) and any(environ.get(name) for name in _PROXY_VARIABLES):
+    if is_loopback(host) and any(proxies_of(environ)):
         # Or the client would send requests for this machine to the proxy.
         for name in _NO_PROXY_VARIABLES:
             changes[name] = ",".join(filter(None, (environ.get(name), host)))

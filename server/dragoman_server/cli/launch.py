@@ -8,40 +8,44 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
-import anyio
 import click
 
 from dragoman import UPSTREAMS
-from dragoman_server.cli.banner import LISTS_TIMEOUT_S, ModelLists, example_model
 from dragoman_server.cli.child import run_child
 from dragoman_server.cli.clients import (
+    ANY_KEY,
     Client,
     ClientTarget,
     options_for,
     shell_lines,
     variables_for,
 )
+from dragoman_server.cli.model_lists import (
+    ModelInfos,
+    ModelLists,
+    example_model,
+    fetch_lists,
+    info_at,
+    infos_of,
+    known_models,
+    why_unknown,
+)
 from dragoman_server.cli.options import USAGE_ERROR, exit_with, load_or_exit
 from dragoman_server.cli.private_gateway import HOST, private_settings, starting
 from dragoman_server.models.info import ModelInfo
-from dragoman_server.models.listing import can_list, fetch_all
+from dragoman_server.models.listing import can_list
 from dragoman_server.models.routes import (
     ModelRoute,
     UnknownModel,
     deciding_upstream,
     filter_chat_models,
-    model_ids,
     resolve,
 )
 from dragoman_server.serving.sockets import BoundAddress, StartupError
-from dragoman_server.settings import SIMULATOR, Settings, UpstreamSettings
+from dragoman_server.settings import Settings, UpstreamSettings
 from dragoman_server.settings.patterns import WILDCARD, matches
 from dragoman_server.settings.secret import Secret
 from dragoman_server.settings.server import KEY_VARIABLE
-from dragoman_server.upstream.client import UpstreamClient
-
-# A gateway without client keys accepts every key, and vendors' clients require one.
-_ANY_KEY = "any"
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,24 +97,20 @@ class Launch:
 
     def _running(self) -> ClientTarget:
         """Return how to use a running gateway: the one at the user's URL, else the one with this configuration."""
-        key = os.environ.get(KEY_VARIABLE) or _ANY_KEY
+        key = os.environ.get(KEY_VARIABLE) or ANY_KEY
         if self.gateway is not None:
             return self._choose_listed(ClientTarget(_root(self.gateway), key))
         settings = load_or_exit(self.config_file, {}).settings
         server = settings.server
         address = BoundAddress.of(server, server.host, server.port)
-        if settings.client_keys and key == _ANY_KEY:
+        if settings.client_keys and key == ANY_KEY:
             click.echo(f"warning: the gateway needs a client key: set {KEY_VARIABLE}", err=True)
         return self._choose(ClientTarget(address.local_url, key), settings, _fetch_lists(settings))
 
     def _choose(self, target: ClientTarget, settings: Settings, lists: ModelLists) -> ClientTarget:
         """Return the target with models of a gateway that has these settings. Exits if none is known."""
-        infos = {
-            name: {info.id: info for info in models}
-            for name, models in lists.items()
-            if not isinstance(models, str)
-        }
-        target = replace(target, models=tuple(_names(settings, infos)))
+        infos = infos_of(lists)
+        target = replace(target, models=known_models(settings, infos))
         model = self.model
         if model is None:
             own = self.client.own_models
@@ -119,19 +119,16 @@ class Launch:
                 return replace(target, small_model=self.small_model, context=context)
             model, _ = example_model(settings, lists)
         if model is None:
-            first = settings.upstreams[0].name
-            reason = lists.get(first, "its list was not requested")
-            reported = reason if isinstance(reason, str) else "its list is empty"
             exit_with(
                 USAGE_ERROR,
-                f"the models of {first} are unknown ({reported}): choose one with --model NAME",
+                f"{why_unknown(settings, lists)}: choose one with --model NAME",
             )
         for name in filter(None, (model, self.small_model)):
             if isinstance(unknown := resolve(settings, None, name, infos), UnknownModel):
                 exit_with(USAGE_ERROR, f"{unknown.message}")
         route = resolve(settings, None, model, infos)
         assert not isinstance(route, UnknownModel)
-        return self._with_model(target, model, infos.get(route.upstream, {}).get(route.upstream_model))
+        return self._with_model(target, model, info_at(infos, route))
 
     def _choose_listed(self, target: ClientTarget) -> ClientTarget:
         """Return the target with models that the running gateway lists. Raises StartupError if there are none."""
@@ -172,15 +169,6 @@ def _root(url: str) -> str:
     return url.rstrip("/").removesuffix("/v1")
 
 
-def _names(settings: Settings, infos: Mapping[str, Mapping[str, ModelInfo]]) -> Iterator[str]:
-    """Yield the names of models that a client may offer, each once."""
-    found = dict.fromkeys(model_ids(settings))
-    found |= dict.fromkeys(
-        f"{upstream}/{name}" for upstream in infos for name in filter_chat_models(infos[upstream])
-    )
-    return (name for name in found if settings.lists_simulator or not name.startswith(f"{SIMULATOR}/"))
-
-
 def _is_routed(settings: Settings, name: str) -> bool:
     """True if a name leads to the model of that name, or where [models] says, and not to some default."""
     if not settings.upstreams and not settings.models:
@@ -190,9 +178,7 @@ def _is_routed(settings: Settings, name: str) -> bool:
     return not isinstance(resolve(settings, None, name), UnknownModel)
 
 
-def _smallest_context(
-    settings: Settings, infos: Mapping[str, Mapping[str, ModelInfo]], names: Sequence[str]
-) -> int | None:
+def _smallest_context(settings: Settings, infos: ModelInfos, names: Sequence[str]) -> int | None:
     """Return the smallest context window of the models that names of a client stand for, None if none is known.
 
     A client that gets the model of a name itself has its own figure.
@@ -201,19 +187,13 @@ def _smallest_context(
     for name in names:
         route = resolve(settings, None, name, infos)
         if isinstance(route, ModelRoute) and route.upstream_model != name:
-            info = infos.get(route.upstream, {}).get(route.upstream_model)
+            info = info_at(infos, route)
             contexts += [info.context] if info is not None and info.context is not None else []
     return min(contexts, default=None)
 
 
 def _fetch_lists(settings: Settings) -> ModelLists:
-    upstreams = [upstream for upstream in settings.upstreams if can_list(upstream)]
-
-    async def fetch() -> ModelLists:
-        async with UpstreamClient(expects_tls=False) as client:
-            return await fetch_all(client, settings, upstreams, LISTS_TIMEOUT_S)
-
-    return anyio.run(fetch) if upstreams else {}
+    return fetch_lists(settings, [upstream for upstream in settings.upstreams if can_list(upstream)])
 
 
 @contextmanager

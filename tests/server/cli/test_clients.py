@@ -72,7 +72,7 @@ def test_claude_code_gets_a_token_and_all_its_models() -> None:
 def test_codex_gets_a_provider_by_options() -> None:
     assert variables_for(CLIENTS["codex"], TARGET, {}) == {"DRAGOMAN_KEY": "drk_key"}
     options = options_for(CLIENTS["codex"], TARGET)
-    assert options[::2] == ["-c"] * 7
+    assert options[::2] == ["-c"] * 4
     assert tomllib.loads("\n".join(options[1::2])) == {
         "model_provider": "dragoman",
         "model_providers": {

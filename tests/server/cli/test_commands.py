@@ -20,8 +20,9 @@ from command.process import Server
 from sdk_clients.processes import Simulator
 
 from dragoman_server.capabilities.providers import PROVIDERS
-from dragoman_server.cli.banner import ModelLists, banner, commands, example_model
+from dragoman_server.cli.banner import banner, commands
 from dragoman_server.cli.commands import main
+from dragoman_server.cli.model_lists import ModelLists, example_model
 from dragoman_server.cli.options import own_command, print_lines
 from dragoman_server.config.loader import load
 from dragoman_server.models.info import ModelInfo
@@ -367,11 +368,11 @@ def test_the_commands_survive_a_shell(model: str) -> None:
     ]
 
     codex = arguments["Codex"]
-    assert codex[:3] == ["codex", "-c", "model_provider=dragoman"]
+    assert codex[:3] == ["codex", "-c", 'model_provider="dragoman"']
     assert codex[-2:] == ["-m", model]
     # Codex reads the value of -c as TOML.
     provider = tomllib.loads(codex[4])["model_providers"]["dragoman"]
-    assert provider == {"name": "dragoman", "base_url": url + "/v1", "wire_api": "responses"}
+    assert provider == {"name": "Dragoman", "base_url": url + "/v1", "wire_api": "responses"}
 
 
 class Terminal(io.StringIO):
