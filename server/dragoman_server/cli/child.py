@@ -13,21 +13,18 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 
+from dragoman_server.serving.signals import has_terminal, signals_named
+
 # A shell's exit codes.
-NOT_FOUND = 127
-NOT_EXECUTABLE = 126
+_NOT_FOUND = 127
+_NOT_EXECUTABLE = 126
 
 
-def _signals(*names: str) -> tuple[signal.Signals, ...]:
-    """Return the signals of these names that this platform has, because all commands import this module."""
-    return tuple(each for each in signal.Signals if each.name in names)
-
-
-_PASSED_ON = _signals("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2")
+_PASSED_ON = signals_named("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2")
 # The terminal sends them to all processes of its foreground group.
-_FROM_KEYS = _signals("SIGINT", "SIGQUIT")
+_FROM_KEYS = signals_named("SIGINT", "SIGQUIT")
 # Programs that Python starts would inherit that it ignores them.
-_IGNORED_BY_PYTHON = _signals("SIGPIPE", "SIGXFSZ")
+_IGNORED_BY_PYTHON = signals_named("SIGPIPE", "SIGXFSZ")
 # `si_code` of a signal that no process has sent -- sigaction(2)
 _SI_KERNEL = 0x80
 # How often the child is looked at without a signal, because a thread of some library may have taken it.
@@ -48,8 +45,8 @@ def find_program(command: str) -> str:
     if found is not None:
         return found
     if os.path.dirname(command) and os.path.exists(command):
-        raise CannotRun(f"{command} is not an executable file", NOT_EXECUTABLE)
-    raise CannotRun(f"{command}: command not found", NOT_FOUND)
+        raise CannotRun(f"{command} is not an executable file", _NOT_EXECUTABLE)
+    raise CannotRun(f"{command}: command not found", _NOT_FOUND)
 
 
 def run_child(program: str, arguments: Sequence[str], environ: Mapping[str, str]) -> int:
@@ -61,13 +58,13 @@ def run_child(program: str, arguments: Sequence[str], environ: Mapping[str, str]
     """
     if os.name != "posix":
         raise CannotRun(
-            "this needs POSIX signals: use --print-env, and start the gateway beside it", NOT_EXECUTABLE
+            "this needs POSIX signals: use --print-env, and start the gateway beside it", _NOT_EXECUTABLE
         )
     signals = {signal.SIGCHLD, *_PASSED_ON}
     # If it is ignored, which programs inherit, a child leaves no status.
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     before = signal.pthread_sigmask(signal.SIG_BLOCK, signals)
-    own_group = not _has_terminal()
+    own_group = not has_terminal()
     spawn = partial(os.posix_spawn, setsigmask=before, setsigdef=_IGNORED_BY_PYTHON)
     if own_group:
         spawn = partial(spawn, setpgroup=0)
@@ -75,7 +72,7 @@ def run_child(program: str, arguments: Sequence[str], environ: Mapping[str, str]
         try:
             pid = spawn(program, list(arguments), environ)
         except OSError as error:
-            raise CannotRun(f"cannot run {program}: {error.strerror}", NOT_EXECUTABLE) from None
+            raise CannotRun(f"cannot run {program}: {error.strerror}", _NOT_EXECUTABLE) from None
         while True:
             number, from_keys = _wait_for_signal(signals)
             if number != signal.SIGCHLD:
@@ -115,18 +112,9 @@ def _wait_for_signal(signals: set[signal.Signals]) -> tuple[int, bool]:
     return info.si_signo, info.si_signo in _FROM_KEYS and info.si_code == _SI_KERNEL
 
 
-def _has_terminal() -> bool:
-    """True if this process has a controlling terminal."""
-    try:
-        os.close(os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY))
-    except OSError:
-        return False
-    return True
-
-
 def _is_foreground() -> bool:
     try:
-        terminal = os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY)
+        terminal = os.open(os.ctermid(), os.O_RDONLY | os.O_NOCTTY)
     except OSError:
         return False
     try:

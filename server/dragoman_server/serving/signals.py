@@ -8,8 +8,14 @@ import os
 import signal
 from dataclasses import dataclass
 
+
+def signals_named(*names: str) -> tuple[signal.Signals, ...]:
+    """Return the signals of these names that this platform has."""
+    return tuple(each for each in signal.Signals if each.name in names)
+
+
 # The signals that a terminal sends to all its processes: for Ctrl-C, and when it is closed.
-GROUP_SIGNALS = tuple(each for each in signal.Signals if each.name in ("SIGINT", "SIGHUP"))
+GROUP_SIGNALS = signals_named("SIGINT", "SIGHUP")
 
 
 @dataclass(frozen=True, slots=True)
