@@ -2,7 +2,6 @@
 
 import gc
 import signal
-import sys
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any
@@ -63,10 +62,6 @@ def pytest_collection_finish() -> None:
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Set the context of coverage to the folder of the test, for package_coverage.py."""
     recorder = coverage.Coverage.current() if item.config.pluginmanager.hasplugin("_cov") else None
-    if recorder is not None and sys.gettrace() is None:
-        # Python takes the trace function away when it raises, as at the limit of recursion.
-        recorder.stop()
-        recorder.start()
     folder = item.path.relative_to(TESTS).parts[0]
     if recorder is not None and folder != item.session.stash.get(FOLDER, ""):
         recorder.switch_context(folder)
