@@ -117,11 +117,9 @@ async def test_a_stop_waits_for_open_responses_and_accepts_no_request(
     assert 100 <= trio.current_time() < DRAIN_S
 
 
+@pytest.mark.usefixtures("autojump_clock")
 async def test_a_stop_logs_the_number_of_open_requests_when_it_changes(
-    nursery: trio.Nursery,
-    listener: socket.socket,
-    caplog: pytest.LogCaptureFixture,
-    autojump_clock: trio.testing.MockClock,
+    nursery: trio.Nursery, listener: socket.socket, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "dragoman.server")
     running = Running(Application(length_s=100), listener)
