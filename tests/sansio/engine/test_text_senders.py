@@ -1,32 +1,51 @@
-"""The fast path's two ways that end before anything is written."""
+"""Arguments of tools that the client gets in another form: many deltas in one read give what one in each read gives."""
 
-from types import SimpleNamespace
-from typing import Any
+import json
 
-from dragoman import Ledger, RequestTranslator, ResponseTranslator
-from dragoman.events import ArgumentsDelta
-from dragoman.protocols import PROTOCOLS
+import pytest
 
-BODY = b'{"model": "m", "input": "Hi", "stream": true}'
+from dragoman import RequestTranslator, ResponseTranslator
 
+PAIR = {"client": "openai_responses", "upstream": "openai_chat"}
 
-def machine() -> Any:
-    pair = {"client": "openai_responses", "upstream": "openai_chat"}
-    context = RequestTranslator(**pair).translate(BODY).response_context(id="a", now=1)
-    return ResponseTranslator(**pair, context=context)
-
-
-def test_arguments_that_wait_for_the_end_of_their_call_are_not_sent() -> None:
-    translator, sent = machine(), list[object]()
-    translator._pipeline = SimpleNamespace(
-        needs_text=False, calls=SimpleNamespace(fill=lambda block, texts: [])
-    )
-    translator._sink = SimpleNamespace(text_sender=lambda delta: sent.append)
-    translator._text_sender_for(ArgumentsDelta(0, "{"))(["}"])
-    assert sent == []
+# A tool of the client's request, and the arguments that the model writes for the function in its place. Those of the
+# first are unwrapped as they come, beginning with nothing; the call of the second is written when it is complete.
+CASES = {
+    "a free-text tool": ({"type": "custom", "name": "run"}, "run", '{     "input": "ls -l"}'),
+    "a tool that the client runs": (
+        {"type": "apply_patch"},
+        "apply_patch",
+        '{"type": "delete_file", "path": "a"}',
+    ),
+}
 
 
-def test_texts_of_a_deferred_part_are_written_at_its_end() -> None:
-    writer: Any = PROTOCOLS["openai_responses"].stream_writer(machine()._context, Ledger())
-    writer._deferred, writer._texts = True, ["a"]
-    assert (writer.send_texts(ArgumentsDelta(0, ""), ["b", "c"]), writer._texts) == (b"", ["a", "b", "c"])
+def chunk(delta: dict[str, object], finish_reason: str | None = None) -> bytes:
+    choice = {"index": 0, "delta": delta, "finish_reason": finish_reason}
+    document = {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": [choice]}
+    return b"data: " + json.dumps(document).encode() + b"\n\n"
+
+
+def translated(tool: dict[str, object], reads: list[bytes]) -> bytes:
+    request = json.dumps({"model": "m", "input": "Hi", "stream": True, "tools": [tool]}).encode()
+    context = RequestTranslator(**PAIR).translate(request).response_context(id="a", now=1)
+    machine = ResponseTranslator(**PAIR, context=context)
+    for data in reads:
+        machine.receive_data(data)
+    machine.receive_eof()
+    assert machine.error is None
+    return machine.data_to_send()
+
+
+@pytest.mark.parametrize(("tool", "name", "arguments"), CASES.values(), ids=CASES)
+def test_many_deltas_in_one_read(tool: dict[str, object], name: str, arguments: str) -> None:
+    call = {"index": 0, "id": "call_1", "type": "function", "function": {"name": name, "arguments": ""}}
+    deltas = [
+        chunk({"tool_calls": [{"index": 0, "function": {"arguments": character}}]}) for character in arguments
+    ]
+    start = chunk({"tool_calls": [call]})
+    end = chunk({}, "tool_calls") + b"data: [DONE]\n\n"
+    one_by_one = translated(tool, [start, *deltas, end])
+    assert translated(tool, [start, b"".join(deltas[:5]), b"".join(deltas[5:]), end]) == one_by_one
+    assert translated(tool, [b"".join([start, *deltas, end])]) == one_by_one
+    assert b"response.completed" in one_by_one
