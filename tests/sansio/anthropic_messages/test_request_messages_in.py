@@ -82,6 +82,26 @@ def parts(*content: Any, role: str = "user") -> tuple[Any, ...]:
             {"type": "image", "source": {"type": "file", "file_id": "file_1"}},
             Media("image", "file_id", "file_1", path=AT),
         ),
+        # Clients send OpenAI's form as well. It can mean nothing but an image.
+        (
+            {
+                "type": "image_url",
+                "image_url": {"url": "https://x/y.png", "detail": "low"},
+                "cache_control": {"type": "ephemeral"},
+            },
+            Media(
+                "image",
+                "url",
+                "https://x/y.png",
+                detail="low",
+                cache=CacheMark(f"{AT}/cache_control"),
+                path=AT,
+            ),
+        ),
+        (
+            {"type": "image_url", "image_url": "data:image/png;base64,iVBOR"},
+            Media("image", "url", "data:image/png;base64,iVBOR", path=AT),
+        ),
         (
             {
                 "type": "document",
@@ -187,6 +207,13 @@ def test_unsigned_thinking_keeps_its_extra_fields() -> None:
     mark = {"type": "ephemeral"}
     [part] = parts({"type": "thinking", "thinking": "a", "x": 1, "cache_control": mark})
     assert part == Reasoning("a", None, extra={"cache_control": mark, "x": 1}, path="/messages/0/content/0")
+
+
+@pytest.mark.parametrize("image", [None, [], {}, {"url": 1}])
+def test_an_image_without_a_url_is_refused(image: Any) -> None:
+    with pytest.raises(RemoteProtocolError) as caught:
+        parts({"type": "image_url", "image_url": image})
+    assert caught.value.path.startswith(f"{AT}/image_url")
 
 
 def test_a_cache_mark_of_an_unknown_type() -> None:

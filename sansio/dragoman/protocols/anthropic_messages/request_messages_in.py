@@ -31,6 +31,7 @@ from dragoman.protocols.anthropic_messages.shapes import (
     COMPACTION_SHAPE,
     DOCUMENT_SHAPE,
     IMAGE_SHAPE,
+    IMAGE_URL_SHAPE,
     TEXT_SHAPE,
     THINKING_BLOCK_SHAPE,
     TOOL_RESULT_SHAPE,
@@ -137,6 +138,19 @@ def _read_media(block: JSONObject, path: str, context: ReadContext) -> Part | No
     )
 
 
+def _read_image_url(block: JSONObject, path: str, context: ReadContext) -> Part:
+    """Return the image of a block in OpenAI's form, which some clients send: it can mean nothing else."""
+    image = block.get("image_url")
+    if type(image) is str:
+        image = {"url": image}
+    elif type(image) is not dict:
+        raise wrong_type(f"{path}/image_url", OBJECT.name, image)
+    url = CHECKS.required(image, "url", f"{path}/image_url", STRING)
+    detail = CHECKS.optional(image, "detail", f"{path}/image_url", STRING)
+    cache, extra = read_cache_mark(block, path, IMAGE_URL_SHAPE)
+    return Media("image", "url", url, detail=detail, cache=cache, extra=extra, path=path)
+
+
 def _read_reasoning(block: JSONObject, path: str, context: ReadContext) -> Part:
     """Return the reasoning of a block, with the vendor's signature, a wrapped one, or none."""
     if block["type"] == "thinking":
@@ -219,6 +233,7 @@ def _read_compaction(block: JSONObject, path: str, context: ReadContext) -> Part
 _RESULT_READERS: dict[str, BlockReader] = {
     "text": _read_text,
     "image": _read_media,
+    "image_url": _read_image_url,
     "document": _read_media,
 }
 _MESSAGE_READERS: dict[str, BlockReader] = {

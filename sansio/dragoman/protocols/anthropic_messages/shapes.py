@@ -91,6 +91,11 @@ IMAGE_SHAPE: dict[str, Shape] = {
     "cache_control": _CACHE_CONTROL,
     "transformations": Setting(None),
 }
+IMAGE_URL_SHAPE: dict[str, Shape] = {
+    "type": None,
+    "image_url": {"url": None, "detail": None},
+    "cache_control": _CACHE_CONTROL,
+}
 DOCUMENT_SHAPE: dict[str, Shape] = {
     "type": None,
     "source": _SOURCE,
