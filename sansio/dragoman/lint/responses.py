@@ -312,7 +312,7 @@ def _check_item(item: JSONObject, completed: bool, report: Report, place: str) -
         if not item.get("content") and completed:
             report.add("responses-content", "a message without content", place)
         for number, part in objects(item.get("content")):
-            if part.get("text") == "" or part.get("refusal") == "":
+            if part.get("refusal") == "" or (part.get("text") == "" and not part.get("annotations")):
                 report.add("responses-content", "an empty part", f"{place}/content/{number}")
     if item.get("type") == "function_call" and item.get("arguments") == "" and completed:
         report.add(

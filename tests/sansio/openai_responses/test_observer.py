@@ -97,6 +97,14 @@ def test_the_last_frame(kind: str, last: bool) -> None:
     assert any(mark in one.data for mark in SPEC.end_markers)
 
 
+@pytest.mark.parametrize("odd", [b'"temperature":NaN', b'"model":"\xff"'])
+def test_an_end_that_only_lenient_clients_can_read_is_an_end(odd: bytes) -> None:
+    observer = SPEC.observer(CONTEXT)
+    data = b'{"type":"response.completed","response":{"id":"resp_up","status":"completed",%b}}' % odd
+    observer.observe(Frame(b"response.completed", data))
+    assert (observer.ended, observer.stream_finished, observer.error) == (True, True, None)
+
+
 @pytest.mark.parametrize("kind", ["response.completed", "response.incomplete", "response.failed", "error"])
 def test_an_event_whose_data_was_cut_is_no_end(kind: str) -> None:
     observer = SPEC.observer(CONTEXT)

@@ -370,6 +370,16 @@ def test_e3_a_failure_in_the_middle() -> None:
     assert failed["response"]["usage"]["total_tokens"] == 15
 
 
+@pytest.mark.parametrize("whole_body", [False, True])
+def test_a_failed_response_has_a_message_that_has_only_citations_so_far(whole_body: bool) -> None:
+    native = {"type": "url_citation", "url": "https://x", "title": "X", "start_index": 0, "end_index": 0}
+    cited = Annotation(0, ORIGIN, native, "https://x")
+    events = (STARTED, BlockStarted(0, BlockKind.TEXT), cited, Failed(FAILURE))
+    failed = whole(*events) if whole_body else stream(*events)[-1]["response"]
+    [item] = failed["output"]
+    assert (item["status"], item["content"][0]["annotations"]) == ("incomplete", [cited.native])
+
+
 def test_a_failure_before_anything_was_sent() -> None:
     payloads = stream(Failed(FAILURE))
     assert kinds(payloads) == ["created", "error", "failed"]

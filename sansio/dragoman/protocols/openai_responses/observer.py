@@ -6,6 +6,8 @@ stream breaks off, the error frames continue the numbering and close the respons
 
 from __future__ import annotations
 
+import json
+
 from dragoman._ir.events import Usage
 from dragoman._ir.losses import Ledger
 from dragoman._wire.errors import WireError
@@ -53,7 +55,7 @@ class ResponsesObserver:
         if frame.event and frame.event not in _DECODED_EVENTS:
             self.content_started = self.content_started or _has_content(object_or_none(frame.data) or {})
         else:  # also without an event line: then only the data has the type
-            event = object_or_none(frame.data) or {}
+            event = object_or_none(frame.data) or _as_clients_read(frame.data) or {}
             if not event:  # a name whose data was cut ends nothing
                 return
             kind = text_or_none(event.get("type")) or frame.event.decode("ascii")
@@ -90,6 +92,18 @@ class ResponsesObserver:
         failed = self.whole_body = {**response, "status": "failed", "error": response_error(error)}
         out += encode_frame(encode(error_event(error, number)), b"error")
         return out + _numbered("response.failed", number + 1, failed)
+
+
+def _as_clients_read(data: bytes) -> JSONObject | None:
+    """Return the object that lenient clients read from a text with NaN or bytes that are no UTF-8, None for no object.
+
+    Such an event has ended the response for them: nothing may follow it.
+    """
+    try:
+        value = json.loads(data.decode("utf-8", "replace"))
+    except (ValueError, RecursionError):
+        return None
+    return value if type(value) is dict else None
 
 
 def _numbered(kind: str, number: int, response: JSONObject) -> bytes:

@@ -110,8 +110,8 @@ def as_function_call(block: AnyBlock) -> AnyBlock:
 
 
 def is_empty_text(block: AssembledBlock) -> bool:
-    """True if a text block has no text because the response failed before."""
-    return block.kind in TEXT_KINDS and not block.text and not block.complete
+    """True if a text block has neither text nor citations because the response failed before."""
+    return block.kind in TEXT_KINDS and not (block.text or block.annotations or block.complete)
 
 
 def _write_message(item_id: str, phase: str | None, content: list[JSON], status: str) -> JSONObject:
