@@ -223,8 +223,10 @@ MODEL_FAMILIES = (
         provider="moonshot",
     ),
     *_rows(
-        "docs.z.ai/guides/capabilities/thinking-mode",
+        "docs.z.ai/guides/capabilities/thinking-mode; dev.to/aihubmix",
         ("glm-5-[2-9]*", {"efforts": ("low", "medium", "high")}),
+        # It cannot stop to think, so there is no switch.
+        ("glm-5-3*", {"reasoning_setting": "reasoning_effort"}),
         provider="zai",
     ),
     *_rows(

@@ -539,7 +539,9 @@ CASES: dict[tuple[str, str | None], Case] = {
     ("kimi-k2*", "moonshot"): at("moonshot", "kimi-k2.6", OFF, OFF),
     ("kimi-for-coding*", "moonshot"): at("moonshot", "kimi-for-coding", OFF, OFF),
     ("moonshot-v1*", "moonshot"): at("moonshot", "moonshot-v1-8k", effort("high"), reasoning_effort(None)),
-    ("glm-5-[2-9]*", "zai"): at("zai", "glm-5.3", effort("low"), reasoning_effort("low")),
+    ("glm-5-[2-9]*", "zai"): at("zai", "glm-5.2", effort("low"), reasoning_effort("low")),
+    # It cannot stop to think: to switch that off has no effect or is refused.
+    ("glm-5-3*", "zai"): at("zai", "glm-5.3", OFF, {"thinking": None, **reasoning_effort("low")}),
     ("qwen3-8-max*", "dashscope"): at("dashscope", "qwen3.8-max", FORMAT, SCHEMA_UNCHANGED),
     ("gemini-2-5-flash*", "gemini"): at("gemini", "gemini-2.5-flash", OFF, reasoning_effort("none")),
 }
