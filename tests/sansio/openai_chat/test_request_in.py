@@ -170,6 +170,36 @@ def test_assistant_turns_with_calls_refusals_and_audio() -> None:
     )
 
 
+CALL_OF_A_STREAM_HELPER = {
+    "id": "c1",
+    "function": {"arguments": '{"a":1}', "name": "f", "parsed_arguments": {"a": 1}},
+    "type": "function",
+    "index": 0,
+    "provider_specific_fields": None,
+}
+
+
+def test_what_sdks_add_to_messages_that_clients_send_back_is_no_unknown_field() -> None:
+    # As `client.chat.completions.stream()` and `parse()` (openai-python 3.54.0) and `litellm.completion()` leave them.
+    message = {
+        "content": "Hi",
+        "refusal": None,
+        "role": "assistant",
+        "annotations": None,
+        "audio": None,
+        "function_call": None,
+        "tool_calls": [CALL_OF_A_STREAM_HELPER],
+        "parsed": {"a": 1},
+        "provider_specific_fields": {"refusal": None},
+    }
+    [found] = read(messages=[message]).messages
+    assert found.extra is None
+    assert found.parts == (
+        Text("Hi", path="/messages/0/content"),
+        ToolCall("c1", "f", '{"a":1}', path="/messages/0/tool_calls/0"),
+    )
+
+
 def test_tool_results_have_the_kind_of_their_call() -> None:
     request = read(
         messages=[

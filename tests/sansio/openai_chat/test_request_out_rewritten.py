@@ -198,6 +198,42 @@ def test_messages_that_stay(capabilities: dict[str, Any], messages: list[dict[st
     assert (out["messages"], lost) == (messages, [])
 
 
+def test_what_only_an_sdk_reads_is_not_sent() -> None:
+    call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    from_an_sdk = {
+        **call,
+        "index": 0,
+        "function": {**call["function"], "parsed_arguments": {}},  # type: ignore[dict-item]
+        "provider_specific_fields": {"thought_signature": "s"},
+        "own": 1,
+    }
+    out, lost = rewrite(
+        {
+            "messages": [
+                {
+                    "role": "assistant",
+                    "content": None,
+                    "tool_calls": [from_an_sdk],
+                    "parsed": {"a": 1},
+                    "provider_specific_fields": {"citations": [1]},
+                    "own": 1,
+                },
+                {"role": "tool", "tool_call_id": "c", "content": "r"},
+            ]
+        }
+    )
+    assert out["messages"][0] == {
+        "role": "assistant",
+        "content": None,
+        "tool_calls": [{**call, "own": 1}],
+        "own": 1,
+    }
+    assert lost == [
+        "/messages/0/tool_calls/0/provider_specific_fields",
+        "/messages/0/provider_specific_fields",
+    ]
+
+
 def turn_with(**fields: Any) -> dict[str, Any]:
     return {"role": "assistant", "content": "a", **fields}
 

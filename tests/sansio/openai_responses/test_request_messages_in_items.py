@@ -50,6 +50,30 @@ def lost(request: Request) -> list[tuple[str, str]]:
     return [(loss.code.value, loss.path) for loss in ledger]
 
 
+# --- what clients add to items ---------------------------------------------------------------------------------
+
+
+CALL = {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}", "id": "fc_1"}
+OUTPUT = {"type": "function_call_output", "call_id": "c", "output": "r"}
+ANSWER = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "{}"}]}
+METADATA = {"internal_chat_message_metadata_passthrough": {"turn_id": "t"}}
+
+
+def test_what_the_parser_of_openais_sdk_adds_is_no_unknown_field() -> None:
+    # As `model_dump()` of what `client.responses.parse()` returned leaves them (openai-python 3.54.0).
+    call = {**CALL, "async_": None, "caller": None, "namespace": None, "parsed_arguments": {"a": 1}}
+    part = {**ANSWER["content"][0], "logprobs": None, "annotations": [], "parsed": {"a": 1}}  # type: ignore[index]
+    request = read(USER, call, OUTPUT, {**ANSWER, "phase": None, "content": [part]})
+    assert lost(request) == []
+    assert same_protocol_items(USER, {**CALL, "parsed_arguments": {"a": 1}}, OUTPUT) == [USER, CALL, OUTPUT]
+
+
+def test_what_a_client_notes_on_each_item_is_its_own() -> None:
+    items = [{**item, **METADATA} for item in (USER, CALL, OUTPUT)]
+    assert lost(read(*items)) == []
+    assert same_protocol_items(*items) == items
+
+
 # --- tools, settings, references and summaries ------------------------------------------------------------------
 
 

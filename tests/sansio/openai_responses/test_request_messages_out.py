@@ -21,7 +21,7 @@ from dragoman._ir.request import (
     ToolResult,
 )
 from dragoman._ir.tools import CacheMark, FunctionTool
-from dragoman._wire.exceptions import RemoteProtocolError
+from dragoman._wire.exceptions import RequestRefused
 
 ORIGIN = "openai_responses"
 CHAT, MESSAGES = "openai_chat", "anthropic_messages"
@@ -176,7 +176,7 @@ def test_texts_of_the_client_have_no_citations(part: Any) -> None:
 
 
 def test_audio_is_refused() -> None:
-    with pytest.raises(RemoteProtocolError) as caught:
+    with pytest.raises(RequestRefused) as caught:
         write(message("user", Media("audio", "base64", "QUJD", path="/p")))
     assert (caught.value.status, caught.value.path, caught.value.code) == (
         400,

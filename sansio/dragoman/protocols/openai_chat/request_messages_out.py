@@ -30,6 +30,7 @@ from dragoman.protocols.openai_chat.tables import (
     EXTRA_CONTENT,
     MAX_CACHE_MARKS,
     NAME,
+    PROVIDER_FIELDS,
     REASONING_FIELDS,
     REASONING_TEXTS,
 )
@@ -128,8 +129,17 @@ class PartWriter:
         annotations = self.raw_message(message).get("annotations")
         if annotations is not None:
             body["annotations"] = annotations
-        if message.extra:
-            body.update(message.extra)
+        body.update(self.own_members(message))
+
+    def own_members(self, part: Message | ToolCall) -> JSONObject:
+        """Return the members that only this protocol has, without those that servers refuse and only an SDK reads."""
+        extra = part.extra or {}
+        if PROVIDER_FIELDS in extra:
+            self.ledger.dropped(
+                f"{part.path}/{PROVIDER_FIELDS}", "what LiteLLM adds to a response, for its callers"
+            )
+            return {name: value for name, value in extra.items() if name != PROVIDER_FIELDS}
+        return extra
 
     def write_content(self, parts: list[JSONObject]) -> JSON:
         """Return the parts, plain texts as one string with blank lines between them if that is enough."""
@@ -306,7 +316,9 @@ class _TurnWriter:
                 writer.write_mark(mark, self.content[-1])
             else:
                 writer.ledger.dropped(mark.path, "there is no text before the tool call to put the mark on")
-        self.calls.append(deep_merge(body, call.extra) if writer.same_protocol and call.extra else body)
+        self.calls.append(
+            deep_merge(body, writer.own_members(call)) if writer.same_protocol and call.extra else body
+        )
 
     def finish(self, message: Message, in_loop: bool) -> JSONObject | None:
         """Return the wire message, None if nothing is left of it. message: the first one of the turn."""

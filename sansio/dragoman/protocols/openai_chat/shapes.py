@@ -27,6 +27,7 @@ from dragoman.protocols.openai_chat.tables import (
     EXTRA_CONTENT,
     NATIVE_COUNTERS,
     OPAQUE_FIELDS,
+    PROVIDER_FIELDS,
     REASONING_FIELDS,
 )
 
@@ -105,6 +106,10 @@ ASSISTANT_SHAPE: dict[str, Shape] = {
     "annotations": None,
     EXTRA_CONTENT: Setting(None),
     **dict.fromkeys(REASONING_FIELDS),
+    # What SDKs add to a message that they received, and send back with it: the content parsed, by OpenAI's; LiteLLM's
+    # copy of what has no official field.
+    "parsed": None,
+    PROVIDER_FIELDS: {"refusal": None},
 }
 # An entry of `reasoning_details` or `thinking_blocks`.
 REASONING_ENTRY_SHAPE: dict[str, Shape] = dict.fromkeys(
@@ -118,7 +123,15 @@ _CALL: dict[str, Shape] = {
     "function": FUNCTION_CALL_SHAPE,
     "custom": {"name": None, "input": None},
 }
-CALL_SHAPE: dict[str, Shape] = {**_CALL, "cache_control": None, EXTRA_CONTENT: Setting(None)}
+CALL_SHAPE: dict[str, Shape] = {
+    **_CALL,
+    "cache_control": None,
+    EXTRA_CONTENT: Setting(None),
+    # As in messages: the stream helper of OpenAI's SDK leaves the position, and its parser the arguments as an object.
+    "function": {**FUNCTION_CALL_SHAPE, "parsed_arguments": None},
+    "index": None,
+    PROVIDER_FIELDS: {},
+}
 
 # A legacy function, and the object in a tool.
 FUNCTION_SHAPE: dict[str, Shape] = {"name": None, "description": None, "parameters": None, "strict": None}
@@ -284,7 +297,7 @@ DELTA_SHAPE: dict[str, Shape] = {
     "padding": None,  # GitHub
     "token_id": None,  # Together
     "graph_data": _NO_FIELD,  # Writer
-    "provider_specific_fields": _NO_FIELD,  # LiteLLM
+    PROVIDER_FIELDS: _NO_FIELD,  # LiteLLM
     # Vercel's router, and what the host behind it adds to its response.
     "provider_metadata": {
         "gateway": None,
@@ -308,7 +321,7 @@ CHOICE_SHAPE: dict[str, Shape] = {
     "usage": _USAGE,
     "logprobs": {"content": [_TOKEN], "refusal": [_TOKEN]},
     "content_filter_results": _FILTER_RESULTS,  # Azure
-    "provider_specific_fields": _NO_FIELD,  # LiteLLM
+    PROVIDER_FIELDS: _NO_FIELD,  # LiteLLM
     **dict.fromkeys(_CHOICE_BOOKKEEPING),
 }
 # Members of a response or chunk that its reader reads, and padding. A client of this protocol gets the others as they

@@ -101,6 +101,8 @@ LOSSY_STOP_REASONS = frozenset({StopReason.PAUSE, StopReason.COMPACTION})
 
 # Members of a message that only the upstream can read and needs back: Google's signatures.
 EXTRA_CONTENT = "extra_content"
+# LiteLLM's copy of what its provider's response had beside the official fields.
+PROVIDER_FIELDS = "provider_specific_fields"
 # Google's placeholder for the signature of a call that another model made (continue#8865, read 2026-11-22).
 DUMMY_THOUGHT_SIGNATURE: JSONObject = {
     "extra_content": {"google": {"thought_signature": "skip_thought_signature_validator"}}

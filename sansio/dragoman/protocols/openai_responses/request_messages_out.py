@@ -26,10 +26,11 @@ from dragoman._ir.request import (
     ToolResult,
 )
 from dragoman._ir.tools import CacheMark
-from dragoman._wire.exceptions import RemoteProtocolError
+from dragoman._wire.exceptions import RequestRefused
 from dragoman._wire.json import JSON, JSONObject
 from dragoman.codec import Capabilities
 from dragoman.protocols.openai_responses.checks import has_unmapped_citations, write_citations
+from dragoman.protocols.openai_responses.shapes import ITEM_METADATA
 from dragoman.protocols.openai_responses.tables import (
     CACHE_TTL_NAMES,
     CALL_ITEMS,
@@ -46,7 +47,7 @@ from dragoman.protocols.openai_responses.tables import (
 _BREAKPOINT = "prompt_cache_breakpoint"
 _FILE_FIELDS = {"base64": "file_data", "text": "file_data", "url": "file_url", "file_id": "file_id"}
 # Fields that only repeat or label what the document holds: copied for the same protocol.
-_RESTORED_FIELDS = ("status", "name", "namespace", "caller")
+_RESTORED_FIELDS = ("status", "name", "namespace", "caller", ITEM_METADATA)
 
 _CUSTOM = ToolKind.CUSTOM  # an Enum's member is slow to look up
 
@@ -66,7 +67,7 @@ class InputWriter:
         self._next = 0  # the client's own items before this one are written
 
     def items(self, messages: tuple[Message, ...]) -> list[JSON]:
-        """Write the items. Raises RemoteProtocolError for content that must not be left out."""
+        """Write the items. Raises RequestRefused for content that must not be left out."""
         if self._same_protocol:
             for message in messages:
                 self._write_native(message)
@@ -225,7 +226,7 @@ class InputWriter:
 
     def _media(self, part: Media, before: list[JSON]) -> JSONObject | None:
         if part.kind == "audio":
-            raise RemoteProtocolError(
+            raise RequestRefused(
                 "Responses does not accept audio input: send text, images or files",
                 path=part.path,
                 code="unsupported_value",

@@ -61,7 +61,7 @@ _JSON_INSTRUCTION = "Answer with one JSON object."
 def write_request(request: Request, capabilities: Capabilities, ledger: Ledger) -> JSONObject:
     """Write the body.
 
-    Raises RemoteProtocolError for audio, because a response without it would be a response to something else.
+    Raises RequestRefused for audio, because a response without it would be a response to something else.
     """
     same_protocol = request.protocol == NAME
     out: JSONObject = {"model": request.model}

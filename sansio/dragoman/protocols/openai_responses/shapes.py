@@ -101,9 +101,14 @@ CHOICE_SHAPE: dict[str, Shape] = dict.fromkeys(("type", "mode", "tools"))
 REFERENCE_SHAPE: dict[str, Shape] = dict.fromkeys(("type", "name", "namespace"))
 HOSTED_REFERENCE_SHAPE: dict[str, Shape] = dict.fromkeys(("type", "server_label"))
 
+# What Codex notes on each item for itself, as `client_metadata` on the request.
+ITEM_METADATA = "internal_chat_message_metadata_passthrough"
+
 # Input items, by their type. `id` is that of the item, `call_id` that of the call. Custom calls have no status.
+# `parsed_arguments` and `parsed` are what the parser of OpenAI's SDK adds to a response, from which clients send items
+# back.
 _CALL_ITEM: dict[str, Shape] = {
-    **dict.fromkeys(("type", "call_id", "name", "id", "namespace", "status")),
+    **dict.fromkeys(("type", "call_id", "name", "id", "namespace", "status", "parsed_arguments")),
     "async": _NATIVE,
     "caller": _NATIVE,
 }
@@ -124,7 +129,7 @@ _CLIENT_OUTPUT: dict[str, Shape] = {
     "max_output_length": _NATIVE,
 }
 _COMPACTION: dict[str, Shape] = dict.fromkeys(("type", "id", "encrypted_content"))
-INPUT_SHAPES: dict[str, dict[str, Shape]] = {
+_ITEMS: dict[str, dict[str, Shape]] = {
     "message": dict.fromkeys(("type", "role", "content", "id", "status", "phase")),
     "function_call": {**_CALL_ITEM, "arguments": None},
     "custom_tool_call": {**_CALL_ITEM, "input": None},
@@ -156,6 +161,7 @@ INPUT_SHAPES: dict[str, dict[str, Shape]] = {
     },
     "additional_tools": dict.fromkeys(("type", "role", "tools", "id")),
 }
+INPUT_SHAPES = {kind: {**shape, ITEM_METADATA: None} for kind, shape in _ITEMS.items()}
 # The output of a computer, and an entry of a shell's.
 SCREEN_SHAPE: dict[str, Shape] = dict.fromkeys(("image_url", "file_id"))
 SHELL_OUTPUT_SHAPE: dict[str, Shape] = {
@@ -167,7 +173,7 @@ SHELL_OUTPUT_SHAPE: dict[str, Shape] = {
 # Content parts, by their type.
 PART_SHAPES: dict[str, dict[str, Shape]] = {
     "output_text": {
-        **dict.fromkeys(("type", "text", "annotations", "prompt_cache_breakpoint")),
+        **dict.fromkeys(("type", "text", "annotations", "prompt_cache_breakpoint", "parsed")),
         "logprobs": _NATIVE,
     },
     "refusal": dict.fromkeys(("type", "refusal")),
