@@ -11,6 +11,10 @@ The errors (read 2026-11-22): "tool_use ids were found without tool_result block
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Sequence
+from operator import is_
+
 import msgspec
 
 from dragoman._ir.losses import Ledger, LossCode
@@ -76,105 +80,90 @@ def _is_valid(messages: tuple[Message, ...]) -> bool:
     return not waiting
 
 
-class _AssistantTurn(msgspec.Struct):
-    """An assistant turn, of one or several messages, and the results that belong after it.
+class _HistoryRepair:
+    """Rebuilds one history, turn by turn.
 
-    Attributes:
-        calls: Its calls.
-        results: By the id of their call.
-        at: How many messages of the new history come before its results.
-        open: Nothing but results has come after it.
+    What becomes of a turn depends on nothing behind the next one, because the upstream has cached it: it got the turn,
+    with a placeholder for each result that was missing, before the model wrote the next one.
     """
 
-    calls: list[ToolCall] = []
-    results: dict[str, ToolResult] = {}
-    at: int = 0
-    open: bool = True
-
-
-class _HistoryRepair:
-    """Rebuilds one history."""
-
-    __slots__ = ("_ledger", "_out", "_seen", "_turns", "_unanswered")
+    __slots__ = ("_answers", "_ledger", "_numbers", "_out", "_rest", "_seen", "_turn_is_over", "_waiting")
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
         self._out: list[Message] = []
-        self._turns: list[_AssistantTurn] = []
         self._seen: set[str] = set()
-        # The client's call id -> calls without a result yet, oldest first: the turn and the id in the new history.
-        self._unanswered: dict[str, list[tuple[_AssistantTurn, str]]] = {}
+        self._numbers: dict[str, int] = {}  # the client's call id -> the number that its last repetition got
+        # Of the assistant's turn: the client's call id -> calls without a result yet, oldest first.
+        self._waiting: dict[str, deque[ToolCall]] = {}
+        self._turn_is_over = False  # another role has written since
+        # What was written since: messages of the turn's results, and all others.
+        self._answers: list[Message] = []
+        self._rest: list[Message] = []
 
     def repair(self, messages: tuple[Message, ...]) -> tuple[Message, ...]:
         """Return a history in which all calls and results pair. Call it once."""
-        turn: _AssistantTurn | None = None  # the assistant's turn that continues
         for message in messages:
             if message.role != "assistant":
-                turn = None
-            elif turn is None:
-                turn = _AssistantTurn()
-                self._turns.append(turn)
-            self._append(message, turn)
-            if turn is not None:
-                turn.at = len(self._out)
-        return tuple(self._with_results())
+                self._turn_is_over = True
+            elif self._turn_is_over:
+                self._finish_turn()
+            self._add(message)
+        self._finish_turn()
+        return tuple(self._out)
 
-    def _append(self, message: Message, turn: _AssistantTurn | None) -> None:
-        """Append a message that stays in its place."""
-        parts: list[Part] = []
+    def _add(self, message: Message) -> None:
+        assistant = message.role == "assistant"
+        answers: list[Part] = []
+        rest: list[Part] = []
         for part in message.parts:
             if isinstance(part, ToolResult):
-                if not self._attach(part):
-                    parts += self._orphan(part, message)
-                continue
-            if isinstance(part, Text) and not part.text:
+                answer = None if assistant else self._answer(part, is_late=bool(rest or self._rest))
+                if answer is None:
+                    rest += self._orphan(part, message)
+                else:
+                    answers.append(answer)
+            elif isinstance(part, Text) and not part.text:
                 self._note(part.path, "an empty text part was left out: the upstream refuses it")
-                continue
-            if turn is None:
-                if self._turns:
-                    self._turns[-1].open = False
-            elif isinstance(part, ToolCall):
-                part = self._distinct(part)
-                turn.calls.append(part)
-            parts.append(part)
-        if parts:
-            changed = len(parts) != len(message.parts) or any(
-                new is not old for new, old in zip(parts, message.parts, strict=True)
-            )
-            self._out.append(msgspec.structs.replace(message, parts=tuple(parts)) if changed else message)
-            return
-        self._ledger.unknown_fields(message.path, message.extra)  # nothing is left that they could stay with
-        if not message.parts:
-            self._note(message.path, "an empty message was left out: the upstream refuses it")
+            elif isinstance(part, ToolCall) and assistant:
+                rest.append(self._call(part))
+            else:
+                rest.append(part)
+        if answers:
+            # With other parts the message stays theirs.
+            of = Message("user", (), answers[0].path) if rest else message
+            self._answers.append(_with_parts(of, answers))
+        if rest:
+            (self._out if assistant else self._rest).append(_with_parts(message, rest))
+        elif not answers:
+            self._ledger.unknown_fields(message.path, message.extra)  # nothing is left that they could stay with
+            if not message.parts:
+                self._note(message.path, "an empty message was left out: the upstream refuses it")
 
-    def _distinct(self, call: ToolCall) -> ToolCall:
+    def _call(self, call: ToolCall) -> ToolCall:
         """Return the call with an id that no earlier call has."""
-        distinct = call.call_id
-        number = 1
-        while distinct in self._seen:
-            number += 1
-            distinct = f"{call.call_id}_{number}"
+        client_id = distinct = call.call_id
+        if distinct in self._seen:
+            number = self._numbers.get(client_id, 1)
+            while distinct in self._seen:
+                number += 1
+                distinct = f"{client_id}_{number}"
+            self._numbers[client_id] = number
+            self._note(call.path, "an earlier call has the same id: this one got another")
+            call = msgspec.structs.replace(call, call_id=distinct)
         self._seen.add(distinct)
-        self._unanswered.setdefault(call.call_id, []).append((self._turns[-1], distinct))
-        if distinct == call.call_id:
-            return call
-        self._note(call.path, "an earlier call has the same id: this one got another")
-        return msgspec.structs.replace(call, call_id=distinct)
+        self._waiting.setdefault(client_id, deque()).append(call)
+        return call
 
-    def _attach(self, result: ToolResult) -> bool:
-        """Add a result to the oldest call with its id in the newest turn that waits for it. False without one."""
-        unanswered = self._unanswered.get(result.call_id)
-        if not unanswered:
-            return False
-        newest = unanswered[-1][0]
-        at = next(index for index, (turn, _) in enumerate(unanswered) if turn is newest)
-        turn, call_id = unanswered.pop(at)
-        if turn is not self._turns[-1] or not turn.open:
+    def _answer(self, result: ToolResult, *, is_late: bool) -> ToolResult | None:
+        """Return a result with the id of the turn's call that it answers, None if none waits for it."""
+        calls = self._waiting.get(result.call_id)
+        if not calls:
+            return None
+        if is_late:
             self._note(result.path, "the result was moved to the place after its call")
-        if call_id != result.call_id:
-            result = msgspec.structs.replace(result, call_id=call_id)
-        turn.results[call_id] = result
-        return True
+        call_id = calls.popleft().call_id
+        return result if call_id == result.call_id else msgspec.structs.replace(result, call_id=call_id)
 
     def _orphan(self, result: ToolResult, message: Message) -> list[Part]:
         """Return a result without a call as text, marked so that the model can distinguish it from the user's."""
@@ -182,8 +171,6 @@ class _HistoryRepair:
             self._note(result.path, "left out: a result is not allowed here")
             return []
         self._note(result.path, "sent as text: no call with that id is waiting for a result")
-        if self._turns:
-            self._turns[-1].open = False
         parts: list[Part] = []
         for part in result.parts:
             if not isinstance(part, Text):
@@ -193,19 +180,16 @@ class _HistoryRepair:
                 parts.append(msgspec.structs.replace(part, text=marked))
         return parts
 
-    def _with_results(self) -> list[Message]:
-        """Return the new history, with the results of each assistant turn after it."""
-        out: list[Message] = []
-        done = 0
-        for turn in self._turns:
-            out += self._out[done : turn.at]
-            done = turn.at
-            if turn.calls:
-                results = tuple(
-                    [turn.results.get(call.call_id) or self._missing_result(call) for call in turn.calls]
-                )
-                out.append(Message("user", results, results[0].path))
-        return out + self._out[done:]
+    def _finish_turn(self) -> None:
+        """Append what came after the assistant's turn: results, placeholders for those that are missing, the rest."""
+        self._out += self._answers
+        missing = [self._missing_result(call) for calls in self._waiting.values() for call in calls]
+        if missing:
+            self._out.append(Message("user", tuple(missing), missing[0].path))
+        self._out += self._rest
+        self._answers, self._rest = [], []
+        self._waiting.clear()
+        self._turn_is_over = False
 
     def _missing_result(self, call: ToolCall) -> ToolResult:
         self._note(call.path, "the call has no result: a placeholder was added")
@@ -214,3 +198,10 @@ class _HistoryRepair:
 
     def _note(self, path: str, detail: str) -> None:
         self._ledger.add(LossCode.REPAIRED, path, detail)
+
+
+def _with_parts(message: Message, parts: Sequence[Part]) -> Message:
+    """Return the message with these parts, itself if it has them."""
+    if len(parts) == len(message.parts) and all(map(is_, parts, message.parts)):
+        return message
+    return msgspec.structs.replace(message, parts=tuple(parts))

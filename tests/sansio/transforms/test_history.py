@@ -110,16 +110,16 @@ def test_a_valid_history_is_unchanged(text: str) -> None:
         ("u:Cx | u:Rx", "u:Cx | u:O", ["/1/0"]),
         # calls without results
         ("a:Cx", "a:Cx | u:?x", ["/0/0"]),
-        ("a:Cx* Cy | u:Ry", "a:Cx* Cy | u:?x* Ry", ["/0/0"]),
+        ("a:Cx* Cy | u:Ry", "a:Cx* Cy | u:Ry | u:?x*", ["/0/0"]),
         ("a:Cx | u:hi", "a:Cx | u:?x | u:hi", ["/0/0"]),
         ("a:Cx | u:hi | a:Cy | u:Ry", "a:Cx | u:?x | u:hi | a:Cy | u:Ry", ["/0/0"]),
-        # results that come late, or with text before them
+        # results with text before them, and those that come when the upstream has seen the placeholder
         ("a:Cx | u:hi | u:Rx", "a:Cx | u:Rx | u:hi", ["/2/0"]),
         ("a:Cx | u:hi Rx", "a:Cx | u:Rx | u:hi", ["/1/1"]),
         ("a:Cx Cy | u:Rx hi Ry", "a:Cx Cy | u:Rx Ry | u:hi", ["/1/2"]),
         ("a:Cx | s:note | u:Rx", "a:Cx | u:Rx | s:note", ["/2/0"]),
-        ("a:Cx Cy | u:Rx | a:t | u:Ry", "a:Cx Cy | u:Rx Ry | a:t", ["/3/0"]),
-        ("a:Cx | u:hi | a:t | u:Rx", "a:Cx | u:Rx | u:hi | a:t", ["/3/0"]),
+        ("a:Cx Cy | u:Rx | a:t | u:Ry", "a:Cx Cy | u:Rx | u:?y | a:t | u:O", ["/0/1", "/3/0"]),
+        ("a:Cx | u:hi | a:t | u:Rx", "a:Cx | u:?x | u:hi | a:t | u:O", ["/0/0", "/3/0"]),
         # ids that are used again
         ("a:Cx Cx | u:Rx Rx", "a:Cx Cx_2 | u:Rx Rx_2", ["/0/1"]),
         ("a:Cx | u:Rx | a:Cx | u:Rx", "a:Cx | u:Rx | a:Cx_2 | u:Rx_2", ["/2/0"]),
@@ -128,7 +128,7 @@ def test_a_valid_history_is_unchanged(text: str) -> None:
             "a:Cx | u:Rx | a:Cx_2 | u:Rx_2 | a:Cx_3 | u:Rx_3",
             ["/4/0"],
         ),
-        ("a:Cx | u:hi | a:Cx | u:Rx", "a:Cx | u:?x | u:hi | a:Cx_2 | u:Rx_2", ["/2/0", "/0/0"]),
+        ("a:Cx | u:hi | a:Cx | u:Rx", "a:Cx | u:?x | u:hi | a:Cx_2 | u:Rx_2", ["/0/0", "/2/0"]),
         # no text
         ("u:E | a:t", "a:t", ["/0/0"]),
         ("u:E hi E", "u:hi", ["/0/0", "/0/2"]),
@@ -189,14 +189,15 @@ def test_every_history_becomes_valid_and_loses_nothing_silently(text: str) -> No
             assert part.path in arrived or part.path in recorded_paths
 
 
-def test_the_new_history_is_a_prefix_of_the_next_one() -> None:
-    """Prompt caches depend on it: the same repair is made again when the conversation continues."""
-    turns = history("a:Cx Cx | u:Rx Rx | a:Cx | u:Rx | a:t | u:hi")
-    for end in (2, 4, 6):
-        whole = repaired(Request("toy", "m", turns)).messages
-        part = repaired(Request("toy", "m", turns[:end])).messages
-        assert whole[: len(part)] == part
-    assert msgspec.structs.asdict(whole[0])["role"] == "assistant"
+@given(st.lists(LINES, max_size=8).map(" | ".join))
+def test_the_new_history_is_a_prefix_of_the_next_one(text: str) -> None:
+    """Prompt caches depend on it: the same repair is made again when the model has answered."""
+    turns = history(text)
+    whole = repaired(Request("toy", "m", turns)).messages
+    for end in range(1, len(turns)):
+        if turns[end].role == "assistant" and turns[end - 1].role != "assistant":
+            part = repaired(Request("toy", "m", turns[:end])).messages
+            assert whole[: len(part)] == part
 
 
 CONTINUE = "Continue your last message from exactly where it ends, without repeating any of it."
@@ -224,10 +225,10 @@ def test_a_conversation_that_ends_with_the_assistant(prefill: bool, before: str,
     assert [(loss.code, loss.path) for loss in ledger] == ([(LossCode.ALTERED, "/1")] if added else [])
 
 
-def test_dropped_text_of_a_message_with_results_is_recorded() -> None:
-    [call, text, result] = history("a:Cx | u:T | u:Rx")
-    result = msgspec.structs.replace(result, extra={"more": 1})
+def test_a_message_of_results_keeps_its_other_members() -> None:
+    [call, text, result, other] = history("a:Cx | u:T | u:Rx | u:E")
+    result, other = [msgspec.structs.replace(each, extra={"more": 1}) for each in (result, other)]
     ledger = Ledger()
-    out = repaired(Request("toy", "m", (call, text, result)), ledger)
-    assert reported(out.messages) == "a:Cx | u:Rx | u:T"
-    assert (LossCode.UNKNOWN_FIELD, "/2/more") in [(loss.code, loss.path) for loss in ledger]
+    out = repaired(Request("toy", "m", (call, text, result, other)), ledger)
+    assert out.messages == (call, result, text)
+    assert [loss.path for loss in ledger] == ["/2/0", "/3/0", "/3/more"]
