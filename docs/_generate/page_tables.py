@@ -35,7 +35,7 @@ PAGES = [
     )
 ]
 TESTS = _DOCS.parent / "tests"
-PROMISES = [*(f"R{number}" for number in range(1, 14)), *(f"S{number}" for number in range(1, 19))]
+PROMISES = [*(f"R{number}" for number in range(1, 15)), *(f"S{number}" for number in range(1, 19))]
 _TABLE = re.compile(r"(?<=<!-- table: )([^>]+?)( -->\n).*?(?=<!-- end -->)", re.DOTALL)
 
 

@@ -88,8 +88,8 @@ class Capabilities(msgspec.Struct, frozen=True):
             `reasoning_effort`; `reasoning` ({"effort": ...}); `thinking` ({"type": "disabled"} or as `thinking_type`);
             `enable_thinking` (a boolean).
         thinking_type: The type that enables thinking in a Chat upstream's `thinking`.
-        reasoning_back: The assistant turns whose reasoning a Chat upstream requires: none, those with tool calls since
-            the last user turn, or all.
+        reasoning_back: The assistant turns whose reasoning a Chat upstream requires: none, those with tool calls, or
+            all.
         thought_signatures: A Chat upstream requires Google's signature with the first tool call of a turn.
         structured_output: What the upstream supports: a JSON schema, any JSON object, or neither, in which case
             instructions or a tool are sent instead.

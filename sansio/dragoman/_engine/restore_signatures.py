@@ -42,7 +42,8 @@ def restore_signatures(
             kind = found.get("type") if type(found) is dict else None
             value = found.get(places.fields.get(kind)) if type(kind) is str else None
             native: JSON = None
-            if type(value) is str and value:
+            # An empty one is of a server that signs nothing. What has passed so far still has to pass beside others.
+            if type(value) is str and (value or not signed_reasoning):
                 reason, native = _read(value, model, upstream, signer, signed_reasoning)
                 if reason is not None:
                     ledger.add(LossCode.FOREIGN_SIGNATURE, f"{path}/{index}", reason)

@@ -136,7 +136,9 @@ class _HistoryRepair:
         if rest:
             (self._out if assistant else self._rest).append(_with_parts(message, rest))
         elif not answers:
-            self._ledger.unknown_fields(message.path, message.extra)  # nothing is left that they could stay with
+            self._ledger.unknown_fields(
+                message.path, message.extra
+            )  # nothing is left that they could stay with
             if not message.parts:
                 self._note(message.path, "an empty message was left out: the upstream refuses it")
 

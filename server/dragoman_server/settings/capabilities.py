@@ -63,8 +63,8 @@ class CapabilitySettings:
     reasoning_back: Annotated[
         str | None,
         ("never", "tool_loop", "always"),
-        "assistant turns whose reasoning must be sent back in Chat Completions: none, those with tool calls since the"
-        " last user message, or all; a blank replaces reasoning that is lost",
+        "assistant turns whose reasoning must be sent back in Chat Completions: none, those with tool calls, or all; a"
+        " blank replaces reasoning that is lost",
     ] = None
     thought_signatures: Annotated[
         bool | None, "Chat Completions requires Google's thought_signature with the first tool call of a turn"

@@ -284,12 +284,14 @@ def test_a_turn_of_foreign_reasoning_only_is_left_out() -> None:
     )
 
 
-def test_reasoning_that_nobody_signed_is_left_out() -> None:
+def test_reasoning_that_nobody_signed_stays_until_the_upstream_refuses_it() -> None:
+    """Servers that sign nothing take it back. It passes where nothing else is wrapped, and so it passes here."""
     unsigned = {"type": "thinking", "thinking": "so", "signature": ""}
-    assert conversation(HI, turn(WRAPPED, unsigned, TEXT)) == (
-        [HI, turn(TEXT)],
-        [(LossCode.FOREIGN_SIGNATURE, "/messages/1/content/0"), (LossCode.DROPPED, "/messages/1/content/1")],
-    )
+    lost = [(LossCode.FOREIGN_SIGNATURE, f"/messages/1/content/{at}") for at in (0, 1)]
+    assert conversation(HI, turn(WRAPPED, unsigned, TEXT)) == ([HI, turn(unsigned, TEXT)], lost[:1])
+    body = {"model": "m", "max_tokens": 5000, "messages": [HI, turn(WRAPPED, unsigned, TEXT)]}
+    out = relayed(MESSAGES, body, signed_reasoning=False)
+    assert (decode(out.body)["messages"], losses_of(out)) == ([HI, turn(TEXT)], lost)
 
 
 def test_a_restored_block_has_no_cache_mark() -> None:

@@ -409,7 +409,8 @@ SIGNATURE = {"google": {"thought_signature": "skip_thought_signature_validator"}
         (Capabilities(), [None, None, "hm", None], []),
         # "The `reasoning_content` in the thinking mode must be passed back to the API."
         (Capabilities(reasoning_back="always"), [" ", " ", "hm", " "], ["/a1", "/a2"]),
-        (Capabilities(reasoning_back="tool_loop"), [None, None, "hm", " "], ["/a1"]),
+        # Also of turns before the last user text: what the upstream has cached does not change.
+        (Capabilities(reasoning_back="tool_loop"), [" ", None, "hm", " "], ["/a1"]),
         (Capabilities(reasoning_back="always", reasoning_field=None), [None] * 4, ["/t"]),
     ],
 )

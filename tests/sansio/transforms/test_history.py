@@ -189,6 +189,7 @@ def test_every_history_becomes_valid_and_loses_nothing_silently(text: str) -> No
             assert part.path in arrived or part.path in recorded_paths
 
 
+@pytest.mark.promise("R14")
 @given(st.lists(LINES, max_size=8).map(" | ".join))
 def test_the_new_history_is_a_prefix_of_the_next_one(text: str) -> None:
     """Prompt caches depend on it: the same repair is made again when the model has answered."""

@@ -14,7 +14,6 @@ from dragoman._ir.request import ReasoningConfig, Request
 from dragoman._ir.signatures import Signer, unwrap_summary
 from dragoman._wire.json import JSON, JSONObject
 from dragoman.codec import Capabilities, SignaturePlaces
-from dragoman.protocols.anthropic_messages.checks import text_or_empty
 from dragoman.protocols.anthropic_messages.request_messages_in import is_made_search
 from dragoman.protocols.anthropic_messages.tables import MIN_TOP_P, NATIVE_EFFORTS, SAMPLING_PARAMS
 
@@ -191,16 +190,12 @@ MARKED = "cache_control cannot be set on thinking blocks"
 def _replace_signed_block(
     block: JSONObject, native: JSONObject | None, message: JSONObject, path: str, ledger: Ledger
 ) -> Sequence[JSON]:
-    """Return the vendor's own block, and nothing for blocks that the API would refuse."""
+    """Return the vendor's own block in place of a wrapped one, and nothing for a search that was made for clients."""
     if native is not None:
         if "cache_control" in block:
             ledger.dropped(f"{path}/cache_control", MARKED)
         return (native,)
     if is_made_search(block):
-        return ()
-    field = _FIELDS.get(text_or_empty(block.get("type")))
-    if field is not None and not block.get(field):
-        ledger.dropped(path, UNSIGNED)
         return ()
     return (block,)
 

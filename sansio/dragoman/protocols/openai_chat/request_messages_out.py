@@ -242,11 +242,8 @@ def write_simple_turn(run: Sequence[Message]) -> JSONObject | None:
     return {"role": "assistant", "content": content} if content else None
 
 
-def write_turn(run: Sequence[Message], writer: PartWriter, in_loop: bool = False) -> JSONObject | None:
-    """Return the wire message of a turn, None if nothing is left of it.
-
-    in_loop: it comes after the last user text, so a loop of tool calls goes on.
-    """
+def write_turn(run: Sequence[Message], writer: PartWriter) -> JSONObject | None:
+    """Return the wire message of a turn, None if nothing is left of it."""
     turn = _TurnWriter(writer)
     for message in run:
         before: Part | None = None
@@ -257,7 +254,7 @@ def write_turn(run: Sequence[Message], writer: PartWriter, in_loop: bool = False
                 turn.content[-1]["text"] = first["text"] + turn.content[-1]["text"]
             before = part
         writer.write_message_fields(message, turn.body)
-    return turn.finish(run[0], in_loop)
+    return turn.finish(run[0])
 
 
 class _TurnWriter:
@@ -320,7 +317,7 @@ class _TurnWriter:
             deep_merge(body, writer.own_members(call)) if writer.same_protocol and call.extra else body
         )
 
-    def finish(self, message: Message, in_loop: bool) -> JSONObject | None:
+    def finish(self, message: Message) -> JSONObject | None:
         """Return the wire message, None if nothing is left of it. message: the first one of the turn."""
         fields, leading = self._reasoning_fields()
         content = leading + self.content
@@ -342,16 +339,18 @@ class _TurnWriter:
         if calls:
             body["tool_calls"] = calls
         if not (fields or leading):
-            self._add_placeholder(fields, message, in_loop)
+            self._add_placeholder(fields, message)
         return {**body, **fields}
 
-    def _add_placeholder(self, fields: JSONObject, message: Message, in_loop: bool) -> None:
+    def _add_placeholder(self, fields: JSONObject, message: Message) -> None:
         """Put a blank where the upstream requires reasoning that is lost."""
         # DeepSeek: "The `reasoning_content` in the thinking mode must be passed back to the API." (pi#3636, read
         # 2026-11-22)
         capabilities = self._writer.capabilities
+        # In a loop of tool calls it is only required since the last user text. But a blank that went away with the
+        # next user text would change what the upstream has cached.
         required = capabilities.reasoning_back == "always" or (
-            capabilities.reasoning_back == "tool_loop" and in_loop and bool(self.calls)
+            capabilities.reasoning_back == "tool_loop" and bool(self.calls)
         )
         if required and capabilities.reasoning_field is not None:
             fields[capabilities.reasoning_field] = " "

@@ -105,18 +105,13 @@ class MessageWriter:
 
     def write(self, messages: Sequence[Message]) -> list[JSONObject]:
         """Return the wire messages of a conversation."""
-        # Behind the last user message that is more than tool results a loop of tool calls goes on.
-        loop = len(messages)
-        if self._capabilities.reasoning_back == "tool_loop":
-            while loop and not _is_from_user(messages[loop - 1]):
-                loop -= 1
         index, count = 0, len(messages)
         while index < count:
             end = index + 1
             if messages[index].role == "assistant":
                 while end < count and messages[end].role == "assistant":
                     end += 1
-                self._write_assistant_turn(messages[index:end], index >= loop)
+                self._write_assistant_turn(messages[index:end])
             else:
                 while end < count and messages[end].role != "assistant":
                     end += 1
@@ -125,15 +120,12 @@ class MessageWriter:
         self._writer.drop_excess_marks()
         return self._out
 
-    def _write_assistant_turn(self, run: Sequence[Message], in_loop: bool) -> None:
-        """Write a run of assistant messages as one, unless nothing is left of it.
-
-        in_loop: it comes after the last user text, so a loop of tool calls goes on.
-        """
+    def _write_assistant_turn(self, run: Sequence[Message]) -> None:
+        """Write a run of assistant messages as one, unless nothing is left of it."""
         self._started = True
         body = write_simple_turn(run) if self._simple_turns else None
         if body is None:
-            body = write_turn(run, self._writer, in_loop)
+            body = write_turn(run, self._writer)
         if body is not None:
             if self._capabilities.turn_order == "alternate" and (
                 not self._out or self._out[-1]["role"] in ("system", "developer")
@@ -289,10 +281,6 @@ class MessageWriter:
         if self._same_protocol:
             body.update(result.extra or {})
         return body
-
-
-def _is_from_user(message: Message) -> bool:
-    return message.role == "user" and any(type(part) is not ToolResult for part in message.parts)
 
 
 def _simple_message(message: Message) -> JSONObject | None:
