@@ -107,6 +107,8 @@ class Capabilities(msgspec.Struct, frozen=True):
             reasoning, only if it requests to see it, or never.
         unwraps_signatures: The upstream is a gateway of this kind too, which unwraps what it wrapped: between equal
             protocols its signatures pass as they are.
+        billing_header: A Messages upstream bills by the line that Claude Code puts into the system text. Every other
+            gets requests without it, because it differs in each, and no cached prompt begins with it.
         relay: How a request of the upstream's own protocol is sent: "exact" passes its bytes and those of the response;
             "rewrite" fits it to these capabilities like any other, and writes the response again.
     """
@@ -143,6 +145,7 @@ class Capabilities(msgspec.Struct, frozen=True):
     refuses: frozenset[str] = frozenset()
     summaries: Literal["auto", "requested", "never"] = "requested"
     unwraps_signatures: bool = False
+    billing_header: bool = True
     relay: Literal["exact", "rewrite"] = "exact"
 
     @property
@@ -435,6 +438,20 @@ class SignaturePlaces(msgspec.Struct, frozen=True):
     finish: Callable[[JSONObject, Signer, Ledger], None] = lambda body, signer, ledger: None
 
 
+class BillingHeader(msgspec.Struct, frozen=True):
+    """A line for the vendor's billing in the instructions, which its own client sends. It differs in each request.
+
+    Attributes:
+        member: The member with the instructions.
+        marker: Every body with the line has this byte string in it.
+        strip: Returns the value of the member without the line, the same object if there is none.
+    """
+
+    member: str
+    marker: bytes
+    strip: Callable[[JSON], JSON]
+
+
 class UpstreamSpec(ProtocolSpec, frozen=True, kw_only=True):
     """A protocol that upstreams speak as well.
 
@@ -457,6 +474,7 @@ class UpstreamSpec(ProtocolSpec, frozen=True, kw_only=True):
         wrapped_markers: A body with one of these byte strings has a value that was put into the conversation on behalf
             of another protocol. Servers refuse it, so such a body is not relayed as it is.
         signature_places: Where its requests have signatures.
+        billing_header: Where its requests have a line for the vendor's billing, None if they have none.
         auth_header: The header with the key. In `authorization` it is a bearer token.
         forwarded_headers: Lower-case names of headers that its clients may send to upstreams of this protocol.
         list_headers: Headers whose values are lists: what is configured is added to what the client sent.
@@ -480,6 +498,7 @@ class UpstreamSpec(ProtocolSpec, frozen=True, kw_only=True):
     request_headers: Callable[[JSONObject], Sequence[tuple[str, str]]] = lambda body: ()
     wrapped_markers: tuple[bytes, ...] = (WRAPPED_MARKER,)
     signature_places: SignaturePlaces = SignaturePlaces()
+    billing_header: BillingHeader | None = None
     auth_header: str = "authorization"
     forwarded_headers: frozenset[str] = frozenset()
     list_headers: frozenset[str] = frozenset()

@@ -19,9 +19,9 @@ from dragoman._ir.undo import Undo
 from dragoman._transforms.pass_context import CacheKeySource, PassContext, ReasoningLookup
 from dragoman._transforms.pipeline import PASSES
 from dragoman._wire.exceptions import RequestRefused
-from dragoman._wire.json import JSONObject, decode_object, encode, too_deep
+from dragoman._wire.json import JSONObject, decode, decode_object, encode, too_deep
 from dragoman._wire.masking import Masker
-from dragoman._wire.splice import RequestHead, peek, splice_model
+from dragoman._wire.splice import RequestHead, peek, splice_member, splice_model
 from dragoman.codec import Capabilities, Endpoint, ProtocolSpec, ResponseContext, UpstreamSpec
 from dragoman.protocols import client_spec, upstream_spec
 
@@ -186,9 +186,18 @@ class RequestTranslator:
                 not signed_reasoning
                 or (not unwraps and any(marker in body for marker in upstream.wrapped_markers))
             )
+            ledger = Ledger()
+            if same_protocol and not unwraps:
+                stripped = self._without_billing_header(body, request_head, ledger)
+                if stripped is not body:
+                    body, request_head = stripped, None
             if same_protocol and (self._capabilities.relay == "exact" or unwraps):
-                return self._relay(body, model, request_head or peek(body), restores, signed_reasoning)
-            return self._translate(body, model, reasoning_lookup, cache_key, restores, signed_reasoning)
+                return self._relay(
+                    body, model, request_head or peek(body), restores, signed_reasoning, ledger
+                )
+            return self._translate(
+                body, model, reasoning_lookup, cache_key, restores, signed_reasoning, ledger
+            )
         except RecursionError:
             raise too_deep() from None
 
@@ -200,9 +209,9 @@ class RequestTranslator:
         cache_key: CacheKeySource | None,
         restores: bool,
         signed_reasoning: bool,
+        ledger: Ledger,
     ) -> TranslatedRequest:
         decoded = decode_object(body, "the request body")
-        ledger = Ledger()
         upstream, capabilities = self._upstream, self._capabilities
         if restores:
             named = decoded.get("model") if model is None else model
@@ -252,24 +261,53 @@ class RequestTranslator:
             rewritten=context.rewritten,
         )
 
+    def _without_billing_header(self, body: bytes, request_head: RequestHead | None, ledger: Ledger) -> bytes:
+        """Return the body without the line for the billing of another vendor than the upstream's.
+
+        Where losses are refused it stays, because it can be sent.
+        """
+        billing = self._upstream.billing_header
+        if (
+            billing is None
+            or self._capabilities.billing_header
+            or self._policy is LossPolicy.REFUSE
+            or billing.marker not in body
+        ):
+            return body
+        head = request_head or peek(body)
+        raw = head.fields.get(billing.member)
+        value = None if raw is None else decode(bytes(raw))
+        stripped = billing.strip(value)
+        if stripped is value:
+            return body
+        ledger.dropped(
+            f"/{billing.member}", "the line for the billing of another provider: it is new in each request"
+        )
+        return splice_member(body, head, billing.member, stripped)
+
     def _relay(
-        self, body: bytes, model: str | None, head: RequestHead, restores: bool, signed_reasoning: bool
+        self,
+        body: bytes,
+        model: str | None,
+        head: RequestHead,
+        restores: bool,
+        signed_reasoning: bool,
+        ledger: Ledger,
     ) -> TranslatedRequest:
         """Return the body with the upstream's model. restores: with signatures that the upstream can read, too."""
         if not head.model:
             raise _no_model()
         upstream_model = model or head.model
-        ledger = Ledger()
         if restores:
             decoded = decode_object(body, "the request body")
             decoded["model"] = upstream_model
             restore_signatures(
                 decoded, upstream_model, self._upstream, self._signer, ledger, signed_reasoning
             )
-            ledger.enforce(self._policy)
             out = encode(decoded)
         else:
             out = body if model is None else splice_model(body, head, model)
+        ledger.enforce(self._policy)
         return TranslatedRequest(
             body=out,
             request=Request(self._client.name, head.model, messages=(), stream=head.stream),

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 import msgspec
 
 from dragoman._wire.exceptions import RemoteProtocolError
-from dragoman._wire.json import MAX_DOCUMENT_BYTES, decode, decode_object, encode, kind_of
+from dragoman._wire.json import JSON, MAX_DOCUMENT_BYTES, decode, decode_object, encode, kind_of
 
 _SPACE = rb"[ \t\r\n]*+"
 # Possessive, so that a string of many megabytes costs no memory.
@@ -88,8 +88,13 @@ def splice_model(body: bytes, request_head: RequestHead, model: str) -> bytes:
         start = body.index(b"{") + 1
         comma = b"," if request_head.fields else b""
         return body[:start] + b'"model":' + encode(model) + comma + body[start:]
-    start, end = _walk(body, request_head.fields, "model") or _scan(body, "model")
-    return body[:start] + encode(model) + body[end:]
+    return splice_member(body, request_head, "model", model)
+
+
+def splice_member(body: bytes, request_head: RequestHead, name: str, value: JSON) -> bytes:
+    """Return the body with another value of a member that it has. Every byte outside of that one value stays."""
+    start, end = _walk(body, request_head.fields, name) or _scan(body, name)
+    return body[:start] + encode(value) + body[end:]
 
 
 def _walk(body: bytes, fields: dict[str, msgspec.Raw], name: str) -> tuple[int, int] | None:

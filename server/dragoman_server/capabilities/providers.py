@@ -139,6 +139,7 @@ PROVIDERS = (
             "hosted_tools": HOSTED_USES,
             "enforces": ENFORCED,
             "counts_tokens": True,
+            "billing_header": True,
         },
     ),
     _chat(
@@ -297,7 +298,8 @@ def host_capabilities(url: str, protocol: str) -> Mapping[str, object]:
         known = _LOCAL if is_local(url) else _PUBLIC
     if protocol == CHAT:
         return known
-    return {name: value for name, value in known.items() if name != "refuses"}
+    known = {name: value for name, value in known.items() if name != "refuses"}
+    return {"billing_header": False, **known} if protocol == MESSAGES else known
 
 
 def preferred_protocol(provider: str) -> str:

@@ -7,10 +7,11 @@ conversation cannot be read from it.
 
 import hashlib
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 import msgspec
 
-from dragoman import RequestHead
+from dragoman import UPSTREAMS, RequestHead
 
 # Headers by which clients name their session: Claude Code, Codex, opencode, pi.
 _SESSION_HEADERS = (
@@ -26,8 +27,11 @@ _SESSION_HEADERS = (
 _CACHE_KEY_FIELD = "prompt_cache_key"
 # The beginning of a conversation. The metadata is not enough: it names the user in Messages, and anything in
 # OpenAI's protocols.
-_BEGINNING_FIELDS = ("metadata", "system", "instructions")
+_INSTRUCTIONS_FIELDS = ("system", "instructions")
 _MESSAGE_FIELDS = ("messages", "input")
+# Members of parts that say nothing of a conversation.
+_MARKS = frozenset({"cache_control", "prompt_cache_breakpoint"})
+_BILLING = tuple([spec.billing_header for spec in UPSTREAMS.values() if spec.billing_header is not None])
 
 # The bytes of a beginning that count. A few kilobytes are enough to distinguish conversations.
 _MAX_BYTES = 8192
@@ -55,18 +59,52 @@ def _identifying_parts(headers: Mapping[str, str], request_head: RequestHead) ->
     if cache_key not in (b"", b"null", b'""'):
         yield cache_key[:_MAX_BYTES]
         return
-    for name in _BEGINNING_FIELDS:
+    if "metadata" in request_head.fields:
+        yield bytes(request_head.fields["metadata"])[:_MAX_BYTES]
+    for name in _INSTRUCTIONS_FIELDS:
         if name in request_head.fields:
-            yield bytes(request_head.fields[name])[:_MAX_BYTES]
+            yield _text_of(name, bytes(request_head.fields[name]))
     for name in _MESSAGE_FIELDS:
         if name in request_head.fields:
-            yield _first(bytes(request_head.fields[name]))[:_MAX_BYTES]
+            yield _text_of(name, _first(bytes(request_head.fields[name])))
 
 
 def _first(messages: bytes) -> bytes:
     """Return the first message of a list, or the text in the place of a list."""
     try:
         decoded = _decode_list(messages)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return messages
     return bytes(decoded[0]) if decoded else b""
+
+
+def _text_of(field: str, raw: bytes) -> bytes:
+    """Return the text of instructions or of a message, the bytes themselves if they cannot be read.
+
+    The rest is not the same in each turn: clients move cache marks, billing lines are new, and a text that was a string
+    comes back from the response store as an item.
+    """
+    try:
+        value = msgspec.json.decode(raw)
+        for billing in _BILLING:
+            if billing.member == field:
+                value = billing.strip(value)
+        text = _plain(value)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return raw[:_MAX_BYTES]
+    return text.encode("utf-8", "surrogatepass")[:_MAX_BYTES]
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list):
+        return "\n".join([_plain(each) for each in value])
+    if not isinstance(value, dict):
+        return ""
+    for name in ("content", "text"):
+        if name in value:
+            return _plain(value[name])
+    # An image or a file, say.
+    named = {name: each for name, each in value.items() if name not in _MARKS}
+    return msgspec.json.encode(named).decode()

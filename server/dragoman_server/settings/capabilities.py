@@ -32,11 +32,11 @@ ENFORCED: tuple[str, ...] = get_args(Enforced)
 class CapabilitySettings:
     """The capabilities that can be set. If no source sets one, that of the core applies."""
 
-    # Of an upstream without `sampling`, the version of its API decides.
+    # Of an upstream without `sampling`, the version of its API decides; `billing_header` is a row of its host.
     UNSET: ClassVar = {
         name: value
         for name, value in asdict(Capabilities()).items()
-        if isinstance(value, str | bool) and name != "sampling"
+        if isinstance(value, str | bool) and name not in ("sampling", "billing_header")
     }
 
     max_tokens: Annotated[
@@ -162,6 +162,11 @@ class CapabilitySettings:
         tuple[str, ...] | None, REFUSABLE, "settings that cause an error and are therefore left out"
     ] = None
 
+    billing_header: Annotated[
+        bool | None,
+        "Messages: Claude Code's billing line in the system text is for this upstream; else it is dropped, because it"
+        " differs in each request and no cached prompt begins with it; unset: only at Anthropic's host",
+    ] = None
     relay: Annotated[
         str | None,
         ("exact", "rewrite"),

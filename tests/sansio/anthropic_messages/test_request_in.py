@@ -6,11 +6,13 @@ from typing import Any
 
 import pytest
 
-from dragoman._ir.losses import Ledger
+from dragoman import LossPolicy, RequestTranslator, TranslatedRequest, peek
+from dragoman._ir.losses import Ledger, LossCode
 from dragoman._ir.request import Message, OpaquePart, ReasoningConfig, Request, ResponseFormat, Text
 from dragoman._ir.signatures import Signer
 from dragoman._ir.tools import CacheMark, FunctionTool
 from dragoman._wire.exceptions import RemoteProtocolError
+from dragoman._wire.json import decode
 from dragoman.codec import Capabilities
 from dragoman.protocols.anthropic_messages import SPEC
 
@@ -90,6 +92,47 @@ def test_the_billing_header_is_no_system_text(system: Any, parts: tuple[Any, ...
     assert "".join(texts).replace("\n", "") == "".join(
         [system] if isinstance(system, str) else [block["text"] for block in system]
     ).replace("\n", "")
+
+
+BLOCK = '{"type":"text","text":"be brief"}'
+QUOTED = LINE.replace('"', "")
+
+
+@pytest.mark.promise("R14")
+@pytest.mark.parametrize("relay", ["exact", "rewrite"])
+@pytest.mark.parametrize(
+    ("system", "left"),
+    [
+        (f'[{{"type": "text", "text": "{QUOTED}"}}, {BLOCK}]', f"[{BLOCK}]"),
+        (f'[{{"text":"{QUOTED}\\n\\nbe","type":"text"}}]', '[{"text":"be","type":"text"}]'),
+        (f'"{QUOTED}\\nbe brief"', '"be brief"'),
+        (f'[{BLOCK},{{"type":"text","text":"{QUOTED}"}}]', None),
+        (f'[ {{"type":"text","text":"not {QUOTED}"}} ]', None),
+        (f'[{{"type":"image","x":"{QUOTED}"}}]', None),
+        ("[]", None),
+        (None, None),
+    ],
+)
+def test_only_its_own_provider_gets_the_billing_header(
+    relay: Any, system: str | None, left: str | None
+) -> None:
+    def sent(accepts: bool, policy: LossPolicy = LossPolicy.RECORD) -> TranslatedRequest:
+        capabilities = Capabilities(billing_header=accepts, relay=relay)
+        translator = RequestTranslator(client=NAME, upstream=NAME, capabilities=capabilities, policy=policy)
+        return translator.translate(body.encode(), request_head=peek(body.encode()))
+
+    member = "" if system is None else f'"system":{system}, '
+    body = f'{{"model":"m", "max_tokens":9, {member}"messages":[{{"role":"user","content":"{QUOTED}"}}]}}'
+    if relay == "rewrite" and "image" in (system or ""):
+        return
+    out = sent(False)
+    lost = [(loss.code, loss.path) for loss in out.losses]
+    assert lost == ([] if left is None else [(LossCode.DROPPED, "/system")])
+    if relay == "exact":
+        assert out.body.decode() == (body if system is None or left is None else body.replace(system, left))
+        assert sent(True).body == sent(False, LossPolicy.REFUSE).body == body.encode()
+    elif left is not None:
+        assert QUOTED not in str(decode(out.body)["system"])
 
 
 @pytest.mark.parametrize("system", ["", [], None])

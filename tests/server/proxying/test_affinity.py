@@ -6,8 +6,9 @@ import json
 from typing import Any
 
 import pytest
+from msgspec import Raw
 
-from dragoman import peek
+from dragoman import RequestHead, peek
 from dragoman_server.proxying.affinity import conversation_key
 
 Json = dict[str, Any]
@@ -141,3 +142,33 @@ def test_the_key_is_a_hash(body: Json) -> None:
 
 def test_a_session_name_is_not_readable_either() -> None:
     assert "session" not in (key(headers={"session-id": "session-7"}) or "")
+
+
+@pytest.mark.promise("R14")
+def test_the_form_of_the_beginning_may_change() -> None:
+    """Marks move with the newest message, the billing line is new, and a stored text is an item."""
+    mark = {"cache_control": {"type": "ephemeral"}}
+    picture = {"type": "image", "source": {"type": "url", "url": "https://x.test/a.png"}}
+
+    def claude(billing: str, **marks: Any) -> Json:
+        system = [
+            {"type": "text", "text": f"x-anthropic-billing-header: cch={billing};"},
+            {"type": "text", "text": "be"},
+        ]
+        content = [picture | marks, {"type": "text", "text": "hi", **marks}]
+        return {"system": system, "messages": [{"role": "user", "content": content}]}
+
+    assert key(claude("1", **mark)) == key(claude("2")) != key({"system": "be", "messages": turns("hi")})
+    item = {
+        "id": "msg_1",
+        "type": "message",
+        "role": "user",
+        "content": [{"type": "input_text", "text": "hi"}],
+    }
+    assert key({"input": "hi"}) == key({"input": [item]}) != key({"input": "ho"})
+
+
+@pytest.mark.parametrize("first", ['"\\ud83d"', "[" * 5000 + "]" * 5000, "3"])
+def test_a_beginning_that_is_no_message(first: str) -> None:
+    head = RequestHead("m", False, {"messages": Raw(f"[{first}]".encode())})
+    assert conversation_key("", {}, head) == conversation_key("", {}, head) != key({"messages": turns("hi")})

@@ -338,8 +338,12 @@ def test_a_session_has_a_prompt_cache_key_if_the_host_accepts_one(protocol: str)
     for named in (
         sent(MESSAGES, protocol, headers=SESSION),  # a host of which nothing is known
         sent(MESSAGES, MESSAGES, headers=SESSION),
+        sent(protocol, protocol, headers=SESSION, cache_keys=True, refuses=()),  # relayed byte for byte
     ):
         assert "prompt_cache_key" not in named
+    rewritten = plan(protocol, protocol, headers=SESSION, cache_keys=True, refuses=(), relay="rewrite")
+    assert json.loads(rewritten.request.translated.body)["prompt_cache_key"] == key
+    assert not rewritten.losses
     assert not plan(MESSAGES, protocol, headers=SESSION, cache_keys=True, refuses=()).losses
 
 

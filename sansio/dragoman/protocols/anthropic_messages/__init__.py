@@ -11,7 +11,7 @@ from dragoman._ir.signatures import WRAPPED_MARKER
 from dragoman.codec import Endpoint, ModelList, RateLimitHeaders, ToolLimits, UpstreamSpec
 from dragoman.protocols.anthropic_messages.errors import is_native_error, read_error, write_error
 from dragoman.protocols.anthropic_messages.observer import MessagesObserver
-from dragoman.protocols.anthropic_messages.request_in import read_request
+from dragoman.protocols.anthropic_messages.request_in import BILLING, read_request
 from dragoman.protocols.anthropic_messages.request_out import request_headers, write_request
 from dragoman.protocols.anthropic_messages.request_thinking import SIGNATURE_PLACES
 from dragoman.protocols.anthropic_messages.response_in import MessagesReader, read_whole
@@ -59,6 +59,7 @@ SPEC = UpstreamSpec(
     request_headers=request_headers,
     wrapped_markers=(WRAPPED_MARKER, f'"{SEARCH_ID_PREFIX}'.encode()),
     signature_places=SIGNATURE_PLACES,
+    billing_header=BILLING,
     shows_searches=True,
     usage_at_start=True,
     auth_header="x-api-key",

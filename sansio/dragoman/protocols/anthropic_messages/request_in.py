@@ -27,6 +27,7 @@ from dragoman._ir.shape import OBJECT, STRING, extra_members, read_settings
 from dragoman._ir.signatures import Signer
 from dragoman._ir.tools import FunctionTool, Tool
 from dragoman._wire.json import JSON, JSONObject
+from dragoman.codec import BillingHeader
 from dragoman.protocols.anthropic_messages.checks import (
     CHECKS,
     invalid_request,
@@ -163,6 +164,21 @@ def _split_billing_header(parts: tuple[Part, ...], system: JSON) -> tuple[Part, 
         parts = parts[1:]
         block = {"type": "text", "text": system} if type(system) is str else system[0]
     return (OpaquePart(NAME, "billing header", block, first.path, ""), *parts)
+
+
+def _without_billing_header(system: JSON) -> JSON:
+    """Return a system text or its blocks without that line, the same object if it has none."""
+    first = system[0] if type(system) is list and system else None
+    text = first.get("text") if type(first) is dict else system
+    if type(text) is not str or not text.startswith(BILLING_HEADER):
+        return system
+    rest = text.partition("\n")[2].lstrip("\n")
+    if type(first) is not dict:
+        return rest
+    return [*([{**first, "text": rest}] if rest.strip() else []), *system[1:]]
+
+
+BILLING = BillingHeader("system", BILLING_HEADER.encode(), _without_billing_header)
 
 
 # Settings in mid-conversation.
