@@ -28,6 +28,7 @@ from dragoman._wire.sse import Frame
 __all__ = [
     "AssembledBlock",
     "AssembledResponse",
+    "BillingHeader",
     "Capabilities",
     "CheckInput",
     "DeltaTemplate",

@@ -26,6 +26,7 @@ def test_a_spec_is_checked_when_it_is_made() -> None:
     spec = toy()
     absent = {field for field in spec.__struct_fields__ if getattr(spec, field) is None}
     assert absent == {
+        "billing_header",
         "max_stop_sequences",
         "model_list",
         "rate_limit_headers",

@@ -129,13 +129,13 @@ class _HistoryRepair:
                 rest.append(self._call(part))
             else:
                 rest.append(part)
+        is_of_answers = bool(answers) and not rest and message.role == "user"
         if answers:
-            # With other parts the message stays theirs.
-            of = Message("user", (), answers[0].path) if rest else message
+            of = message if is_of_answers else Message("user", (), answers[0].path)
             self._answers.append(_with_parts(of, answers))
         if rest:
             (self._out if assistant else self._rest).append(_with_parts(message, rest))
-        elif not answers:
+        elif not is_of_answers:
             self._ledger.unknown_fields(
                 message.path, message.extra
             )  # nothing is left that they could stay with
