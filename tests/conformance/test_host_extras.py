@@ -117,6 +117,9 @@ def test_bookkeeping_of_hosts_is_no_loss(upstream: str, client: str, streams: bo
 REPORTED: dict[str, list[tuple[str, Any, str]]] = {
     CHAT: [
         ("/odd", 0, "unknown_field"),
+        ("/system_fingerprint", "fp_1", "dropped"),
+        ("/usage/cost", 0.0012, "dropped"),
+        ("/usage/cost_details", {"upstream_inference_cost": 0.001}, "dropped"),
         ("/usage/odd", 3, "unknown_field"),
         ("/usage/prompt_tokens_details/odd", 3, "unknown_field"),
         ("/choices/0/odd", "a", "unknown_field"),
@@ -131,7 +134,11 @@ REPORTED: dict[str, list[tuple[str, Any, str]]] = {
     ],
     MESSAGES: [
         ("/odd", 0, "unknown_field"),
+        ("/system_fingerprint", "fp_1", "dropped"),
+        ("/usage/cost", 0.0012, "dropped"),
+        ("/usage/cost_details", {"upstream_inference_cost": 0.001}, "dropped"),
         ("/usage/odd", 3, "unknown_field"),
+        ("/usage/inference_geo", "global", "dropped"),
         ("/usage/server_tool_use/odd", 3, "unknown_field"),
         ("/usage/server_tool_use/web_fetch_requests", 3, "dropped"),
         ("/usage/output_tokens_details/odd", 3, "unknown_field"),
@@ -141,6 +148,9 @@ REPORTED: dict[str, list[tuple[str, Any, str]]] = {
     ],
     RESPONSES: [
         ("/odd", 0, "unknown_field"),
+        ("/system_fingerprint", "fp_1", "dropped"),
+        ("/usage/cost", 0.0012, "dropped"),
+        ("/usage/cost_details", {"upstream_inference_cost": 0.001}, "dropped"),
         ("/usage/odd", 3, "unknown_field"),
         ("/usage/input_tokens_details/odd", 3, "unknown_field"),
         ("/output/0/odd", False, "unknown_field"),

@@ -61,6 +61,14 @@ TRUE_LOSSES: dict[tuple[str, str, str], str] = {
     (MESSAGES, "dropped", "/usage/cache_creation"): "how long the written cache lives, which has its price",
     (MESSAGES, "dropped", "/usage/server_tool_use/web_fetch_requests"): "fetches, which have their price",
     (CHAT, "estimated", "/usage"): "the upstream told none",
+    (CHAT, "altered", "/usage"): "reasoning was counted beside the output, and is lowered to it",
+    (CHAT, "dropped", "/usage/cost"): "its price",
+    (CHAT, "dropped", "/usage/cost_details"): "what the price consists of",
+    (CHAT, "dropped", "/usage/cost_in_usd_ticks"): "its price",
+    (CHAT, "dropped", "/usage/market_cost"): "its price elsewhere",
+    # Where and by what it was made.
+    (MESSAGES, "dropped", "/usage/inference_geo"): "the region, which a client may have to know",
+    (CHAT, "dropped", "/system_fingerprint"): "the configuration, on which repeatable results depend",
 }
 
 Entered = dict[tuple[str, str, str], list[str]]

@@ -173,7 +173,7 @@ class ResponseTranslator(ResponseMachine):
                             self._sink.send(event)
                 elif kind is Usage:
                     self.usage = self.usage.updated(event)  # type: ignore[arg-type]
-                    self._pass(self.usage.consistent())
+                    self._pass(self._consistent_usage())
                 else:
                     self._update_attributes(event)
                     if not self._is_of_other_choice(event):
@@ -204,6 +204,12 @@ class ResponseTranslator(ResponseMachine):
                 self.stop_reason = staged.reason  # type: ignore[union-attr]
             self._sink.send(staged)
 
+    def _consistent_usage(self) -> Usage:
+        usage = self.usage.consistent()
+        if usage != self.usage:
+            self.losses.altered("/usage", "a part of the tokens is larger than all of them: it was lowered")
+        return usage
+
     def _estimate_usage(self) -> None:
         """Send estimates to clients that need usage if the upstream reported none: never zero by default."""
         usage = self.usage
@@ -212,11 +218,11 @@ class ResponseTranslator(ResponseMachine):
         if usage.input is not None and usage.output is not None:
             return
         estimates = Usage(self._context.prompt_tokens, -(-self._chars // CHARS_PER_TOKEN))
-        self.usage = usage = estimates.updated(usage)
+        self.usage = estimates.updated(usage)
         self.losses.add(
             LossCode.ESTIMATED, "/usage", "the upstream reported no usage: the figures are estimates"
         )
-        self._sink.send(usage.consistent())
+        self._sink.send(self._consistent_usage())
 
     def _update_attributes(self, event: Event) -> None:
         if isinstance(event, Started):

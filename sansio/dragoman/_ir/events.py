@@ -100,12 +100,14 @@ class Started(msgspec.Struct, frozen=True, gc=False):
         model: The model that the upstream reports, "" if it reports none.
         created: Seconds since the epoch, None if the upstream reports none.
         service_tier: The tier that the upstream reports, or None.
+        usage: The tokens that the upstream has counted already, or None. A Usage event repeats them.
     """
 
     id: str
     model: str
     created: int | None = None
     service_tier: str | None = None
+    usage: Usage | None = None
 
 
 class BlockStarted(msgspec.Struct, frozen=True, gc=False):

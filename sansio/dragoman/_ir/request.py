@@ -313,7 +313,7 @@ class Request(msgspec.Struct, frozen=True, gc=False):
         response_format: The format of the output, None for text.
         extra: Top-level fields that no reader takes.
         compact: The client requests a summary of the conversation, in the form its protocol has for that.
-        repairs: What the reader repaired, because it broke the protocol.
+        repairs: What the reader repaired, because it broke the protocol, or altered.
         defined: Names of fields in any `extra` that the protocol defines and no other has.
         native: The client's body, of a request that is fitted to an upstream of its own protocol (Capabilities.relay).
             Its writer takes from it what the document has no place for.

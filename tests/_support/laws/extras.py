@@ -14,13 +14,10 @@ Extra = tuple[str, Any]
 
 _SAFE = {"hate": {"filtered": False, "severity": "safe"}, "jailbreak": {"filtered": False, "detected": False}}
 _OPENROUTER_USAGE = [
-    ("/usage/cost", 0.0012),
-    ("/usage/cost_details", {"upstream_inference_cost": 0.001}),
     ("/usage/is_byok", False),
 ]
 _XAI_USAGE = [
     ("/usage/context_details", {"input_tokens": 7, "output_tokens": 2}),
-    ("/usage/cost_in_usd_ticks", 628540000),
     ("/usage/num_server_side_tools_used", 2),
     ("/usage/num_sources_used", 3),
     ("/usage/server_side_tool_usage_details", {"web_search_calls": 2}),
@@ -31,7 +28,6 @@ _ROUTED = [
     ("/native_finish_reason", "STOP"),
     ("/openrouter_metadata", {"strategy": "direct"}),
     ("/request_id", "req_1"),
-    ("/system_fingerprint", "fp_1"),
     ("/timings", {"prompt_n": 36, "prompt_ms": 79.853}),
     ("/kv_transfer_params", {"remote": "a"}),
     ("/copilot_usage", {"total_nano_aiu": 5}),
@@ -91,7 +87,6 @@ EXTRAS: dict[str, list[Extra]] = {
         *_OPENROUTER_USAGE,
         *_XAI_USAGE,
         *[(f"/usage/{name}", 0.07) for name in _GROQ_TIMES],
-        ("/usage/market_cost", "0.1"),
         ("/usage/draft_tokens", 4),
         ("/usage/draft_tokens_acceptance", 0.5),
         ("/usage/tokens_per_second", 50.5),
@@ -124,7 +119,7 @@ EXTRAS: dict[str, list[Extra]] = {
         *_OPENROUTER_USAGE,
         ("/base_resp", {"status_code": 0, "status_msg": "success"}),
         ("/context_management", {"applied_edits": []}),
-        ("/usage/inference_geo", "global"),
+        ("/usage/inference_geo", "not_available"),
         ("/usage/iterations", [{"type": "message", "input_tokens": 5, "output_tokens": 4}]),
         ("/usage/server_tool_use", {"web_search_requests": 0, "web_fetch_requests": 0}),
         ("/usage/odd_counter", 0),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
 import pytest
 from messages_client import (
     COUNTED,
@@ -191,6 +192,30 @@ def test_blocks(events: list[Event], written: tuple[list[Any], Any]) -> None:
     assert whole_of(STARTED, *events, END, COUNTED, ENDED)["content"] == [block]
 
 
+@pytest.mark.parametrize(
+    ("counted", "shown"),
+    [
+        (Usage(30, 1, cached=10, cache_write=5, extra={"inference_geo": "eu"}), [15, 10, 5, 1, "eu"]),
+        # Many servers count at the end: then the estimate stays.
+        (Usage(0, 0), [11, 0, 0, 0, None]),
+        (None, [11, 0, 0, 0, None]),
+    ],
+)
+def test_the_start_of_a_stream_has_what_the_upstream_has_counted(
+    counted: Usage | None, shown: list[Any]
+) -> None:
+    [(_, start), *_] = frames_of([msgspec.structs.replace(STARTED, usage=counted), END, COUNTED, ENDED])
+    usage = start["message"]["usage"]
+    names = (
+        "input_tokens",
+        "cache_read_input_tokens",
+        "cache_creation_input_tokens",
+        "output_tokens",
+        "inference_geo",
+    )
+    assert [usage[name] for name in names] == shown
+
+
 def test_empty_reasoning_takes_no_index() -> None:
     events = [*reasoning(0, None), *text(1, "a")]
     frames = frames_of([STARTED, *events, END, ENDED])
@@ -339,6 +364,16 @@ def test_a_service_tier_that_comes_after_the_start() -> None:
     assert start["message"]["usage"]["service_tier"] == "standard"
     assert [(loss.code.value, loss.path) for loss in ledger] == [("altered", "/service_tier")]
     assert whole_of(STARTED, END, late, ENDED)["usage"]["service_tier"] == "priority"
+
+
+@pytest.mark.parametrize(
+    ("tier", "written", "losses"), [("batch", "batch", []), ("flex", None, [("dropped", "/service_tier")])]
+)
+def test_a_tier_of_another_protocol_is_no_batch(tier: str, written: str | None, losses: Any) -> None:
+    ledger = Ledger()
+    (_, start), *_ = frames_of([msgspec.structs.replace(STARTED, service_tier=tier), END, ENDED], ledger)
+    assert start["message"]["usage"]["service_tier"] == written
+    assert [(loss.code.value, loss.path) for loss in ledger] == losses
 
 
 def test_message_fields_of_this_protocol_are_written() -> None:

@@ -106,7 +106,7 @@ def test_usage_of_messages_streams(start: Any, later: Any, usages: list[Usage]) 
     ("protocol", "usage", "tier", "extra", "figures", "losses"),
     [
         ("other", {"service_tier": "standard"}, "default", None, None, []),
-        ("other", {"service_tier": "batch"}, "flex", None, None, []),
+        ("other", {"service_tier": "batch"}, "batch", None, None, []),
         ("other", {"service_tier": None}, None, None, None, []),
         ("other", {"service_tier": ["odd"]}, None, None, None, [("dropped", "/usage/service_tier")]),
         ("other", {"service_tier": "standard", "speed": "fast"}, "priority", None, None, []),

@@ -180,6 +180,7 @@ def test_usage_is_complete_and_consistent() -> None:
         Usage(input=3),
         Usage(input=3, output=2, reasoning=2),
     ]
+    assert [(loss.code, loss.path) for loss in translator.losses] == [(LossCode.ALTERED, "/usage")]
 
 
 @PROPERTY

@@ -50,7 +50,7 @@ INPUT_ITEMS: list[tuple[dict[str, Any], str | None, list[str]]] = [
     ({"type": "function_call", "name": "f", "arguments": "{}", "call_id": "c"}, "ToolCall", []),
     ({"type": "function_call_output", "output": "a", "call_id": "c"}, "ToolResult", []),
     ({"type": "tool_search_call", "arguments": {}, "execution": "client", **CALL}, "ToolCall", []),
-    ({"type": "tool_search_output", "tools": [FUNCTION], **CALL}, "ToolResult", []),
+    ({"type": "tool_search_output", "tools": [FUNCTION], **CALL}, "ToolResult", ["altered"]),
     ({"type": "additional_tools", "role": "developer", "tools": [FUNCTION]}, None, []),
     ({"type": "configuration_update", "reasoning": {"effort": "low"}}, None, []),
     ({"type": "reasoning", "id": "i", "summary": [], "encrypted_content": "g"}, "Reasoning", []),

@@ -127,10 +127,11 @@ class MessagesReader:
         if type(usage) is not dict:
             usage = {}
         model = self._blocks.model = text_or_empty(message.get("model"))
-        started = Started(text_or_empty(message.get("id")), model, service_tier=self._tier(usage))
-        events: list[Event] = [started]
-        if usage:
-            events.append(self._usage.read(usage))
+        counted = self._usage.read(usage) if usage else None
+        started = Started(
+            text_or_empty(message.get("id")), model, service_tier=self._tier(usage), usage=counted
+        )
+        events: list[Event] = [started] if counted is None else [started, counted]
         content = message.get("content", [])
         if type(content) is not list:
             raise unreadable_response("the content of the response is not a list")

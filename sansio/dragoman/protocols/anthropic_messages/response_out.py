@@ -100,6 +100,8 @@ class MessagesWriter(msgspec.Struct):
     def _started(self, event: Started) -> bytes:
         self._tier = event.service_tier or DEFAULT_TIER
         usage = write_start_usage(self._context.prompt_tokens, event.service_tier, self._ledger)
+        if event.usage is not None and event.usage.input:  # 0: it counts at the end
+            usage.update(write_usage(event.usage, self._ledger))
         message = _write_message(self._context, event.id, [], usage)
         return _frame("message_start", message=message) + PING
 

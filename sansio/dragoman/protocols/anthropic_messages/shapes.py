@@ -233,16 +233,8 @@ _MESSAGE_BOOKKEEPING = (
     "openrouter_metadata",
     "provider",  # OpenRouter
     "request_id",
-    "system_fingerprint",
     "timings",  # llama.cpp
 )
-_USAGE_BOOKKEEPING = (
-    "cost",  # OpenRouter
-    "cost_details",
-    "inference_geo",  # "the geographic region where inference was performed": anthropic 2.12.0, types/usage.py
-    "is_byok",  # OpenRouter
-)
-
 # The members of a message and of message_delta that our writer makes. Clients of this protocol get all others as they
 # came.
 WRITTEN_RESPONSE_SHAPE: dict[str, Shape] = {
@@ -272,6 +264,7 @@ RESPONSE_SHAPE: dict[str, Shape] = {
     "diagnostics": _NO_FIELD,
     "input_transformations": _NO_FIELD,
     "base_resp": {"status_code": _NO_FIELD, "status_msg": None},  # MiniMax
+    "system_fingerprint": _NO_FIELD,
     **dict.fromkeys(_MESSAGE_BOOKKEEPING),
 }
 
@@ -306,7 +299,12 @@ USAGE_SHAPE: Shape = Counters(
         "output_tokens_details": DETAILS_SHAPE,
         "server_tool_use": Counters({"web_search_requests": None, "web_fetch_requests": _NO_COUNTER}),
         "speed": DroppedUnless(_NO_COUNTER, frozenset({"standard", "fast"})),  # both are reported as tiers
-        **dict.fromkeys(_USAGE_BOOKKEEPING),
+        # OpenRouter.
+        "cost": _NO_FIELD,
+        "cost_details": _NO_FIELD,
+        "is_byok": None,
+        # "the geographic region where inference was performed": anthropic 2.12.0, types/usage.py
+        "inference_geo": DroppedUnless(_NO_FIELD, frozenset({"not_available"})),
     }
 )
 

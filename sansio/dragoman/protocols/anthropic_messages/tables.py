@@ -168,7 +168,7 @@ CONTENT_PLACEHOLDER = "shown"
 REQUEST_TIERS: dict[str, str] = {"standard_only": "default"}
 REQUEST_TIER_NAMES: dict[str, str] = {"auto": "auto", "default": "standard_only", "priority": "auto"}
 # Tier of a response -> its neutral name.
-RESPONSE_TIERS: dict[str, str] = {"standard": "default", "priority": "priority", "batch": "flex"}
+RESPONSE_TIERS: dict[str, str] = {"standard": "default", "priority": "priority", "batch": "batch"}
 # The tier as which the speed "fast" is reported.
 FAST_TIER = "priority"
 DEFAULT_TIER = "default"

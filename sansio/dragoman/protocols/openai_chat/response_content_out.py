@@ -22,6 +22,7 @@ from dragoman.protocols.openai_chat.reasoning import Position, position_id
 from dragoman.protocols.openai_chat.tables import (
     LOSSY_STOP_REASONS,
     NAME,
+    RESPONSE_TIER_ALIASES,
     SERVICE_TIERS,
     SIGNATURE_FORMAT,
     STOP_REASON_NAMES,
@@ -171,6 +172,7 @@ class WrittenChoice:
 
 def write_service_tier(tier: str | None, ledger: Ledger) -> str | None:
     """Return the tier if it is an official one, because any other breaks strict clients."""
+    tier = RESPONSE_TIER_ALIASES.get(tier or "", tier)
     if tier in SERVICE_TIERS:
         return tier
     if tier is not None:

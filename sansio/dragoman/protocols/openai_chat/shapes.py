@@ -168,13 +168,9 @@ _FILTER_RESULTS = DroppedUnless(
 # What hosts add to the official members for their own bookkeeping.
 _USAGE_BOOKKEEPING = (
     # OpenRouter, Vercel
-    "cost",
-    "cost_details",
     "is_byok",
-    "market_cost",
     # xAI
     "context_details",
-    "cost_in_usd_ticks",
     "num_server_side_tools_used",
     "num_sources_used",
     "server_side_tool_usage_details",
@@ -226,7 +222,6 @@ _CHUNK_BOOKKEEPING = (
     "prompt_progress",  # llama.cpp
     "provider",  # OpenRouter
     "request_id",  # Z.ai
-    "system_fingerprint",
     "time_info",  # Cerebras
     "trace_details",
     "usage_breakdown",  # Groq: the figures of each model behind a compound one
@@ -261,6 +256,8 @@ _USAGE: Shape = Counters(
         "server_tool_use_details": Counters(
             {"web_search_requests": None, "tool_calls_executed": None, "tool_calls_requested": None}
         ),
+        # OpenRouter, Vercel; xAI.
+        **dict.fromkeys(("cost", "cost_details", "market_cost", "cost_in_usd_ticks"), _NO_FIELD),
         **dict.fromkeys(_USAGE_BOOKKEEPING),
     }
 )
@@ -357,6 +354,7 @@ RESPONSE_SHAPE: dict[str, Shape] = {
     "images": _NO_FIELD,
     "related_questions": _NO_FIELD,
     "status": None,
+    "system_fingerprint": _NO_FIELD,
     "type": None,
     # LiteLLM, from Google's responses: usually empty.
     "vertex_ai_citation_metadata": _NO_FIELD,

@@ -27,8 +27,8 @@ MAX_USER = 64
 MAX_SAFETY_IDENTIFIER = 128
 
 SERVICE_TIERS = frozenset({"auto", "default", "flex", "scale", "priority", "fast"})
-# Groq's name of the default tier in responses.
-RESPONSE_TIER_ALIASES = {"on_demand": "default"}
+# Other names of tiers in responses: Groq's, and that of Messages.
+RESPONSE_TIER_ALIASES = {"on_demand": "default", "batch": "flex"}
 # Tiers of other protocols -> their counterparts.
 SERVICE_TIER_ALIASES = {"standard_only": "default", "ultrafast": "fast"}
 

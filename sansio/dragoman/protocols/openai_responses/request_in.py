@@ -82,7 +82,7 @@ def read_request(body: JSONObject, signer: Signer) -> Request:
         response_format=_latest_format(body, reader.format, extra),
         extra=extra or None,
         compact=reader.compact,
-        repairs=repairs,
+        repairs=(*repairs, *reader.repairs),
         defined=NATIVE_MEMBERS,
     )
 

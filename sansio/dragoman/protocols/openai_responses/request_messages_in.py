@@ -13,6 +13,7 @@ from typing import cast
 import msgspec
 
 from dragoman._ir.events import Signature, ToolKind
+from dragoman._ir.losses import Loss, LossCode
 from dragoman._ir.request import (
     Media,
     Message,
@@ -72,6 +73,7 @@ class InputReader:
     reference: id and path of the first reference to an item that only the vendor's store has.
     effort, format: the last effort and text format that items have set, with their paths.
     compact: True if the conversation is to be summed up.
+    repairs: what items lose because they are read, see Request.repairs.
     """
 
     __slots__ = (
@@ -83,6 +85,7 @@ class InputReader:
         "messages",
         "namespaces",
         "reference",
+        "repairs",
         "tools",
     )
 
@@ -96,6 +99,7 @@ class InputReader:
         self.effort: tuple[str, str] | None = None
         self.format: tuple[JSON, str] | None = None
         self.compact = False
+        self.repairs: list[Loss] = []
 
     def read(self, items: list[JSON]) -> None:
         """Read all items. Raises RemoteProtocolError with the path of the wrong value."""
@@ -203,6 +207,9 @@ class InputReader:
         if tool == "tool_search" and call_id is None:
             self._opaque(item, path, kind)  # the provider searched
             return
+        if tool == "tool_search" and item.get("tools"):
+            detail = "sent among the request's tools, and only their names as the result of the search"
+            self.repairs.append(Loss(LossCode.ALTERED, f"{path}/tools", detail))
         self.messages.append(
             read_client_output(item, path, call_id or required_text(item, "call_id", path), tool)
         )

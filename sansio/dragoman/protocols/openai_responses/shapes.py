@@ -248,10 +248,6 @@ _FILTERED = "other protocols report only that a response was stopped, not what w
 _USAGE_BOOKKEEPING = (
     "completion_time",  # Groq, as the other times
     "context_details",  # xAI
-    "cost",  # OpenRouter
-    "cost_details",
-    "cost_in_nano_usd",  # xAI
-    "cost_in_usd_ticks",
     "is_byok",  # OpenRouter
     "num_server_side_tools_used",  # xAI
     "num_sources_used",
@@ -275,7 +271,6 @@ RESPONSE_SHAPE: dict[str, Shape] = {
             "provider",  # OpenRouter
             "request_id",
             "session_id",  # OpenRouter
-            "system_fingerprint",
             "timings",  # llama.cpp
             "x_groq",
         )
@@ -303,6 +298,7 @@ RESPONSE_SHAPE: dict[str, Shape] = {
     "prompt_cache_diagnostics": _NO_FIELD,
     "service_tier": None,
     "status": None,
+    "system_fingerprint": _NO_FIELD,
     # Zeros if no images were made.
     "tool_usage": {
         "image_gen": "other protocols have no such counters",
@@ -333,6 +329,8 @@ RESPONSE_SHAPE: dict[str, Shape] = {
                 }
             ),
             "total_tokens": None,
+            # OpenRouter; xAI.
+            **dict.fromkeys(("cost", "cost_details", "cost_in_nano_usd", "cost_in_usd_ticks"), _NO_FIELD),
             **dict.fromkeys(_USAGE_BOOKKEEPING),
         }
     ),
