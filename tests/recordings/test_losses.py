@@ -61,6 +61,7 @@ TRUE_LOSSES: dict[tuple[str, str, str], str] = {
     (MESSAGES, "dropped", "/usage/cache_creation"): "how long the written cache lives, which has its price",
     (MESSAGES, "dropped", "/usage/server_tool_use/web_fetch_requests"): "fetches, which have their price",
     (CHAT, "estimated", "/usage"): "the upstream told none",
+    (CHAT, "altered", "/choices/*/finish_reason"): "the server ended its response without one",
     (CHAT, "altered", "/usage"): "reasoning was counted beside the output, and is lowered to it",
     (CHAT, "dropped", "/usage/cost"): "its price",
     (CHAT, "dropped", "/usage/cost_details"): "what the price consists of",

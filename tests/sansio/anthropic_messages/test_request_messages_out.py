@@ -163,6 +163,28 @@ def test_a_system_message_in_mid_conversation(mid_system: bool, written: Any, lo
         pytest.param(
             [
                 USER,
+                assistant(Text("A")),
+                assistant(Text("\n\n", path="/x")),
+                assistant(Text("B"), Text(" "), call("1"), Text(" ", path="/y")),
+                user(result("1"), Text("\n", path="/z")),
+            ],
+            [
+                {"role": "user", "content": "Hi"},
+                {
+                    "role": "assistant",
+                    "content": [{"type": "text", "text": "A\n\n"}, {"type": "text", "text": "B "}, use("1")],
+                },
+                {
+                    "role": "user",
+                    "content": [{"type": "tool_result", "tool_use_id": "1", "content": "ok"}],
+                },
+            ],
+            [("repaired", "/y"), ("repaired", "/z")],
+            id="blanks between texts stay, with the text before them",
+        ),
+        pytest.param(
+            [
+                USER,
                 assistant(Text("x"), call("1"), call("2")),
                 user(result("1")),
                 user(result("2")),

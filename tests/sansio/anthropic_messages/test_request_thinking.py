@@ -28,7 +28,7 @@ NAME = "anthropic_messages"
 USER = Message("user", (Text("Hi"),), "/m/0")
 TOOL = FunctionTool("f", "d", {"type": "object", "properties": {}}, path="/tools/0")
 ADAPTIVE = Capabilities(thinking="adaptive")
-BUDGET = Capabilities(thinking="budget", max_tokens=20000)
+BUDGET = Capabilities(thinking="budget", max_tokens=40000)
 NO_THINKING = Capabilities(thinking="none")
 TWO_EFFORTS = Capabilities(efforts=("low", "high"))
 FOUR_EFFORTS = Capabilities(efforts=("none", "minimal", "low", "max"))
@@ -143,8 +143,10 @@ THINKING_EFFORT: list[tuple[Capabilities, Any, Any, Any, Any]] = [
     (BUDGET, effort("medium"), on(8192), None, []),
     (BUDGET, effort("high"), on(16384), None, []),
     # C8 below max_tokens
-    (BUDGET, effort("xhigh"), on(19999), None, [("altered", "/e")]),
-    (BUDGET, effort("max"), on(19999), None, []),
+    # with room for the answer, unless all is requested
+    (BUDGET, effort("xhigh"), on(30000), None, [("altered", "/e")]),
+    (BUDGET, effort("max"), on(39999), None, []),
+    (BUDGET, ReasoningConfig(budget=50000, path="/r"), on(39999), None, [("altered", "/r")]),
     (BUDGET, effort("ultra"), on(16384), None, [("altered", "/e")]),
     # C8 not under 1024
     (BUDGET, ReasoningConfig(budget=100, path="/r"), on(1024), None, [("altered", "/r")]),
@@ -172,9 +174,10 @@ def test_thinking_and_effort(subtests: pytest.Subtests) -> None:
 @pytest.mark.parametrize(
     ("limit", "budget", "max_tokens", "losses"),
     [
-        (4000, 3999, 4000, [("altered", "/e")]),
+        (4000, 3000, 4000, [("altered", "/e")]),
+        (2000, 1500, 2000, [("altered", "/e")]),
         (1025, 1024, 1025, [("altered", "/e")]),
-        (500, 1523, 1524, [("altered", "/limit"), ("altered", "/e")]),
+        (500, 1024, 1524, [("altered", "/limit"), ("altered", "/e")]),
     ],
 )
 def test_a_budget_with_a_limit(limit: int, budget: int, max_tokens: int, losses: Any) -> None:

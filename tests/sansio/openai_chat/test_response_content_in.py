@@ -225,7 +225,7 @@ def read_chunks(*chunks: Any, whole: bool = False) -> tuple[list[Event], list[An
         out = list(SPEC.read_whole(chunks[0], CONTEXT, ledger))
     else:
         reader = SPEC.stream_reader(CONTEXT, ledger)
-        for each in chunks:
+        for each in (*chunks, {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}):
             out += reader.read(Frame(b"", encode(each)))
         out += reader.read(Frame(b"", b"[DONE]"))
     return out, [(loss.code.value, loss.path) for loss in ledger]

@@ -301,7 +301,9 @@ CONTEXT = ResponseContext(Request("other", "m", ()), "x1", 1, "alias")
 def losses_of(*chunks: Any) -> list[tuple[str, str]]:
     ledger = Ledger()
     reader = SPEC.stream_reader(CONTEXT, ledger)
-    for each in chunks:
+    finish = choice_chunk({}, finish_reason="stop")
+    finished = any(choice.get("finish_reason") for each in chunks for choice in each["choices"])
+    for each in chunks if finished else (*chunks, finish):
         reader.read(Frame(b"", encode({"id": "c", "model": "m", **each})))
     reader.read(Frame(b"", b"[DONE]"))
     return [(loss.code.value, loss.path) for loss in ledger]
@@ -428,6 +430,16 @@ def test_a_whole_response_has_the_blocks_of_its_stream() -> None:
         ("tool_call", "raw", "c4"),
     ]
     assert list(found[-3:]) == [Stopped(StopReason.TOOL_USE, "tool_calls"), Usage(5, 2), ENDED]
+
+
+@pytest.mark.parametrize("usage_last", [False, True])
+def test_a_stream_that_the_server_ended_without_a_finish_reason_is_complete_and_recorded(
+    usage_last: bool,
+) -> None:
+    ledger = Ledger()
+    end = chunk(usage=USAGE) if usage_last else DONE
+    assert Stopped(StopReason.END) in events(chunk(delta(content="a")) + end, ledger=ledger)
+    assert [(loss.code.value, loss.path) for loss in ledger] == [("altered", "/choices/0/finish_reason")]
 
 
 def test_a_whole_response_without_a_finish_reason_is_complete() -> None:

@@ -155,8 +155,12 @@ def read_deltas(*deltas: Any, whole: bool = False) -> list[Event]:
     else:
         reader = SPEC.stream_reader(CONTEXT, ledger)
         out = []
-        for delta in deltas:
-            frame = {"id": "c", "model": "gem", "choices": [{"index": 0, "delta": delta}]}
+        choices = [
+            *[{"index": 0, "delta": delta} for delta in deltas],
+            {"delta": {}, "finish_reason": "stop"},
+        ]
+        for choice in choices:
+            frame = {"id": "c", "model": "gem", "choices": [choice]}
             out += reader.read(Frame(b"", encode(frame)))
         out += reader.read(Frame(b"", b"[DONE]"))
     checker = EventOrderChecker()

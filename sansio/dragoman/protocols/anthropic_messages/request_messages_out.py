@@ -142,6 +142,10 @@ class ConversationWriter:
                 blocks.append(self._call_block(part))
             elif type(part) is ToolResult and not assistant:
                 blocks.append(self._result_block(part))
+            elif (
+                type(part) is Text and part.text.isspace() and self._append_blank(part, message.role, blocks)
+            ):
+                continue
             else:
                 blocks += self._blocks(part, assistant)
         if blocks:
@@ -158,6 +162,22 @@ class ConversationWriter:
         else:
             self.turns.append({"role": role, "content": plain_or_blocks(blocks)})
             self._last = role
+
+    def _append_blank(self, part: Text, role: str, blocks: list[JSONObject]) -> bool:
+        """Append a blank text to the text before it in the turn, such as a line break between two cited texts.
+
+        A block of its own would be refused. Return False if there is no such text, or the part has a mark.
+        """
+        if self._same_protocol or part.cache is not None:
+            return False
+        before = blocks or (self.turns[-1]["content"] if role == self._last else None)
+        if type(before) is str:
+            self.turns[-1]["content"] = before + part.text
+        elif before and before[-1]["type"] == "text":
+            before[-1]["text"] += part.text
+        else:
+            return False
+        return True
 
     # --- blocks -------------------------------------------------------------------------------------------
 

@@ -155,13 +155,18 @@ def _write_budget(
     else:
         ledger.dropped(config.path, "the model reasons only with a budget, and the request has no effort")
         return None
-    # "Must be ≥1024 and less than `max_tokens`." (anthropic 2.12.0, types/thinking_config_enabled_param.py)
+    # "Must be ≥1024 and less than `max_tokens`." (anthropic 2.12.0, types/thinking_config_enabled_param.py) That limit
+    # counts reasoning and answer, so an effort leaves a quarter of it for the answer. Who sends a budget, or requests
+    # all that there is, has chosen otherwise.
+    chosen = budget is None or (config.effort is None and config.budget is not None)
+    most = limit - 1 if chosen else max(limit - limit // 4, MIN_BUDGET)
     if limit <= MIN_BUDGET:
         # The smallest budget does not fit below the client's limit, which stays the limit of the text.
         path = request.param_paths.get("max_output_tokens", "/max_tokens")
         ledger.altered(path, f"raised by {MIN_BUDGET}, the smallest reasoning budget")
-        limit = out["max_tokens"] = limit + MIN_BUDGET
-    fitted = limit - 1 if budget is None else max(min(budget, limit - 1), MIN_BUDGET)
+        out["max_tokens"] = limit + MIN_BUDGET
+        most = MIN_BUDGET
+    fitted = most if budget is None else max(min(budget, most), MIN_BUDGET)
     if budget is not None and fitted != budget:
         path = config.path if config.effort is None else _effort_path(config)
         ledger.altered(path, f"sent as a budget of {fitted} tokens, which fits below the limit")

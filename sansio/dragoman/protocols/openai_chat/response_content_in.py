@@ -271,7 +271,15 @@ class ChoiceReader:
             self._extra_content = {}
 
     def _stopped(self) -> Stopped:
-        """Return why the choice stopped."""
+        """Return why the choice stopped.
+
+        Some servers never say it. If they ended the response itself, by [DONE], a whole body or the usage that comes
+        last, it is complete, because one that was cut has none of these.
+        """
+        if self.finish_reason is None:
+            self._ledger.altered(
+                f"{self.path}/finish_reason", "the upstream did not report one: read as the end of the turn"
+            )
         finish = (self.finish_reason or "stop").lower()
         reason = STOP_REASONS.get(finish, StopReason.END)
         if finish not in STOP_REASONS and finish not in END_FINISH_REASONS:
