@@ -3,7 +3,9 @@
 import json
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from itertools import groupby
+from pathlib import Path
 from typing import Any
 
 import click
@@ -29,13 +31,13 @@ _KEY_VARIABLE = "LINT_API_KEY"
 @click.command(
     short_help="Check what a server sends against the documents.",
     params=[
-        click.Argument(["target"], default="-", metavar="[FILE|URL]"),
+        click.Argument(["targets"], nargs=-1, metavar="[FILE|URL]..."),
+        click.Option(["--cache"], is_flag=True, help="check recordings: where the prefix of a prompt broke"),
         click.Option(
             ["--protocol"],
             type=click.Choice(_PROTOCOLS),
-            required=True,
             metavar="PROTOCOL",
-            help=f"the protocol: {PROTOCOLS_HELP}",
+            help=f"the protocol: {PROTOCOLS_HELP}; recordings name it",
         ),
         click.Option(
             ["--kind"], type=click.Choice(_KINDS), help="what FILE is; by default its content decides"
@@ -62,8 +64,9 @@ _KEY_VARIABLE = "LINT_API_KEY"
     ],
 )
 def lint(
-    target: str,
-    protocol: str,
+    targets: tuple[str, ...],
+    cache: bool,
+    protocol: str | None,
     kind: str | None,
     status: int,
     model: str | None,
@@ -80,9 +83,21 @@ def lint(
     A finding is an error if clients break on it, and a warning if it differs from the documents. Each has the byte, the
     event (from 0), the member, what to do, and where the rule stands. They are printed on stdout, the sum on stderr.
 
+    With --cache, each FILE is a recording of `dragoman serve --record DIR`: for each session it prints where a request
+    no longer begins with the one before, who changed that (the gateway: an error, the client: a warning), and how many
+    bytes of a cached prompt were lost.
+
     Exit codes: 0 without errors, 1 with errors (with --strict: or warnings) or if URL cannot be checked, 2 if the
     command line is wrong.
     """
+    if cache:
+        _check_cache(targets, strict=strict, as_json=as_json)
+        return
+    if len(targets) > 1:
+        raise click.UsageError("one FILE or URL at a time; several only with --cache")
+    if protocol is None:
+        raise click.MissingParameter(param_type="option", param_hint="'--protocol'")
+    target = targets[0] if targets else "-"
     name = PROTOCOL_NAMES[protocol].name
     if target.startswith(("http://", "https://")):
         reports = _check_url(target, name, key, model)
@@ -133,11 +148,44 @@ def _check_url(url: str, protocol: str, key: str | None, model: str | None) -> d
         exit_with(FAILURE, str(error))
 
 
+def _check_cache(targets: Sequence[str], *, strict: bool, as_json: bool) -> None:
+    # They take a while to import.
+    from dragoman_server.recordings.document import RecordingError, load
+    from dragoman_server.recordings.prefixes import check_prefixes
+
+    if not targets:
+        raise click.MissingParameter(param_type="argument", param_hint="FILE")
+    try:
+        report = check_prefixes([(target, load(Path(target))) for target in targets])
+    except RecordingError as error:
+        raise click.BadParameter(str(error), param_hint="FILE") from None
+    for each in report.broken:
+        severity = "error" if each.by == "gateway" else "warning"
+        if as_json:
+            found = {"in": each.name, "rule": "cache-prefix", "severity": severity, **asdict(each)}
+            del found["name"]
+            click.echo(json.dumps(found))
+            continue
+        click.echo(f"{severity} cache-prefix in {each.name}")
+        place = each.pointer or "another upstream or model"
+        click.echo(f"  {place}: not as in {each.before}; changed by the {each.by}")
+        click.echo(f"  {each.lost_bytes} of {each.prompt_bytes} bytes of the cached prompt were lost")
+    errors = sum(each.by == "gateway" for each in report.broken)
+    counted = f"{_count(report.requests, 'request')} in {_count(report.sessions, 'session')}"
+    click.echo(f"{counted}: {_sum(errors, len(report.broken) - errors)}", err=True)
+    if errors or (strict and report.broken):
+        sys.exit(FAILURE)
+
+
 def _sum(errors: int, warnings: int) -> str:
     if not errors and not warnings:
         return "no findings"
     counts = ((errors, "error"), (warnings, "warning"))
-    return ", ".join(f"{count} {word}{'' if count == 1 else 's'}" for count, word in counts if count)
+    return ", ".join(_count(count, word) for count, word in counts if count)
+
+
+def _count(count: int, word: str) -> str:
+    return f"{count} {word}{'' if count == 1 else 's'}"
 
 
 def _json_lines(place: str, report: judge.Report) -> Iterator[str]:

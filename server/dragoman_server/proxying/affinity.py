@@ -27,10 +27,10 @@ _SESSION_HEADERS = (
 _CACHE_KEY_FIELD = "prompt_cache_key"
 # The beginning of a conversation. The metadata is not enough: it names the user in Messages, and anything in
 # OpenAI's protocols.
-_INSTRUCTIONS_FIELDS = ("system", "instructions")
-_MESSAGE_FIELDS = ("messages", "input")
+INSTRUCTIONS_FIELDS = ("system", "instructions")
+MESSAGE_FIELDS = ("messages", "input")
 # Members of parts that say nothing of a conversation.
-_MARKS = frozenset({"cache_control", "prompt_cache_breakpoint"})
+CACHE_MARKS = frozenset({"cache_control", "prompt_cache_breakpoint"})
 _BILLING = tuple([spec.billing_header for spec in UPSTREAMS.values() if spec.billing_header is not None])
 
 # The bytes of a beginning that count. A few kilobytes are enough to distinguish conversations.
@@ -61,10 +61,10 @@ def _identifying_parts(headers: Mapping[str, str], request_head: RequestHead) ->
         return
     if "metadata" in request_head.fields:
         yield bytes(request_head.fields["metadata"])[:_MAX_BYTES]
-    for name in _INSTRUCTIONS_FIELDS:
+    for name in INSTRUCTIONS_FIELDS:
         if name in request_head.fields:
             yield _text_of(name, bytes(request_head.fields[name]))
-    for name in _MESSAGE_FIELDS:
+    for name in MESSAGE_FIELDS:
         if name in request_head.fields:
             yield _text_of(name, _first(bytes(request_head.fields[name])))
 
@@ -106,5 +106,5 @@ def _plain(value: Any) -> str:
         if name in value:
             return _plain(value[name])
     # An image or a file, say.
-    named = {name: each for name, each in value.items() if name not in _MARKS}
+    named = {name: each for name, each in value.items() if name not in CACHE_MARKS}
     return msgspec.json.encode(named).decode()

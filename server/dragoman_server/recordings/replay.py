@@ -151,6 +151,12 @@ def _difference_of_streams(before: Sequence[Frame], now: Sequence[Frame]) -> Dif
 
 
 def _difference(where: str, event: int | None, before: JSON, now: JSON) -> Difference:
+    pointer, before, now = first_unequal(before, now)
+    return Difference(where, event, pointer, _shown(before), _shown(now))
+
+
+def first_unequal(before: JSON, now: JSON) -> tuple[str, JSON, JSON]:
+    """Return a JSON Pointer to the first place where two values differ, and what is there in both."""
     pointer = ""
     while type(before) is type(now) and isinstance(before, (dict, list)) and before != now:
         if isinstance(before, dict):
@@ -163,7 +169,7 @@ def _difference(where: str, event: int | None, before: JSON, now: JSON) -> Diffe
             before = before[step] if step < len(before) else _ABSENT
             now = now[step] if step < len(now) else _ABSENT
         pointer += f"/{str(step).replace('~', '~0').replace('/', '~1')}"
-    return Difference(where, event, pointer, _shown(before), _shown(now))
+    return pointer, before, now
 
 
 # In the place of a member that is not there, which null is not.

@@ -4,14 +4,22 @@ import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import oracle
 import pytest
 from click.testing import CliRunner, Result
 from oracle import samples
 from sdk_clients.processes import Simulator
 
-from dragoman import lint
+from dragoman import Capabilities, lint
 from dragoman_server.cli.commands import main
+from dragoman_server.recordings.document import (
+    RecordedAttempt,
+    RecordedRequest,
+    RecordedResponse,
+    Recording,
+    encode,
+)
 
 SAMPLES = {"chat": samples.chat, "messages": samples.messages, "responses": samples.responses}
 FULL = {"chat": oracle.CHAT, "messages": oracle.MESSAGES, "responses": oracle.RESPONSES}
@@ -127,3 +135,116 @@ def test_an_endpoint_that_cannot_be_reached() -> None:
     result = run("--protocol", "chat", "--model", "m", "http://127.0.0.1:1")
     assert result.exit_code == 1
     assert result.stderr.startswith("dragoman: a whole response: cannot connect to http://127.0.0.1:1")
+
+
+# dragoman lint --cache
+
+
+def recording(
+    time: int, turns: list[Any], sent: list[Any] | None = None, upstream: str = "up", **members: Any
+) -> Recording:
+    """Return a request of a Messages client, and what a Chat upstream got."""
+    path = members.pop("path", "/v1/messages")
+    body = {"model": "m", "max_tokens": 9, "messages": turns, **members}
+    to = json.dumps(
+        {"model": "m2", "messages": turns if sent is None else sent, "tools": members.get("tools")}
+    )
+    attempt = RecordedAttempt(0.1, upstream, oracle.CHAT, "m2", "http://up.test", (), to, Capabilities(), 200)
+    request = RecordedRequest(oracle.MESSAGES, path, body=json.dumps(body))
+    return Recording(
+        id=str(time),
+        time=time,
+        dragoman="0",
+        request=request,
+        response=RecordedResponse(200),
+        attempts=(attempt,),
+    )
+
+
+def lint_cache(folder: Path, *recordings: Recording | bytes, options: tuple[str, ...] = ()) -> Result:
+    files = []
+    for number, each in enumerate(recordings):
+        files.append(folder / f"{number}.json")
+        files[-1].write_bytes(each if isinstance(each, bytes) else encode(each))
+    return run("--cache", *options, *map(str, reversed(files)))
+
+
+def say(role: str, text: Any) -> dict[str, Any]:
+    return {"role": role, "content": text}
+
+
+HI, YO, MORE = say("user", "hi"), say("assistant", "yo"), say("user", "more")
+MARKED = say("user", [{"type": "text", "text": "hi", "cache_control": {"type": "ephemeral"}}])
+
+
+@pytest.mark.promise("R14")
+def test_prefixes_that_last_have_no_findings(tmp_path: Path) -> None:
+    other = say("user", "a title for this?")
+    result = lint_cache(
+        tmp_path,
+        recording(1, [MARKED]),
+        recording(2, [other]),  # at the side of the conversation
+        recording(3, [HI, YO, MORE], [HI, YO, MORE]),
+        recording(3, [HI, YO, MORE, YO, HI]),
+        recording(4, [HI]),  # it goes back
+        recording(5, [], path="/v1/messages/count_tokens"),
+        msgspec.structs.replace(recording(6, [HI]), attempts=()),
+        msgspec.structs.replace(
+            recording(7, [HI]), request=RecordedRequest(oracle.MESSAGES, "/v1/messages", body="[")
+        ),
+    )
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert result.stderr == "5 requests in 2 sessions: no findings\n"
+
+
+def test_a_prefix_that_the_gateway_changed_is_an_error(tmp_path: Path) -> None:
+    turns = [HI, YO, MORE]
+    late = recording(2, [*turns, YO, MORE], [HI, {**YO, "reasoning": "hm"}, MORE, YO, MORE])
+    result = lint_cache(tmp_path, recording(1, turns), late)
+    first, second = tmp_path / "0.json", tmp_path / "1.json"
+    assert (result.exit_code, result.stdout.splitlines()) == (
+        1,
+        [
+            f"error cache-prefix in {second}",
+            f"  /messages/1/reasoning: not as in {first}; changed by the gateway",
+            "  35 of 65 bytes of the cached prompt were lost",
+        ],
+    )
+    assert result.stderr == "2 requests in 1 session: 1 error\n"
+
+
+def test_another_upstream_has_another_cache(tmp_path: Path) -> None:
+    result = lint_cache(
+        tmp_path, recording(1, [HI]), recording(2, [HI, YO, MORE], upstream="b"), options=("--json",)
+    )
+    found = json.loads(result.stdout)
+    assert (result.exit_code, found["severity"], found["by"], found["pointer"]) == (1, "error", "gateway", "")
+
+
+def test_a_prefix_that_the_client_changed_is_a_warning(tmp_path: Path) -> None:
+    one, two = [{"name": "f", "description": "at 9:00"}], [{"name": "f", "description": "at 9:01"}]
+    requests = (recording(1, [HI], tools=one), recording(2, [HI, YO, MORE], tools=two))
+    result = lint_cache(tmp_path, *requests, options=("--json",))
+    assert json.loads(result.stdout) == {
+        "in": str(tmp_path / "1.json"),
+        "rule": "cache-prefix",
+        "severity": "warning",
+        "before": str(tmp_path / "0.json"),
+        "by": "client",
+        "pointer": "/tools/0/description",
+        "lost_bytes": 36,
+        "prompt_bytes": 36,
+    }
+    assert (result.exit_code, lint_cache(tmp_path, *requests, options=("--strict",)).exit_code) == (0, 1)
+
+
+def test_the_command_line_says_what_is_missing(tmp_path: Path) -> None:
+    cases = [
+        (run(), "Missing option '--protocol'"),
+        (run("--protocol", "chat", "a", "b"), "several only with --cache"),
+        (run("--cache"), "Missing argument FILE"),
+        (lint_cache(tmp_path, b"{}"), "not a recording"),
+    ]
+    for result, text in cases:
+        assert result.exit_code == 2
+        assert text in result.stderr
