@@ -81,6 +81,7 @@ class RequestRecord:
     input_tokens: int | None = None
     output_tokens: int | None = None
     cached_tokens: int | None = None
+    cached_share: float | None = None
     cache_write_tokens: int | None = None
     cost_usd: float | None = None
     estimated: bool | None = None
@@ -245,7 +246,8 @@ def _details(known: Mapping[str, Any]) -> Iterator[str]:
         yield _escaped(known["outcome"].replace("_", " "))
     if "input_tokens" in known or "output_tokens" in known:
         about = "~" if known.get("estimated") else ""
-        yield f"{about}{known.get('input_tokens', '-')}>{known.get('output_tokens', '-')} tokens"
+        cached = f" ({known['cached_share']:.0%} cached)" if known.get("cached_share") else ""
+        yield f"{about}{known.get('input_tokens', '-')}>{known.get('output_tokens', '-')} tokens{cached}"
     if "cost_usd" in known:
         yield f"${known['cost_usd']:.6f}".rstrip("0").rstrip(".")
     if losses := known.get("losses"):

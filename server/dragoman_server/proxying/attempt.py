@@ -434,6 +434,8 @@ def record_response(
     usage = machine.usage
     record.input_tokens, record.output_tokens = usage.input, usage.output
     record.cached_tokens, record.cache_write_tokens = usage.cached, usage.cache_write
+    if usage.input and usage.cached is not None:
+        record.cached_share = round(min(usage.cached / usage.input, 1.0), 3)
     if any(loss.code is LossCode.ESTIMATED for loss in machine.losses):
         record.estimated = True
 

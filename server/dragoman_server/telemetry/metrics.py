@@ -47,6 +47,8 @@ _IN_MEMORY = "/dev/shm"
 
 # Seconds: from a cached response of a local model to an agent's longest turn.
 _BUCKETS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
+# An agent's turn has nearly all of its prompt cached, or next to nothing.
+_RATIO_BUCKETS = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 1.0)
 
 
 class MetricKind(Enum):
@@ -62,6 +64,7 @@ class MetricSpec:
     """One metric.
 
     over_workers: how the values that several workers have of a gauge become one, in prometheus-client's words.
+    buckets: the upper bounds of a histogram's.
     """
 
     name: str
@@ -69,6 +72,7 @@ class MetricSpec:
     help: str
     labels: tuple[str, ...] = ()
     over_workers: str = ""
+    buckets: tuple[float, ...] = _BUCKETS
 
 
 _DESTINATION = ("upstream", "model")
@@ -102,6 +106,13 @@ TOKENS = MetricSpec(
     MetricKind.COUNTER,
     "Tokens that upstreams have reported or that were estimated; cached and cache_write are parts of input",
     (*_DESTINATION, "key", "type"),
+)
+CACHED_INPUT = MetricSpec(
+    "dragoman_cached_input_ratio",
+    MetricKind.HISTOGRAM,
+    "Share of the input tokens that came from a prompt cache, of requests whose upstream reported it",
+    _DESTINATION,
+    buckets=_RATIO_BUCKETS,
 )
 COST = MetricSpec(
     "dragoman_cost_usd_total",
@@ -150,8 +161,8 @@ BUILD = MetricSpec(
 )
 
 METRICS = (
-    REQUESTS, DURATION, FIRST_BYTE, ATTEMPTS, TOKENS, COST, LOSSES, OPEN_REQUESTS, OPEN_STREAMS, ACCOUNT_STATE,
-    ACCOUNT_REMAINING, STORE_UP, WORKERS, BUILD,
+    REQUESTS, DURATION, FIRST_BYTE, ATTEMPTS, TOKENS, CACHED_INPUT, COST, LOSSES, OPEN_REQUESTS, OPEN_STREAMS,
+    ACCOUNT_STATE, ACCOUNT_REMAINING, STORE_UP, WORKERS, BUILD,
 )  # fmt: skip
 
 # Those that are read when a scrape comes: see Metrics.set_states().
@@ -256,7 +267,7 @@ class Metrics:
             if spec.kind is MetricKind.COUNTER:
                 return Counter(spec.name, spec.help, spec.labels, registry=registry)
             if spec.kind is MetricKind.HISTOGRAM:
-                return Histogram(spec.name, spec.help, spec.labels, registry=registry, buckets=_BUCKETS)
+                return Histogram(spec.name, spec.help, spec.labels, registry=registry, buckets=spec.buckets)
             mode: Any = spec.over_workers
             return Gauge(spec.name, spec.help, spec.labels, registry=registry, multiprocess_mode=mode)
 
@@ -289,6 +300,8 @@ class Metrics:
             for kind, name in _TOKEN_FIELDS.items() if record.output_tokens is not None else ():
                 if tokens := getattr(record, name):
                     families[TOKENS].child(upstream, model, key, kind).inc(tokens)
+            if record.cached_share is not None:
+                families[CACHED_INPUT].child(upstream, model).observe(record.cached_share)
             if record.cost_usd:
                 families[COST].child(upstream, model, key).inc(record.cost_usd)
         for loss in record.losses:

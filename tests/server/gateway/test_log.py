@@ -107,6 +107,11 @@ LINES: list[tuple[dict[str, Any], list[str]]] = [
     (SERVED, [f"{WHERE} 200 0.31s"]),
     ({**SERVED, "input_tokens": 12, "output_tokens": 40}, [f"{WHERE} 200 0.31s 12>40 tokens"]),
     (
+        {**SERVED, "input_tokens": 12, "output_tokens": 40, "cached_share": 0.915},
+        [f"{WHERE} 200 0.31s 12>40 tokens (92% cached)"],
+    ),
+    ({**SERVED, "input_tokens": 12, "cached_share": 0.0}, [f"{WHERE} 200 0.31s 12>- tokens"]),
+    (
         {**SERVED, "input_tokens": 12, "output_tokens": 40, "losses": ["dropped /seed"]},
         [f"{WHERE} 200 0.31s 12>40 tokens, 1 loss"],
     ),

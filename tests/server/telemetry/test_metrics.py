@@ -93,6 +93,10 @@ async def test_a_request_that_succeeds() -> None:
     }
     for name in ("dragoman_request_duration_seconds_count", "dragoman_time_to_first_byte_seconds_count"):
         assert await samples(made.app, name) == {where: 1}
+    served = ("model=m", "upstream=up")
+    assert await samples(made.app, "dragoman_cached_input_ratio_sum") == {served: 0.25}
+    buckets = await samples(made.app, "dragoman_cached_input_ratio_bucket")
+    assert (buckets["le=0.1", *served], buckets["le=0.25", *served]) == (0, 1)
 
 
 async def test_what_a_translation_lost() -> None:
