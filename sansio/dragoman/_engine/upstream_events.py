@@ -7,10 +7,21 @@ a generator that goes on at the end of the bytes reports a response that is not 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+
+import msgspec
 
 from dragoman._ir.event_order import EventOrderChecker
-from dragoman._ir.events import ArgumentsDelta, Event, ReasoningDelta, Started, TextDelta, Usage
+from dragoman._ir.events import (
+    ArgumentsDelta,
+    BlockEnded,
+    Event,
+    Failed,
+    ReasoningDelta,
+    Started,
+    TextDelta,
+    Usage,
+)
 from dragoman._ir.fast_path import Delta, FastPath
 from dragoman._ir.losses import Ledger
 from dragoman._wire.exceptions import RemoteProtocolError, unreadable_response
@@ -26,6 +37,61 @@ _FIGURES_FIRST: dict[type[Event], int] = {Started: 0, Usage: 1}
 
 class TruncatedResponse(RemoteProtocolError):
     """The upstream's response ended before it was complete."""
+
+
+class _PairJoiner:
+    """Joins the two halves of a surrogate pair that a server which counts in UTF-16 has put into two deltas.
+
+    Many JSON parsers refuse half a pair, and texts that are joined after parsing have no character there.
+
+    held: the first halves, as deltas, by block.
+    """
+
+    __slots__ = ("held",)
+
+    def __init__(self) -> None:
+        self.held: dict[int, Delta] = {}
+
+    def join(self, events: Sequence[Event]) -> Sequence[Event]:
+        """Return the events with whole pairs, the same object if there is nothing to join."""
+        if not self.held and not any(_ends_in_half(event) for event in events):
+            return events
+        out: list[Event] = []
+        for event in events:
+            if isinstance(event, BlockEnded) and event.block in self.held:
+                out.append(self.held.pop(event.block))
+            elif isinstance(event, Failed):
+                out += self.held.values()
+                self.held.clear()
+            elif isinstance(event, (TextDelta, ReasoningDelta, ArgumentsDelta)):
+                out += self._take(event)
+                continue
+            out.append(event)
+        return out
+
+    def _take(self, delta: Delta) -> list[Event]:
+        """Return what can be passed on with this delta, and hold a first half at its end."""
+        replace = msgspec.structs.replace
+        held, out = self.held.pop(delta.block, None), list[Event]()
+        if held is not None and held == replace(delta, text=held.text):
+            text = held.text + delta.text
+            delta = replace(
+                delta, text=text.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
+            )
+        elif held is not None:  # of another part of the block
+            out.append(held)
+        if _ends_in_half(delta):
+            self.held[delta.block] = replace(delta, text=delta.text[-1])
+            delta = replace(delta, text=delta.text[:-1])
+        return [*out, delta] if delta.text else out
+
+
+def _ends_in_half(event: Event) -> bool:
+    """True for a delta that ends with the first half of a surrogate pair."""
+    return (
+        isinstance(event, (TextDelta, ReasoningDelta, ArgumentsDelta))
+        and "\ud800" <= event.text[-1:] <= "\udbff"
+    )
 
 
 class StreamEvents:
@@ -47,6 +113,7 @@ class StreamEvents:
         self._sse = SSEParser()
         self._reader = upstream.stream_reader(context, losses)
         self._fast_path = FastPath()
+        self._pairs = _PairJoiner()
 
     def receive_data(self, data: bytes, text_sender_for: TextSenderFor | None = None) -> Iterator[Event]:
         """Give the events that these bytes complete.
@@ -68,11 +135,18 @@ class StreamEvents:
             if frame is None:
                 continue
             fast_path.reset()
-            events = self._reader.read(frame)
+            read = events = self._reader.read(frame)
+            if self._pairs.held or b"\\u" in raw_event:  # half a pair can only be an escape
+                events = self._pairs.join(read)
             for event in events:
                 check(event)
                 yield event
-            if text_sender_for is not None and len(events) == 1 and fast_path.should_learn():
+            if (
+                text_sender_for is not None
+                and len(events) == 1
+                and events is read
+                and fast_path.should_learn()
+            ):
                 self._learn(raw_event, events[0], text_sender_for)
         if self._sse.error is not None:
             raise self._sse.error
@@ -87,14 +161,14 @@ class StreamEvents:
                 events = self._reader.read(tail[0])
             except RemoteProtocolError:
                 events = ()  # cut in the middle of the frame: the end of the stream decides
-            for event in events:
+            for event in self._pairs.join(events):
                 self.checker.check(event)
                 yield event
         try:
             events = self._reader.eof()
         except RemoteProtocolError as error:
             raise TruncatedResponse(error.message, status=error.status, code=error.code) from None
-        for event in events:
+        for event in self._pairs.join(events):
             self.checker.check(event)
             yield event
         raise TruncatedResponse("the upstream's response ended before it was complete", status=502)

@@ -17,6 +17,7 @@ from dragoman._ir.events import (
     BlockKind,
     Event,
     Failed,
+    ReasoningDelta,
     Stopped,
     StopReason,
     TextDelta,
@@ -81,6 +82,44 @@ def test_several_events_of_one_frame() -> None:
     texts = [frame_of(event).removeprefix(b"data: ").strip() for event in HELLO]
     events.receive_data(b"data: [" + b",".join(texts) + b"]\n\n")
     assert pulled(events) == HELLO
+
+
+HIGH, LOW = "\ud83d", "\ude00"
+TEXT: list[Event] = [STARTED, start_of(BlockKind.TEXT)]
+REASONING: list[Event] = [STARTED, start_of(BlockKind.REASONING)]
+CLOSED: list[Event] = [BlockEnded(0), STOP, ENDED]
+
+
+@pytest.mark.parametrize(
+    ("sent", "got"),
+    [
+        (
+            [*TEXT, TextDelta(0, "a" + HIGH), TextDelta(0, LOW + "b"), *CLOSED],
+            [*TEXT, TextDelta(0, "a"), TextDelta(0, "😀b"), *CLOSED],
+        ),
+        (
+            [*TEXT, TextDelta(0, HIGH), TextDelta(0, LOW + HIGH), TextDelta(0, LOW), *CLOSED],
+            [*TEXT, TextDelta(0, "😀"), TextDelta(0, "😀"), *CLOSED],
+        ),
+        # Half a pair that stays alone is passed on as it is.
+        ([*TEXT, TextDelta(0, HIGH), *CLOSED], [*TEXT, TextDelta(0, HIGH), *CLOSED]),
+        ([*TEXT, TextDelta(0, HIGH), TextDelta(0, "a"), *CLOSED], [*TEXT, TextDelta(0, HIGH + "a"), *CLOSED]),
+        ([*TEXT, TextDelta(0, HIGH), Failed(ERROR)], [*TEXT, TextDelta(0, HIGH), Failed(ERROR)]),
+        (
+            [*REASONING, ReasoningDelta(0, HIGH), ReasoningDelta(0, LOW, part=1), *CLOSED],
+            [*REASONING, ReasoningDelta(0, HIGH), ReasoningDelta(0, LOW, part=1), *CLOSED],
+        ),
+    ],
+)
+def test_halves_of_a_surrogate_pair_in_two_deltas_are_joined(sent: list[Event], got: list[Event]) -> None:
+    for chunks in all_ways(stream_of(sent)):
+        events = reader()
+        found = []
+        for chunk in chunks:
+            events.receive_data(chunk)
+            found += pulled(events)
+        events.receive_eof()
+        assert found + pulled(events) == got
 
 
 @pytest.mark.parametrize("end", [ENDED, Failed(ERROR)])
