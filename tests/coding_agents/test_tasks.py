@@ -16,6 +16,9 @@ import pytest
 from oracle import MESSAGES
 from sdk_clients.processes import UPSTREAMS, Simulator
 
+from dragoman_server.recordings.document import load
+from dragoman_server.recordings.prefixes import check_prefixes
+
 ROOT = Path(__file__).parents[2]
 PLACE = ROOT / ".clients"
 PATH = os.pathsep.join([str(PLACE / "node_modules" / ".bin"), os.environ["PATH"]])
@@ -83,6 +86,7 @@ def test_an_agent_runs_a_command_and_reports_it(
             "TMPDIR": str(tmp_path),
             "DRAGOMAN_CONFIG": str(config),
             "DRAGOMAN_BACKEND": backend,
+            "DRAGOMAN_RECORD": str(tmp_path / "recordings"),
         },
         stdin=subprocess.DEVNULL,
         capture_output=True,
@@ -94,6 +98,11 @@ def test_an_agent_runs_a_command_and_reports_it(
     assert done.returncode == 0, shown
     assert (work / "made.txt").read_text() == "made by a tool\n", shown
     assert "made by a tool" in done.stdout, shown
+    # What each request after the first one has in front is what the upstream has cached.
+    recordings = [(file.name, load(file)) for file in (tmp_path / "recordings").glob("*.json")]
+    report = check_prefixes(recordings)
+    assert report.broken == []
+    assert report.continued
     # Nothing failed on the way, and no address or key of this run is in a file of the user.
     assert "the gateway logged" not in done.stderr, shown
     settings = [file for pattern in ("*.json", "*.jsonc", "*.toml") for file in home.rglob(pattern)]

@@ -5,7 +5,7 @@ docs/prompt-caches.md. The last message of a request may change, and cache marks
 """
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import Any, Literal
@@ -65,9 +65,10 @@ class _Seen:
 
 @dataclass(slots=True)
 class PrefixReport:
-    """What was found: the numbers of requests and of sessions that were looked at, and the broken prefixes."""
+    """What was found: the numbers of requests, of those that continue another one, of sessions; the broken prefixes."""
 
     requests: int = 0
+    continued: int = 0
     sessions: int = 0
     broken: list[BrokenPrefix] = field(default_factory=list)
 
@@ -96,7 +97,9 @@ def check_prefixes(recordings: Iterable[tuple[str, Recording]]) -> PrefixReport:
         before = _continued(seen, new)
         if before is not None:
             seen.remove(before)
-            report.broken += _compare(before, new)
+            report.continued += 1
+            broken = _compare(before, new)
+            report.broken += [] if broken is None else [broken]
         seen.append(new)
     report.sessions = len(sessions)
     return report
@@ -148,27 +151,30 @@ def _shared(before: _Prompt, now: _Prompt) -> int:
     )
 
 
-def _compare(before: _Seen, new: _Seen) -> Iterator[BrokenPrefix]:
-    sides: tuple[tuple[Literal["client", "gateway"], _Prompt, _Prompt], ...] = (
-        ("client", before.client, new.client),
-        ("gateway", before.upstream, new.upstream),
+def _compare(before: _Seen, new: _Seen) -> BrokenPrefix | None:
+    """Return where the prefix that the upstream got before broke, None if it did not."""
+    old = before.upstream
+    at, end = _shared(old, new.upstream), len(old.texts) - 1
+    pointer: str | None = None
+    if (before.attempt.upstream, before.attempt.model) != (new.attempt.upstream, new.attempt.model):
+        at, pointer = 0, ""  # it has a cache of its own
+    elif at >= end:
+        return None
+    client_at = _shared(before.client, new.client)
+    by_client = pointer is None and client_at < len(before.client.texts) - 1
+    if by_client:
+        pointer = _pointer(before.client, new.client, client_at)
+    elif pointer is None:
+        pointer = _pointer(old, new.upstream, at)
+    lost, total = (
+        sum(len(text.encode("utf-8", "surrogatepass")) for text in old.texts[start:end]) for start in (at, 0)
     )
-    for by, old, now in sides:
-        at, end = _shared(old, now), len(old.texts) - 1
-        if by == "gateway" and (before.attempt.upstream, before.attempt.model) != (
-            new.attempt.upstream,
-            new.attempt.model,
-        ):
-            at, pointer = 0, ""  # another upstream, with a cache of its own
-        elif at >= end:
-            continue
-        else:
-            pointer = old.pointers[at]
-            if at < len(now.texts) and now.pointers[at] == pointer:
-                pointer += first_unequal(json.loads(old.texts[at]), json.loads(now.texts[at]))[0]
-        lost, total = (
-            sum(len(text.encode("utf-8", "surrogatepass")) for text in old.texts[start:end])
-            for start in (at, 0)
-        )
-        yield BrokenPrefix(new.name, before.name, by, pointer, lost, total)
-        return  # what the client has changed the gateway has to change too
+    return BrokenPrefix(new.name, before.name, "client" if by_client else "gateway", pointer, lost, total)
+
+
+def _pointer(old: _Prompt, now: _Prompt, at: int) -> str:
+    """Return the place of the first difference, which is in the part `at` of the old prompt."""
+    pointer = old.pointers[at]
+    if at < len(now.texts) and now.pointers[at] == pointer:
+        pointer += first_unequal(json.loads(old.texts[at]), json.loads(now.texts[at]))[0]
+    return pointer

@@ -188,13 +188,17 @@ def test_prefixes_that_last_have_no_findings(tmp_path: Path) -> None:
         recording(3, [HI, YO, MORE, YO, HI]),
         recording(4, [HI]),  # it goes back
         recording(5, [], path="/v1/messages/count_tokens"),
+        recording(
+            6, [HI, YO], [HI, YO], system="x-anthropic-billing-header: 1"
+        ),  # what the upstream never gets
+        recording(7, [HI, YO, MORE, YO], [HI, YO, MORE, YO], system="x-anthropic-billing-header: 2"),
         msgspec.structs.replace(recording(6, [HI]), attempts=()),
         msgspec.structs.replace(
             recording(7, [HI]), request=RecordedRequest(oracle.MESSAGES, "/v1/messages", body="[")
         ),
     )
     assert (result.exit_code, result.stdout) == (0, "")
-    assert result.stderr == "5 requests in 2 sessions: no findings\n"
+    assert result.stderr == "7 requests in 3 sessions: no findings\n"
 
 
 def test_a_prefix_that_the_gateway_changed_is_an_error(tmp_path: Path) -> None:
