@@ -109,6 +109,10 @@ class Relay(ResponseMachine):
         if self._cutter.error is not None:
             self.fail(unreadable_error(self._cutter.error))
 
+    @property
+    def held_bytes(self) -> int:
+        return self._cutter.held_bytes if self._streams else self._body_bytes
+
     def receive_eof(self) -> None:
         if self.outcome is not Outcome.OPEN:
             return

@@ -109,6 +109,10 @@ class ResponseTranslator(ResponseMachine):
         if self.outcome is Outcome.OPEN:
             self._take(self._upstream_events.receive_data(data, self._text_sender_for))
 
+    @property
+    def held_bytes(self) -> int:
+        return self._upstream_events.held_bytes
+
     def receive_eof(self) -> None:
         if self.outcome is Outcome.OPEN:
             self._take(self._upstream_events.receive_eof())

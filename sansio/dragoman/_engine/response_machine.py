@@ -49,6 +49,11 @@ class ResponseMachine(Protocol):
     upstream_id: str | None = None
     committed: bool = False
 
+    @property
+    def held_bytes(self) -> int:
+        """The bytes that wait for what follows: of an unfinished event, or of a whole body."""
+        return 0
+
     def receive_eof(self) -> None:
         """Take the clean end of the upstream's body. A response that is not complete then becomes an error."""
 

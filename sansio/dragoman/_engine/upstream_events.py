@@ -115,6 +115,11 @@ class StreamEvents:
         self._fast_path = FastPath()
         self._pairs = _PairJoiner()
 
+    @property
+    def held_bytes(self) -> int:
+        """The number of bytes that are held of an unfinished event."""
+        return self._sse.held_bytes
+
     def receive_data(self, data: bytes, text_sender_for: TextSenderFor | None = None) -> Iterator[Event]:
         """Give the events that these bytes complete.
 
@@ -182,19 +187,19 @@ class StreamEvents:
 
 
 class WholeEvents:
-    """Reads one response that is one JSON document, with the methods of StreamEvents: all events come at the end."""
+    """Reads one response that is one JSON document, with the members of StreamEvents: all events come at the end."""
 
     def __init__(self, upstream: UpstreamSpec, context: ResponseContext, losses: Ledger) -> None:
         self._upstream = upstream
         self._context = context
         self._losses = losses
         self._body: list[bytes] = []
-        self._body_bytes = 0
+        self.held_bytes = 0
 
     def receive_data(self, data: bytes, text_sender_for: TextSenderFor | None = None) -> Iterator[Event]:
         """Buffer bytes. Raises RemoteProtocolError if they are too many."""
-        self._body_bytes += len(data)
-        if self._body_bytes > MAX_DOCUMENT_BYTES:
+        self.held_bytes += len(data)
+        if self.held_bytes > MAX_DOCUMENT_BYTES:
             self._body.clear()
             raise unreadable_response(f"it has more than {MAX_DOCUMENT_BYTES} bytes")
         self._body.append(data)

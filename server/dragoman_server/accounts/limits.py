@@ -12,7 +12,7 @@ and serving requests is more important than counting them.
 import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from enum import Enum
 from typing import TypeVar
@@ -154,6 +154,18 @@ class ClientLimits:
                 await self._charge(reserved, None, 0.0)
             raise
         return reserved
+
+    async def reserve_more(
+        self, key: ClientKey, reserved: BudgetReservation, dollars: float
+    ) -> BudgetReservation:
+        """Reserve what a request costs by a higher estimate, in place of what admit() has reserved.
+
+        dollars: all of it. Raises ClientRefused.
+        """
+        more = await self._reserve(key, dollars - reserved.dollars, self._clock())
+        if more is None or more.counter != reserved.counter:  # the period has ended meanwhile
+            return reserved
+        return replace(reserved, dollars=dollars)
 
     async def _reserve(self, key: ClientKey, dollars: float, now: float) -> BudgetReservation | None:
         if key.budget is None:

@@ -56,9 +56,7 @@ class CountEndpoint(BaseEndpoint):
         record_destination(request.record, destination)
         unresolved = None
         if self.protocol.stored_responses:
-            expanded = await self.gateway.responses.expand(
-                body, request_head, destination, store_response=False, now=request.now, owner=request.owner
-            )
+            expanded = await self.expand(request, body, request_head, destination, store_response=False)
             body, unresolved = expanded.body, expanded.unresolved
         count_spec = destination.upstream.token_count if destination.settings.counts_tokens else None
         if count_spec is not None:
@@ -76,7 +74,7 @@ class CountEndpoint(BaseEndpoint):
                 "moment",
                 status=503,
             )
-        tokens = self._estimate(body)
+        tokens = await request.off_loop(len(body), self._estimate, body)
         request.record.input_tokens, request.record.estimated = tokens, True
         await request.respond_json({**self._count_spec.constant, "input_tokens": tokens}, ESTIMATE_HEADERS)
 
@@ -96,8 +94,9 @@ class CountEndpoint(BaseEndpoint):
             plan = plan if relayed else _as_count_request(plan, count_spec)
             return plan.at_subpath(count_spec.path, "input_tokens")
 
-        body = body if relayed else encode(self._complete(body))
-        plan = self.plan(request, body, change=as_count)
+        if not relayed:
+            body = await request.off_loop(len(body), lambda: encode(self._complete(body)))
+        plan = await self.plan(request, body, change=as_count)
         reply = None
         with anyio.move_on_after(COUNT_TIMEOUT_S):
             reply = await self.fetch_reply(plan, request)

@@ -7,10 +7,12 @@ implements `serve()`; the code here turns its errors into responses.
 import logging
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
+from typing import TypeVar
 
 import anyio
+import anyio.lowlevel
 from starlette.types import Message, Receive, Scope, Send
 
 from dragoman import ErrorKind, RemoteProtocolError, RequestHead, RequestRefused, Usage, WireError, peek
@@ -18,6 +20,7 @@ from dragoman.codec import Endpoint, ProtocolSpec
 from dragoman.jsontext import JSON, encode
 from dragoman_server.accounts.limits import BudgetReservation, ClientRefused
 from dragoman_server.accounts.usage import Meter, usage_of
+from dragoman_server.cancellation import Arguments, return_if_cancelled
 from dragoman_server.clock import event_loop_clock
 from dragoman_server.gateway import Gateway
 from dragoman_server.headers import JSON_HEADERS, HeaderList, request_id_headers
@@ -26,6 +29,7 @@ from dragoman_server.http.errors import INTERNAL_ERROR
 from dragoman_server.http.request import ClientDisconnected, read_body
 from dragoman_server.log import RequestRecord
 from dragoman_server.models.routes import default_model
+from dragoman_server.off_loop import INLINE_BYTES, off_loop
 from dragoman_server.proxying.plan import (
     Destination,
     Plan,
@@ -40,10 +44,13 @@ from dragoman_server.proxying.request_handler import (
 )
 from dragoman_server.recordings.recorder import SCOPE_TAPE, Tape
 from dragoman_server.replies import Reply, error_reply, send_reply
+from dragoman_server.responses.service import ExpandedRequest
 from dragoman_server.settings import ClientKey
 from dragoman_server.streams.byte_stream import WRITE_NOW, WriteNow
 from dragoman_server.telemetry.requests import RequestTelemetry
 from dragoman_server.upstream.content_coding import ACCEPTED_CODINGS
+
+Result = TypeVar("Result")
 
 ERRORS = logging.getLogger("dragoman.errors")
 
@@ -123,6 +130,46 @@ class ClientRequest:
     def owner(self) -> str:
         """Owner of anything stored for this request: the client key's name, or "" without keys."""
         return "" if self.key is None else self.key.name
+
+    async def off_loop(
+        self, size: int, function: Callable[[*Arguments], Result], *arguments: *Arguments
+    ) -> Result:
+        """Call off_loop() before a response begins. A client that leaves ends the wait for a thread.
+
+        size: of the input, in bytes. Raises ClientDisconnected, and what the function raises.
+        """
+        if size <= INLINE_BYTES:
+            return function(*arguments)
+        return await self.while_connected(off_loop(size, function, *arguments))
+
+    async def while_connected(self, work: Awaitable[Result]) -> Result:
+        """Await what takes long, before a response begins, and cancel it if the client leaves.
+
+        Raises ClientDisconnected, and the errors for clients that the work raises.
+        """
+        refused: RemoteProtocolError | RequestRefused | None = None
+        left = False
+
+        async def watch() -> None:
+            nonlocal left
+            while (await self.receive())["type"] != "http.disconnect":
+                pass
+            left = True
+            tasks.cancel_scope.cancel()
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(return_if_cancelled, watch)
+            try:
+                result = await work
+            except (RemoteProtocolError, RequestRefused) as error:
+                refused = error  # outside of the group, which would wrap it
+            tasks.cancel_scope.cancel()
+        if left:
+            raise ClientDisconnected
+        await anyio.lowlevel.checkpoint_if_cancelled()  # see return_if_cancelled()
+        if refused is not None:
+            raise refused
+        return result
 
     async def respond(self, reply: Reply) -> None:
         """Send a whole response."""
@@ -214,7 +261,7 @@ class BaseEndpoint(ABC):
             server.max_body_bytes,
             server.body_timeout_s,
         )
-        request_head = peek(body)
+        request_head = await request.off_loop(len(body), peek, body)
         model = request_head.model or default_model(gateway.settings) or ""
         request.record.model = model or None
         await gateway.catalog.ensure_list_for(model)
@@ -263,21 +310,23 @@ class BaseEndpoint(ABC):
             headers.append(("accept-encoding", ACCEPTED_CODINGS))
         await request.respond(error_reply(self.protocol, error, id, headers))
 
-    def plan(
+    async def plan(
         self,
         request: ClientRequest,
         body: bytes,
         request_head: RequestHead | None = None,
         change: PlanChange | None = None,
     ) -> Plan:
-        """Plan the request with this body, which may differ from the client's. Raises RemoteProtocolError.
+        """Plan the request with this body, which may differ from the client's.
+
+        Raises RemoteProtocolError, RequestRefused and ClientDisconnected.
 
         request_head: from peek() for this body, if that was called already. change: see PlanChange.
         """
         # The request refers to the plan, which must not refer to the request.
         store, owner = self.gateway.reasoning_store, request.owner
-        gateway = self.gateway
-        return Planner(
+        gateway, now = self.gateway, anyio.current_time()
+        planner = Planner(
             gateway.settings,
             self.protocol,
             request.headers,
@@ -293,10 +342,40 @@ class BaseEndpoint(ABC):
             client_key=request.key,
             reasoning_lookup=None
             if store is None
-            else lambda calls: store.get(owner, calls, anyio.current_time()),
+            else lambda calls: store.get(owner, calls, now),  # maybe in a thread, which has no such clock
             check_input=gateway.check_input,
             change=change,
-        ).first()
+        )
+        return await request.off_loop(len(body), planner.first)
+
+    async def expand(
+        self,
+        request: ClientRequest,
+        body: bytes,
+        request_head: RequestHead,
+        destination: Destination,
+        *,
+        store_response: bool,
+    ) -> ExpandedRequest:
+        """Insert what a request refers to, see StoredResponseService.expand(). Its budget then bears all of that."""
+        gateway = self.gateway
+        expanded = await gateway.responses.expand(
+            body,
+            request_head,
+            destination,
+            store_response=store_response,
+            now=request.now,
+            owner=request.owner,
+            max_bytes=gateway.settings.server.max_body_bytes,
+            off_loop=request.off_loop,
+        )
+        if request.key is not None and request.reserved is not None and len(expanded.body) > len(body):
+            prices = gateway.limits.check_model(
+                request.key, self.protocol.name, destination.model, gateway.catalog.listed
+            )
+            dollars = gateway.limits.estimate(prices, len(expanded.body))
+            request.reserved = await gateway.limits.reserve_more(request.key, request.reserved, dollars)
+        return expanded
 
     def request_handler(
         self,
@@ -361,7 +440,7 @@ class ProtocolEndpoint(BaseEndpoint):
 
     async def serve(self, request: ClientRequest) -> None:
         # Without a name for the body, which would keep it until the response has ended.
-        await self.request_handler(self.plan(request, *await self.read(request)), request).run()
+        await self.request_handler(await self.plan(request, *await self.read(request)), request).run()
 
 
 def unix_time() -> int:

@@ -25,6 +25,7 @@ from dragoman_server.http.request import (
     last_value,
     parse_query,
 )
+from dragoman_server.off_loop import off_loop
 from dragoman_server.proxying.plan import Plan
 from dragoman_server.replies import Reply
 from dragoman_server.responses import conversation
@@ -61,15 +62,13 @@ class ResponsesEndpoint(ProtocolEndpoint):
     async def serve(self, request: ClientRequest) -> None:
         body, request_head = await self.read(request)
         stored = self.gateway.responses
-        if not stored.applies_to(request_head):
-            handler = self.request_handler(self.plan(request, body, request_head), request)
+        if not await request.off_loop(len(body), stored.applies_to, request_head):
+            handler = self.request_handler(await self.plan(request, body, request_head), request)
             del body, request_head  # a stream may stay open for hours
             await handler.run()
             return
         destination = self.destination(request_head.model)
-        expanded = await stored.expand(
-            body, request_head, destination, store_response=True, now=request.now, owner=request.owner
-        )
+        expanded = await self.expand(request, body, request_head, destination, store_response=True)
         stores = expanded.conversation is not None
 
         def repeating_the_original(plan: Plan) -> Plan:
@@ -80,7 +79,7 @@ class ResponsesEndpoint(ProtocolEndpoint):
             context = msgspec.structs.replace(plan.context, echo=echo, stored=stores)
             return replace(plan, store_response=stores, context=context)
 
-        plan = self.plan(request, expanded.body, change=repeating_the_original)
+        plan = await self.plan(request, expanded.body, change=repeating_the_original)
 
         async def store_response(response: JSONObject, client_left: bool) -> bool:
             if client_left:
@@ -131,12 +130,14 @@ class StoredResponseEndpoint(StoredResponseBase):
         if boolean_parameter(query, "stream"):
             after = integer_parameter(query, "starting_after", 0, 2**53)
             protocol = self.gateway.upstreams[self.protocol.name]
-            data = replay(found, protocol, -1 if after is None else after)
+            first = -1 if after is None else after
+            data = await off_loop(found.size, replay, found, protocol, first)
             headers = [("content-type", protocol.endpoints[0].media_type), *STREAM_HEADERS]
             request.record.stream, request.record.outcome = True, "completed"
             await request.respond(Reply(200, [*headers, *request_id_headers((), request.record.id)], data))
         else:
-            await request.respond_json(conversation.response_body(found))
+            body = await off_loop(found.size, lambda: encode(conversation.response_body(found)))
+            await request.respond_json(msgspec.Raw(body))
 
     async def _delete(self, request: ClientRequest) -> None:
         id = self.id_of(request)
@@ -159,14 +160,16 @@ class InputItemsEndpoint(StoredResponseBase):
         after = last_value(query, "after")
         if after is not None:
             items = items[_index_of(items, after) + 1 :]
-        page = [conversation.item_for_list(item) for item in items[: limit or _DEFAULT_ITEMS]]
+        listed = items[: limit or _DEFAULT_ITEMS]
+        size = sum([item.size for item in listed])
+        page = await off_loop(size, lambda: encode([conversation.item_for_list(item) for item in listed]))
         await request.respond_json(
             {
                 "object": "list",
-                "data": page,
-                "first_id": page[0]["id"] if page else None,
-                "last_id": page[-1]["id"] if page else None,
-                "has_more": len(page) < len(items),
+                "data": msgspec.Raw(page),
+                "first_id": listed[0].id if listed else None,
+                "last_id": listed[-1].id if listed else None,
+                "has_more": len(listed) < len(items),
             }
         )
 
@@ -192,11 +195,9 @@ class CompactEndpoint(BaseEndpoint):
     async def serve(self, request: ClientRequest) -> None:
         body, request_head = await self.read(request)
         destination = self.destination(request_head.model)
-        expanded = await self.gateway.responses.expand(
-            body, request_head, destination, store_response=False, now=request.now, owner=request.owner
-        )
+        expanded = await self.expand(request, body, request_head, destination, store_response=False)
         if destination.upstream.stored_responses:
-            plan = self.plan(
+            plan = await self.plan(
                 request, expanded.body, change=lambda plan: plan.at_subpath("/compact", "output")
             )
             await self.request_handler(plan, request).run()
@@ -205,18 +206,27 @@ class CompactEndpoint(BaseEndpoint):
 
     async def _summarize(self, request: ClientRequest, body: bytes) -> None:
         """Let the model write the summary, for an upstream without such an endpoint."""
-        request_head = peek(body)
-        items = conversation.input_items(request_head)
-        summary_request = conversation.replace_input(
-            request_head, [*items, _COMPACTION_TRIGGER], without=_RESPONSE_ONLY_PARAMS
-        )
-        reply = await self.fetch_reply(self.plan(request, summary_request), request)
+        items, summary_request = await request.off_loop(len(body), _summary_request, body)
+        reply = await self.fetch_reply(await self.plan(request, summary_request), request)
         if reply is None:
             return
         if reply.status == 200:
-            response = decode_object(reply.body, "the response")
-            reply = replace(reply, body=encode(conversation.build_compaction(response, items)))
+            size = len(body) + len(reply.body)
+            reply = replace(reply, body=await off_loop(size, _compaction, reply.body, items))
         await request.respond(reply)
+
+
+def _summary_request(body: bytes) -> tuple[list[bytes], bytes]:
+    """Return the items of a request's input, and the request for their summary."""
+    request_head = peek(body)
+    items = conversation.input_items(request_head)
+    return items, conversation.replace_input(
+        request_head, [*items, _COMPACTION_TRIGGER], without=_RESPONSE_ONLY_PARAMS
+    )
+
+
+def _compaction(response: bytes, items: list[bytes]) -> bytes:
+    return encode(conversation.build_compaction(decode_object(response, "the response"), items))
 
 
 # Replaying a stored response as a stream.

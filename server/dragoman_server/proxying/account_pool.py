@@ -289,7 +289,7 @@ class RequestAttempts:
         return {**known, **changed}
 
     async def _reserve(self, offer: Offer) -> AccountLease | None:
-        plan = self._plan(offer.upstream_index)
+        plan = await self._plan(offer.upstream_index)
         if plan is None:
             self._machine.declined(math.inf)
             return None
@@ -328,7 +328,7 @@ class RequestAttempts:
         text = "account: %s; not %s" if others else "account: %s%s"
         log_decision(self._plans[0].id, text, chosen, ", ".join(others))
 
-    def _plan(self, upstream_index: int) -> Plan | None:
+    async def _plan(self, upstream_index: int) -> Plan | None:
         """Return the plan for an upstream of the chain, None if the request cannot be sent there."""
         if upstream_index not in self._plans:
             first = self._plans[0]
@@ -336,7 +336,7 @@ class RequestAttempts:
             assert planner is not None  # it has fallbacks
             destination = first.fallbacks[upstream_index - 1]
             try:
-                self._plans[upstream_index] = planner.plan(destination)
+                self._plans[upstream_index] = await planner.plan_off_loop(destination)
             except (RemoteProtocolError, RequestRefused) as error:
                 log_decision(first.id, "plan: %s cannot take it: %s", destination.target, error)
                 if self._unsuitable_error is None:

@@ -27,11 +27,12 @@ from dragoman import (
 )
 from dragoman.errors import mask_document, mask_error, unreadable_error
 from dragoman_server.accounts.error_actions import refuses_signed_reasoning, retry_after
-from dragoman_server.cancellation import return_if_cancelled
+from dragoman_server.cancellation import Arguments, return_if_cancelled
 from dragoman_server.headers import HeaderList, client_response_headers, request_id_headers
-from dragoman_server.log import RequestRecord
+from dragoman_server.off_loop import INLINE_BYTES, off_loop
 from dragoman_server.proxying.account_pool import AccountLease
-from dragoman_server.proxying.plan import Plan, log_losses
+from dragoman_server.proxying.plan import Plan
+from dragoman_server.proxying.response_reads import UnreadBytes, is_stream, receive_and_merge
 from dragoman_server.proxying.upstream_errors import (
     error_for_client,
     error_from_upstream,
@@ -111,6 +112,7 @@ class Attempt:
     headers: those of the upstream's that the client may see.
     content_at: when the first content of the response was there.
     trace: its span, None where there are none.
+    translating: set when the thread ends that uses the machine, None while none does. Others wait for it.
     """
 
     def __init__(
@@ -130,6 +132,7 @@ class Attempt:
         self.headers: HeaderList = []
         self.content_at: float | None = None
         self.trace: AttemptTrace | None = None
+        self.translating: anyio.Event | None = None
         self._sender = sender
         self._send = send
         self._put = put
@@ -194,14 +197,14 @@ class Attempt:
             usage = None if self.machine is None else self.machine.usage
             span.end(self.status, None if error is None else error.value, usage)
 
-    def can_resend(self, failure: AttemptFailure) -> bool:
+    async def can_resend(self, failure: AttemptFailure) -> bool:
         """True if run() is to be called again, with the same account. Prepares the request for that."""
         if failure.idle_closed:
             first, self._resent = not self._resent, True
             return first
-        return self._without_signatures(failure)
+        return await self._without_signatures(failure)
 
-    def _without_signatures(self, failure: AttemptFailure) -> bool:
+    async def _without_signatures(self, failure: AttemptFailure) -> bool:
         """Drop signed reasoning from the plan if the upstream has refused it. Return false if it cannot be dropped.
 
         The conversation has changed accounts, and continues without what this account cannot read.
@@ -210,7 +213,7 @@ class Attempt:
         if planner is None or not refuses_signed_reasoning(failure.error):
             return False
         try:
-            unsigned = planner.plan(plan.destination, signed_reasoning=False)
+            unsigned = await planner.plan_off_loop(plan.destination, signed_reasoning=False)
         except (RemoteProtocolError, RequestRefused):
             return False
         if _foreign_signatures(unsigned) <= _foreign_signatures(plan):
@@ -245,7 +248,7 @@ class Attempt:
         if not 200 <= response.status < 300:
             body = await response.read_all(MAX_ERROR_BYTES)
             self._record_head(response)  # again, because another branch may have begun meanwhile
-            return self._refusal(response.status, body)
+            return await off_loop(len(body), self._refusal, response.status, body)
         data = await response.receive()
         error = invalid_response_error(self.plan.destination.settings, response.headers, data)
         if error is None:
@@ -254,12 +257,19 @@ class Attempt:
         return self._failure(error)
 
     async def _read_response(self, response: UpstreamResponseLike, data: bytes) -> AttemptFailure | None:
-        machine = self.machine = self.plan.response_machine(
-            upstream_streams=is_stream(response.headers, data)
-        )
+        streams = is_stream(response.headers, data)
+        machine = self.machine = self.plan.response_machine(upstream_streams=streams)
         put = self._put
+        unread = UnreadBytes(machine) if streams else None
+        large = b""  # a read that take() has left
 
         def take(data: bytes) -> bool:
+            nonlocal large
+            assert unread is not None
+            unread.bytes += len(data)
+            if unread.bytes > INLINE_BYTES and unread.count_again(data) > INLINE_BYTES:
+                large = data
+                return False
             machine.receive_data(data)
             return put is not None and not _has_ended(machine) and put(self)
 
@@ -268,26 +278,44 @@ class Attempt:
             size += len(data)
             if size > MAX_RESPONSE_BYTES and not self.plan.streams:
                 return self._failure(_TOO_LARGE)
-            machine.receive_data(data)
+            await self._translate(
+                0 if unread is None else unread.count_again(data), machine.receive_data, data
+            )
             if _has_ended(machine):
                 break
             if not await self._send_ready(machine):
                 return None
-            if self.sent_to_client and put is not None:
+            if self.sent_to_client and put is not None and unread is not None:
                 await response.receive_each(take)
                 if _has_ended(machine):
                     break
                 if not await self._send_ready(machine):
                     return None
-            data = await response.receive()
+            data, large = large or await response.receive(), b""
         else:
-            machine.receive_eof()
+            await self._translate(machine.held_bytes, machine.receive_eof)
         failure = await self._end(machine)
         if failure is None and data:
             with anyio.move_on_after(DRAIN_S), suppress(UpstreamError):
                 while data:
                     data = await response.receive()
         return failure
+
+    async def _translate(
+        self, size: int, function: Callable[[*Arguments], None], *arguments: *Arguments
+    ) -> None:
+        """Call a function of a machine, off the loop if its input is large. size: of that, in bytes."""
+        while self.translating is not None:  # for another branch
+            await self.translating.wait()
+        if size <= INLINE_BYTES:
+            function(*arguments)
+            return
+        self.translating = ended = anyio.Event()
+        try:
+            await off_loop(size, function, *arguments, abandon=False)
+        finally:
+            self.translating = None
+            ended.set()
 
     async def _send_ready(self, machine: ResponseMachine) -> bool:
         """Send what is ready, if it may be sent. Return false if the attempt must end."""
@@ -351,25 +379,27 @@ class Attempt:
                 if isinstance(data, AttemptFailure):
                     refusals.append(data)
                     return False
-                branch = fan_out.start(number, upstream_streams=is_stream(response.headers, data))
+                streams = is_stream(response.headers, data)
+                branch = fan_out.start(number, upstream_streams=streams)
+                unread = UnreadBytes(branch)
                 size = 0
                 while data and branch.outcome is Outcome.OPEN:
                     size += len(data)
                     if size > MAX_RESPONSE_BYTES:
                         branch.fail(_TOO_LARGE)
                         break
-                    branch.receive_data(data)
-                    if not await self._merge(fan_out):
+                    large = unread.count_again(data) if streams else 0
+                    await self._translate(large, receive_and_merge, fan_out, branch, data)
+                    if not await self._send_merged(fan_out):
                         return False
                     data = await response.receive()
-                branch.receive_eof()
-                await self._merge(fan_out)
+                await self._translate(branch.held_bytes, receive_and_merge, fan_out, branch, b"")
+                await self._send_merged(fan_out)
         except UpstreamError as error:
-            fan_out.fail(self._as_wire_error(error))
+            await self._translate(0, fan_out.fail, self._as_wire_error(error))
         return fan_out.outcome is not Outcome.FAILED
 
-    async def _merge(self, fan_out: FanOut) -> bool:
-        fan_out.merge()
+    async def _send_merged(self, fan_out: FanOut) -> bool:
         return fan_out.outcome is not Outcome.OPEN or await self._send_ready(fan_out)
 
     def _refusal(self, status: int, body: bytes) -> AttemptFailure:
@@ -414,32 +444,6 @@ class Attempt:
         return error_from_upstream(error, self.plan.destination.settings, self.plan.url)
 
 
-def note_failure(record: RequestRecord, attempt: Attempt, failure: AttemptFailure, seconds: float) -> None:
-    """Put a failed attempt into the record. seconds: that it took."""
-    account, target = attempt.lease.account.id, attempt.plan.destination.target
-    record.note_failure(account, target, attempt.status, failure.error.kind.value, failure.cause, seconds)
-
-
-def record_response(
-    record: RequestRecord, machine: ResponseMachine, winner: Attempt | None, started_at: float
-) -> None:
-    """Put what the machine has found into the record: losses and usage. winner: whose response the client got."""
-    content_at = None if winner is None else winner.content_at
-    if content_at is not None and record.first_byte_s is not None:
-        first_content_s = content_at - started_at
-        if first_content_s > record.first_byte_s:
-            record.first_content_s = first_content_s
-    record.losses += [f"{loss.code.value} answer:{loss.path}" for loss in machine.losses]
-    log_losses(record.id, "response", machine.losses)
-    usage = machine.usage
-    record.input_tokens, record.output_tokens = usage.input, usage.output
-    record.cached_tokens, record.cache_write_tokens = usage.cached, usage.cache_write
-    if usage.input and usage.cached is not None:
-        record.cached_share = round(min(usage.cached / usage.input, 1.0), 3)
-    if any(loss.code is LossCode.ESTIMATED for loss in machine.losses):
-        record.estimated = True
-
-
 def _public_part(location: str) -> str:
     """Return the URL of a redirect without its credentials and query, which may be secret."""
     try:
@@ -469,11 +473,3 @@ def is_connecting(error: UpstreamError) -> bool:
     if isinstance(error, UpstreamTimeout):
         return error.phase is UpstreamTimeoutPhase.CONNECT
     return isinstance(error, UpstreamUnreachable)
-
-
-def is_stream(headers: Sequence[tuple[str, str]], first: bytes) -> bool:
-    """True if a success response is an event stream. The first byte decides, because content types are often wrong."""
-    start = first.lstrip(b" \t\r\n")[:1]
-    if start:
-        return start not in (b"{", b"[")
-    return any(name == "content-type" and "text/event-stream" in value for name, value in headers)

@@ -7,7 +7,7 @@ The clock and the random id are arguments, so the same input gives the same plan
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 from dragoman import (
     UPSTREAMS,
@@ -38,6 +38,7 @@ from dragoman_server.models.routes import (
     default_model,
     resolve_chain,
 )
+from dragoman_server.off_loop import off_loop
 from dragoman_server.proxying.affinity import conversation_key
 from dragoman_server.proxying.upstream_errors import Scrub
 from dragoman_server.settings import AccountSettings, ClientKey, Settings, UpstreamSettings
@@ -307,6 +308,11 @@ class Planner:
                 refusals.append(error)
                 log_decision(self.id, "plan: %s cannot take it: %s", destination.target, error)
         raise refusals[0]
+
+    async def plan_off_loop(self, destination: Destination, *, signed_reasoning: bool = True) -> Plan:
+        """Return what plan() does, which a large request makes in a thread."""
+        make = partial(self.plan, destination, signed_reasoning=signed_reasoning)
+        return await off_loop(len(self.body), make)
 
     def plan(
         self,

@@ -18,7 +18,7 @@ import anyio.lowlevel
 import msgspec
 from starlette.types import Receive, Send
 
-from dragoman import ErrorKind, Keepalive, Ledger, Outcome, Relay, ResponseMachine, WireError
+from dragoman import Keepalive, Ledger, Outcome, Relay, ResponseMachine
 from dragoman.document import CachedReasoning
 from dragoman.jsontext import JSONObject, encode
 from dragoman_server.accounts.error_actions import ErrorAction
@@ -35,9 +35,10 @@ from dragoman_server.headers import (
 )
 from dragoman_server.log import RequestRecord
 from dragoman_server.proxying.account_pool import AccountLease, AccountPool
-from dragoman_server.proxying.attempt import Attempt, AttemptFailure, note_failure, record_response
+from dragoman_server.proxying.attempt import Attempt, AttemptFailure
 from dragoman_server.proxying.outbox import Outbox
 from dragoman_server.proxying.plan import Plan, record_destination
+from dragoman_server.proxying.records import CLIENT_LEFT, note_failure, record_end
 from dragoman_server.replies import (
     Reply,
     encoded_error_reply,
@@ -61,8 +62,6 @@ STORE_TIMEOUT_S = 5.0
 
 # Seconds for reporting a success to the account of a response whose client has left.
 _REPORT_S = 1.0
-
-_CLIENT_LEFT = WireError(ErrorKind.TRUNCATED, "the client has left")
 
 
 class RequestHandler:
@@ -149,8 +148,11 @@ class RequestHandler:
                 await self._write_client()
             for task in beside:
                 task.cancel()
-        self._record_end()
-        if self._record.outcome == "client_left":
+        left = self._record.outcome == "client_left"
+        if left and self._machine is not None:
+            self._machine.fail(CLIENT_LEFT)  # if a thread has used it till now
+        record_end(self._record, self._plan, self._machine, self._winner, self._started_at)
+        if left:
             await self._store_partial()
         # The group and its tasks form a reference cycle, which holds this object until a garbage collection.
         self._machine = self._winner = self._unstored = None
@@ -175,10 +177,10 @@ class RequestHandler:
         A relay may find out only here: some clients leave, and some servers end, at the finish reason.
         """
         machine = self._machine
-        if machine is None:
+        if machine is None or self._translating is not None:
             return False
         sent = not (self._outbox.unsent or machine.data_to_send())
-        machine.fail(_CLIENT_LEFT)
+        machine.fail(CLIENT_LEFT)
         return sent and machine.outcome is Outcome.COMPLETED
 
     async def _tick(self) -> None:
@@ -188,12 +190,20 @@ class RequestHandler:
                 await self._outbox.sent()  # bytes on their way are as good as a heartbeat
                 if not self._keepalive.due(self._time()):
                     continue
+                if (translating := self._translating) is not None:
+                    await translating.wait()
+                    continue
                 heartbeat = self._heartbeat()
                 if not heartbeat:
                     return
                 self._put(heartbeat)
         except anyio.get_cancelled_exc_class():
             return
+
+    @property
+    def _translating(self) -> anyio.Event | None:
+        """See Attempt. Nothing but its thread uses the machine meanwhile."""
+        return None if self._winner is None else self._winner.translating
 
     def _put(self, data: bytes) -> bool:
         """Put bytes of the stream into the outbox. Return true if the client's connection has them."""
@@ -274,7 +284,7 @@ class RequestHandler:
             if failure is None:
                 return None
             note_failure(self._record, attempt, failure, self._time() - started)
-            if not (attempt.can_resend(failure) and self._attempts.resend(attempt.lease)):
+            if not (await attempt.can_resend(failure) and self._attempts.resend(attempt.lease)):
                 return failure
 
     async def _report_end(self, attempt: Attempt) -> None:
@@ -414,7 +424,7 @@ class RequestHandler:
         body = machine.whole_body()
         if body is not None:
             with anyio.move_on_after(STORE_TIMEOUT_S, shield=True):
-                await self._store_response(body, machine.error is _CLIENT_LEFT)
+                await self._store_response(body, machine.error is CLIENT_LEFT)
 
     def _is_plain_error(self, machine: ResponseMachine) -> bool:
         """True if the response failed so early that it can be a plain HTTP error."""
@@ -484,15 +494,3 @@ class RequestHandler:
         if self._http1:  # RFC 9113, 8.2.2: HTTP/2 has no connection-specific header fields
             headers.append(("connection", "keep-alive"))
         return encode_headers(headers)
-
-    def _record_end(self) -> None:
-        record, machine = self._record, self._machine
-        record.losses = [f"{loss.code.value} {loss.path}" for loss in self._plan.losses]
-        if machine is not None:
-            record_response(record, machine, self._winner, self._started_at)
-            if machine.error is not None and machine.error is not _CLIENT_LEFT and record.error is None:
-                record.error, record.error_kind = machine.error.message, machine.error.kind.value
-            if record.outcome == "client_left" and machine.outcome is Outcome.COMPLETED:
-                record.upstream_completed = True
-        if record.outcome == "open":
-            record.outcome = "completed" if record.error is None else "failed"

@@ -19,8 +19,8 @@ from dragoman import (
 )
 from dragoman.jsontext import JSON
 from dragoman.sse import Frame, SSEParser
-from dragoman_server.proxying.attempt import is_stream
 from dragoman_server.proxying.plan import MAX_FAN_OUT
+from dragoman_server.proxying.response_reads import is_stream
 from dragoman_server.recordings.document import (
     RecordedAttempt,
     Recording,

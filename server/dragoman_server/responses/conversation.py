@@ -5,6 +5,7 @@ upstreams of every protocol get it. Values are passed on as their original bytes
 """
 
 import hashlib
+import math
 import re
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -196,22 +197,43 @@ class ConversationEntry:
 
 
 def build_conversation(
-    before: Sequence[StoredItem], items: Sequence[bytes], referred: Mapping[int, StoredItem]
+    before: Sequence[StoredItem],
+    items: Sequence[bytes],
+    referred: Mapping[int, StoredItem],
+    max_bytes: float = math.inf,
 ) -> list[ConversationEntry]:
     """Return the whole conversation: the earlier items, then the new ones.
 
     referred: by their places, the stored items that new ones refer to. One that the conversation already has is left
-    out, because OpenAI's server accepts no item twice.
+    out, because OpenAI's server accepts no item twice: "Duplicate item found with id".
+
+    Raises RequestRefused (413) at the first item beyond `max_bytes`.
     """
     known = {item.id for item in before}
     entries = [ConversationEntry(item, True) for item in before]
+    size = sum([len(item.data) for item in before])
+    if size > max_bytes:
+        raise _too_large("/previous_response_id", max_bytes)
     for index, raw in enumerate(items):
-        item = referred.get(index)
+        item, stored = referred.get(index), index in referred
         if item is None:
-            entries.append(ConversationEntry(_with_id(raw, len(entries)), False))
-        elif item.id not in known:
-            entries.append(ConversationEntry(item, True))
+            item = _with_id(raw, len(entries))
+        elif item.id in known:
+            continue
+        size += len(item.data)
+        if size > max_bytes:
+            raise _too_large(f"/input/{index}", max_bytes)
+        known.add(item.id)
+        entries.append(ConversationEntry(item, stored))
     return entries
+
+
+def _too_large(path: str, max_bytes: float) -> RequestRefused:
+    return RequestRefused(
+        f"the request has more than {max_bytes:.0f} bytes with the stored items that it refers to",
+        status=413,
+        path=path,
+    )
 
 
 def write_items(entries: Iterable[ConversationEntry], relayed: bool) -> list[bytes]:

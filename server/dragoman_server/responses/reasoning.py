@@ -3,10 +3,11 @@
 The reasoning of a response is stored under a hash of its owner and the ids of its tool calls, which the client does
 send back. The store is limited in bytes, entries and time, and drops the least recently used entry first. It is in
 the memory of one process, so each worker of a gateway has its own. A lost entry costs the model its earlier reasoning
-only.
+only. Large requests are planned in threads, which look entries up.
 """
 
 import hashlib
+import threading
 from collections import OrderedDict
 from typing import NamedTuple
 
@@ -42,6 +43,7 @@ class ReasoningStore:
         self._max_entries = max_entries
         self._max_age_s = max_age_s
         self._entries: OrderedDict[bytes, _Entry] = OrderedDict()
+        self._lock = threading.Lock()
         self.bytes = 0
 
     def __len__(self) -> int:
@@ -50,27 +52,29 @@ class ReasoningStore:
     def put(self, owner: str, calls: tuple[str, ...], reasoning: tuple[Reasoning, ...], now: float) -> None:
         """Store the reasoning of a response. owner: the client key's name. calls: the ids of its tool calls."""
         key = _key(owner, calls)
-        self._drop(key)
         entry = _Entry(encode(msgspec.to_builtins(reasoning)), now + self._max_age_s)
-        if _size(entry) > self._max_bytes:
-            return
-        self._entries[key] = entry
-        self.bytes += _size(entry)
-        while self.bytes > self._max_bytes or len(self._entries) > self._max_entries:
-            self._drop(next(iter(self._entries)))
+        with self._lock:
+            self._drop(key)
+            if _size(entry) > self._max_bytes:
+                return
+            self._entries[key] = entry
+            self.bytes += _size(entry)
+            while self.bytes > self._max_bytes or len(self._entries) > self._max_entries:
+                self._drop(next(iter(self._entries)))
 
     def get(self, owner: str, calls: tuple[str, ...], now: float) -> tuple[Reasoning, ...] | None:
         """Return the reasoning for these tool call ids, None if there is none or it has expired."""
         key = _key(owner, calls)
-        entry = self._entries.get(key)
-        if entry is None:
-            return None
-        if entry.expires <= now:
-            self._drop(key)
-            return None
-        self._entries.move_to_end(key)
-        # Each request of a conversation sends all its turns again.
-        self._entries[key] = entry._replace(expires=now + self._max_age_s)
+        with self._lock:
+            entry = self._entries.get(key)
+            if entry is None:
+                return None
+            if entry.expires <= now:
+                self._drop(key)
+                return None
+            self._entries.move_to_end(key)
+            # Each request of a conversation sends all its turns again.
+            self._entries[key] = entry._replace(expires=now + self._max_age_s)
         return msgspec.convert(decode(entry.reasoning), tuple[Reasoning, ...])
 
     def _drop(self, key: bytes) -> None:

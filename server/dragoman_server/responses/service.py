@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from dragoman import RequestHead, RequestRefused
 from dragoman.jsontext import JSONObject
+from dragoman_server.off_loop import OffLoop, off_loop
 from dragoman_server.responses import conversation
 from dragoman_server.responses.stores.base import (
     ResponseStore,
@@ -70,22 +71,25 @@ class StoredResponseService:
         store_response: bool,
         now: int,
         owner: str,
+        max_bytes: int,
+        off_loop: OffLoop = off_loop,
     ) -> ExpandedRequest:
         """Insert what the request refers to.
 
-        store_response: the endpoint's responses may be stored. now: seconds since the epoch.
+        store_response: the endpoint's responses may be stored. now: seconds since the epoch. max_bytes: of the request
+        with all of that.
 
-        Raises RemoteProtocolError for wrong parameters, RequestRefused for a reference to nothing that is stored.
+        Raises RemoteProtocolError for wrong parameters, RequestRefused for a reference to nothing that is stored, and
+        for a conversation that is too large (413).
         """
         relayed = destination.upstream.stored_responses
-        params = conversation.read_state_params(request_head)
-        store_response = store_response and params.store and self.store is not None
+        may_store = store_response and self.store is not None
         if relayed and destination.settings.stores_responses:
-            store_response = False
+            may_store = False
+        params, items, references = await off_loop(len(body), _read_input, request_head, may_store)
+        store_response = may_store and params.store
         if not (params.previous or params.may_refer or store_response):
             return ExpandedRequest(body)
-        items = conversation.input_items(request_head)
-        references = conversation.find_references(items) if params.may_refer else {}
         if self.store is None:
             if params.previous or references:
                 return _pass_on(body, relayed, _not_enabled_error(params.previous, references))
@@ -95,28 +99,46 @@ class StoredResponseService:
             previous = await self.get(params.previous, now, owner)
             if previous is None:
                 return _pass_on(body, relayed, conversation.previous_not_found(params.previous))
-            before = conversation.history(previous)
-        referred: dict[int, StoredItem] = {}
-        unresolved = None
-        for index, id in references.items():
-            found = await self._item(id, now, owner)
-            if found is not None:
-                referred[index] = found
-            else:
-                unresolved = unresolved or conversation.item_not_found(index, id)
+            before = await off_loop(previous.size, conversation.history, previous)
+        referred, unresolved = await self._find(references, now, owner, max_bytes)
         if unresolved is not None:
             if not relayed:
                 raise unresolved
             store_response = False  # only the upstream has the whole conversation
-        entries = conversation.build_conversation(before, items, referred)
         # An upstream that cannot store gets no `store`, which would be recorded as a loss.
         handled_here = frozenset(("store",)) if store_response and not relayed else frozenset[str]()
-        if params.previous or referred or not handled_here.isdisjoint(request_head.fields):
-            body = conversation.replace_input(
-                request_head, conversation.write_items(entries, relayed), without=handled_here
-            )
-        stored_items = tuple([entry.item for entry in entries]) if store_response else None
-        return ExpandedRequest(body, params.previous, stored_items, unresolved)
+
+        def build() -> tuple[bytes, tuple[StoredItem, ...]]:
+            entries = conversation.build_conversation(before, items, referred, max_bytes)
+            expanded = body
+            if params.previous or referred or not handled_here.isdisjoint(request_head.fields):
+                expanded = conversation.replace_input(
+                    request_head, conversation.write_items(entries, relayed), without=handled_here
+                )
+            return expanded, tuple([entry.item for entry in entries])
+
+        size = len(body) + sum([len(item.data) for item in (*before, *referred.values())])
+        expanded, conversation_items = await off_loop(size, build)
+        return ExpandedRequest(
+            expanded, params.previous, conversation_items if store_response else None, unresolved
+        )
+
+    async def _find(
+        self, references: Mapping[int, str], now: int, owner: str, max_bytes: int
+    ) -> tuple[dict[int, StoredItem], RequestRefused | None]:
+        """Return the items that are referred to, by the places of the references, and the error for one that is not
+        stored.
+        """
+        ids = dict.fromkeys([id for id in references.values() if conversation.is_id(id)])
+        found = (
+            await self._call(lambda store: store.items(owner, ids, now, max_bytes)) if ids else None
+        ) or {}
+        referred = {index: found[id] for index, id in references.items() if id in found}
+        missing = next((index for index in references if index not in referred), None)
+        # The store leaves out what is beyond the limit, for which build_conversation() refuses the request.
+        if missing is None or sum([len(item.data) for item in found.values()]) > max_bytes:
+            return referred, None
+        return referred, conversation.item_not_found(missing, references[missing])
 
     async def put(self, body: JSONObject, expanded: ExpandedRequest, now: int, owner: str) -> bool:
         """Store a response that has ended, to a request from expand(). Return false if it was not stored.
@@ -140,17 +162,16 @@ class StoredResponseService:
 
     async def get(self, id: str, now: int, owner: str) -> StoredResponse | None:
         """Return a stored response, None if there is none. Raises RequestRefused (503) if the store does not work."""
-        return await self._call(id, lambda store: store.get(owner, id, now))
+        if not conversation.is_id(id):
+            return None
+        return await self._call(lambda store: store.get(owner, id, now))
 
     async def delete(self, id: str, owner: str) -> bool:
         """Delete a stored response. Return false if there was none. Raises RequestRefused (503) as get()."""
-        return bool(await self._call(id, lambda store: store.delete(owner, id)))
+        return conversation.is_id(id) and bool(await self._call(lambda store: store.delete(owner, id)))
 
-    async def _item(self, id: str, now: int, owner: str) -> StoredItem | None:
-        return await self._call(id, lambda store: store.item(owner, id, now))
-
-    async def _call(self, id: str, call: Callable[[ResponseStore], Awaitable[_T]]) -> _T | None:
-        if self.store is None or not conversation.is_id(id):
+    async def _call(self, call: Callable[[ResponseStore], Awaitable[_T]]) -> _T | None:
+        if self.store is None:
             return None
         try:
             return await call(self.store)
@@ -159,6 +180,20 @@ class StoredResponseService:
             raise RequestRefused(
                 "the gateway's response store does not work at the moment; try again later", status=503
             ) from error
+
+
+def _read_input(
+    request_head: RequestHead, may_store: bool
+) -> tuple[conversation.StateParams, list[bytes], dict[int, str]]:
+    """Return the parameters about stored state, the items of the input, and the references among them.
+
+    Without items if nothing is inserted or stored.
+    """
+    params = conversation.read_state_params(request_head)
+    if not (params.previous or params.may_refer or (may_store and params.store)):
+        return params, [], {}
+    items = conversation.input_items(request_head)
+    return params, items, conversation.find_references(items) if params.may_refer else {}
 
 
 def _pass_on(body: bytes, relayed: bool, unresolved: RequestRefused) -> ExpandedRequest:

@@ -178,6 +178,34 @@ async def test_a_reference_to_an_item_of_the_conversation_adds_nothing() -> None
         assert second["usage"]["input_tokens"] == 3 + 3 + 1
 
 
+@each_stateless
+async def test_a_reference_that_is_repeated_adds_nothing(upstream: str) -> None:
+    async with gateway(**ON) as up:
+        first = await create_response(up, upstream, "one two three")
+        reference = {"type": "item_reference", "id": first["output"][0]["id"]}
+        second = await create_response(up, upstream, [reference, USER] + [reference] * 99)
+        assert second["usage"]["input_tokens"] == 3 + 1
+
+
+@each_translated
+async def test_references_count_for_the_size_of_the_request(upstream: str) -> None:
+    async with gateway(**ON, max_body_bytes=1400) as up:
+        stored = [await create_response(up, upstream, "x" * 400) for _ in range(2)]
+        references = [{"type": "item_reference", "id": each["output"][0]["id"]} for each in stored]
+        await create_response(up, upstream, [USER, *references])
+        sent = len(up.upstreams.sent)
+        stored.append(await create_response(up, upstream, "y" * 400))
+        references.append({"type": "item_reference", "id": stored[2]["output"][0]["id"]})
+        unknown = {"type": "item_reference", "id": "msg_unknown"}
+        body = {"model": f"{upstream}/echo", "input": [USER, *references, unknown]}
+        error = await refused(up, 413, body)
+        assert "more than 1400 bytes with the stored items" in error["message"]
+        assert error["param"] == "input[3]"
+        body = {"model": f"{upstream}/echo", "input": "x" * 900, "previous_response_id": stored[0]["id"]}
+        assert (await refused(up, 413, body))["param"] == "input[0]"
+        assert len(up.upstreams.sent) == sent + 1
+
+
 @each_translated
 @pytest.mark.parametrize("id", ["msg_no", "not an id at all"])
 async def test_an_unknown_item_is_refused(upstream: str, id: str) -> None:

@@ -427,7 +427,7 @@ async def test_a_response_that_is_too_large_to_be_stored_is_logged(errors: list[
 
 
 async def test_a_store_that_cannot_be_read_is_503(monkeypatch: pytest.MonkeyPatch, errors: list[str]) -> None:
-    for name in ("get", "item", "delete"):
+    for name in ("get", "items", "delete"):
         monkeypatch.setattr(MemoryResponseStore, name, broken)
     async with gateway(**ON) as up:
         body: dict[str, Any] = {"model": "chat/echo", "input": "x"}

@@ -7,6 +7,7 @@ them once, however many responses share it.
 Only the owner of a response can see it. Times are arguments, in seconds since the epoch.
 """
 
+from collections.abc import Callable, Collection, Iterable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Protocol
@@ -71,6 +72,21 @@ class ResponseStoreLimits:
     max_age_s: int
 
 
+def find_items(
+    ids: Iterable[str], limit: int, find: Callable[[str], StoredItem | None]
+) -> dict[str, StoredItem]:
+    """Return what a store's items() does. find: returns the item of an id."""
+    found: dict[str, StoredItem] = {}
+    for id in ids:
+        if limit < 0:
+            break
+        item = find(id)
+        if item is not None:
+            found[id] = item
+            limit -= len(item.data)
+    return found
+
+
 class ResponseStore(Protocol):
     """Stored responses by owner and id.
 
@@ -86,8 +102,11 @@ class ResponseStore(Protocol):
     async def get(self, owner: str, id: str, now: int) -> StoredResponse | None:
         """Return a response, None if there is none or it has expired."""
 
-    async def item(self, owner: str, id: str, now: int) -> StoredItem | None:
-        """Return the item of this id in any of the owner's responses, the latest one if there are several."""
+    async def items(self, owner: str, ids: Collection[str], now: int, limit: int) -> dict[str, StoredItem]:
+        """Return the items of these ids in any of the owner's responses, the latest one if there are several.
+
+        Those behind the first that have more than `limit` bytes together are left out.
+        """
 
     async def delete(self, owner: str, id: str) -> bool:
         """Delete a response. Return false if there was none."""

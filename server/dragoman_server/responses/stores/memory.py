@@ -1,9 +1,9 @@
 """A response store in the memory of one process. Its responses are lost when the process ends."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 
-from dragoman_server.responses.stores.base import ResponseStoreLimits, StoredItem, StoredResponse
+from dragoman_server.responses.stores.base import ResponseStoreLimits, StoredItem, StoredResponse, find_items
 
 
 class MemoryResponseStore:
@@ -45,9 +45,9 @@ class MemoryResponseStore:
         self._expire(now)
         return self._responses.get((owner, id))
 
-    async def item(self, owner: str, id: str, now: int) -> StoredItem | None:
+    async def items(self, owner: str, ids: Collection[str], now: int, limit: int) -> dict[str, StoredItem]:
         self._expire(now)
-        return self._named.get((owner, id))
+        return find_items(ids, limit, lambda id: self._named.get((owner, id)))
 
     async def delete(self, owner: str, id: str) -> bool:
         return self._drop((owner, id))

@@ -9,7 +9,7 @@ The conversations are private: only the user who runs the gateway may read the f
 
 import hashlib
 import sqlite3
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Collection, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import TypeVar
 
@@ -23,6 +23,7 @@ from dragoman_server.responses.stores.base import (
     ResponseStoreLimits,
     StoredItem,
     StoredResponse,
+    find_items,
 )
 from dragoman_server.sqlite_file import (
     SQLiteFile,
@@ -159,8 +160,8 @@ class SQLiteResponseStore:
     async def get(self, owner: str, id: str, now: int) -> StoredResponse | None:
         return await self._call(lambda: self._get(owner, id, now))
 
-    async def item(self, owner: str, id: str, now: int) -> StoredItem | None:
-        return await self._call(lambda: self._item(owner, id, now))
+    async def items(self, owner: str, ids: Collection[str], now: int, limit: int) -> dict[str, StoredItem]:
+        return await self._call(lambda: self._items(owner, ids, now, limit))
 
     async def delete(self, owner: str, id: str) -> bool:
         return await self._call(lambda: self._delete(owner, id))
@@ -242,12 +243,17 @@ class SQLiteResponseStore:
             )
         return StoredResponse(id, owner, created, body, input_items, output_items)
 
-    def _item(self, owner: str, id: str, now: int) -> StoredItem | None:
+    def _items(self, owner: str, ids: Collection[str], now: int, limit: int) -> dict[str, StoredItem]:
         with self._reading(now) as reading:
-            found = reading.execute(
-                "SELECT id, data FROM items WHERE owner = ? AND id = ? ORDER BY key DESC LIMIT 1", (owner, id)
-            ).fetchone()
-        return None if found is None else StoredItem(*found)
+
+            def find(id: str) -> StoredItem | None:
+                found = reading.execute(
+                    "SELECT id, data FROM items WHERE owner = ? AND id = ? ORDER BY key DESC LIMIT 1",
+                    (owner, id),
+                ).fetchone()
+                return None if found is None else StoredItem(*found)
+
+            return find_items(ids, limit, find)
 
     def _delete(self, owner: str, id: str) -> bool:
         with write_transaction(self._file.connection) as connection:

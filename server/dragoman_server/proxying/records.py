@@ -1,0 +1,54 @@
+"""Put what became of a request into its record, for the log and the metrics."""
+
+from dragoman import ErrorKind, LossCode, Outcome, ResponseMachine, WireError
+from dragoman_server.log import RequestRecord
+from dragoman_server.proxying.attempt import Attempt, AttemptFailure
+from dragoman_server.proxying.plan import Plan, log_losses
+
+# Ends the response of a client that has left. It is no failure of the upstream.
+CLIENT_LEFT = WireError(ErrorKind.TRUNCATED, "the client has left")
+
+
+def note_failure(record: RequestRecord, attempt: Attempt, failure: AttemptFailure, seconds: float) -> None:
+    """Put a failed attempt into the record. seconds: that it took."""
+    account, target = attempt.lease.account.id, attempt.plan.destination.target
+    record.note_failure(account, target, attempt.status, failure.error.kind.value, failure.cause, seconds)
+
+
+def record_end(
+    record: RequestRecord,
+    plan: Plan,
+    machine: ResponseMachine | None,
+    winner: Attempt | None,
+    started_at: float,
+) -> None:
+    """Put the end of a request into its record. winner: whose response the client got. See RequestHandler."""
+    record.losses = [f"{loss.code.value} {loss.path}" for loss in plan.losses]
+    if machine is not None:
+        _record_response(record, machine, winner, started_at)
+        if machine.error is not None and machine.error is not CLIENT_LEFT and record.error is None:
+            record.error, record.error_kind = machine.error.message, machine.error.kind.value
+        if record.outcome == "client_left" and machine.outcome is Outcome.COMPLETED:
+            record.upstream_completed = True
+    if record.outcome == "open":
+        record.outcome = "completed" if record.error is None else "failed"
+
+
+def _record_response(
+    record: RequestRecord, machine: ResponseMachine, winner: Attempt | None, started_at: float
+) -> None:
+    """Put what the machine has found into the record: losses and usage. winner: whose response the client got."""
+    content_at = None if winner is None else winner.content_at
+    if content_at is not None and record.first_byte_s is not None:
+        first_content_s = content_at - started_at
+        if first_content_s > record.first_byte_s:
+            record.first_content_s = first_content_s
+    record.losses += [f"{loss.code.value} answer:{loss.path}" for loss in machine.losses]
+    log_losses(record.id, "response", machine.losses)
+    usage = machine.usage
+    record.input_tokens, record.output_tokens = usage.input, usage.output
+    record.cached_tokens, record.cache_write_tokens = usage.cached, usage.cache_write
+    if usage.input and usage.cached is not None:
+        record.cached_share = round(min(usage.cached / usage.input, 1.0), 3)
+    if any(loss.code is LossCode.ESTIMATED for loss in machine.losses):
+        record.estimated = True

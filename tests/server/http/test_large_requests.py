@@ -1,0 +1,72 @@
+"""A request that is handled in a thread: its client may leave, and errors are those of every other request."""
+
+import json
+import threading
+from typing import Any
+
+import anyio
+import pytest
+from gateway.fakes import FakeClient
+from gateway.simulated import gateway
+from virtual_time import REAL_BACKENDS
+
+import dragoman
+from dragoman_server.http import endpoint
+from dragoman_server.off_loop import INLINE_BYTES
+
+# A thread knows nothing of virtual time.
+pytestmark = [pytest.mark.anyio, pytest.mark.backends(*REAL_BACKENDS)]
+
+PATHS = ["/v1/messages", "/v1/chat/completions", "/v1/responses", "/v1/messages/count_tokens"]
+TEXT = "x" * INLINE_BYTES
+
+
+def body(**more: Any) -> bytes:
+    messages = [{"role": "user", "content": TEXT}]
+    both = {"messages": messages, "input": messages}
+    return json.dumps({"model": "sim/echo", "max_tokens": 9, **both, **more}).encode()
+
+
+@pytest.mark.parametrize("path", PATHS)
+async def test_it_gets_its_response_or_its_error(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    threads = []
+
+    def peek(data: bytes) -> Any:
+        threads.append(threading.current_thread())
+        return dragoman.peek(data)
+
+    monkeypatch.setattr(endpoint, "peek", peek)
+    async with gateway() as up:
+        assert (await up.call(path, body())).status == 200
+        assert (await up.call(path, body(tools=1))).status == 400
+        assert (await up.call(path, body() + b"]")).status == 400
+    assert threading.current_thread() not in threads
+    assert len(threads) == 3
+
+
+@pytest.mark.parametrize("path", PATHS)
+async def test_a_client_that_leaves_does_not_wait_for_it(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    began, may_end = threading.Event(), threading.Event()
+
+    def peek(data: bytes) -> Any:
+        began.set()
+        assert may_end.wait(60)
+        raise AssertionError
+
+    class Leaving(FakeClient):
+        async def receive(self) -> Any:
+            if self._body is not None:
+                return await super().receive()
+            while not began.is_set():
+                await anyio.lowlevel.checkpoint()
+            return {"type": "http.disconnect"}
+
+    monkeypatch.setattr(endpoint, "peek", peek)
+    try:
+        async with gateway() as up:
+            client = Leaving(body())
+            with anyio.fail_after(60):
+                await up.call(path, client=client)
+            assert client.messages == []
+    finally:
+        may_end.set()
