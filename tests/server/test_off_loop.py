@@ -81,13 +81,22 @@ async def test_abandoned_calls_keep_their_threads_and_the_next_ones_wait_in_orde
                 await work.until("began")
             tasks.cancel_scope.cancel()
         async with anyio.create_task_group() as tasks:
-            left = tasks.start_soon(off_loop, LARGE, first)
+            gone = anyio.Event()
+
+            async def leave() -> None:
+                try:
+                    await off_loop(LARGE, first)
+                finally:
+                    gone.set()
+
+            left = tasks.start_soon(leave)
             tasks.start_soon(off_loop, LARGE, second)
             for _ in range(10):
                 await anyio.lowlevel.checkpoint()
             assert not first.began
             assert not second.began
             left.cancel()
+            await gone.wait()
             running[0].may_end.set()
             await second.until("began")
             second.may_end.set()
