@@ -198,6 +198,12 @@ def test_messages_that_stay(capabilities: dict[str, Any], messages: list[dict[st
     assert (out["messages"], lost) == (messages, [])
 
 
+def test_an_empty_list_of_tools_is_left_out() -> None:
+    messages = [{"role": "user", "content": "a"}]
+    out, lost = rewrite({"messages": messages, "tools": []})
+    assert ("tools" in out, lost) == (False, [])
+
+
 def test_what_only_an_sdk_reads_is_not_sent() -> None:
     call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
     from_an_sdk = {

@@ -380,6 +380,12 @@ def test_a_failed_response_has_a_message_that_has_only_citations_so_far(whole_bo
     assert (item["status"], item["content"][0]["annotations"]) == ("incomplete", [cited.native])
 
 
+def test_an_empty_answer_has_no_items() -> None:
+    # An empty message would be refused by Messages servers when it comes back with the conversation.
+    events = (STARTED, Stopped(StopReason.END), ENDED)
+    assert stream(*events)[-1]["response"]["output"] == whole(*events)["output"] == []
+
+
 def test_a_failure_before_anything_was_sent() -> None:
     payloads = stream(Failed(FAILURE))
     assert kinds(payloads) == ["created", "error", "failed"]
