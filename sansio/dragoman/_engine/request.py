@@ -21,7 +21,7 @@ from dragoman._transforms.pipeline import PASSES
 from dragoman._wire.exceptions import RequestRefused
 from dragoman._wire.json import JSONObject, decode, decode_object, encode, too_deep
 from dragoman._wire.masking import Masker
-from dragoman._wire.splice import RequestHead, peek, splice_member, splice_model
+from dragoman._wire.splice import RequestHead, peek, splice_items, splice_member, splice_model
 from dragoman.codec import Capabilities, Endpoint, ProtocolSpec, ResponseContext, UpstreamSpec
 from dragoman.protocols import client_spec, upstream_spec
 
@@ -300,11 +300,19 @@ class RequestTranslator:
         upstream_model = model or head.model
         if restores:
             decoded = decode_object(body, "the request body")
-            decoded["model"] = upstream_model
+            name, members = self._upstream.signature_places.conversation, decoded.keys() | set()
+            before = decoded.get(name)
             restore_signatures(
                 decoded, upstream_model, self._upstream, self._signer, ledger, signed_reasoning
             )
-            out = encode(decoded)
+            now = decoded.get(name)
+            if decoded.keys() == members and type(before) is list and type(now) is list:
+                # The rest keeps its bytes, which the upstream may have got before anything in it was wrapped.
+                items = splice_items(bytes(head.fields[name]).strip(), now, before)
+                out = splice_member(body, head, name, msgspec.Raw(items))
+                out = splice_model(out, peek(out), upstream_model)
+            else:
+                out = encode({**decoded, "model": upstream_model})
         else:
             out = body if model is None else splice_model(body, head, model)
         ledger.enforce(self._policy)

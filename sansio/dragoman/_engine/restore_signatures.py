@@ -2,7 +2,7 @@
 
 A conversation that went through upstreams of other protocols has their signatures in wrapped form. The decoded body is
 edited in place: a signature that the upstream's vendor made is put back, and that of any other is dropped. Every other
-value stays as the client sent it, so that the upstream's prompt cache still matches.
+message stays the same object, so that it can keep its bytes and the upstream's prompt cache still matches.
 """
 
 from __future__ import annotations

@@ -27,6 +27,7 @@ _QUOTE = ord('"')
 _NESTING = {b"{": 1, b"[": 1, b"}": -1, b"]": -1}
 
 _decode_raw = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_decode_items = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 
 class RequestHead(msgspec.Struct, frozen=True):
@@ -95,6 +96,32 @@ def splice_member(body: bytes, request_head: RequestHead, name: str, value: JSON
     """Return the body with another value of a member that it has. Every byte outside of that one value stays."""
     start, end = _walk(body, request_head.fields, name) or _scan(body, name)
     return body[:start] + encode(value) + body[end:]
+
+
+def splice_items(text: bytes, now: list[JSON], before: list[JSON]) -> bytes:
+    """Return a JSON array with the items of `now`. Those that are the same objects as in `before` keep their bytes.
+
+    before: the items of `text`, of which some may have been changed in place.
+    """
+    try:
+        spelled = [bytes(raw).strip() for raw in _decode_items(text)]
+        values = decode(text)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return encode(now)  # msgspec refuses lone surrogates
+    gaps: list[bytes] = []  # before each item, and behind the last one
+    at = 0
+    for each in spelled:
+        start = text.index(each, at)
+        gaps.append(text[at:start])
+        at = start + len(each)
+    numbers = {id(item): number for number, item in enumerate(before)}
+    out: list[bytes] = []
+    for item in now:
+        number = numbers.get(id(item), -1)
+        gap = gaps[number] if number > 0 else b","
+        same = number >= 0 and values[number] == item
+        out += (gap if out else gaps[0], spelled[number] if same else encode(item))
+    return b"".join([*out, text[at:]]) if out else b"[]"
 
 
 def _walk(body: bytes, fields: dict[str, msgspec.Raw], name: str) -> tuple[int, int] | None:

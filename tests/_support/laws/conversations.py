@@ -103,7 +103,7 @@ def requests(script: Script, client: str) -> list[bytes]:
     for end in range(1, len(script.turns) + 1):
         body = make(script, script.turns[:end])
         if body is not None:
-            bodies.append(json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode())
+            bodies.append(json.dumps(body).encode())
     return bodies
 
 

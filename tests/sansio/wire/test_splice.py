@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from dragoman._wire import splice as _splice
 from dragoman._wire.exceptions import RemoteProtocolError
 from dragoman._wire.json import decode
-from dragoman._wire.splice import peek, splice_model
+from dragoman._wire.splice import peek, splice_items, splice_model
 
 NEW = "new/model"
 
@@ -245,3 +245,24 @@ def test_a_large_body_is_read_fast_and_in_little_memory() -> None:
     out = spliced(body)
     assert time.perf_counter() - start < 2
     assert out == body.replace(b'"model":"m"', b'"model":"new/model"')
+
+
+# Items of an array.
+
+
+def test_items_that_are_left_keep_their_bytes_and_what_is_between_them() -> None:
+    text = b'[ {"a": 1.50} ,\n{"b":"\\u00e9"}, {"c": 3} ]'
+    before = decode(text)
+    a, b, c = before
+    assert splice_items(text, [a, b, c], before) == text
+    assert splice_items(text, [b, c], before) == b'[ {"b":"\\u00e9"}, {"c": 3} ]'
+    assert splice_items(text, [a, {"new": 1}, c], before) == b'[ {"a": 1.50},{"new":1}, {"c": 3} ]'
+    assert splice_items(text, [{"new": 1}, a, b], before) == b'[ {"new":1},{"a": 1.50} ,\n{"b":"\\u00e9"} ]'
+    b["b"] = "x"
+    assert splice_items(text, before, before) == b'[ {"a": 1.50} ,\n{"b":"x"}, {"c": 3} ]'
+    assert splice_items(text, [], before) == b"[]"
+
+
+def test_items_with_half_a_character_are_written_again() -> None:
+    text = b'[ {"a": "\\ud83d"} ]'
+    assert splice_items(text, before := decode(text), before) == b'[{"a":"\\ud83d"}]'
