@@ -59,7 +59,7 @@ async def off_loop(
     if size <= INLINE_BYTES:
         return function(*arguments)
     ended = anyio.Event()
-    call_in_loop = _calls_in_loop()
+    call_in_loop = calls_in_loop()
 
     def note_end(call: Future[Result]) -> None:
         with suppress(RuntimeError):  # the loop has ended, and nobody waits
@@ -79,7 +79,7 @@ async def off_loop(
         del call  # a reference cycle: the traceback of its exception has this frame
 
 
-def _calls_in_loop() -> Callable[[Callable[[], object]], object]:
+def calls_in_loop() -> Callable[[Callable[[], object]], object]:
     """Return what lets another thread call a function in the running loop, without waiting for it."""
     if anyio.get_cancelled_exc_class() is asyncio.CancelledError:
         return asyncio.get_running_loop().call_soon_threadsafe

@@ -149,6 +149,11 @@ STORE_UP = MetricSpec(
     MetricKind.GAUGE,
     "1 while the account store works, 0 while the process that was scraped goes without it",
 )
+LOOP_STALLS = MetricSpec(
+    "dragoman_loop_stalls_total",
+    MetricKind.COUNTER,
+    "Times when an event loop did not run for more than a second, and all its requests waited",
+)
 WORKERS = MetricSpec(
     "dragoman_workers", MetricKind.GAUGE, "Processes that serve requests", over_workers="livesum"
 )
@@ -162,7 +167,7 @@ BUILD = MetricSpec(
 
 METRICS = (
     REQUESTS, DURATION, FIRST_BYTE, ATTEMPTS, TOKENS, CACHED_INPUT, COST, LOSSES, OPEN_REQUESTS, OPEN_STREAMS,
-    ACCOUNT_STATE, ACCOUNT_REMAINING, STORE_UP, WORKERS, BUILD,
+    ACCOUNT_STATE, ACCOUNT_REMAINING, STORE_UP, LOOP_STALLS, WORKERS, BUILD,
 )  # fmt: skip
 
 # Those that are read when a scrape comes: see Metrics.set_states().
@@ -276,6 +281,7 @@ class Metrics:
         }
         self.open_requests = families[OPEN_REQUESTS].child()
         self.open_streams = families[OPEN_STREAMS].child()
+        self.loop_stalls = families[LOOP_STALLS].child()
         families[WORKERS].child().set(1)
         families[BUILD].child(__version__, backend).set(1)
 

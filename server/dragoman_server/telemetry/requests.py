@@ -5,7 +5,7 @@ Of a request three moments count: it begins, it is planned, it ends. Attempts ha
 
 import logging
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Protocol
 
 from starlette.types import Scope
@@ -16,6 +16,7 @@ from dragoman_server.headers import HeaderList
 from dragoman_server.log import RequestRecord
 from dragoman_server.settings import Settings, UpstreamSettings
 from dragoman_server.telemetry.metrics import KnownModels, Metrics, ModelNames, exposes_metrics
+from dragoman_server.telemetry.watchdog import watching
 
 if TYPE_CHECKING:
     from dragoman_server.telemetry.tracing import Tracing
@@ -54,7 +55,7 @@ class RequestTrace(Protocol):
 
 
 class Telemetry:
-    """The metrics and the traces of a gateway.
+    """The metrics and the traces of a gateway, and the watchdog of its event loop.
 
     metrics: None where /metrics is off.
 
@@ -79,7 +80,18 @@ class Telemetry:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Report to OpenTelemetry inside of this block, if that is switched on."""
+        """Watch the event loop inside of this block, and report to OpenTelemetry if that is switched on."""
+        with watching(self._count_stall):
+            async with self._reporting():
+                yield
+
+    def _count_stall(self) -> None:
+        if self.metrics is not None:
+            with suppress(OSError):  # the disk that several workers share is full
+                self.metrics.loop_stalls.inc()
+
+    @asynccontextmanager
+    async def _reporting(self) -> AsyncIterator[None]:
         if not self._otel:
             yield
             return

@@ -122,6 +122,7 @@ FIRING = {
         'dragoman_time_to_first_byte_seconds_bucket{stream="true", le="60.0"}': "0+1x30",
         'dragoman_time_to_first_byte_seconds_bucket{stream="true", le="+Inf"}': "0+1x30",
     },
+    "DragomanLoopStands": {"dragoman_loop_stalls_total": "0+1x30"},
     "DragomanAccountStoreDown": {"dragoman_account_store_up": "0x30"},
     "DragomanFewFileDescriptors": {
         'process_open_fds{job="dragoman"}': "90x30",
