@@ -17,6 +17,7 @@ from dragoman._ir.events import (
     BlockKind,
     Event,
     Failed,
+    Logprobs,
     ReasoningDelta,
     Stopped,
     StopReason,
@@ -100,6 +101,10 @@ CLOSED: list[Event] = [BlockEnded(0), STOP, ENDED]
         (
             [*TEXT, TextDelta(0, HIGH), TextDelta(0, LOW + HIGH), TextDelta(0, LOW), *CLOSED],
             [*TEXT, TextDelta(0, "😀"), TextDelta(0, "😀"), *CLOSED],
+        ),
+        (
+            [*TEXT, TextDelta(0, HIGH), Logprobs(0, []), TextDelta(0, LOW), *CLOSED],
+            [*TEXT, Logprobs(0, []), TextDelta(0, "😀"), *CLOSED],
         ),
         # Half a pair that stays alone is passed on as it is.
         ([*TEXT, TextDelta(0, HIGH), *CLOSED], [*TEXT, TextDelta(0, HIGH), *CLOSED]),
