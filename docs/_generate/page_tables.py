@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from dragoman._wire.limits import LIMITS
 from dragoman.lint import RULES
 from dragoman_server.accounts.error_actions import ERROR_RULES, ErrorAction, ErrorRule
 from dragoman_server.capabilities.model_families import MODEL_FAMILIES
@@ -31,6 +32,7 @@ PAGES = [
         "lint-rules.md",
         "metrics.md",
         "promises.md",
+        "security.md",
         "simulator.md",
     )
 ]
@@ -223,6 +225,11 @@ def _lint_rules() -> str:
     return _table(("rule", "severity", "what to do", "where it stands"), *rows)
 
 
+def _limits() -> str:
+    rows = [(limit.things, f"{limit.most:,}", limit.where, limit.reason) for limit in LIMITS]
+    return _table(("things", "at most", "in", "why"), *rows)
+
+
 _TABLES: dict[str, Callable[[], str]] = {
     **{number: functools.partial(_tests_of, number) for number in PROMISES},
     **{name: functools.partial(_keys, settings) for name, settings in ARRAYS.items()},
@@ -238,4 +245,5 @@ _TABLES: dict[str, Callable[[], str]] = {
     "simulated_models": _simulated_models,
     "metrics": _metrics,
     "histograms": _histograms,
+    "limits": _limits,
 }

@@ -9,6 +9,7 @@ one.
 from __future__ import annotations
 
 from functools import reduce
+from itertools import islice
 
 import msgspec
 
@@ -100,6 +101,7 @@ class FanOut(ResponseMachine):
         self._count = count
         self._branches: dict[int, _Branch] = {}  # those that have started
         self._usages = [Usage() for _ in range(count)]
+        self._noted = [0] * count  # the losses of each branch that are in `losses`
         self._ended: set[int] = set()
 
     def __repr__(self) -> str:
@@ -129,7 +131,8 @@ class FanOut(ResponseMachine):
                 if self.outcome is Outcome.OPEN:
                     self._take(number, event)
         for number, branch in branches:
-            for loss in branch.losses:
+            for loss in islice(branch.losses, self._noted[number], None):
+                self._noted[number] += 1
                 self.losses.add(loss.code, f"/choices/{number}{loss.path}", loss.detail)
 
     def fail(self, error: WireError) -> None:

@@ -8,6 +8,7 @@ the order in which they started.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Sequence
 
 from dragoman._ir.events import (
@@ -41,7 +42,9 @@ class Linearizer:
         self.current: int | None = None  # the open block
         # block -> its waiting events, in the order in which the blocks started. Opaque blocks and stops wait
         # under negative numbers of their own, so that they keep their place.
-        self._queue: dict[int, list[Event]] = {}
+        self._queue: OrderedDict[int, list[Event]] = (
+            OrderedDict()
+        )  # which finds its first entry without a search
         self._waiting = 0  # the number of such entries so far
 
     def send(self, event: Event) -> Sequence[Event]:
@@ -73,8 +76,7 @@ class Linearizer:
         """Return the waiting events that may go now: whole blocks, then the start of the next unfinished one."""
         out: list[Event] = []
         while self._queue:
-            block = next(iter(self._queue))
-            events = self._queue.pop(block)
+            block, events = self._queue.popitem(last=False)
             out += events
             if block >= 0 and type(events[-1]) is not BlockEnded:
                 self.current = block

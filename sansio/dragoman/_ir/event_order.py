@@ -21,6 +21,7 @@ from dragoman._ir.events import (
     Event,
     Failed,
     Logprobs,
+    Opaque,
     ReasoningDelta,
     SignatureDelta,
     Started,
@@ -28,6 +29,7 @@ from dragoman._ir.events import (
     TextDelta,
 )
 from dragoman._wire.exceptions import LocalProtocolError, ProtocolError
+from dragoman._wire.limits import ANNOTATIONS, BLOCKS, OPAQUE_VALUES, Limit
 
 
 class ResponseState(Enum):
@@ -69,7 +71,17 @@ class EventOrderChecker:
         state: The state of the response.
     """
 
-    __slots__ = ("_choices", "_error", "_next", "_open", "_signed", "_used", "state")
+    __slots__ = (
+        "_annotations",
+        "_choices",
+        "_error",
+        "_next",
+        "_opaque",
+        "_open",
+        "_signed",
+        "_used",
+        "state",
+    )
 
     def __init__(self, error: Callable[[str], ProtocolError] = LocalProtocolError) -> None:
         self._error = error
@@ -79,6 +91,7 @@ class EventOrderChecker:
         self._used: set[int] = set()
         self._signed: set[int] = set()
         self._choices: set[int] = set()  # the stopped ones
+        self._annotations = self._opaque = 0  # so many so far
 
     @property
     def open_blocks(self) -> list[int]:
@@ -105,6 +118,7 @@ class EventOrderChecker:
             raise self._error(f"choice {event.choice} has stopped: block {event.block} cannot start in it")
         if (event.kind is BlockKind.TOOL_CALL) is not (event.tool is not None):
             raise self._error("a tool call must have a tool head, and no other block may have one")
+        self._limit(BLOCKS, len(self._used) + 1)
         self._used.add(event.block)
         self._open[event.block] = (DELTAS[event.kind], event.choice)
 
@@ -116,10 +130,21 @@ class EventOrderChecker:
             raise self._error(f"{type(event).__name__} for block {event.block}, which is not open")
         if type(event) not in entry[0]:
             raise self._error(f"{type(event).__name__} does not fit the kind of block {event.block}")
-        if type(event) is SignatureDelta:
+        if type(event) is Annotation:
+            self._limit(ANNOTATIONS, self._annotations + 1)
+            self._annotations += 1
+        elif type(event) is SignatureDelta:
             if event.block in self._signed:
                 raise self._error(f"block {event.block} has its signature already")
             self._signed.add(event.block)
+
+    def _count_opaque(self, event: Opaque) -> None:
+        self._limit(OPAQUE_VALUES, self._opaque + 1)
+        self._opaque += 1
+
+    def _limit(self, limit: Limit, count: int) -> None:
+        if count > limit.most:
+            raise self._error(limit.message(f"more than {limit.most}", "the response"))
 
     def _end_block(self, event: BlockEnded) -> None:
         if self._open.pop(event.block, None) is None:
@@ -151,6 +176,7 @@ _RULES: dict[type[Event], Callable[..., None]] = {
     SignatureDelta: EventOrderChecker._fill,
     Annotation: EventOrderChecker._fill,
     Logprobs: EventOrderChecker._fill,
+    Opaque: EventOrderChecker._count_opaque,
     BlockEnded: EventOrderChecker._end_block,
     Stopped: EventOrderChecker._stop,
     Ended: EventOrderChecker._end,

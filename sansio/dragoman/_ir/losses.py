@@ -13,6 +13,7 @@ from enum import Enum
 import msgspec
 
 from dragoman._wire.exceptions import RequestRefused
+from dragoman._wire.exceptions import child as child
 from dragoman._wire.json import JSONObject
 
 # More entries than this are only counted: a hostile request could have a million unknown keys.
@@ -121,8 +122,3 @@ class Ledger:
                 path=first.path,
                 code="lossy_translation",
             )
-
-
-def child(path: str, key: str | int) -> str:
-    """Return the JSON Pointer of a member. "~" becomes "~0", "/" becomes "~1" (RFC 6901, 3)."""
-    return f"{path}/{str(key).replace('~', '~0').replace('/', '~1')}"

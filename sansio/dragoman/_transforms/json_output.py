@@ -181,45 +181,61 @@ class CodeFenceStage:
 
 
 _FENCE = "```"
+# The line of a fence has the name of a language. A longer one is text.
+_MAX_FENCE_LINE = 100
 
 
 class _Fence:
-    """Strips a code fence around a text, piece by piece."""
+    """Strips a code fence around a text, piece by piece. What waits is not looked at again for each piece."""
 
-    __slots__ = ("_fenced", "_held")
+    __slots__ = ("_fenced", "_head", "_held")
 
     def __init__(self) -> None:
         self._fenced: bool | None = None  # None: not decided
-        self._held = ""
+        self._head = ""  # the beginning of the text, without blanks before it, until it is decided
+        self._held: list[str] = []
 
     def feed(self, text: str) -> str:
         if self._fenced is False:
             return text
-        self._held += text
-        if self._fenced is None and not self._decide():
+        self._held.append(text)
+        if self._fenced is None and not self._decide(text):
             return ""
-        text, self._held = self._held, ""
+        if self._fenced and not text.strip(_MAY_CLOSE):
+            return ""
+        text = "".join(self._held)
+        self._held.clear()
         if self._fenced:
-            # What may be the closing fence waits.
-            certain = text.rstrip().rstrip("`").rstrip()
-            self._held = text[len(certain) :]
+            certain, rest = _split_close(text)
+            self._held.append(rest)
             return certain
         return text
 
-    def _decide(self) -> bool:
-        head = self._held.lstrip()
+    def _decide(self, text: str) -> bool:
+        self._head = head = (self._head + text).lstrip()
         if not head.startswith(_FENCE[: len(head)]):
             self._fenced = False
             return True
         _, newline, rest = head.partition("\n")
         if len(head) < len(_FENCE) or not newline:
-            return False
+            self._fenced = False if len(head) > _MAX_FENCE_LINE else None
+            return self._fenced is False
         self._fenced = True
-        self._held = rest
+        self._held = [rest]
         return True
 
     def finish(self) -> str:
-        held = self._held.strip()
-        if self._fenced:
-            return held.removesuffix(_FENCE)
-        return self._held
+        text = "".join(self._held)
+        if not self._fenced:
+            return text
+        certain, rest = _split_close(text)
+        return certain + rest.strip().removesuffix(_FENCE)
+
+
+_MAY_CLOSE = "` \t\r\n"
+
+
+def _split_close(text: str) -> tuple[str, str]:
+    """Return a text without what may be the closing fence, and that."""
+    certain = text.rstrip().rstrip("`").rstrip()
+    return certain, text[len(certain) :]

@@ -1,12 +1,14 @@
 """Stop sequences for upstreams that support none, or not so many.
 
 Undo has the stop sequences that the upstream does not support, and a stage searches the text of the response for
-them, as the upstream would: what is before the first match is the whole response. Text that may be the beginning of a
-sequence waits until that is certain; all other text passes at once.
+them. A model writes token by token, so the sequence that is complete first ends the response, and of those that end at
+the same character the longest; the text before it is the whole response, however the upstream cut it. Text that may be
+the beginning of a sequence waits until that is certain; all other text passes at once.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 import msgspec
@@ -26,6 +28,7 @@ from dragoman._ir.events import (
 )
 from dragoman._ir.losses import Ledger
 from dragoman._wire.json import JSON
+from dragoman._wire.limits import STOP_CHARACTERS, STOP_SEQUENCES
 
 # Longer ones are not searched for, because that much text may have to wait.
 MAX_STOP_CHARS = 1024
@@ -36,11 +39,14 @@ def split_stop_sequences(
 ) -> tuple[JSON, tuple[str, ...]]:
     """Return the setting `stop` for an upstream that accepts `limit` sequences, and the sequences to search for.
 
-    The setting is the value itself, or None if there is nothing for the upstream.
+    The setting is the value itself, or None if there is nothing for the upstream. Raises RemoteProtocolError (400) for
+    too many.
     """
     stops = [value] if isinstance(value, str) else value
     if limit is None or not isinstance(stops, list) or not all(isinstance(each, str) for each in stops):
         return value, ()
+    STOP_SEQUENCES.check(len(stops), path)
+    STOP_CHARACTERS.check(sum(map(len, stops)), path)
     if len(stops) <= limit:
         return value, ()
     to_search: list[str] = []
@@ -55,12 +61,73 @@ def split_stop_sequences(
     return stops[:limit] or None, tuple(to_search)
 
 
+class _Search:
+    """A search for several sequences at once, which looks at each character of a text once (Aho and Corasick, 1975).
+
+    A state is the longest end of the text so far that begins a sequence; 0 is the empty one.
+
+    Attributes:
+        length: The number of characters of each state.
+        found: The longest sequence that ends in each state, None for none.
+    """
+
+    __slots__ = ("_next", "_shorter", "_start", "found", "length")
+
+    def __init__(self, stops: Sequence[str]) -> None:
+        self._next: list[dict[str, int]] = [{}]
+        self.length = [0]
+        self.found: list[str | None] = [None]
+        for stop in stops:
+            state = 0
+            for size, character in enumerate(stop, 1):
+                following = self._next[state].setdefault(character, len(self._next))
+                if following == len(self._next):
+                    self._next.append({})
+                    self.length.append(size)
+                    self.found.append(None)
+                state = following
+            self.found[state] = stop
+        # Each state's longest end that begins a sequence too. Shorter states come first.
+        self._shorter = [0] * len(self._next)
+        for state in sorted(range(len(self._next)), key=self.length.__getitem__):
+            for character, following in self._next[state].items():
+                self._shorter[following] = self._step(self._shorter[state], character) if state else 0
+                self.found[following] = self.found[following] or self.found[self._shorter[following]]
+        self._start = re.compile(f"[{''.join(map(re.escape, self._next[0]))}]")
+
+    def _step(self, state: int, character: str) -> int:
+        while state and character not in self._next[state]:
+            state = self._shorter[state]
+        return self._next[state].get(character, 0)
+
+    def feed(self, state: int, text: str) -> tuple[int, int]:
+        """Return the state at the end of the next text or of the first sequence, and the place behind that."""
+        at = 0
+        while at < len(text):
+            if not state:
+                start = self._start.search(text, at)
+                if start is None:
+                    return 0, len(text)
+                at = start.start()
+            state = self._step(state, text[at])
+            at += 1
+            if self.found[state] is not None:
+                break
+        return state, at
+
+
 class _HeldText(msgspec.Struct):
-    """An open block. searched: it is text; held: its text that may be the beginning of a stop sequence."""
+    """An open block.
+
+    searched: it is text.
+    held: its text that may be the beginning of a stop sequence.
+    state: of the search.
+    """
 
     choice: int
     searched: bool
     held: str = ""
+    state: int = 0
 
 
 class StopSequenceStage:
@@ -74,7 +141,7 @@ class StopSequenceStage:
     needs_text = True  # see `_transforms.pipeline`
 
     def __init__(self, stops: Sequence[str], *, single_choice: bool) -> None:
-        self._stops = tuple(stops)
+        self._stops = _Search(stops)
         self._single_choice = single_choice
         self._open: dict[int, _HeldText] = {}
         self._done: set[int] = set()  # choices that a sequence has ended
@@ -113,28 +180,17 @@ class StopSequenceStage:
         if not block.searched:
             return (event,)
         text = block.held + event.text
-        found = [(at, each) for each in self._stops if (at := text.find(each)) >= 0]
-        if found:
-            at, stop = min(found)
-            return self._end(event.block, block.choice, text[:at], stop)
-        undecided = self._undecided(text)
-        block.held = text[len(text) - undecided :]
-        certain = text[: len(text) - undecided]
-        return (TextDelta(event.block, certain),) if certain else ()
-
-    def _undecided(self, text: str) -> int:
-        """Return how many characters at the end of the text may be the beginning of a stop sequence."""
-        longest = 0
-        for stop in self._stops:
-            for size in range(min(len(stop) - 1, len(text)), longest, -1):
-                if text.endswith(stop[:size]):
-                    longest = size
-                    break
-        return longest
+        block.state, at = self._stops.feed(block.state, event.text)
+        stop = self._stops.found[block.state]
+        if stop is not None:
+            return self._end(event.block, block.choice, text[: len(block.held) + at - len(stop)], stop)
+        certain = len(text) - self._stops.length[block.state]
+        block.held = text[certain:]
+        return (TextDelta(event.block, text[:certain]),) if certain else ()
 
     def _release(self, number: int) -> TextDelta:
         block = self._open[number]
-        held, block.held = block.held, ""
+        held, block.held, block.state = block.held, "", 0
         return TextDelta(number, held)
 
     def _end(self, number: int, choice: int, text: str, stop: str) -> Sequence[Event]:

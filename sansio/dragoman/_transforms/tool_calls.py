@@ -47,7 +47,7 @@ class ToolCallStage:
             such an input is recorded as unchecked.
     """
 
-    __slots__ = ("_calls", "_check", "_ids", "_ledger", "_limits", "_response_id", "_undo")
+    __slots__ = ("_calls", "_check", "_ids", "_ledger", "_limits", "_numbers", "_response_id", "_undo")
 
     needs_text = False  # see `_transforms.pipeline`
 
@@ -65,6 +65,7 @@ class ToolCallStage:
         self._response_id = response_id
         self._ledger = ledger
         self._ids: set[str] = set(undo.used_ids)
+        self._numbers: dict[str, int] = {}  # the upstream's id -> the next number for a call that repeats it
         self._calls: dict[int, _OpenToolCall] = {}
 
     def send(self, event: Event) -> Sequence[Event]:
@@ -107,10 +108,12 @@ class ToolCallStage:
         gets a suffix of this response.
         """
         distinct = call_id
-        number = 0
-        while distinct in self._ids:
-            distinct = f"{call_id}_{self._response_id[:8]}{number or ''}"
-            number += 1
+        if distinct in self._ids:
+            number = self._numbers.get(call_id, 0)
+            while distinct in self._ids:
+                distinct = f"{call_id}_{self._response_id[:8]}{number or ''}"
+                number += 1
+            self._numbers[call_id] = number
         self._ids.add(distinct)
         return distinct
 

@@ -31,6 +31,7 @@ from dragoman._transforms.pass_context import PassContext
 from dragoman._transforms.stop_sequences import split_stop_sequences
 from dragoman._wire.exceptions import RequestRefused
 from dragoman._wire.json import JSON
+from dragoman._wire.limits import CHOICES
 from dragoman.codec import Capabilities
 
 # An upstream that refuses these settings never does what they turn on, so dropping `false` loses nothing.
@@ -66,6 +67,8 @@ def drop_unsupported(request: Request, context: PassContext) -> Request:
             del left["stop"]
         if stops:
             context.undo = msgspec.structs.replace(context.undo, stop_sequences=stops)
+    if type(left.get("n")) is int:
+        CHOICES.check(left["n"], request.path_of("n"), "the request")
     if "n" in left and not (upstream.choices and "n" not in capabilities.refuses):
         context.fan_out = _fan_out(left.pop("n"), request.path_of("n"), context.max_fan_out)
     refused = capabilities.refuses

@@ -69,6 +69,11 @@ def unreadable_response(message: str) -> RemoteProtocolError:
     return RemoteProtocolError(message, status=502)
 
 
+def child(path: str, key: str | int) -> str:
+    """Return the JSON Pointer of a member. "~" becomes "~0", "/" becomes "~1" (RFC 6901, 3)."""
+    return f"{path}/{str(key).replace('~', '~0').replace('/', '~1')}"
+
+
 def dotted_path(pointer: str) -> str:
     """Return a JSON Pointer in OpenAI's notation for `param`: `/messages/3/role` -> `messages[3].role`."""
     text = ""

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from typing import Any, TypeAlias, cast
 
 import msgspec
 
 from dragoman._wire.exceptions import RemoteProtocolError, dotted_path
+from dragoman._wire.limits import DIGITS, FEWEST, LIMIT_EXCEEDED, check_containers, check_values
 
 JSON: TypeAlias = Any  # what a JSON text can hold: the only Any in the core
 JSONObject: TypeAlias = dict[str, JSON]
@@ -29,13 +31,14 @@ _encode = msgspec.json.Encoder().encode
 def decode(data: bytes) -> JSON:
     """Decode one JSON text.
 
-    Raises RemoteProtocolError if it is no JSON text, is nested too deep or is longer than MAX_DOCUMENT_BYTES. The
-    message has the reason and the byte, and never quotes the text.
+    Raises RemoteProtocolError if it is no JSON text, is nested too deep, is longer than MAX_DOCUMENT_BYTES, or has more
+    in it than `_wire.limits` allows. The message has the reason and the byte, and never quotes the text.
     """
     if len(data) > MAX_DOCUMENT_BYTES:
         raise RemoteProtocolError(
             f"the JSON text has {len(data)} bytes; at most {MAX_DOCUMENT_BYTES} are accepted", status=413
         )
+    check_values(data)
     try:
         value = _decode(data)
     except RecursionError:
@@ -44,6 +47,8 @@ def decode(data: bytes) -> JSON:
         raise RemoteProtocolError(f"the text is not UTF-8 (byte {_first_bad_byte(data)})") from None
     except msgspec.DecodeError as error:
         value = _decode_leniently(data, error)
+    if len(data) > FEWEST and data.count(b",") >= FEWEST:
+        check_containers(value)
     return value
 
 
@@ -52,6 +57,8 @@ def decode_object(data: bytes, what: str) -> JSONObject:
     try:
         value = decode(data)
     except RemoteProtocolError as error:
+        if error.code == LIMIT_EXCEEDED:
+            raise
         raise RemoteProtocolError(
             f"{what} is not valid JSON: {error.message}", status=error.status, code="invalid_json"
         ) from None
@@ -89,6 +96,55 @@ def encode_strings(texts: list[str]) -> list[bytes]:
 def encode_text(value: JSON) -> str:
     """Encode as str, for JSON inside a JSON string, such as tool arguments."""
     return encode(value).decode("utf-8")
+
+
+class ObjectEnd:
+    """Finds the end of the JSON object that a text is, piece by piece, without looking at a piece twice.
+
+    Attributes:
+        reached: The text so far is one complete object.
+    """
+
+    __slots__ = ("_depth", "_in_string", "_is_over", "_pieces", "_skips", "reached")
+
+    def __init__(self) -> None:
+        self.reached = False
+        self._pieces: list[str] = []
+        self._depth = 0
+        self._in_string = False
+        self._skips = False  # the next character is escaped
+        self._is_over = False  # something follows the object, or it is none
+
+    def feed(self, text: str) -> None:
+        """Take the next piece."""
+        if self._is_over or not text:
+            return
+        if self.reached:
+            self._is_over = bool(text.strip(_BLANKS))
+            self.reached = not self._is_over
+            return
+        self._pieces.append(text)
+        at = int(self._skips)
+        self._skips = False
+        while found := (_IN_STRING if self._in_string else _OUTSIDE).search(text, at):
+            mark, at = found.group(), found.end()
+            if mark == '"':
+                self._in_string = not self._in_string
+            elif mark == "\\":
+                self._skips = at == len(text)
+                at += 1
+            else:
+                self._depth += 1 if mark in "{[" else -1
+                if self._depth <= 0:
+                    self.reached = is_object_text("".join(self._pieces))
+                    self._is_over = not self.reached
+                    self._pieces.clear()
+                    return
+
+
+_BLANKS = " \t\r\n"
+_IN_STRING = re.compile(r'["\\]')
+_OUTSIDE = re.compile(r'["{}\[\]]')
 
 
 def is_object_text(text: str) -> bool:
@@ -141,6 +197,10 @@ def _decode_leniently(data: bytes, error: msgspec.DecodeError) -> JSON:
             return json.loads(data.decode("utf-8"), parse_constant=_no_constant, parse_float=_finite)
         except (ValueError, RecursionError):
             pass
+    if "out of range" in str(error):
+        raise RemoteProtocolError(
+            f"a number is out of range: at most {DIGITS.most} digits, and 1e308, are accepted"
+        )
     raise RemoteProtocolError(str(error)[:200])
 
 

@@ -15,6 +15,7 @@ import msgspec
 
 from dragoman._wire.exceptions import RemoteProtocolError
 from dragoman._wire.json import JSON, MAX_DOCUMENT_BYTES, decode, decode_object, encode, kind_of
+from dragoman._wire.limits import MEMBERS, check_values
 
 _SPACE = rb"[ \t\r\n]*+"
 # Possessive, so that a string of many megabytes costs no memory.
@@ -55,12 +56,14 @@ def peek(body: bytes) -> RequestHead:
     """
     if len(body) > MAX_DOCUMENT_BYTES:
         raise RemoteProtocolError(f"the request body has more than {MAX_DOCUMENT_BYTES} bytes", status=413)
+    check_values(body)
     try:
         fields = _decode_raw(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         # msgspec refuses lone surrogates, decode_object() does not. It raises for everything else.
         decode_object(body, "the request body")
         fields = {key: msgspec.Raw(body[start:end]) for key, start, end in _members(body)}
+    MEMBERS.check(len(fields), "", "the request body")
     model = _field(fields, "model")
     if model is not None and type(model) is not str:
         raise RemoteProtocolError(f"model must be a string, not {kind_of(model)}", path="/model")

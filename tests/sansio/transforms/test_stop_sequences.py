@@ -1,7 +1,5 @@
 """Stop sequences that the upstream does not support: text in, and the text up to the first of them out."""
 
-from typing import Any
-
 import pytest
 from core.events import ERROR, STARTED, start_of
 from hypothesis import given
@@ -23,8 +21,7 @@ from dragoman._ir.events import (
     TextDelta,
     Usage,
 )
-from dragoman._ir.losses import Ledger, LossCode
-from dragoman._transforms.stop_sequences import MAX_STOP_CHARS, StopSequenceStage, split_stop_sequences
+from dragoman._transforms.stop_sequences import StopSequenceStage
 
 TEXT, TOOL = BlockKind.TEXT, BlockKind.TOOL_CALL
 END = Stopped(StopReason.END)
@@ -68,7 +65,10 @@ def texts(events: list[Event]) -> list[str]:
         (["STOP"], ["abSTO"], ["ab", "STO"], None),
         (["aab"], ["aaa", "b"], ["a"], "aab"),
         (["\n\n"], ["a\n", "\nb"], ["a"], "\n\n"),
-        # the one that comes first in the text, of those at one place the shortest prefix in order
+        # the one that is complete first, of those that end at one place the longest
+        (["aXXXXb", "XX"], ["say aXXXXb"], ["say a"], "XX"),
+        (["aXXXXb", "XX"], ["say a", "X", "X", "XXb"], ["say ", "a"], "XX"),
+        (["bc", "c"], ["abc"], ["a"], "bc"),
         (["cd", "b"], ["abcd"], ["a"], "b"),
         (["bc", "b"], ["abcd"], ["a"], "b"),
         (["bcd", "c"], ["ab", "x", "cd"], ["a", "bx"], "c"),
@@ -199,38 +199,16 @@ def test_a_failure_sends_waiting_blocks_first() -> None:
     st.lists(st.text("abc", max_size=5), max_size=8),
 )
 def test_any_cut_gives_what_the_whole_text_gives(stops: list[str], deltas: list[str]) -> None:
+    """The sequence that is complete first ends the text, of those that end at the same character the longest."""
     text = "".join(deltas)
-    first = min(((text.find(each), each) for each in stops if each in text), default=None)
+    first = min(
+        ((text.find(each) + len(each), -len(each), each) for each in stops if each in text), default=None
+    )
     out = staged(stops, response(*[each for each in deltas if each]))
-    if first is None:
-        assert "".join(texts(out)) == text
-        return
-    # Cut up, a longer sequence may be complete later than a shorter one behind it: nothing of it was shown then.
     shown = "".join(texts(out))
-    stop = next(each for each in out if isinstance(each, Stopped)).sequence
-    assert stop is not None
-    assert text.startswith(shown + stop)
-    assert not any(each in shown for each in stops)
-
-
-@pytest.mark.parametrize(
-    ("value", "limit", "theirs", "ours", "lost"),
-    [
-        ("X", None, "X", (), []),
-        (["X"], 1, ["X"], (), []),
-        ("X", 0, None, ("X",), []),
-        (["X", "Y"], 0, None, ("X", "Y"), []),
-        (["a", "b", "c", "d", "e"], 4, ["a", "b", "c", "d"], ("e",), []),
-        (["X", ""], 0, None, ("X",), ["/stop/1"]),
-        ("x" * (MAX_STOP_CHARS + 1), 0, None, (), ["/stop"]),
-        # not for us to judge: the writer does
-        ({"x": 1}, 0, {"x": 1}, (), []),
-        ([1], 0, [1], (), []),
-    ],
-)
-def test_which_stop_sequences_are_sent(
-    value: Any, limit: int | None, theirs: Any, ours: tuple[str, ...], lost: list[str]
-) -> None:
-    ledger = Ledger()
-    assert split_stop_sequences(value, limit, "/stop", ledger) == (theirs, ours)
-    assert [(loss.code, loss.path) for loss in ledger] == [(LossCode.DROPPED, path) for path in lost]
+    if first is None:
+        assert shown == text
+        return
+    end, _, stop = first
+    assert shown == text[: end - len(stop)]
+    assert next(each for each in out if isinstance(each, Stopped)).sequence == stop

@@ -14,6 +14,7 @@ from dragoman._wire.exceptions import RemoteProtocolError
 from dragoman._wire.json import (
     JSON,
     MAX_DOCUMENT_BYTES,
+    ObjectEnd,
     decode,
     decode_object,
     encode,
@@ -277,3 +278,33 @@ def test_is_object_text(subtests: pytest.Subtests) -> None:
     for text, whole in OBJECT_TEXT:
         with subtests.test(text=text, whole=whole):
             assert is_object_text(text) is whole
+
+
+# The end of an object that comes in pieces
+
+OBJECTS = [
+    ("", False),
+    ("  ", False),
+    ("{", False),
+    ("{}", True),
+    (' {"a": [1, {"b": "}\\"{"}]} \n', True),
+    ('{"a": "\\\\"}', True),
+    ('{"a": "\\ud83d"}', True),
+    ("{} {}", False),
+    ("{a}", False),
+    ("[{}]", False),
+    ("]{}", False),
+    ('"{}"', False),
+    ("7", False),
+]
+
+
+@pytest.mark.parametrize(("text", "is_complete"), OBJECTS)
+def test_the_end_of_an_object_is_found_however_it_is_cut(text: str, is_complete: bool) -> None:
+    assert is_object_text(text) is is_complete
+    for size in (1, 2, 3, 100):
+        end = ObjectEnd()
+        for at in range(0, len(text), size):
+            end.feed(text[at : at + size])
+            assert end.reached is is_object_text(text[: at + size])
+        assert end.reached is is_complete

@@ -70,6 +70,7 @@ class StreamedBlock(msgspec.Struct, gc=False):
     content: what its deltas have, None of an opaque block.
     native: the block of content_block_start, with what signatures and deltas added.
     texts: the texts of its deltas, unless it is text.
+    members: of an opaque block, with the pieces of their texts.
     citations: the number of citations so far.
     """
 
@@ -79,6 +80,7 @@ class StreamedBlock(msgspec.Struct, gc=False):
     native: JSONObject
     number: int = -1
     texts: list[str] = []
+    members: dict[str, list[str]] = {}
     citations: int = 0
 
 
@@ -173,7 +175,7 @@ class ContentBlockReader(msgspec.Struct):
         if delta_type == "citations_delta" and block.kind == "text":
             return self._add_citation(block, delta.get("citation"))
         if delta_type == "signature_delta" and block.kind == "thinking":
-            block.native = {**block.native, "signature": delta.get("signature")}
+            block.native["signature"] = delta.get("signature")
             return ()
         self._ledger.add(
             LossCode.UNKNOWN_KIND,
@@ -189,12 +191,15 @@ class ContentBlockReader(msgspec.Struct):
             if type(text) is str:
                 block.texts.append(text)
             return
-        block.native = dict(block.native)
         for key, value in delta.items():
             if key == "type" or value is None:
                 continue
             before = block.native.get(key)
-            block.native[key] = before + value if type(before) is str and type(value) is str else value
+            if type(before) is str and type(value) is str:
+                block.members.setdefault(key, [before]).append(value)
+            else:
+                block.native[key] = value
+                block.members.pop(key, None)
 
     def close(self, block: StreamedBlock, cut: bool = False) -> list[Event]:
         """Return the end of a block. cut: the upstream did not end it, because the output limit was reached."""
@@ -208,7 +213,7 @@ class ContentBlockReader(msgspec.Struct):
             return [start, self._signature(block, block.native), BlockEnded(block.number)]
         if kind == "tool_use":
             return self._close_call(block, cut)
-        native = block.native
+        native = {**block.native, **{key: "".join(texts) for key, texts in block.members.items()}}
         if block.texts:
             native = {**native, "input": _parse_input("".join(block.texts))}
         return [Opaque(NAME, kind, native, f"/content/{block.index}", search=self._search(kind, native))]

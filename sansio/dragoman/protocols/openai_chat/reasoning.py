@@ -10,6 +10,7 @@ string and its calls in one list, so only the ids of our own entries show where 
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Callable, Iterable
 
 import msgspec
@@ -19,7 +20,8 @@ from dragoman._ir.losses import Ledger
 from dragoman._ir.request import Citation, Part, Reasoning, Text
 from dragoman._ir.shape import extra_members
 from dragoman._ir.signatures import Signer
-from dragoman._wire.json import JSON, JSONObject
+from dragoman._wire.json import JSON, JSONObject, encode
+from dragoman._wire.limits import REASONING_ENTRIES as REASONING_ENTRIES_LIMIT
 from dragoman.codec import SignaturePlaces
 from dragoman.protocols.openai_chat.shapes import REASONING_ENTRY_SHAPE
 from dragoman.protocols.openai_chat.tables import (
@@ -76,25 +78,24 @@ class ReasoningEntries:
     entry of that index if it has another id, or if a signature has closed the one before.
     """
 
-    __slots__ = ("_entries",)
+    __slots__ = ("_entries", "_last")
 
     def __init__(self, pieces: Iterable[JSON] = ()) -> None:
         self._entries: list[tuple[JSONObject, dict[str, list[str]]]] = []
+        self._last: dict[bytes, tuple[JSONObject, dict[str, list[str]]]] = {}  # of a type and index
         for piece in pieces:
             self.add(piece)
 
     def add(self, entry: JSON) -> None:
         if type(entry) is not dict:
             return
-        for known, texts in reversed(self._entries):
-            if known.get("type") == entry.get("type") and known.get("index") == entry.get("index"):
-                if _continues(known, entry):
-                    _add_members(known, texts, entry)
-                    return
-                break
-        known, texts = {}, {}
-        _add_members(known, texts, entry)
-        self._entries.append((known, texts))
+        key = encode([entry.get("type"), entry.get("index")])  # of any type
+        found = self._last.get(key)
+        if found is None or not _continues(found[0], entry):
+            REASONING_ENTRIES_LIMIT.check(len(self._entries) + 1, "", "the reasoning")
+            found = self._last[key] = {}, {}
+            self._entries.append(found)
+        _add_members(*found, entry)
 
     def joined(self) -> list[JSONObject]:
         """Return the entries so far, each in one piece."""
@@ -147,11 +148,22 @@ class ReasoningFields:
                     entries.add(entry)
         text = reasoning_text(delta)
         # Some servers repeat the whole text in the entry with its signature.
-        return "" if seen and not has_text and text == "".join(self.emitted) else text
+        return "" if seen and not has_text and self._is_emitted(text) else text
+
+    def _is_emitted(self, text: str) -> bool:
+        """True if this is the text of the events so far. It takes no longer than the text, however much came before."""
+        at = 0
+        for piece in self.emitted:
+            if not text.startswith(piece, at):
+                return False
+            at += len(piece)
+        return at == len(text)
 
     def add_part(self, part: JSONObject) -> str:
         """Add a content part of type `thinking`. Return its text."""
-        self._content = {**(self._content or {}), **part}
+        if self._content is None:
+            self._content = {}
+        self._content.update(part)
         return part_text(part)
 
     def template_parts(self) -> tuple[bytes, Callable[[list[str]], None]] | None:
@@ -206,21 +218,22 @@ def read_turn(
         return [*[block for block, _ in blocks], *content, *calls]
     out: list[Part] = []
     chars = calls_used = 0
+    rest = deque(content)
     for block, (before, count) in blocks:
-        while chars < before and content:
-            text = content[0]
+        while chars < before and rest:
+            text = rest[0]
             if not isinstance(text, Text):
                 break
             if len(text.text) > before - chars:
-                text, content[0] = _split(text, before - chars)
+                text, rest[0] = _split(text, before - chars)
             else:
-                del content[0]
+                rest.popleft()
             chars += len(text.text)
             out.append(text)
         out += calls[calls_used:count]
         calls_used = max(calls_used, count)
         out.append(block)
-    return [*out, *content, *calls[calls_used:]]
+    return [*out, *rest, *calls[calls_used:]]
 
 
 def _split(text: Text, at: int) -> tuple[Text, Text]:
@@ -379,12 +392,19 @@ def put_signed_members(
     if type(extra_content) is dict:
         message[EXTRA_CONTENT] = deep_merge(message.get(EXTRA_CONTENT), extra_content)
     extras = native.get(CALL_EXTRAS)
-    for call_id, extra in extras.items() if type(extras) is dict else ():
+    if type(extras) is not dict:
+        return
+    # The first of equal ids.
+    places = {
+        call["id"]: at
+        for at, call in reversed(list(enumerate(calls or ())))
+        if type(call) is dict and type(call.get("id")) is str
+    }
+    for call_id, extra in extras.items():
         if type(extra) is not dict:
             continue
-        ids = [call.get("id") if type(call) is dict else None for call in calls or ()]
-        at = ids.index(call_id) if call_id in ids else position  # ids may have changed
-        if at < len(ids):
+        at = places.get(call_id, position)  # ids may have changed
+        if at < len(calls or ()):
             calls[at] = deep_merge(extra, calls[at])
         else:
             ledger.dropped(path, "the tool call that it belongs to is no longer in the conversation")

@@ -144,7 +144,7 @@ class ChoiceReader:
             self._read_annotations(annotations, out)
         extra_content = delta.get(EXTRA_CONTENT)
         if type(extra_content) is dict:
-            self._extra_content = {**self._extra_content, **extra_content}
+            self._extra_content.update(extra_content)
         executed = delta.get(EXECUTED_TOOLS)
         if executed is not None:
             for use in executed if type(executed) is list else [executed]:

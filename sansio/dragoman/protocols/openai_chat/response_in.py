@@ -29,6 +29,7 @@ from dragoman._ir.shape import note_unread
 from dragoman._wire.errors import WireError
 from dragoman._wire.exceptions import RemoteProtocolError, unreadable_response
 from dragoman._wire.json import JSONObject, decode, kind_of, text_or_none
+from dragoman._wire.limits import CHOICES
 from dragoman._wire.sse import Frame
 from dragoman.codec import ResponseContext
 from dragoman.protocols.openai_chat.errors import has_error, parse_error
@@ -91,7 +92,7 @@ class ChatReader:
             chunk = decode(data)
         except RemoteProtocolError as error:
             if frame.event != b"error":
-                raise unreadable_response(f"a chunk is not valid JSON: {error.message}") from None
+                raise unreadable_response(f"a chunk cannot be read: {error.message}") from None
             chunk = {"error": data.decode("utf-8", "replace")}
         if type(chunk) is not dict:
             if frame.event != b"error":
@@ -108,7 +109,7 @@ class ChatReader:
         """Return how to read later chunks of this block: they differ in their text only, and in padding at OpenAI."""
         states = self._choices.values()
         if type(delta) is ArgumentsDelta:
-            call = next(call for state in states for call in state.calls.calls if call.block == delta.block)
+            call = next(call for state in states if (call := state.calls.by_block.get(delta.block)))
             return DeltaTemplate(b"arguments", call.pieces.extend, padding=_PADDING)
         state = next(state for state in states if state.block == delta.block)
         if type(delta) is TextDelta:
@@ -221,6 +222,7 @@ class ChatReader:
         state = self._choices.get(index)
         delta = choice.get("delta")
         if state is None:
+            CHOICES.check(len(self._choices) + 1, "/choices")
             state = self._choices[index] = ChoiceReader(index, self._ids, self._model, self._ledger)
             if delta is None:
                 delta = choice.get("message")

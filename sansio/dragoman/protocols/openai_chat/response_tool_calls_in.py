@@ -22,7 +22,7 @@ from dragoman._ir.events import (
 )
 from dragoman._ir.shape import extra_members
 from dragoman._wire.exceptions import unreadable_response
-from dragoman._wire.json import JSON, JSONObject, is_object_text, kind_of
+from dragoman._wire.json import JSON, JSONObject, ObjectEnd, is_object_text, kind_of
 from dragoman.protocols.openai_chat.checks import arguments_text
 from dragoman.protocols.openai_chat.shapes import CALL_DELTA_SHAPE
 from dragoman.protocols.openai_chat.tables import CALL_EXTRAS, NAME
@@ -31,15 +31,29 @@ from dragoman.protocols.openai_chat.tables import CALL_EXTRAS, NAME
 class StreamedCall:
     """One call of a response.
 
-    block: its number, -1 until the name of the call is known.
+    number: its place among the calls of its choice.
+    block: its number in the events, -1 until the name of the call is known.
     pieces: the arguments so far.
     extra: unknown members that are not emitted yet; emitted_extra: those that are.
     """
 
-    __slots__ = ("block", "call_id", "emitted_extra", "ended", "extra", "kind", "name", "pieces")
+    __slots__ = (
+        "_end",
+        "_seen",
+        "block",
+        "call_id",
+        "emitted_extra",
+        "ended",
+        "extra",
+        "kind",
+        "name",
+        "number",
+        "pieces",
+    )
 
-    def __init__(self, kind: ToolKind) -> None:
+    def __init__(self, kind: ToolKind, number: int) -> None:
         self.kind = kind
+        self.number = number
         self.block = -1
         self.call_id = ""
         self.name = ""
@@ -47,6 +61,8 @@ class StreamedCall:
         self.ended = False
         self.extra: JSONObject = {}
         self.emitted_extra: JSONObject = {}
+        self._end = ObjectEnd()
+        self._seen = 0  # the pieces that `_end` has
 
     @property
     def text(self) -> str:
@@ -54,7 +70,12 @@ class StreamedCall:
 
     def is_complete(self) -> bool:
         """True if nothing more can come. The input of a custom tool is free text and may always go on."""
-        return self.kind is ToolKind.FUNCTION and is_object_text(self.text)
+        if self.kind is not ToolKind.FUNCTION:
+            return False
+        # Only what is new is looked at, because this is asked again and again.
+        self._end.feed("".join(self.pieces[self._seen :]))
+        self._seen = len(self.pieces)
+        return self._end.reached
 
 
 class IdAllocator:
@@ -79,7 +100,18 @@ class IdAllocator:
 class ToolCallReader:
     """Reads the calls of one choice."""
 
-    __slots__ = ("_by_index", "_choice", "_ids", "_last", "_model", "calls")
+    __slots__ = (
+        "_by_id",
+        "_by_index",
+        "_changed",
+        "_choice",
+        "_ids",
+        "_last",
+        "_model",
+        "_next_index",
+        "by_block",
+        "calls",
+    )
 
     def __init__(self, choice: int, ids: IdAllocator, model: str) -> None:
         self.calls: list[StreamedCall] = []
@@ -87,7 +119,11 @@ class ToolCallReader:
         self._ids = ids
         self._model = model
         self._by_index: dict[int, StreamedCall] = {}
+        self._by_id: dict[str, StreamedCall] = {}  # the first with each id
+        self._changed: dict[int, StreamedCall] = {}  # those that may have become complete, by number
+        self._next_index = 0  # above all indexes so far
         self._last: StreamedCall | None = None
+        self.by_block: dict[int, StreamedCall] = {}
 
     def read_fragment(self, fragment: JSON, out: list[Event], *, default_index: int | None = None) -> None:
         """Read one element of `tool_calls`.
@@ -133,10 +169,11 @@ class ToolCallReader:
                 self._end(call, out, complete=not (cut and not call.is_complete()))
 
     def end_complete(self, out: list[Event]) -> None:
-        """End the calls that are complete, because something else starts."""
-        for call in self.calls:
+        """End the calls that are complete, because something else starts. One that has not changed is not looked at."""
+        for _, call in sorted(self._changed.items()):
             if not call.ended and call.is_complete():
                 self._end(call, out)
+        self._changed.clear()
 
     def has_partial_arguments(self) -> bool:
         """True if the arguments of a call stop in the middle."""
@@ -149,7 +186,7 @@ class ToolCallReader:
         """Return the call that a fragment continues, None if it starts a new one."""
         if index is None:
             if call_id:
-                return next((call for call in self.calls if call.call_id == call_id), None)
+                return self._by_id.get(call_id)
             call = self._last
         else:
             call = self._by_index.get(index)
@@ -166,30 +203,33 @@ class ToolCallReader:
 
     def _start(self, kind: ToolKind, index: int | None, out: list[Event]) -> StreamedCall:
         self.end_complete(out)
-        call = StreamedCall(kind)
+        call = StreamedCall(kind, len(self.calls))
         self.calls.append(call)
         if index is None:
-            index = max(self._by_index, default=-1) + 1
+            index = self._next_index
+        self._next_index = max(self._next_index, index + 1)
         self._by_index[index] = self._last = call
         return call
 
     def _fill(self, call: StreamedCall, call_id: str, name: str, piece: str, out: list[Event]) -> None:
+        if piece:
+            call.pieces.append(piece)
         if call.block < 0:
             call.call_id = call.call_id or call_id
             call.name = call.name or name
-            if piece:
-                call.pieces.append(piece)
             if call.name:
                 call.call_id = call.call_id or self._ids.next_call_id()
                 self._emit_extra(call, out)
                 call.block = self._ids.next_block()
+                self.by_block[call.block] = call
                 head = ToolHead(call.call_id, call.name, call.kind)
                 out.append(BlockStarted(call.block, BlockKind.TOOL_CALL, self._choice, head))
                 if call.pieces:
                     out.append(ArgumentsDelta(call.block, call.text))
+            self._by_id.setdefault(call.call_id, call)
         elif piece:
-            call.pieces.append(piece)
             out.append(ArgumentsDelta(call.block, piece))
+        self._changed[call.number] = call
 
     def _end(self, call: StreamedCall, out: list[Event], *, complete: bool = True) -> None:
         if call.block < 0:

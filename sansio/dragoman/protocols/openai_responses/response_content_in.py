@@ -7,7 +7,9 @@ the rest. Text that contradicts the emitted text adds nothing.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable
+from itertools import islice
 
 from dragoman._ir.events import (
     Annotation,
@@ -38,6 +40,9 @@ from dragoman.protocols.openai_responses.tables import NAME
 
 NextNumber = Callable[[], int]
 
+# So many of the parts that were not found yet are looked at for each part of a finished item: servers keep their order.
+_NEXT_PARTS = 16
+
 
 class _EmittedText:
     """The text that a block, or a part of it, has emitted so far. ended: True once its block is closed."""
@@ -60,6 +65,8 @@ class _EmittedText:
         """Return what `text` has beyond the emitted text. One that contradicts it adds nothing."""
         if type(text) is not str:
             return ""
+        if self.pieces and not text.startswith(self.pieces[0]):
+            return ""  # known without joining a long text for a short one
         emitted = self.text
         return text[len(emitted) :] if text.startswith(emitted) else ""
 
@@ -92,7 +99,7 @@ class _PartTexts(dict[int, _EmittedText]):
         Parts are matched by order, not by index, because the indexes of vLLM's events count on across items
         (see resolve_index). A part that contradicts the emitted texts is matched last.
         """
-        emitted = {index: each.text for index, each in self.items()}
+        emitted = OrderedDict((index, each.text) for index, each in self.items())
         found: dict[int, int] = {}
         for certain in (True, False):
             for number, text in enumerate(texts):
@@ -100,7 +107,7 @@ class _PartTexts(dict[int, _EmittedText]):
                     continue
                 fits = (
                     index
-                    for index, emitted_text in emitted.items()
+                    for index, emitted_text in islice(emitted.items(), _NEXT_PARTS)
                     if not certain or text.startswith(emitted_text)
                 )
                 match = next(fits, None)
@@ -172,16 +179,17 @@ _TEXT_PART_TYPES = frozenset(("output_text", "refusal", "text", None))
 class MessageItem(OutputItem):
     """A message, with one block for each content part."""
 
-    __slots__ = ("annotations", "parts", "phase")
+    __slots__ = ("_opened", "annotations", "parts", "phase")
 
     def __init__(self, item: JSONObject, index: int, number: NextNumber, model: str, ledger: Ledger) -> None:
         super().__init__(item, index, number, model, ledger)
         self.phase = text_or_none(item.get("phase"))
         self.parts = _PartTexts()
         self.annotations: dict[int, int] = {}
+        self._opened: _EmittedText | None = None  # the open part
 
     def open_pieces(self, block: int) -> list[str] | None:
-        emitted = self._open()
+        emitted = self._opened
         return emitted.pieces if emitted is not None and emitted.block == block else None
 
     def announce(self, index: int) -> None:
@@ -254,20 +262,17 @@ class MessageItem(OutputItem):
         self.end_unfinished(out, complete)  # text may come after the finished item
 
     def end_unfinished(self, out: list[Event], complete: bool) -> None:
-        emitted = self._open()
+        emitted, self._opened = self._opened, None
         if emitted is not None:
             emitted.ended = True
             out.append(BlockEnded(emitted.block, complete))
-
-    def _open(self) -> _EmittedText | None:
-        return next((emitted for emitted in self.parts.values() if not emitted.ended), None)
 
     def _part(self, index: int, out: list[Event], refusal: bool) -> _EmittedText:
         """Return the open part. The parts before it end when it opens."""
         emitted = self.parts.get(index)
         if emitted is None or emitted.ended:
             self.end_unfinished(out, True)
-            emitted = self.parts[index] = _EmittedText(
+            emitted = self._opened = self.parts[index] = _EmittedText(
                 self.number(), [] if emitted is None else emitted.pieces
             )
             kind = BlockKind.REFUSAL if refusal else BlockKind.TEXT
@@ -298,10 +303,10 @@ class ReasoningItem(OutputItem):
 
     def open_pieces(self, block: int) -> list[str] | None:
         """Return the text so far, only while there is one part: a block does not identify its parts."""
-        parts = [*self.summaries.values(), *self.texts.values()]
-        if self.finished or block != self.block or len(parts) != 1:
+        if self.finished or block != self.block or len(self.summaries) + len(self.texts) != 1:
             return None
-        return parts[0].pieces
+        [part] = (self.summaries or self.texts).values()
+        return part.pieces
 
     def announce(self, index: int) -> None:
         self.texts.announced = index

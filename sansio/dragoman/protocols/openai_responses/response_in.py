@@ -8,6 +8,7 @@ is a final response without earlier events.
 from __future__ import annotations
 
 import itertools
+from collections import deque
 from collections.abc import Callable, Sequence
 
 import msgspec
@@ -51,6 +52,8 @@ from dragoman.protocols.openai_responses.tables import (
 from dragoman.protocols.openai_responses.usage import read_usage
 
 _DONE = b"[DONE]"
+# So many items, the newest, are looked through for the block of a delta. Later ones are hardly ever filled in turns.
+_RECENT = 8
 _EVENT_MEMBERS = EVENT_SHAPE.keys()
 
 
@@ -59,6 +62,7 @@ class ResponsesReader:
 
     __slots__ = (
         "_all",
+        "_by_id",
         "_ended",
         "_has_calls",
         "_items",
@@ -73,6 +77,8 @@ class ResponsesReader:
         self._ledger = ledger
         self._items: dict[int, OutputItem] = {}  # by output index
         self._all: list[OutputItem] = []  # in the order of arrival
+        # The first item with an id, by the id's name, its value, and the item's type or None for any.
+        self._by_id: dict[tuple[str, str, str | None], OutputItem] = {}
         self._number = itertools.count().__next__  # of the next block
         self._model = ""
         self._start_tier: str | None = None  # service tier of the first event
@@ -118,7 +124,7 @@ class ResponsesReader:
 
     def template_for(self, delta: TextDelta | ReasoningDelta | ArgumentsDelta) -> DeltaTemplate | None:
         """Return how later deltas of the open part differ: in text, sequence number and padding."""
-        for item in self._items.values():
+        for item in itertools.islice(reversed(self._items.values()), _RECENT):
             pieces = item.open_pieces(delta.block)
             if pieces is not None:
                 return DeltaTemplate(b"delta", pieces.extend, b"sequence_number", b"obfuscation")
@@ -187,12 +193,14 @@ class ResponsesReader:
         """
         items = [(item, index) for index, item in enumerate(output) if type(item) is dict]
         found = [self._find_item(item, index) for item, index in items]
-        left = [item for item in self._all if item not in found]
+        taken = set(map(id, found))
+        left: dict[str, deque[OutputItem]] = {}
+        for each in self._all:
+            if id(each) not in taken:
+                left.setdefault(each.kind, deque()).append(each)
         for (item, index), known in zip(items, found, strict=True):
-            if known is None:
-                known = next((each for each in left if each.kind == item.get("type")), None)
-                if known is not None:
-                    left.remove(known)
+            if known is None and (others := left.get(text_or_none(item.get("type")) or "")):
+                known = others.popleft()
             self._finish_item(item, index, known, out)
 
     def _stop_of(self, response: JSONObject, complete: bool) -> Stopped:
@@ -228,6 +236,10 @@ class ResponsesReader:
             before.close(out, True)  # another item has its index, so it has ended
         self._items[index] = made
         self._all.append(made)
+        for name, value in made.ids.items():
+            if value is not None:
+                self._by_id.setdefault((name, value, made.kind), made)
+                self._by_id.setdefault((name, value, None), made)
         made.open(item, out)
         return made
 
@@ -243,13 +255,15 @@ class ResponsesReader:
 
         Some servers change an item's id in each event (braintrustdata/lingua#397, read in November 2026).
         """
+        kind = text_or_none(item.get("type"))
+        if kind is None:
+            return None
         for name in ("id", "call_id"):
-            wanted = text_or_none(item.get(name))
-            for known in self._all:
-                if wanted and known.ids[name] == wanted and known.kind == item.get("type"):
-                    return known
+            known = self._by_id.get((name, text_or_none(item.get(name)) or "", kind))
+            if known is not None:
+                return known
         found = self._items.get(index)
-        return found if found is not None and found.kind == item.get("type") else None
+        return found if found is not None and found.kind == kind else None
 
     # Events that carry a piece of an item.
 
@@ -258,10 +272,9 @@ class ResponsesReader:
         found = self._items.get(index) if type(index) is int else None
         if found is not None:
             return found
-        wanted = text_or_none(event.get("item_id"))
-        for known in self._all:
-            if wanted and known.ids["id"] == wanted:
-                return known
+        known = self._by_id.get(("id", text_or_none(event.get("item_id")) or "", None))
+        if known is not None:
+            return known
         return self._all[-1] if index is None and self._all else None  # without an index it is the last one
 
     def on_part_added(self, event: JSONObject, out: list[Event]) -> None:

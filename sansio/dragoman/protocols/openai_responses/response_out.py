@@ -77,6 +77,7 @@ class ResponsesWriter:
         self._texts: list[str] = []  # of the open block, or the open part of its reasoning
         self._part: tuple[int, ReasoningForm] | None = None
         self._part_index = 0
+        self._parts = [0, 0]  # of the open reasoning, in its summary and in its content
         # The bytes of its delta frames: a format for sequence number and text, and what follows the text.
         self._format = self._tail = b""
         self._tail_is_once = False  # the tail has the log probabilities of one delta
@@ -174,7 +175,7 @@ class ResponsesWriter:
 
     def _block_started(self, event: BlockStarted) -> bytes:
         self._open = OpenBlock(event)
-        self._texts, self._part = self._open.text, None
+        self._texts, self._part, self._parts = self._open.text, None, [0, 0]
         self._item_id = self._builder.item_id(event)
         self._deferred = event.tool is not None and is_client_run(event.tool)
         if self._deferred:
@@ -208,22 +209,19 @@ class ResponsesWriter:
 
     def _text_done(self, block: AssembledBlock) -> bytes:
         part = finished_part(block, self._ledger)
-        out = b""
         if block.kind is BlockKind.REFUSAL:
-            out = self._in_item("response.refusal.done", content_index=0, refusal=block.text)
+            out = [self._in_item("response.refusal.done", content_index=0, refusal=block.text)]
         else:
-            for index, annotation in enumerate(part["annotations"]):
-                out += self._in_item(
-                    "response.output_text.annotation.added",
-                    content_index=0,
-                    annotation_index=index,
-                    annotation=annotation,
-                )
+            name = "response.output_text.annotation.added"
+            out = [
+                self._in_item(name, content_index=0, annotation_index=index, annotation=annotation)
+                for index, annotation in enumerate(part["annotations"])
+            ]
             logprobs = [write_logprob(token, with_bytes=False) for token in block.logprobs]
-            out += self._in_item(
-                "response.output_text.done", content_index=0, text=block.text, logprobs=logprobs
-            )
-        return out + self._in_item("response.content_part.done", content_index=0, part=part)
+            name = "response.output_text.done"
+            out.append(self._in_item(name, content_index=0, text=block.text, logprobs=logprobs))
+        out.append(self._in_item("response.content_part.done", content_index=0, part=part))
+        return b"".join(out)
 
     def _leave_open(self, block: AssembledBlock) -> bytes:
         """Put an item that was cut into the final output without an `output_item.done`.
@@ -254,13 +252,13 @@ class ResponsesWriter:
         """Write a shell's commands one by one. These events have no item id."""
         if item["type"] != "shell_call":
             return b""
-        out = b""
+        out: list[bytes] = []
         for number, command in enumerate(item["action"]["commands"]):
             place = {"output_index": self._builder.index, "command_index": number}
-            out += self._frame("response.shell_call_command.added", **place, command="")
-            out += self._frame("response.shell_call_command.delta", **place, delta=command)
-            out += self._frame("response.shell_call_command.done", **place, command=command)
-        return out
+            out.append(self._frame("response.shell_call_command.added", **place, command=""))
+            out.append(self._frame("response.shell_call_command.delta", **place, delta=command))
+            out.append(self._frame("response.shell_call_command.done", **place, command=command))
+        return b"".join(out)
 
     def _added(self, item: JSONObject) -> bytes:
         return self._frame("response.output_item.added", output_index=self._builder.index, item=item)
@@ -292,8 +290,10 @@ class ResponsesWriter:
     def _open_part(self, event: ReasoningDelta) -> bytes:
         assert self._open is not None
         in_content = goes_into_content(self._open.start, event.form)
-        before = [goes_into_content(self._open.start, form) for _, form in self._open.parts]
-        self._part, self._part_index = (event.part, event.form), before.count(in_content)
+        self._part = (event.part, event.form)
+        self._part_index = self._parts[in_content]
+        if self._part not in self._open.parts:
+            self._parts[in_content] += 1
         self._texts = self._open.parts.setdefault(self._part, [])
         part_event, text_event, index_name = _REASONING_EVENTS[in_content]
         place = {index_name: self._part_index}

@@ -1,0 +1,169 @@
+"""How many things a peer may send: one table for requests and responses of all protocols.
+
+Bytes are limited where they are received. These rows limit counts, because a few megabytes can hold millions of small
+things, each of which costs more than its bytes. A row is either a vendor's own limit or at least ten times what
+recorded traffic shows, so that no honest peer meets one. docs/security.md shows the table.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, TypeAlias
+
+import msgspec
+
+from dragoman._wire.exceptions import RemoteProtocolError, child, dotted_path
+
+# The code of the errors below.
+LIMIT_EXCEEDED = "limit_exceeded"
+
+
+class Limit(msgspec.Struct, frozen=True):
+    """The largest number of some things.
+
+    Attributes:
+        things: What is counted, as an error says it, "elements".
+        most: That are accepted.
+        reason: Why this number.
+        where: In what they are counted, for the table in the docs.
+    """
+
+    things: str
+    most: int
+    reason: str
+    where: str = ""
+
+    def check(self, count: int, path: str, what: str = "") -> None:
+        """Raise RemoteProtocolError if there are too many. what: has them, by default what is at the path."""
+        if count > self.most:
+            raise self.error(count, path, what)
+
+    def error(self, count: int | str, path: str, what: str = "") -> RemoteProtocolError:
+        """Return the error (400) for so many of them. count: also a text, "more than 10", where counting ended."""
+        named = what or dotted_path(path) or "the JSON text"
+        return RemoteProtocolError(self.message(count, named), path=path, code=LIMIT_EXCEEDED)
+
+    def message(self, count: int | str, what: str) -> str:
+        return f"{what} has {count} {self.things}; at most {self.most} are accepted"
+
+
+VALUES = Limit(
+    "values and names",
+    500_000,
+    "ten times a conversation of 10,000 messages; to decode them takes less than 0.1 s and 100 MB",
+    "a JSON text",
+)
+ELEMENTS = Limit(
+    "elements",
+    100_000,
+    # platform.claude.com/docs/en/api/messages, read 2026-11-22
+    "Anthropic's limit for `messages`, the largest that a vendor documents for any array",
+    "an array",
+)
+MEMBERS = Limit(
+    "members",
+    10_000,
+    # platform.openai.com/docs/guides/structured-outputs, read 2026-11-22
+    "twice the 5,000 properties that OpenAI accepts in a schema",
+    "an object",
+)
+DIGITS = Limit(
+    "digits",
+    4_300,
+    "what Python converts, because the time grows with the square of the digits",
+    "an integer",
+)
+CHOICES = Limit("choices", 128, "OpenAI's limit for `n`", "a request or a response")
+TOOL_CALLS = Limit("tool calls", 10_000, "recorded messages have up to 20", "a message")
+BLOCKS = Limit(
+    "content blocks", 10_000, "recorded responses have up to 100 parts, tool calls and items", "a response"
+)
+ANNOTATIONS = Limit("annotations", 10_000, "recorded responses have up to 100", "a response")
+OPAQUE_VALUES = Limit(
+    "values without an equivalent", 10_000, "recorded responses have up to 100", "a response"
+)
+REASONING_ENTRIES = Limit("reasoning entries", 10_000, "recorded messages have up to 50", "a message")
+STOP_SEQUENCES = Limit(
+    "stop sequences",
+    64,
+    "vendors accept 4 to 5, and the gateway searches for the rest in each delta",
+    "a request",
+)
+STOP_CHARACTERS = Limit(
+    "characters in all its stop sequences", 16_384, "the same; a sequence is a few words", "a request"
+)
+
+# For the docs, in the order of the page.
+LIMITS = (
+    VALUES,
+    ELEMENTS,
+    MEMBERS,
+    DIGITS,
+    CHOICES,
+    TOOL_CALLS,
+    BLOCKS,
+    ANNOTATIONS,
+    OPAQUE_VALUES,
+    REASONING_ENTRIES,
+    STOP_SEQUENCES,
+    STOP_CHARACTERS,
+)
+
+# Arrays with a smaller limit than others, by the name of their member.
+_ARRAYS = {
+    "tool_calls": TOOL_CALLS,
+    "annotations": ANNOTATIONS,
+    "reasoning_details": REASONING_ENTRIES,
+    "thinking_blocks": REASONING_ENTRIES,
+}
+
+# Before each value and name but the first there is one of these.
+_MARKS = (b",", b":", b"[", b"{")
+# Possessive, and a string without an end reaches to the end, so that the search is linear for any text.
+_TOKEN = re.compile(rb'"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)|(?P<mark>[,:\[{])', re.DOTALL)
+
+# A text with fewer commas has no container with too much in it.
+FEWEST = min(limit.most for limit in (ELEMENTS, MEMBERS, *_ARRAYS.values()))
+
+_CONTAINERS = (dict, list)
+# The way from the top: that of the parent and the key, None at the top.
+_Steps: TypeAlias = tuple[Any, str | int] | None
+
+
+def check_values(text: bytes) -> None:
+    """Raise RemoteProtocolError (413) for a JSON text with too many values and names. It need not be valid.
+
+    It comes before the text is decoded, because a decoder makes an object of each of them in one call, during which no
+    other thread runs.
+    """
+    if len(text) <= VALUES.most or sum(map(text.count, _MARKS)) <= VALUES.most:
+        return
+    # Some may be inside of strings.
+    count = 0
+    for token in _TOKEN.finditer(text):
+        count += token.lastgroup is not None
+        if count > VALUES.most:
+            error = VALUES.error(f"more than {VALUES.most}", "")
+            error.status = 413
+            raise error
+
+
+def check_containers(value: object) -> None:
+    """Raise RemoteProtocolError (400) for an array or object in a decoded JSON text with too many elements."""
+    waiting: list[tuple[Any, _Steps]] = [(value, None)] if type(value) in _CONTAINERS else []
+    while waiting:
+        container, steps = waiting.pop()
+        is_object = type(container) is dict
+        limit = MEMBERS if is_object else _ARRAYS.get(str(steps[1]), ELEMENTS) if steps else ELEMENTS
+        if len(container) > limit.most:
+            raise limit.error(len(container), _pointer(steps))
+        members = container.items() if is_object else enumerate(container)
+        waiting += [(inner, (steps, key)) for key, inner in members if inner and type(inner) in _CONTAINERS]
+
+
+def _pointer(steps: _Steps) -> str:
+    path: list[str | int] = []
+    while steps is not None:
+        steps, key = steps
+        path.append(key)
+    return "".join(child("", key) for key in reversed(path))
