@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import anyio
+import anyio.lowlevel
 import pytest
 from virtual_time import REAL_BACKENDS
 
@@ -546,3 +547,19 @@ async def test_on_a_full_disk_the_oldest_go(sqlite: Kind) -> None:
         store._file.connection.execute("DELETE FROM responses")
         with pytest.raises(ResponseStoreError, match="full"):
             await store.put(response("resp_large", body=bytes(950_000)))
+
+
+async def test_a_large_response_lets_others_run_and_is_stored_whole_or_not_at_all() -> None:
+    items = tuple([item(f"msg_{number}") for number in range(2500)])
+    store = MemoryResponseStore(LIMITS)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(store.put, response(input_items=items))
+        await anyio.lowlevel.checkpoint()
+        assert await store.get("", "resp_1", NOW) is None
+        tasks.cancel_scope.cancel()
+    assert store.bytes == 0
+    assert await item_of(store, "", "msg_1", NOW) is None
+    assert await store.put(response(input_items=items))
+    found = await store.get("", "resp_1", NOW)
+    assert found is not None
+    assert found.input == items

@@ -1,9 +1,16 @@
 """A response store in the memory of one process. Its responses are lost when the process ends."""
 
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Collection, Iterable
 from contextlib import asynccontextmanager
 
+import anyio
+import anyio.lowlevel
+
+from dragoman_server.off_loop import off_loop
 from dragoman_server.responses.stores.base import ResponseStoreLimits, StoredItem, StoredResponse, find_items
+
+# Items that are stored before other tasks run: some milliseconds.
+_TURN_ITEMS = 1000
 
 
 class MemoryResponseStore:
@@ -23,22 +30,28 @@ class MemoryResponseStore:
         yield
 
     async def put(self, response: StoredResponse) -> bool:
-        if response.size > self._limits.max_bytes:
+        if await off_loop(response.size_without_items, lambda: response.size) > self._limits.max_bytes:
             return False
         owner = response.owner
+        held: list[StoredItem] = []
+        try:
+            for item in (*response.input, *response.output):
+                held.append(self._hold(owner, item))
+                if not len(held) % _TURN_ITEMS:
+                    await anyio.lowlevel.checkpoint()
+        except BaseException:
+            self._release(owner, held)
+            raise
         self._drop((owner, response.id))
+        start = len(response.input)
         self._responses[owner, response.id] = StoredResponse(
-            response.id,
-            owner,
-            response.created,
-            response.body,
-            tuple([self._hold(owner, item) for item in response.input]),
-            tuple([self._hold(owner, item) for item in response.output]),
+            response.id, owner, response.created, response.body, tuple(held[:start]), tuple(held[start:])
         )
         self.bytes += response.size_without_items
         self._expire(response.created)
-        while self.bytes > self._limits.max_bytes:
+        while self._responses and self.bytes > self._limits.max_bytes:
             self._drop(next(iter(self._responses)))
+            await anyio.lowlevel.checkpoint()
         return True
 
     async def get(self, owner: str, id: str, now: int) -> StoredResponse | None:
@@ -72,16 +85,16 @@ class MemoryResponseStore:
         if response is None:
             return False
         self.bytes -= response.size_without_items
-        for item in (*response.input, *response.output):
-            self._release(response.owner, item)
+        self._release(response.owner, (*response.input, *response.output))
         return True
 
-    def _release(self, owner: str, item: StoredItem) -> None:
-        known, places = self._items[owner, item]
-        if places > 1:
-            self._items[owner, item] = known, places - 1
-            return
-        del self._items[owner, item]
-        self.bytes -= item.size
-        if self._named.get((owner, item.id)) == item:
-            del self._named[owner, item.id]
+    def _release(self, owner: str, items: Iterable[StoredItem]) -> None:
+        for item in items:
+            known, places = self._items[owner, item]
+            if places > 1:
+                self._items[owner, item] = known, places - 1
+                continue
+            del self._items[owner, item]
+            self.bytes -= item.size
+            if self._named.get((owner, item.id)) == item:
+                del self._named[owner, item.id]

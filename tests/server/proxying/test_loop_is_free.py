@@ -1,0 +1,171 @@
+"""No input within the limits holds the event loop: hostile bodies of a MiB, from clients and from upstreams.
+
+The measure is the CPU time of the loop's own thread between two of its turns, so neither other processes nor other
+threads count.
+"""
+
+import gzip
+import json
+import time
+
+import anyio
+import anyio.lowlevel
+import pytest
+from gateway.fakes import FakeClient, OneResponse, Script, http_scope
+from virtual_time import REAL_BACKENDS, UVLOOP
+
+from dragoman_server.app import Application, create_app
+from dragoman_server.settings import ServerSettings, Settings, UpstreamSettings
+
+# A thread knows nothing of virtual time.
+pytestmark = [pytest.mark.anyio, pytest.mark.backends(*REAL_BACKENDS, UVLOOP)]
+
+SIZE = 1024 * 1024
+# Of CPU. With coverage measured, Python takes three times as long.
+LIMIT_S = 0.1
+TRIES = 3
+
+PATHS = {"chat": "/v1/chat/completions", "messages": "/v1/messages", "responses": "/v1/responses"}
+# A read of the transport, see _TURN_BYTES.
+READ = 32 * 1024
+
+WHOLE = {
+    "id": "c",
+    "object": "chat.completion",
+    "created": 1,
+    "model": "m",
+    "choices": [{"index": 0, "message": {"role": "assistant", "content": "Hi"}, "finish_reason": "stop"}],
+    "usage": {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2},
+}
+
+
+def many(unit: str, before: str = "", after: str = "") -> str:
+    """Return a MiB of one thing, with commas between."""
+    return before + ",".join([unit] * (SIZE // (len(unit) + 1))) + after
+
+
+HI = '{"role":"user","content":"Hi"}'
+# Members of requests, by the client's protocol and by what there is much of.
+REQUESTS = {
+    ("messages", "messages"): many(HI, '"messages":[', "]"),
+    ("messages", "parts"): many(
+        '{"type":"text","text":"x"}', '"messages":[{"role":"user","content":[', "]}]"
+    ),
+    ("messages", "tools"): many('{"name":"f","input_schema":{}}', f'"messages":[{HI}],"tools":[', "]"),
+    ("messages", "stop sequences"): many('"abc"', f'"messages":[{HI}],"stop_sequences":[', "]"),
+    ("messages", "nesting"): f'"messages":[{HI}],"u":' + "[" * (SIZE // 2) + "]" * (SIZE // 2),
+    ("messages", "escapes"): '"messages":[{"role":"user","content":"' + "\\u00e9" * (SIZE // 6) + '"}]',
+    ("messages", "digits"): f'"messages":[{HI}],"temperature":' + "1" * SIZE,
+    ("chat", "messages"): many(HI, '"messages":[', "]"),
+    ("chat", "calls"): many(
+        '{"id":"a","type":"function","function":{"name":"f","arguments":"{}"}}',
+        f'"messages":[{HI},{{"role":"assistant","tool_calls":[',
+        "]}]",
+    ),
+    ("chat", "unknown members"): f'"messages":[{HI}],'
+    + ",".join([f'"u{number}":1' for number in range(SIZE // 11)]),
+    ("responses", "items"): many(HI, '"input":[', "]"),
+    ("responses", "references"): many('{"type":"item_reference","id":"msg_1"}', '"input":[', "]"),
+    ("responses", "empty arrays"): many("[]", f'"input":[{HI}],"u":[', "]"),
+}
+
+
+def event(delta: str) -> bytes:
+    text = (
+        f'{{"id":"c","object":"chat.completion.chunk","model":"m","choices":[{{"index":0,"delta":{delta}}}]}}'
+    )
+    return f"data: {text}\n\n".encode()
+
+
+CALL = '{"index":0,"id":"c","type":"function","function":{"name":"f","arguments":"{}"}}'
+EVENTS = {
+    "calls": event(many(CALL, '{"tool_calls":[', "]}")),
+    "choices": many("{}", 'data: {"id":"c","choices":[', "]}\n\n").encode(),
+    "reasoning": event(many('{"type":"reasoning.text","text":"t"}', '{"reasoning_details":[', "]}")),
+    "text": event('{"content":"' + "\\u00e9x" * (SIZE // 7) + '"}'),
+    "unknown members": event(many('{"a":1}', '{"u":[', "]}")),
+    "small events": event('{"content":"x"}') * (SIZE // 100),
+}
+WHOLES = {
+    "calls": many(CALL, '{"choices":[{"index":0,"message":{"tool_calls":[', "]}}]}"),
+    "empty arrays": many("[]", '{"u":[', "]," + json.dumps(WHOLE)[1:]),
+    "an error": many('{"a":1}', '{"error":{"message":"no","u":[', "]}}"),
+}
+
+
+def app_of(
+    data: bytes, *, status: int = 200, stream: bool = False, upstream: str = "openai_chat"
+) -> Application:
+    reads = [data[start : start + READ] for start in range(0, len(data), READ)]
+    media_type = "text/event-stream" if stream else "application/json"
+    script = Script(reads, status=status, headers=[("content-type", media_type)])
+    settings = UpstreamSettings(name="up", protocol=upstream, base_url="http://up.test/v1", model_list=False)
+    server = ServerSettings(response_store="memory")
+    return create_app(Settings(server=server, upstreams=(settings,)), client=OneResponse(script))
+
+
+async def longest_turn(app: Application, path: str, body: bytes, coding: str = "") -> float:
+    """Return the seconds of CPU that the longest turn of the loop has taken while a request was served."""
+    longest = 0.0
+    async with app.lifespan(), anyio.create_task_group() as tasks:
+
+        async def watch() -> None:
+            nonlocal longest
+            last = time.thread_time()
+            while True:
+                await anyio.lowlevel.checkpoint()
+                now = time.thread_time()
+                longest, last = max(longest, now - last), now
+
+        tasks.start_soon(watch)
+        await anyio.lowlevel.checkpoint()
+        client = FakeClient(body)
+        headers = {"content-encoding": coding} if coding else {}
+        await app(http_scope(path, headers=headers), client.receive, client.send)
+        assert client.status is not None
+        for _ in range(2):  # the last turn counts too
+            await anyio.lowlevel.checkpoint()
+        tasks.cancel_scope.cancel()
+    return longest
+
+
+async def check(app: Application, path: str, body: bytes, coding: str = "") -> None:
+    for _ in range(TRIES):
+        seconds = await longest_turn(app, path, body, coding)
+        if seconds <= LIMIT_S:
+            return
+    raise AssertionError(f"the loop was held for {seconds:.3f} s of CPU")
+
+
+@pytest.mark.parametrize(("client", "name"), REQUESTS)
+async def test_no_request_holds_the_loop(client: str, name: str) -> None:
+    body = b'{"model":"up/m","max_tokens":9,' + REQUESTS[client, name].encode() + b"}"
+    # Of another protocol, because a relay does not read its request.
+    upstream = "anthropic_messages" if client == "chat" else "openai_chat"
+    await check(app_of(json.dumps(WHOLE).encode(), upstream=upstream), PATHS[client], body)
+
+
+async def test_no_compressed_request_holds_the_loop() -> None:
+    body = gzip.compress(
+        b'{"model":"up/m","max_tokens":9,' + REQUESTS["messages", "messages"].encode() + b"}"
+    )
+    await check(app_of(json.dumps(WHOLE).encode()), PATHS["messages"], body, "gzip")
+
+
+def small_request(*, stream: bool) -> bytes:
+    both = {"messages": [{"role": "user", "content": "Hi"}], "input": "Hi"}
+    return json.dumps({"model": "up/m", "max_tokens": 9, "stream": stream, **both}).encode()
+
+
+@pytest.mark.parametrize("path", ["messages", "responses"])
+@pytest.mark.parametrize("name", EVENTS)
+async def test_no_event_holds_the_loop(path: str, name: str) -> None:
+    data = event('{"content":"Hello"}') + EVENTS[name] + b"data: [DONE]\n\n"
+    await check(app_of(data, stream=True), PATHS[path], small_request(stream=True))
+
+
+@pytest.mark.parametrize("path", ["messages", "responses"])
+@pytest.mark.parametrize("name", WHOLES)
+async def test_no_whole_response_holds_the_loop(path: str, name: str) -> None:
+    app = app_of(WHOLES[name].encode(), status=400 if name == "an error" else 200)
+    await check(app, PATHS[path], small_request(stream=False))
