@@ -16,6 +16,7 @@ import anyio.lowlevel
 
 from dragoman_server.cancellation import return_if_cancelled
 from dragoman_server.streams.byte_stream import ByteStream
+from dragoman_server.streams.resolve import Address, resolve
 
 # "Connection Attempt Delay ... Recommended to be 250 milliseconds" -- RFC 8305, 8
 ATTEMPT_DELAY_S = 0.25
@@ -62,13 +63,7 @@ async def connect(host: str, port: int) -> socket.socket:
 
     The caller sets the deadline with a cancel scope. Raises OSError, gaierror if the name is unknown.
     """
-    addresses = _alternate_families(
-        [
-            (info[0], info[4][0])
-            # As bytes, because the host is ASCII and need not be a valid IDNA name ("my_host").
-            for info in await anyio.getaddrinfo(host.encode(), port, type=socket.SocketKind.SOCK_STREAM)
-        ]
-    )
+    addresses = _alternate_families(await resolve(host))
     if len(addresses) == 1:
         family, address = addresses[0]
         return await _connect(family, address, port)
@@ -120,11 +115,9 @@ async def _connect(family: socket.AddressFamily, address: str, port: int) -> soc
     return sock
 
 
-def _alternate_families(
-    addresses: list[tuple[socket.AddressFamily, str]],
-) -> list[tuple[socket.AddressFamily, str]]:
+def _alternate_families(addresses: list[Address]) -> list[Address]:
     """Take the families in turn, the resolver's first one first, and keep its order within each."""
-    by_family: dict[socket.AddressFamily, list[tuple[socket.AddressFamily, str]]] = {}
+    by_family: dict[socket.AddressFamily, list[Address]] = {}
     for entry in dict.fromkeys(addresses):
         by_family.setdefault(entry[0], []).append(entry)
     rounds = itertools.zip_longest(*by_family.values())

@@ -9,6 +9,7 @@ import math
 import socket
 import ssl
 from collections.abc import Iterator
+from typing import Any, cast
 
 import trio
 
@@ -127,14 +128,15 @@ class TrioStream:
 class _TrioTlsStream(TrioStream):
     """server_hostname: None on the server's side. Call handshake() first."""
 
-    __slots__ = ("_tls",)
+    __slots__ = ("_context", "_tls")
 
     def __init__(self, connected: socket.socket, tls: ssl.SSLContext, server_hostname: str | None) -> None:
         super().__init__(connected)
+        self._context = _Context(tls)
         # https_compatible, because most servers close the socket without close_notify.
         self._tls = trio.SSLStream(
             trio.SocketStream(trio.socket.from_stdlib_socket(connected)),
-            tls,
+            cast(ssl.SSLContext, self._context),
             server_hostname=server_hostname,
             server_side=server_hostname is None,
             https_compatible=True,
@@ -160,6 +162,9 @@ class _TrioTlsStream(TrioStream):
         with _limits(timeout, "the peer did not read the data in time"):
             await self._tls.send_all(data)
 
+    def is_reusable(self) -> bool:
+        return not self._context.has_received() and super().is_reusable()
+
     async def _send_end(self) -> None:
         with contextlib.suppress(trio.BrokenResourceError, trio.ClosedResourceError):
             await self._tls.unwrap()
@@ -167,6 +172,27 @@ class _TrioTlsStream(TrioStream):
     def alpn_protocol(self) -> str | None:
         name: str | None = self._tls.selected_alpn_protocol()
         return name
+
+
+class _Context:
+    """Makes the TLS object of one trio.SSLStream, which uses nothing else of a context, and knows what waits in it.
+
+    A read returns one record. Records behind it wait here, where no look at the socket finds them.
+    """
+
+    def __init__(self, tls: ssl.SSLContext) -> None:
+        self._tls = tls
+        self._incoming: ssl.MemoryBIO
+        self._object: ssl.SSLObject
+
+    def wrap_bio(self, incoming: ssl.MemoryBIO, outgoing: ssl.MemoryBIO, **options: Any) -> ssl.SSLObject:
+        self._incoming = incoming
+        self._object = self._tls.wrap_bio(incoming, outgoing, **options)
+        return self._object
+
+    def has_received(self) -> bool:
+        """True if there is something that nobody has read."""
+        return bool(self._incoming.pending or self._object.pending())
 
 
 @contextlib.contextmanager

@@ -197,6 +197,35 @@ async def test_tls_has_the_same_errors(
     assert not stream.is_reusable()
 
 
+async def test_records_that_nobody_has_read_make_a_stream_unusable(
+    nursery: trio.Nursery, tmp_path: Path
+) -> None:
+    """They came in one read of the socket, so no look at it finds them: they would answer the next request."""
+    certificate = make_certificate(tmp_path)
+    done = trio.Event()
+
+    async def serve(plain: trio.SocketStream) -> None:
+        peer = trio.SSLStream(plain, certificate.server(), server_side=True, https_compatible=True)
+        await peer.receive_some()
+        await peer.send_all(b"x" * (16 * 1024 + 1))  # two records
+        await done.wait()
+        await plain.aclose()
+
+    ours, theirs = trio.socket.socketpair()
+    nursery.start_soon(serve, trio.SocketStream(theirs))
+    raw = socket.socket(fileno=ours.detach())
+    raw.setblocking(False)
+    stream = await TrioStream.open(raw, certificate.client(), "127.0.0.1")
+    await stream.send_all(b"hello", 1)
+    assert len(await stream.receive(1)) == 16 * 1024
+    assert TrioStream.is_reusable(stream)
+    assert not stream.is_reusable()
+    assert await stream.receive(1) == b"x"
+    assert stream.is_reusable()
+    done.set()
+    stream.abort()
+
+
 async def test_a_peer_without_tls_is_an_error_of_the_system() -> None:
     ours, peer = socket.socketpair()
     peer.send(b"HTTP/1.1 400 Bad Request\r\n\r\n")

@@ -288,13 +288,13 @@ Attempt = Callable[[socket.AddressFamily], Awaitable[socket.socket]]
 def two_addresses(monkeypatch: pytest.MonkeyPatch) -> Callable[[Attempt], None]:
     """Makes `connect` try two addresses by this function."""
 
-    async def getaddrinfo(*args: object, **kwargs: object) -> list[object]:
-        return [(V6, 1, 6, "", ("::1", 80)), (V4, 1, 6, "", ("1.1.1.1", 80))]
+    async def resolve(host: str) -> list[tuple[socket.AddressFamily, str]]:
+        return [(V6, "::1"), (V4, "1.1.1.1")]
 
     def try_by(attempt: Attempt) -> None:
         monkeypatch.setattr("dragoman_server.streams.connect._connect", lambda family, *_: attempt(family))
 
-    monkeypatch.setattr("dragoman_server.streams.connect.anyio.getaddrinfo", getaddrinfo)
+    monkeypatch.setattr("dragoman_server.streams.connect.resolve", resolve)
     return try_by
 
 

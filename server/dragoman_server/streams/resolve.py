@@ -1,0 +1,108 @@
+"""From a host's name to its addresses, so that a name server that is silent delays its own names only.
+
+The system's resolver blocks a thread, for minutes if a name server does not respond, and cannot be cancelled. So a name
+has at most one thread, whoever waits for it and however many of them leave, and no pool of threads that others need. A
+literal address needs none.
+"""
+
+import contextlib
+import errno
+import ipaddress
+import socket
+import threading
+from typing import TypeAlias
+
+import anyio
+import anyio.from_thread
+import anyio.lowlevel
+
+Address: TypeAlias = tuple[socket.AddressFamily, str]
+
+# Seconds for which addresses are kept. Shorter than any TTL that matters, long enough for a burst of connections.
+KEPT_S = 10.0
+# Names that are looked up at a time, a thread each. A gateway has fewer upstreams, proxies included.
+MAX_LOOKUPS = 128
+# Names whose addresses are kept, the oldest go first.
+MAX_KEPT = 1024
+
+
+class _Lookup:
+    """One look-up, for all who wait for it."""
+
+    def __init__(self) -> None:
+        self.done = anyio.Event()
+        self.addresses: list[Address] = []
+        self.error: OSError | None = None
+
+
+class _Names:
+    """What is known of names in one event loop."""
+
+    def __init__(self) -> None:
+        self.running: dict[bytes, _Lookup] = {}
+        self.kept: dict[bytes, tuple[float, list[Address]]] = {}  # until when, in the order of the look-ups
+
+
+_names: anyio.lowlevel.RunVar[_Names] = anyio.lowlevel.RunVar("dragoman_names")
+
+
+async def resolve(host: str) -> list[Address]:
+    """Return the addresses of a host, those that the resolver prefers first.
+
+    Raises OSError, gaierror if the name is unknown. The caller sets the deadline with a cancel scope.
+    """
+    with contextlib.suppress(ValueError):
+        literal = ipaddress.ip_address(host)
+        return [(socket.AF_INET6 if literal.version == 6 else socket.AF_INET, host)]
+    names = _names.get(None)
+    if names is None:
+        _names.set(names := _Names())
+    # As bytes, because the host is ASCII and need not be a valid IDNA name ("my_host").
+    name = host.encode()
+    until, addresses = names.kept.get(name, (0.0, []))
+    if anyio.current_time() < until:
+        return addresses
+    lookup = names.running.get(name)
+    if lookup is None:
+        lookup = _start(name, names)
+    await lookup.done.wait()
+    if lookup.error is not None:
+        # Another one for each, because a traceback belongs to its request.
+        raise type(lookup.error)(*lookup.error.args)
+    return lookup.addresses
+
+
+def _start(name: bytes, names: _Names) -> _Lookup:
+    if len(names.running) >= MAX_LOOKUPS:
+        raise OSError(errno.EAGAIN, "too many names are being looked up: do the name servers respond?")
+    lookup = _Lookup()
+    token = anyio.lowlevel.current_token()
+
+    def finish() -> None:
+        del names.running[name]
+        names.kept.pop(name, None)
+        if lookup.error is None:
+            names.kept[name] = anyio.current_time() + KEPT_S, lookup.addresses
+            if len(names.kept) > MAX_KEPT:
+                del names.kept[next(iter(names.kept))]
+        lookup.done.set()
+
+    def look_up() -> None:
+        try:
+            found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
+            lookup.addresses = [(family, str(address[0])) for family, _, _, _, address in found]
+        except OSError as error:
+            lookup.error = error
+        except ValueError as error:  # what is no name at all
+            lookup.error = socket.gaierror(socket.EAI_NONAME, str(error))
+        with contextlib.suppress(RuntimeError):  # the event loop has ended meanwhile
+            anyio.from_thread.run_sync(finish, token=token)
+
+    # A daemon, because a process that stops must not wait for a name server.
+    thread = threading.Thread(target=look_up, name="dragoman look-up", daemon=True)
+    try:
+        thread.start()
+    except RuntimeError as error:
+        raise OSError(errno.EAGAIN, str(error)) from None
+    names.running[name] = lookup
+    return lookup
