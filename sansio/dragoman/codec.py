@@ -1,8 +1,7 @@
 """The parts of a protocol: a ProtocolSpec or an UpstreamSpec, made of a few functions and two small machines.
 
 Everything that the rest of the core and the gateway need of a protocol is a field here, so a protocol is one folder
-and one line in dragoman.protocols. Clients speak every protocol; most are spoken by upstreams too, and those have the
-fields of UpstreamSpec. N readers and N writers meet in the events, so nothing is written for pairs.
+and one line in dragoman.protocols. Clients speak every protocol; those that upstreams speak too have an UpstreamSpec.
 """
 
 from __future__ import annotations
@@ -440,17 +439,11 @@ class SignaturePlaces(msgspec.Struct, frozen=True):
 
 
 class BillingHeader(msgspec.Struct, frozen=True):
-    """A line for the vendor's billing in the instructions, which its own client sends. It differs in each request.
+    """A line for the vendor's billing in the instructions, which its own client sends. It differs in each request."""
 
-    Attributes:
-        member: The member with the instructions.
-        marker: Every body with the line has this byte string in it.
-        strip: Returns the value of the member without the line, the same object if there is none.
-    """
-
-    member: str
-    marker: bytes
-    strip: Callable[[JSON], JSON]
+    member: str  # with the instructions
+    marker: bytes  # in every body with the line
+    strip: Callable[[JSON], JSON]  # returns the member without the line, the same object if it has none
 
 
 class UpstreamSpec(ProtocolSpec, frozen=True, kw_only=True):

@@ -29,7 +29,7 @@ from dragoman._ir.events import (
     TextDelta,
 )
 from dragoman._wire.exceptions import LocalProtocolError, ProtocolError
-from dragoman._wire.limits import ANNOTATIONS, BLOCKS, OPAQUE_VALUES, Limit
+from dragoman._wire.limits import ANNOTATIONS, BLOCKS, OPAQUE_VALUES, CountLimit
 
 
 class ResponseState(Enum):
@@ -142,7 +142,7 @@ class EventOrderChecker:
         self._limit(OPAQUE_VALUES, self._opaque + 1)
         self._opaque += 1
 
-    def _limit(self, limit: Limit, count: int) -> None:
+    def _limit(self, limit: CountLimit, count: int) -> None:
         if count > limit.most:
             raise self._error(limit.message(f"more than {limit.most}", "the response"))
 

@@ -18,7 +18,7 @@ from dragoman._wire.exceptions import RemoteProtocolError, child, dotted_path
 LIMIT_EXCEEDED = "limit_exceeded"
 
 
-class Limit(msgspec.Struct, frozen=True):
+class CountLimit(msgspec.Struct, frozen=True):
     """The largest number of some things.
 
     Attributes:
@@ -47,49 +47,48 @@ class Limit(msgspec.Struct, frozen=True):
         return f"{what} has {count} {self.things}; at most {self.most} are accepted"
 
 
-VALUES = Limit(
+VALUES = CountLimit(
     "values and names",
     500_000,
     "ten times a conversation of 10,000 messages; to decode them takes less than 0.1 s and 100 MB",
     "a JSON text",
 )
-ELEMENTS = Limit(
+ELEMENTS = CountLimit(
     "elements",
     100_000,
     # platform.claude.com/docs/en/api/messages, read 2026-11-22
     "Anthropic's limit for `messages`, the largest that a vendor documents for any array",
     "an array",
 )
-MEMBERS = Limit(
+MEMBERS = CountLimit(
     "members",
-    10_000,
+    50_000,
     # platform.openai.com/docs/guides/structured-outputs, read 2026-11-22
-    "twice the 5,000 properties that OpenAI accepts in a schema",
+    "ten times the 5,000 properties that OpenAI accepts in a schema",
     "an object",
 )
-DIGITS = Limit(
+DIGITS = CountLimit(
     "digits",
     4_300,
     "what Python converts, because the time grows with the square of the digits",
     "an integer",
 )
-CHOICES = Limit("choices", 128, "OpenAI's limit for `n`", "a request or a response")
-TOOL_CALLS = Limit("tool calls", 10_000, "recorded messages have up to 20", "a message")
-BLOCKS = Limit(
+CHOICES = CountLimit("choices", 128, "OpenAI's limit for `n`", "a request or a response")
+BLOCKS = CountLimit(
     "content blocks", 10_000, "recorded responses have up to 100 parts, tool calls and items", "a response"
 )
-ANNOTATIONS = Limit("annotations", 10_000, "recorded responses have up to 100", "a response")
-OPAQUE_VALUES = Limit(
+ANNOTATIONS = CountLimit("annotations", 10_000, "recorded responses have up to 100", "a response")
+OPAQUE_VALUES = CountLimit(
     "values without an equivalent", 10_000, "recorded responses have up to 100", "a response"
 )
-REASONING_ENTRIES = Limit("reasoning entries", 10_000, "recorded messages have up to 50", "a message")
-STOP_SEQUENCES = Limit(
+REASONING_ENTRIES = CountLimit("reasoning entries", 10_000, "recorded messages have up to 50", "a message")
+STOP_SEQUENCES = CountLimit(
     "stop sequences",
     64,
     "vendors accept 4 to 5, and the gateway searches for the rest in each delta",
     "a request",
 )
-STOP_CHARACTERS = Limit(
+STOP_CHARACTERS = CountLimit(
     "characters in all its stop sequences", 16_384, "the same; a sequence is a few words", "a request"
 )
 
@@ -100,7 +99,6 @@ LIMITS = (
     MEMBERS,
     DIGITS,
     CHOICES,
-    TOOL_CALLS,
     BLOCKS,
     ANNOTATIONS,
     OPAQUE_VALUES,
@@ -109,21 +107,13 @@ LIMITS = (
     STOP_CHARACTERS,
 )
 
-# Arrays with a smaller limit than others, by the name of their member.
-_ARRAYS = {
-    "tool_calls": TOOL_CALLS,
-    "annotations": ANNOTATIONS,
-    "reasoning_details": REASONING_ENTRIES,
-    "thinking_blocks": REASONING_ENTRIES,
-}
-
 # Before each value and name but the first there is one of these.
 _MARKS = (b",", b":", b"[", b"{")
 # Possessive, and a string without an end reaches to the end, so that the search is linear for any text.
 _TOKEN = re.compile(rb'"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)|(?P<mark>[,:\[{])', re.DOTALL)
 
 # A text with fewer commas has no container with too much in it.
-FEWEST = min(limit.most for limit in (ELEMENTS, MEMBERS, *_ARRAYS.values()))
+FEWEST = min(ELEMENTS.most, MEMBERS.most)
 
 _CONTAINERS = (dict, list)
 # The way from the top: that of the parent and the key, None at the top.
@@ -154,7 +144,7 @@ def check_containers(value: object) -> None:
     while waiting:
         container, steps = waiting.pop()
         is_object = type(container) is dict
-        limit = MEMBERS if is_object else _ARRAYS.get(str(steps[1]), ELEMENTS) if steps else ELEMENTS
+        limit = MEMBERS if is_object else ELEMENTS
         if len(container) > limit.most:
             raise limit.error(len(container), _pointer(steps))
         members = container.items() if is_object else enumerate(container)

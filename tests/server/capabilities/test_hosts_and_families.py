@@ -411,7 +411,7 @@ HIGH: Json = {"reasoning_effort": "high"}
 STRICT: Json = {
     "response_format": {"type": "json_schema", "json_schema": {"name": "n", "schema": SCHEMA, "strict": True}}
 }
-BUDGET: Json = {"thinking": {"type": "enabled", "budget_tokens": 8999}}
+BUDGET: Json = {"thinking": {"type": "enabled", "budget_tokens": 6750}}
 CORRECTED: Json = {
     "messages": [
         {"role": "user", "content": "Hi"},

@@ -29,7 +29,7 @@ from dragoman._ir.shape import note_unread
 from dragoman._wire.errors import WireError
 from dragoman._wire.exceptions import RemoteProtocolError, unreadable_response
 from dragoman._wire.json import JSONObject, decode, kind_of, text_or_none
-from dragoman._wire.limits import CHOICES
+from dragoman._wire.limits import CHOICES, LIMIT_EXCEEDED
 from dragoman._wire.sse import Frame
 from dragoman.codec import ResponseContext
 from dragoman.protocols.openai_chat.errors import has_error, parse_error
@@ -92,7 +92,8 @@ class ChatReader:
             chunk = decode(data)
         except RemoteProtocolError as error:
             if frame.event != b"error":
-                raise unreadable_response(f"a chunk cannot be read: {error.message}") from None
+                reason = "" if error.code == LIMIT_EXCEEDED else "a chunk is not valid JSON: "
+                raise unreadable_response(reason + error.message) from None
             chunk = {"error": data.decode("utf-8", "replace")}
         if type(chunk) is not dict:
             if frame.event != b"error":
