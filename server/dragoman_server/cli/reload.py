@@ -38,3 +38,5 @@ def reload(config_file: str | None) -> None:
             err=True,
         )
     click.echo("the configuration was reloaded")
+    for change in result["changes"]:
+        click.echo(change)

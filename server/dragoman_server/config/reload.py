@@ -1,11 +1,14 @@
 """Load the configuration again while the gateway runs, and apply it if nothing is wrong with it.
 
 The new configuration is checked as at the start, and as it would be in effect: some settings cannot change while the
-gateway runs, so those of the running one stay. If anything is wrong, nothing changes.
+gateway runs, so those of the running one stay. One that has lost all client keys or all upstreams is refused unless it
+says that it may: a file that is half written must not open the gateway to everybody. If anything is wrong, nothing
+changes.
 """
 
 import logging
-from collections.abc import Awaitable, Callable, Coroutine
+from collections import Counter
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -15,8 +18,9 @@ import anyio.to_thread
 
 from dragoman_server.config.loader import LoadedConfig, problems_together
 from dragoman_server.config.problems import ConfigError
-from dragoman_server.settings import ServerSettings, Settings, keys_of
+from dragoman_server.settings import ARRAYS, ServerSettings, Settings, keys_of
 from dragoman_server.settings.fields import AppliedBy
+from dragoman_server.settings.server import REMOVABLE
 
 _log = logging.getLogger("dragoman.server")
 
@@ -39,11 +43,13 @@ class ReloadResult:
     errors: why nothing has changed; empty if the new configuration is in use.
     warnings: as `dragoman config check` prints them.
     needs_restart: changed settings whose new value is used from the next start on, as `server.port`.
+    changes: what is different now, as `client keys: 3 -> 0 (without ci)`. No values, which may be secret.
     """
 
     errors: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     needs_restart: tuple[str, ...] = ()
+    changes: tuple[str, ...] = ()
 
 
 # Loads and applies the configuration. Never raises for what is wrong with it.
@@ -91,6 +97,8 @@ class ConfigReloader:
                 with anyio.fail_after(LOAD_S):
                     loaded = await anyio.to_thread.run_sync(_load_again, self._load, abandon_on_cancel=True)
                 settings, needs_restart = with_settings_of_the_start(loaded.settings, self._settings)
+                _check_removals(settings, self._settings)
+                changes = tuple(_changes(settings, self._settings))
                 settings = settings.masking_also(self._settings)
                 await self._apply(settings)
             except ConfigError as error:
@@ -104,7 +112,8 @@ class ConfigReloader:
                 result = ReloadResult(errors=("an internal error; see the log",))
             else:
                 self._settings = settings
-                result = ReloadResult(warnings=tuple(map(str, loaded.warnings)), needs_restart=needs_restart)
+                warnings = tuple(map(str, loaded.warnings))
+                result = ReloadResult(warnings=warnings, needs_restart=needs_restart, changes=changes)
         _log_result(result)
         return result
 
@@ -140,6 +149,43 @@ def with_settings_of_the_start(wanted: Settings, running: Settings) -> tuple[Set
     return settings, tuple(f"server.{name}" for name in kept)
 
 
+def _check_removals(wanted: Settings, running: Settings) -> None:
+    """Raise SettingsRefused if all of something is gone that the gateway must not lose by mistake."""
+    allowed = wanted.server.reload_may_remove
+    for name in REMOVABLE:
+        before = getattr(running, name)
+        if before and not getattr(wanted, name) and name not in allowed:
+            raise SettingsRefused(
+                f"it has no {name}, and the running gateway has {len(before)}; if that is meant, write"
+                f' reload_may_remove = ["{name}"] into [server]'
+            )
+
+
+def _changes(wanted: Settings, running: Settings) -> Iterator[str]:
+    """Give what is different, a line for each table, by the names of settings and of rows."""
+    settings = [
+        name
+        for name in keys_of(ServerSettings)
+        if getattr(wanted.server, name) != getattr(running.server, name)
+    ]
+    if settings:
+        yield f"server: changed {', '.join(settings)}"
+    if wanted.models != running.models:
+        yield f"models: {len(running.models)} -> {len(wanted.models)}"
+    for table in ARRAYS:
+        before, after = getattr(running, table), getattr(wanted, table)
+        if before == after:
+            continue
+        rows = [Counter(getattr(row, "name", "") for row in each) for each in (before, after)]
+        changed = {getattr(row, "name", "") for row in after if row not in before} - (
+            rows[1] - rows[0]
+        ).keys()
+        named = {"without": rows[0] - rows[1], "with": rows[1] - rows[0], "changed": changed}
+        details = [f"{what} {', '.join(sorted(names))}" for what, names in named.items() if any(names)]
+        rest = f" ({'; '.join(details)})" if details else ""
+        yield f"{table}: {len(before)} -> {len(after)}{rest}"
+
+
 def _log_result(result: ReloadResult) -> None:
     for error in result.errors:
         _log.error("the configuration was not reloaded: %s", error)
@@ -148,4 +194,4 @@ def _log_result(result: ReloadResult) -> None:
     if result.needs_restart:
         _log.warning("changed, but used from the next start on: %s", ", ".join(result.needs_restart))
     if not result.errors:
-        _log.info("the configuration was reloaded")
+        _log.info("the configuration was reloaded: %s", "; ".join(result.changes) or "nothing is different")

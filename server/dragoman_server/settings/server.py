@@ -51,6 +51,10 @@ Timeout = Annotated[Seconds, Meta(ge=0.1, le=DAY_S)]
 TokenPrice = Annotated[Dollars, Meta(ge=0, le=10**6)]
 
 
+# What a reload does not take away altogether, because a half-written file has none either.
+REMOVABLE = ("client_keys", "upstreams")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerSettings:
     """The `[server]` table. Times are seconds, sizes are bytes."""
@@ -99,6 +103,12 @@ class ServerSettings:
         "how long it serves as before after a signal to stop, while /readyz reports draining, so that load balancers"
         " notice; then it drains",
     ] = 0.0
+    reload_may_remove: Annotated[
+        tuple[str, ...],
+        REMOVABLE,
+        "what a reload may remove altogether; without this, a file that has lost all client keys or all upstreams is"
+        " refused",
+    ] = ()
     drain_s: Annotated[
         Seconds, Meta(ge=0, le=DAY_S), "time that open requests have to finish at shutdown"
     ] = 30.0

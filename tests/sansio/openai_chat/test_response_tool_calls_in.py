@@ -43,6 +43,7 @@ from dragoman._wire.json import encode
 from dragoman._wire.sse import Frame
 from dragoman.codec import ResponseContext
 from dragoman.protocols.openai_chat import SPEC
+from dragoman.protocols.openai_chat.response_tool_calls_in import StreamedCall
 
 ADD = [call(0, "c1", "add"), ArgumentsDelta(0, '{"a":1}')]
 MUL = [call(1, "c2", "mul"), ArgumentsDelta(1, '{"b":2}')]
@@ -282,3 +283,10 @@ def test_c14_a_whole_response_has_the_same_signatures() -> None:
         *call_signature(2, SIGNED),
         *call_block(3, "c1", "f", "{}"),
     ]
+
+
+def test_the_input_of_a_custom_tool_may_always_go_on() -> None:
+    for kind, is_complete in ((ToolKind.FUNCTION, True), (ToolKind.CUSTOM, False)):
+        made = StreamedCall(kind, 0)
+        made.pieces.append("{}")
+        assert made.is_complete() is is_complete

@@ -1,5 +1,7 @@
 """Stop sequences that the upstream does not support: text in, and the text up to the first of them out."""
 
+from typing import Any
+
 import pytest
 from core.events import ERROR, STARTED, start_of
 from hypothesis import given
@@ -21,7 +23,8 @@ from dragoman._ir.events import (
     TextDelta,
     Usage,
 )
-from dragoman._transforms.stop_sequences import StopSequenceStage
+from dragoman._ir.losses import Ledger, LossCode
+from dragoman._transforms.stop_sequences import MAX_STOP_CHARS, StopSequenceStage, split_stop_sequences
 
 TEXT, TOOL = BlockKind.TEXT, BlockKind.TOOL_CALL
 END = Stopped(StopReason.END)
@@ -212,3 +215,26 @@ def test_any_cut_gives_what_the_whole_text_gives(stops: list[str], deltas: list[
     end, _, stop = first
     assert shown == text[: end - len(stop)]
     assert next(each for each in out if isinstance(each, Stopped)).sequence == stop
+
+
+@pytest.mark.parametrize(
+    ("value", "limit", "theirs", "ours", "lost"),
+    [
+        ("X", None, "X", (), []),
+        (["X"], 1, ["X"], (), []),
+        ("X", 0, None, ("X",), []),
+        (["X", "Y"], 0, None, ("X", "Y"), []),
+        (["a", "b", "c", "d", "e"], 4, ["a", "b", "c", "d"], ("e",), []),
+        (["X", ""], 0, None, ("X",), ["/stop/1"]),
+        ("x" * (MAX_STOP_CHARS + 1), 0, None, (), ["/stop"]),
+        # not for us to judge: the writer does
+        ({"x": 1}, 0, {"x": 1}, (), []),
+        ([1], 0, [1], (), []),
+    ],
+)
+def test_which_stop_sequences_are_sent(
+    value: Any, limit: int | None, theirs: Any, ours: tuple[str, ...], lost: list[str]
+) -> None:
+    ledger = Ledger()
+    assert split_stop_sequences(value, limit, "/stop", ledger) == (theirs, ours)
+    assert [(loss.code, loss.path) for loss in ledger] == [(LossCode.DROPPED, path) for path in lost]

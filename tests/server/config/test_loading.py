@@ -76,6 +76,7 @@ SAMPLES = {
     "keepalive_s": ("2.5", 2.5),
     "allowed_hosts": ("Gate.Lan, [::1], *.example", ("gate.lan", "::1", "*.example")),
     "cors_origins": ("https://A.example, http://b:1", ("https://a.example", "http://b:1")),
+    "reload_may_remove": ("client_keys, upstreams", ("client_keys", "upstreams")),
     "trusted_proxies": ("127.0.0.1, 10.1.2.3/8, fd00::/8", ("127.0.0.1/32", "10.0.0.0/8", "fd00::/8")),
     "max_body_bytes": ("2048", 2048),
     "header_timeout_s": ("5", 5.0),

@@ -53,7 +53,9 @@ def file(tmp_path: Path) -> Path:
 
 async def test_the_new_settings_are_used(file: Path) -> None:
     gateway = Gateway(file, "[server]\nkeepalive_s = 5\n")
-    assert await gateway.reload(f"[server]\nkeepalive_s = 7\n{SECRET}{KEY}") == ReloadResult()
+    result = await gateway.reload(f"[server]\nkeepalive_s = 7\n{SECRET}{KEY}")
+    changes = ("server: changed keepalive_s, secret", "client_keys: 0 -> 1 (with ci)")
+    assert result == ReloadResult(changes=changes)
     assert gateway.settings.server.keepalive_s == 7
     assert [key.name for key in gateway.settings.client_keys] == ["ci"]
 
@@ -85,10 +87,11 @@ async def test_what_needs_a_restart_is_reported_until_there_is_one(
     gateway = Gateway(file, "[server]\nport = 8080\nkeepalive_s = 5\n")
     for seconds in (6, 7):
         result = await gateway.reload(f'[server]\nport = 9090\nbackend = "trio"\nkeepalive_s = {seconds}\n')
-        assert result == ReloadResult(needs_restart=("server.port", "server.backend"))
+        assert result.needs_restart == ("server.port", "server.backend")
+        assert result.errors == ()
         assert (gateway.settings.server.port, gateway.settings.server.keepalive_s) == (8080, seconds)
     assert "changed, but used from the next start on: server.port, server.backend" in caplog.messages
-    assert await gateway.reload("[server]\nport = 8080\n") == ReloadResult()
+    assert (await gateway.reload("[server]\nport = 8080\n")).needs_restart == ()
 
 
 async def test_what_is_right_elsewhere_may_be_wrong_here(file: Path) -> None:
@@ -116,6 +119,46 @@ async def test_warnings_are_passed_on(file: Path) -> None:
     gateway = Gateway(file, "")
     (warning,) = (await gateway.reload('[server]\ncors_origins = ["*"]\n')).warnings
     assert warning.startswith("server.cors_origins: any web page")
+
+
+UPSTREAM = '[[upstreams]]\nname = "%s"\nprotocol = "openai_chat"\nbase_url = "http://127.0.0.1:9/%s"\n'
+
+
+@pytest.mark.parametrize(
+    ("name", "tables"),
+    [("client_keys", KEY), ("upstreams", UPSTREAM % ("up", "v1"))],
+)
+async def test_a_reload_never_takes_away_all_of_what_keeps_the_door(
+    file: Path, name: str, tables: str
+) -> None:
+    """An empty file, or half of one, is a configuration without errors, and would let everybody in."""
+    gateway = Gateway(file, f"[server]\n{SECRET}{tables}")
+    for text in ("", f"[server]\n{SECRET}"):
+        (error,) = (await gateway.reload(text)).errors
+        assert error.startswith(f"it has no {name}, and the running gateway has 1; if that is meant, write")
+        assert len(getattr(gateway.settings, name)) == 1
+    allowed = f'[server]\n{SECRET}reload_may_remove = ["{name}"]\n'
+    assert allowed.splitlines()[-1] in error
+    assert (await gateway.reload(allowed)).errors == ()
+    assert getattr(gateway.settings, name) == ()
+
+
+async def test_a_reload_says_what_is_different(file: Path, caplog: pytest.LogCaptureFixture) -> None:
+    gateway = Gateway(file, UPSTREAM % ("a", "v1") + UPSTREAM % ("b", "v1") + '[models]\nx = "a/x"\n')
+    caplog.set_level(logging.INFO, "dragoman.server")
+    price = '[[prices]]\nmodel = "m"\ninput = 1\noutput = 2\n'
+    text = UPSTREAM % ("b", "v2") + UPSTREAM % ("c", "v1") + price
+    result = await gateway.reload(text)
+    assert result.changes == (
+        "models: 1 -> 0",
+        "upstreams: 2 -> 2 (without a; with c; changed b)",
+        "prices: 0 -> 1",
+    )
+    await gateway.reload(text)
+    assert caplog.messages == [
+        f"the configuration was reloaded: {'; '.join(result.changes)}",
+        "the configuration was reloaded: nothing is different",
+    ]
 
 
 async def test_reloads_come_one_after_the_other(file: Path) -> None:

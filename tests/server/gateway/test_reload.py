@@ -136,7 +136,9 @@ async def test_the_operator_reloads_and_gets_the_result() -> None:
 
     async def reload() -> ReloadResult:
         await app.reload(settings_of("two"))
-        return ReloadResult(warnings=("mind this",), needs_restart=("server.port",))
+        return ReloadResult(
+            warnings=("mind this",), needs_restart=("server.port",), changes=("upstreams: 1 -> 2 (with two)",)
+        )
 
     app.reloader = reload
     async with app.lifespan():
@@ -147,6 +149,7 @@ async def test_the_operator_reloads_and_gets_the_result() -> None:
         "errors": [],
         "warnings": ["mind this"],
         "needs_restart": ["server.port"],
+        "changes": ["upstreams: 1 -> 2 (with two)"],
     }
 
 

@@ -1,0 +1,34 @@
+"""The bytes that a machine holds: callers translate what is large elsewhere than in their event loop."""
+
+import pytest
+
+from dragoman import Relay, RequestTranslator, ResponseTranslator
+from dragoman._engine.response_machine import ResponseMachine
+
+BODY = b'{"model":"m","messages":[{"role":"user","content":"Hi"}],"stream":true}'
+
+
+def relay(streams: bool) -> ResponseMachine:
+    translated = RequestTranslator(client="openai_chat", upstream="openai_chat").translate(BODY)
+    context = translated.response_context(id="a", now=0)
+    return Relay(protocol="openai_chat", context=context, streams=streams)
+
+
+def translator(streams: bool) -> ResponseMachine:
+    pair = {"client": "openai_chat", "upstream": "anthropic_messages"}
+    context = RequestTranslator(**pair).translate(BODY).response_context(id="a", now=0)
+    return ResponseTranslator(**pair, context=context, upstream_streams=streams)
+
+
+@pytest.mark.parametrize("streams", [True, False])
+@pytest.mark.parametrize("make", [relay, translator])
+def test_what_is_not_complete_is_held(make, streams: bool) -> None:  # type: ignore[no-untyped-def]
+    machine = make(streams)
+    assert machine.held_bytes == 0
+    machine.receive_data(b'data: {"id')
+    assert machine.held_bytes == 10
+
+
+def test_a_machine_that_holds_nothing() -> None:
+    held_bytes = ResponseMachine.__dict__["held_bytes"]
+    assert held_bytes.fget(object()) == 0
