@@ -8,6 +8,7 @@ from typing import Any
 
 import canaries
 import coverage
+import hypothesis
 import pytest
 from combinations import chosen
 from progress import Progress
@@ -15,6 +16,14 @@ from virtual_time import AnyioBackend, backend
 
 TESTS = Path(__file__).parent
 FOLDER = pytest.StashKey[str]()
+
+# These health checks and the deadline measure the machine, and a slow one is no reason to fail.
+hypothesis.settings.register_profile(
+    "any machine",
+    deadline=None,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow, hypothesis.HealthCheck.data_too_large],
+)
+hypothesis.settings.load_profile("any machine")
 
 
 def pytest_configure() -> None:

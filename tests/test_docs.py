@@ -50,6 +50,14 @@ EXAMPLES = [
 ]
 
 
+def test_ci_runs_the_command_that_the_readme_names() -> None:
+    """`make run` and `make test` are the two commands of a clone."""
+    readme, ci = ((ROOT / name).read_text("utf-8") for name in ("README.md", ".ci/run"))
+    assert {"run", "test"} <= set(re.findall(r"\bmake ([a-z-]+)", readme))
+    run_by_ci = re.findall(r"^make -C \S+ ([a-z-]+)$", ci, re.MULTILINE)
+    assert run_by_ci == ["test"]
+
+
 @pytest.mark.parametrize(("page", "code"), EXAMPLES)
 def test_example_runs(page: Path, code: str) -> None:
     exec(compile(code, str(page), "exec"), {"__name__": "example"})

@@ -271,6 +271,24 @@ def certificate_of(gateway: EdgeGateway) -> bytes | None:
 
 
 @pytest.mark.parametrize("workers", [1, 2])
+def test_a_file_that_blocks_does_not_block_a_stop(tmp_path: Path, backend: str, workers: int) -> None:
+    """A named pipe that nobody writes to, as a file system that hangs."""
+    with (
+        Upstream(responds) as upstream,
+        EdgeGateway(tmp_path, upstream, backend=backend, server=f"{SERVER}\nworkers = {workers}") as gateway,
+    ):
+        gateway.ready()
+        file = tmp_path / "dragoman.toml"
+        file.unlink()
+        os.mkfifo(file)
+        gateway.signal(signal.SIGHUP)
+        with gateway.connect():
+            assert request(gateway, "GET", "/healthz")[0] == 200
+        gateway.signal(signal.SIGTERM)
+        assert gateway.wait() == 0
+
+
+@pytest.mark.parametrize("workers", [1, 2])
 def test_load_balancers_see_a_stop_before_connections_are_refused(
     tmp_path: Path, backend: str, workers: int
 ) -> None:

@@ -7,14 +7,18 @@ changes.
 """
 
 import logging
+import threading
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import anyio
-import anyio.to_thread
+import anyio.from_thread
+import anyio.lowlevel
 
 from dragoman_server.config.loader import LoadedConfig, problems_together
 from dragoman_server.config.problems import ConfigError
@@ -76,6 +80,7 @@ class ConfigReloader:
         self._load = load
         self._apply = apply
         self._lock = anyio.Lock()
+        self._loading: Future[LoadedConfig] | None = None
         self._requested = anyio.Event()
 
     def request(self) -> None:
@@ -93,9 +98,8 @@ class ConfigReloader:
         """See Reload."""
         async with self._lock:
             try:
-                # In a thread, because a large file takes a while, and streams must go on.
                 with anyio.fail_after(LOAD_S):
-                    loaded = await anyio.to_thread.run_sync(_load_again, self._load, abandon_on_cancel=True)
+                    loaded = await self._read()
                 settings, needs_restart = with_settings_of_the_start(loaded.settings, self._settings)
                 _check_removals(settings, self._settings)
                 changes = tuple(_changes(settings, self._settings))
@@ -116,6 +120,30 @@ class ConfigReloader:
                 result = ReloadResult(warnings=warnings, needs_restart=needs_restart, changes=changes)
         _log_result(result)
         return result
+
+    async def _read(self) -> LoadedConfig:
+        """Load in a thread, because a large file takes a while, and streams must go on.
+
+        It is a daemon, because a file system that hangs keeps it for ever, and must not keep the process. There is one.
+        """
+        if self._loading is not None and not self._loading.done():
+            raise SettingsRefused(
+                "the file is still being read for an earlier reload: does its file system respond?"
+            )
+        ended, token = anyio.Event(), anyio.lowlevel.current_token()
+        self._loading = loading = Future[LoadedConfig]()
+
+        def read() -> None:
+            try:
+                loading.set_result(_load_again(self._load))
+            except Exception as error:
+                loading.set_exception(error)
+            with suppress(RuntimeError):  # the event loop has ended meanwhile
+                anyio.from_thread.run_sync(ended.set, token=token)
+
+        threading.Thread(target=read, name="dragoman reload", daemon=True).start()
+        await ended.wait()
+        return loading.result()
 
 
 def _load_again(load: Callable[[], LoadedConfig]) -> LoadedConfig:

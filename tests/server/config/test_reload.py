@@ -225,7 +225,11 @@ async def test_a_file_that_does_not_respond_does_not_keep_the_gateway(
 
     reloader = ConfigReloader(gateway.settings, load, gateway._use)
     assert (await reloader.reload()).errors == ("it was not read within 0.01 s",)
+    (error,) = (await reloader.reload()).errors
+    assert error.startswith("the file is still being read for an earlier reload")
     responds.set()
+    assert reloader._loading is not None
+    reloader._loading.result()
     monkeypatch.setattr(reload, "LOAD_S", limit_s)
     assert (await reloader.reload()).errors == ()
 
