@@ -11,7 +11,7 @@ import msgspec
 from dragoman._ir.losses import child
 from dragoman._wire.json import JSON, JSONObject
 from dragoman.lint.framing import PlacedFrame
-from dragoman.lint.report import Report, add_mismatches, count, members, objects, string
+from dragoman.lint.report import Report, add_mismatches, arguments_problem, count, members, objects, string
 from dragoman.lint.shapes import Shapes
 
 _DONE = "[DONE]"
@@ -117,6 +117,8 @@ class ChatStream:
                     self._report.add("chat-finish", f"[DONE] before choice {index} has a finish_reason")
             if not self._choices:
                 self._report.add("chat-empty", "[DONE] without any choice")
+            if self._usage_requested and not self._usage_seen:
+                self._report.add("chat-usage-missing", "[DONE] without the usage that was requested")
         self._end = _DONE
 
     def _chunk(self, chunk: JSONObject) -> None:
@@ -129,11 +131,13 @@ class ChatStream:
         elif identity != self._identity:
             report.add("chat-identity", "id, created or model changed within the stream", "/id")
         choices, usage = objects(chunk.get("choices")), chunk.get("usage")
-        if self._usage_seen:
+        # OpenAI sends the result of a moderation in a chunk of its own, also after the usage.
+        is_moderation = chunk.get("moderation") is not None and not choices
+        if self._usage_seen and not is_moderation:
             report.add("chat-usage-place", "a chunk follows the usage chunk")
         if usage is not None:
             self._usage(members(usage), has_choices=bool(choices))
-        elif not choices:
+        elif not choices and not is_moderation:
             report.add("chat-no-choices", "a chunk without choices that is not a usage chunk")
         for number, entry in choices:
             if type(entry.get("index")) is int:
@@ -258,8 +262,9 @@ def _check_finish(finish: str, arguments: list[str | None], place: str, report: 
         report.add("chat-finish-calls", detail, place)
     if finish in _CALLED and not arguments:
         report.add("chat-finish-calls", "finish_reason tool_calls without a tool call", place)
-    if finish not in _CUT_SHORT and "" in arguments:
-        report.add("chat-arguments", "a call's arguments are empty text, not even {}")
+    if finish not in _CUT_SHORT:
+        for problem in filter(None, (arguments_problem(text) for text in arguments if text is not None)):
+            report.add("chat-arguments", f"a call's arguments are {problem}")
 
 
 def _check_sums(usage: JSONObject, report: Report) -> None:

@@ -6,13 +6,19 @@ and message_stop is last. An error may end the stream anywhere.
 
 from __future__ import annotations
 
-import json
-
 import msgspec
 
 from dragoman._wire.json import JSON, JSONObject
 from dragoman.lint.framing import PlacedFrame
-from dragoman.lint.report import LintFinding, Report, add_mismatches, members, objects, string
+from dragoman.lint.report import (
+    LintFinding,
+    Report,
+    add_mismatches,
+    arguments_problem,
+    members,
+    objects,
+    string,
+)
 from dragoman.lint.shapes import Shapes
 
 # Which deltas a block may get; a block that is not listed comes whole in its start event.
@@ -154,7 +160,11 @@ class MessagesStream:
         else:
             add_mismatches(report, "messages", SHAPES.check("Event", event))
         if self._phase == "ended":
-            report.add("messages-after-end", "something follows the end of the stream")
+            # Clients that have seen the end ignore a ping, but take everything else for a new message.
+            report.add(
+                "messages-ping" if kind == "ping" else "messages-after-end",
+                "something follows the end of the stream",
+            )
         elif kind == "error":
             self._phase = "ended"
         elif kind in self._steps:
@@ -301,13 +311,8 @@ def _check_input(text: str, report: Report) -> None:
     if not text:
         report.add("messages-input-empty", "a tool block without input")
         return
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
-        report.add("messages-input", "the input deltas do not sum up to JSON")
-        return
-    if type(value) is not dict:
-        report.add("messages-input", "the input is not a JSON object")
+    if problem := arguments_problem(text):
+        report.add("messages-input", f"the sum of the input deltas is {problem}")
 
 
 def _check_stop(reason: JSON, sequence: JSON, kinds: list[str], place: str, report: Report) -> None:

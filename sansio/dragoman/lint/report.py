@@ -176,6 +176,17 @@ def _skip(text: str, at: int) -> int:
     return match.end()
 
 
+def arguments_problem(text: str) -> str | None:
+    """Return why the text of a tool's arguments is not a JSON object, None if it is one."""
+    if not text:
+        return "empty text, not even {}"
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return "not JSON: cut short, or with a syntax error"
+    return None if type(value) is dict else "not a JSON object"
+
+
 def objects(value: JSON) -> list[tuple[int, JSONObject]]:
     """Return the objects of a list with their places, none if it is no list."""
     entries = enumerate(value) if type(value) is list else ()

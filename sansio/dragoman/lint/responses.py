@@ -10,7 +10,7 @@ import msgspec
 
 from dragoman._wire.json import JSON, JSONObject
 from dragoman.lint.framing import PlacedFrame
-from dragoman.lint.report import Report, add_mismatches, count, members, objects, string
+from dragoman.lint.report import Report, add_mismatches, arguments_problem, count, members, objects, string
 from dragoman.lint.responses_shapes import SHAPES
 
 _ENDS = {
@@ -314,10 +314,10 @@ def _check_item(item: JSONObject, completed: bool, report: Report, place: str) -
         for number, part in objects(item.get("content")):
             if part.get("refusal") == "" or (part.get("text") == "" and not part.get("annotations")):
                 report.add("responses-content", "an empty part", f"{place}/content/{number}")
-    if item.get("type") == "function_call" and item.get("arguments") == "" and completed:
-        report.add(
-            "responses-arguments", "a call's arguments are empty text, not even {}", f"{place}/arguments"
-        )
+    arguments = item.get("arguments")
+    is_call = item.get("type") == "function_call" and type(arguments) is str and completed
+    if is_call and (problem := arguments_problem(string(arguments))):
+        report.add("responses-arguments", f"a call's arguments are {problem}", f"{place}/arguments")
 
 
 def _check_sums(usage: JSONObject, report: Report, place: str) -> None:

@@ -51,6 +51,7 @@ _E, _W = RuleSeverity.ERROR, RuleSeverity.WARNING
 # Of values that have not their shape, for each protocol: see Mismatch.kind.
 _SHAPES = (
     ("required", _E, "Send the member: typed clients cannot read the object without it."),
+    ("recent", _W, "Send the member: it is required since less than a year."),
     ("nullable", _W, "Send the member as null."),
     ("type", _E, "Send a value of the documented type."),
     ("value", _W, "Send one of the documented values."),
@@ -99,6 +100,7 @@ _ROWS = (
         ("chat-usage-place", _E, "Send usage once, in a last chunk with no choices."),
         ("chat-usage-choices", _W, "Send usage in a chunk of its own, with no choices."),
         ("chat-usage-requested", _W, "Send usage only if the request has stream_options.include_usage."),
+        ("chat-usage-missing", _E, "Send the usage chunk that stream_options.include_usage requests."),
         ("chat-usage-sum", _W, "Send totals that are the sums of their parts."),
         ("chat-no-choices", _W, "Send choices in each chunk but that of the usage."),
         ("chat-choice-index", _E, "Number the choices from 0, without a gap."),
@@ -116,7 +118,7 @@ _ROWS = (
     (
         _MESSAGES_STREAM,
         ("messages-event-line", _E, "Send `event:` with the type of the data: the vendor's SDK skips other events."),
-        ("messages-after-end", _W, "Send nothing after message_stop or an error."),
+        ("messages-after-end", _E, "Send nothing after message_stop or an error."),
         ("messages-end", _E, "End the stream with message_stop, or with an error."),
         ("messages-done", _E, "End without [DONE], which belongs to Chat Completions and is not JSON."),
         ("messages-start", _E, "Begin with one message_start."),
@@ -134,7 +136,7 @@ _ROWS = (
         ("messages-stop-reason", _E, "Send the stop_reason that fits the blocks: agents look at it."),
         ("messages-stop-sequence", _W, "Send stop_sequence if and only if the stop_reason is stop_sequence."),
         ("messages-message-delta", _E, "Send one message_delta, after all blocks and before message_stop."),
-        ("messages-ping", _W, "Send ping with its type only."),
+        ("messages-ping", _W, "Send ping with its type only, before the end."),
     ),
     (
         _MESSAGES_ERRORS,

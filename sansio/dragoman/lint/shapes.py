@@ -30,6 +30,9 @@ _SCALARS: dict[str, Callable[[JSON], bool]] = {
     "any": lambda value: True,
 }
 
+# Members that became required within the last year (read on 2026-11-24): clients read older servers without them.
+RECENT = frozenset({"cache_write_tokens"})
+
 
 class Mismatch(msgspec.Struct, frozen=True):
     """A value that has not its shape.
@@ -139,7 +142,7 @@ class Shapes:
             elif member.required and member.type.null:
                 yield Mismatch("nullable", place, f"{name} is absent; where there is no value it is null")
             elif member.required:
-                yield Mismatch("required", place, f"{name} is absent")
+                yield Mismatch("recent" if name in RECENT else "required", place, f"{name} is absent")
         if not shape.open:
             for name in value.keys() - shape.members.keys():
                 yield Mismatch("unknown-member", child(pointer, name), f"{name[:60]!a} is not a member here")

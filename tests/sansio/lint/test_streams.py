@@ -40,16 +40,16 @@ from oracle.changes import (
 from dragoman import lint
 
 
-def found(protocol: str, change: Change) -> list[lint.LintFinding]:
+def found(protocol: str, change: Change, *, usage_requested: bool | None = True) -> list[lint.LintFinding]:
     payloads = GOOD[protocol]()
     change(payloads)
-    return lint.check_stream(protocol, s.render(protocol, payloads), usage_requested=True).findings
+    return lint.check_stream(protocol, s.render(protocol, payloads), usage_requested=usage_requested).findings
 
 
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
 def test_good_streams_have_no_findings(protocol: str) -> None:
     for name, change in VARIANTS[protocol]:
-        assert found(protocol, change) == [], name
+        assert found(protocol, change, usage_requested=None) == [], name
 
 
 SECOND_CHOICE = s.chunk({"role": "assistant", "content": "", "refusal": None}, index=2)
@@ -76,6 +76,9 @@ BROKEN: dict[str, list[tuple[str, Change, str, str]]] = {
         ("one id for two calls", put(6, "choices.0.delta.tool_calls.0.id", "call_a"), "chat-call-id", "'call_a' is used twice"),
         ("empty tool_calls", put(2, "choices.0.delta.tool_calls", []), "chat-tool-calls", "empty tool_calls list"),
         ("empty arguments", remove(7), "chat-arguments", "not even {}"),
+        ("arguments cut", both(remove(7), insert(7, s.chunk(s.call(1, arguments='{"a": 1')))), "chat-arguments", "not JSON"),
+        ("arguments are a list", both(remove(7), insert(7, s.chunk(s.call(1, arguments="[]")))), "chat-arguments", "not a JSON object"),
+        ("no usage", remove(9), "chat-usage-missing", "without the usage that was requested"),
         ("stop after calls", put(8, "choices.0.finish_reason", "stop"), "chat-finish-calls", "although the turn ends with tool calls"),
         ("tool_calls without calls", remove(4, 5, 6, 7), "chat-finish-calls", "finish_reason tool_calls without a tool call"),
         ("no finish_reason", remove(8), "chat-finish", "before choice 0 has a finish_reason"),
@@ -115,10 +118,10 @@ BROKEN: dict[str, list[tuple[str, Change, str, str]]] = {
         ("empty signature", put(4, "delta.signature", ""), "messages-signature", "an empty signature"),
         ("signature first", swap(3, 4), "messages-signature", "a delta after the signature"),
         ("two signatures", repeat(4), "messages-signature", "a delta after the signature"),
-        ("input is no JSON", put(12, "delta.partial_json", "1"), "messages-input", "do not sum up to JSON"),
-        ("input is no object", both(remove(11), put(11, "delta.partial_json", "[1]")), "messages-input", "the input is not a JSON object"),
+        ("input is no JSON", put(12, "delta.partial_json", "1"), "messages-input", "not JSON"),
+        ("input is no object", both(remove(11), put(11, "delta.partial_json", "[1]")), "messages-input", "is not a JSON object"),
         ("no input at all", remove(15), "messages-input-empty", "a tool block without input"),
-        ("an earlier call is cut", both(put(12, "delta.partial_json", ""), put(17, "delta.stop_reason", "max_tokens")), "messages-input", "do not sum up to JSON"),
+        ("an earlier call is cut", both(put(12, "delta.partial_json", ""), put(17, "delta.stop_reason", "max_tokens")), "messages-input", "not JSON"),
         ("one id for two calls", put(14, "content_block.id", "call_a"), "messages-tool-id", "a tool id is used twice"),
         ("empty tool id", put(14, "content_block.id", ""), "messages-tool-id", "a tool block without id or name"),
         ("open block at the end", remove(9, *range(10, 17)), "messages-block", "a block is still open"),
@@ -130,7 +133,7 @@ BROKEN: dict[str, list[tuple[str, Change, str, str]]] = {
         ("block after message_delta", insert(18, TEXT_START), "messages-message-delta", "the message_delta has already come"),
         ("no message_delta", remove(17), "messages-message-delta", "no message_delta came before"),
         ("no message_stop", remove(18), "messages-end", "neither message_stop nor an error"),
-        ("ping after the end", append({"type": "ping"}), "messages-after-end", "something follows the end"),
+        ("ping after the end", append({"type": "ping"}), "messages-ping", "something follows the end"),
         ("delta after an error", cut(8, MESSAGES_ERROR, {"type": "message_stop"}), "messages-after-end", "something follows the end"),
     ],
     RESPONSES: [
@@ -197,6 +200,10 @@ BROKEN: dict[str, list[tuple[str, Change, str, str]]] = {
         ("[DONE]", append(DONE), "responses-done", "[DONE] does not belong here"),
         ("empty message", both(remove(*range(9, 14)), put(9, "item.content", []), put(18, "response.output.1.content", [])), "responses-content", "a message without content"),
         ("empty text", both(remove(10, 11), put(10, "text", ""), put(11, "part.text", ""), put(12, "item.content.0.text", ""), put(21, "response.output.1.content.0.text", "")), "responses-content", "an empty part"),
+        *(
+            (f"arguments {text}", both(remove(20), put(20, "arguments", text), put(21, "item.arguments", text), put(22, "response.output.3.arguments", text)), "responses-arguments", detail)
+            for text, detail in (('{"a": 1', "not JSON"), ("[]", "not a JSON object"))
+        ),
         ("empty arguments", both(remove(20), put(20, "arguments", ""), put(21, "item.arguments", ""), put(22, "response.output.3.arguments", "")), "responses-arguments", "not even {}"),
     ],
 }  # fmt: skip
@@ -277,6 +284,20 @@ def test_usage_that_was_not_requested(requested: bool | None, rules: set[str]) -
     assert {
         each.rule.id for each in lint.check_stream(CHAT, stream, usage_requested=requested).findings
     } == rules
+
+
+def test_a_moderation_chunk_may_follow_the_usage() -> None:
+    moderation = {**s.chunk(), "moderation": {}}
+    assert found(CHAT, insert(10, moderation)) == []
+
+
+def test_what_follows_the_end_of_a_message_is_an_error() -> None:
+    stream = s.render(MESSAGES, GOOD[MESSAGES]())
+    delta = {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "x"}}
+    for after in (s.render(MESSAGES, [delta]), stream):
+        findings = lint.check_stream(MESSAGES, stream + after).findings
+        [rule] = {each.rule for each in findings if each.rule.id != "messages-ping"}
+        assert (rule.id, rule.severity) == ("messages-after-end", lint.RuleSeverity.ERROR)
 
 
 def test_a_finding_has_the_byte_the_event_and_the_member() -> None:
