@@ -174,12 +174,7 @@ class Attempt:
                 return await self._read_response(response, first)
         except UpstreamError as error:
             failure = await self._end_with(self._as_wire_error(error))
-            return failure and replace(
-                failure,
-                cause=str(error),
-                connecting=is_connecting(error),
-                idle_closed=isinstance(error, UpstreamIdleClosed),
-            )
+            return failure and _with_cause(failure, error)
 
     async def run_traced(self, trace: RequestTrace) -> AttemptFailure | None:
         """Run in a span of its own. See run()."""
@@ -396,7 +391,11 @@ class Attempt:
                 await self._translate(branch.held_bytes, receive_and_merge, fan_out, branch, b"")
                 await self._send_merged(fan_out)
         except UpstreamError as error:
-            await self._translate(0, fan_out.fail, self._as_wire_error(error))
+            wire_error = self._as_wire_error(error)
+            if not self.sent_to_client:
+                refusals.append(_with_cause(self._failure(wire_error), error))
+                return False
+            await self._translate(0, fan_out.fail, wire_error)
         return fan_out.outcome is not Outcome.FAILED
 
     async def _send_merged(self, fan_out: FanOut) -> bool:
@@ -442,6 +441,15 @@ class Attempt:
 
     def _as_wire_error(self, error: UpstreamError) -> WireError:
         return error_from_upstream(error, self.plan.destination.settings, self.plan.url)
+
+
+def _with_cause(failure: AttemptFailure, error: UpstreamError) -> AttemptFailure:
+    return replace(
+        failure,
+        cause=str(error),
+        connecting=is_connecting(error),
+        idle_closed=isinstance(error, UpstreamIdleClosed),
+    )
 
 
 def _public_part(location: str) -> str:

@@ -138,12 +138,15 @@ class RequestHandler:
         """Send the response. Return when it is sent or the client has left; a cancelled run leaves nothing behind."""
         async with anyio.create_task_group() as tasks:
             beside = [tasks.start_soon(self._watch_disconnect, name="watch")]
-            if self._plan.streams:
-                # Before the ticker, so that the upstream is called soon, and not for a client that has left.
-                self._reading = tasks.start_soon(return_if_cancelled, self._read_upstream, name="read")
-                beside.append(tasks.start_soon(self._tick, name="tick"))
             with self._writing:
-                if not self._plan.streams:
+                # A client that has left already costs no request. Two, because in trio tasks that become ready together
+                # run in any order.
+                for _ in range(2):
+                    await anyio.lowlevel.checkpoint()
+                if self._plan.streams:
+                    self._reading = tasks.start_soon(return_if_cancelled, self._read_upstream, name="read")
+                    beside.append(tasks.start_soon(self._tick, name="tick"))
+                else:
                     await self._read_upstream()
                 await self._write_client()
             for task in beside:

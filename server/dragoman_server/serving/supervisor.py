@@ -46,6 +46,9 @@ _MAX_DEATHS = 3
 # Before a worker is replaced, so that one that dies at once does not keep the machine busy.
 _RESPAWN_PAUSE_S = 1.0
 
+# Before a process is started again after the system has refused to: EAGAIN, ENOMEM, EMFILE.
+_RETRY_PAUSE_S = 5.0
+
 # Seconds between a worker's deadline for a stop and its kill.
 _MARGIN_S = 2.0
 
@@ -140,7 +143,14 @@ class Supervisor:
     async def _run_worker(self, number: int, tasks: TaskGroup) -> None:
         """Start worker `number`, and start it again when it dies."""
         while not self.stopping.is_set():
-            worker = self.workers[number] = self._start()
+            try:
+                worker = self.workers[number] = self._start()
+            except OSError as error:
+                # The other workers serve on. The machine may have room for a process again soon.
+                _log.error("worker %d cannot be started: %s; trying again", number, error.strerror)
+                with anyio.move_on_after(_RETRY_PAUSE_S):
+                    await self.stopping.wait()
+                continue
             with worker.connection:
                 await self._read_messages(number, worker, tasks)
             await anyio.wait_readable(worker.process.sentinel)

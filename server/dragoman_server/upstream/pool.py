@@ -48,11 +48,12 @@ class _Idle(NamedTuple):
 class ConnectionLease:
     """One slot of the pool, and the connection in it, if there is one yet. It ends with release()."""
 
-    __slots__ = ("_origin", "_pool", "released", "stream")
+    __slots__ = ("_drops", "_origin", "_pool", "released", "stream")
 
     def __init__(self, pool: "ConnectionPool", origin: Origin) -> None:
         self._pool = pool
         self._origin = origin
+        self._drops = pool.drops[origin]
         self.released = False
         self.stream: ByteStream | None = None
 
@@ -66,6 +67,7 @@ class ConnectionLease:
         if not self.released:
             self.released = True
             stream, self.stream = self.stream, None
+            keep = keep and self._drops == self._pool.drops[self._origin]
             self._pool._give_back(self._origin, stream, keep=keep)
 
 
@@ -78,6 +80,8 @@ class ConnectionPool:
         # All idle connections, and those of each origin; the oldest first.
         self._idle: OrderedDict[ByteStream, _Idle] = OrderedDict()
         self._idle_of: defaultdict[Origin, deque[ByteStream]] = defaultdict(deque)
+        # How often drop_idle() was called for an origin.
+        self.drops: defaultdict[Origin, int] = defaultdict(int)
         self._closed = False
         self.time = event_loop_clock()
         self.busy = 0
@@ -105,7 +109,8 @@ class ConnectionPool:
             self._drop_oldest()
 
     def drop_idle(self, origin: Origin) -> None:
-        """Close all idle connections to the origin."""
+        """Close all idle connections to the origin now, and those in use when their leases end."""
+        self.drops[origin] += 1
         for stream in self._idle_of.pop(origin, ()):
             del self._idle[stream]
             stream.abort()

@@ -14,7 +14,7 @@ from dragoman_server.proxying.account_pool import AccountPool
 from dragoman_server.proxying.plan import MAX_FAN_OUT, Planner
 from dragoman_server.proxying.request_handler import RequestHandler
 from dragoman_server.settings import Settings, UpstreamSettings
-from dragoman_server.upstream.client import UpstreamUnreachable
+from dragoman_server.upstream.client import UpstreamIdleClosed, UpstreamUnreachable
 
 pytestmark = [pytest.mark.anyio, pytest.mark.backends(*VIRTUAL_BACKENDS)]
 
@@ -47,8 +47,12 @@ class Branches(FakeUpstream):
         script = self.script
         self.open_count += 1
         self.max_open = max(self.max_open, self.open_count)
-        for step in script.connect:
-            await play(step)
+        try:
+            for step in script.connect:
+                await play(step)
+        except BaseException:
+            self._close()
+            raise
         return FakeResponse(script, self)
 
 
@@ -68,8 +72,10 @@ def plan_for(n: int, *, stream: bool) -> Any:
     ).first()
 
 
-async def run(branches: Branches, *, stream: bool = True, **more: Any) -> tuple[FakeClient, RequestRecord]:
-    plan = plan_for(len(branches.scripts), stream=stream)
+async def run(
+    branches: Branches, *, stream: bool = True, n: int = 0, **more: Any
+) -> tuple[FakeClient, RequestRecord]:
+    plan = plan_for(n or len(branches.scripts), stream=stream)
     fake = FakeClient(**more)
     fake._body = None  # the request was read before
     record = RequestRecord(id="0123456789ab", protocol="openai_chat", path="/")
@@ -189,3 +195,11 @@ async def test_a_refusal_while_a_slow_client_reads_is_an_error_after_what_it_rea
     assert fake.finished
     assert b'"content":"a"' in fake.body
     assert b"too late" in fake.body
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_branches_that_meet_a_closed_idle_connection_are_sent_again(stream: bool) -> None:
+    closed = Script(connect=[UpstreamIdleClosed("http://up.test: the idle connection was closed")])
+    slow = message("never", delay=5)
+    fake, record = await run(Branches(slow, closed, message("a"), message("b")), stream=stream, n=2)
+    assert (fake.status, record.outcome) == (200, "completed")

@@ -53,12 +53,14 @@ class Received:
         self.upstream_client = upstream_client
 
 
-async def run(client: str, upstream: str, script: Script, **client_behaviour: Any) -> Received:
+async def run(
+    client: str, upstream: str, script: Script, *, streams: bool = True, **client_behaviour: Any
+) -> Received:
     settings = Settings(
         upstreams=(UpstreamSettings(name="up", protocol=upstream, base_url="http://up.test"),),
         accounts=tuple(AccountSettings(upstream="up", name=name) for name in ("a", "b")),
     )
-    body = json.dumps(request_body(client, streams=True)).encode()
+    body = json.dumps(request_body(client, streams=streams)).encode()
     plan = Planner(settings, PROTOCOLS[client], {}, "", body, id="0123456789ab", now=1_700_000_000).first()
     upstream_client, fake, accounts = FakeUpstream(script), FakeClient(**client_behaviour), Accounts()
     fake._body = None  # the request was read before
@@ -136,3 +138,10 @@ async def test_a_client_that_leaves_before_the_end_has_left(client: str) -> None
     assert (record.outcome, record.upstream_completed, record.error) == ("client_left", None, None)
     assert record.estimated is True
     assert response.successes == []
+
+
+@pytest.mark.parametrize("streams", [True, False])
+async def test_nothing_is_sent_upstream_for_a_client_that_has_left_already(streams: bool) -> None:
+    response = await run(CHAT, CHAT, STREAMS[CHAT], streams=streams, leaves_after=0)
+    assert response.record.outcome == "client_left"
+    assert response.upstream_client.content == b""

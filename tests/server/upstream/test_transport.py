@@ -473,6 +473,27 @@ async def test_the_other_idle_connections_to_that_server_are_not_tried() -> None
         assert counts(transport) == (0, 1)
 
 
+async def test_connections_in_use_when_an_idle_one_was_lost_are_not_used_again() -> None:
+    """Else the request that is sent again could meet one of them, which may be closed as well."""
+    end = anyio.Event()
+
+    async def slow(peer: Peer) -> None:
+        await peer.respond(OK + b"content-length: 5\r\n\r\n")
+        await end.wait()
+        await peer.send(b"hello")
+        await peer.request()
+
+    scripts = (slow, closes_on_second_request(b""))
+    async with ScriptedServer(*scripts) as server, aclosing(Http1Transport()) as transport:
+        _, other = await transport.send(post(server))
+        await fetch(transport, post(server))
+        with pytest.raises(IdleConnectionClosed):
+            await fetch(transport, post(server, b"again"))
+        end.set()
+        assert await other.receive() == b"hello"
+        assert counts(transport) == (0, 0)
+
+
 async def test_a_connection_that_ends_after_a_silence_is_no_race() -> None:
     scripts = (closes_on_second_request(b"", after=0.7),)
     async with ScriptedServer(*scripts) as server, aclosing(Http1Transport()) as transport:
