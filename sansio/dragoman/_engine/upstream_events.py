@@ -32,6 +32,7 @@ from dragoman.codec import ResponseContext, UpstreamSpec
 # Returns what takes the texts of deltas like this one, None if the client does not get them.
 TextSenderFor = Callable[[Delta], Callable[[list[str]], object] | None]
 
+_BACKSLASH = ord("\\")  # as a number, which is found four times as fast as two bytes
 _FIGURES_FIRST: dict[type[Event], int] = {Started: 0, Usage: 1}
 
 
@@ -126,7 +127,7 @@ class StreamEvents:
         With `text_sender_for`, most deltas take the fast path: their texts go to what it returned for a delta like
         them, which was checked and sent.
         """
-        fast_path, check = self._fast_path, self.checker.check
+        fast_path, check, pairs = self._fast_path, self.checker.check, self._pairs
         frames, position = self._sse.receive_frames(data), 0
         size = len(frames)
         while position < size:
@@ -141,8 +142,8 @@ class StreamEvents:
                 continue
             fast_path.reset()
             read = events = self._reader.read(frame)
-            if self._pairs.held or b"\\u" in raw_event:  # half a pair can only be an escape
-                events = self._pairs.join(read)
+            if pairs.held or _BACKSLASH in raw_event:  # half a pair can only be an escape
+                events = pairs.join(read)
             for event in events:
                 check(event)
                 yield event

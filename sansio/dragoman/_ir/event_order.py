@@ -130,13 +130,17 @@ class EventOrderChecker:
             raise self._error(f"{type(event).__name__} for block {event.block}, which is not open")
         if type(event) not in entry[0]:
             raise self._error(f"{type(event).__name__} does not fit the kind of block {event.block}")
-        if type(event) is Annotation:
-            self._limit(ANNOTATIONS, self._annotations + 1)
-            self._annotations += 1
-        elif type(event) is SignatureDelta:
-            if event.block in self._signed:
-                raise self._error(f"block {event.block} has its signature already")
-            self._signed.add(event.block)
+
+    def _annotate(self, event: Annotation) -> None:
+        self._limit(ANNOTATIONS, self._annotations + 1)
+        self._fill(event)
+        self._annotations += 1
+
+    def _sign(self, event: SignatureDelta) -> None:
+        if event.block in self._signed:
+            raise self._error(f"block {event.block} has its signature already")
+        self._fill(event)
+        self._signed.add(event.block)
 
     def _count_opaque(self, event: Opaque) -> None:
         self._limit(OPAQUE_VALUES, self._opaque + 1)
@@ -173,8 +177,8 @@ _RULES: dict[type[Event], Callable[..., None]] = {
     TextDelta: EventOrderChecker._fill,
     ReasoningDelta: EventOrderChecker._fill,
     ArgumentsDelta: EventOrderChecker._fill,
-    SignatureDelta: EventOrderChecker._fill,
-    Annotation: EventOrderChecker._fill,
+    SignatureDelta: EventOrderChecker._sign,
+    Annotation: EventOrderChecker._annotate,
     Logprobs: EventOrderChecker._fill,
     Opaque: EventOrderChecker._count_opaque,
     BlockEnded: EventOrderChecker._end_block,

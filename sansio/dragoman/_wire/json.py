@@ -34,11 +34,12 @@ def decode(data: bytes) -> JSON:
     Raises RemoteProtocolError if it is no JSON text, is nested too deep, is longer than MAX_DOCUMENT_BYTES, or has more
     in it than `_wire.limits` allows. The message has the reason and the byte, and never quotes the text.
     """
-    if len(data) > MAX_DOCUMENT_BYTES:
+    size = len(data)
+    if size > MAX_DOCUMENT_BYTES:
         raise RemoteProtocolError(
-            f"the JSON text has {len(data)} bytes; at most {MAX_DOCUMENT_BYTES} are accepted", status=413
+            f"the JSON text has {size} bytes; at most {MAX_DOCUMENT_BYTES} are accepted", status=413
         )
-    if len(data) > FEWEST:  # not so for an event of a stream, for which each call matters
+    if size > FEWEST:  # unlike an event of a stream, for which each call matters
         check_values(data)
     try:
         value = _decode(data)
@@ -48,7 +49,7 @@ def decode(data: bytes) -> JSON:
         raise RemoteProtocolError(f"the text is not UTF-8 (byte {_first_bad_byte(data)})") from None
     except msgspec.DecodeError as error:
         value = _decode_leniently(data, error)
-    if len(data) > FEWEST and data.count(b",") >= FEWEST:
+    if size > FEWEST and data.count(b",") >= FEWEST:
         check_containers(value)
     return value
 
