@@ -87,7 +87,8 @@ def drop_unsupported(request: Request, context: PassContext) -> Request:
 
 def add_cache_key(request: Request, context: PassContext) -> Request:
     """Add a key for the cache of the prompt if the upstream accepts one and the client sent none."""
-    if context.cache_key is None or not context.capabilities.cache_keys:
+    capabilities = context.capabilities
+    if context.cache_key is None or not capabilities.cache_keys or "prompt_cache_key" in capabilities.refuses:
         return request
     name = None if "prompt_cache_key" in request.params else context.cache_key()
     if name is None:

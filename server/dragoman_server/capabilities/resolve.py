@@ -84,6 +84,11 @@ def known_capabilities(
     known: dict[str, object] = {}
     for source in capability_sources(settings, upstream, model, protocol):
         known.update(source.values)
+        if source.values.get("cache_keys") and "refuses" not in source.values:
+            # It says what the key is for, so it overrides an earlier source that refuses the key.
+            known["refuses"] = tuple(
+                [each for each in _names(known.get("refuses")) if each != "prompt_cache_key"]
+            )
     return {name: value for name, value in known.items() if value is not None}
 
 

@@ -252,6 +252,8 @@ def test_a_session_names_the_cache_of_the_prompt(
     assert out.params == params | ({} if sent is None else {"prompt_cache_key": sent})
     without = pass_context(request, None, Capabilities(cache_keys=keys))
     assert add_cache_key(request, without) is request
+    refuses = Capabilities(cache_keys=keys, refuses=frozenset(("prompt_cache_key",)))
+    assert add_cache_key(request, pass_context(request, None, refuses, cache_key=lambda: named)) is request
 
 
 # Cache marks

@@ -347,6 +347,17 @@ def test_a_session_has_a_prompt_cache_key_if_the_host_accepts_one(protocol: str)
     assert not plan(MESSAGES, protocol, headers=SESSION, cache_keys=True, refuses=()).losses
 
 
+@pytest.mark.parametrize("protocol", [CHAT, RESPONSES])
+def test_cache_keys_of_an_unknown_host_take_effect(protocol: str) -> None:
+    """What is known of such hosts refuses the member, which the client did not send."""
+    made = plan(MESSAGES, protocol, headers=SESSION, cache_keys=True)
+    assert "prompt_cache_key" in json.loads(made.request.translated.body)
+    assert not made.losses
+    refused = plan(MESSAGES, protocol, headers=SESSION, cache_keys=True, refuses=("prompt_cache_key",))
+    assert "prompt_cache_key" not in json.loads(refused.request.translated.body)
+    assert not refused.losses
+
+
 @pytest.mark.parametrize("field", ["max_tokens", "max_completion_tokens"])
 def test_the_name_of_the_limit(field: str) -> None:
     assert sent(MESSAGES, CHAT, max_tokens_field=field)[field] == 50
