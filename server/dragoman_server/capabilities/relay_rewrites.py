@@ -69,6 +69,33 @@ RELAY_REWRITES = (
         "reasoning_content and unknown members are refused",
         "console.groq.com/docs/openai; opencode 1.18.33",
     ),
+    RelayRewrite(
+        CHAT,
+        "moonshot",
+        "other sampling than the model's own is refused, and so are tool calls without their reasoning",
+        "VideoAdGuard#34; kimi-code#686; new-api#3121",
+    ),
+    RelayRewrite(
+        CHAT,
+        "minimax",
+        "the thinking type enabled is refused, and so are functions without parameters",
+        "cherry-studio#16431; qwen-code#11905",
+    ),
+    RelayRewrite(
+        CHAT, "dashscope", "a forced tool call is refused while the model reasons", "cloudwego/eino#994"
+    ),
+    RelayRewrite(
+        CHAT,
+        "gemini",
+        "tool calls without Google's signature and unknown members are refused",
+        "paws#103; continue#8865; SkyrimNet-GamePlugin#77",
+    ),
+    RelayRewrite(
+        CHAT,
+        "cerebras",
+        "penalties, logit_bias and parallel_tool_calls are refused",
+        "req_llm's guide to Cerebras",
+    ),
 )
 
 

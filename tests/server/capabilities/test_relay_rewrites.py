@@ -183,6 +183,11 @@ RELAYS: list[tuple[str, str, str, str]] = [
     ("https://api.deepseek.com/anthropic", MESSAGES, "deepseek-v4-pro", "exact"),
     ("https://api.mistral.ai/v1", CHAT, "mistral-large-latest", "rewrite"),
     ("https://api.groq.com/openai/v1", CHAT, "openai/gpt-oss-120b", "rewrite"),
+    ("https://api.moonshot.ai/v1", CHAT, "kimi-k3", "rewrite"),
+    ("https://api.minimaxi.com/v1", CHAT, "MiniMax-M3.1", "rewrite"),
+    ("https://dashscope.aliyuncs.com/compatible-mode/v1", CHAT, "qwen3.8-max", "rewrite"),
+    ("https://generativelanguage.googleapis.com/v1beta/openai", CHAT, "gemini-3.8-flash", "rewrite"),
+    ("https://api.cerebras.ai/v1", CHAT, "gpt-oss-120b", "rewrite"),
 ]
 
 
