@@ -105,6 +105,8 @@ class Capabilities(msgspec.Struct, frozen=True):
         refuses: Settings and members (neutral names) that the upstream refuses with an error.
         summaries: When summaries of reasoning are requested from a Responses upstream: whenever the client requests
             reasoning, only if it requests to see it, or never.
+        encrypted_reasoning: A Responses upstream's model is known to reason: its encrypted reasoning is requested also
+            for clients that say nothing of reasoning, so that it is there after a tool call.
         unwraps_signatures: The upstream is a gateway of this kind too, which unwraps what it wrapped: between equal
             protocols its signatures pass as they are.
         billing_header: A Messages upstream bills by the line that Claude Code puts into the system text. Every other
@@ -144,6 +146,7 @@ class Capabilities(msgspec.Struct, frozen=True):
     prefill: bool = True
     refuses: frozenset[str] = frozenset()
     summaries: Literal["auto", "requested", "never"] = "requested"
+    encrypted_reasoning: bool = False
     unwraps_signatures: bool = False
     billing_header: bool = True
     relay: Literal["exact", "rewrite"] = "exact"

@@ -106,6 +106,7 @@ def _resolve(settings: Settings, upstream: UpstreamSettings, model: str, protoco
     known = known_capabilities(settings, upstream, model, protocol)
     known.setdefault("max_tokens", settings.server.default_max_tokens)
     known.setdefault("sampling", _has_sampling(upstream.anthropic_version))
+    known.setdefault("encrypted_reasoning", known.get("efforts") != () and _family_reasons(upstream, model))
     if known.get("efforts") == ():
         # No reasoning, by whichever parameter.
         known.update(thinking=NONE, reasoning_setting=NONE)
@@ -118,6 +119,14 @@ def _resolve(settings: Settings, upstream: UpstreamSettings, model: str, protoco
         if known.get(name) == NONE:
             known[name] = None
     return msgspec.convert(known, Capabilities)
+
+
+def _family_reasons(upstream: UpstreamSettings, model: str) -> bool:
+    """True if the efforts of the model's family are known. Those of its host say nothing about one model."""
+    efforts = None
+    for family in families_of(model, provider_name(upstream.base_url)):
+        efforts = family.capabilities.get("efforts", efforts)
+    return bool(efforts)
 
 
 def _names(value: object) -> tuple[object, ...]:

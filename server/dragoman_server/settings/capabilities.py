@@ -128,6 +128,11 @@ class CapabilitySettings:
         "when summaries of reasoning are requested in Responses: whenever the client requests reasoning, when it"
         " requests visible reasoning, or never",
     ] = None
+    encrypted_reasoning: Annotated[
+        bool | None,
+        "request encrypted reasoning in Responses also for clients that say nothing of reasoning, so that it is kept"
+        " between tool calls; unset: for model families that are known to reason",
+    ] = None
     unwraps_signatures: Annotated[
         bool | None,
         "is a Dragoman too and unwraps signatures itself; clients of its own protocol send them back as they are",

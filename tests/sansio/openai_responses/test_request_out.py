@@ -32,6 +32,14 @@ def test_a_client_with_reasoning_settings_gets_encrypted_reasoning() -> None:
     assert body["include"] == ["reasoning.encrypted_content"]
 
 
+def test_reasoning_of_a_model_that_is_known_to_reason_is_requested() -> None:
+    capabilities = Capabilities(encrypted_reasoning=True)
+    body, _ = write(USER, capabilities=capabilities)
+    assert body["include"] == ["reasoning.encrypted_content"]
+    body, _ = write(USER, reasoning=ReasoningConfig(effort="high"), capabilities=capabilities)
+    assert body["include"] == ["reasoning.encrypted_content"]
+
+
 def text_item(role: str, text: str) -> dict[str, Any]:
     return {"type": "message", "role": role, "content": [{"type": "input_text", "text": text}]}
 

@@ -358,6 +358,27 @@ def test_cache_keys_of_an_unknown_host_take_effect(protocol: str) -> None:
     assert not refused.losses
 
 
+@pytest.mark.parametrize("client", [CHAT, MESSAGES])
+@pytest.mark.parametrize(
+    ("model", "settings", "requested"),
+    [
+        ("gpt-5.6", {}, True),
+        ("o3", {}, True),
+        ("gpt-4o", {}, False),
+        ("gpt-5-chat-latest", {}, False),
+        ("m", {}, False),  # its host's efforts say nothing about the model
+        ("gpt-5.6", {"efforts": ()}, False),
+        ("gpt-5.6", {"encrypted_reasoning": False}, False),
+        ("m", {"encrypted_reasoning": True}, True),
+    ],
+)
+def test_reasoning_is_requested_of_models_that_reason(
+    client: str, model: str, settings: dict[str, Any], requested: bool
+) -> None:
+    body = sent(client, RESPONSES, {"model": f"up/{model}"}, **settings)
+    assert ("reasoning.encrypted_content" in body.get("include", ())) is requested
+
+
 @pytest.mark.parametrize("field", ["max_tokens", "max_completion_tokens"])
 def test_the_name_of_the_limit(field: str) -> None:
     assert sent(MESSAGES, CHAT, max_tokens_field=field)[field] == 50

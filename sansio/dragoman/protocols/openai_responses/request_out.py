@@ -174,13 +174,16 @@ def _write_settings(request: Request, capabilities: Capabilities, out: JSONObjec
     if "store" not in capabilities.refuses:
         out["store"] = request.params.get("store") is True
     include: list[str] = []
+    encrypted = capabilities.encrypted_reasoning
     if request.reasoning is not None:
         reasoning = _write_reasoning(request.reasoning, request.protocol, capabilities, ledger)
         if reasoning:
             out["reasoning"] = reasoning
-            # Only for clients with reasoning settings, because a model that does not reason refuses it: "Encrypted
-            # content is not supported with this model." (pydantic/pydantic-ai#2865, read 2026-11-22)
-            include.append(INCLUDE_REASONING)
+            encrypted = True
+    # A model that does not reason refuses it: "Encrypted content is not supported with this model."
+    # (pydantic/pydantic-ai#2865, read 2026-11-22)
+    if encrypted:
+        include.append(INCLUDE_REASONING)
     if request.params.get("logprobs"):
         include.append(INCLUDE_LOGPROBS)
     if include and "include" not in capabilities.refuses:
