@@ -50,7 +50,7 @@ from dragoman_server.settings import (
     keys_of,
 )
 from dragoman_server.settings.fields import SettingSpec
-from dragoman_server.settings.patterns import WILDCARD
+from dragoman_server.settings.patterns import WILDCARD, targets_of
 from dragoman_server.settings.secret import Secret
 from dragoman_server.settings.server import ENV_PREFIX, KEY_VARIABLE
 
@@ -138,12 +138,30 @@ def _warnings(
         )
         mend = "write the origins of your pages, or make a key with `dragoman keys add NAME`"
         yield CheckFinding(CheckSeverity.WARNING, "public", "server.cors_origins", text, mend)
+    yield from _lost_prefixes(settings)
     for index, upstream in enumerate(settings.upstreams):
         path = specs[upstream.protocol].path
         if path.startswith("/v1/") and urlsplit(upstream.base_url).path.endswith("/v1"):
             text = f"the base URL for {upstream.protocol} is written without /v1; requests would go to .../v1{path}"
             mend = f"remove /v1 from base_url: {loaded.origin('upstreams', index, 'base_url').changed_at}"
             yield CheckFinding(CheckSeverity.WARNING, "base_url", f"upstream {upstream.name}", text, mend)
+
+
+def _lost_prefixes(settings: Settings) -> Iterator[CheckFinding]:
+    """Find patterns such as "claude-*" = "openrouter/anthropic/*", which requests anthropic/opus-5."""
+    for name, chain in settings.models.items():
+        before, wildcard, _ = name.partition(WILDCARD)
+        prefix = before.rpartition("/")[2]
+        for target in targets_of(chain):
+            fixed, substituted, rest = target.partition(WILDCARD)
+            if wildcard and prefix and substituted and fixed.endswith("/"):
+                yield CheckFinding(
+                    CheckSeverity.WARNING,
+                    "models",
+                    dotted(("models", name)),
+                    f'{quote_value(target)} loses "{prefix}", because * stands for the text behind it',
+                    f"write {quote_value(fixed + prefix + substituted + rest)}",
+                )
 
 
 def _unknown_variables(loaded: LoadedConfig, environ: Mapping[str, str]) -> Iterator[CheckFinding]:

@@ -418,6 +418,28 @@ def test_a_messages_upstream_with_v1_is_warned_of() -> None:
 
 
 @pytest.mark.parametrize(
+    ("pattern", "target", "better"),
+    [
+        ("claude-*", "local/anthropic/*", "local/anthropic/claude-*"),
+        ("claude-*", "local/*", "local/claude-*"),
+        ("claude-*", "local/anthropic/claude-*", None),
+        ("claude-*", "local/glm-*", None),  # another family: the names are like each other on purpose
+        ("anthropic/*", "local/*", None),  # the vendor's part is meant to go
+        ("*", "local/anthropic/*", None),
+        ("claude-*", "local/one", None),
+    ],
+)
+def test_a_pattern_that_loses_a_part_of_the_name_is_warned_of(
+    pattern: str, target: str, better: str | None
+) -> None:
+    loaded = load_text(LOCAL + f'[models]\n"{pattern}" = "{target}"\n')
+    expected = (
+        f'models."{pattern}": "{target}" loses "claude-", because * stands for the text behind it; write "{better}"'
+    )
+    assert [str(each) for each in loaded.warnings] == ([] if better is None else [expected])
+
+
+@pytest.mark.parametrize(
     ("protocol", "base_url", "for_openai", "for_anthropic"),
     [
         ("openai_chat", "http://a/v1", "http://a/v1", "http://a"),
