@@ -1,6 +1,7 @@
 """Settings and tool choices that the upstream does not support.
 
-What the model is known to refuse is dropped and recorded as a loss, because otherwise the whole request is refused. Two
+What the model is known to refuse is dropped, or lowered to what it accepts, and recorded as a loss, because otherwise
+the whole request is refused. Two
 settings are not lost with an upstream that lacks them: stop sequences are searched for in the response, and several
 choices are requested by several requests, if the caller can do that. A required tool call has priority over reasoning,
 which is disabled for a model that cannot do both.
@@ -71,6 +72,13 @@ def drop_unsupported(request: Request, context: PassContext) -> Request:
         CHOICES.check(left["n"], request.path_of("n"), "the request")
     if "n" in left and not (upstream.choices and "n" not in capabilities.refuses):
         context.fan_out = _fan_out(left.pop("n"), request.path_of("n"), context.max_fan_out)
+    most, asked = capabilities.max_output_tokens, left.get("max_output_tokens")
+    if most is not None and type(asked) is int and asked > most:
+        left["max_output_tokens"] = most
+        ledger.altered(
+            request.path_of("max_output_tokens"),
+            f"lowered to {most}, the most that the upstream's model is known to accept",
+        )
     refused = capabilities.refuses
     if capabilities.sampling_at_none and _effort_is_none(request, capabilities):
         refused -= _ACCEPTED_AT_NONE

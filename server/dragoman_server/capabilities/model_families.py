@@ -67,10 +67,17 @@ _CLAUDE_4_6 = {
     "sampling": None,
     "sampling_pair": False,
 }
-_CLAUDE_4_5 = {**_CLAUDE_4_6, "thinking": "budget", "efforts": None, "prefill": None}
+# "max_tokens: 128000 > 64000, which is the maximum allowed number of output tokens for claude-sonnet-4-5."
+_CLAUDE_4_5 = {
+    **_CLAUDE_4_6,
+    "thinking": "budget",
+    "efforts": None,
+    "prefill": None,
+    "max_output_tokens": 64_000,
+}
 _CLAUDE_4_1 = {**_CLAUDE_4_5, "structured_output": NONE}
 _CLAUDE_4 = {**_CLAUDE_4_1, "sampling_pair": None}
-_CLAUDE_3 = {**_CLAUDE_4, "thinking": NONE, "efforts": ()}
+_CLAUDE_3 = {**_CLAUDE_4, "thinking": NONE, "efforts": (), "max_output_tokens": 4096}
 
 # Chat Completions and Responses.
 
@@ -88,6 +95,7 @@ _REFUSED_WHEN_REASONING = (
 )
 _O_SERIES = {
     "efforts": ("low", "medium", "high"),
+    "max_output_tokens": 100_000,
     "refuses": (*_REFUSED_WHEN_REASONING, "verbosity"),
     "custom_tools": False,
 }
@@ -95,14 +103,25 @@ _O_SERIES = {
 _O_SERIES_ONE_CALL = {**_O_SERIES, "refuses": (*_REFUSED_WHEN_REASONING, "verbosity", "parallel_tool_calls")}
 # "gpt-5.1 defaults to none ... All models before gpt-5.1 do not support none. xhigh is supported for all models
 # after gpt-5.1-codex-max."
-_GPT_5 = {"efforts": ("none", "low", "medium", "high", "xhigh"), "refuses": _REFUSED_WHEN_REASONING}
+_GPT_5 = {
+    "efforts": ("none", "low", "medium", "high", "xhigh"),
+    "max_output_tokens": 128_000,
+    "refuses": _REFUSED_WHEN_REASONING,
+}
 # "Function tools with reasoning_effort are not supported for gpt-5.6-luna in /v1/chat/completions." The
 # same holds from gpt-5.4 on.
 _NO_EFFORT_BESIDE_TOOLS = {"tools_with_effort": False}
 # "gpt-6-astra accepts low, medium, high and xhigh in Chat Completions, Responses adds max; none is rejected."
-_GPT_6 = {**_GPT_5, **_NO_EFFORT_BESIDE_TOOLS, "efforts": ("low", "medium", "high", "xhigh")}
+_GPT_6 = {
+    **_GPT_5,
+    **_NO_EFFORT_BESIDE_TOOLS,
+    "efforts": ("low", "medium", "high", "xhigh"),
+    "max_output_tokens": None,
+}
+# "max_tokens is too large: 32000. This model supports at most 16384 completion tokens."
 _JSON_MODE = {
     "efforts": (),
+    "max_output_tokens": 4096,
     "refuses": ("verbosity",),
     "custom_tools": False,
     "structured_output": "object",
@@ -141,12 +160,17 @@ MODEL_FAMILIES = (
         # -20 begins a date.
         ("claude-*-4-0* claude-*-4 claude-*-4-20* claude-*-4@*", _CLAUDE_4),
         ("claude-3* claude-2* claude-instant*", _CLAUDE_3),
-        ("claude-3-7-*", {"thinking": "budget", "efforts": None}),
+        ("claude-3-5-*", {"max_output_tokens": 8192}),
+        ("claude-3-7-*", {"thinking": "budget", "efforts": None, "max_output_tokens": 64_000}),
+        ("claude-opus-4-[01]* claude-opus-4 claude-opus-4-20*", {"max_output_tokens": 32_000}),
     ),
     *_rows(
         "platform.openai.com/docs: models",
         ("gpt-3* gpt-4* chatgpt-*", _JSON_MODE),
-        ("gpt-4o* gpt-4-1 gpt-4-1-* gpt-4-5*", {"structured_output": "schema"}),
+        ("gpt-4 gpt-4-0613", {"max_output_tokens": 8192}),
+        ("gpt-4o* gpt-4-5*", {"structured_output": "schema", "max_output_tokens": 16_384}),
+        ("gpt-4-1 gpt-4-1-*", {"structured_output": "schema", "max_output_tokens": 32_768}),
+        ("chatgpt-4o*", {"max_output_tokens": 16_384}),
         date="2026-11-21",
     ),
     *_rows(
@@ -179,7 +203,7 @@ MODEL_FAMILIES = (
         ("gpt-5-[6-9]* gpt-6*", {"cache_marks": "breakpoint"}),
         provider="openai",
     ),
-    *_rows("litellm#13781", ("gpt-5*chat*", {"efforts": (), "refuses": ()})),
+    *_rows("litellm#13781", ("gpt-5*chat*", {"efforts": (), "refuses": (), "max_output_tokens": 16_384})),
     *_rows(
         "docs.x.ai: reasoning; @ai-sdk/xai 3.0.97, 4.0.8",
         # Models before grok-4.3 refuse the setting, except for grok-3-mini.
@@ -226,7 +250,8 @@ MODEL_FAMILIES = (
         "docs.z.ai/guides/capabilities/thinking-mode; dev.to/aihubmix",
         ("glm-5-[2-9]*", {"efforts": ("low", "medium", "high")}),
         # It cannot stop to think, so there is no switch.
-        ("glm-5-3*", {"reasoning_setting": "reasoning_effort"}),
+        # "max_tokens above 131072 is a 400 with the range."
+        ("glm-5-3*", {"reasoning_setting": "reasoning_effort", "max_output_tokens": 131_072}),
         provider="zai",
     ),
     *_rows(

@@ -6,7 +6,7 @@ for long. An upstream that fails keeps its last list, and the log has one line a
 """
 
 import logging
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import anyio
@@ -15,7 +15,7 @@ from dragoman import UPSTREAMS
 from dragoman.codec import UpstreamSpec
 from dragoman_server.models.info import ModelInfo
 from dragoman_server.models.listing import ModelListError, can_list, fetch_models
-from dragoman_server.models.routes import UnknownModel, deciding_upstream, resolve_chain
+from dragoman_server.models.routes import ListedModels, UnknownModel, deciding_upstream, resolve_chain
 from dragoman_server.settings import SIMULATOR, AccountSettings, Settings, UpstreamSettings
 from dragoman_server.settings.server import FULL, PLAIN
 from dragoman_server.simulator import MODELS
@@ -33,9 +33,6 @@ RETRY_S = 30.0
 
 # The owner of a name without an upstream.
 _NO_OWNER = "dragoman"
-
-# By upstream: its models by their names there.
-_Infos = Mapping[str, Mapping[str, ModelInfo]]
 
 # Returns the accounts with which an upstream's list can be fetched, the best first.
 AccountsOf = Callable[[UpstreamSettings], Sequence[AccountSettings]]
@@ -79,7 +76,7 @@ class ModelCatalog(BackgroundTaskGroup):
     """The names of all models. Outside of running() nothing is fetched, and only the settings count.
 
     sender_for: returns the sender for the upstream of a name. accounts: see AccountsOf. specs: see Gateway.upstreams.
-    listed: the names of the models that each upstream lists, as far as they are known.
+    listed: see ListedModels, as far as the lists are known.
     """
 
     def __init__(
@@ -97,7 +94,7 @@ class ModelCatalog(BackgroundTaskGroup):
             _UpstreamList(upstream) for upstream in settings.upstreams if can_list(upstream, specs)
         ]
         self._entries: dict[str, CatalogEntry] | None = None
-        self.listed: dict[str, Collection[str]] = {}
+        self.listed: dict[str, Mapping[str, ModelInfo]] = {}
 
     def take_over(self, previous: "ModelCatalog") -> None:
         """Use the lists from before a reload of those upstreams that have not changed."""
@@ -166,7 +163,7 @@ class ModelCatalog(BackgroundTaskGroup):
             if upstream_list.failing:
                 LOG.info("the models of upstream %s are listed again", upstream.name)
             upstream_list.models, upstream_list.failing = models, False
-            self.listed[upstream.name] = dict.fromkeys(model.id for model in models)
+            self.listed[upstream.name] = {model.id: model for model in models}
             self._entries = None
         finally:
             upstream_list.tried = True
@@ -194,7 +191,7 @@ def build_entries(settings: Settings, lists: Mapping[str, Sequence[ModelInfo]]) 
     return found
 
 
-def _entries_of(settings: Settings, infos: _Infos, upstream: str, model: str) -> Iterator[CatalogEntry]:
+def _entries_of(settings: Settings, infos: ListedModels, upstream: str, model: str) -> Iterator[CatalogEntry]:
     """Give the entries of a model: its own name if it leads there, and `upstream/model`. A setting lists them."""
     form = settings.server.model_names
     plain = _entry(settings, infos, model)
@@ -207,7 +204,7 @@ def _entries_of(settings: Settings, infos: _Infos, upstream: str, model: str) ->
     yield replace(full, listed=form != PLAIN or not leads_here)
 
 
-def _entry(settings: Settings, infos: _Infos, name: str) -> CatalogEntry:
+def _entry(settings: Settings, infos: ListedModels, name: str) -> CatalogEntry:
     routes = resolve_chain(settings, None, name, infos)
     if isinstance(routes, UnknownModel):
         return CatalogEntry(name, name, _NO_OWNER, ModelInfo(""))

@@ -85,6 +85,11 @@ class ModelInfo:
     anthropic: Mapping[str, JSON] = field(default_factory=dict)
     owned_by: str | None = None
 
+    @property
+    def largest_limit(self) -> int | None:
+        """The largest limit of its output that it can accept. No output is longer than the context."""
+        return min(filter(None, (self.output, self.context)), default=None)
+
 
 @dataclass(frozen=True, slots=True)
 class ModelPage:

@@ -24,6 +24,7 @@ from typing import TypeAlias
 
 from dragoman_server.capabilities.providers import preferred_protocol, provider_name
 from dragoman_server.config.problems import nearest, printable
+from dragoman_server.models.info import ModelInfo
 from dragoman_server.settings import SIMULATOR, Settings, UpstreamSettings
 from dragoman_server.settings.patterns import WILDCARD, captures, matches, substitute, targets_of
 from dragoman_server.simulator import MODELS
@@ -48,7 +49,8 @@ _NO_CHAT_WORDS = (
 )
 
 # The names of models that upstreams list, by upstream. One without a list is missing.
-ListedModels = Mapping[str, Collection[str]]
+# Of each upstream, by its name: the models that it lists, by their ids.
+ListedModels = Mapping[str, Mapping[str, ModelInfo]]
 NO_LISTED_MODELS: ListedModels = MappingProxyType({})
 
 

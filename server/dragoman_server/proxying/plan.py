@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cached_property, partial
 
+import msgspec
+
 from dragoman import (
     UPSTREAMS,
     FanOut,
@@ -386,10 +388,16 @@ class Planner:
         self, destination: Destination, endpoint: Endpoint, signer: Signer, signed_reasoning: bool
     ) -> TranslatedRequest:
         settings, upstream = destination.settings, destination.upstream
+        model = destination.upstream_model
+        capabilities = capabilities_for(self.settings, settings, model, upstream.name)
+        if capabilities.max_output_tokens is None:
+            listed = self.listed.get(settings.name, {}).get(model)
+            if listed is not None:
+                capabilities = msgspec.structs.replace(capabilities, max_output_tokens=listed.largest_limit)
         translator = RequestTranslator(
             client=self.client,
             upstream=upstream,
-            capabilities=capabilities_for(self.settings, settings, destination.upstream_model, upstream.name),
+            capabilities=capabilities,
             policy=_policy(self.settings, settings, self.client_key, self.headers.get(LOSS_POLICY_HEADER)),
             signer=signer,
             max_fan_out=MAX_FAN_OUT,
@@ -397,7 +405,7 @@ class Planner:
         )
         return translator.translate(
             self.body,
-            model=destination.upstream_model,
+            model=model,
             request_head=self._head,
             reasoning_lookup=self.reasoning_lookup,
             cache_key=lambda: self._conversation,

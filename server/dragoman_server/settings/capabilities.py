@@ -44,6 +44,12 @@ class CapabilitySettings:
         Meta(ge=1, le=10_000_000),
         "max_tokens when the client sends none; unset: default_max_tokens of [server]",
     ] = None
+    max_output_tokens: Annotated[
+        int | None,
+        Meta(ge=1, le=10_000_000),
+        "largest output limit that the model accepts, to which a client's is lowered; unset: that of the model's family"
+        " or of the upstream's model list, as far as known",
+    ] = None
     max_tokens_field: Annotated[
         str | None, ("max_completion_tokens", "max_tokens"), "name of the token limit in Chat Completions"
     ] = None

@@ -352,3 +352,13 @@ def test_images_and_files_that_are_refused_become_text(part: Part, left: Part) -
         [] if part == left else [(LossCode.DROPPED, "/p/1")]
     )
     assert fit_media(request, pass_context(request, ledger)) is request
+
+
+@pytest.mark.parametrize(
+    ("most", "asked", "sent"),
+    [(None, 32000, 32000), (16384, 32000, 16384), (16384, 16384, 16384), (16384, "9", "9")],
+)
+def test_a_limit_that_the_model_refuses_is_lowered(most: int | None, asked: Any, sent: Any) -> None:
+    params, _, _, losses = fitted({"max_output_tokens": asked}, max_output_tokens=most)
+    assert params == {"max_output_tokens": sent}
+    assert [code for code, _ in losses] == ([] if asked == sent else [LossCode.ALTERED])

@@ -411,6 +411,7 @@ HIGH: Json = {"reasoning_effort": "high"}
 STRICT: Json = {
     "response_format": {"type": "json_schema", "json_schema": {"name": "n", "schema": SCHEMA, "strict": True}}
 }
+LIMIT: Json = {"max_tokens": 200_000}
 BUDGET: Json = {"thinking": {"type": "enabled", "budget_tokens": 6750}}
 CORRECTED: Json = {
     "messages": [
@@ -456,14 +457,21 @@ CASES: dict[tuple[str, str | None], Case] = {
     ("claude-3*", None): claude("claude-3-5-haiku-20241022", HIGH, {"thinking": None}),
     ("claude-2*", None): claude("claude-2.1", HIGH, {"thinking": None}),
     ("claude-instant*", None): claude("claude-instant-1.2", HIGH, {"thinking": None}),
+    ("claude-3-5-*", None): claude("claude-3-5-haiku-20241022", LIMIT, {"max_tokens": 8192}),
     ("claude-3-7-*", None): claude("claude-3-7-sonnet-latest", HIGH, BUDGET),
+    ("claude-opus-4-[01]*", None): claude("claude-opus-4-1", LIMIT, {"max_tokens": 32_000}),
+    ("claude-opus-4", None): claude("claude-opus-4", LIMIT, {"max_tokens": 32_000}),
+    ("claude-opus-4-20*", None): claude("claude-opus-4-20250514", LIMIT, {"max_tokens": 32_000}),
     ("gpt-3*", None): gpt("gpt-3.5-turbo", FORMAT, JSON_MODE),
     ("gpt-4*", None): gpt("gpt-4-turbo", FORMAT, JSON_MODE),
     ("chatgpt-*", None): gpt("chatgpt-4o-latest", FORMAT, JSON_MODE),
+    ("gpt-4", None): gpt("gpt-4", LIMIT, {"max_completion_tokens": 8192}),
+    ("gpt-4-0613", None): gpt("gpt-4-0613", LIMIT, {"max_completion_tokens": 8192}),
     ("gpt-4o*", None): gpt("gpt-4o-mini", FORMAT, SCHEMA_UNCHANGED),
+    ("gpt-4-5*", None): gpt("gpt-4.5-preview", FORMAT, SCHEMA_UNCHANGED),
     ("gpt-4-1", None): gpt("gpt-4.1", FORMAT, SCHEMA_UNCHANGED),
     ("gpt-4-1-*", None): gpt("gpt-4.1-nano", FORMAT, SCHEMA_UNCHANGED),
-    ("gpt-4-5*", None): gpt("gpt-4.5-preview", FORMAT, SCHEMA_UNCHANGED),
+    ("chatgpt-4o*", None): gpt("chatgpt-4o-latest", LIMIT, {"max_completion_tokens": 16_384}),
     ("o3*", None): gpt("o3", TEMPERATURE, NO_TEMPERATURE),
     ("o4*", None): gpt("o4-mini", TEMPERATURE, NO_TEMPERATURE),
     ("o1*", None): gpt("o1", ONE_CALL, {"parallel_tool_calls": None}),

@@ -434,7 +434,8 @@ def test_a_pattern_that_loses_a_part_of_the_name_is_warned_of(
 ) -> None:
     loaded = load_text(LOCAL + f'[models]\n"{pattern}" = "{target}"\n')
     expected = (
-        f'models."{pattern}": "{target}" loses "claude-", because * stands for the text behind it; write "{better}"'
+        f'models."{pattern}": "{target}" loses "claude-", because * stands for the text behind it; '
+        f'write "{better}"'
     )
     assert [str(each) for each in loaded.warnings] == ([] if better is None else [expected])
 

@@ -9,6 +9,8 @@ from dragoman import PROTOCOLS, Relay, RemoteProtocolError, RequestRefused, Resp
 from dragoman.document import Grammar, Reasoning
 from dragoman.events import Signature
 from dragoman_server.keys import make_signer
+from dragoman_server.models.info import ModelInfo
+from dragoman_server.models.routes import NO_LISTED_MODELS, ListedModels
 from dragoman_server.proxying.plan import Plan, Planner
 from dragoman_server.settings import ClientKey, ServerSettings, Settings, UpstreamSettings
 from dragoman_server.settings.secret import Secret
@@ -34,6 +36,7 @@ def plan(
     client_key: ClientKey | None = None,
     check_input: Any = None,
     reasoning_lookup: Any = None,
+    listed: ListedModels = NO_LISTED_MODELS,
     **upstream: Any,
 ) -> Plan:
     base = "http://127.0.0.1:9" if protocol == MESSAGES else "http://127.0.0.1:9/v1"
@@ -42,8 +45,19 @@ def plan(
         upstreams=(UpstreamSettings(name="up", protocol=protocol, base_url=base, **upstream),),
     )
     data = json.dumps({**BODIES[client], **(body or {})}).encode()
-    more = {"client_key": client_key, "check_input": check_input, "reasoning_lookup": reasoning_lookup}
-    return Planner(settings, PROTOCOLS[client], headers or {}, query, data, id="abc", now=5, **more).first()
+    return Planner(
+        settings,
+        PROTOCOLS[client],
+        headers or {},
+        query,
+        data,
+        id="abc",
+        now=5,
+        client_key=client_key,
+        check_input=check_input,
+        reasoning_lookup=reasoning_lookup,
+        listed=listed,
+    ).first()
 
 
 def sent(*arguments: Any, **more: Any) -> dict[str, Any]:
@@ -318,6 +332,31 @@ def test_max_tokens_where_the_client_gave_none(upstream_limit: int | None, limit
     assert sent(CHAT, MESSAGES, server=server, max_tokens=upstream_limit)["max_tokens"] == limit
     body = sent(CHAT, MESSAGES, {"max_tokens": 9}, server=server, max_tokens=upstream_limit)
     assert body["max_tokens"] == 9
+
+
+def test_the_limit_of_the_models_list_applies_where_no_other_is_known() -> None:
+    def limit(model: str, **capabilities: Any) -> int:
+        listed = {"up": {model: ModelInfo(model, context=64_000, output=16_000)}}
+        body = {"model": f"up/{model}", "max_tokens": 32_000}
+        planned = plan(MESSAGES, CHAT, body, listed=listed, **capabilities)
+        limit: int = json.loads(planned.request.translated.body)["max_tokens"]
+        assert [loss.path for loss in planned.losses] == ["/max_tokens"] * (limit < 32_000)
+        return limit
+
+    assert limit("m") == 16_000
+    assert limit("m", max_output_tokens=20_000) == 20_000
+    assert limit("m", max_output_tokens=40_000) == 32_000
+    assert limit("gpt-3.5-turbo") == 4096  # of its family
+
+
+@pytest.mark.parametrize(
+    ("context", "output", "limit"),
+    [(None, None, None), (64, None, 64), (None, 16, 16), (64, 16, 16), (64, 100, 64)],
+)
+def test_no_output_is_longer_than_the_context(
+    context: int | None, output: int | None, limit: int | None
+) -> None:
+    assert ModelInfo("m", context=context, output=output).largest_limit == limit
 
 
 SESSION = {"x-claude-code-session-id": "5f0c9a2e-8d3b-4a57-9a51-2b7a3d1e6c40"}

@@ -62,7 +62,7 @@ def write_request(request: Request, capabilities: Capabilities, ledger: Ledger) 
         return _rewrite_body(request, capabilities, ledger)
     out: JSONObject = {
         "model": request.model,
-        "max_tokens": resolve_max_tokens(request, capabilities.max_tokens),
+        "max_tokens": resolve_max_tokens(request, capabilities.default_max_tokens),
     }
     write_params(request, _NAMES, CONVERTERS, out, ledger)
     marks = CacheControlWriter()
@@ -161,7 +161,7 @@ def _rewrite_settings(
     for param, path in request.param_paths.items():
         if param not in params:
             _remove(out, path)
-    out.setdefault("max_tokens", capabilities.max_tokens)  # required
+    out.setdefault("max_tokens", capabilities.default_max_tokens)  # required
     if "stop" in params:
         out["stop_sequences"] = params["stop"]
     for name in ("tools", "tool_choice"):
