@@ -13,6 +13,7 @@ from typing import Any
 import anyio
 from anyio.abc import TaskStatus
 from starlette.applications import Starlette
+from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
@@ -80,7 +81,7 @@ class _ConfiguredApp:
         # Around all of Starlette, so that a browser can read the response to an internal error as well.
         # Preflights cannot carry a key, so they get their response before a key is required.
         origins = set(server.cors_origins)
-        self.app = CORSMiddleware(
+        self.app = _CORS(
             KeyAuthMiddleware(_recorded(_router(routes, handlers, parent), gateway), keyring, errors.refuse),
             allow_origins=origins - {LOOPBACK_ORIGINS},
             allow_origin_regex=LOOPBACK_ORIGIN_PATTERN if LOOPBACK_ORIGINS in origins else None,
@@ -94,6 +95,15 @@ class _ConfiguredApp:
         )
         self.browsers = BrowserProtection(
             server, keyless=not keyring, allows_origin=self.app.is_allowed_origin
+        )
+
+
+class _CORS(CORSMiddleware):
+    def preflight_response(self, request_headers: Headers) -> Response:
+        """Return headers alone, which the browser enforces. BrowserProtection has refused foreign origins."""
+        headers = super().preflight_response(request_headers).headers
+        return Response(
+            status_code=204, headers={k: v for k, v in headers.items() if not k.startswith("content-")}
         )
 
 

@@ -9,7 +9,7 @@ protects the upstreams' keys from a page, so these headers of the browser are ch
   without a preflight, and so spend money.
 - The content types of forms are refused from all origins (`refuse_form_content_type`), because they need no preflight.
 
-With client keys these checks are not needed: a page has no key, and cannot send one without a preflight.
+With client keys only the origins of preflights are checked: a page has no key, and cannot send one without a preflight.
 """
 
 import ipaddress
@@ -33,7 +33,9 @@ _HOST = re.compile(r"(?:\[([0-9a-f:.]+)\]|([a-z0-9._-]+))(?::[0-9]*)?")
 # "A CORS-safelisted request-header value" of Content-Type -- the Fetch standard, 2.2.2
 _FORM_TYPES = frozenset({"application/x-www-form-urlencoded", "multipart/form-data", "text/plain"})
 
-_NAMES = frozenset({b"host", b"origin", b"sec-fetch-site", b"content-type"})
+# Only a browser sends it, in the request with which it asks if a page may send another one (the Fetch standard, 4.8).
+_PREFLIGHT = b"access-control-request-method"
+_NAMES = frozenset({b"host", b"origin", b"sec-fetch-site", b"content-type", _PREFLIGHT})
 
 # Host names whose check is cached: clients use one or two.
 _MAX_CACHED_HOSTS = 64
@@ -63,7 +65,7 @@ class BrowserProtection:
         values = _relevant(headers)
         if self._keyless or self._server.allowed_hosts:
             self._check_host(values.get(b"host", []))
-        if self._keyless:
+        if self._keyless or _PREFLIGHT in values:
             for origin in _origins(values):
                 if not self._allows_origin(origin):
                     raise RequestRefused(

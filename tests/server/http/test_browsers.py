@@ -370,7 +370,7 @@ async def test_any_page_is_allowed_if_it_is_configured() -> None:
     assert str(warning).startswith("server.cors_origins: any web page")
 
 
-@pytest.mark.parametrize(("origin", "status"), [("http://localhost:3000", 200), (EVIL, 403)])
+@pytest.mark.parametrize(("origin", "status"), [("http://localhost:3000", 204), (EVIL, 403)])
 async def test_a_preflight_for_the_private_network(origin: str, status: int) -> None:
     preflight = {
         "origin": origin,
@@ -379,7 +379,7 @@ async def test_a_preflight_for_the_private_network(origin: str, status: int) -> 
     }
     client = await Gateway().request(preflight, method="OPTIONS")
     assert client.status == status
-    assert client.headers.get("access-control-allow-private-network") == ("true" if status == 200 else None)
+    assert client.headers.get("access-control-allow-private-network") == ("true" if status == 204 else None)
 
 
 # With client keys: the key decides, and pages of the listed origins may read.
@@ -402,6 +402,24 @@ async def test_with_client_keys_the_key_decides() -> None:
         assert client.status == status, headers
         assert gateway.upstream_called == (status == 200), headers
         assert client.headers.get("access-control-allow-origin") == allowed, headers
+
+
+@pytest.mark.parametrize("keys", [False, True])
+async def test_a_preflight_of_a_foreign_origin_names_the_setting(keys: bool) -> None:
+    preflight = {"origin": EVIL, "access-control-request-method": "POST"}
+    client = await Gateway(keys=keys).request(preflight, method="OPTIONS")
+    assert client.status == 403
+    assert check_error(CHAT, 403, client.body) == []
+    assert "server.cors_origins" in json.loads(client.body)["error"]["message"]
+
+
+@pytest.mark.parametrize("origins", [("loopback",), ("*",)])
+async def test_a_preflight_has_no_body(origins: tuple[str, ...]) -> None:
+    preflight = {"origin": "http://localhost:3000", "access-control-request-method": "POST"}
+    client = await Gateway(keys=True, cors_origins=origins).request(preflight, method="OPTIONS")
+    assert (client.status, client.body) == (204, b"")
+    assert "content-type" not in client.headers
+    assert "POST" in client.headers["access-control-allow-methods"]
 
 
 # WebSocket handshakes: no preflight comes before them.

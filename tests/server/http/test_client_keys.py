@@ -338,7 +338,7 @@ async def test_no_header_changes_what_is_open(forged: dict[str, str]) -> None:
 async def test_a_preflight_passes_and_a_refusal_can_be_read_by_a_browser() -> None:
     page = {"origin": "http://localhost:3000"}
     asking = {**page, "access-control-request-method": "POST", "access-control-request-headers": "x-api-key"}
-    assert (await call("/v1/messages", asking, method="OPTIONS")).status == 200
+    assert (await call("/v1/messages", asking, method="OPTIONS")).status == 204
     refused = await call("/v1/messages", page)
     assert refused.status == 401
     assert refused.headers["access-control-allow-origin"] == "http://localhost:3000"
