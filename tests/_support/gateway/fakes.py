@@ -182,7 +182,8 @@ class FakeClient:
             return {"type": "http.disconnect"}
         if self._leaves_after is None:
             await anyio.sleep_forever()
-        await anyio.sleep_until(self._leaves_after or 0)
+        if self._leaves_after:  # else the message is there, and nothing yields
+            await anyio.sleep_until(self._leaves_after)
         return {"type": "http.disconnect"}
 
     async def send(self, message: MutableMapping[str, Any]) -> None:
