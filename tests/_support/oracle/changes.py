@@ -97,6 +97,7 @@ RESPONSES_FAILED = {
     "response": s.response("failed", error={"code": "server_error", "message": "gone"}),
 }
 DONE = "[DONE]"
+_USAGE = {**s.chunk(), "usage": dict(s.CHAT_USAGE)}
 CUSTOM = {"index": 0, "id": "call_a", "type": "custom", "custom": {"name": "patch", "input": "*** Begin"}}
 
 
@@ -122,10 +123,10 @@ VARIANTS: dict[str, list[tuple[str, Change]]] = {
         ("as it is", lambda payloads: None),
         ("ends with an error", cut(3, CHAT_ERROR)),
         ("cut in a call by the limit", both(remove(6, 7), put(6, "choices.0.finish_reason", "length"))),
-        ("custom call", both(cut(1, s.chunk({"tool_calls": [CUSTOM]}), s.chunk({}, "tool_calls"), DONE))),
+        ("custom call", both(cut(1, s.chunk({"tool_calls": [CUSTOM]}), s.chunk({}, "tool_calls"), _USAGE, DONE))),
         ("calls interleave", swap(5, 6)),
-        ("first delta opens a call", cut(0, s.chunk({"role": "assistant", "content": None, **s.call(0, "c", "f", "{}")}), s.chunk({}, "tool_calls"), DONE)),
-        ("matched stop string", both(cut(4, s.chunk({}, "stop"), DONE), put(4, "choices.0.stop_reason", "X"))),
+        ("first delta opens a call", cut(0, s.chunk({"role": "assistant", "content": None, **s.call(0, "c", "f", "{}")}), s.chunk({}, "tool_calls"), _USAGE, DONE)),
+        ("matched stop string", both(cut(4, s.chunk({}, "stop"), _USAGE, DONE), put(4, "choices.0.stop_reason", "X"))),
     ],
     MESSAGES: [
         ("as it is", lambda payloads: None),

@@ -297,7 +297,11 @@ def test_messages_gets_requested_arguments_too() -> None:
 
 
 def test_broken_arguments_are_called_as_they_stand() -> None:
-    found = meaning(CHAT, request_body(CHAT, "tools", 'call a {"x": oops', tools=("a",))).calls
+    reply = reply_to(CHAT, encoded(request_body(CHAT, "tools", 'call a {"x": oops', tools=("a",))))
+    data = bytes_of(reply)
+    (problem,) = check_whole(CHAT, data)
+    assert "chat-arguments" in str(problem)
+    found = meaning_of_whole(CHAT, data).calls
     assert found[0].text == '{"x": oops'
 
 
