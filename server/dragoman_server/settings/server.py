@@ -43,7 +43,9 @@ LOOPBACK_ORIGINS = "loopback"
 
 # How models of upstreams are listed: see `model_names`.
 FULL, PLAIN, BOTH = MODEL_NAMES = ("full", "plain", "both")
-# The core reads no larger document.
+# The core reads no larger document. The default, too: twice the 32 MB that Anthropic accepts
+# (platform.claude.com/docs/en/api/errors, read 2026-11-22), for requests of other vendors. It may be so large because
+# things are counted, see `dragoman._wire.limits`, and what is large is handled off the loop.
 MAX_BODY_BYTES = 64 * 2**20
 
 

@@ -1,4 +1,5 @@
-"""No input within the limits holds the event loop: hostile bodies of a MiB, from clients and from upstreams.
+"""No input within the limits holds the event loop: hostile bodies of a MiB, from clients and from upstreams, and bodies
+from the shapes of all protocols.
 
 The measure is the CPU time of the loop's own thread between two of its turns, so neither other processes nor other
 threads count.
@@ -6,12 +7,15 @@ threads count.
 
 import gzip
 import json
+import random
 import time
 
 import anyio
 import anyio.lowlevel
 import pytest
+from fuzz import SECONDS
 from gateway.fakes import FakeClient, OneResponse, Script, http_scope
+from growth import shapes
 from virtual_time import REAL_BACKENDS, UVLOOP
 
 from dragoman_server.app import Application, create_app
@@ -169,3 +173,46 @@ async def test_no_event_holds_the_loop(path: str, name: str) -> None:
 async def test_no_whole_response_holds_the_loop(path: str, name: str) -> None:
     app = app_of(WHOLES[name].encode(), status=400 if name == "an error" else 200)
     await check(app, PATHS[path], small_request(stream=False))
+
+
+# So many of the shapes on each loop; `make fuzz` draws from all of them.
+SHAPES = 8
+_PATHS_OF = {f"openai_{name}": PATHS[name] for name in ("chat", "responses")} | {
+    "anthropic_messages": PATHS["messages"]
+}
+CASES = [
+    case
+    for case in shapes.cases()
+    if case.other in _PATHS_OF and (case.kind != "request" or case.protocol in _PATHS_OF)
+]
+
+
+async def check_shape(case: shapes.Case) -> None:
+    data = shapes.reads(case, shapes.LARGE)
+    if case.kind == "request":
+        body = json.loads(data[0])
+        if isinstance(body.get("model"), str):
+            body["model"] = "up/m"
+        app = app_of(json.dumps(WHOLE).encode(), upstream=case.other)
+        await check(app, _PATHS_OF[case.protocol], json.dumps(body).encode())
+        return
+    streams = case.kind == "stream"
+    status = 400 if case.kind == "error" else 200
+    app = app_of(b"".join(data), status=status, stream=streams, upstream=case.protocol)
+    await check(app, _PATHS_OF[case.other], small_request(stream=streams))
+
+
+@pytest.mark.fuzz
+@pytest.mark.promise("S7")
+async def test_no_shape_of_a_protocol_holds_the_loop() -> None:
+    deadline = time.monotonic() + SECONDS
+    drawn = random.sample(CASES, len(CASES)) if SECONDS else random.Random(SHAPES).sample(CASES, SHAPES)
+    problems = []
+    for case in drawn:
+        if SECONDS and time.monotonic() > deadline:
+            break
+        try:
+            await check_shape(case)
+        except AssertionError as error:
+            problems.append(f"{case}: {error}")
+    assert not problems, "\n".join(problems)

@@ -259,7 +259,7 @@ def _earlier_blocks(message: JSONObject, path: str, signer: Signer) -> list[tupl
         # Clients may send back the pieces of a stream one by one.
         for index, entry in enumerate(ReasoningEntries(entries).joined()):
             at = f"{path}/{field}/{index}"
-            found = _signed_entry(entry, at, "".join(unsigned), signer)
+            found = _signed_entry(entry, at, unsigned, signer)
             if found is None:
                 unsigned.append(entry_text(entry))
                 if any(entry.get(key) for key in CLOSING_KEYS):
@@ -288,28 +288,31 @@ def _earlier_blocks(message: JSONObject, path: str, signer: Signer) -> list[tupl
 
 
 def _signed_entry(
-    entry: JSONObject, path: str, before: str, signer: Signer
+    entry: JSONObject, path: str, before: list[str], signer: Signer
 ) -> tuple[Reasoning, Position] | None:
     """Read an entry with a signature, and its position. None for an entry without one.
 
-    before: the text of the summary entries before it, which is the readable side of a ciphertext.
+    before: the texts of the summary entries before it, which are the readable side of a ciphertext. They are joined
+    only for an entry that takes them, so that each is joined once.
     """
     extra = extra_members(entry, REASONING_ENTRY_SHAPE)
     for key in CLOSING_KEYS:
         value = entry.get(key)
         if type(value) is str and Signer.is_wrapped(value):
-            text, signature = before + entry_text(entry), signer.unwrap(value)
+            text, signature = "".join([*before, entry_text(entry)]), signer.unwrap(value)
             block = Reasoning(text, signature, extra=extra, path=f"{path}/{key}", forged=signature is None)
             return block, position_of(entry)
     signature = _vendor_signature(entry, before)
     if signature is None:
         return None
     kind = signature.native["type"]
-    text = "" if kind == "redacted_thinking" else before if kind == "reasoning" else entry_text(entry)
+    text = (
+        "" if kind == "redacted_thinking" else "".join(before) if kind == "reasoning" else entry_text(entry)
+    )
     return Reasoning(text, signature, extra=extra, path=path), _START
 
 
-def _vendor_signature(entry: JSONObject, before: str) -> Signature | None:
+def _vendor_signature(entry: JSONObject, before: list[str]) -> Signature | None:
     """Return the signature of another vendor in an entry of OpenRouter's or LiteLLM's form, None without one."""
     kind, form = entry.get("type"), entry.get("format")
     signature, data = entry.get("signature"), entry.get("data")
@@ -321,7 +324,7 @@ def _vendor_signature(entry: JSONObject, before: str) -> Signature | None:
     if kind == "redacted_thinking" or (kind == "reasoning.encrypted" and form == "anthropic-claude-v1"):
         return Signature(_MESSAGES, {"type": "redacted_thinking", "data": data})
     if kind == "reasoning.encrypted" and form == "openai-responses-v1":
-        summary = [{"type": "summary_text", "text": before}] if before else []
+        summary = [{"type": "summary_text", "text": text}] if (text := "".join(before)) else []
         item: JSONObject = {"type": "reasoning", "summary": summary, "encrypted_content": data}
         if entry.get("id"):
             item["id"] = entry["id"]
