@@ -374,6 +374,8 @@ class UpstreamSpec(ProtocolSpec, frozen=True, kw_only=True):
             of another protocol. Servers refuse it, so such a body is not relayed as it is.
         signature_places: Where its requests have signatures.
         billing_header: Where its requests have a line for the vendor's billing, None if they have none.
+        content_members: Members of its requests that are content or decide what is requested. A request is never sent
+            without one of these because the upstream has refused it.
         auth_header: The header with the key. In `authorization` it is a bearer token.
         forwarded_headers: Lower-case names of headers that its clients may send to upstreams of this protocol.
         list_headers: Headers whose values are lists: what is configured is added to what the client sent.
@@ -398,6 +400,7 @@ class UpstreamSpec(ProtocolSpec, frozen=True, kw_only=True):
     wrapped_markers: tuple[bytes, ...] = (WRAPPED_MARKER,)
     signature_places: SignaturePlaces = SignaturePlaces()
     billing_header: BillingHeader | None = None
+    content_members: frozenset[str] = frozenset({"model", "messages", "stream", "tools"})
     auth_header: str = "authorization"
     forwarded_headers: frozenset[str] = frozenset()
     list_headers: frozenset[str] = frozenset()

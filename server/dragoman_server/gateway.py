@@ -24,6 +24,7 @@ from dragoman_server.extras import missing_extra
 from dragoman_server.log import RequestRecord, log_request
 from dragoman_server.models.catalog import ModelCatalog
 from dragoman_server.proxying.account_pool import AccountPool, proxy_id
+from dragoman_server.proxying.refused_members import RefusedMembers
 from dragoman_server.responses.reasoning import ReasoningStore
 from dragoman_server.responses.service import StoredResponseService
 from dragoman_server.responses.stores.base import ResponseStore, ResponseStoreLimits
@@ -65,6 +66,7 @@ class Gateway:
     limits: of client keys.
     key_usage: what the requests of each client key have used.
     reasoning_store: reasoning for clients that do not send it back, None where nothing is stored.
+    refused_members: what upstreams have refused by name.
     catalog: the names of models.
     telemetry: the metrics and the traces.
     check_input: checks what models write for tools with a grammar, None where nothing is checked.
@@ -100,11 +102,13 @@ class Gateway:
             max_bytes = settings.server.reasoning_store_bytes
             self.reasoning_store = ReasoningStore(max_bytes) if max_bytes else None
             self.key_usage = KeyUsage(self.accounts)
+            self.refused_members = RefusedMembers()
             self.telemetry = Telemetry(settings, self.catalog.listed)
         else:
             self.client, self.simulator = previous.client, previous.simulator
             self.responses, self.accounts = previous.responses, previous.accounts
             self.reasoning_store, self.key_usage = previous.reasoning_store, previous.key_usage
+            self.refused_members = previous.refused_members
             self.catalog.take_over(previous.catalog)
             self.telemetry = previous.telemetry
             self.balances.take_over(previous.balances)

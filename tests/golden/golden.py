@@ -133,9 +133,12 @@ CAPABILITIES = {
         forced_tools="not_thinking",
         enforces=frozenset(("schema", "tool_choice")),
         prefill=False,
+        encrypted_reasoning=True,
     ),
     "openai": Capabilities(
+        max_output_tokens=128_000,
         custom_tools=True,
+        encrypted_reasoning=True,
         developer_role=True,
         mid_system=True,
         reasoning_field=None,

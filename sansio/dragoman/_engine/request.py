@@ -6,7 +6,7 @@ upstream, and records in Undo what the response has to undo.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -161,6 +161,7 @@ class RequestTranslator:
         reasoning_lookup: ReasoningLookup | None = None,
         cache_key: CacheKeySource | None = None,
         signed_reasoning: bool = True,
+        left_out: Sequence[str] = (),
     ) -> TranslatedRequest:
         """Translate one request body.
 
@@ -174,6 +175,8 @@ class RequestTranslator:
                 sent none.
             signed_reasoning: False drops reasoning with signatures or ciphertexts, because the upstream has refused
                 those of an earlier attempt.
+            left_out: members of the upstream's request that are not sent, because the upstream has refused them
+                before. Those in UpstreamSpec.content_members are sent all the same.
 
         Raises RemoteProtocolError for a body that breaks the client's protocol, and RequestRefused for one that
         requests what the upstream cannot do at all, or (policy REFUSE) that cannot be translated without a loss.
@@ -192,12 +195,14 @@ class RequestTranslator:
                 if stripped is not body:
                     body, request_head = stripped, None
             if same_protocol and (self._capabilities.relay == "exact" or unwraps):
-                return self._relay(
+                translated = self._relay(
                     body, model, request_head or peek(body), restores, signed_reasoning, ledger
                 )
-            return self._translate(
-                body, model, reasoning_lookup, cache_key, restores, signed_reasoning, ledger
-            )
+            else:
+                translated = self._translate(
+                    body, model, reasoning_lookup, cache_key, restores, signed_reasoning, ledger
+                )
+            return self._without(translated, left_out) if left_out else translated
         except RecursionError:
             raise too_deep() from None
 
@@ -260,6 +265,18 @@ class RequestTranslator:
             echo={name: decoded[name] for name in self._client.echoed_members if name in decoded},
             rewritten=context.rewritten,
         )
+
+    def _without(self, translated: TranslatedRequest, left_out: Sequence[str]) -> TranslatedRequest:
+        """Leave out members that the upstream has refused. The others keep the bytes of their values."""
+        fields = peek(translated.body).fields
+        gone = [name for name in left_out if name in fields and name not in self._upstream.content_members]
+        if not gone:
+            return translated
+        for name in gone:
+            del fields[name]
+            translated.losses.dropped("", f"the upstream has refused {name}: it was left out")
+        translated.losses.enforce(self._policy)
+        return msgspec.structs.replace(translated, body=encode(fields))
 
     def _without_billing_header(self, body: bytes, request_head: RequestHead | None, ledger: Ledger) -> bytes:
         """Return the body without the line for the billing of another vendor than the upstream's.

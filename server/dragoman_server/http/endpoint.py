@@ -345,6 +345,7 @@ class BaseEndpoint(ABC):
             else lambda calls: store.get(owner, calls, now),  # maybe in a thread, which has no such clock
             check_input=gateway.check_input,
             change=change,
+            refused_members=gateway.refused_members,
         )
         return await request.off_loop(len(body), planner.first)
 

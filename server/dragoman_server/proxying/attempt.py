@@ -197,23 +197,25 @@ class Attempt:
         if failure.idle_closed:
             first, self._resent = not self._resent, True
             return first
-        return await self._without_signatures(failure)
+        return await self._plan_again(failure)
 
-    async def _without_signatures(self, failure: AttemptFailure) -> bool:
-        """Drop signed reasoning from the plan if the upstream has refused it. Return false if it cannot be dropped.
+    async def _plan_again(self, failure: AttemptFailure) -> bool:
+        """Plan without what the upstream has refused. Return false if it has refused nothing that can be left out.
 
-        The conversation has changed accounts, and continues without what this account cannot read.
+        That is one member by its name, or signed reasoning: the conversation has changed accounts, and continues
+        without what this account cannot read.
         """
         plan, planner = self.plan, self.plan.request.planner
-        if planner is None or not refuses_signed_reasoning(failure.error):
+        signed = not refuses_signed_reasoning(failure.error)
+        if planner is None or (signed and not planner.learn_refused_member(plan, failure.error)):
             return False
         try:
-            unsigned = await planner.plan_off_loop(plan.destination, signed_reasoning=False)
+            again = await planner.plan_off_loop(plan.destination, signed_reasoning=signed)
         except (RemoteProtocolError, RequestRefused):
             return False
-        if _foreign_signatures(unsigned) <= _foreign_signatures(plan):
+        if not signed and _foreign_signatures(again) <= _foreign_signatures(plan):
             return False
-        self.plan = unsigned
+        self.plan = again
         return True
 
     def _open(self) -> AbstractAsyncContextManager[UpstreamResponseLike]:

@@ -25,6 +25,7 @@ from dragoman import (
     ResponseTranslator,
     Signer,
     TranslatedRequest,
+    WireError,
     peek,
 )
 from dragoman.codec import CheckInput, Endpoint, ProtocolSpec, ResponseContext, UpstreamSpec
@@ -42,8 +43,11 @@ from dragoman_server.models.routes import (
 )
 from dragoman_server.off_loop import off_loop
 from dragoman_server.proxying.affinity import conversation_key
+from dragoman_server.proxying.refused_members import REMEMBERED_S, RefusedMembers, refused_member
 from dragoman_server.proxying.upstream_errors import Scrub
 from dragoman_server.settings import AccountSettings, ClientKey, Settings, UpstreamSettings
+
+LOG = logging.getLogger("dragoman.upstream")
 
 # Query parameters that a relay keeps: Anthropic's SDK marks its beta surface with `?beta=true`.
 _RELAYED_QUERY = frozenset({"beta=true"})
@@ -256,6 +260,7 @@ class Planner:
     client_key: the one that the request came with.
     reasoning_lookup, check_input: as for the core's translators.
     change: see PlanChange.
+    refused_members: what upstreams have refused before, and is left out.
     """
 
     settings: Settings
@@ -275,6 +280,7 @@ class Planner:
     reasoning_lookup: ReasoningLookup | None = None
     check_input: CheckInput | None = None
     change: PlanChange | None = None
+    refused_members: RefusedMembers = field(default_factory=RefusedMembers)
 
     # A conversation stays with its account at one of the upstreams.
     _sticky: bool = field(default=False, init=False)
@@ -372,6 +378,18 @@ class Planner:
             self._log_plan(plan)
         return plan
 
+    def learn_refused_member(self, plan: Plan, error: WireError) -> bool:
+        """Remember the member that the upstream has refused by its name. Return false if there is none to leave out."""
+        to = plan.destination
+        sent = peek(plan.request.translated.body).fields.keys() - to.upstream.content_members
+        member = refused_member(error, sent)
+        if member is None or not self.refused_members.add(
+            to.settings.name, to.upstream_model, member, self.now
+        ):
+            return False
+        LOG.warning("%s has refused %s: it is left out for %d s", to.target, member, REMEMBERED_S)
+        return True
+
     def _log_plan(self, plan: Plan) -> None:
         """Log what is sent and why, with the losses."""
         to = plan.destination
@@ -410,6 +428,7 @@ class Planner:
             reasoning_lookup=self.reasoning_lookup,
             cache_key=lambda: self._conversation,
             signed_reasoning=signed_reasoning,
+            left_out=self.refused_members.get(settings.name, model, self.now),
         )
 
 

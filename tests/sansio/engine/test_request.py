@@ -78,6 +78,20 @@ def test_a_request() -> None:
     assert whole.prompt_tokens == len(body) // 4
 
 
+@pytest.mark.parametrize("client", [CLIENT, UPSTREAM])  # translated, relayed
+def test_members_that_the_upstream_has_refused_are_left_out(client: ProtocolSpec) -> None:
+    body = b'{"model": "m", "heat": 0.50, "messages": [], "until": null}'
+    translator = RequestTranslator(client=client, upstream=UPSTREAM)
+    whole = translator.translate(body, left_out=("gone", "messages"))
+    assert whole.body == translator.translate(body).body  # content is sent, whatever was refused
+    out = translator.translate(body, left_out=("heat",))
+    assert decode(out.body) == {k: v for k, v in decode(whole.body).items() if k != "heat"}
+    assert losses_of(out.losses)[-1:] == [(LossCode.DROPPED, "")]
+    strict = RequestTranslator(client=client, upstream=UPSTREAM, policy=LossPolicy.REFUSE)
+    with pytest.raises(RequestRefused, match="heat"):
+        strict.translate(b'{"model": "m", "heat": 0.5, "messages": []}', left_out=("heat",))
+
+
 def test_the_upstreams_protocol_decides_which_headers_a_body_requires() -> None:
     upstream = toy("there", request_headers=lambda body: [("model-too", body["model"])])
     body = request_body()

@@ -51,6 +51,9 @@ READ_ERRORS: list[tuple[int, bytes, WireError]] = [
     (429, body({"error": {"code": 429, "message": "Provider returned error", "metadata": {"raw": "slow"}}}),
      WireError(K.RATE_LIMIT, "Provider returned error: slow", 429)),
     (400, body({"error": {"message": "m", "metadata": {"raw": 5}}}), WireError(K.INVALID_REQUEST, "m", 400)),
+    # Groq shows what the model wrote.
+    (400, body({"error": {"message": "No.", "code": "tool_use_failed", "failed_generation": '{"a": '}}),
+     WireError(K.INVALID_REQUEST, 'No. The model wrote: {"a": ', 400, "tool_use_failed")),
     # Other shapes.
     (401, body({"detail": "Invalid API Key"}), WireError(K.AUTHENTICATION, "Invalid API Key", 401)),
     (422, body({"detail": [{"loc": ["body"]}]}), WireError(K.UNPROCESSABLE, '[{"loc":["body"]}]', 422)),

@@ -60,6 +60,9 @@ SPEC = UpstreamSpec(
     wrapped_markers=(WRAPPED_MARKER, f'"{SEARCH_ID_PREFIX}'.encode()),
     signature_places=SIGNATURE_PLACES,
     billing_header=BILLING,
+    content_members=frozenset(
+        {"model", "messages", "system", "tools", "stream", "max_tokens", "container", "mcp_servers"}
+    ),
     shows_searches=True,
     usage_at_start=True,
     auth_header="x-api-key",

@@ -53,6 +53,7 @@ SPEC = UpstreamSpec(
     max_stop_sequences=MAX_STOPS,
     echoed_members=("functions", "tools"),
     signature_places=SIGNATURE_PLACES,
+    content_members=frozenset({"model", "messages", "tools", "functions", "stream"}),
     # Signatures are in a member that no official type has, and many clients drop such members.
     clients_drop_signatures=True,
     needs_usage=False,

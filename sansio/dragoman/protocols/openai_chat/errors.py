@@ -100,6 +100,9 @@ def parse_error(body: JSONObject, status: int | None) -> WireError:
     raw = metadata.get("raw") if type(metadata) is dict else None
     if type(raw) is str and raw:
         message = f"{message}: {raw}"  # OpenRouter: its provider's body (crush#279, read 2026-11-22)
+    written = error.get("failed_generation")
+    if type(written) is str and written:
+        message = f"{message} The model wrote: {written}"  # Groq: a call that does not fit its tool
     error_type, code = _code_text(error.get("type")), error.get("code")
     if status is None and type(code) is int and 400 <= code < 600:
         status = code

@@ -43,6 +43,18 @@ SPEC = UpstreamSpec(
     output_member="output",
     max_stop_sequences=0,
     signature_places=SIGNATURE_PLACES,
+    content_members=frozenset(
+        {
+            "model",
+            "input",
+            "instructions",
+            "tools",
+            "stream",
+            "previous_response_id",
+            "conversation",
+            "prompt",
+        }
+    ),
     shows_searches=True,
     echoed_members=ECHOED_MEMBERS,
     failed_bodies=True,

@@ -1,0 +1,111 @@
+"""What upstreams refuse by name: recognized, left out of the next request, forgotten after a time."""
+
+import json
+import logging
+from typing import Any
+
+import pytest
+from gateway.scripted import CHAT, PATHS, chat_response, scripted, whole
+
+from dragoman import ErrorKind, WireError
+from dragoman_server.proxying.refused_members import (
+    MAX_LEFT_OUT,
+    REMEMBERED_S,
+    RefusedMembers,
+    refused_member,
+)
+
+SENT = {"reasoning_effort", "temperature", "top_p", "service_tier", "metadata"}
+
+
+@pytest.mark.parametrize(
+    ("message", "found"),
+    [
+        ("Unsupported parameter: 'reasoning_effort' is not supported with this model.", "reasoning_effort"),
+        ("Unknown parameter: 'service_tier'.", "service_tier"),
+        ("Unrecognized request argument supplied: top_p", "top_p"),
+        ("property 'metadata' is unsupported", "metadata"),
+        ("metadata: Extra inputs are not permitted", "metadata"),
+        ("[{'type': 'extra_forbidden', 'loc': ('body', 'top_p'), 'msg': 'x'}]", "top_p"),
+        ('json: unknown field "metadata"', "metadata"),
+        ("Unknown parameter: 'metadata.a'.", None),  # a part of it
+        ("Unknown parameter: 'top_p'. Unknown parameter: 'metadata'.", None),  # two
+        ("Unknown parameter: 'seed'.", None),  # which was not sent
+        ("temperature must be at most 1", None),  # it is accepted, with another value
+        ("", None),
+    ],
+)
+def test_the_member_that_an_error_names(message: str, found: str | None) -> None:
+    assert refused_member(WireError(ErrorKind.INVALID_REQUEST, message, status=400), SENT) == found
+    assert refused_member(WireError(ErrorKind.INVALID_REQUEST, message, status=422), SENT) == found
+    assert refused_member(WireError(ErrorKind.SERVER, message, status=500), SENT) is None
+
+
+def test_the_parameter_of_an_error_counts_with_its_code() -> None:
+    for code, found in (("unsupported_parameter", "top_p"), ("invalid_value", None)):
+        named = WireError(ErrorKind.INVALID_REQUEST, "No.", status=400, code=code, param="top_p")
+        assert refused_member(named, SENT) == found
+
+
+def test_members_are_remembered_for_a_time() -> None:
+    members = RefusedMembers()
+    assert members.add("up", "m", "top_p", 5)
+    assert members.get("up", "m", 5 + REMEMBERED_S - 1) == ("top_p",)
+    assert members.get("up", "other", 6) == members.get("other", "m", 6) == ()
+    assert members.get("up", "m", 5 + REMEMBERED_S) == ()
+
+
+def test_a_model_cannot_lose_all_its_members() -> None:
+    members = RefusedMembers()
+    assert [members.add("up", "m", f"m{n}", 5) for n in range(MAX_LEFT_OUT + 1)] == [
+        *[True] * MAX_LEFT_OUT,
+        False,
+    ]
+    assert members.add("up", "m", "m0", 5)
+
+
+HELLO: dict[str, Any] = {"model": "up/m", "messages": [{"role": "user", "content": "Hi"}]}
+REFUSAL = {"error": {"message": "Unsupported parameter: 'seed'", "type": "invalid_request_error"}}
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("relay", ["exact", "rewrite"])
+async def test_a_refused_member_is_left_out_at_once_and_of_later_requests(
+    relay: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    gateway = scripted(
+        CHAT, whole(REFUSAL, 400), *[whole(chat_response({"content": "Yes."}))] * 3, upstream={"relay": relay}
+    )
+    body = {**HELLO, "seed": 7, "temperature": 1.50}
+    with caplog.at_level(logging.WARNING, "dragoman.upstream"):
+        client = await gateway.call(PATHS[CHAT], body)
+        assert client.status == 200
+        assert ["seed" in each.body for each in gateway.sent] == [True, False]
+        assert gateway.sent[1].body == {
+            name: each for name, each in gateway.sent[0].body.items() if name != "seed"
+        }
+        assert "dropped" in client.headers["dragoman-loss"]
+        await gateway.call(PATHS[CHAT], body)
+        assert "seed" not in gateway.sent[2].body
+    assert [record.getMessage() for record in caplog.records if "seed" in record.getMessage()] == [
+        "up/m has refused seed: it is left out for 3600 s"
+    ]
+
+
+@pytest.mark.anyio
+async def test_content_is_never_left_out() -> None:
+    named = {
+        "error": {"message": "Unknown parameter: 'tools'.", "code": "unknown_parameter", "param": "tools"}
+    }
+    gateway = scripted(CHAT, whole(named, 400))
+    tools = [{"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}]
+    client = await gateway.call(PATHS[CHAT], {**HELLO, "tools": tools})
+    assert (client.status, len(gateway.sent)) == (400, 1)
+
+
+@pytest.mark.anyio
+async def test_where_losses_are_refused_the_client_gets_the_error() -> None:
+    gateway = scripted(CHAT, whole(REFUSAL, 400), whole(chat_response({"content": "Yes."})))
+    client = await gateway.call(PATHS[CHAT], {**HELLO, "seed": 7}, headers={"dragoman-loss-policy": "refuse"})
+    assert (client.status, len(gateway.sent)) == (400, 1)
+    assert "Unsupported parameter" in json.loads(client.body)["error"]["message"]
