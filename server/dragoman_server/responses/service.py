@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from dragoman import RequestHead, RequestRefused
-from dragoman.jsontext import JSONObject
+from dragoman.jsontext import JSONObject, encode
 from dragoman_server.off_loop import OffLoop, off_loop
 from dragoman_server.responses import conversation
 from dragoman_server.responses.stores.base import (
@@ -147,9 +147,13 @@ class StoredResponseService:
         """
         assert self.store is not None
         assert expanded.conversation is not None
-        response = conversation.to_stored_response(
-            body, expanded.conversation, expanded.previous, owner=owner, now=now
-        )
+        before = expanded.conversation
+
+        def build() -> StoredResponse | None:
+            return conversation.to_stored_response(body, before, expanded.previous, owner=owner, now=now)
+
+        # Its size is known when it is encoded, which takes milliseconds; to read each item takes a tenth of a second.
+        response = await off_loop(len(encode(body)), build)
         if response is None:
             return True  # there is nothing to store
         try:

@@ -175,6 +175,15 @@ async def test_no_whole_response_holds_the_loop(path: str, name: str) -> None:
     await check(app, PATHS[path], small_request(stream=False))
 
 
+async def test_no_stored_response_holds_the_loop() -> None:
+    # As many values as are accepted.
+    content = ",".join(['{"type":"output_text","text":"x","annotations":[]}'] * 55_000)
+    item = f'{{"type":"message","id":"msg_1","role":"assistant","content":[{content}]}}'
+    body = f'{{"id":"resp_1","object":"response","status":"completed","model":"m","output":[{item}]}}'
+    app = app_of(body.encode(), upstream="openai_responses")
+    await check(app, PATHS["responses"], small_request(stream=False))
+
+
 # So many of the shapes on each loop; `make fuzz` draws from all of them.
 SHAPES = 8
 _PATHS_OF = {f"openai_{name}": PATHS[name] for name in ("chat", "responses")} | {
