@@ -11,6 +11,7 @@ import socket
 import ssl
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -202,7 +203,12 @@ def test_a_signal_is_a_reload_whatever_it_interrupts(tmp_path: Path, backend: st
 def workers_of(gateway: EdgeGateway) -> list[int]:
     """The processes that its supervisor has started to serve."""
     children = Path(f"/proc/{gateway.pid}/task/{gateway.pid}/children").read_text().split()
-    return [pid for pid in map(int, children) if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    workers = []
+    for pid in map(int, children):
+        with suppress(OSError):  # it has ended since
+            if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                workers.append(pid)
+    return workers
 
 
 def test_connections_to_an_old_upstream_are_closed_when_its_last_request_ends(
