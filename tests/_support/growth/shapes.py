@@ -227,7 +227,7 @@ def cases() -> list[Case]:
 
 
 def sample(count: int) -> list[Case]:
-    """Return some cases, the same ones each time: of copies in each array of this name, and so many of the others."""
+    """Return some cases, the same ones each time: of copies of each element of each array, and so many others."""
     one_each: dict[tuple[str, ...], Case] = {}
     others = []
     for case in cases():
@@ -235,7 +235,7 @@ def sample(count: int) -> list[Case]:
         if case.how not in WAYS or case.other not in UPSTREAMS:
             others.append(case)
         elif names and "rising" in case.how and case.other != case.protocol:
-            one_each.setdefault((case.kind, case.protocol, names[-1], case.how), case)
+            one_each.setdefault((case.kind, case.protocol, names[-1], str(case.place[-1])), case)
     return [*one_each.values(), *random.Random(count).sample(others, count)]
 
 
