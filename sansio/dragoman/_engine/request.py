@@ -274,7 +274,7 @@ class RequestTranslator:
             return translated
         for name in gone:
             del fields[name]
-            translated.losses.dropped("", f"the upstream has refused {name}: it was left out")
+            translated.losses.dropped(f"/{name}", "the upstream has refused it: it was left out")
         translated.losses.enforce(self._policy)
         return msgspec.structs.replace(translated, body=encode(fields))
 

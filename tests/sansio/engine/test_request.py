@@ -86,7 +86,7 @@ def test_members_that_the_upstream_has_refused_are_left_out(client: ProtocolSpec
     assert whole.body == translator.translate(body).body  # content is sent, whatever was refused
     out = translator.translate(body, left_out=("heat",))
     assert decode(out.body) == {k: v for k, v in decode(whole.body).items() if k != "heat"}
-    assert losses_of(out.losses)[-1:] == [(LossCode.DROPPED, "")]
+    assert losses_of(out.losses)[-1:] == [(LossCode.DROPPED, "/heat")]
     strict = RequestTranslator(client=client, upstream=UPSTREAM, policy=LossPolicy.REFUSE)
     with pytest.raises(RequestRefused, match="heat"):
         strict.translate(b'{"model": "m", "heat": 0.5, "messages": []}', left_out=("heat",))
