@@ -27,7 +27,7 @@ pytestmark = pytest.mark.process
 JSON, LINES, EVENTS = ENDPOINTS = ("/chat/json", "/chat/stream", "/chat/sse")
 FORMS = {LINES: SIMPLE_LINES, EVENTS: SIMPLE_EVENTS}
 TYPES = {LINES: "application/json", EVENTS: "text/event-stream"}
-TEXT = "It was a \u201csmall\u201d day.\n\nAnd then \U0001f600?"
+TEXT = "It was a \u201csmall\u201d day.\nAnd then \U0001f600?"
 ABORT_S = 0.25
 # A silence of three and a half heartbeat intervals.
 SILENCE_S = KEEPALIVE_S * 3.5

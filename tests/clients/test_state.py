@@ -273,9 +273,9 @@ def test_a_conversation_is_compacted(client: openai.OpenAI) -> None:
     # The SDK types all messages of an output as the assistant's, and warns of the user's.
     output: Any = [item.to_dict(warnings=False) for item in compacted.output]
     response = client.responses.create(
-        model="messages/echo", input=[*output, {"role": "user", "content": "Go on"}]
+        model="messages/reasoning", input=[*output, {"role": "user", "content": "Go on"}]
     )
-    # One turn of the user, which the model repeats.
+    # One turn of the user, which the model repeats in full.
     assert "Summary of the conversation so far" in response.output_text
     assert response.output_text.endswith("Go on")
 

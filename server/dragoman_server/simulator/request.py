@@ -34,6 +34,7 @@ from dragoman_server.simulator.example import example_text
 # Tokens of an image or a file. Vendors count by its size.
 _MEDIA_TOKENS = 100
 
+_BLANK_LINE = re.compile(r"\n[ \t]*+\n")
 _CALL = re.compile(r"^call[ \t]+(\S+)[ \t]*", re.MULTILINE)
 
 # More calls than any client makes in one turn. The search for one may take time in proportion to the text.
@@ -75,6 +76,19 @@ class SimulatedRequest:
                 text = "\n".join(part.text for part in message.parts if isinstance(part, Text))
                 if text.strip():
                     return text
+        return ""
+
+    @property
+    def last_paragraph(self) -> str:
+        """The last paragraph that the user has written.
+
+        Agents put reminders and examples before it, in other blocks and other paragraphs.
+        """
+        for message in reversed(self.document.messages):
+            if message.role == "user":
+                for part in reversed(message.parts):
+                    if isinstance(part, Text) and part.text.strip():
+                        return [each for each in _BLANK_LINE.split(part.text) if each.strip()][-1]
         return ""
 
     @property

@@ -223,9 +223,9 @@ def _calls(request: SimulatedRequest, tools: list[ClientTool], most: int | None 
     yield Stopped(StopReason.TOOL_USE)
 
 
-@_model("echo", "Repeats the user's last text, a word at a time.")
+@_model("echo", "Repeats the user's last paragraph, a word at a time.")
 def _echo(request: SimulatedRequest) -> Iterable[Step]:
-    return _say(request.user_text or "There is no user text to repeat.")
+    return _say(request.last_paragraph or "There is no user text to repeat.")
 
 
 @_model(

@@ -79,6 +79,12 @@ def refused(protocol: str, body: Body) -> tuple[int, str]:
 # model, other settings of the request, stop reason, text (None: see other tests)
 CASES: list[tuple[str, dict[str, Any], Stop, str | None]] = [
     ("echo", {"text": "Hello  there,\n\tworld "}, Stop.END, "Hello  there,\n\tworld "),
+    (
+        "echo",
+        {"text": "<reminder>\nBe brief.\n</reminder>\n \nWhat now?\nTell me.\n\n"},
+        Stop.END,
+        "What now?\nTell me.",
+    ),
     ("echo", {"text": " "}, Stop.END, "There is no user text to repeat."),
     ("tools", {}, Stop.END, "There is no tool to call: the request offers none, or forbids them."),
     ("tools", {"tools": ("one", "two", "three")}, Stop.TOOL, ""),
