@@ -92,6 +92,11 @@ def _context(target: ClientTarget) -> str | None:
     return None if target.context is None else str(target.context)
 
 
+def _compact_window(target: ClientTarget) -> str | None:
+    # Claude Code raises a smaller value to this one and warns about it.
+    return None if target.context is None or target.context < 100_000 else str(target.context)
+
+
 def _litellm_model(name: str | None) -> str | None:
     return None if name is None else f"openai/{name}"
 
@@ -150,7 +155,7 @@ _CLAUDE_MODELS: Mapping[str, Value] = {
     "CLAUDE_CODE_SUBAGENT_MODEL": _model,
     # Without them, it assumes 200,000 tokens for every model. Older versions read only the second one.
     "CLAUDE_CODE_MAX_CONTEXT_TOKENS": _context,
-    "CLAUDE_CODE_AUTO_COMPACT_WINDOW": _context,
+    "CLAUDE_CODE_AUTO_COMPACT_WINDOW": _compact_window,
 }
 
 # Both families of SDKs. OPENAI_API_BASE is the name in LiteLLM and older LangChain; several programs read a model too.

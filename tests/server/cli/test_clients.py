@@ -5,6 +5,7 @@ import shlex
 import threading
 import tomllib
 from collections.abc import Iterator
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -64,9 +65,17 @@ def test_claude_code_gets_a_token_and_all_its_models() -> None:
         "ANTHROPIC_SMALL_FAST_MODEL": "local/small",
         "CLAUDE_CODE_SUBAGENT_MODEL": "local/qwen3",
         "CLAUDE_CODE_MAX_CONTEXT_TOKENS": "32768",
-        "CLAUDE_CODE_AUTO_COMPACT_WINDOW": "32768",
     }
     assert options_for(CLIENTS["claude"], TARGET) == []
+
+
+@pytest.mark.parametrize(("context", "window"), [(99_999, None), (100_000, "100000")])
+def test_claude_code_gets_no_window_for_compaction_that_it_would_raise(
+    context: int, window: str | None
+) -> None:
+    variables = variables_for(CLIENTS["claude"], replace(TARGET, context=context), {})
+    assert variables["CLAUDE_CODE_MAX_CONTEXT_TOKENS"] == str(context)
+    assert variables.get("CLAUDE_CODE_AUTO_COMPACT_WINDOW") == window
 
 
 def test_codex_gets_a_provider_by_options() -> None:
