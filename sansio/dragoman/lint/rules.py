@@ -86,6 +86,7 @@ _ROWS = (
         ("http-content-type", _E, "Return text/event-stream for streams and application/json for everything else."),
         ("http-error", _E, "Answer a wrong request with an error."),
         ("http-stream", _E, "Return a stream if and only if the request has `stream: true`."),
+        ("http-broken", _E, "Keep the connection open until the response is complete."),
         ("http-refused", _E, "Accept the request: it has only documented members."),
     ),
     (

@@ -153,7 +153,7 @@ _CLAUDE_MODELS: Mapping[str, Value] = {
     "ANTHROPIC_DEFAULT_HAIKU_MODEL": _small_model,
     "ANTHROPIC_SMALL_FAST_MODEL": _small_model,
     "CLAUDE_CODE_SUBAGENT_MODEL": _model,
-    # Without them, it assumes 200,000 tokens for every model. Older versions read only the second one.
+    # Without them, it assumes a window of its own for every model. Older versions read only the second one.
     "CLAUDE_CODE_MAX_CONTEXT_TOKENS": _context,
     "CLAUDE_CODE_AUTO_COMPACT_WINDOW": _compact_window,
 }

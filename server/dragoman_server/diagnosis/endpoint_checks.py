@@ -20,7 +20,7 @@ from dragoman_server.settings import AccountSettings, UpstreamSettings
 from dragoman_server.settings.secret import Secret
 from dragoman_server.settings.upstreams import DEFAULT_ACCOUNT
 from dragoman_server.upstream.account_request import account_request
-from dragoman_server.upstream.errors import UpstreamError
+from dragoman_server.upstream.errors import UpstreamBroken, UpstreamError
 from dragoman_server.upstream.sender import UpstreamResponseLike, UpstreamSender
 
 # Of one response: the requests ask for a few words.
@@ -154,6 +154,10 @@ class EndpointChecks:
                     return await _judge(probe, response, self._spec.name)
         except TimeoutError:
             raise EndpointError(f"{probe.name}: no complete response within {_PROBE_TIMEOUT_S:g} s") from None
+        except UpstreamBroken as error:  # a fault of this response: the others may be right
+            report = lint.Report()
+            report.at_byte("http-broken", 0, str(error))
+            return report
         except UpstreamError as error:
             raise EndpointError(f"{probe.name}: {error}") from None
 

@@ -151,6 +151,22 @@ async def test_an_endpoint_that_cannot_be_reached() -> None:
             await EndpointChecks(client, CHAT, "http://up.test", None, "m").run()
 
 
+async def test_a_connection_that_breaks_is_one_finding_among_others() -> None:
+    def handle(request: httpx2.Request) -> httpx2.Response:
+        if b"tools" in request.content:
+            raise httpx2.RemoteProtocolError("closed")
+        return httpx2.Response(400, json={"error": {"message": "no"}})
+
+    async with client_of(handle) as client:
+        results = await EndpointChecks(client, CHAT, "http://up.test", None, "m").run()
+    found = {each.probe.name: [finding.rule.id for finding in each.report.findings] for each in results}
+    assert len(found) == len(PROBES)
+    assert {name for name, rules in found.items() if rules == ["http-broken"]} == {
+        "a tool call",
+        "a tool call in a stream",
+    }
+
+
 @pytest.mark.parametrize(
     ("response", "message"),
     [
