@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dragoman._wire.errors import WireError
+import msgspec
+
+from dragoman._wire.errors import KIND_BY_STATUS, WireError
 from dragoman.codec import ProtocolSpec, UpstreamSpec
 from dragoman.protocols import client_spec, upstream_spec
 
@@ -33,8 +35,11 @@ def translate_error(
     """
     client, upstream = client_spec(client), upstream_spec(upstream)
     if status > _LAST_STATUS:
+        # Whatever the body says, so that each protocol's client gets the same.
         status = 502
-    error = upstream.read_error(status, body)
+        error = msgspec.structs.replace(upstream.read_error(status, body), kind=KIND_BY_STATUS[status])
+    else:
+        error = upstream.read_error(status, body)
     if upstream.name == client.name and upstream.is_native_error(body):
         return status, body, error
     status, body = client.write_error(error, request_id)

@@ -30,6 +30,7 @@ from dragoman._wire.errors import ErrorKind, WireError
 from dragoman._wire.exceptions import RemoteProtocolError, RequestRefused
 from dragoman._wire.json import decode, encode
 from dragoman.codec import Capabilities, Endpoint, ProtocolSpec, UpstreamSpec
+from dragoman.protocols import UPSTREAMS
 
 UPSTREAM = toy("upstream")
 CLIENT = toy("client")  # has choices and parallel blocks
@@ -338,6 +339,16 @@ def test_a_status_that_http_does_not_have_is_sent_as_502(status: int, upstream: 
     assert (reported, error.status) == (502, 502)
     reported, _, _ = translate_error(599, OOPS, upstream=upstream, client=CLIENT)
     assert reported == 599
+
+
+@pytest.mark.promise("S18")
+@pytest.mark.parametrize("client", UPSTREAMS)
+@pytest.mark.parametrize("upstream", UPSTREAMS)
+@pytest.mark.parametrize("code", ["server_error", "rate_limit_exceeded", "x"])
+def test_such_a_status_means_the_same_in_every_protocol(client: str, upstream: str, code: str) -> None:
+    body = encode({"error": {"message": "m", "type": code, "code": code}})
+    status, _, error = translate_error(600, body, upstream=upstream, client=client)
+    assert (status, error.kind) == (502, ErrorKind.UNREACHABLE)
 
 
 class _Bottomless:
