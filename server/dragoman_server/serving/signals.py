@@ -14,8 +14,9 @@ def signals_named(*names: str) -> tuple[signal.Signals, ...]:
     return tuple(each for each in signal.Signals if each.name in names)
 
 
-# The signals that a terminal sends to all its processes: for Ctrl-C, and when it is closed.
-GROUP_SIGNALS = signals_named("SIGINT", "SIGHUP")
+# The signals besides SIGTERM that end a process which does not handle them, so each is a stop in order. A terminal
+# sends the first three to all its processes, and `kill` with a group any.
+GROUP_SIGNALS = signals_named("SIGINT", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGALRM")
 
 
 @dataclass(frozen=True, slots=True)
