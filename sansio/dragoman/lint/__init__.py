@@ -4,10 +4,10 @@ A judge of its own: it imports no reader and no writer, and its rules are writte
 gateway sends has no findings; a finding about somebody else's server has the rule, the byte, and what to do.
 
 >>> from dragoman import lint
->>> for finding in lint.check_stream("openai_chat", b'data: {"choices":[]}\\n\\ndata: [DONE]\\n\\n').findings[:2]:
+>>> for finding in lint.check_stream("openai_chat", b'data: {"choices":[]}\\n\\ndata: [DONE]\\n\\n').findings[2:4]:
 ...     print(finding)
-byte 6, event 0 /id: error chat-required: id is absent
-byte 6, event 0 /created: error chat-required: created is absent
+byte 6, event 0 /model: warning chat-tolerated: model is absent
+byte 6, event 0 /object: error chat-required: object is absent
 """
 
 from __future__ import annotations
@@ -44,18 +44,21 @@ _WHOLE: dict[str, Callable[[JSONObject, Report], None]] = {
 PROTOCOLS = tuple(_WHOLE)
 
 
-def check_stream(protocol: str, stream: bytes, *, usage_requested: bool | None = None) -> Report:
+def check_stream(
+    protocol: str, stream: bytes, *, usage_requested: bool | None = None, call_forced: bool = False
+) -> Report:
     """Check a whole stream of server-sent events.
 
     Args:
         protocol: one of PROTOCOLS.
         stream: all of its bytes.
         usage_requested: a Chat request has `stream_options.include_usage`; None if that is unknown.
+        call_forced: the `tool_choice` of a Chat request names a function.
     """
     report = Report()
     checks: chat.ChatStream | messages.MessagesStream | responses.ResponsesStream
     if protocol == "openai_chat":
-        checks = chat.ChatStream(report, usage_requested=usage_requested)
+        checks = chat.ChatStream(report, usage_requested=usage_requested, call_forced=call_forced)
     elif protocol == "anthropic_messages":
         checks = messages.MessagesStream(report)
     else:
@@ -68,10 +71,14 @@ def check_stream(protocol: str, stream: bytes, *, usage_requested: bool | None =
     return report
 
 
-def check_whole(protocol: str, body: bytes) -> Report:
-    """Check a whole response. protocol: one of PROTOCOLS."""
+def check_whole(protocol: str, body: bytes, *, call_forced: bool = False) -> Report:
+    """Check a whole response. The arguments are those of check_stream()."""
     report, value = _read(body)
-    if value is not None:
+    if value is None:
+        return report
+    if protocol == "openai_chat":
+        chat.check_whole(value, report, call_forced=call_forced)
+    else:
         _WHOLE[protocol](value, report)
     return report
 

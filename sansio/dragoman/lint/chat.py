@@ -18,6 +18,7 @@ _DONE = "[DONE]"
 _CALLED = ("tool_calls", "function_call")
 # A turn that ran into one of these may have been cut inside a call.
 _CUT_SHORT = ("length", "content_filter")
+_FINISHES = (*_CALLED, *_CUT_SHORT, "stop")
 _USAGE_PARTS = (
     ("prompt_tokens", "prompt_tokens_details", "cached_tokens"),
     ("completion_tokens", "completion_tokens_details", "reasoning_tokens"),
@@ -25,9 +26,10 @@ _USAGE_PARTS = (
 
 # reasoning_content, reasoning, reasoning_details and thinking_blocks are no members of OpenAI's, but so widespread that
 # clients read them; so are stop_reason of a choice and server_tool_use_details of the usage. Fragments of custom calls
-# are not in the documents of the stream, only in those of the message.
+# are not in the documents of the stream, only in those of the message. Clients show the message of an error, and make
+# ids and times of their own for chunks without.
 SHAPES = Shapes("""
-Chunk: id str, choices [ChunkChoice], created int, model str, object "chat.completion.chunk", moderation? any, obfuscation? str, service_tier? "auto" "default" "flex" "scale" "priority" "fast", system_fingerprint? str, usage? Usage
+Chunk: id~ str, choices [ChunkChoice], created~ int, model~ str, object "chat.completion.chunk", moderation? any, obfuscation? str, service_tier? "auto" "default" "flex" "scale" "priority" "fast", system_fingerprint? str, usage? Usage
 ChunkChoice: delta Delta, index int, finish_reason? "stop" "length" "tool_calls" "content_filter" "function_call", logprobs? Logprobs, stop_reason? any
 Delta: audio? obj, content? str, function_call? FunctionFragment, refusal? str, role? "developer" "system" "user" "assistant" "tool", tool_calls? [CallFragment], annotations? [Annotation], reasoning_content? str, reasoning? str, reasoning_details? [ReasoningDetail], thinking_blocks? [obj]
 CallFragment: index int, id? str, type? "function" "custom", function? FunctionFragment, custom? CustomFragment
@@ -55,7 +57,7 @@ Usage: completion_tokens int, prompt_tokens int, total_tokens int, completion_to
 CompletionDetails: accepted_prediction_tokens? int, audio_tokens? int, reasoning_tokens? int, rejected_prediction_tokens? int, text_tokens? int
 PromptDetails: audio_tokens? int, cache_write_tokens? int, cached_tokens? int, image_tokens? int, text_tokens? int
 Error: error ErrorObject
-ErrorObject: message str, type str, param str?, code str?, misalignment? obj
+ErrorObject: message str, type~ str, param~ str?, code~ str?, misalignment? obj
 """)  # noqa: E501 -- each object is one line
 
 
@@ -75,11 +77,15 @@ class ChatStream:
     """Checks a stream: call read() with each event, and close() at the end.
 
     usage_requested: the request has `stream_options.include_usage`; None if that is unknown.
+    call_forced: the `tool_choice` of the request names a function.
     """
 
-    def __init__(self, report: Report, *, usage_requested: bool | None = None) -> None:
+    def __init__(
+        self, report: Report, *, usage_requested: bool | None = None, call_forced: bool = False
+    ) -> None:
         self._report = report
         self._usage_requested = usage_requested
+        self._call_forced = call_forced
         self._choices: dict[int, _Choice] = {}
         self._identity: tuple[JSON, ...] | None = None
         self._end = ""  # what ended the stream
@@ -107,8 +113,13 @@ class ChatStream:
 
     def close(self) -> None:
         """Check the end of the stream."""
-        if not self._end:
-            self._report.add("chat-end", "the stream ends with neither [DONE] nor an error")
+        if self._end:
+            return
+        if not self._choices or any(choice.finish is None for choice in self._choices.values()):
+            self._report.add("chat-end", "the stream ends without a finish_reason, [DONE] or an error")
+            return
+        self._report.add("chat-done", "the stream ends without [DONE]")
+        self._check_usage()
 
     def _done(self) -> None:
         if not self._end:
@@ -117,9 +128,12 @@ class ChatStream:
                     self._report.add("chat-finish", f"[DONE] before choice {index} has a finish_reason")
             if not self._choices:
                 self._report.add("chat-empty", "[DONE] without any choice")
-            if self._usage_requested and not self._usage_seen:
-                self._report.add("chat-usage-missing", "[DONE] without the usage that was requested")
+            self._check_usage()
         self._end = _DONE
+
+    def _check_usage(self) -> None:
+        if self._usage_requested and not self._usage_seen:
+            self._report.add("chat-usage-missing", "the usage that was requested has not come")
 
     def _chunk(self, chunk: JSONObject) -> None:
         report = self._report
@@ -167,14 +181,16 @@ class ChatStream:
         if delta.get("tool_calls") == []:
             report.add("chat-tool-calls", "an empty tool_calls list", f"{place_of_delta}/tool_calls")
         for number, fragment in objects(delta.get("tool_calls")):
-            if type(fragment.get("index")) is int:
-                self._fragment(choice, fragment["index"], fragment, f"{place_of_delta}/tool_calls/{number}")
+            # Without an index, which is a finding of the shape, a fragment is a whole call.
+            given = fragment.get("index")
+            call = given if type(given) is int else len(choice.calls)
+            self._fragment(choice, call, fragment, f"{place_of_delta}/tool_calls/{number}")
         if (finish := string(entry.get("finish_reason"))) != "":
             if choice.finish is not None:
-                report.add("chat-finish", "a second finish_reason", f"{place}/finish_reason")
+                report.add("chat-finish-again", "a second finish_reason", f"{place}/finish_reason")
             choice.finish = finish
             texts = [None if call.custom else call.text for call in choice.calls]
-            _check_finish(finish, texts, f"{place}/finish_reason", report)
+            _check_finish(finish, texts, f"{place}/finish_reason", report, call_forced=self._call_forced)
 
     def _role(self, choice: _Choice, delta: JSONObject, place: str) -> None:
         report = self._report
@@ -222,8 +238,8 @@ class ChatStream:
         choice.calls.append(_Call(custom))
 
 
-def check_whole(body: JSONObject, report: Report) -> None:
-    """Check a whole response."""
+def check_whole(body: JSONObject, report: Report, *, call_forced: bool = False) -> None:
+    """Check a whole response. call_forced: see ChatStream."""
     add_mismatches(report, "chat", SHAPES.check("Completion", body))
     choices = objects(body.get("choices"))
     if not choices:
@@ -243,7 +259,8 @@ def check_whole(body: JSONObject, report: Report) -> None:
             string(members(call.get("function")).get("arguments")) if "function" in call else None
             for call in calls
         ]
-        _check_finish(string(choice.get("finish_reason")), texts, child(place, "finish_reason"), report)
+        finish = string(choice.get("finish_reason"))
+        _check_finish(finish, texts, child(place, "finish_reason"), report, call_forced=call_forced)
     if body.get("usage") is not None:
         _check_sums(members(body["usage"]), report)
 
@@ -255,11 +272,14 @@ def check_error(body: JSONObject, report: Report, protocol: str = "chat") -> Non
         report.add(f"{protocol}-error-body", "an error without a message", "/error")
 
 
-def _check_finish(finish: str, arguments: list[str | None], place: str, report: Report) -> None:
+def _check_finish(
+    finish: str, arguments: list[str | None], place: str, report: Report, *, call_forced: bool
+) -> None:
     """Check that a finish_reason fits the calls. arguments: None for a custom call, which is free text."""
-    if arguments and finish not in (*_CALLED, *_CUT_SHORT):
-        detail = f"finish_reason {finish[:40]!a} although the turn ends with tool calls"
-        report.add("chat-finish-calls", detail, place)
+    if finish and finish not in _FINISHES:  # opencode asks again without end
+        report.add("chat-finish", f"an unknown finish_reason {finish[:40]!a}", place)
+    if finish == "stop" and arguments and not call_forced:
+        report.add("chat-finish-stop", "finish_reason stop although the turn ends with tool calls", place)
     if finish in _CALLED and not arguments:
         report.add("chat-finish-calls", "finish_reason tool_calls without a tool call", place)
     if finish not in _CUT_SHORT:

@@ -14,6 +14,11 @@ import msgspec
 from dragoman._wire.sse import BOM
 from dragoman.lint.report import Report
 
+# The line ends of the standard besides a line feed.
+_LINE_ENDS = (
+    ("sse-line-end", re.compile(rb"\r\n"), "a carriage return: lines end with a line feed only"),
+    ("sse-carriage-return", re.compile(rb"\r(?!\n)"), "a carriage return without a line feed"),
+)
 _LINES = re.compile(rb"([^\r\n]*)(\r\n|\n|\r|\Z)")
 
 
@@ -36,21 +41,21 @@ class PlacedFrame(msgspec.Struct, frozen=True):
 
 
 class _Event:
-    """One event, line by line. Its attributes are those of PlacedFrame."""
+    """One event, line by line. Its attributes are those of PlacedFrame; only_comments: no line was of another kind."""
 
     def __init__(self, offset: int) -> None:
         self.offset = offset
         self.data_offset = offset
         self.event: str | None = None
         self.data: list[str] = []
-        self.comments = 0
+        self.only_comments = True
 
     def take(self, line: bytes, offset: int, report: Report) -> None:
         """Read one line that is not empty."""
         name, _, value = line.partition(b":")
         if not name:
-            self.comments += 1
             return
+        self.only_comments = False
         if name not in (b"data", b"event"):
             shown = line[:40].decode("utf-8", "replace")
             report.at_byte("sse-field", offset, f"unexpected line {shown!a}")
@@ -82,8 +87,9 @@ def read_frames(stream: bytes, report: Report) -> Iterator[PlacedFrame]:
     start = len(BOM) if stream.startswith(BOM) else 0
     if start:
         report.at_byte("sse-bom", 0, "starts with a byte order mark")
-    if (place := stream.find(b"\r")) >= 0:
-        report.at_byte("sse-line-end", place, "a carriage return: lines end with a line feed only")
+    for rule, ending, detail in _LINE_ENDS:
+        if (found := ending.search(stream)) is not None:
+            report.at_byte(rule, found.start(), detail)
     number, event = 0, _Event(start)
     closed = True
     for match in _LINES.finditer(stream, start):
@@ -100,7 +106,10 @@ def read_frames(stream: bytes, report: Report) -> Iterator[PlacedFrame]:
                 yield frame
             event, closed = _Event(match.end()), True
     if not closed:
-        report.at_byte("sse-end", len(stream), "the last event is not closed by a blank line")
+        if event.only_comments:
+            report.at_byte("sse-blank-line", len(stream), "the last comment is not followed by a blank line")
+        else:
+            report.at_byte("sse-end", len(stream), "the last event is not closed by a blank line")
         frame = _frame(event, number, report)
         if frame is not None:
             yield frame

@@ -1,7 +1,7 @@
 """Anthropic Messages: the shapes of its documents, and the order of a stream.
 
-Clients keep one current block, so blocks come one after the other; one message_delta has the stop reason and the usage,
-and message_stop is last. An error may end the stream anywhere.
+Clients keep one current block, so blocks come one after the other; message_delta has the stop reason and the usage, and
+message_stop is last. An error may end the stream anywhere.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ _DELTAS = {
 _TOOLS = ("tool_use", "server_tool_use", "mcp_tool_use")
 # A turn that ended so may have been cut inside its last tool input.
 _CUT_SHORT = ("max_tokens", "model_context_window_exceeded", "refusal", "pause_turn")
+_STOPS = (*_CUT_SHORT, "end_turn", "stop_sequence", "tool_use", "compaction")
 
 # The error types that a status may have.
 _ERROR_TYPES = {
@@ -65,17 +66,17 @@ BlockStop: type "content_block_stop", index int
 Ping: type "ping"
 EndDelta: container Container?, stop_details StopDetails?, stop_reason "end_turn" "max_tokens" "stop_sequence" "tool_use" "pause_turn" "refusal" "model_context_window_exceeded" "compaction"?, stop_sequence str?
 DeltaUsage: cache_creation_input_tokens int?, cache_read_input_tokens int?, input_tokens int?, output_tokens int, output_tokens_details? OutputDetails, server_tool_use? ServerToolUsage, iterations? [obj], fallback_credit? obj
-Message: id str, type "message", role "assistant", container Container?, content [Block], diagnostics obj?, model str, stop_details StopDetails?, stop_reason "end_turn" "max_tokens" "stop_sequence" "tool_use" "pause_turn" "refusal" "model_context_window_exceeded" "compaction"?, stop_sequence str?, usage Usage, context_management? ContextManagement, input_transformations? [obj]
+Message: id str, type "message", role~ "assistant", container Container?, content [Block], diagnostics obj?, model~ str, stop_details StopDetails?, stop_reason "end_turn" "max_tokens" "stop_sequence" "tool_use" "pause_turn" "refusal" "model_context_window_exceeded" "compaction"?, stop_sequence str?, usage Usage, context_management? ContextManagement, input_transformations? [obj]
 ContextManagement: applied_edits [obj]
 Container: id str, expires_at str, skills? [obj]
 StopDetails: type "refusal", category "cyber" "bio" "frontier_llm" "reasoning_extraction" "general_harms"?, explanation str?, fallback_credit_token? str, fallback_has_prefill_claim? bool, recommended_model? str
 Usage: cache_creation CacheCreation?, cache_creation_input_tokens int?, cache_read_input_tokens int?, inference_geo str?, input_tokens int, output_tokens int, output_tokens_details? OutputDetails, server_tool_use? ServerToolUsage, service_tier? "standard" "priority" "batch", speed? "standard" "fast", iterations? [obj], fallback_credit? obj
-CacheCreation: ephemeral_1h_input_tokens int, ephemeral_5m_input_tokens int
-ServerToolUsage: web_fetch_requests int, web_search_requests int
-OutputDetails: thinking_tokens int
+CacheCreation: ephemeral_1h_input_tokens~ int, ephemeral_5m_input_tokens~ int
+ServerToolUsage: web_fetch_requests~ int, web_search_requests~ int
+OutputDetails: thinking_tokens~ int
 Block = TextBlock | ThinkingBlock | RedactedThinkingBlock | ToolUseBlock | ServerToolUseBlock | MCPToolUseBlock | SearchResultBlock | ServerResultBlock | MCPResultBlock | ContainerUploadBlock | CompactionBlock | FallbackBlock | MCPListingBlock
 TextBlock: type "text", citations? [Citation], text str
-ThinkingBlock: type "thinking", signature str, thinking str
+ThinkingBlock: type "thinking", signature~ str, thinking str
 RedactedThinkingBlock: type "redacted_thinking", data str
 ToolUseBlock: type "tool_use", id str, caller Caller?, input obj, name str, toolset_name? str
 ServerToolUseBlock: type "server_tool_use", id str, caller Caller?, input obj, name "web_search" "web_fetch" "code_execution" "bash_code_execution" "text_editor_code_execution" "tool_search_tool_regex" "tool_search_tool_bm25" "advisor"
@@ -129,6 +130,9 @@ class MessagesStream:
         self._open = False  # the last block is
         self._tool_ids: set[str] = set()
         self._cut: list[LintFinding] = []  # of the last tool input: only a turn that was cut excuses them
+        self._stop: list[
+            LintFinding
+        ] = []  # of the last message_delta: it has the stop reason that clients keep
         self._steps = {
             "message_start": self._message_start,
             "content_block_start": self._block_start,
@@ -210,7 +214,7 @@ class MessagesStream:
         # Calls made by code come whole; clients read a direct call's input only from its deltas.
         if start.get("input") and caller == "direct":
             detail = "a tool block does not start with input {}"
-            report.add("messages-block-empty", detail, "/content_block/input")
+            report.add("messages-input-start", detail, "/content_block/input")
         if not start.get("id") or not start.get("name"):
             report.add("messages-tool-id", "a tool block without id or name", "/content_block")
         tool_id = string(start.get("id"))
@@ -255,8 +259,11 @@ class MessagesStream:
             self._cut = self._report.held(lambda report: _check_input(block.text, report))
 
     def _message_delta(self, event: JSONObject) -> None:
-        self._check_place()
         report, delta = self._report, members(event.get("delta"))
+        if self._phase == "stopped":
+            report.add("messages-message-delta-again", "a second message_delta")
+        else:
+            self._check_place()
         reason = delta.get("stop_reason")
         self._phase = "stopped"
         if self._open and not (self._blocks[-1].kind in _TOOLS and reason in _CUT_SHORT):
@@ -264,11 +271,13 @@ class MessagesStream:
         if reason not in _CUT_SHORT:
             report.again(self._cut)
         kinds = [block.kind for block in self._blocks]
-        _check_stop(reason, delta.get("stop_sequence"), kinds, "/delta", report)
+        sequence = delta.get("stop_sequence")
+        self._stop = report.held(lambda held: _check_stop(reason, sequence, kinds, "/delta", held))
 
     def _message_stop(self, event: JSONObject) -> None:
         if self._phase != "stopped":
             self._report.add("messages-message-delta", "no message_delta came before")
+        self._report.again(self._stop)
         self._phase = "ended"
 
     def _check_place(self) -> None:
@@ -319,6 +328,10 @@ def _check_stop(reason: JSON, sequence: JSON, kinds: list[str], place: str, repo
     """Check that a stop reason fits the blocks. place: of the object that has it."""
     if reason is None:
         report.add("messages-stop-reason", "no stop_reason", place)
+    elif reason not in _STOPS:  # opencode asks again without end
+        report.add(
+            "messages-stop-reason", f"an unknown stop_reason {string(reason)[:40]!a}", f"{place}/stop_reason"
+        )
     if "tool_use" in kinds and reason in ("end_turn", "stop_sequence"):
         detail = f"stop_reason {reason} although the turn ends with tool calls"
         report.add("messages-stop-reason", detail, f"{place}/stop_reason")

@@ -82,6 +82,9 @@ class ResponsesStream:
             detail = f"sequence_number is not {self._count}"
             report.add("responses-sequence", detail, "/sequence_number")
         self._count += 1
+        if self._ended:  # whatever else is wrong with it
+            report.add("responses-after-end", "something follows the end of the stream")
+            return
         self._check_place(kind)
         if "response" in event:
             self._snapshot(kind, members(event["response"]))
@@ -96,23 +99,25 @@ class ResponsesStream:
 
     def close(self) -> None:
         """Check the end of the stream."""
-        if not self._ended:
+        if self._errored and not self._ended:  # clients fail at the error, as they have to
+            self._report.add("responses-after-error", "no response.failed follows the error event")
+        elif not self._ended:
             self._report.add("responses-end", "the stream ends without completed, incomplete or failed")
 
     def _check_place(self, kind: str) -> None:
         report = self._report
-        if self._ended:
-            report.add("responses-after-end", "something follows the end of the stream")
-        elif self._errored and kind != "response.failed":
+        if self._errored and kind != "response.failed":
             report.add("responses-after-error", "only response.failed may follow an error event")
         expected = _OPENING[len(self._opening)] if len(self._opening) < len(_OPENING) else None
         # A failure may come before in_progress, never before created.
         failing = kind in ("error", "response.failed") and self._opening
-        if expected and kind not in (expected, "response.queued") and not failing:
-            report.add("responses-start", f"expected {expected}")
-        if kind in _OPENING:
-            if kind in self._opening:
-                report.add("responses-start", f"{kind} has already come")
+        if kind in self._opening:
+            report.add("responses-in-progress", f"{kind} has already come")
+        elif expected and kind not in (expected, "response.queued") and not failing:
+            rule = "responses-in-progress" if self._opening else "responses-start"
+            report.add(rule, f"expected {expected}")
+            self._opening.append(expected)
+        if kind in _OPENING and kind not in self._opening:
             self._opening.append(kind)
         self._errored = self._errored or kind == "error"
         self._ended = self._ended or kind in _ENDS
@@ -126,9 +131,11 @@ class ResponsesStream:
         status = _ENDS.get(kind)
         if status is None:
             expected = ("queued",) if kind == "response.queued" else ("in_progress", "queued")
-            if response.get("status") not in expected or response.get("output") or response.get("usage"):
-                detail = "a response in progress has no output, no usage and status in_progress"
+            if response.get("status") not in expected or response.get("usage"):
+                detail = "a response in progress has no usage, and status in_progress"
                 report.add("responses-snapshot", detail, "/response")
+            if response.get("output"):
+                report.add("responses-output", "output before the end of the response", "/response/output")
             return
         if response.get("status") != status:
             report.add("responses-status", f"the status is not {status}", "/response/status")
@@ -169,7 +176,7 @@ class ResponsesStream:
             report.add("responses-item-id", "the call_id is empty or used twice", "/item/call_id")
         self._ids |= {item_id, call_id}
         if item.get("status") not in (None, "in_progress"):
-            report.add("responses-item-empty", "added with another status than in_progress", "/item/status")
+            report.add("responses-item-added", "added with another status than in_progress", "/item/status")
         for name in ("content", "summary", "arguments", "input"):
             if kind in (*_CALLS, "message", "reasoning") and item.get(name):
                 report.add("responses-item-empty", f"added with {name} already there", f"/item/{name}")
@@ -199,11 +206,12 @@ class ResponsesStream:
             self._text(item, family, action, event)
         elif kind == "response.output_text.annotation.added":
             part = item.parts.get(("content", _index(event, "content_index")))
-            if part is None or event.get("annotation_index") != len(part.annotations):
-                detail = "an annotation of no open part, or with a wrong annotation_index"
-                report.add("responses-annotation", detail, "/annotation_index")
-            else:
-                part.annotations.append(event.get("annotation"))
+            if part is None:
+                report.add("responses-part", "an annotation of no open part", "/content_index")
+                return
+            if event.get("annotation_index") != len(part.annotations):
+                report.add("responses-annotation", "annotations are not numbered from 0", "/annotation_index")
+            part.annotations.append(event.get("annotation"))
 
     def _part(self, item: _Item, slot: str, action: str, event: JSONObject) -> None:
         report, index = self._report, _index(event, _INDEXES[slot])

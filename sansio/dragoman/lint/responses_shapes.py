@@ -1,7 +1,7 @@
 """The shapes of the Responses protocol's documents and events.
 
 What a response repeats of its request (tools, tool_choice, instructions, text, reasoning) is checked only in the
-members that clients read.
+members that clients read. cache_write_tokens is required since 2026; a recording of March 2025 has no sequence_number.
 """
 
 from __future__ import annotations
@@ -12,38 +12,38 @@ from dragoman.lint.shapes import Shapes
 # content_filters of a response, `error` in an error event, and web searches that are added without their action.
 SHAPES = Shapes("""
 Event = Lifecycle | Error | ItemEvent | PartEvent | TextDelta | TextDone | RefusalDelta | RefusalDone | AnnotationAdded | ReasoningTextDelta | ReasoningTextDone | SummaryPart | SummaryDelta | SummaryDone | CallDelta | ArgumentsDone | InputDone | CodeDone | Progress | PartialImage | Audio | ShellCommand | ShellOutput
-Lifecycle: type "response.created" "response.in_progress" "response.queued" "response.completed" "response.incomplete" "response.failed", sequence_number int, response Response
-Error: type "error", sequence_number int, code str?, message str, param str?, error? ErrorObject
+Lifecycle: type "response.created" "response.in_progress" "response.queued" "response.completed" "response.incomplete" "response.failed", sequence_number~ int, response Response
+Error: type "error", sequence_number~ int, code str?, message str, param str?, error? ErrorObject
 ErrorObject: type? str, code? str, message str, param? str
-ItemEvent: type "response.output_item.added" "response.output_item.done", sequence_number int, output_index int, item Item
-PartEvent: type "response.content_part.added" "response.content_part.done", sequence_number int, item_id str, output_index int, content_index int, part Part
-TextDelta: type "response.output_text.delta", sequence_number int, item_id str, output_index int, content_index int, delta str, logprobs [EventLogprob], obfuscation? str
-TextDone: type "response.output_text.done", sequence_number int, item_id str, output_index int, content_index int, text str, logprobs [EventLogprob]
-RefusalDelta: type "response.refusal.delta", sequence_number int, item_id str, output_index int, content_index int, delta str, obfuscation? str
-RefusalDone: type "response.refusal.done", sequence_number int, item_id str, output_index int, content_index int, refusal str
-AnnotationAdded: type "response.output_text.annotation.added", sequence_number int, item_id str, output_index int, content_index int, annotation_index int, annotation Annotation?
-ReasoningTextDelta: type "response.reasoning_text.delta", sequence_number int, item_id str, output_index int, content_index int, delta str, obfuscation? str
-ReasoningTextDone: type "response.reasoning_text.done", sequence_number int, item_id str, output_index int, content_index int, text str
-SummaryPart: type "response.reasoning_summary_part.added" "response.reasoning_summary_part.done", sequence_number int, item_id str, output_index int, summary_index int, part Summary, status? str
-SummaryDelta: type "response.reasoning_summary_text.delta", sequence_number int, item_id str, output_index int, summary_index int, delta str, obfuscation? str
-SummaryDone: type "response.reasoning_summary_text.done", sequence_number int, item_id str, output_index int, summary_index int, text str
-CallDelta: type "response.function_call_arguments.delta" "response.custom_tool_call_input.delta" "response.mcp_call_arguments.delta" "response.code_interpreter_call_code.delta", sequence_number int, item_id str, output_index int, delta str, obfuscation? str
-ArgumentsDone: type "response.function_call_arguments.done" "response.mcp_call_arguments.done", sequence_number int, item_id str, output_index int, arguments str, name? str
-InputDone: type "response.custom_tool_call_input.done", sequence_number int, item_id str, output_index int, input str
-CodeDone: type "response.code_interpreter_call_code.done", sequence_number int, item_id str, output_index int, code str
-Progress: type "response.code_interpreter_call.completed" "response.code_interpreter_call.in_progress" "response.code_interpreter_call.interpreting" "response.file_search_call.completed" "response.file_search_call.in_progress" "response.file_search_call.searching" "response.image_generation_call.completed" "response.image_generation_call.generating" "response.image_generation_call.in_progress" "response.mcp_call.completed" "response.mcp_call.failed" "response.mcp_call.in_progress" "response.mcp_list_tools.completed" "response.mcp_list_tools.failed" "response.mcp_list_tools.in_progress" "response.web_search_call.completed" "response.web_search_call.in_progress" "response.web_search_call.searching" "response.compaction.compacting", sequence_number int, item_id str, output_index int
-PartialImage: type "response.image_generation_call.partial_image", sequence_number int, item_id str, output_index int, partial_image_b64 str, partial_image_index int, background? str, output_format? str, quality? str, size? str
-Audio: type "response.audio.delta" "response.audio.done" "response.audio.transcript.delta" "response.audio.transcript.done", sequence_number int, delta? str
-ShellCommand: type "response.shell_call_command.added" "response.shell_call_command.delta" "response.shell_call_command.done", sequence_number int, output_index int, command_index int, command? str, delta? str, obfuscation? str
-ShellOutput: type "response.shell_call_output_content.delta" "response.shell_call_output_content.done", sequence_number int, item_id str, output_index int, command_index int, delta? obj, output? [obj]
-Response: id str, access_programs obj?, created_at num, error ResponseError?, incomplete_details IncompleteDetails?, instructions str | [any]?, metadata obj?, model str, object "response", output [Item], parallel_tool_calls bool, temperature num?, tool_choice str | obj, tools [Tool], top_p num?, background? bool, completed_at? num, conversation? obj, image? obj, input_transformations? [obj], max_output_tokens? int, max_tool_calls? int, moderation? obj, previous_response_id? str, prompt? obj, prompt_cache_diagnostics? obj, prompt_cache_key? str, prompt_cache_options? obj, prompt_cache_retention? "in_memory" "24h", reasoning? obj, safety_identifier? str, service_tier? "auto" "default" "flex" "scale" "priority" "fast" "ultrafast", status? "completed" "failed" "in_progress" "cancelled" "queued" "incomplete", text? obj, tool_usage? obj, top_logprobs? int, truncation? "auto" "disabled", usage? Usage, user? str, store? bool, frequency_penalty? num, presence_penalty? num, billing? obj, content_filters? any
+ItemEvent: type "response.output_item.added" "response.output_item.done", sequence_number~ int, output_index int, item Item
+PartEvent: type "response.content_part.added" "response.content_part.done", sequence_number~ int, item_id str, output_index int, content_index int, part Part
+TextDelta: type "response.output_text.delta", sequence_number~ int, item_id str, output_index int, content_index int, delta str, logprobs~ [EventLogprob], obfuscation? str
+TextDone: type "response.output_text.done", sequence_number~ int, item_id str, output_index int, content_index int, text str, logprobs~ [EventLogprob]
+RefusalDelta: type "response.refusal.delta", sequence_number~ int, item_id str, output_index int, content_index int, delta str, obfuscation? str
+RefusalDone: type "response.refusal.done", sequence_number~ int, item_id str, output_index int, content_index int, refusal str
+AnnotationAdded: type "response.output_text.annotation.added", sequence_number~ int, item_id str, output_index int, content_index int, annotation_index int, annotation Annotation?
+ReasoningTextDelta: type "response.reasoning_text.delta", sequence_number~ int, item_id str, output_index int, content_index int, delta str, obfuscation? str
+ReasoningTextDone: type "response.reasoning_text.done", sequence_number~ int, item_id str, output_index int, content_index int, text str
+SummaryPart: type "response.reasoning_summary_part.added" "response.reasoning_summary_part.done", sequence_number~ int, item_id str, output_index int, summary_index int, part Summary, status? str
+SummaryDelta: type "response.reasoning_summary_text.delta", sequence_number~ int, item_id str, output_index int, summary_index int, delta str, obfuscation? str
+SummaryDone: type "response.reasoning_summary_text.done", sequence_number~ int, item_id str, output_index int, summary_index int, text str
+CallDelta: type "response.function_call_arguments.delta" "response.custom_tool_call_input.delta" "response.mcp_call_arguments.delta" "response.code_interpreter_call_code.delta", sequence_number~ int, item_id str, output_index int, delta str, obfuscation? str
+ArgumentsDone: type "response.function_call_arguments.done" "response.mcp_call_arguments.done", sequence_number~ int, item_id str, output_index int, arguments str, name? str
+InputDone: type "response.custom_tool_call_input.done", sequence_number~ int, item_id str, output_index int, input str
+CodeDone: type "response.code_interpreter_call_code.done", sequence_number~ int, item_id str, output_index int, code str
+Progress: type "response.code_interpreter_call.completed" "response.code_interpreter_call.in_progress" "response.code_interpreter_call.interpreting" "response.file_search_call.completed" "response.file_search_call.in_progress" "response.file_search_call.searching" "response.image_generation_call.completed" "response.image_generation_call.generating" "response.image_generation_call.in_progress" "response.mcp_call.completed" "response.mcp_call.failed" "response.mcp_call.in_progress" "response.mcp_list_tools.completed" "response.mcp_list_tools.failed" "response.mcp_list_tools.in_progress" "response.web_search_call.completed" "response.web_search_call.in_progress" "response.web_search_call.searching" "response.compaction.compacting", sequence_number~ int, item_id str, output_index int
+PartialImage: type "response.image_generation_call.partial_image", sequence_number~ int, item_id str, output_index int, partial_image_b64 str, partial_image_index int, background? str, output_format? str, quality? str, size? str
+Audio: type "response.audio.delta" "response.audio.done" "response.audio.transcript.delta" "response.audio.transcript.done", sequence_number~ int, delta? str
+ShellCommand: type "response.shell_call_command.added" "response.shell_call_command.delta" "response.shell_call_command.done", sequence_number~ int, output_index int, command_index int, command? str, delta? str, obfuscation? str
+ShellOutput: type "response.shell_call_output_content.delta" "response.shell_call_output_content.done", sequence_number~ int, item_id str, output_index int, command_index int, delta? obj, output? [obj]
+Response: id str, access_programs obj?, created_at num, error ResponseError?, incomplete_details IncompleteDetails?, instructions str | [any]?, metadata obj?, model str, object~ "response", output [Item], parallel_tool_calls~ bool, temperature num?, tool_choice~ str | obj, tools~ [Tool], top_p num?, background? bool, completed_at? num, conversation? obj, image? obj, input_transformations? [obj], max_output_tokens? int, max_tool_calls? int, moderation? obj, previous_response_id? str, prompt? obj, prompt_cache_diagnostics? obj, prompt_cache_key? str, prompt_cache_options? obj, prompt_cache_retention? "in_memory" "24h", reasoning? obj, safety_identifier? str, service_tier? "auto" "default" "flex" "scale" "priority" "fast" "ultrafast", status? "completed" "failed" "in_progress" "cancelled" "queued" "incomplete", text? obj, tool_usage? obj, top_logprobs? int, truncation? "auto" "disabled", usage? Usage, user? str, store? bool, frequency_penalty? num, presence_penalty? num, billing? obj, content_filters? any
 ResponseError: code "server_error" "rate_limit_exceeded" "invalid_prompt" "data_residency_mismatch" "bio_policy" "misalignment_policy_violation" "vector_store_timeout" "invalid_image" "invalid_image_format" "invalid_base64_image" "invalid_image_url" "image_too_large" "image_too_small" "image_parse_error" "image_content_policy_violation" "invalid_image_mode" "image_file_too_large" "unsupported_image_media_type" "empty_image_file" "failed_to_download_image" "image_file_not_found", message str, misalignment? obj, param? str, type? str
 IncompleteDetails: reason? "max_output_tokens" "max_messages" "content_filter" "steered"
 Tool = FunctionTool | OtherTool
 FunctionTool: type "function", name str, parameters obj?, strict bool?, description? str, defer_loading? bool, async? bool, ...
 OtherTool: type? str, ...
-Usage: input_tokens int, input_tokens_details InputDetails, output_tokens int, output_tokens_details OutputDetails, total_tokens int
-InputDetails: cache_write_tokens int, cached_tokens int, cache_write_tokens_details? obj
+Usage: input_tokens int, input_tokens_details~ InputDetails, output_tokens int, output_tokens_details~ OutputDetails, total_tokens int
+InputDetails: cache_write_tokens~ int, cached_tokens int, cache_write_tokens_details? obj
 OutputDetails: reasoning_tokens int
 Item = Message | FunctionCall | CustomCall | Reasoning | FunctionOutput | FileSearch | WebSearch | ComputerCall | ComputerOutput | Program | ProgramOutput | ToolSearchCall | ToolSearchOutput | AdditionalTools | Compaction | ImageCall | CodeCall | LocalShellCall | LocalShellOutput | ShellCall | ShellCallOutput | PatchCall | PatchOutput | MCPCall | MCPTools | MCPRequest | MCPResponse
 Message: id str, type "message", content [Part], role "assistant", status "in_progress" "completed" "incomplete", phase? "commentary" "final_answer"
@@ -75,7 +75,7 @@ MCPTools: id str, type "mcp_list_tools", server_label str, tools [obj], error? a
 MCPRequest: id str, type "mcp_approval_request", arguments str, name str, server_label str
 MCPResponse: id str, type "mcp_approval_response", approval_request_id str, approve bool, reason? str
 Part = OutputText | RefusalPart | ReasoningText
-OutputText: type "output_text", annotations [Annotation], text str, logprobs? [Logprob]
+OutputText: type "output_text", annotations~ [Annotation], text str, logprobs? [Logprob]
 RefusalPart: type "refusal", refusal str
 ReasoningText: type "reasoning_text", text str
 Summary: type "summary_text", text str

@@ -1,8 +1,9 @@
 """Shapes of JSON objects, written as text and checked against values.
 
-A line is an object or a union. `Usage: input_tokens int, cached? int, tier "standard" "batch"?` is an object with
-three members: the first must be there; the second may be absent or null, as its name ends in `?`; the third must be
-there and may be null, as its type does. A type is `int`, `num`, `str`, `bool`, `obj`, `any`, a list `[T]`, quoted
+A line is an object or a union. `Usage: input_tokens int, cached? int, tier "standard" "batch"?, sum~ int` is an object
+with four members: the first must be there; the second may be absent or null, as its name ends in `?`; the third must be
+there and may be null, as its type does; the fourth must be there, but clients read objects without it, as its name ends
+in `~`. A type is `int`, `num`, `str`, `bool`, `obj`, `any`, a list `[T]`, quoted
 values, or another object's name, and alternatives are separated by ` | `. `...` allows members that are not listed.
 `Part = Text | Image` is a union; the member `type` decides.
 """
@@ -18,7 +19,7 @@ from dragoman._ir.losses import child
 from dragoman._wire.json import JSON, JSONObject, kind_of
 
 _LITERAL = re.compile(r'"([^"]*)"')
-_MEMBER = re.compile(r"(\w+)(\??) (.+)")
+_MEMBER = re.compile(r"(\w+)([?~]?) (.+)")
 
 # Each takes a value.
 _SCALARS: dict[str, Callable[[JSON], bool]] = {
@@ -30,15 +31,13 @@ _SCALARS: dict[str, Callable[[JSON], bool]] = {
     "any": lambda value: True,
 }
 
-# Members that became required within the last year (read on 2026-11-24): clients read older servers without them.
-RECENT = frozenset({"cache_write_tokens"})
-
 
 class Mismatch(msgspec.Struct, frozen=True):
     """A value that has not its shape.
 
     Attributes:
-        kind: `required`, `nullable` (absent, and should be null), `type`, `value`, `unknown-member`, `unknown-type`.
+        kind: `required`, `nullable` (absent, and should be null), `type`, `tolerated` (either, in a member that clients
+            do not need), `value`, `unknown-member`, `unknown-type`.
         pointer: JSON Pointer to the value, or to where it is missing.
         detail: A sentence.
     """
@@ -58,6 +57,7 @@ class _Type(msgspec.Struct, frozen=True):
 
 class _Member(msgspec.Struct, frozen=True):
     required: bool
+    tolerated: bool
     type: _Type
 
 
@@ -138,11 +138,13 @@ class Shapes:
             place = child(pointer, name)
             if name in value:
                 if value[name] is not None or member.required:
-                    yield from self._check(member.type, value[name], place)
+                    for each in self._check(member.type, value[name], place):
+                        own = member.tolerated and each.kind == "type" and each.pointer == place
+                        yield msgspec.structs.replace(each, kind="tolerated") if own else each
             elif member.required and member.type.null:
                 yield Mismatch("nullable", place, f"{name} is absent; where there is no value it is null")
             elif member.required:
-                yield Mismatch("recent" if name in RECENT else "required", place, f"{name} is absent")
+                yield Mismatch("tolerated" if member.tolerated else "required", place, f"{name} is absent")
         if not shape.open:
             for name in value.keys() - shape.members.keys():
                 yield Mismatch("unknown-member", child(pointer, name), f"{name[:60]!a} is not a member here")
@@ -153,7 +155,7 @@ def _parse_object(text: str) -> _Object:
     members = {}
     for part in parts:
         if (match := _MEMBER.fullmatch(part.strip())) is not None:
-            members[match[1]] = _Member(not match[2], _parse_type(match[3]))
+            members[match[1]] = _Member(match[2] != "?", match[2] == "~", _parse_type(match[3]))
     return _Object(members, open=bool(parts) and parts[-1].strip() == "...")
 
 

@@ -80,8 +80,9 @@ def lint(
     FILE, or stdin, is a stream, a whole response or an error. URL is an endpoint, this gateway's or another's, with or
     without the path: it gets eight small requests, whole and streamed, with a tool and with errors.
 
-    A finding is an error if clients break on it, and a warning if it differs from the documents. Each has the byte, the
-    event (from 0), the member, what to do, and where the rule stands. They are printed on stdout, the sum on stderr.
+    A finding is an error if a real client fails, hangs, or loses content on it, and a warning if clients stand it,
+    though the documents say otherwise. Each has the byte, the event (from 0), the member, what to do, and where the
+    rule stands. They are printed on stdout, the sum on stderr.
 
     With --cache, each FILE is a recording of `dragoman serve --record DIR`: for each session it prints where a request
     no longer begins with the one before, who changed that (the gateway: an error, the client: a warning), and how many

@@ -199,11 +199,13 @@ async def _judge(probe: Probe, response: UpstreamResponseLike, protocol: str) ->
     elif status != 200:
         report = lint.Report()
         report.at_byte("http-refused", 0, f"status {status}: {_short(body)}")
-    elif streams:
-        requested = "stream_options" in probe.members
-        report = lint.check_stream(protocol, body, usage_requested=requested)
     else:
-        report = lint.check_whole(protocol, body)
+        forced = "tool_choice" in probe.members
+        if streams:
+            requested = "stream_options" in probe.members
+            report = lint.check_stream(protocol, body, usage_requested=requested, call_forced=forced)
+        else:
+            report = lint.check_whole(protocol, body, call_forced=forced)
     if status == 200 and probe.kind != "error" and streams != (probe.kind == "stream"):
         report.at_byte("http-stream", 0, "a stream" if streams else "no stream")
     expected = "text/event-stream" if streams else "application/json"

@@ -109,6 +109,7 @@ NOTATION = Shapes("""
     Image: type "image" "photo"
     Holder: thing Thing
     Empty:
+    Loose: a~ int, b~ Thing
 """)
 MATCHING: dict[str, Any] = {"a": 1, "c": None}
 
@@ -135,6 +136,9 @@ MATCHING: dict[str, Any] = {"a": 1, "c": None}
         ("Holder", {"thing": []}, ["type /thing"]),
         ("Empty", {}, []),
         ("Empty", {"a": 1}, ["unknown-member /a"]),
+        ("Loose", {}, ["tolerated /a", "tolerated /b"]),
+        ("Loose", {"a": "1", "b": []}, ["tolerated /a", "tolerated /b"]),
+        ("Loose", {"a": None, "b": {"a": "1", "c": 1}}, ["tolerated /a", "type /b/a", "type /b/c"]),
     ],
 )  # fmt: skip
 def test_the_notation(shape: str, value: Any, mismatches: list[str]) -> None:

@@ -40,10 +40,15 @@ from oracle.changes import (
 from dragoman import lint
 
 
-def found(protocol: str, change: Change, *, usage_requested: bool | None = True) -> list[lint.LintFinding]:
+def found(
+    protocol: str, change: Change, *, usage_requested: bool | None = True, call_forced: bool = False
+) -> list[lint.LintFinding]:
     payloads = GOOD[protocol]()
     change(payloads)
-    return lint.check_stream(protocol, s.render(protocol, payloads), usage_requested=usage_requested).findings
+    stream = s.render(protocol, payloads)
+    return lint.check_stream(
+        protocol, stream, usage_requested=usage_requested, call_forced=call_forced
+    ).findings
 
 
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
@@ -78,11 +83,14 @@ BROKEN: dict[str, list[tuple[str, Change, str, str]]] = {
         ("empty arguments", remove(7), "chat-arguments", "not even {}"),
         ("arguments cut", both(remove(7), insert(7, s.chunk(s.call(1, arguments='{"a": 1')))), "chat-arguments", "not JSON"),
         ("arguments are a list", both(remove(7), insert(7, s.chunk(s.call(1, arguments="[]")))), "chat-arguments", "not a JSON object"),
-        ("no usage", remove(9), "chat-usage-missing", "without the usage that was requested"),
-        ("stop after calls", put(8, "choices.0.finish_reason", "stop"), "chat-finish-calls", "although the turn ends with tool calls"),
+        ("call without index", both(drop(4, "choices.0.delta.tool_calls.0.index"), remove(5, 6, 7)), "chat-required", "index is absent"),
+        ("no usage", remove(9), "chat-usage-missing", "the usage that was requested has not come"),
+        ("no usage and no [DONE]", remove(9, 10), "chat-usage-missing", "the usage that was requested has not come"),
+        ("stop after calls", put(8, "choices.0.finish_reason", "stop"), "chat-finish-stop", "although the turn ends with tool calls"),
+        ("unknown finish_reason", put(8, "choices.0.finish_reason", "done"), "chat-finish", "an unknown finish_reason 'done'"),
         ("tool_calls without calls", remove(4, 5, 6, 7), "chat-finish-calls", "finish_reason tool_calls without a tool call"),
         ("no finish_reason", remove(8), "chat-finish", "before choice 0 has a finish_reason"),
-        ("two finish_reasons", repeat(8), "chat-finish", "a second finish_reason"),
+        ("two finish_reasons", repeat(8), "chat-finish-again", "a second finish_reason"),
         ("text after the finish", insert(9, LATE), "chat-after-finish", "a delta after finish_reason"),
         ("usage with choices", both(put(8, "usage", s.CHAT_USAGE), remove(9)), "chat-usage-choices", "usage in a chunk that has choices"),
         ("usage too early", swap(8, 9), "chat-usage-place", "usage before the end of all choices"),
@@ -91,7 +99,10 @@ BROKEN: dict[str, list[tuple[str, Change, str, str]]] = {
         ("usage is null", put(9, "usage", None), "chat-no-choices", "a chunk without choices"),
         ("usage does not add up", put(9, "usage.total_tokens", 12), "chat-usage-sum", "not the sum"),
         ("more cached than given", put(9, "usage.prompt_tokens_details", {"cached_tokens": 10}), "chat-usage-sum", "less than its part"),
-        ("no [DONE]", remove(10), "chat-end", "ends with neither [DONE] nor an error"),
+        ("no [DONE]", remove(10), "chat-done", "ends without [DONE]"),
+        ("no end", remove(8, 9, 10), "chat-end", "without a finish_reason, [DONE] or an error"),
+        ("no end of the second choice", both(insert(3, {**SECOND_CHOICE, "choices": [{**SECOND_CHOICE["choices"][0], "index": 1}]}), remove(10, 11)), "chat-end", "without a finish_reason, [DONE] or an error"),
+        ("only comments and usage", both(remove(*range(9)), remove(1)), "chat-end", "without a finish_reason, [DONE] or an error"),
         ("two [DONE]", append(DONE), "chat-after-end", "something follows the [DONE]"),
         ("[DONE] after an error", cut(3, CHAT_ERROR, DONE), "chat-after-end", "something follows the error"),
         ("nothing but [DONE]", cut(0, DONE), "chat-empty", "[DONE] without any choice"),
@@ -112,7 +123,7 @@ BROKEN: dict[str, list[tuple[str, Change, str, str]]] = {
         ("stop of another block", put(9, "index", 0), "messages-block", "no such block is open"),
         ("delta of the wrong kind", put(7, "delta", {"type": "input_json_delta", "partial_json": "x"}), "messages-delta", "input_json_delta in a text block"),
         ("text at the start", put(6, "content_block.text", "Let"), "messages-block-empty", "a text block does not start empty"),
-        ("input at the start", put(10, "content_block.input", {"a": 1}), "messages-block-empty", "does not start with input {}"),
+        ("input at the start", put(10, "content_block.input", {"a": 1}), "messages-input-start", "does not start with input {}"),
         ("empty text block", remove(7, 8), "messages-text", "a text block without text"),
         ("no signature", remove(4), "messages-signature", "a thinking block without a signature"),
         ("empty signature", put(4, "delta.signature", ""), "messages-signature", "an empty signature"),
@@ -129,7 +140,9 @@ BROKEN: dict[str, list[tuple[str, Change, str, str]]] = {
         ("tool_use without calls", remove(*range(10, 17)), "messages-stop-reason", "tool_use without a tool call"),
         ("stop_sequence without reason", put(17, "delta.stop_sequence", "X"), "messages-stop-sequence", "if and only if"),
         ("no stop_reason", put(17, "delta.stop_reason", None), "messages-stop-reason", "no stop_reason"),
-        ("two message_deltas", repeat(17), "messages-message-delta", "the message_delta has already come"),
+        ("unknown stop_reason", put(17, "delta.stop_reason", "done"), "messages-stop-reason", "an unknown stop_reason 'done'"),
+        ("two message_deltas", repeat(17), "messages-message-delta-again", "a second message_delta"),
+        ("last message_delta without a reason", both(repeat(17), put(18, "delta.stop_reason", None)), "messages-stop-reason", "no stop_reason"),
         ("block after message_delta", insert(18, TEXT_START), "messages-message-delta", "the message_delta has already come"),
         ("no message_delta", remove(17), "messages-message-delta", "no message_delta came before"),
         ("no message_stop", remove(18), "messages-end", "neither message_stop nor an error"),
@@ -141,10 +154,11 @@ BROKEN: dict[str, list[tuple[str, Change, str, str]]] = {
         ("sequence starts at 1", put(0, "sequence_number", 1), "responses-sequence", "sequence_number is not 0"),
         ("sequence repeats", put(5, "sequence_number", 4), "responses-sequence", "sequence_number is not 5"),
         ("no created", remove(0), "responses-start", "expected response.created"),
-        ("no in_progress", remove(1), "responses-start", "expected response.in_progress"),
-        ("created twice", repeat(1), "responses-start", "response.in_progress has already come"),
-        ("output in created", put(0, "response.output", s.responses()[-1]["response"]["output"]), "responses-snapshot", "no output, no usage"),  # type: ignore[index]
-        ("usage in created", put(0, "response.usage", s.RESPONSES_USAGE), "responses-snapshot", "no output, no usage"),
+        ("no in_progress", remove(1), "responses-in-progress", "expected response.in_progress"),
+        ("in_progress twice", repeat(1), "responses-in-progress", "response.in_progress has already come"),
+        ("created twice", repeat(0), "responses-in-progress", "response.created has already come"),
+        ("output in created", put(0, "response.output", s.responses()[-1]["response"]["output"]), "responses-output", "output before the end"),  # type: ignore[index]
+        ("usage in created", put(0, "response.usage", s.RESPONSES_USAGE), "responses-snapshot", "has no usage"),
         ("completed at the start", put(1, "response.status", "completed"), "responses-snapshot", "status in_progress"),
         ("response id changes", put(23, "response.id", "resp_2"), "responses-id", "id is empty or changed"),
         ("output index twice", put(8, "output_index", 0), "responses-output-index", "output indexes are not contiguous"),
@@ -152,7 +166,7 @@ BROKEN: dict[str, list[tuple[str, Change, str, str]]] = {
         ("empty item id", put(8, "item.id", ""), "responses-item-id", "id is empty or used twice"),
         ("call id twice", put(19, "item.call_id", "call_a"), "responses-item-id", "call_id is empty or used twice"),
         ("two open items", remove(7), "responses-item", "the item before is still open"),
-        ("added completed", put(8, "item.status", "completed"), "responses-item-empty", "added with another status than in_progress"),
+        ("added completed", put(8, "item.status", "completed"), "responses-item-added", "added with another status than in_progress"),
         ("added with arguments", put(15, "item.arguments", "{"), "responses-item-empty", "added with arguments already there"),
         ("delta of another item", put(10, "item_id", "rs_1"), "responses-item", "item_id is not that of the open item"),
         ("delta of another index", put(10, "output_index", 0), "responses-output-index", "output_index is not that of the open item"),
@@ -170,9 +184,9 @@ BROKEN: dict[str, list[tuple[str, Change, str, str]]] = {
         ("part done differs", put(13, "part.text", "Let me"), "responses-sum", "the part is not the sum of its deltas"),
         ("delta after done", swap(11, 12), "responses-text-done", "the text is already done"),
         ("only annotation in the part", put(13, "part.annotations", [{"type": "file_path", "file_id": "f", "index": 0}]), "responses-annotation", "not those that were added"),
-        ("annotation of a part that is not there", insert(13, s.at("output_text.annotation.added", 1, "msg_1", content_index=4, annotation_index=0, annotation=FILE)), "responses-annotation", "of no open part"),
+        ("annotation of a part that is not there", insert(13, s.at("output_text.annotation.added", 1, "msg_1", content_index=4, annotation_index=0, annotation=FILE)), "responses-part", "an annotation of no open part"),
         ("final output completes an open item", lambda e: e.pop(22), "responses-output", "has status incomplete"),
-        ("annotation index jumps", insert(12, s.at("output_text.annotation.added", 1, "msg_1", content_index=0, annotation_index=1, annotation={"type": "file_path", "file_id": "f", "index": 0})), "responses-annotation", "wrong annotation_index"),
+        ("annotation index jumps", insert(12, s.at("output_text.annotation.added", 1, "msg_1", content_index=0, annotation_index=1, annotation={"type": "file_path", "file_id": "f", "index": 0})), "responses-annotation", "annotations are not numbered from 0"),
         ("summary done differs", put(5, "text", "Hm"), "responses-sum", "text is not the sum of the deltas"),
         ("arguments done differs", put(17, "arguments", "{}"), "responses-sum", "arguments is not the sum of the deltas"),
         ("no arguments done", remove(17), "responses-text-done", "the call is done before its text is"),
@@ -195,7 +209,7 @@ BROKEN: dict[str, list[tuple[str, Change, str, str]]] = {
         ("completed with an error", put(23, "response.error", {"code": "server_error", "message": "x"}), "responses-error", "error is set if and only if"),
         ("no end", remove(23), "responses-end", "without completed, incomplete or failed"),
         ("two ends", repeat(23), "responses-after-end", "something follows the end"),
-        ("error without failed", cut(12, RESPONSES_ERROR), "responses-end", "without completed, incomplete or failed"),
+        ("error without failed", cut(12, RESPONSES_ERROR), "responses-after-error", "no response.failed follows"),
         ("completed after an error", cut(2, RESPONSES_ERROR, {"type": "response.completed", "response": s.response("completed", usage=s.RESPONSES_USAGE)}), "responses-after-error", "only response.failed may follow"),
         ("[DONE]", append(DONE), "responses-done", "[DONE] does not belong here"),
         ("empty message", both(remove(*range(9, 14)), put(9, "item.content", []), put(18, "response.output.1.content", [])), "responses-content", "a message without content"),
@@ -221,7 +235,9 @@ FRAMING: list[tuple[str, Callable[[bytes], bytes], str]] = [
     ("crlf", lambda stream: stream.replace(b"\n", b"\r\n"), "sse-line-end"),
     ("no last blank line", lambda stream: stream[:-1], "sse-end"),
     ("cut in the last line", lambda stream: stream[:-2], "sse-end"),
-    ("cut after a comment", lambda stream: stream + b": beat", "sse-end"),
+    ("cut in a field", lambda stream: stream + b"da", "sse-end"),
+    ("cut after a comment", lambda stream: stream + b": beat", "sse-blank-line"),
+    ("a carriage return alone", lambda stream: stream.replace(b"\n\n", b"\r\r", 1), "sse-carriage-return"),
     ("no space", lambda stream: stream.replace(b"data: ", b"data:", 1), "sse-space"),
     ("two data lines", lambda stream: stream.replace(b"data: ", b"data: \ndata: ", 1), "sse-data"),
     ("an id line", lambda stream: b"id: 1\n" + stream, "sse-field"),
@@ -258,7 +274,10 @@ def test_comments_are_heartbeats(protocol: str) -> None:
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
 def test_every_line_ending_of_the_standard_is_read(protocol: str, ending: bytes) -> None:
     stream = s.render(protocol, GOOD[protocol]()).replace(b"\n", ending)
-    assert {each.rule.id for each in lint.check_stream(protocol, stream).findings} <= {"sse-line-end"}
+    assert {each.rule.id for each in lint.check_stream(protocol, stream).findings} <= {
+        "sse-line-end",
+        "sse-carriage-return",
+    }
 
 
 def test_event_lines() -> None:
@@ -284,6 +303,56 @@ def test_usage_that_was_not_requested(requested: bool | None, rules: set[str]) -
     assert {
         each.rule.id for each in lint.check_stream(CHAT, stream, usage_requested=requested).findings
     } == rules
+
+
+def test_a_call_that_was_forced_may_finish_with_stop() -> None:
+    assert found(CHAT, put(8, "choices.0.finish_reason", "stop"), call_forced=True) == []
+
+
+def test_a_call_without_an_index_is_a_call() -> None:
+    """Mistral's are whole, and have none."""
+    change = both(drop(4, "choices.0.delta.tool_calls.0.index"), remove(5, 6, 7))
+    change = both(change, put(4, "choices.0.delta.tool_calls.0.function.arguments", "{}"))
+    assert [each.rule.id for each in found(CHAT, change)] == ["chat-required"]
+
+
+def test_the_last_of_several_message_deltas_has_the_stop_reason() -> None:
+    first = both(repeat(17), put(17, "delta.stop_reason", None))
+    assert [each.rule.id for each in found(MESSAGES, first)] == ["messages-message-delta-again"]
+
+
+def test_one_finding_an_event_after_the_end_of_a_response() -> None:
+    """Not also what each event of a second response lacks in the first."""
+    stream = s.render(RESPONSES, GOOD[RESPONSES]())
+    second = s.render(RESPONSES, GOOD[RESPONSES]()[:3])
+    rules = [each.rule.id for each in lint.check_stream(RESPONSES, stream + second).findings]
+    assert rules == ["responses-sequence", "responses-after-end"] * 3
+
+
+# What real clients do with a stream that breaks the rule: "error" where one of them fails, hangs, or loses content.
+SEVERITIES = {
+    "error": (
+        "sse-bom sse-carriage-return sse-no-data sse-end json-duplicate chat-end chat-finish chat-finish-calls chat-role "
+        "chat-role-again chat-required chat-usage-missing messages-after-end messages-input-start messages-stop-reason "
+        "messages-message-delta responses-start responses-output responses-part responses-item-empty responses-usage "
+        "responses-error responses-end responses-after-end"
+    ),
+    "warning": (
+        "sse-line-end sse-blank-line chat-done chat-finish-again chat-finish-stop chat-usage-place chat-after-finish "
+        "chat-tolerated messages-done messages-signature messages-message-delta-again messages-error-type "
+        "messages-tolerated responses-in-progress responses-item-added responses-after-error responses-tolerated"
+    ),
+}  # fmt: skip
+
+
+def test_the_severity_of_a_rule_is_what_clients_do() -> None:
+    wrong = [
+        rule
+        for severity, rules in SEVERITIES.items()
+        for rule in rules.split()
+        if lint.RULES[rule].severity.value != severity
+    ]
+    assert wrong == []
 
 
 def test_a_moderation_chunk_may_follow_the_usage() -> None:
@@ -319,7 +388,7 @@ def test_a_finding_has_the_byte_the_event_and_the_member() -> None:
 def test_findings_of_the_end_are_at_the_end() -> None:
     stream = s.render(CHAT, s.chat()[:-1])
     [finding] = lint.check_stream(CHAT, stream).findings
-    assert (finding.rule.id, finding.offset, finding.frame) == ("chat-end", len(stream), None)
+    assert (finding.rule.id, finding.offset, finding.frame) == ("chat-done", len(stream), None)
 
 
 def test_the_findings_of_a_report_are_bounded() -> None:

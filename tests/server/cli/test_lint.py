@@ -40,7 +40,7 @@ def test_good_documents_have_no_findings(protocol: str) -> None:
 
 
 def test_a_finding_is_printed_with_its_place_its_mend_and_its_source(tmp_path: Path) -> None:
-    stream = samples.render(oracle.CHAT, samples.chat()[:-1])
+    stream = samples.render(oracle.CHAT, samples.chat()[:-3])
     place = tmp_path / "stream.sse"
     place.write_bytes(stream)
     result = run("--protocol", "chat", str(place))
@@ -48,7 +48,7 @@ def test_a_finding_is_printed_with_its_place_its_mend_and_its_source(tmp_path: P
     assert result.exit_code == 1
     assert result.stdout.splitlines() == [
         f"error chat-end in {place}",
-        f"  byte {len(stream)}: the stream ends with neither [DONE] nor an error",
+        f"  byte {len(stream)}: the stream ends without a finish_reason, [DONE] or an error",
         f"  {rule.mend}",
         f"  {rule.source}",
     ]

@@ -2,6 +2,7 @@
 
 # ruff: noqa: E501 -- the tables are read by row
 
+import copy
 import json
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
@@ -11,6 +12,8 @@ import anyio
 import httpx2
 import pytest
 from gateway.simulated import KEY, gateway
+from oracle import samples
+from oracle.changes import both, put, remove
 from virtual_time import VIRTUAL_BACKENDS
 
 from dragoman import UPSTREAMS, lint
@@ -27,7 +30,7 @@ from dragoman_server.upstream.client import UpstreamClient
 pytestmark = pytest.mark.anyio
 
 CHAT = "openai_chat"
-WHOLE, STREAM, ERROR = PROBES[0], PROBES[1], PROBES[5]
+WHOLE, STREAM, USAGE, CALL, CALL_STREAM, ERROR = PROBES[:6]
 SAMPLE = {
     "id": "c1",
     "object": "chat.completion",
@@ -35,6 +38,20 @@ SAMPLE = {
     "model": "m",
     "choices": [{"index": 0, "finish_reason": "stop", "logprobs": None, "message": {"role": "assistant", "content": "Hi", "refusal": None}}],
 }  # fmt: skip
+
+EVENT_STREAM = {"content-type": "text/event-stream"}
+
+
+def calls_and_stop() -> tuple[httpx2.Response, httpx2.Response]:
+    """A whole response and a stream without usage, both with tool calls and finish_reason stop."""
+    whole, chunks = copy.deepcopy(samples.WHOLE[CHAT]), [copy.deepcopy(each) for each in samples.chat()]
+    put(0, "choices.0.finish_reason", "stop")([whole])
+    both(put(8, "choices.0.finish_reason", "stop"), remove(9))(chunks)
+    stream = samples.render(CHAT, chunks)
+    return httpx2.Response(200, json=whole), httpx2.Response(200, content=stream, headers=EVENT_STREAM)
+
+
+CALLED, CALLED_STREAM = calls_and_stop()
 
 Handler = Callable[[httpx2.Request], httpx2.Response]
 
@@ -81,6 +98,11 @@ async def test_the_simulator_has_no_findings_for_its_first_model(protocol: str) 
         (WHOLE, httpx2.Response(200, content=b"data: [DONE]\n\n", headers={"content-type": "text/event-stream"}), ["chat-empty", "http-stream"]),
         (STREAM, httpx2.Response(200, json=SAMPLE), ["http-stream"]),
         (STREAM, httpx2.Response(200, content=b"data: [DONE]\n\n"), ["chat-empty", "http-content-type"]),
+        (WHOLE, CALLED, ["chat-finish-stop"]),
+        (CALL, CALLED, []),
+        (STREAM, CALLED_STREAM, ["chat-finish-stop"]),
+        (CALL_STREAM, CALLED_STREAM, []),
+        (USAGE, CALLED_STREAM, ["chat-finish-stop", "chat-usage-missing"]),
         (ERROR, httpx2.Response(200, json=SAMPLE), ["http-error"]),
         (ERROR, httpx2.Response(502, html="<h1>Bad Gateway</h1>"), ["json-syntax", "http-content-type"]),
     ],
