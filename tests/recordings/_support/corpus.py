@@ -29,6 +29,8 @@ HAND_MADE = {
     "messages/tool_no_args_tool_use_02",
     "responses/function_call_02",
 }
+# Sent by the vendor, and changed in the file: the last lines are lost, a value is shortened.
+EDITED = {"messages/tool_use_max_tokens_02", "responses/image_generation_call_reasoning_01"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +50,7 @@ class Recording:
 
     @property
     def official(self) -> bool:
-        """Sent by the vendor of the protocol itself, its bytes kept as they came."""
+        """Sent by the vendor of the protocol itself, its bytes kept as they came, but for those of EDITED."""
         is_official = self.model.startswith(OFFICIAL_MODELS[self.protocol])
         odd = self.name in HAND_MADE or self.features & {"derived", "azure_prompt_filter"}
         return is_official and self.exact and not odd
