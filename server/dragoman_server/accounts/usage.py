@@ -65,7 +65,9 @@ def usage_of(record: "RequestRecord", plan: "Plan", meter: Meter) -> Usage:
         return reported
     tokens_in, tokens_out = reported.input, reported.output or 0
     if tokens_in is None:
-        tokens_in = _estimated_input(plan) * plan.fan_out
+        tokens_in = plan.request.estimated_input
+        if tokens_in is None:
+            tokens_in = estimate_input(plan)
     if reported.output is None or not ended:
         # The first figure of output that an upstream sends is from before there was any.
         tokens_out = max(tokens_out, meter.tokens())
@@ -78,10 +80,11 @@ def _was_processed(record: "RequestRecord") -> bool:
     return record.status == 200 or (record.status is None and record.outcome in ("client_left", "cancelled"))
 
 
-def _estimated_input(plan: "Plan") -> int:
+def estimate_input(plan: "Plan") -> int:
+    """Estimate the input tokens of a planned request, all of its branches together."""
     translated = plan.request.translated
     if not plan.relayed:
-        return estimate_tokens(translated.request)
+        return estimate_tokens(translated.request) * plan.fan_out
     try:
         # A relay has not read its request.
         request = plan.client.read_request(decode_object(translated.body, "the request"), plan.context.signer)

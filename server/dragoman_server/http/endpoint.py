@@ -410,7 +410,7 @@ class BaseEndpoint(ABC):
             pool=self.gateway.pool,
             keepalive_s=self.gateway.settings.server.keepalive_s,
             http1=request.http1,
-            release_request=request.meter is None,
+            needs_usage=request.meter is not None,
             write_now=request.write_now,
             store_response=store_response,
             cache_reasoning=None

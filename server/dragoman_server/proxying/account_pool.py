@@ -37,7 +37,9 @@ from dragoman_server.accounts.policy import (
     Wait,
 )
 from dragoman_server.accounts.stores.base import AccountStore, Candidate, Rate, Reservation
+from dragoman_server.accounts.usage import estimate_input
 from dragoman_server.log import DECISIONS, log_decision
+from dragoman_server.off_loop import off_loop
 from dragoman_server.proxying.plan import Destination, Plan
 from dragoman_server.settings import AccountSettings, RuleSettings, Settings, UpstreamSettings
 
@@ -245,8 +247,15 @@ class RequestAttempts:
         """Record that content of an attempt is being sent, so no other may follow."""
         self._machine.committed()
 
-    def release_requests(self, sent: Plan) -> None:
-        """Let go of what the plans send, because nothing is sent again. sent: an attempt may have made another plan."""
+    async def release_requests(self, sent: Plan, *, estimate: bool) -> None:
+        """Let go of what the plans send, because nothing is sent again.
+
+        sent: an attempt may have made another plan. estimate: the tokens of the prompt, which usage_of() will need.
+        """
+        first = self._plans[0]
+        if estimate:
+            size = len(first.request.translated.body)
+            first.request.estimated_input = await off_loop(size, estimate_input, first)
         for plan in (*self._plans.values(), sent):
             plan.request.release()
 

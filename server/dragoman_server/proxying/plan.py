@@ -119,13 +119,15 @@ class PlannedRequest:
     """The request that a plan sends, until release(): a stream may stay open for hours after it was sent.
 
     planner: makes the plans of the fallbacks, and this one without signed reasoning. None if nothing more can be made.
+    estimated_input: the tokens of the prompt, if they had to be estimated before release().
     """
 
-    __slots__ = ("_translated", "planner")
+    __slots__ = ("_translated", "estimated_input", "planner")
 
     def __init__(self, translated: TranslatedRequest, planner: "Planner | None" = None) -> None:
         self._translated: TranslatedRequest | None = translated
         self.planner = planner
+        self.estimated_input: int | None = None
 
     @property
     def translated(self) -> TranslatedRequest:

@@ -78,7 +78,7 @@ class RequestHandler:
         pool: chooses the accounts.
         keepalive_s: seconds of silence after which a heartbeat is sent, 0 for none.
         http1: the client speaks HTTP/1.
-        release_request: let go of the request once the client gets a response to it.
+        needs_usage: estimate the tokens of the prompt before the request is released, if they are not reported by then.
         store_response: awaited with the complete response before the client gets its end, because the client's next
             request may refer to it. Not called for one that fails while it can still be a plain error. Needs
             `Plan.store_response`.
@@ -98,7 +98,7 @@ class RequestHandler:
         pool: AccountPool,
         keepalive_s: float,
         http1: bool,
-        release_request: bool = False,
+        needs_usage: bool = False,
         write_now: WriteNow | None = None,
         store_response: StoreResponse | None = None,
         cache_reasoning: CacheReasoning | None = None,
@@ -113,7 +113,7 @@ class RequestHandler:
         self._send = send
         self._record = record
         self._http1 = http1
-        self._release_request = release_request
+        self._needs_usage, self._holds_request = needs_usage, True
         self._store_response = store_response
         self._unstored: JSONObject | None = None  # the response, if it could not be stored
         self._cache_reasoning = cache_reasoning
@@ -371,10 +371,17 @@ class RequestHandler:
         if not self._claim(attempt):
             return False
         await self._store_when_complete(machine)
+        ready = b""
         if attempt.ended:
             self._outbox.end(self._end_of(machine))
         elif ready := machine.data_to_send():
             self._put(ready)
+        # The stream may last for hours. Attempts side by side may still be sending theirs.
+        if self._holds_request and not self._scopes and attempt.plan.fan_out == 1:
+            self._holds_request = False
+            estimate = self._needs_usage and machine.usage.input is None
+            await self._attempts.release_requests(attempt.plan, estimate=estimate)
+        if ready:
             await self._outbox.room()
         return True
 
@@ -393,9 +400,6 @@ class RequestHandler:
             self._record_attempt(attempt)
             self._attempts.committed()
             self._cancel_others(attempt)
-            # Attempts side by side may still be sending theirs.
-            if self._release_request and not self._scopes and attempt.plan.fan_out == 1:
-                self._attempts.release_requests(attempt.plan)
         return self._winner is attempt
 
     def _record_attempt(self, attempt: Attempt) -> None:

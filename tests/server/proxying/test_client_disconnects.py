@@ -74,6 +74,7 @@ async def run(
         pool=AccountPool(settings, accounts),
         keepalive_s=10,
         http1=True,
+        needs_usage=True,
     ).run()
     assert upstream_client.open_count == 0
     meter = Meter()

@@ -19,7 +19,7 @@ from growth import shapes
 from virtual_time import REAL_BACKENDS, UVLOOP
 
 from dragoman_server.app import Application, create_app
-from dragoman_server.settings import ServerSettings, Settings, UpstreamSettings
+from dragoman_server.settings import Price, ServerSettings, Settings, UpstreamSettings
 
 # A thread knows nothing of virtual time.
 pytestmark = [pytest.mark.anyio, pytest.mark.backends(*REAL_BACKENDS, UVLOOP)]
@@ -98,14 +98,21 @@ WHOLES = {
 
 
 def app_of(
-    data: bytes, *, status: int = 200, stream: bool = False, upstream: str = "openai_chat"
+    data: bytes,
+    *,
+    status: int = 200,
+    stream: bool = False,
+    upstream: str = "openai_chat",
+    prices: tuple[Price, ...] = (),
 ) -> Application:
     reads = [data[start : start + READ] for start in range(0, len(data), READ)]
     media_type = "text/event-stream" if stream else "application/json"
     script = Script(reads, status=status, headers=[("content-type", media_type)])
     settings = UpstreamSettings(name="up", protocol=upstream, base_url="http://up.test/v1", model_list=False)
     server = ServerSettings(response_store="memory")
-    return create_app(Settings(server=server, upstreams=(settings,)), client=OneResponse(script))
+    return create_app(
+        Settings(server=server, upstreams=(settings,), prices=prices), client=OneResponse(script)
+    )
 
 
 async def longest_turn(app: Application, path: str, body: bytes, coding: str = "") -> float:
@@ -147,6 +154,14 @@ async def test_no_request_holds_the_loop(client: str, name: str) -> None:
     # Of another protocol, because a relay does not read its request.
     upstream = "anthropic_messages" if client == "chat" else "openai_chat"
     await check(app_of(json.dumps(WHOLE).encode(), upstream=upstream), PATHS[client], body)
+
+
+async def test_no_estimate_of_a_relayed_prompt_holds_the_loop() -> None:
+    # As many values as are accepted.
+    body = f'{{"model":"up/m","stream":true,"messages":[{",".join([HI] * 95_000)}]}}'.encode()
+    prices = (Price(model="*", input=1, output=1),)
+    app = app_of(event('{"content":"Hello"}') + b"data: [DONE]\n\n", stream=True, prices=prices)
+    await check(app, PATHS["chat"], body)
 
 
 async def test_no_compressed_request_holds_the_loop() -> None:

@@ -15,6 +15,7 @@ from virtual_time import VIRTUAL_BACKENDS
 
 from dragoman import PROTOCOLS
 from dragoman_server.accounts.stores.memory import MemoryAccountStore
+from dragoman_server.accounts.usage import estimate_input
 from dragoman_server.log import RequestRecord
 from dragoman_server.proxying.account_pool import AccountPool
 from dragoman_server.proxying.plan import Plan, Planner
@@ -82,7 +83,7 @@ async def run(
     stream: bool = True,
     keepalive_s: float = 10,
     plan: Plan | None = None,
-    release_request: bool = False,
+    needs_usage: bool = False,
     **more: Any,
 ) -> tuple[FakeClient, FakeUpstream, RequestRecord]:
     upstream, fake = FakeUpstream(script), FakeClient(**more)
@@ -97,7 +98,7 @@ async def run(
         pool=pool(),
         keepalive_s=keepalive_s,
         http1=True,
-        release_request=release_request,
+        needs_usage=needs_usage,
     )
     await context.run()
     assert upstream.open_count == 0
@@ -119,18 +120,34 @@ async def test_a_stream_is_translated_and_ends(client: str) -> None:
 @pytest.mark.parametrize("client", PROTOCOL_NAMES)
 async def test_the_request_is_let_go_of_once_its_client_gets_a_response(client: str) -> None:
     plan = plan_for(client, stream=True)
-    await run(Script([START, WORD, END]), client=client, plan=plan, release_request=True)
+    await run(Script([START, WORD, END]), client=client, plan=plan)
     with pytest.raises(AssertionError, match="released"):
         plan.request.translated  # noqa: B018
     assert plan.request.planner is None
 
 
+REPORTED = WORD.replace(b'"choices"', b'"usage":{"prompt_tokens":3},"choices"')
+
+
 @one_backend
-async def test_the_request_stays_where_it_may_be_needed() -> None:
-    plan = plan_for(MESSAGES, stream=True)
-    await run(Script([START, WORD, END]), plan=plan)
-    assert plan.request.translated.body
-    assert plan.request.translated.request.messages
+@pytest.mark.parametrize(
+    ("client", "needs_usage", "first", "estimated"),
+    [
+        (CHAT, True, WORD, True),  # a relay
+        (MESSAGES, True, WORD, True),
+        (CHAT, True, REPORTED, False),
+        (CHAT, False, WORD, False),
+    ],
+)
+async def test_its_prompt_is_estimated_before_if_the_upstream_has_not_counted_it(
+    client: str, needs_usage: bool, first: bytes, estimated: bool
+) -> None:
+    plan = plan_for(client, stream=True)
+    expected = estimate_input(plan) if estimated else None
+    await run(Script([START, first, END]), client=client, plan=plan, needs_usage=needs_usage)
+    with pytest.raises(AssertionError, match="released"):
+        plan.request.translated  # noqa: B018
+    assert plan.request.estimated_input == expected
 
 
 @one_backend
