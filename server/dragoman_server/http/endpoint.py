@@ -72,7 +72,6 @@ class ClientRequest:
 
     headers: lower-case names; the values of a repeated header are joined, as HTTP allows.
     query: the query string, without the question mark.
-    http1: the client speaks HTTP/1.
     now: when it arrived, in seconds since the epoch.
     key: the client key that it came with, None where none is needed.
     admitted: its key may send it, see BaseEndpoint.read().
@@ -91,7 +90,6 @@ class ClientRequest:
         self.record = record
         self.headers = _joined_headers(scope)
         self.query: str = scope.get("query_string", b"").decode("latin-1")
-        self.http1: bool = scope.get("http_version", "1.1").startswith("1")
         self.now = unix_time()
         self.key: ClientKey | None = scope.get(SCOPE_KEY)
         if self.key is not None:
@@ -409,7 +407,6 @@ class BaseEndpoint(ABC):
             request.record,
             pool=self.gateway.pool,
             keepalive_s=self.gateway.settings.server.keepalive_s,
-            http1=request.http1,
             needs_usage=request.meter is not None,
             write_now=request.write_now,
             store_response=store_response,

@@ -77,7 +77,6 @@ class RequestHandler:
         record: gets the outcome, the usage and the losses.
         pool: chooses the accounts.
         keepalive_s: seconds of silence after which a heartbeat is sent, 0 for none.
-        http1: the client speaks HTTP/1.
         needs_usage: estimate the tokens of the prompt before the request is released, if they are not reported by then.
         store_response: awaited with the complete response before the client gets its end, because the client's next
             request may refer to it. Not called for one that fails while it can still be a plain error. Needs
@@ -97,7 +96,6 @@ class RequestHandler:
         *,
         pool: AccountPool,
         keepalive_s: float,
-        http1: bool,
         needs_usage: bool = False,
         write_now: WriteNow | None = None,
         store_response: StoreResponse | None = None,
@@ -112,7 +110,6 @@ class RequestHandler:
         self._receive = receive
         self._send = send
         self._record = record
-        self._http1 = http1
         self._needs_usage, self._holds_request = needs_usage, True
         self._store_response = store_response
         self._unstored: JSONObject | None = None  # the response, if it could not be stored
@@ -498,6 +495,4 @@ class RequestHandler:
         if self._plan.client.usage_at_start and not self._plan.relayed:
             # The client gets a figure before the upstream has sent one; the true one follows at the end.
             headers += ESTIMATE_AT_START
-        if self._http1:  # RFC 9113, 8.2.2: HTTP/2 has no connection-specific header fields
-            headers.append(("connection", "keep-alive"))
         return encode_headers(headers)

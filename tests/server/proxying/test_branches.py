@@ -80,7 +80,7 @@ async def run(
     fake._body = None  # the request was read before
     record = RequestRecord(id="0123456789ab", protocol="openai_chat", path="/")
     await RequestHandler(
-        plan, lambda name: branches, fake.receive, fake.send, record, pool=pool(), keepalive_s=10, http1=True
+        plan, lambda name: branches, fake.receive, fake.send, record, pool=pool(), keepalive_s=10
     ).run()
     assert branches.open_count == 0
     return fake, record

@@ -73,7 +73,6 @@ async def run(
         record,
         pool=AccountPool(settings, accounts),
         keepalive_s=10,
-        http1=True,
         needs_usage=True,
     ).run()
     assert upstream_client.open_count == 0

@@ -97,7 +97,6 @@ async def run(
         record,
         pool=pool(),
         keepalive_s=keepalive_s,
-        http1=True,
         needs_usage=needs_usage,
     )
     await context.run()
@@ -169,7 +168,7 @@ async def test_headers_of_a_stream() -> None:
     assert fake.headers["content-type"].startswith("text/event-stream")
     assert fake.headers["cache-control"] == "no-cache"
     assert fake.headers["x-accel-buffering"] == "no"
-    assert fake.headers["connection"] == "keep-alive"
+    assert "connection" not in fake.headers, "only the server knows what becomes of it"
     assert fake.headers["request-id"] == fake.headers["x-request-id"] == "req_up"
     assert "set-cookie" not in fake.headers
 
@@ -284,7 +283,7 @@ async def test_a_slow_client_pauses_the_upstream() -> None:
     record = RequestRecord(id="0123456789ab", protocol=CHAT, path="/")
     plan = plan_for(MESSAGES, stream=True)
     context = RequestHandler(
-        plan, lambda name: upstream, fake.receive, fake.send, record, pool=pool(), keepalive_s=0, http1=True
+        plan, lambda name: upstream, fake.receive, fake.send, record, pool=pool(), keepalive_s=0
     )
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(context.run)
@@ -431,7 +430,7 @@ async def test_losses_are_named_in_a_header() -> None:
         Script([b'{"type":"error","error":{"type":"api_error","message":"x"}}'], status=500)
     )
     await RequestHandler(
-        plan, lambda name: upstream, fake.receive, fake.send, record, pool=pool(), keepalive_s=0, http1=False
+        plan, lambda name: upstream, fake.receive, fake.send, record, pool=pool(), keepalive_s=0
     ).run()
     assert fake.headers["dragoman-loss"] == "1; dropped=/seed"
     assert record.losses == ["dropped /seed"]
@@ -461,7 +460,6 @@ async def test_an_upstream_that_repeats_the_key_does_not_give_it_away() -> None:
             record,
             pool=pool(),
             keepalive_s=0,
-            http1=True,
         ).run()
         assert fake.status == 401
         assert key not in fake.body.decode()
@@ -497,7 +495,6 @@ async def test_an_account_without_a_key_does_not_send_that_of_another() -> None:
         record,
         pool=pool(),
         keepalive_s=0,
-        http1=True,
     ).run()
     assert (record.outcome, record.account) == ("completed", "up/b")
     assert sent == ["Bearer k", None]
