@@ -4,8 +4,8 @@ Four tasks: the disconnect watcher cancels reading and writing when the client l
 upstream response, so that cancelling it closes that connection at once; the ticker sends heartbeats during silence;
 the writer is the only one that calls `send`, so that nothing that ends a reader cuts a write. Reader and ticker pass it
 their bytes by an Outbox, where a reader waits that is ahead of a slow client. A response without a stream needs no
-ticker, and is written when its reader has ended: one task is both. Expected failures are values (a Reply, or an error
-in the stream); only bugs, and what `send` raises, are raised.
+ticker, and its reader writes it: one task is both. Expected failures are values (a Reply, or an error in the stream);
+only bugs, and what `send` raises, are raised.
 
 Nothing is sent before there is content, because until then a failure can still be a plain HTTP error, on which clients
 retry. Only a heartbeat that is due may come first.
@@ -104,17 +104,14 @@ class RequestHandler:
     ) -> None:
         self.reply: Reply | None = None
         self._plan = plan
-        self._sender_for = sender_for
-        self._clock = pool.clock
+        self._sender_for, self._clock = sender_for, pool.clock
         self._attempts = pool.attempts(plan)
-        self._receive = receive
-        self._send = send
+        self._receive, self._send = receive, send
         self._record = record
         self._needs_usage, self._holds_request = needs_usage, True
         self._store_response = store_response
         self._unstored: JSONObject | None = None  # the response, if it could not be stored
-        self._cache_reasoning = cache_reasoning
-        self._trace = trace
+        self._cache_reasoning, self._trace = cache_reasoning, trace
         self._time = event_loop_clock()
         self._started_at = self._time()
         self._keepalive = Keepalive(keepalive_s, self._started_at)
@@ -143,9 +140,9 @@ class RequestHandler:
                 if self._plan.streams:
                     self._reading = tasks.start_soon(return_if_cancelled, self._read_upstream, name="read")
                     beside.append(tasks.start_soon(self._tick, name="tick"))
+                    await self._write_client()
                 else:
                     await self._read_upstream()
-                await self._write_client()
             for task in beside:
                 task.cancel()
         left = self._record.outcome == "client_left"
@@ -289,12 +286,8 @@ class RequestHandler:
 
     async def _report_end(self, attempt: Attempt) -> None:
         """Report to the account how the response that the client gets has ended."""
-        await self._attempts.ended(
-            attempt.lease,
-            attempt.error,
-            attempt.tokens,
-            remaining_share(attempt.headers, attempt.plan.destination.upstream),
-        )
+        share = remaining_share(attempt.headers, attempt.plan.destination.upstream)
+        await self._attempts.ended(attempt.lease, attempt.error, attempt.tokens, share)
 
     async def _hedged(self, first: AccountLease, hedge_s: float) -> None:
         """Make an attempt, and a second one beside it if `hedge_s` pass without content. The first content decides."""
@@ -351,7 +344,7 @@ class RequestHandler:
             machine = self._machine = plan.response_machine(upstream_streams=True)
             machine.fail(error)
             await self._store_when_complete(machine)
-            self._outbox.end(machine.data_to_send())
+            await self._end(machine.data_to_send())
             return
         self._upstream_headers = [] if failure is None else failure.headers
         headers = with_retry_after(self._headers(), self._attempts.retry_at)
@@ -359,7 +352,7 @@ class RequestHandler:
             reply = error_reply(plan.client, error, plan.id, headers)
         else:
             reply = encoded_error_reply(error.kind, failure.status, failure.body, headers)
-        self._outbox.end(reply)
+        await self._end(reply)
 
     async def _take_ready(self, attempt: Attempt) -> bool:
         """Take what an attempt has for the client. False: another attempt was faster, so this one must end."""
@@ -368,19 +361,28 @@ class RequestHandler:
         if not self._claim(attempt):
             return False
         await self._store_when_complete(machine)
-        ready = b""
         if attempt.ended:
-            self._outbox.end(self._end_of(machine))
+            await self._release_request(attempt.plan, machine)
+            await self._end(self._end_of(machine))
         elif ready := machine.data_to_send():
             self._put(ready)
-        # The stream may last for hours. Attempts side by side may still be sending theirs.
-        if self._holds_request and not self._scopes and attempt.plan.fan_out == 1:
-            self._holds_request = False
-            estimate = self._needs_usage and machine.usage.input is None
-            await self._attempts.release_requests(attempt.plan, estimate=estimate)
-        if ready:
+            await self._release_request(attempt.plan, machine)
             await self._outbox.room()
         return True
+
+    async def _release_request(self, plan: Plan, machine: ResponseMachine) -> None:
+        """Let go of the request, because a stream may last for hours, and so may a slow client."""
+        # Attempts side by side may still be sending theirs.
+        if self._holds_request and not self._scopes and plan.fan_out == 1:
+            self._holds_request = False
+            estimate = self._needs_usage and machine.usage.input is None
+            await self._attempts.release_requests(plan, estimate=estimate)
+
+    async def _end(self, last: bytes | Reply) -> None:
+        """Put the end of the response into the outbox. Without a stream, this task writes it."""
+        self._outbox.end(last)
+        if self._reading is None:
+            await self._write_client()
 
     def _put_ready(self, attempt: Attempt) -> bool:
         """Take what the winner has for the client. False: its reader must wait for room."""

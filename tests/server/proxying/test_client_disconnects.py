@@ -97,6 +97,17 @@ async def test_a_client_that_leaves_at_the_end_mark_has_its_response(client: str
     assert response.upstream_client.closed_at == pytest.approx(DRAIN_S)
 
 
+@pytest.mark.parametrize("client", PROTOCOL_NAMES)
+@pytest.mark.parametrize("leaves_after", [None, DRAIN_S / 2])
+async def test_a_whole_response_is_sent_before_the_end_of_its_upstream_body(
+    client: str, leaves_after: float | None
+) -> None:
+    response = await run(client, CHAT, open_behind(STREAMS[CHAT]), streams=False, leaves_after=leaves_after)
+    assert response.record.first_byte_s == 0
+    assert (response.record.outcome, response.record.status) == ("completed", 200)
+    assert len(response.successes) == 1
+
+
 FINISH = b'"finish_reason": "stop"'
 USAGE = {"prompt_tokens": 3, "completion_tokens": 4, "total_tokens": 7}
 
