@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,9 +16,12 @@ from dragoman_server.settings import ServerSettings
 
 @dataclass
 class FakeStream:
-    """Returns `incoming`, in order; then nothing more comes, or `b""` if `leaves`. room: bytes that can be sent."""
+    """Returns `incoming`, in order; then nothing more comes, or `b""` if `leaves`. room: bytes that can be sent.
 
-    incoming: list[bytes]
+    incoming: a number is so many seconds of silence.
+    """
+
+    incoming: Sequence[bytes | float]
     leaves: bool = False
     room: float = math.inf
     alpn: str | None = None
@@ -31,8 +35,11 @@ class FakeStream:
 
     async def receive(self, timeout: float | None) -> bytes:
         await anyio.lowlevel.checkpoint()
-        if self.incoming:
-            return self.incoming.pop(0)
+        while self.incoming:
+            first, *self.incoming = self.incoming
+            if isinstance(first, bytes):
+                return first
+            await anyio.sleep(first)
         if self.leaves:
             return b""
         await self._aborted.wait()

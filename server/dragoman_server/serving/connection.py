@@ -158,9 +158,14 @@ class Connection:
         self, app: ASGIApp, config: object, scope: Any, send: AppSend
     ) -> Callable[[ASGIReceiveEvent], Awaitable[None]]:
         """Start the application for a request. hypercorn's ASGI streams call this on their `task_group`."""
-        if isinstance(self._protocol, HTTP1):
-            scope["extensions"][WRITE_NOW] = {"write": self._protocol.write_now}
-        events = AppEvents()
+        protocol = self._protocol
+        if isinstance(protocol, HTTP1):
+            scope["extensions"][WRITE_NOW] = {"write": protocol.write_now}
+            events = AppEvents(protocol.invite_body if protocol.invites_body else None)
+        else:
+            # hypercorn 0.18 protocol/http_stream.py:91 announces early hints, pushes, trailers: HTTP2 sends none.
+            scope["extensions"].clear()
+            events = AppEvents()
         self.tasks.start_soon(run_app, self.worker.requests, app, scope, events, send, name="request")
         return events.put
 

@@ -65,6 +65,7 @@ class HTTP1:
         self._transport = transport
         self._stream: HTTPStream | WSStream | None = None
         self._head = b""  # of the open request
+        self.invites_body = False  # the client waits for a 100 (Continue) before it sends the body
         self._may_be_plain = False  # the response to it
         self._may_chunk = False  # the response to it may have a chunked body
         self._is_chunked = False  # has begun one, which has not ended
@@ -147,6 +148,12 @@ class HTTP1:
                 self._is_kept = True
         elif isinstance(event, StreamClosed):
             await self._end_response()
+
+    async def invite_body(self) -> None:
+        """Send a 100 (Continue): the application waits for the body, so it has not refused the request by its head."""
+        if self._reading is _Reading.BODY and self._h11 is None:
+            interim = self._transport.worker.config.response_headers("h11")
+            await self._write(self._by_h11(h11.InformationalResponse(status_code=100, headers=interim)))
 
     def write_now(self, data: bytes) -> bool:
         """Write a piece of the response's body if that is possible without waiting. See WriteNow.
@@ -245,6 +252,7 @@ class HTTP1:
         self._reading = _Reading.BODY
         self._may_chunk = version >= "1.1" and method != "HEAD"
         self._may_be_plain = may_be_plain(version, method, headers)
+        self.invites_body = b"expect" in fields and version >= "1.1"
         self._transport.set_idle(False)
         # "A server MAY ignore a received Upgrade header field" (RFC 9110, 7.8), as all but valid WebSocket handshakes
         # are (RFC 6455, 4.2.1). "Upgrade: h2c" is deprecated (RFC 9113, 3.1).
@@ -255,9 +263,6 @@ class HTTP1:
         await self._stream.handle(Request(_STREAM_ID, headers, version, method, target, state))
         if is_websocket:
             self._stop_reading()  # its frames, of which none is accepted, would be read as a request
-        if b"expect" in fields and version >= "1.1" and self._h11 is None:
-            interim = self._transport.worker.config.response_headers("h11")
-            await self._write(self._by_h11(h11.InformationalResponse(status_code=100, headers=interim)))
 
     async def _read_body(self) -> None:
         await self._read_part_of_body()

@@ -25,19 +25,22 @@ AppSend = Callable[[ASGISendEvent | None], Awaitable[None]]
 class AppEvents:
     """A queue of ASGI events for one application, bounded by their bytes.
 
+    invite: awaited once, before the application waits for the first event.
+
     Hypercorn's queue (0.18 asyncio/task_group.py:50, trio/task_group.py:56) is full after ten events, the disconnect
     among them, and stays full if the application ends without reading them: then the reader of the socket never
     returns.
     """
 
-    __slots__ = ("_bytes", "_changes", "_closed", "_events")
+    __slots__ = ("_bytes", "_changes", "_closed", "_events", "_invite")
 
-    def __init__(self) -> None:
+    def __init__(self, invite: Callable[[], Awaitable[None]] | None = None) -> None:
         # A deque only while there are any: it takes 0.7 KiB, and open streams have none.
         self._events: deque[ASGIReceiveEvent] | None = None
         self._bytes = 0
         self._closed = False
         self._changes = Changes()
+        self._invite = invite
 
     async def put(self, event: ASGIReceiveEvent) -> None:
         """Add an event, waiting while the queue is full. After a disconnect or close() nothing waits or is added."""
@@ -55,7 +58,8 @@ class AppEvents:
     async def get(self) -> ASGIReceiveEvent:
         """Wait for the next event. A disconnect stays in the queue, because ASGI returns it at each call."""
         while not self._events:
-            await self._changes.wait()
+            invite, self._invite = self._invite, None
+            await (self._changes.wait() if invite is None else invite())
         event = self._events[0]
         if event["type"] not in _DISCONNECTS:
             self._events.popleft()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -295,6 +296,42 @@ async def test_a_read_of_a_body_is_one_message_but_for_chunks(
     await connect(reads_all, stream).run()
     assert received == messages
     assert stream.sent.count(b"hello") == 1 + reads[-1].count(GET)
+
+
+async def refuses(scope: Scope, receive: Receive, send: Send) -> None:
+    """By the head, so before it reads the body; it notices that the client leaves."""
+    await hello(scope, receive, send)
+    await receive()
+
+
+async def echoes(scope: Scope, receive: Receive, send: Send) -> None:
+    while (await receive())["more_body"]:
+        pass
+    await hello(scope, receive, send)
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+EXPECTS = POST.replace(b"\r\n\r\n", b"\r\nexpect: 100-continue\r\n\r\n")
+
+
+@pytest.mark.parametrize(
+    ("app", "reads", "statuses", "closes"),
+    [
+        (refuses, [EXPECTS], [200], True),
+        (echoes, [EXPECTS, 1.0, b"1234", 1.0, b"56789"], [100, 200], False),
+        (echoes, [EXPECTS + b"123456789", 1.0, GET], [200, 200], False),  # the client has not waited
+        (echoes, [EXPECTS.replace(b"1.1", b"1.0"), 1.0, b"123456789"], [200], True),  # it knows no 100
+        (echoes, [EXPECTS, 1.0, b"123456789" + EXPECTS, 1.0, b"123456789"], [100, 200, 100, 200], False),
+    ],
+)
+async def test_a_client_is_told_to_continue_when_the_application_wants_its_body(
+    app: Callable[..., Awaitable[None]], reads: list[bytes | float], statuses: list[int], closes: bool
+) -> None:
+    stream = FakeStream(reads)
+    await connect(app, stream).run()
+    assert [int(line) for line in re.findall(rb"HTTP/1.1 (\d+) ", stream.sent)] == statuses
+    assert (b"connection: close" in stream.sent.lower()) == closes
 
 
 # The queue of an application.

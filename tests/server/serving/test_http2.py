@@ -374,6 +374,18 @@ async def test_a_response_ends_with_its_last_data() -> None:
         assert client.idle
 
 
+async def test_no_extension_is_announced_that_does_nothing() -> None:
+    announced: list[dict[str, Any]] = []
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        announced.append(scope["extensions"])
+        await hello(scope, receive, send)
+
+    async with serving(app) as client:
+        await client.send(client.request(1))
+    assert announced == [{}]
+
+
 async def test_an_early_response_resets_the_request_without_error() -> None:
     """RFC 9113, 8.1."""
     async with serving(hello) as client:
