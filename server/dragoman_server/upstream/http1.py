@@ -6,6 +6,7 @@ chooses which. Errors never quote a header line, because header values contain t
 """
 
 import re
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -20,7 +21,8 @@ from dragoman_server.streams.http1_body import (
 )
 from dragoman_server.streams.http1_head import TOKEN, are_plain
 
-# Bytes of a response head. h11's default is 16 KiB; some providers' policy and tracing headers come close to that.
+# Bytes of a response head, with the interim ones before it. h11's default is 16 KiB; some providers' policy and tracing
+# headers come close to that.
 MAX_HEAD = 64 * 1024
 # Interim (1xx) responses before the final one. A server needs one or two; there must be an end.
 MAX_INTERIM = 16
@@ -58,15 +60,19 @@ class ResponseHead:
 
 
 class Http1Exchange:
-    """Write one request and read the head of its response. One object serves one exchange."""
+    """Write one request and read the head of its response. One object serves one exchange.
 
-    __slots__ = ("_h11", "_interim", "_method", "_request")
+    received: bytes of the response so far.
+    """
+
+    __slots__ = ("_h11", "_interim", "_method", "_request", "received")
 
     def __init__(self, method: str) -> None:
         self._method = method
         self._request: tuple[bytes, Headers, bytes]
         self._h11: h11.Connection | None = None  # only for a message that is not plain
         self._interim = 0
+        self.received = 0
 
     def request(self, target: bytes, headers: Headers, content: bytes) -> tuple[bytes, bytes]:
         """Return the bytes of the request's head and of its body. Raises RequestError."""
@@ -78,7 +84,8 @@ class Http1Exchange:
 
     def _send_by_h11(self) -> tuple[bytes, bytes]:
         target, headers, content = self._request
-        self._h11 = h11.Connection(our_role=h11.CLIENT, max_incomplete_event_size=MAX_HEAD)
+        # Its own limit is one for what is incomplete, so what it accepts depends on the cuts: see receive_data().
+        self._h11 = h11.Connection(our_role=h11.CLIENT, max_incomplete_event_size=sys.maxsize)
         try:
             head = self._h11.send(h11.Request(method=self._method, target=target, headers=list(headers)))
             body = self._h11.send(h11.Data(data=content)) if content else b""
@@ -97,11 +104,15 @@ class Http1Exchange:
 
         After the head, give the bytes to its `body` decoder instead, `leftover` first.
         """
-        if self._h11 is None:
-            if (head := _read_plain(self._method, data)) is not None:
-                return head
-            self._send_by_h11()
-        return self._receive_by_h11(data)
+        self.received += len(data)
+        head = _read_plain(self._method, data) if self._h11 is None else None
+        if head is None:
+            if self._h11 is None:
+                self._send_by_h11()
+            head = self._receive_by_h11(data)
+        if self.received - (0 if head is None else len(head.leftover)) > MAX_HEAD:
+            raise FramingError(f"the response head is larger than {MAX_HEAD // 1024} KiB")
+        return head
 
     def _receive_by_h11(self, data: bytes) -> ResponseHead | None:
         assert self._h11 is not None

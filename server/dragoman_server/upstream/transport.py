@@ -22,6 +22,7 @@ import anyio
 import anyio.lowlevel
 import httpx2
 
+from dragoman_server.cancellation import return_if_cancelled
 from dragoman_server.streams.byte_stream import ByteStream, Take
 from dragoman_server.streams.connect import connect, open_byte_stream
 from dragoman_server.streams.http1_body import BodyDecoder, FramingError
@@ -301,8 +302,9 @@ async def _send_and_read_head(
 
     Raises IdleConnectionClosed if the connection ends before the first byte of it, less than race_s after the writing.
     """
-    timeout = request.timeouts.get("write")
+    where, timeout = request.url.where, request.timeouts.get("write")
     exchange = Http1Exchange(request.method)
+    early = _EarlyResponse(exchange)
     write_error: str | None = None  # as text: the traceback of an exception refers to this frame
     try:
         head, body = exchange.request(request.url.target, request.headers, request.content)
@@ -310,18 +312,61 @@ async def _send_and_read_head(
             await stream.send_all(head + body, timeout)
         else:
             await stream.send_all(head, timeout)
-            await stream.send_all(body, timeout)
+            await early.read_while_sending(stream, body, timeout)
     except RequestError as error:
-        raise httpx2.LocalProtocolError(f"{request.url.where}: {error}") from None
+        raise httpx2.LocalProtocolError(f"{where}: {error}") from None
+    except FramingError as error:
+        raise httpx2.RemoteProtocolError(f"{where}: {error}") from None
     except TimeoutError:
-        raise httpx2.WriteTimeout(
-            f"{request.url.where} did not read the request within {timeout} s"
-        ) from None
+        raise httpx2.WriteTimeout(f"{where} did not read the request within {timeout} s") from None
     except OSError as error:
         # A server may refuse a request without reading all of it: there may be a response.
         write_error = _reason(error)
-    response = await _read_head(request, exchange, stream, time, write_error, race_s)
-    return response if write_error is None else replace(response, keep_alive=False)
+    response = early.head or await _read_head(request, exchange, stream, time, write_error, race_s)
+    is_in_step = write_error is None and early.head is None
+    return response if is_in_step else replace(response, keep_alive=False)
+
+
+class _EarlyResponse:
+    """The response of a server that does not wait for the whole request. head: None if it is not complete."""
+
+    def __init__(self, exchange: Http1Exchange) -> None:
+        self.head: ResponseHead | None = None
+        self._exchange = exchange
+        self._broken: FramingError | None = None
+
+    async def read_while_sending(self, stream: ByteStream, body: bytes, timeout: float | None) -> None:
+        """Send the body until it is sent, or refused: the server need not read a request that it refuses.
+
+        "A client sending a message body SHOULD monitor the network connection for an error response while it is
+        transmitting the request" -- RFC 9112, 9.5. Raises OSError, and FramingError of the response.
+        """
+        failure: Exception | None = None
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(return_if_cancelled, self._read, stream, tasks.cancel_scope)
+            try:
+                await stream.send_all(body, timeout)
+            except OSError as error:
+                failure = error
+            tasks.cancel_scope.cancel()
+        await anyio.lowlevel.checkpoint_if_cancelled()  # see return_if_cancelled()
+        failure = self._broken or failure
+        try:
+            if failure is not None and self.head is None:
+                raise failure
+        finally:
+            self._broken = failure = None  # reference cycles: its traceback has this frame
+
+    async def _read(self, stream: ByteStream, sending: anyio.CancelScope) -> None:
+        try:
+            while self.head is None and (data := await stream.receive(None)):
+                self.head = self._exchange.receive_data(data)
+        except FramingError as error:
+            self._broken = error.with_traceback(None)
+        except OSError:
+            return  # the next read raises it again
+        if self._broken is not None or (self.head is not None and self.head.status >= 300):
+            sending.cancel()
 
 
 async def _read_head(
@@ -335,8 +380,7 @@ async def _read_head(
     """Read the head, within one deadline for all of it, so that single bytes do not extend the wait."""
     where, timeout, written = request.url.where, request.timeouts.get("read"), time()
     deadline, left = math.inf if timeout is None else written + timeout, timeout
-    interim = 0
-    received = False
+    interim = exchange.interim_responses
     while True:
         read_error: str | None = None
         try:
@@ -346,10 +390,9 @@ async def _read_head(
         except OSError as error:
             data, read_error = b"", _reason(error)
         if not data:
-            if not received and time() - written < race_s:
+            if not exchange.received and time() - written < race_s:
                 raise IdleConnectionClosed(f"{where}: the idle connection was closed")
-            raise _ended(where, received, write_error, read_error)
-        received = True
+            raise _ended(where, exchange.received > 0, write_error, read_error)
         try:
             head = exchange.receive_data(data)
         except FramingError as error:

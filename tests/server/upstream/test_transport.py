@@ -343,6 +343,74 @@ async def test_an_early_response_of_the_server_is_read() -> None:
         assert counts(transport) == (0, 0)
 
 
+def refusing(*chunks: bytes) -> Script:
+    """A script: respond to the first bytes of a request, and read no more of it."""
+
+    async def script(peer: Peer) -> None:
+        await peer.stream.receive()
+        await peer.send(*chunks)
+        await anyio.sleep_forever()
+
+    return script
+
+
+REFUSAL = b"HTTP/1.1 413 Too Large\r\ncontent-length: 2\r\n\r\nno"
+LARGE = b"q" * 20_000_000
+
+
+@pytest.mark.parametrize("chunks", [[REFUSAL], [b"HTTP/1.1 100 Continue\r\n\r\n" + REFUSAL[:9], REFUSAL[9:]]])
+async def test_a_refusal_ends_the_sending_of_its_request(chunks: list[bytes]) -> None:
+    async with ScriptedServer(refusing(*chunks)) as server, aclosing(Http1Transport()) as transport:
+        response, body = await transport.send(post(server, LARGE))
+        assert response.status == 413
+        assert await body.receive() == b"no"
+        assert counts(transport) == (0, 0)
+
+
+@pytest.mark.parametrize("early", [b"HTTP/1.1 100 Continue\r\n\r\n", HELLO, HELLO[:9]])
+async def test_what_is_no_refusal_does_not_end_it(early: bytes) -> None:
+    complete = anyio.Event()
+
+    async def script(peer: Peer) -> None:
+        await peer.send(early)
+        await peer.request()
+        complete.set()
+        await peer.send(HELLO[9:] if early == HELLO[:9] else HELLO if early != HELLO else b"")
+        await peer.until_closed()
+
+    async with ScriptedServer(script) as server, aclosing(Http1Transport()) as transport:
+        assert await fetch(transport, post(server, LARGE)) == b"hello"
+        assert counts(transport) == (0, int(early != HELLO))
+        with anyio.fail_after(TIMEOUT_S):
+            await complete.wait()
+
+
+async def test_a_response_that_begins_early_and_breaks_off_is_no_race() -> None:
+    async def script(peer: Peer) -> None:
+        await peer.respond(HELLO)
+        peer._buffer = await peer.stream.receive()
+        await peer.send(HELLO[:9])
+        await peer.request()
+
+    async with ScriptedServer(script) as server, aclosing(Http1Transport()) as transport:
+        await fetch(transport, post(server))
+        with pytest.raises(httpx2.RemoteProtocolError, match="inside the response head"):
+            await transport.send(post(server, b"q" * 100_000))
+
+
+async def test_a_broken_head_ends_it_too() -> None:
+    async with (
+        ScriptedServer(refusing(b"nonsense\r\n\r\n")) as server,
+        aclosing(Http1Transport()) as transport,
+    ):
+        with (
+            anyio.fail_after(TIMEOUT_S / 2),  # before the time for sending is over
+            pytest.raises(httpx2.RemoteProtocolError, match="is not HTTP"),
+        ):
+            await transport.send(post(server, LARGE))
+        assert counts(transport) == (0, 0)
+
+
 async def test_an_end_of_the_server_in_the_middle_of_a_request() -> None:
     async def script(peer: Peer) -> None:
         await peer.stream.receive()

@@ -68,6 +68,21 @@ async def test_requests_and_reuse(certificate: Certificate) -> None:
         assert (transport._pool.busy, transport._pool.idle) == (0, 1)
 
 
+async def test_a_refusal_ends_the_sending_of_its_request(certificate: Certificate) -> None:
+    async def refuses(peer: Peer) -> None:
+        await peer.stream.receive()
+        await peer.send(b"HTTP/1.1 413 Too Large\r\ncontent-length: 2\r\n\r\nno")
+        await anyio.sleep_forever()
+
+    async with (
+        ScriptedServer(refuses, tls=certificate.server()) as server,
+        aclosing(Http1Transport(tls=certificate.client())) as transport,
+    ):
+        response, body = await transport.send(get(server, content=b"q" * 20_000_000))
+        assert (response.status, await body.receive()) == (413, b"no")
+        assert (transport._pool.busy, transport._pool.idle) == (0, 0)
+
+
 async def test_large_bodies_both_ways(certificate: Certificate) -> None:
     size = 2_000_000
     reply = (OK + b"content-length: %d\r\n\r\n" % size, b"x" * size)
