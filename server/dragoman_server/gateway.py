@@ -192,6 +192,7 @@ class Gateway:
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(self.telemetry.running())
             await stack.enter_async_context(self.client)
+            await stack.enter_async_context(self.client.running())
             if self.responses.store is not None:
                 await stack.enter_async_context(self.responses.store.running())
             await stack.enter_async_context(self.accounts.running())

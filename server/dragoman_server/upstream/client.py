@@ -21,7 +21,7 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from contextlib import suppress
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Self
@@ -31,6 +31,7 @@ import anyio.lowlevel
 import httpx2
 
 from dragoman_server.streams.byte_stream import Take
+from dragoman_server.upstream.background import BackgroundTaskGroup
 from dragoman_server.upstream.content_coding import CodingError, ContentDecoder, decoder_for
 from dragoman_server.upstream.errors import (
     UpstreamBroken,
@@ -259,8 +260,10 @@ async def read_bounded(receive: Callable[[], Awaitable[bytes]], limit: int, wher
     return b"".join(parts)
 
 
-class UpstreamClient:
+class UpstreamClient(BackgroundTaskGroup):
     """Sends requests. An async context manager: the connections live as long as its block.
+
+    Inside of a block of running(), idle ones are closed when their time is over, and not only before the next request.
 
     HTTPS_PROXY and the like, NO_PROXY, SSL_CERT_FILE and SSL_CERT_DIR of the environment are used.
 
@@ -269,6 +272,8 @@ class UpstreamClient:
     expects_tls, expects_proxies: load what such requests need at the start, and not for the first of them: the trust
         store, and httpx2's transport.
     """
+
+    _direct: Transport | None = None
 
     def __init__(
         self,
@@ -284,7 +289,6 @@ class UpstreamClient:
         self._replacement = transport
         self._expects_tls = expects_tls
         self._expects_proxies = expects_proxies
-        self._direct: Transport | None = None
         self._proxied: dict[str, httpx2.AsyncBaseTransport] = {}
         self._env_proxies: dict[str, str] = {}
 
@@ -305,6 +309,14 @@ class UpstreamClient:
         with anyio.move_on_after(CLOSE_S, shield=True):
             for transport in transports:
                 await transport.aclose()
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        async with super().running():
+            if isinstance(self._direct, Http1Transport):
+                assert self._tasks is not None
+                self._tasks.start_soon(self._direct.close_expired)
+            yield
 
     async def keep_only(self, urls: Iterable[str], proxies: Collection[str]) -> None:
         """Close connections that nothing uses: idle ones to servers of other URLs, and all by other proxies.

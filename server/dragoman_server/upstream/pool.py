@@ -4,8 +4,8 @@ A lease is the right to one connection; it is taken before connecting and releas
 plain function, so cleanup needs no await, and no cancellation can interrupt it. Leases and idle connections together
 never exceed the limit: an idle connection to another origin is closed for a new one.
 
-There is no background task: connections that have been idle for too long are dropped whenever a lease is taken or
-released, and one that the server has closed when it is next considered for reuse.
+Connections that have been idle for too long are dropped before a lease is taken, and by the task that runs
+close_expired(); one that the server has closed when it is next considered for reuse.
 """
 
 from collections import OrderedDict, defaultdict, deque
@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import anyio
 
+from dragoman_server.changes import Changes
 from dragoman_server.clock import event_loop_clock
 from dragoman_server.streams.byte_stream import ByteStream
 
@@ -82,6 +83,7 @@ class ConnectionPool:
         self._idle_of: defaultdict[Origin, deque[ByteStream]] = defaultdict(deque)
         # How often drop_idle() was called for an origin.
         self.drops: defaultdict[Origin, int] = defaultdict(int)
+        self._idle_changes = Changes()
         self._closed = False
         self.time = event_loop_clock()
         self.busy = 0
@@ -101,6 +103,15 @@ class ConnectionPool:
                 await self._slots.acquire()
         self.busy += 1
         return ConnectionLease(self, origin)
+
+    async def close_expired(self) -> None:
+        """Close each idle connection when its time is over, until cancelled."""
+        while True:
+            while not self._idle:
+                await self._idle_changes.wait()
+            oldest = next(iter(self._idle.values()))
+            await anyio.sleep(max(0.0, oldest.expires_at - self.time()))
+            self._drop_expired(self.time())
 
     def close(self) -> None:
         """Close idle connections now, and busy ones when their leases end."""
@@ -135,14 +146,13 @@ class ConnectionPool:
         return None
 
     def _give_back(self, origin: Origin, stream: ByteStream | None, *, keep: bool) -> None:
-        now = self.time()
         if stream is not None:
             if keep and not self._closed:
-                self._idle[stream] = _Idle(origin, now + self._limits.idle_s)
+                self._idle[stream] = _Idle(origin, self.time() + self._limits.idle_s)
                 self._idle_of[origin].append(stream)
+                self._idle_changes.note()
             else:
                 stream.abort()
-        self._drop_expired(now)
         if len(self._idle) > self._limits.idle_connections:
             self._drop_oldest()
         self.busy -= 1

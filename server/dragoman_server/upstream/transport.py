@@ -236,6 +236,10 @@ class Http1Transport:
         self._pool.close()
         await anyio.lowlevel.cancel_shielded_checkpoint()
 
+    async def close_expired(self) -> None:
+        """See ConnectionPool."""
+        await self._pool.close_expired()
+
     def keep_only(self, origins: Collection[Origin]) -> None:
         """Close all idle connections to other origins."""
         self._pool.keep_only(origins)

@@ -2,6 +2,7 @@
 
 import socket
 from contextlib import aclosing
+from typing import cast
 
 import anyio
 import httpx2
@@ -9,9 +10,13 @@ import pytest
 from http_server import TIMEOUT_S, DeafServer, Peer, Script, ScriptedServer, answering
 from transport_requests import read, request_to
 from trials import trials
-from virtual_time import REAL_BACKENDS
+from virtual_time import REAL_BACKENDS, VIRTUAL_BACKENDS
 
+from dragoman_server.gateway import Gateway
+from dragoman_server.settings import Settings
+from dragoman_server.streams.byte_stream import ByteStream
 from dragoman_server.streams.connect import connect
+from dragoman_server.upstream.pool import Origin
 from dragoman_server.upstream.transport import (
     Http1Request,
     Http1Transport,
@@ -690,6 +695,33 @@ async def test_a_connection_idle_for_too_long_is_closed(monkeypatch: pytest.Monk
         assert len(server.peers) == 2
         assert counts(transport) == (0, 1)
         await gone(server.peers[0])
+
+
+@pytest.mark.backends(*VIRTUAL_BACKENDS)
+async def test_an_idle_connection_is_closed_when_its_time_is_over_though_no_request_comes() -> None:
+    closed: dict[str, float] = {}
+
+    class Stream:
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+        def is_reusable(self) -> bool:
+            return True
+
+        def abort(self) -> None:
+            closed[self.name] = anyio.current_time()
+
+    gateway = Gateway(Settings())
+    async with gateway.open():
+        transport = gateway.client._direct
+        assert isinstance(transport, Http1Transport)
+        for at, name in ((5, "a1"), (10, "b1"), (20, "a2"), (100, "c1")):
+            await anyio.sleep_until(at)
+            lease = await transport._pool.lease(Origin("http", name[0], 80), None)
+            lease.stream = lease.reuse() or cast(ByteStream, Stream(name))
+            lease.release(keep=True)
+        await anyio.sleep(100)
+    assert closed == {"b1": 40, "a1": 50, "c1": 130}
 
 
 async def test_closing_the_transport_closes_idle_connections_now_and_busy_ones_when_they_end() -> None:
