@@ -16,13 +16,14 @@ from dragoman_server.settings import ServerSettings
 
 @dataclass
 class FakeStream:
-    """Returns `incoming`, in order; then nothing more comes, or `b""` if `leaves`. room: bytes that can be sent.
+    """Returns `incoming`, in order; then nothing more comes, or `b""` if `leaves`, or an error if `resets`.
 
-    incoming: a number is so many seconds of silence.
+    incoming: a number is so many seconds of silence. room: bytes that can be sent.
     """
 
     incoming: Sequence[bytes | float]
     leaves: bool = False
+    resets: bool = False
     room: float = math.inf
     alpn: str | None = None
     sent: bytes = b""
@@ -42,6 +43,8 @@ class FakeStream:
             await anyio.sleep(first)
         if self.leaves:
             return b""
+        if self.resets:
+            raise ConnectionResetError("reset")
         await self._aborted.wait()
         raise ConnectionAbortedError("closed by the gateway")
 

@@ -98,6 +98,26 @@ def test_a_connection_that_the_client_closed_costs_no_descriptor(
         wait_until(lambda: gateway.descriptors <= before)
 
 
+@pytest.mark.parametrize("request_", [GET, GET.replace(b"healthz", b"nothing")])
+def test_a_client_that_ends_its_side_gets_what_needs_no_upstream(
+    gateways: Gateways, backend: str, request_: bytes
+) -> None:
+    with gateways.lend(backend) as (_, gateway), gateway.connect() as client:
+        client.sendall(request_)
+        client.shutdown(socket.SHUT_WR)
+        assert read_response(client).startswith(b"HTTP/1.1 ")
+
+
+@pytest.mark.promise("R1")
+def test_for_an_upstream_such_a_client_has_left(gateways: Gateways, backend: str) -> None:
+    with gateways.lend(backend, waits) as (upstream, gateway), gateway.connect() as client:
+        client.sendall(post(CHAT_PATH, chat()))
+        conversation = upstream.wait_for(1)
+        client.shutdown(socket.SHUT_WR)
+        left = time.monotonic()
+        assert upstream.wait_closed(conversation) - left < 1, "it does not wait for a response"
+
+
 def connections(gateway: EdgeGateway) -> int:
     """Return the gateway's ends of TCP connections that are not in LISTEN or TIME_WAIT."""
     port = f":{gateway.port:04X}"

@@ -41,6 +41,10 @@ LINGER_S = 1.0
 # The same for an idle connection.
 IDLE_LINGER_S = 0.1
 
+# A client that ends its side after a request has left, as far as a request to an upstream is concerned. It may as well
+# wait for the response (RFC 9293, 3.6), so an application that does not ask whether the client is there has this long.
+HALF_CLOSED_S = 1.0
+
 # Longer than the pools of the SDKs keep an idle connection (5 to 60 s), so that the client closes it, not we: a
 # request that is sent into a closing connection fails.
 KEEP_ALIVE_S = 75.0
@@ -102,6 +106,8 @@ class Connection:
         self._ended = False  # nothing more is read
         self._closed = False  # nothing more is written
         self._linger_s = LINGER_S
+        self._half_closed = False  # the client sends nothing more, and a request is open
+        self._request: AppEvents | None = None  # of the open one of HTTP/1
         self._first = b""  # of the client, until its protocol is recognized
         self._writing = Lock()
         self._rest: bytes | memoryview | None = None  # of what write_now() was given
@@ -129,7 +135,7 @@ class Connection:
                 raise other from None
         finally:
             self._closed = True
-            self._protocol = None  # a reference cycle
+            self._protocol = self._request = None  # reference cycles
             self._stream.abort()
             self.worker.idle.pop(self, None)
             del self.worker.connections[self]
@@ -162,6 +168,7 @@ class Connection:
         if isinstance(protocol, HTTP1):
             scope["extensions"][WRITE_NOW] = {"write": protocol.write_now}
             events = AppEvents(protocol.invite_body if protocol.invites_body else None)
+            self._request = events
         else:
             # hypercorn 0.18 protocol/http_stream.py:91 announces early hints, pushes, trailers: HTTP2 sends none.
             scope["extensions"].clear()
@@ -194,7 +201,9 @@ class Connection:
         if not idle:
             self.worker.idle.pop(self, None)
             self.read_within(None)
-        elif not self._ended:
+            return
+        self._request = None
+        if not self._ended:
             self.worker.idle[self] = self.make_room
             # hypercorn 0.18 asyncio/tcp_server.py:73, trio/tcp_server.py:96: a task sleeps that long, and keeps the
             # socket although the client has left.
@@ -212,9 +221,11 @@ class Connection:
                 try:
                     data = await self._stream.receive(None)
                 except OSError:
-                    data = b""
+                    data, self._request = b"", None
             if self._reading.cancelled_caught:
                 await self._woken()
+            elif not data and self._request is not None:
+                self._half_closed = self._ended = True
             elif not data:
                 self._break()  # frees the descriptor now, because the tasks may need a while to end
             else:
@@ -243,6 +254,12 @@ class Connection:
     async def _finish(self) -> None:
         if self._protocol is not None:
             await self._protocol.connection_lost()
+        if self._half_closed:
+            responded = False
+            with anyio.move_on_after(HALF_CLOSED_S):
+                responded = self._request is None or await self._request.responded()
+            if not responded:
+                self._break()
         async with self._writing:  # after the writes that wait for their turn
             closed, self._closed = self._closed, True
         if not closed:

@@ -27,18 +27,21 @@ class AppEvents:
 
     invite: awaited once, before the application waits for the first event.
 
+    left: the application knows that the client has left. ended: it has ended.
+
     Hypercorn's queue (0.18 asyncio/task_group.py:50, trio/task_group.py:56) is full after ten events, the disconnect
     among them, and stays full if the application ends without reading them: then the reader of the socket never
     returns.
     """
 
-    __slots__ = ("_bytes", "_changes", "_closed", "_events", "_invite")
+    __slots__ = ("_bytes", "_changes", "_closed", "_events", "_invite", "ended", "left")
 
     def __init__(self, invite: Callable[[], Awaitable[None]] | None = None) -> None:
         # A deque only while there are any: it takes 0.7 KiB, and open streams have none.
         self._events: deque[ASGIReceiveEvent] | None = None
         self._bytes = 0
         self._closed = False
+        self.left = self.ended = False
         self._changes = Changes()
         self._invite = invite
 
@@ -61,16 +64,24 @@ class AppEvents:
             invite, self._invite = self._invite, None
             await (self._changes.wait() if invite is None else invite())
         event = self._events[0]
-        if event["type"] not in _DISCONNECTS:
+        if event["type"] in _DISCONNECTS:
+            self.left = True
+        else:
             self._events.popleft()
             self._events = self._events or None
             self._bytes -= _size(event)
-            self._changes.note()
+        self._changes.note()
         return event
+
+    async def responded(self) -> bool:
+        """Wait until the application has ended, or knows that the client has left. Return false for the latter."""
+        while not (self.left or self.ended):
+            await self._changes.wait()
+        return not self.left
 
     def close(self) -> None:
         """Drop all events, now and later, because the application has ended."""
-        self._closed = True
+        self._closed = self.ended = True
         self._events = None
         self._changes.note()
 

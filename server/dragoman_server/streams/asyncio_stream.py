@@ -44,6 +44,7 @@ class AsyncioStream(asyncio.Protocol):
         self._deadline = math.inf
         self._timer: asyncio.TimerHandle | None = None
         self._writable: asyncio.Event | None = None  # only while the loop's buffer is full
+        self._may_half_close = False  # the peer's end is not that of the transport
 
     @classmethod
     async def open(
@@ -51,6 +52,7 @@ class AsyncioStream(asyncio.Protocol):
     ) -> "AsyncioStream":
         """See open_byte_stream()."""
         loop, stream = asyncio.get_running_loop(), cls()
+        stream._may_half_close = tls is None and server_hostname is None
         # On uvloop with TLS, connect_accepted_socket() does not return the stream itself.
         if tls is None or server_hostname is None:
             await loop.connect_accepted_socket(lambda: stream, connected, ssl=tls)
@@ -178,7 +180,7 @@ class AsyncioStream(asyncio.Protocol):
     def eof_received(self) -> bool:
         self._eof = True
         self._wake()
-        return False  # the transport may close itself
+        return self._may_half_close  # false: the transport closes itself
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._eof = self._lost = True

@@ -87,6 +87,24 @@ async def test_the_socket_is_closed_although_the_application_still_works() -> No
     assert anyio.current_time() == 20
 
 
+@pytest.mark.parametrize(
+    ("seconds", "resets", "responds", "closed_at"),
+    [(0.0, False, True, 0.0), (0.9, False, True, 0.9), (5.0, False, False, 1.0), (0.9, True, False, 0.0)],
+)
+async def test_a_client_that_ends_its_side_gets_what_comes_soon(
+    seconds: float, resets: bool, responds: bool, closed_at: float
+) -> None:
+    async def works(scope: Scope, receive: Receive, send: Send) -> None:
+        await anyio.sleep(seconds)
+        await hello(scope, receive, send)
+
+    stream = FakeStream([GET], leaves=not resets, resets=resets)
+    await connect(works, stream).run()
+    assert stream.sent.endswith(b"hello") == responds
+    assert (stream.ended_at is not None) == responds
+    assert stream.aborted_at == closed_at
+
+
 async def test_a_stop_ends_an_idle_connection_at_once_and_a_busy_one_after_its_response() -> None:
     async def slow(scope: Scope, receive: Receive, send: Send) -> None:
         await anyio.sleep(10)
