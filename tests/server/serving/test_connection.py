@@ -75,6 +75,13 @@ async def test_a_client_that_has_left_is_dropped_at_once() -> None:
 
 
 @pytest.mark.promise("R9")
+async def test_so_is_one_that_leaves_after_its_response() -> None:
+    stream = FakeStream([GET, 1.0], leaves=True)
+    await connect(hello, stream).run()
+    assert (stream.aborted_at, stream.ended_at) == (1, None), "it waits for nothing"
+
+
+@pytest.mark.promise("R9")
 async def test_the_socket_is_closed_although_the_application_still_works() -> None:
     async def tidies(scope: Scope, receive: Receive, send: Send) -> None:
         while (await receive())["type"] != "http.disconnect":
@@ -330,6 +337,22 @@ async def echoes(scope: Scope, receive: Receive, send: Send) -> None:
         pass
 
 
+async def watches(scope: Scope, receive: Receive, send: Send) -> None:
+    """For a client that leaves, before it responds."""
+    await receive()
+    with anyio.move_on_after(1):
+        await receive()
+    await hello(scope, receive, send)
+
+
+async def begins(scope: Scope, receive: Receive, send: Send) -> None:
+    """Its response, before it reads the body."""
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"5")]})
+    await send({"type": "http.response.body", "body": b"he", "more_body": True})
+    await receive()
+    await send({"type": "http.response.body", "body": b"llo"})
+
+
 EXPECTS = POST.replace(b"\r\n\r\n", b"\r\nexpect: 100-continue\r\n\r\n")
 
 
@@ -339,6 +362,8 @@ EXPECTS = POST.replace(b"\r\n\r\n", b"\r\nexpect: 100-continue\r\n\r\n")
         (refuses, [EXPECTS], [200], True),
         (echoes, [EXPECTS, 1.0, b"1234", 1.0, b"56789"], [100, 200], False),
         (echoes, [EXPECTS + b"123456789", 1.0, GET], [200, 200], False),  # the client has not waited
+        (watches, [EXPECTS + b"123456789"], [200], False),
+        (begins, [EXPECTS, 1.0, b"123456789"], [200], True),
         (echoes, [EXPECTS.replace(b"1.1", b"1.0"), 1.0, b"123456789"], [200], True),  # it knows no 100
         (echoes, [EXPECTS, 1.0, b"123456789" + EXPECTS, 1.0, b"123456789"], [100, 200, 100, 200], False),
     ],
@@ -350,6 +375,7 @@ async def test_a_client_is_told_to_continue_when_the_application_wants_its_body(
     await connect(app, stream).run()
     assert [int(line) for line in re.findall(rb"HTTP/1.1 (\d+) ", stream.sent)] == statuses
     assert (b"connection: close" in stream.sent.lower()) == closes
+    assert stream.sent.endswith(b"hello")
 
 
 # The queue of an application.

@@ -511,6 +511,19 @@ def closes_on_second_request(data: bytes, after: float = 0.0) -> Script:
     return script
 
 
+@one_backend
+async def test_on_asyncio_such_a_connection_is_closed_at_once() -> None:
+    async def script(peer: Peer) -> None:
+        await peer.respond(HELLO)
+        await peer.stream.send_eof()  # type: ignore[attr-defined]
+        await peer.until_closed()
+
+    async with ScriptedServer(script) as server, aclosing(Http1Transport()) as transport:
+        await fetch(transport, post(server))
+        await gone(server.peers[0])
+        assert counts(transport) == (0, 1)
+
+
 async def test_a_request_lost_on_an_idle_connection_is_an_error_of_its_own() -> None:
     scripts = (closes_on_second_request(b""), answering(HELLO))
     async with ScriptedServer(*scripts) as server, aclosing(Http1Transport()) as transport:
