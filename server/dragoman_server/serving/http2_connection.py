@@ -2,7 +2,8 @@
 the connection.
 
 h2 passes each frame to `_receive_frame`, so frames are counted and errors handled there. Most checks are h2's; this
-module adds the missing ones.
+module adds the missing ones. That method is private, and so is where h2 keeps unsent frames, so pyproject.toml pins h2
+to a minor version.
 """
 
 from typing import NamedTuple
@@ -28,10 +29,6 @@ from hyperframe.frame import (
     SettingsFrame,
     WindowUpdateFrame,
 )
-
-if not hasattr(H2Connection, "_receive_frame"):
-    # hypercorn allows any h2 from 4.3 on. Without this private method there would be no limits, and no error either.
-    raise ImportError("this version of h2 has no H2Connection._receive_frame")
 
 # Bytes of request bodies that a client may send before the application has read any: of one stream, and of all streams.
 # The first is enough for 20 Mbit/s with a round trip of 0.1 s.
