@@ -6,6 +6,7 @@ Time is virtual; the upstream plays a script and the client is a pair of ASGI ca
 import gc
 import json
 import weakref
+from functools import partial
 from typing import Any
 
 import anyio
@@ -119,10 +120,13 @@ async def test_a_stream_is_translated_and_ends(client: str) -> None:
 @pytest.mark.parametrize("client", PROTOCOL_NAMES)
 async def test_the_request_is_let_go_of_once_its_client_gets_a_response(client: str) -> None:
     plan = plan_for(client, stream=True)
-    await run(Script([START, WORD, END]), client=client, plan=plan)
-    with pytest.raises(AssertionError, match="released"):
-        plan.request.translated  # noqa: B018
-    assert plan.request.planner is None
+    async with anyio.create_task_group() as tasks:
+        script = Script([START, WORD, Sleep(10), END])
+        tasks.start_soon(partial(run, script, client=client, plan=plan, needs_usage=True))
+        await anyio.sleep(5)
+        with pytest.raises(AssertionError, match="released"):
+            plan.request.translated  # noqa: B018
+        assert plan.request.planner is None
 
 
 REPORTED = WORD.replace(b'"choices"', b'"usage":{"prompt_tokens":3},"choices"')
