@@ -1,6 +1,7 @@
 """docs/performance.svg, from tests/bench/history.csv: `make bench-plot`.
 
-A panel for each figure of one pair, with the ratio of each recorded commit; a line for each event loop and Python.
+A panel for each figure of one pair, with the ratio of each recorded commit; a line for each event loop and Python. The
+ratios have no unit, so the axis says what they are ratios to.
 """
 
 from collections import defaultdict
@@ -19,7 +20,7 @@ PANELS = {
 }
 COLORS = {"asyncio": "#1f77b4", "uvloop": "#2ca02c", "trio": "#d62728", "": "#555"}
 COLUMNS, WIDTH, HEIGHT = 3, 300, 200
-LEFT, TOP, RIGHT, BOTTOM = 40, 34, 14, 30
+LEFT, TOP, RIGHT, BOTTOM = 54, 34, 14, 40
 
 Series = dict[tuple[str, str], dict[str, float]]
 
@@ -47,7 +48,10 @@ def panel(title: str, series: Series, commits: list[str], dashes: dict[str, str]
         drawn.append(f'<path d="M{LEFT} {y:.1f}h{width}" stroke="#ccc"/>')
         drawn.append(text(LEFT - 5, y + 4, f"{ratio:.3g}", anchor="end"))
     for commit, anchor in {commits[-1]: "end", commits[0]: "start"}.items():
-        drawn.append(text(place(commit, 0)[0], HEIGHT - 12, commit, anchor=anchor))
+        drawn.append(text(place(commit, 0)[0], HEIGHT - BOTTOM + 15, commit, anchor=anchor))
+    drawn.append(text(LEFT + width / 2, HEIGHT - BOTTOM + 29, "commit", anchor="middle"))
+    upwards = f'<g transform="translate(14 {TOP + height / 2:.1f}) rotate(-90)">'
+    drawn.append(f"{upwards}{text(0, 0, 'times the bare work', anchor='middle')}</g>")
     for (loop, python), line in sorted(series.items()):
         places = [place(commit, line[commit]) for commit in commits if commit in line]
         points = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
