@@ -3,9 +3,11 @@
 # A bare environment (env -i) has no PATH at all.
 export PATH := $(if $(PATH),$(PATH),/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin)
 
-# The first Python that is new enough. Override it with `make PYTHON=/path/to/python3.12 run`.
+# Succeeds with a Python that is new enough and makes environments.
+SUFFICES := -c 'import sys, ensurepip, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null
+# The first such Python. Override it with `make PYTHON=/path/to/python3.12 run`.
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11 /usr/local/bin/python3 /usr/bin/python3; do \
-	if $$p -c 'import sys, ensurepip, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then echo $$p; break; fi; done)
+	if $$p $(SUFFICES); then echo $$p; break; fi; done)
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -21,6 +23,9 @@ MINUTES ?= 10
 LOCKS := tests/tools/requirements
 PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
 LOCKED := $(PIP_INSTALL) --require-hashes --only-binary :all: --requirement $(LOCKS)
+# Follows each of the lines that install what is locked.
+OR_ADVISE := || { echo "The packages could not be installed; pip says why above. Without a network, set PIP_INDEX_URL to an index" \
+	"that this machine reaches, HTTPS_PROXY to a proxy, or PIP_FIND_LINKS to a folder of wheels, and run make again." >&2; exit 1; }
 # Of `make lock`; --upgrade-package NAME moves one package only.
 UPGRADE ?= --upgrade
 RELEASE := .venv-release
@@ -33,25 +38,28 @@ VERSIONS ?= 3.11 3.12 3.13 3.14
 # -- set-up -----------------------------------------------------------------------------------------------
 
 $(VENV)/.created:
-	@if [ -z "$(PYTHON)" ]; then echo "Python 3.11 or newer with the venv module is needed; install it or set PYTHON=" >&2; exit 1; fi
+	@if [ -z "$(PYTHON)" ] || ! $(PYTHON) $(SUFFICES); then \
+		found="$$($(or $(PYTHON),python3) --version 2>/dev/null)"; \
+		echo "Python 3.11 or newer with the modules venv and ensurepip is needed, and $(or $(PYTHON),python3) is $${found:-not there}: install it, or name one with make PYTHON=/path/to/python3.12" >&2; \
+		exit 1; fi
 	@echo "creating $(VENV) with $(PYTHON)"
 	@$(PYTHON) -m venv $(VENV)
 	@touch $@
 
 $(VENV)/.server: $(VENV)/.created pyproject.toml $(LOCKS)/server.txt
 	@echo "installing the gateway"
-	@$(BIN)/python $(LOCKED)/server.txt
+	@$(BIN)/python $(LOCKED)/server.txt $(OR_ADVISE)
 	@$(BIN)/python $(PIP_INSTALL) --no-index --no-deps --no-build-isolation --editable .
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.server $(LOCKS)/dev.txt
 	@echo "installing the development tools"
-	@$(BIN)/python $(LOCKED)/dev.txt
+	@$(BIN)/python $(LOCKED)/dev.txt $(OR_ADVISE)
 	@touch $@
 
 $(RELEASE)/.release: $(LOCKS)/release.txt
 	@$(PYTHON) -m venv --clear $(RELEASE)
-	@$(RELEASE)/bin/python $(LOCKED)/release.txt
+	@$(RELEASE)/bin/python $(LOCKED)/release.txt $(OR_ADVISE)
 	@touch $@
 
 # -- the commands -----------------------------------------------------------------------------------------
@@ -112,7 +120,7 @@ test-versions: ## all tests on every Python that is found
 	@for version in $(VERSIONS); do \
 		python=; \
 		for each in python$$version $${PYENV_ROOT:-$$HOME/.pyenv}/versions/$$version.*/bin/python; do \
-			if $$each -c 'import sys, ensurepip, venv' 2>/dev/null; then python=$$each; break; fi; \
+			if $$each $(SUFFICES); then python=$$each; break; fi; \
 		done; \
 		if [ -z "$$python" ]; then missing="$$missing $$version"; \
 		elif $(MAKE) --no-print-directory VENV=.venv-$$version PYTHON=$$python suite; then passed="$$passed $$version"; \

@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -162,6 +163,47 @@ def test_make_installs_what_has_a_hash_and_nothing_else() -> None:
     for line in installs:
         assert "$(LOCKED)/" in line or "--no-index --no-deps --no-build-isolation" in line, line
     assert re.search(r"^LOCKED := .* --require-hashes --only-binary :all: ", made, re.MULTILINE)
+
+
+def make_run(tree: Path, python: str, **environ: str) -> tuple[int, str]:
+    """Return the exit code of `make run` in a tree without an environment, and its last line but make's own."""
+    (tree / "Makefile").write_bytes((ROOT / "Makefile").read_bytes())
+    (tree / "pyproject.toml").touch()
+    shutil.copytree(LOCKS, tree / LOCKS.relative_to(ROOT))
+    done = subprocess.run(
+        ["make", "--no-print-directory", "run", f"PYTHON={python}"],
+        cwd=tree,
+        env={"PATH": os.environ["PATH"], **environ},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    *lines, of_make = done.stderr.splitlines()
+    assert of_make.startswith("make: ***")
+    return done.returncode, lines[-1]
+
+
+@pytest.mark.parametrize(
+    ("version", "found"), [("echo Python 3.10.13", "Python 3.10.13"), ("exit 127", "not there")]
+)
+def test_make_names_the_python_that_is_needed(tmp_path: Path, version: str, found: str) -> None:
+    old = tmp_path / "python3.10"
+    old.write_text(f'#!/bin/sh\n[ "$1" = --version ] || exit 1\n{version}\n')
+    old.chmod(0o700)
+    status, line = make_run(tmp_path, str(old))
+    assert status == 2
+    assert line.startswith("Python 3.11 or newer with the modules venv and ensurepip is needed")
+    assert f"{old} is {found}: install it, or name one with make PYTHON=" in line
+    assert not (tmp_path / ".venv").exists()
+
+
+def test_make_says_what_to_do_without_an_index(tmp_path: Path) -> None:
+    environ = {"PIP_CONFIG_FILE": os.devnull, "PIP_NO_INDEX": "1"}
+    status, line = make_run(tmp_path, sys.executable, **environ)
+    assert status == 2
+    assert "set PIP_INDEX_URL to an index that this machine reaches" in line
 
 
 def test_what_builds_the_project_is_locked_where_it_is_installed() -> None:
