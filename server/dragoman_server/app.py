@@ -278,7 +278,11 @@ def _routes(gateway: Gateway, is_ready: Callable[[], tuple[bool, JSONObject]]) -
         for spec in gateway.protocols.values()
         for endpoint in spec.endpoints
     ]
-    names = list(endpoint_names(gateway.protocols))
+
+    async def root(request: Request) -> Response:
+        names = list(endpoint_names(request.app.routes))
+        return _json({"name": "dragoman", "version": __version__, "endpoints": names})
+
     return [
         *endpoints,
         *counting_routes(gateway),
@@ -288,7 +292,7 @@ def _routes(gateway: Gateway, is_ready: Callable[[], tuple[bool, JSONObject]]) -
         Route(READYZ_PATH, readyz),
         # Claude Code opens its connection with these, and tests with them if the server is up.
         constant(HELLO_PATH, {"message": "hello"}),
-        constant("/", {"name": "dragoman", "version": __version__, "endpoints": names}),
+        Route("/", root),
     ]
 
 

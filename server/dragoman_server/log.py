@@ -184,6 +184,7 @@ class JSONFormatter(_Formatter):
 
 _RED, _GREEN, _YELLOW = 31, 32, 33
 _LEVEL_COLOURS = {"warning": _YELLOW, "error": _RED, "critical": _RED}
+_OUTCOME_COLOURS = {"completed": _GREEN, "websocket_refused": None, "failed": _RED}  # others: yellow
 
 
 class TextFormatter(_Formatter):
@@ -227,7 +228,7 @@ class TextFormatter(_Formatter):
         if "upstream" in known:
             words += ["->", _plain(f"{known['upstream']}/{known.get('upstream_model', '')}")]
         status, outcome = known.get("status"), known["outcome"]
-        colour = _RED if outcome == "failed" else _GREEN if outcome == "completed" else _YELLOW
+        colour = _OUTCOME_COLOURS.get(outcome, _YELLOW)
         words.append(self._painted("-" if status is None else str(status), colour))
         if "duration_s" in known:
             words.append(_seconds(known["duration_s"]))

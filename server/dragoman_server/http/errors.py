@@ -1,28 +1,29 @@
 """Make the errors of paths where no endpoint responds, in the form of the protocol that the path belongs to."""
 
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
 from starlette.types import Scope, Send
 
 from dragoman import ErrorKind, RemoteProtocolError, RequestRefused, WireError
-from dragoman.codec import ProtocolSpec
 from dragoman_server.gateway import Gateway
 from dragoman_server.headers import BROWSER_HEADERS, request_id_headers
 from dragoman_server.http.request import path_below_mount
 from dragoman_server.replies import (
-    MODELS_PATH,
     Reply,
     error_reply,
     protocol_for_path,
     send_reply,
     suggest_base_url,
 )
+
+_UPGRADE_REQUIRED = 426
 
 INTERNAL_ERROR = WireError(ErrorKind.SERVER, "internal error of the gateway; see its log", status=500)
 
@@ -52,7 +53,7 @@ class FallbackErrors:
         """Return a text that names the right path for a request to a wrong one."""
         suggestion = suggest_base_url(path_below_mount(request.scope), self._protocols)
         if suggestion is None:
-            return f"this gateway serves {', '.join(endpoint_names(self._protocols))} and GET {MODELS_PATH}"
+            return f"this gateway serves {', '.join(endpoint_names(request.app.routes))}"
         base, added = suggestion
         url = request.base_url  # from the Host header, so it is the address that the client uses
         root = f"{url.scheme}://{url.netloc}{request.scope.get('root_path', '')}"
@@ -87,8 +88,12 @@ class FallbackErrors:
         record = self._gateway.request_began(scope, spec.name)
         refusal = error.as_wire_error()
         reply = error_reply(spec, refusal, record.id, request_id_headers((), record.id))
-        record.outcome, record.status = "refused", status
-        record.error, record.error_kind = error.message, refusal.kind.value
+        record.status = status
+        if status == _UPGRADE_REQUIRED:
+            record.outcome = "websocket_refused"  # no error: the client goes on over HTTP
+        else:
+            record.outcome, record.error = "refused", error.message
+            record.error_kind = refusal.kind.value
         self._gateway.request_ended(record)
         # Here the status is about HTTP itself, so a protocol's own table of statuses does not apply.
         return replace(reply, status=status)
@@ -99,6 +104,9 @@ def as_starlette(reply: Reply, headers: Mapping[str, str]) -> Response:
     return Response(reply.body, reply.status, {**dict(reply.headers), **dict(BROWSER_HEADERS), **headers})
 
 
-def endpoint_names(protocols: Mapping[str, ProtocolSpec]) -> Iterator[str]:
-    """Return where requests may go, for people: `POST /v1/messages`, ..."""
-    return (f"POST {endpoint.path}" for spec in protocols.values() for endpoint in spec.endpoints)
+def endpoint_names(routes: Iterable[BaseRoute]) -> Iterator[str]:
+    """Yield where requests may go, for people: `POST /v1/messages`, ..."""
+    for route in routes:
+        if isinstance(route, Route):
+            methods = sorted((route.methods or set()) - {"HEAD"})  # which each GET has
+            yield f"{' and '.join(methods)} {route.path_format}"

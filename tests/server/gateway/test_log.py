@@ -234,15 +234,18 @@ RED, GREEN, YELLOW = "\x1b[31m{}\x1b[0m", "\x1b[32m{}\x1b[0m", "\x1b[33m{}\x1b[0
     [
         ("completed", 200, GREEN.format(200)),
         ("refused", 404, YELLOW.format(404)),
+        ("websocket_refused", 426, None),
         ("client_left", None, YELLOW.format("-")),
         ("failed", 502, RED.format(502)),
         # The response broke off.
         ("failed", 200, RED.format(200)),
     ],
 )
-def test_on_a_terminal_the_status_has_a_colour(outcome: str, status: int | None, expected: str) -> None:
+def test_on_a_terminal_the_status_has_a_colour(
+    outcome: str, status: int | None, expected: str | None
+) -> None:
     line = coloured_line(lambda: log_request(record("/x", outcome=outcome, status=status)))
-    assert re.findall(r"\x1b\[.*?m.*?\x1b\[0m", line) == [expected]
+    assert re.findall(r"\x1b\[.*?m.*?\x1b\[0m", line) == ([] if expected is None else [expected])
 
 
 @pytest.mark.usefixtures("logger", "terminal")
