@@ -1,7 +1,7 @@
 """Choose the account that a request is sent with, and record what its outcome means for that account.
 
 The pure machine `Attempts` decides, an `AccountStore` has the state of the accounts, and the code here connects them,
-with the clock and a random number. With one account to choose from, nothing is recorded against it, and its errors
+with the clock and a random number. With one account to choose from, no failure is recorded against it, and its errors
 reach the client unchanged. A proxy that does not connect has a cooldown of its own, which its accounts share: the
 failure is not theirs.
 
@@ -67,12 +67,6 @@ class PooledAccount(Account, frozen=True, kw_only=True):
     proxy: str
     rules: tuple[ErrorRule, ...]
 
-    @property
-    def has_limits(self) -> bool:
-        """True if the store has to count its requests or tokens."""
-        limits = self.candidate
-        return any((limits.requests, limits.tokens, limits.max_concurrent_requests))
-
 
 @dataclass(frozen=True, slots=True)
 class AccountChain:
@@ -81,14 +75,12 @@ class AccountChain:
     upstreams: as the machine needs them.
     accounts: by id.
     records_health: there is more than one account. A single one is used whatever its state; but its limits apply.
-    reserves: the store is called before a request is sent.
     has_proxies: the cooldown of a proxy may be that of an account.
     """
 
     upstreams: tuple[UpstreamAccounts, ...]
     accounts: Mapping[str, PooledAccount]
     records_health: bool
-    reserves: bool
     has_proxies: bool
 
 
@@ -98,12 +90,12 @@ class AccountLease:
 
     plan: the request, for an upstream of the account.
     account: see PooledAccount.
-    reservation: its reservation in the store, None for an account without limits.
+    reservation: its reservation in the store.
     """
 
     plan: Plan
     account: PooledAccount
-    reservation: Reservation | None
+    reservation: Reservation
 
 
 class AccountPool:
@@ -152,9 +144,8 @@ class AccountPool:
                 upstreams.append(UpstreamAccounts(accounts, Selection(each.settings.selection), rules))
                 by_id.update({account.id: account for account in accounts})
             several = len(by_id) > 1
-            reserves = several or any(each.has_limits for each in by_id.values())
             has_proxies = any(each.proxy for each in by_id.values())
-            self._chains[names] = AccountChain(tuple(upstreams), by_id, several, reserves, has_proxies)
+            self._chains[names] = AccountChain(tuple(upstreams), by_id, several, has_proxies)
         return self._chains[names]
 
 
@@ -303,21 +294,20 @@ class RequestAttempts:
             self._machine.declined(math.inf)
             return None
         accounts = self._chain.accounts
-        account, reservation = accounts[offer.accounts[0]], None
-        if self._chain.reserves:
-            conversation = plan.conversation if plan.destination.settings.sticky else None
-            now = self._pool.clock()
-            candidates = [accounts[id].candidate for id in offer.accounts]
-            result = await self._pool.store.reserve(candidates, conversation, uuid.uuid4().hex, now)
-            # Another attempt may have ended the offer meanwhile.
-            if self._machine.state is not AttemptState.OFFERED:
-                if isinstance(result, Reservation):
-                    await self._pool.store.release(result, 0.0, now)
-                return None
-            if not isinstance(result, Reservation):
-                self._machine.declined(result.until)
-                return None
-            account, reservation = accounts[result.candidate.account], result
+        sticky = plan.destination.settings.sticky and self._chain.records_health
+        conversation = plan.conversation if sticky else None
+        now = self._pool.clock()
+        candidates = [accounts[id].candidate for id in offer.accounts]
+        reservation = await self._pool.store.reserve(candidates, conversation, uuid.uuid4().hex, now)
+        # Another attempt may have ended the offer meanwhile.
+        if self._machine.state is not AttemptState.OFFERED:
+            if isinstance(reservation, Reservation):
+                await self._pool.store.release(reservation, 0.0, now)
+            return None
+        if not isinstance(reservation, Reservation):
+            self._machine.declined(reservation.until)
+            return None
+        account = accounts[reservation.candidate.account]
         self._machine.accepted(account.id)
         lease = self._open[account.id] = AccountLease(plan, account, reservation)
         self._log_choice(account.id, offer.accounts)
@@ -390,8 +380,7 @@ class RequestAttempts:
         await pool.store.change(account, failure, repeatable=action is not ErrorAction.RETRY_LATER)
 
     async def _release(self, lease: AccountLease, tokens: float) -> None:
-        if lease.reservation is not None:
-            await self._pool.store.release(lease.reservation, tokens, self._pool.clock())
+        await self._pool.store.release(lease.reservation, tokens, self._pool.clock())
         self._open.pop(lease.account.id, None)
 
 

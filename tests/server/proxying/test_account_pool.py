@@ -193,7 +193,7 @@ async def test_the_errors_of_a_single_account_pass_as_they_come(
     assert (record()["upstream_status"], record()["attempts"], record()["outcome"]) == (429, 1, "failed")
     assert [(await pool.call(client, stream=stream)).status for _ in range(5)] == [401, 500, 500, 500, 500]
     check_text(client, await pool.call(client, stream=stream), "Hello", stream=stream)
-    assert pool.store.health() == {}
+    assert pool.store.health() == {"up/a": Health(last_used=EPOCH)}, "its use is recorded, and no failure"
 
 
 @one_backend
@@ -201,7 +201,7 @@ async def test_a_broken_stream_does_not_count_against_a_single_account() -> None
     pool = pool_of(MESSAGES, {"a": good("Hello", between=[BROKEN])})
     for _ in range(4):
         assert b"event: error" in (await pool.call(MESSAGES)).body
-    assert pool.store.health() == {}
+    assert pool.store.health() == {"up/a": Health(last_used=EPOCH)}, "its use is recorded, and no failure"
 
 
 @BOTH
@@ -224,7 +224,7 @@ async def test_one_account_with_two_models_may_use_both(stream: bool) -> None:
     pool = pool_of(MESSAGES, plays, models={"m": ("up/large", "up/small")})
     check_text(MESSAGES, await pool.call(MESSAGES, stream=stream, model="m"), "Hello", stream=stream)
     assert [request.body["model"] for request in pool.provider.requests] == ["large", "small"]
-    assert pool.store.health() == {}
+    assert pool.store.health() == {"up/a": Health(last_used=EPOCH)}, "its use is recorded, and no failure"
 
 
 # Attempts and waiting.
