@@ -46,6 +46,7 @@ class RequestRecord:
 
     client_address: the IP address that the request came from.
     upstream, upstream_protocol, upstream_model, account: of the attempt whose response or error the client got.
+    rule: what has led to another model than the client named.
     attempts: the number that were made.
     failures: the attempts that failed before anything was sent to the client: see note_failure().
     upstream_completed: the client left before the end, but the upstream's response, and its usage, is complete.
@@ -64,6 +65,7 @@ class RequestRecord:
     upstream: str | None = None
     upstream_protocol: str | None = None
     upstream_model: str | None = None
+    rule: str | None = None
     account: str | None = None
     attempts: int | None = None
     failures: list[dict[str, object]] = field(default_factory=list)
@@ -245,6 +247,8 @@ def _details(known: Mapping[str, Any]) -> Iterator[str]:
     """Yield what follows the duration in the line of a request."""
     if known["outcome"] != "completed":
         yield _escaped(known["outcome"].replace("_", " "))
+        if "rule" in known:
+            yield f"by {_escaped(known['rule'])}"
     if "input_tokens" in known or "output_tokens" in known:
         about = "~" if known.get("estimated") else ""
         cached = f" ({known['cached_share']:.0%} cached)" if known.get("cached_share") else ""

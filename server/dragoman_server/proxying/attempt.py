@@ -426,9 +426,15 @@ class Attempt:
         error = mask_error(error, plan.context.mask)
         account = self.lease.account.settings
         reported = error_for_client(error, to.settings, account, list(self._raw_headers), body)
-        reported = mask_error(reported, plan.context.mask)  # it may quote a header
-        if reported is error and to.advice and _is_about_model(error, to.upstream_model):
-            reported = msgspec.structs.replace(error, message=f"{error.message} ({to.advice})")
+        about_model = reported is error and _is_about_model(error, to.upstream_model)
+        # The body of an error that does not name the model reaches the client as it is.
+        named = not body or about_model or to.upstream_model in reported.message
+        note = (to.advice if about_model else "") or (to.renaming if named else "")
+        if note:
+            reported = msgspec.structs.replace(reported, message=f"{reported.message} ({note})")
+        reported = mask_error(
+            reported, plan.context.mask
+        )  # it may quote a header, or the client's name of a model
         details = "" if error.message in reported.message else f": {error.message}"
         seconds = retry_after(self._raw_headers, self._now)
         headers = self.headers or request_id_headers((), plan.id)

@@ -31,6 +31,7 @@ from dragoman import (
 from dragoman.codec import CheckInput, Endpoint, ProtocolSpec, ResponseContext, UpstreamSpec
 from dragoman.document import ReasoningLookup
 from dragoman_server.capabilities.resolve import capabilities_for, known_capabilities
+from dragoman_server.config.problems import quote_value
 from dragoman_server.headers import HeaderList, upstream_request_headers
 from dragoman_server.keys import make_signer
 from dragoman_server.log import DECISIONS, RequestRecord, log_decision
@@ -84,6 +85,13 @@ class Destination:
     def target(self) -> str:
         """Upstream and model, as `upstream/model`."""
         return f"{self.settings.name}/{self.upstream_model}"
+
+    @property
+    def renaming(self) -> str:
+        """That the upstream gets another model than the client has named, and by which rule; "" if it does not."""
+        if self.model in (self.upstream_model, self.target):
+            return ""
+        return f"{quote_value(self.model)} was routed to {quote_value(self.target)}: {self.rule}"
 
 
 def find_destinations(
@@ -438,6 +446,7 @@ def record_destination(record: RequestRecord, to: Destination) -> None:
     """Note where a request goes, for the log."""
     record.upstream, record.upstream_protocol = to.settings.name, to.upstream.name
     record.upstream_model = to.upstream_model
+    record.rule = to.rule if to.renaming else None
 
 
 def log_losses(id: str, of: str, losses: Iterable[Loss]) -> None:

@@ -134,6 +134,8 @@ LINES: list[tuple[dict[str, Any], list[str]]] = [
     ({**SERVED, "outcome": "client_left"}, [f"{WHERE} 200 0.31s client left"]),
     ({**SERVED, "outcome": "client_left", "status": None}, [f"{WHERE} - 0.31s client left"]),
     ({**SERVED, "outcome": "cancelled", "status": 503}, [f"{WHERE} 503 0.31s cancelled"]),
+    ({**SERVED, "rule": "models.*"}, [f"{WHERE} 200 0.31s"]),
+    ({**SERVED, "outcome": "cancelled", "rule": "models.*"}, [f"{WHERE} 200 0.31s cancelled, by models.*"]),
     ({**SERVED, "model": "my model"}, ['POST /v1/messages "my model" -> local/qwen3 200 0.31s']),
     (
         {

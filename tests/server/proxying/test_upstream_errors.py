@@ -14,7 +14,7 @@ from failures.responses import Text, frames
 from failures.responses import stream as stream_of
 from failures.translate import each
 from gateway.fakes import FakeClient, Sleep
-from gateway.provider import InBand, Plays, RawResponse, good, in_band, pool_of, with_headers
+from gateway.provider import InBand, Plays, RawResponse, good, in_band, key_of, pool_of, with_headers
 from gateway.provider_errors import anthropic, broken, limited, openai, refusal, unauthorized
 from msgspec.structs import replace as replace_struct
 from oracle import CHAT, MESSAGES, RESPONSES, check_error
@@ -415,6 +415,72 @@ async def test_an_end_without_a_response_is_one_sentence(client: str) -> None:
         502,
         "the upstream's response cannot be read: it ended without any choices",
     )
+
+
+# -- that the model is another one
+
+NO_MODEL = "The model does not exist or you do not have access to it"
+LONG = "claude-" + "x" * 2000
+# Play, the client's model -> what the message has at its end, what the log has as the rule.
+RENAMED: dict[str, tuple[Any, str, str, str | None]] = {
+    "a model that is not there": (
+        lambda protocol: refusal(protocol, 404, NO_MODEL, "not_found_error"),
+        "claude-x",
+        ' ("claude-x" was routed to "up/gpt-y": models.claude-*)',
+        "models.claude-*",
+    ),
+    "an error with its name": (
+        lambda protocol: refusal(protocol, 429, "Rate limit of gpt-y reached", "rate_limit_error"),
+        "claude-x",
+        ' ("claude-x" was routed to "up/gpt-y": models.claude-*)',
+        "models.claude-*",
+    ),
+    "an error of the gateway's": (
+        lambda protocol: RawResponse(
+            before=[UpstreamUnreachable("cannot connect to http://up.test: refused")]
+        ),
+        "claude-x",
+        ' ("claude-x" was routed to "up/gpt-y": models.claude-*)',
+        "models.claude-*",
+    ),
+    "a long name": (
+        lambda protocol: refusal(protocol, 404, NO_MODEL, "not_found_error"),
+        LONG,
+        f' ("{LONG[:80]}..." was routed to "up/gpt-y": models.claude-*)',
+        "models.claude-*",
+    ),
+    # Clients know the words of errors, and their other members.
+    "another error": (broken, "claude-x", "", "models.claude-*"),
+    "the model that the client named": (
+        lambda protocol: refusal(protocol, 404, NO_MODEL, "not_found_error"),
+        "up/gpt-y",
+        "",
+        None,
+    ),
+}
+
+
+@each("client")
+@each("upstream")
+@pytest.mark.parametrize("case", RENAMED)
+@pytest.mark.each_choice
+async def test_an_error_says_that_the_request_went_to_another_model(
+    client: str, upstream: str, case: str, record: Any
+) -> None:
+    play, model, note, rule = RENAMED[case]
+    pool = pool_of(upstream, {"a": play(upstream)}, models={"claude-*": "up/gpt-y"})
+    response = await pool.call(client, model=model)
+    assert check_error(client, response.status or 0, response.body) == []
+    assert message_of(response).endswith(note)
+    assert ("was routed to" in message_of(response)) is bool(note)
+    assert record().get("rule") == rule
+
+
+@pytest.mark.prints_secrets  # the log's formatter masks the name of the model
+async def test_a_secret_that_a_client_sends_as_a_model_is_masked_in_the_error() -> None:
+    play = refusal(CHAT, 404, NO_MODEL, "not_found_error")
+    response = await pool_of(CHAT, {"a": play}, models={"*": "up/gpt-y"}).call(CHAT, model=key_of("a"))
+    assert message_of(response) == f'{NO_MODEL} ("****" was routed to "up/gpt-y": models.*)'
 
 
 # -- whether to try again
