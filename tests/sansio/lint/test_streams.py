@@ -270,14 +270,14 @@ def test_comments_are_heartbeats(protocol: str) -> None:
     assert lint.check_stream(protocol, stream).findings == []
 
 
-@pytest.mark.parametrize("ending", [b"\n", b"\r\n", b"\r"])
+@pytest.mark.parametrize(
+    ("ending", "rules"),
+    [(b"\n", []), (b"\r\n", ["sse-line-end"]), (b"\r", ["sse-carriage-return"])],
+)
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
-def test_every_line_ending_of_the_standard_is_read(protocol: str, ending: bytes) -> None:
+def test_every_line_ending_of_the_standard_is_read(protocol: str, ending: bytes, rules: list[str]) -> None:
     stream = s.render(protocol, GOOD[protocol]()).replace(b"\n", ending)
-    assert {each.rule.id for each in lint.check_stream(protocol, stream).findings} <= {
-        "sse-line-end",
-        "sse-carriage-return",
-    }
+    assert [each.rule.id for each in lint.check_stream(protocol, stream).findings] == rules
 
 
 def test_event_lines() -> None:
@@ -311,14 +311,27 @@ def test_a_call_that_was_forced_may_finish_with_stop() -> None:
 
 def test_a_call_without_an_index_is_a_call() -> None:
     """Mistral's are whole, and have none."""
-    change = both(drop(4, "choices.0.delta.tool_calls.0.index"), remove(5, 6, 7))
-    change = both(change, put(4, "choices.0.delta.tool_calls.0.function.arguments", "{}"))
+    whole = put(6, "choices.0.delta.tool_calls.0.function.arguments", "{}")
+    change = both(whole, both(drop(6, "choices.0.delta.tool_calls.0.index"), remove(7)))
     assert [each.rule.id for each in found(CHAT, change)] == ["chat-required"]
 
 
 def test_the_last_of_several_message_deltas_has_the_stop_reason() -> None:
     first = both(repeat(17), put(17, "delta.stop_reason", None))
     assert [each.rule.id for each in found(MESSAGES, first)] == ["messages-message-delta-again"]
+
+
+@pytest.mark.parametrize(
+    ("change", "rules"),
+    [
+        (remove(0), ["responses-start"]),
+        (remove(1), ["responses-in-progress"]),
+        (remove(0, 1), ["responses-start", "responses-in-progress"]),
+        (both(repeat(0), remove(2)), ["responses-in-progress"] * 2),
+    ],
+)
+def test_what_is_missing_at_the_start_of_a_response_is_found_once(change: Change, rules: list[str]) -> None:
+    assert [each.rule.id for each in found(RESPONSES, change)] == rules
 
 
 def test_one_finding_an_event_after_the_end_of_a_response() -> None:
