@@ -3,9 +3,10 @@
 The rules are those of the vendors' documents and SDKs; a comment says so where one is stricter. The links were read on
 2026-11-22.
 
-The severity follows what happened in real clients when a stream broke the rule (read on 2026-11-24: Claude Code, Codex,
-opencode, aider, the official SDKs for Python and Node with their stream helpers, the AI SDK, LangChain, pydantic-ai).
-One of them is enough for an error; where one breach of a rule is harmless and another is not, they are two rules.
+The severity follows what happened in real clients when a stream broke the rule (tried in November 2026: Claude Code,
+Codex, opencode, aider, the official SDKs for Python and Node with their stream helpers, the AI SDK, LangChain,
+pydantic-ai). One of them is enough for an error; where one breach of a rule is harmless and another is not, they are
+two rules.
 """
 
 from __future__ import annotations
