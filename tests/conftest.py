@@ -11,6 +11,7 @@ import coverage
 import hypothesis
 import pytest
 from combinations import chosen
+from file_scheduling import FileScheduling
 from progress import Progress
 from virtual_time import AnyioBackend, backend
 
@@ -39,6 +40,11 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     terminal = session.config.pluginmanager.getplugin("terminalreporter")
     if session.config.getoption("dist", "no") != "no" and terminal is not None:
         session.config.pluginmanager.register(Progress(terminal))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> FileScheduling | None:
+    return FileScheduling(config, log) if config.getoption("dist") == "loadfile" else None
 
 
 @pytest.fixture
