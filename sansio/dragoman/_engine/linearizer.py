@@ -18,7 +18,6 @@ from dragoman._ir.events import (
     BlockStarted,
     Compacted,
     Event,
-    Failed,
     Logprobs,
     Opaque,
     ReasoningDelta,
@@ -67,9 +66,7 @@ class Linearizer:
             self._waiting += 1
             self._queue[-self._waiting] = [event]
             return ()
-        if kind is Failed:
-            # The waiting events are the unfinished end of the response. The error takes their place.
-            self._queue.clear()
+        # Nothing follows an error, so what waits then is never sent: the unfinished end of the response.
         return (event,)
 
     def _release(self) -> list[Event]:
