@@ -467,6 +467,18 @@ async def test_failures_are_not_counted_twice_but_cooldowns_and_disabling_always
         assert store.health()["up/b"] == Health(NOW + 60, "why", consecutive_cooldowns=1)
 
 
+@pytest.mark.parametrize("call", ["spend", "spend later", "add", "add within", "add key use"])
+async def test_what_the_store_may_have_counted_is_not_sent_again(call: str) -> None:
+    store, resilient = made()
+    async with resilient.running():
+        await anyio.wait_all_tasks_blocked()
+        store.behaviour = Behaviour.DOES_IT_BUT_HANGS
+        await CALLS[call](resilient)
+        store.behaviour = Behaviour.WORKS
+        await settle()
+        assert len(store.calls) == 1
+
+
 async def test_a_lease_of_unknown_outcome_is_given_back() -> None:
     store, resilient = made()
     async with resilient.running():

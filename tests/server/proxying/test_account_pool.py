@@ -6,6 +6,7 @@ The effects of each error are in test_error_effects.py, parallel attempts in tes
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
@@ -22,6 +23,7 @@ from virtual_time import VIRTUAL_BACKENDS
 
 from dragoman_server.accounts.error_actions import ErrorAction
 from dragoman_server.accounts.health import Backoff, Health
+from dragoman_server.accounts.stores.base import Reservation
 from dragoman_server.accounts.stores.memory import MemoryAccountStore
 from dragoman_server.proxying import attempt
 from dragoman_server.upstream.client import UpstreamBroken
@@ -33,7 +35,15 @@ BOTH = pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
 
 
 class Leases(MemoryAccountStore):
-    """Counts the requests under way."""
+    """Counts the requests under way. Giving one back takes a time, as it does where the store is outside."""
+
+    def __init__(self, release_s: float = 0.0) -> None:
+        super().__init__()
+        self._release_s = release_s
+
+    async def release(self, reservation: Reservation, tokens: float, now: float) -> None:
+        await anyio.sleep(self._release_s)
+        await super().release(reservation, tokens, now)
 
     @property
     def open(self) -> int:
@@ -85,8 +95,12 @@ async def test_leases_are_given_back_on_every_way_out(client: str, way: str, str
     ids=["silence", "the middle", "a slow error"],
 )
 @pytest.mark.parametrize("how", ["leaves", "cancelled"])
-async def test_leases_are_given_back_when_the_client_leaves(play: Any, how: str, stream: bool) -> None:
-    store = Leases()
+@pytest.mark.parametrize(("release_s", "ended_at", "unreleased"), [(0.05, 5.05, 0), (math.inf, 6, 1)])
+@pytest.mark.each_choice
+async def test_leases_are_given_back_when_the_client_leaves(
+    play: Any, how: str, release_s: float, ended_at: float, unreleased: int, stream: bool
+) -> None:
+    store = Leases(release_s)
     limits = {name: {"max_concurrent_requests": 1} for name in "ab"}
     pool = pool_of(MESSAGES, {"a": play, "b": play}, accounts=limits, store=store)
     if how == "leaves":
@@ -94,8 +108,8 @@ async def test_leases_are_given_back_when_the_client_leaves(play: Any, how: str,
     else:
         with anyio.move_on_after(5):
             await pool.call(MESSAGES, stream=stream)
-    assert anyio.current_time() == 5
-    assert store.open == 0
+    assert anyio.current_time() == ended_at
+    assert store.open == unreleased
     assert pool.attempted == ["a"], "no other account is tried for a client that has left"
     assert pool.health("a") == Health(last_used=EPOCH), "it is not the account's error"
 

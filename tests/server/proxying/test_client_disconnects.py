@@ -9,6 +9,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+import anyio
 import pytest
 from gateway.fakes import FakeClient, FakeUpstream, Script, Sleep
 from gateway.limits import STREAMS, request_body
@@ -32,13 +33,14 @@ END_MARKS = {CHAT: b"data: [DONE]", MESSAGES: b"message_stop", RESPONSES: b"resp
 
 
 class Accounts(MemoryAccountStore):
-    """Keeps the accounts whose success was reported."""
+    """Keeps the accounts whose success was reported. A report takes a time, as it does where the store is outside."""
 
     def __init__(self) -> None:
         super().__init__()
         self.successes: list[str] = []
 
     async def change(self, account: str, change: Callable[[Health], Health], **more: Any) -> None:
+        await anyio.sleep(0.05)
         if not change(Health(failures=(1.0,))).failures:
             self.successes.append(account)
         await super().change(account, change, **more)

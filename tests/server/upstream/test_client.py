@@ -506,11 +506,12 @@ async def test_a_socks_proxy_needs_the_extra(monkeypatch: pytest.MonkeyPatch) ->
 
 
 @one_backend
-@pytest.mark.parametrize("proxy", ["gopher://127.0.0.1:1", "http://[bad"])
+@pytest.mark.parametrize("proxy", [f"gopher://me:{KEY}@127.0.0.1:1", f"http://me:{KEY}/@127.0.0.1:1"])
 async def test_a_proxy_that_cannot_be_used(proxy: str) -> None:
     async with UpstreamClient() as client:
         error = await failure_of(client, "http://up.invalid/", proxy=proxy)
     assert isinstance(error, UpstreamUnreachable)
+    assert str(error) == "http://up.invalid: the proxy's URL cannot be used"
 
 
 @one_backend

@@ -87,8 +87,10 @@ async def test_a_body_arrives_however_the_server_cuts_it(
 
 
 @pytest.mark.promise("S5")
-async def test_bytes_after_a_body_are_no_response_to_the_next_request() -> None:
+@pytest.mark.parametrize("size", [5, 32 * 1024])  # which one turn of the reader takes
+async def test_bytes_after_a_body_are_no_response_to_the_next_request(size: int) -> None:
     forged = b"HTTP/1.1 500 forged\r\ncontent-length: 0\r\n\r\n"
+    first = OK + b"content-length: %d\r\n\r\n" % size + b"x" * size
     sent = anyio.Event()
 
     async def later(peer: Peer) -> None:
@@ -97,9 +99,9 @@ async def test_bytes_after_a_body_are_no_response_to_the_next_request() -> None:
         sent.set()
         await peer.until_closed()
 
-    scripts = (answering(HELLO + forged), later, answering(HELLO))
+    scripts = (answering(first + forged), later, answering(HELLO))
     async with ScriptedServer(*scripts) as server, aclosing(Http1Transport()) as transport:
-        assert await fetch(transport, post(server)) == b"hello"
+        assert await fetch(transport, post(server)) == b"x" * size
         assert counts(transport) == (0, 0)
         assert await fetch(transport, post(server)) == b"hello"
         await sent.wait()
