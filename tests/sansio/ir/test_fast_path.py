@@ -281,9 +281,9 @@ def test_a_stream_that_can_be_learned_is_not_given_up() -> None:
 
 def test_a_text_of_megabytes() -> None:
     frame = b'data: {"text":"' + b'a\\"' * 2_000_000 + b'"}'
-    start = time.perf_counter()
+    start = time.process_time()
     assert build_extractor(frame, HINT, 'a"' * 2_000_000) is not None
-    assert time.perf_counter() - start < 2
+    assert time.process_time() - start < 2
 
 
 # The reader and the fast path

@@ -241,9 +241,9 @@ def test_a_large_body_is_read_fast_and_in_little_memory() -> None:
     """A key twice makes the walk give up; the scan then passes over a string of megabytes in one step."""
     image = b"x" * 5_000_000
     body = b'{"a":1,"i":"' + image + b'","model":"m","j":"' + image.replace(b"xx", b"\\n") + b'","a":1}'
-    start = time.perf_counter()
+    start = time.process_time()
     out = spliced(body)
-    assert time.perf_counter() - start < 2
+    assert time.process_time() - start < 2
     assert out == body.replace(b'"model":"m"', b'"model":"new/model"')
 
 

@@ -413,7 +413,7 @@ TEXT_FIELDS = [name for name, hint in get_type_hints(RequestRecord).items() if h
     deadline=None,
     derandomize=True,
     database=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
+    suppress_health_check=[*settings.default.suppress_health_check, HealthCheck.function_scoped_fixture],
 )
 @given(st.fixed_dictionaries(dict.fromkeys(TEXT_FIELDS, TEXTS)), TEXTS)
 def test_any_text_in_any_field_is_one_line(form: str, texts: dict[str, str], more: str) -> None:

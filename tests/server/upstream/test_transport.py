@@ -9,7 +9,7 @@ import httpx2
 import pytest
 from http_server import TIMEOUT_S, DeafServer, Peer, Script, ScriptedServer, answering
 from transport_requests import read, request_to
-from trials import trials
+from trials import MAX_TRIALS, trials
 from virtual_time import REAL_BACKENDS, VIRTUAL_BACKENDS
 
 from dragoman_server.gateway import Gateway
@@ -788,7 +788,7 @@ async def test_a_head_that_trickles_is_bounded_as_a_whole() -> None:
 
 async def test_a_stalled_body() -> None:
     async with (
-        ScriptedServer(answering(CHUNKED + b"1\r\nx\r\n")) as server,
+        ScriptedServer(*[answering(CHUNKED + b"1\r\nx\r\n")] * MAX_TRIALS) as server,
         aclosing(Http1Transport()) as transport,
     ):
         for trial in trials():
@@ -810,7 +810,7 @@ async def test_a_body_may_take_longer_than_the_read_timeout_as_long_as_it_flows(
         await peer.send(b"0\r\n\r\n")
         await peer.until_closed()
 
-    async with ScriptedServer(script) as server, aclosing(Http1Transport()) as transport:
+    async with ScriptedServer(*[script] * MAX_TRIALS) as server, aclosing(Http1Transport()) as transport:
         for trial in trials():
             with trial:
                 assert await fetch(transport, post(server, read=0.3)) == b"x" * 12
@@ -825,7 +825,7 @@ async def test_the_timeout_of_one_request_does_not_follow_the_connection() -> No
         await peer.respond(OK)
         await peer.until_closed()
 
-    async with ScriptedServer(script) as server, aclosing(Http1Transport()) as transport:
+    async with ScriptedServer(*[script] * MAX_TRIALS) as server, aclosing(Http1Transport()) as transport:
         for number, trial in enumerate(trials()):
             with trial:
                 assert await fetch(transport, post(server, read=0.1)) == b"hello"

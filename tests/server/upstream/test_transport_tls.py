@@ -12,7 +12,7 @@ import pytest
 from http_certificate import Certificate, make_certificate
 from http_server import TIMEOUT_S, Peer, ScriptedServer, answering
 from transport_requests import read, request_to
-from trials import trials
+from trials import MAX_TRIALS, trials
 from virtual_time import REAL_BACKENDS, UVLOOP
 
 from dragoman_server.upstream.transport import (
@@ -198,7 +198,7 @@ async def test_closing_in_the_middle_of_a_body(certificate: Certificate) -> None
 
 async def test_a_stalled_body(certificate: Certificate) -> None:
     async with (
-        ScriptedServer(answering(CHUNK), tls=certificate.server()) as server,
+        ScriptedServer(*[answering(CHUNK)] * MAX_TRIALS, tls=certificate.server()) as server,
         aclosing(Http1Transport(tls=certificate.client())) as transport,
     ):
         for trial in trials():
