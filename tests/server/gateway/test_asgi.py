@@ -3,24 +3,49 @@
 import http.client
 import json
 import signal
+import socket
+import threading
+import time
 from pathlib import Path
+from typing import Self
 
 import pytest
-from command.process import Server
+from command.process import DEADLINE_S, Server
+from edge import CHAT_PATH, STREAM_HEAD, Conversation, Upstream, chat, chunk, post, waits
+from trials import trials
 
 pytestmark = pytest.mark.process
 
 REQUEST = json.dumps({"model": "sim/echo", "messages": [{"role": "user", "content": "Hello"}]})
 
 
+each_worker_class = pytest.mark.parametrize("worker_class", ["asyncio", "uvloop", "trio"])
+
+# The rule for our own server (R1), which holds here as well.
+LEAVING_S = 0.25
+
+
 class Hypercorn(Server):
     COMMAND = ("-m", "hypercorn", "dragoman_server.asgi:app", "--bind", "127.0.0.1:0")
 
+    def listening(self) -> Self:
+        self.port = int(self.wait_for_line(r"Running on http://127\.0\.0\.1:(\d+)")[1])
+        return self
 
-@pytest.mark.parametrize("worker_class", ["asyncio", "uvloop", "trio"])
+
+def read_until(client: socket.socket, text: bytes) -> bytes:
+    data = b""
+    while text not in data:
+        more = client.recv(65536)
+        assert more, data
+        data += more
+    return data
+
+
+@each_worker_class
 def test_hypercorn_serves_it(worker_class: str) -> None:
     with Hypercorn("--worker-class", worker_class, env={"DRAGOMAN_LOG_FORMAT": "json"}) as server:
-        server.port = int(server.wait_for_line(r"Running on http://127\.0\.0\.1:(\d+)")[1])
+        server.listening()
         connection = http.client.HTTPConnection("127.0.0.1", server.port)
         connection.request("POST", "/v1/chat/completions", REQUEST, {"content-type": "application/json"})
         response = connection.getresponse()
@@ -32,13 +57,56 @@ def test_hypercorn_serves_it(worker_class: str) -> None:
         assert server.wait() == 0
 
 
+@each_worker_class
+def test_silence_leaving_and_a_stop_under_hypercorn(worker_class: str, tmp_path: Path) -> None:
+    stopping = threading.Event()
+
+    def ends_during_the_stop(conversation: Conversation) -> None:
+        if conversation.read() is not None:
+            conversation.send(STREAM_HEAD + chunk("Hello"))
+            stopping.wait(DEADLINE_S)
+            conversation.send(chunk(finish_reason="stop") + b"data: [DONE]\n\n")
+
+    file = tmp_path / "dragoman.toml"
+    with Upstream(waits) as upstream:
+        file.write_text(
+            f'server.keepalive_s = 0.1\n[[upstreams]]\nname = "up"\nprotocol = "openai_chat"\n'
+            f'base_url = "{upstream.url}"\nmodels = ["m"]\nmodel_list = false\n'
+        )
+        options = ("--worker-class", worker_class, "--graceful-timeout", f"{DEADLINE_S:.0f}")
+        with Hypercorn(*options, env={"DRAGOMAN_CONFIG": str(file)}) as server:
+            server.listening()
+            for stream in (True, False):
+                for trial in trials():
+                    before = len(upstream.with_request)
+                    with trial:
+                        with server.connect() as client:
+                            client.sendall(post(CHAT_PATH, chat(stream=stream)))
+                            if stream:
+                                read_until(client, b": keepalive")
+                            conversation = upstream.wait_for(before + 1)
+                        left = time.monotonic()
+                        assert upstream.wait_closed(conversation) - left < LEAVING_S
+            upstream.script = ends_during_the_stop
+            with server.connect() as client:
+                client.sendall(post(CHAT_PATH, chat()))
+                read_until(client, b"Hello")
+                server.signal(signal.SIGTERM)
+                for _ in range(10):
+                    read_until(client, b": keepalive")
+                stopping.set()
+                assert read_until(client, b"0\r\n\r\n").endswith(b"data: [DONE]\n\n\r\n0\r\n\r\n")
+            assert server.wait() == 0
+        assert not [line for line in server.output if "Traceback" in line]
+
+
 def test_its_configuration_is_reloaded(tmp_path: Path) -> None:
     file = tmp_path / "dragoman.toml"
     file.write_text("[models]\nbefore = 'sim/echo'\n")
     admin = "admin-canary-0123456789-0123456789-wq7zk"
     environ = {"DRAGOMAN_CONFIG": str(file), "DRAGOMAN_ADMIN_KEY": admin}
     with Hypercorn(env=environ) as server:
-        server.port = int(server.wait_for_line(r"Running on http://127\.0\.0\.1:(\d+)")[1])
+        server.listening()
         for text, status in (
             ("[models]\nafter = 'sim/echo'\n", 200),
             ("[models]\nafter = 'nowhere/x'\n", 422),
