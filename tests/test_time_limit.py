@@ -10,10 +10,11 @@ import pytest
 TESTS = Path(__file__).parent
 LIMIT_S = 3
 
+# The next worker goes on behind a file (a), and within one (b).
 FILES = {
-    "test_a.py": "def test_hangs():\n    while True: pass\n",
-    "test_b.py": "def test_before(): pass\ndef test_hangs_too():\n    while True: pass\ndef test_after(): pass\n",
-    "test_c.py": "def test_last(): pass\n",
+    "test_a.py": "def test_1(): pass\ndef test_2(): pass\ndef test_hangs():\n    while True: pass\n",
+    "test_b.py": "def test_1(): pass\ndef test_hangs_too():\n    while True: pass\ndef test_2(): pass\n",
+    "test_c.py": "def test_1(): pass\n",
 }
 
 
@@ -31,6 +32,6 @@ def test_a_test_that_hangs_fails_and_the_others_run(tmp_path: Path) -> None:
     )
     lines = run.stdout.splitlines()
     assert run.returncode == pytest.ExitCode.TESTS_FAILED, run.stdout
-    assert "2 failed, 3 passed" in lines[-1]
+    assert "2 failed, 5 passed" in lines[-1]
     failed = [line.partition("::")[2].split()[0] for line in lines if line.startswith("FAILED")]
     assert set(failed) == {"test_hangs", "test_hangs_too"}
