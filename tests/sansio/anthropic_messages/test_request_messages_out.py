@@ -382,5 +382,7 @@ def test_a_change_of_tools_as_text_for_a_model_without_system_messages() -> None
 def test_an_opaque_part_without_text_is_left_out() -> None:
     without_text = OpaquePart("other", "odd", {"type": "odd"}, "/o")
     assert write_system(False, "other", without_text)[1] == [("altered", "/s"), ("dropped", "/o")]
+    for_the_server = OpaquePart("other", "k", {}, "/o", text="")
+    assert write_system(False, "other", for_the_server)[1] == [("altered", "/s"), ("repaired", "/o")]
     turn, losses = write_system(True, "other", without_text)
     assert (turn, losses) == ({"role": "user", "content": "Hi"}, [("unknown_kind", "/o")])
