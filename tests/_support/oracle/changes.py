@@ -135,6 +135,7 @@ VARIANTS: dict[str, list[tuple[str, Change]]] = {
         ("cut in a call by the limit", both(put(15, "delta.partial_json", '{"a'), put(17, "delta.stop_reason", "max_tokens"))),
         ("cut call left open", both(remove(15, 16), put(15, "delta.stop_reason", "max_tokens"))),
         ("redacted thinking comes whole", both(put(2, "content_block", {"type": "redacted_thinking", "data": "x"}), remove(3, 4))),
+        ("a call that code made comes whole", both(put(10, "content_block.input", {"a": 1}), put(10, "content_block.caller", {"type": "code_execution_20250825", "tool_id": "s"}), remove(11, 12))),
         ("a beta block", both(put(2, "content_block", {"type": "compaction", "content": None, "encrypted_content": None}), remove(3, 4))),
         ("empty response", both(cut(1, s.messages()[17], s.messages()[18]), put(1, "delta.stop_reason", "end_turn"))),
     ],

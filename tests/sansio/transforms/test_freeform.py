@@ -120,6 +120,7 @@ AGREED_SHAPES: list[tuple[str, str]] = [
     (r'{"input":"\u00e9\u00E9"}', "éé"),
     (r'{"input":"\ud83d\ude00"}', "😀"),
     (r'{"input":"\uD83D\uDE00\uD83D\uDE00"}', "😀😀"),
+    (r'{"input":"\ud800\udc00\udbff\udfff"}', "\U00010000\U0010ffff"),  # the first and the last pair
     (r'{"input":"a\ud83d"}', "a\ud83d"),
     (r'{"input":"\ude00a"}', "\ude00a"),
     (r'{"input":"\ude00\ud83d"}', "\ude00\ud83d"),
