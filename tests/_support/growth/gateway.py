@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any, cast
 
 import anyio
+import anyio.lowlevel
 from gateway.fakes import FakeUpstreams, OneResponse, Script, Sleep, call
 
 from dragoman_server.accounts.stores.memory import MemoryAccountStore
@@ -173,7 +174,7 @@ async def _with_open_requests(requests: int) -> AsyncIterator[Work]:
         for _ in range(requests):
             tasks.start_soon(call, app, "/v1/messages", _body("up0/m"))
         while upstreams.opened < requests:
-            await anyio.wait_all_tasks_blocked()
+            await anyio.lowlevel.checkpoint()
         yield _calls(app)
         tasks.cancel_scope.cancel()
 
