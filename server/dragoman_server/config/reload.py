@@ -31,6 +31,9 @@ _log = logging.getLogger("dragoman.server")
 # Seconds for reading the file, and those that it names. A network file system or a named pipe may not respond.
 LOAD_S = 10.0
 
+# After a reload that a signal has requested. All signals that come meanwhile are one more reload.
+PAUSE_S = 1.0
+
 _AT_START = tuple(
     name for name, key in keys_of(ServerSettings).items() if key.applied_by is AppliedBy.RESTART
 )
@@ -84,7 +87,7 @@ class ConfigReloader:
         self._requested = anyio.Event()
 
     def request(self) -> None:
-        """Have run() reload. Requests that come before it begins are one."""
+        """Have run() reload, PAUSE_S after the last such reload at the earliest. Until it begins, requests are one."""
         self._requested.set()
 
     async def run(self) -> None:
@@ -93,6 +96,7 @@ class ConfigReloader:
             await self._requested.wait()
             self._requested = anyio.Event()
             await self.reload()
+            await anyio.sleep(PAUSE_S)
 
     async def reload(self) -> ReloadResult:
         """See Reload."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import anyio
 import pytest
-from virtual_time import REAL_BACKENDS
+from virtual_time import REAL_BACKENDS, VIRTUAL_BACKENDS
 
 from dragoman_server.config import reload
 from dragoman_server.config.loader import LoadedConfig, load
@@ -178,7 +178,10 @@ async def test_reloads_come_one_after_the_other(file: Path) -> None:
     assert under_way == ["begins", "ends", "begins", "ends"]
 
 
-async def test_requests_that_come_before_a_reload_begins_are_one(file: Path) -> None:
+async def test_requests_that_come_before_a_reload_begins_are_one(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reload, "PAUSE_S", 0.0)
     gateway, used = Gateway(file, ""), list[Settings]()
 
     async def use(settings: Settings) -> None:
@@ -198,6 +201,30 @@ async def test_requests_that_come_before_a_reload_begins_are_one(file: Path) -> 
         await reloader.reload()
         tasks.cancel_scope.cancel()
     assert len(used) == 3
+
+
+@pytest.mark.backends(*VIRTUAL_BACKENDS)
+async def test_signals_in_a_row_are_a_reload_a_second() -> None:
+    times = []
+
+    class Reloader(ConfigReloader):
+        async def reload(self) -> ReloadResult:
+            times.append(anyio.current_time())
+            return ReloadResult()
+
+    async def use(settings: Settings) -> None:
+        raise AssertionError("nothing is loaded")
+
+    reloader = Reloader(Settings(), lambda: load(environ={}), use)
+    started = anyio.current_time()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(reloader.run)
+        for _ in range(300):
+            reloader.request()
+            await anyio.sleep(0.005)
+        await anyio.sleep(60)
+        tasks.cancel_scope.cancel()
+    assert [time - started for time in times] == pytest.approx([0, reload.PAUSE_S, 2 * reload.PAUSE_S])
 
 
 async def test_a_file_that_cannot_be_read_again_changes_nothing(tmp_path: Path) -> None:
