@@ -183,7 +183,12 @@ class _Run(logging.Handler):
             with socket.create_server(("127.0.0.1", 0), backlog=256) as listener:
                 listener.setblocking(False)
                 worker = _Worker(
-                    self._settings, Application(gateway), listener, ready.set, SignalMeanings(())
+                    self._settings,
+                    Application(gateway),
+                    listener,
+                    ready.set,
+                    SignalMeanings(()),
+                    lambda _: None,
                 )
                 async with anyio.create_task_group() as tasks:
                     tasks.start_soon(worker.run)

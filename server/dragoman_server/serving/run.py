@@ -5,7 +5,8 @@ number, and all workers share the one socket. `server` accepts on it.
 
 A stop has these steps, all bounded. For `drain_delay_s` only the application's readiness changes; then no new
 connections, and `drain_s` for the open requests; then their scopes are cancelled, which closes their sockets without a
-final chunk, so that clients see that the response was cut; last, a timer ends the process.
+final chunk, so that clients see that the response was cut. From its first signal to the end of the process a timer runs
+(`exit_timer`).
 
 A reload gives new settings to the application and to connections that are accepted from then on.
 """
@@ -17,9 +18,8 @@ import signal
 import socket
 import ssl
 import sys
-import threading
-from collections.abc import Callable, Collection, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Collection
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from multiprocessing import parent_process
@@ -35,11 +35,12 @@ from dragoman_server.config.loader import LoadedConfig
 from dragoman_server.config.reload import ConfigReloader, Reload, SettingsRefused
 from dragoman_server.log import capture_foreign_logs, configure_logging
 from dragoman_server.serving.connection import WorkerContext
+from dragoman_server.serving.exit_timer import ExitTimer
 from dragoman_server.serving.file_limit import raise_file_limit
 from dragoman_server.serving.lifespan import lifespan
 from dragoman_server.serving.link import SupervisorLink, WorkerStarted
 from dragoman_server.serving.server import serve_connections
-from dragoman_server.serving.signals import GROUP_SIGNALS, SignalMeanings, signal_meanings
+from dragoman_server.serving.signals import GROUP_SIGNALS, SignalMeanings, signal_handlers, signal_meanings
 from dragoman_server.serving.sockets import BoundAddress, StartupError, bind, notify_service_manager
 from dragoman_server.serving.supervisor import Supervisor
 from dragoman_server.settings import ServerSettings, Settings
@@ -69,6 +70,7 @@ _log = logging.getLogger("dragoman.server")
 _http_log = logging.getLogger("dragoman.http")
 
 # The steps of a stop after drain_s, in seconds: closing the connections that were cut, then the application's shutdown.
+# The latter is also the limit for threads that are still busy when the event loop has ended.
 CLOSING_S = 2.0
 SHUTDOWN_S = 5.0
 
@@ -96,7 +98,7 @@ def serve(
     on_ready: Callable[[BoundAddress], None],
     load: Callable[[], LoadedConfig] | None = None,
 ) -> None:
-    """Serve until SIGINT or SIGTERM, then drain and return. Raises StartupError.
+    """Serve until SIGINT or SIGTERM, then drain and return, after which the process has to end. Raises StartupError.
 
     app_factory: makes the application from the settings, once in each process; with several workers it must be
         importable by its name.
@@ -130,8 +132,9 @@ def serve(
                     raise StartupError(
                         f"{error.strerror}: set TMPDIR to a directory for the metrics"
                     ) from None
+                exit_within = ExitTimer().within
                 supervisor = Supervisor(
-                    settings, worker, listener, ready, meanings, load, _use, _stop_s, on_end
+                    settings, worker, listener, ready, meanings, load, _use, _stop_s, exit_within, on_end
                 )
                 anyio.run(supervisor.run)
     _log.info("stopped")
@@ -207,13 +210,17 @@ def _stop_s(settings: Settings) -> float:
 
 @dataclass(slots=True)
 class _Worker:
-    """A process that serves. load: see serve(). link: to the supervisor, which loads for all workers."""
+    """A process that serves.
+
+    exit_within: see ExitTimer.within(). load: see serve(). link: to the supervisor, which loads for all workers.
+    """
 
     settings: Settings
     app: ASGIApp
     listener: socket.socket
     on_ready: Callable[[], None]
     signals: SignalMeanings
+    exit_within: Callable[[float], None]
     load: Callable[[], LoadedConfig] | None = None
     link: SupervisorLink | None = None
     is_ready: bool = False
@@ -222,14 +229,19 @@ class _Worker:
     stopping: anyio.Event = field(default_factory=anyio.Event)
     requests: set[anyio.CancelScope] = field(default_factory=set)
     connections: anyio.CancelScope = field(default_factory=anyio.CancelScope)
-    exit_timer: threading.Timer | None = None
     context: WorkerContext | None = None
     reloader: ConfigReloader | None = None
     _tasks: TaskGroup = field(init=False)
 
     async def run(self) -> None:
         """Serve until a signal. Raises StartupError, in a group."""
-        with self._signal_handlers(_call_soon(self.settings.server.backend)):
+        handlers = signal_handlers(
+            self.signals,
+            reload=self._reload_requested,
+            stop=self._signalled,
+            stop_begins=self._stop_begins,
+        )
+        with handlers:
             async with anyio.create_task_group() as self._tasks:
                 self._tasks.start_soon(self._watch_parent)
                 self._tasks.start_soon(self._stop_in_steps)
@@ -242,28 +254,12 @@ class _Worker:
                 await self._serve()
                 self._tasks.cancel_scope.cancel()
 
-    @contextmanager
-    def _signal_handlers(self, call_soon: Callable[[Callable[[], None]], object]) -> Iterator[None]:
-        def handle(number: int, frame: object) -> None:
-            if self.signals.is_reload(number):
-                call_soon(self._reload_requested)
-                return
-            # The timer does not start in the event loop, because code that does not return may block that.
-            self.signals_seen += 1
-            if not self.is_ready or self.signals_seen > 1:
-                self._exit_after(CLOSING_S + (0 if self.is_ready else SHUTDOWN_S))
-            else:
-                self._exit_after(_stop_s(self.settings))
-            call_soon(partial(self._signalled, signal.Signals(number).name))
-
-        before = {number: signal.signal(number, handle) for number in self.signals.handled}
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
-            if self.exit_timer is not None:
-                self.exit_timer.cancel()
+    def _stop_begins(self) -> None:
+        self.signals_seen += 1
+        if not self.is_ready or self.signals_seen > 1:
+            self.exit_within(CLOSING_S + (0 if self.is_ready else SHUTDOWN_S))
+        else:
+            self.exit_within(_stop_s(self.settings))
 
     def _signalled(self, name: str) -> None:
         if not self.is_ready:
@@ -344,15 +340,8 @@ class _Worker:
             # Readable means that the supervisor has ended, and cannot send a signal.
             await anyio.wait_readable(cast(Any, parent.sentinel))
             if not self.stop_begun.is_set():
-                self._exit_after(_stop_s(self.settings))
+                self.exit_within(_stop_s(self.settings))
                 self._stop("the supervisor has ended")
-
-    def _exit_after(self, delay: float) -> None:
-        if self.exit_timer is not None:
-            self.exit_timer.cancel()
-        self.exit_timer = threading.Timer(delay, _exit_now)
-        self.exit_timer.daemon = True
-        self.exit_timer.start()
 
     def _cancel_requests(self) -> None:
         if self.requests:
@@ -406,28 +395,11 @@ async def return_freed_memory(requests: Collection[object]) -> None:
         await anyio.sleep(TRIM_S)
 
 
-def _call_soon(backend: str) -> Callable[[Callable[[], None]], object]:
-    """Return the function by which a signal handler makes the running event loop call another one."""
-    if backend == "trio":
-        import trio
-
-        return trio.lowlevel.current_trio_token().run_sync_soon
-    import asyncio
-
-    return asyncio.get_running_loop().call_soon_threadsafe
-
-
 def _handle_loop_error(loop: Any, context: dict[str, Any]) -> None:
     # A handshake fails if a client sends plain HTTP or does not trust the certificate, and connections may break: these
     # are not errors of the gateway.
     if not isinstance(context.get("exception"), OSError):
         loop.default_exception_handler(context)
-
-
-def _exit_now() -> None:
-    _log.warning("some connections did not close in time; exiting without them")
-    logging.shutdown()
-    os._exit(0)
 
 
 def _run_worker(
@@ -447,8 +419,12 @@ def _run_worker(
         gc.enable()
         on_ready()
 
+    exit_timer = ExitTimer()
+
     async def main() -> None:
-        await _Worker(settings, app_factory(settings), listener, ready, signals, load, link).run()
+        app = app_factory(settings)
+        await _Worker(settings, app, listener, ready, signals, exit_timer.within, load, link).run()
+        exit_timer.within(SHUTDOWN_S)  # nothing is left to wait for but threads
 
     try:
         if settings.server.backend == "trio":

@@ -6,7 +6,12 @@ again. A process that had a controlling terminal at its start and has none any m
 
 import os
 import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
+
+from dragoman_server.off_loop import calls_in_loop
 
 
 def signals_named(*names: str) -> tuple[signal.Signals, ...]:
@@ -48,6 +53,35 @@ def signal_meanings(*, can_reload: bool) -> SignalMeanings:
         hangup if can_reload else None,
         had_terminal=has_terminal() and not is_nohup,
     )
+
+
+@contextmanager
+def signal_handlers(
+    signals: SignalMeanings,
+    *,
+    reload: Callable[[], None],
+    stop: Callable[[str], None],
+    stop_begins: Callable[[], None],
+) -> Iterator[None]:
+    """Inside of this block, call reload() or stop(name of the signal) in the running event loop for each signal.
+
+    stop_begins: called before, and without the loop, because code that does not return may block that.
+    """
+    call_soon = calls_in_loop()
+
+    def handle(number: int, frame: object) -> None:
+        if signals.is_reload(number):
+            call_soon(reload)
+            return
+        stop_begins()
+        call_soon(partial(stop, signal.Signals(number).name))
+
+    before = {number: signal.signal(number, handle) for number in signals.handled}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def has_terminal() -> bool:

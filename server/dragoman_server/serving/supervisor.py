@@ -31,7 +31,7 @@ from dragoman_server.serving.link import (
     ReloadRequested,
     WorkerStarted,
 )
-from dragoman_server.serving.signals import GROUP_SIGNALS, SignalMeanings
+from dragoman_server.serving.signals import GROUP_SIGNALS, SignalMeanings, signal_handlers
 from dragoman_server.serving.sockets import StartupError
 from dragoman_server.settings import Settings
 
@@ -75,6 +75,7 @@ class Supervisor:
     settings: those in use.
     load: reads the configuration again, None if there is nothing to read. use: see ConfigReloader; for this process.
     stop_s: returns the seconds that a worker has for all its own steps of a stop.
+    exit_within: see ExitTimer.within().
     """
 
     settings: Settings
@@ -85,6 +86,7 @@ class Supervisor:
     load: Callable[[], LoadedConfig] | None
     use: Callable[[Settings], None]
     stop_s: Callable[[Settings], float]
+    exit_within: Callable[[float], None]
     # Called with the process id of a worker that has ended.
     on_end: Callable[[int], None]
     # By the worker's number. All are started before the first is waited for.
@@ -101,8 +103,19 @@ class Supervisor:
         """Keep the workers alive until a signal. Raises StartupError when one cannot start."""
         if self.load is not None:
             self.reloader = ConfigReloader(self.settings, self.load, self._use)
+        handlers = signal_handlers(
+            self.signals,
+            reload=self._reload_requested,
+            stop=self._signalled,
+            stop_begins=self._stop_begins,
+        )
+        with handlers:
+            await self._run()
+        if self.failure is not None:
+            raise StartupError(self.failure)
+
+    async def _run(self) -> None:
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self._watch_signals)
             tasks.start_soon(self._kill_late)
             try:
                 async with anyio.create_task_group() as workers:
@@ -112,17 +125,18 @@ class Supervisor:
                 for worker in self.workers.values():
                     worker.process.kill()
             tasks.cancel_scope.cancel()
-        if self.failure is not None:
-            raise StartupError(self.failure)
 
-    async def _watch_signals(self) -> None:
-        with anyio.open_signal_receiver(*self.signals.handled) as signals:
-            async for number in signals:
-                if not self.signals.is_reload(number):
-                    _log.info("%s: stopping the workers", number.name)
-                    self._stop()
-                elif self.reloader is not None and not self.stopping.is_set():
-                    self.reloader.request()
+    def _reload_requested(self) -> None:
+        if self.reloader is not None and not self.stopping.is_set():
+            self.reloader.request()
+
+    def _signalled(self, name: str) -> None:
+        _log.info("%s: stopping the workers", name)
+        self._stop()
+
+    def _stop_begins(self) -> None:
+        # The workers end before, or are killed.
+        self.exit_within(self.stop_s(self.settings) + 2 * _MARGIN_S)
 
     async def _kill_late(self) -> None:
         await self.stopping.wait()

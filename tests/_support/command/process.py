@@ -65,6 +65,8 @@ class Server:
         )
         self.output: list[str] = []
         self._lines: queue.Queue[str | None] = queue.Queue()
+        self._reads, self._paused = threading.Event(), threading.Event()
+        self._reads.set()
         self._reader = threading.Thread(target=self._read)
         self._reader.start()
         self.port = 0
@@ -74,6 +76,9 @@ class Server:
     def _read(self) -> None:
         assert self._process.stderr is not None
         for line in self._process.stderr:
+            if not self._reads.is_set():
+                self._paused.set()
+                self._reads.wait()
             self.output.append(line.rstrip("\n"))
             canaries.look("output", line)
             self._lines.put(line)
@@ -125,9 +130,22 @@ class Server:
     def signal(self, number: signal.Signals) -> None:
         self._process.send_signal(number)
 
+    def stop_reading(self) -> None:
+        """Read no more of its output until it has ended. From now on each write to stderr blocks it."""
+        self._reads.clear()
+        descriptor = os.open(f"/proc/{self.pid}/fd/2", os.O_WRONLY | os.O_NONBLOCK)
+        with open(descriptor, "wb", buffering=0) as pipe:
+            pipe.write(b"\n")
+            assert self._paused.wait(DEADLINE_S)
+            while pipe.write(b"\n"):
+                pass
+
     def wait(self) -> int:
         """The exit code, once the process has ended and all its output is read."""
-        code = self._process.wait(timeout=DEADLINE_S)
+        try:
+            code = self._process.wait(timeout=DEADLINE_S)
+        finally:
+            self._reads.set()
         self._reader.join(timeout=DEADLINE_S)
         return code
 

@@ -5,7 +5,7 @@ The command imports `dragoman_server.app` when it serves; this script replaces i
 /          "hello"                       /info    version of HTTP and scheme
 /pid       the process's number          /read    the body, once it has come
 /stream    "begin", then nothing         /flood   more bytes than any buffer holds
-/block     blocks the event loop
+/block     blocks the event loop         /thread  "hangs"; the interpreter waits for such threads at its end
 
 In the environment: CFG_FAIL, CFG_HANG: a start that fails, that hangs. CFG_STEP_S: seconds of each step of a stop.
 CFG_DIE: a file; while it has lines, each process that starts takes one away and dies.
@@ -15,11 +15,20 @@ import fcntl
 import json
 import os
 import sys
+import threading
 import types
+from functools import partial
 
 import anyio
+import anyio.from_thread
+import anyio.to_thread
 
 from dragoman_server.serving import run as serve
+
+_FOREVER = threading.Event()
+
+if "CFG_STEP_S" in os.environ:  # in workers too, which import this module
+    serve.CLOSING_S = serve.SHUTDOWN_S = float(os.environ["CFG_STEP_S"])
 
 
 async def _send_body(send, body, more=False):
@@ -42,6 +51,11 @@ async def _lifespan(receive, send):
     await receive()
     print("the application has shut down", file=sys.stderr, flush=True)
     await send({"type": "lifespan.shutdown.complete"})
+
+
+def _hang(tasks):
+    anyio.from_thread.run_sync(tasks.cancel_scope.cancel)
+    _FOREVER.wait()
 
 
 async def _read(receive):
@@ -71,6 +85,11 @@ async def app(scope, receive, send):
             await _send_body(send, b"begin", more=True)
             while True:
                 pass
+        case "/thread":
+            threading.Thread(target=_FOREVER.wait).start()
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(partial(anyio.to_thread.run_sync, _hang, tasks, abandon_on_cancel=True))
+            await _send_body(send, b"hangs")
         case "/flood":
             await _send_body(send, b"begin", more=True)
             while True:
@@ -95,8 +114,6 @@ def _exit_if_configured():
 
 def create_app(settings):
     _exit_if_configured()
-    if "CFG_STEP_S" in os.environ:
-        serve.CLOSING_S = serve.SHUTDOWN_S = float(os.environ["CFG_STEP_S"])
     return app
 
 

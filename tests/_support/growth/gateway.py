@@ -191,7 +191,7 @@ async def _with_connections(connections: int) -> AsyncIterator[Work]:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         listener.setblocking(False)
         ready = anyio.Event()
-        worker = _Worker(settings, app, listener, ready.set, SignalMeanings(()))
+        worker = _Worker(settings, app, listener, ready.set, SignalMeanings(()), lambda _: None)
         async with anyio.create_task_group() as tasks, AsyncExitStack() as clients:
             tasks.start_soon(worker.run)
             await ready.wait()

@@ -160,7 +160,9 @@ async def count(backend: str, counter: Counter, more: Mapping[str, Any]) -> tupl
             ),
         )
         ready = anyio.Event()
-        worker = _Worker(settings, create_app(settings), gateway_listener, ready.set, SignalMeanings(()))
+        worker = _Worker(
+            settings, create_app(settings), gateway_listener, ready.set, SignalMeanings(()), lambda _: None
+        )
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(worker.run)
             await ready.wait()

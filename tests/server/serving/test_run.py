@@ -155,7 +155,30 @@ def test_code_that_blocks_the_event_loop_does_not_keep_the_process(backend: str)
             pass
         server.signal(signal.SIGTERM)
         assert server.wait() == 0
-    assert "some connections did not close in time" in server.output[-1]
+    assert "the stop takes too long" in server.output[-1]
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+@each_backend
+def test_a_thread_that_hangs_does_not_keep_the_process(backend: str, workers: str) -> None:
+    """The interpreter waits for threads at its end: for one that reads a file system that hangs, say."""
+    # No request is open, so nothing waits for the end of the drain.
+    arguments = ("--port", "0", "--backend", backend, "--workers", workers, "--drain-s", "3600")
+    with Server(*arguments, env={"CFG_STEP_S": "0.1"}).ready() as server:
+        assert server.get("/thread") == b"hangs"
+        server.signal(signal.SIGTERM)
+        assert server.wait() == 0
+    assert any("the stop takes too long" in line for line in server.output)
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+@each_backend
+def test_a_log_that_nobody_reads_does_not_keep_the_process(backend: str, workers: str) -> None:
+    arguments = ("--port", "0", "--backend", backend, "--workers", workers, "--drain-s", "0.2")
+    with Server(*arguments, env={"CFG_STEP_S": "0.1"}).ready() as server:
+        server.stop_reading()
+        server.signal(signal.SIGTERM)
+        assert server.wait() == 0
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])

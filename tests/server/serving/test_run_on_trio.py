@@ -15,7 +15,7 @@ import trio
 import trio.testing
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from dragoman_server.serving.run import _Worker
+from dragoman_server.serving.run import CLOSING_S, SHUTDOWN_S, _Worker
 from dragoman_server.serving.signals import SignalMeanings
 from dragoman_server.serving.sockets import StartupError
 from dragoman_server.settings import ServerSettings, Settings
@@ -64,7 +64,9 @@ class Running:
         self.address = listener.getsockname()
         self.ready, self.ended = trio.Event(), trio.Event()
         settings = Settings(server=replace(ServerSettings(), backend="trio", drain_s=DRAIN_S))
-        self.worker = _Worker(settings, app, listener, self.ready.set, SignalMeanings((signal.SIGUSR1,)))
+        meanings = SignalMeanings((signal.SIGUSR1,))
+        self.exits_within: list[float] = []
+        self.worker = _Worker(settings, app, listener, self.ready.set, meanings, self.exits_within.append)
 
     async def run(self) -> None:
         await self.worker.run()
@@ -171,6 +173,7 @@ async def test_a_second_signal_cuts_at_once(
         await remainder_of(stream)
     await running.ended.wait()
     assert trio.current_time() < DRAIN_S
+    assert running.exits_within == [DRAIN_S + CLOSING_S + SHUTDOWN_S, CLOSING_S]
     assert [record.getMessage() for record in caplog.records[1:]] == [
         "SIGUSR1 again: not waiting for open requests",
         "requests cancelled because they were still open: 1",

@@ -39,6 +39,7 @@ async def test_a_process_that_the_system_refuses_is_started_later(
             None,
             lambda settings: None,
             lambda settings: 0.0,
+            lambda seconds: None,
             lambda process: None,
         )
         async with anyio.create_task_group() as tasks:
