@@ -7,7 +7,7 @@ through the sender that an endpoint takes from the request's tape. Without the s
 import logging
 import os
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
@@ -25,11 +25,15 @@ from dragoman_server.recordings.document import (
     RecordedRequest,
     RecordedResponse,
     Recording,
-    as_bytes,
     as_text,
     encode,
 )
-from dragoman_server.recordings.redaction import redact_headers, redact_pieces, redact_texts
+from dragoman_server.recordings.redaction import (
+    mask_pieces,
+    redact_headers,
+    redact_pieces,
+    redact_query,
+)
 from dragoman_server.settings import Settings
 from dragoman_server.streams.byte_stream import WRITE_NOW, Take
 from dragoman_server.upstream.client import UpstreamTimeouts
@@ -38,6 +42,8 @@ from dragoman_server.upstream.sender import UpstreamResponseLike, UpstreamSender
 
 # Of one request, all bodies of both sides together. What comes later is left out.
 MAX_RECORDED_BYTES = 16 * 1024 * 1024
+# What a piece counts besides its bytes: it takes so much memory.
+_PIECE_BYTES = 128
 # For writing a file: the request has ended, and its client has its response.
 _WRITE_S = 10.0
 _LOG = logging.getLogger("dragoman.recordings")
@@ -97,6 +103,12 @@ class Tape:
         self.complete = self.complete and len(kept) == len(data)
         return kept
 
+    def keep_piece(self, pieces: list[tuple[float, bytes]], data: bytes) -> None:
+        """Record bytes that came together, those that may still be recorded."""
+        if data and (kept := self.keep(data)):
+            self._bytes += _PIECE_BYTES
+            pieces.append((self.now(), kept))
+
     def senders_for(
         self, plan: Plan, sender_for: Callable[[str], UpstreamSender]
     ) -> Callable[[str], UpstreamSender]:
@@ -113,8 +125,7 @@ class Tape:
             self.headers = _decoded(message["headers"])
         else:
             self.completed = not message.get("more_body", False)
-            if message.get("body"):
-                self.pieces.append((self.now(), self.keep(message["body"])))
+            self.keep_piece(self.pieces, message.get("body", b""))
 
 
 class _RecordingSender:
@@ -172,8 +183,7 @@ class _Response:
         self._response = response
 
     def _record(self, data: bytes) -> None:
-        if data:
-            self._attempt.pieces.append((self._tape.now(), self._tape.keep(data)))
+        self._tape.keep_piece(self._attempt.pieces, data)
 
     async def receive(self) -> bytes:
         data = await self._response.receive()
@@ -220,7 +230,8 @@ class Recorder:
         finally:
             if tape.plan is not None:
                 with anyio.move_on_after(_WRITE_S, shield=True):
-                    await self._write(self._recording(tape, protocol))
+                    # Megabytes are masked and written.
+                    await anyio.to_thread.run_sync(self._write, tape, protocol, abandon_on_cancel=True)
 
     def _recording(self, tape: Tape, protocol: str) -> Recording:
         mask = self._settings.mask
@@ -232,7 +243,7 @@ class Recorder:
             request=RecordedRequest(
                 protocol,
                 _path(tape.scope),
-                mask(tape.scope.get("query_string", b"").decode("latin-1")),
+                mask(redact_query(tape.scope.get("query_string", b"").decode("latin-1"))),
                 redact_headers(_decoded(tape.scope["headers"]), mask),
                 self._text(tape.body),
             ),
@@ -268,30 +279,23 @@ class Recorder:
         )
 
     def _text(self, body: bytes) -> str:
-        body = body if self._settings.server.record_texts else redact_texts(body)
-        return self._settings.mask(as_text(body))
+        [masked] = self._bodies([body])
+        return as_text(masked)
 
     def _pieces(self, pieces: list[tuple[float, bytes]]) -> tuple[Piece, ...]:
-        mask, bodies = self._settings.mask, [data for _, data in pieces]
-        whole = as_text(b"".join(bodies))
-        if (masked := mask(whole)) != whole:
-            # A secret may be in two pieces.
-            bodies, pieces = [as_bytes(masked)], pieces[:1]
-        if not self._settings.server.record_texts:
-            bodies = redact_pieces(bodies)
+        bodies = self._bodies([data for _, data in pieces])
         return tuple([Piece(at_s, as_text(data)) for (at_s, _), data in zip(pieces, bodies, strict=True)])
 
-    async def _write(self, recording: Recording) -> None:
+    def _bodies(self, pieces: Sequence[bytes]) -> list[bytes]:
+        """Return the pieces of a body as they are recorded."""
+        masked = mask_pieces(pieces, self._settings.mask)
+        return masked if self._settings.server.record_texts else redact_pieces(masked)
+
+    def _write(self, tape: Tape, protocol: str) -> None:
         server = self._settings.server
+        recording = self._recording(tape, protocol)
         try:
-            await anyio.to_thread.run_sync(
-                write,
-                self._folder,
-                recording,
-                server.record_max_files,
-                server.record_max_age_s,
-                abandon_on_cancel=True,
-            )
+            write(self._folder, recording, server.record_max_files, server.record_max_age_s)
         except OSError as error:
             _LOG.warning("the request %s is not recorded: %s: %s", recording.id, self._folder, error.strerror)
 
@@ -310,11 +314,18 @@ def write(folder: Path, recording: Recording, max_files: int, max_age_s: float) 
     """Write a recording that only its owner can read, and remove those that are too old or too many. Raises OSError."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     path = folder / f"{_stamp(recording.time)}-{recording.id}.json"
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with open(descriptor, "wb") as file:
-        file.write(encode(recording))
+    data = encode(recording)
+    # Those who read the folder find whole files only, also when the disk is full.
+    part = path.with_suffix(".part")
+    try:
+        with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            file.write(data)
+        part.rename(path)
+    except OSError:
+        part.unlink(missing_ok=True)
+        raise
     # The names begin with the time. Only files of this form are removed.
-    found = sorted(folder.glob("????????T??????Z-*.json"))
+    found = sorted(each for each in folder.glob("????????T??????Z-*") if each.suffix in (".json", ".part"))
     oldest = _stamp(time.time() - max_age_s)
     for each in found[: max(len(found) - max_files, 0)]:
         each.unlink(missing_ok=True)

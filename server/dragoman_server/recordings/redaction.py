@@ -1,15 +1,17 @@
 """Remove secrets, and on request all texts, from what is recorded.
 
-Texts are replaced letter by letter, so that lengths, JSON and the cuts between pieces stay as they were, and a
-recording without texts can still be replayed. Members that are no text of people or models stay, such as types, roles
-and ids.
+What came in pieces is replaced letter by letter, secrets and texts, so that lengths, JSON and the cuts between pieces
+stay as they were, and the recording can still be replayed. Members that are no text of people or models stay, such as
+types, roles and ids.
 """
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
 
 from dragoman import UPSTREAMS
-from dragoman_server.settings.secret import MASK
+from dragoman_server.settings.secret import MASK, MIN_SECRET_LENGTH, Mask
 
 # Headers whose values are credentials, in requests and responses.
 _SECRET_HEADERS = frozenset(
@@ -30,8 +32,12 @@ _KEPT_MEMBERS = frozenset(
     rb"tool_use_id item_id response_id previous_response_id service_tier code event phase media_type detail effort "
     rb"format syntax tool_choice parallel_tool_calls truncation status display verbosity ttl mode".split()
 )
-# A string, and the colon if it is a name.
-_STRING = re.compile(rb'"((?:[^"\\]|\\.)*)"(\s*:)?', re.DOTALL)
+# A string, and the colon if it is a name. One without an end is matched too, or each of its escaped quotes would be the
+# beginning of another one.
+_STRING = re.compile(rb'"((?:[^"\\]|\\.)*+)(?:"(\s*:)?)?', re.DOTALL)
+# An event's data, and the place in the response that it is about: `index`, `output_index`.
+_LINE = re.compile(rb"^data:[^\r\n]*", re.MULTILINE)
+_INDEX = re.compile(rb'"(\w*index)"\s*:\s*(\d+)')
 # What is replaced: letters, and the bytes of all other characters. Not the words that are JSON values, inside of
 # arguments, nor escapes.
 _LETTERS = re.compile(rb"\\u[0-9a-fA-F]{4}|\\.|\b(?:true|false|null)\b|[A-Za-z\x80-\xff]|[2-9]")
@@ -44,27 +50,92 @@ def redact_headers(
     return tuple((name, MASK if name.lower() in _SECRET_HEADERS else mask(value)) for name, value in headers)
 
 
+def redact_query(query: str) -> str:
+    """Return a query string without the values that are long enough for a key, because any of them may be one."""
+    return "&".join(map(_redact_parameter, query.split("&")))
+
+
+def _redact_parameter(parameter: str) -> str:
+    name, sign, value = parameter.partition("=")
+    if not sign:
+        name, value = "", name
+    return name + sign + (value if len(value) < MIN_SECRET_LENGTH else MASK)
+
+
+def mask_pieces(pieces: Sequence[bytes], mask: Mask) -> list[bytes]:
+    """Return the pieces of a body, with a * for each byte of a secret.
+
+    A secret is found across the cuts of pieces, and across those of deltas: a model may repeat it in several events.
+    """
+    body = b"".join(pieces)
+    masked = bytearray(body)
+    for start, end in chain(mask.spans(body.decode("latin-1")), _spans_in_deltas(body, mask)):
+        masked[start:end] = b"*" * (end - start)
+    return _cut(masked, pieces)
+
+
+def _spans_in_deltas(body: bytes, mask: Mask) -> Iterator[tuple[int, int]]:
+    """Yield the start and end of each part of the secrets in a stream's texts.
+
+    The strings of one text are those of members with one name, in events with the same indexes.
+    """
+    if _is_json(body):
+        return
+    texts: dict[object, list[tuple[int, int]]] = {}
+    for line in _LINE.finditer(body):
+        indexes, names, name = tuple(_INDEX.findall(line[0])), Counter[bytes](), b""
+        for string in _STRING.finditer(body, *line.span()):
+            if string[2] is not None:
+                name = string[1]
+            elif name not in _KEPT_MEMBERS:
+                texts.setdefault((indexes, name, names[name]), []).append(string.span(1))
+                names[name] += 1
+    # A zero byte is in no secret.
+    whole = b"\0".join([b"".join([body[start:end] for start, end in text]) for text in texts.values()])
+    spans = iter(mask.spans(whole.decode("latin-1")))
+    span, begins = next(spans, None), 0
+    for text in texts.values():
+        for start, end in text:
+            ends = begins + end - start
+            while span is not None and span[0] < ends:
+                yield start + max(span[0] - begins, 0), start + min(span[1], ends) - begins
+                if span[1] > ends:
+                    break
+                span = next(spans, None)
+            begins = ends
+        begins += 1
+
+
 def redact_texts(data: bytes) -> bytes:
     """Return a body, JSON or a stream of events, with an x for each letter of its texts. The length stays."""
-    if data.lstrip()[:1] in (b"{", b"["):
+    if _is_json(data):
         return _redact_json(data)
     return b"".join(map(_redact_line, data.splitlines(keepends=True)))
 
 
 def redact_pieces(pieces: Sequence[bytes]) -> list[bytes]:
     """Return the pieces of a body as redact_texts() has it."""
-    redacted, out, at = redact_texts(b"".join(pieces)), [], 0
+    return _cut(redact_texts(b"".join(pieces)), pieces)
+
+
+def _cut(data: bytes | bytearray, pieces: Iterable[bytes]) -> list[bytes]:
+    """Return the data in pieces of the same lengths."""
+    out, at = [], 0
     for piece in pieces:
-        out.append(redacted[at : at + len(piece)])
+        out.append(bytes(data[at : at + len(piece)]))
         at += len(piece)
     return out
+
+
+def _is_json(data: bytes) -> bool:
+    return data.lstrip()[:1] in (b"{", b"[")
 
 
 def _redact_line(line: bytes) -> bytes:
     field, colon, value = line.partition(b":")
     if field in (b"event", b"id", b"retry") or line.strip() in (b"data: [DONE]", b""):
         return line
-    if field == b"data" and value.lstrip()[:1] in (b"{", b"["):
+    if field == b"data" and _is_json(value):
         return field + colon + _redact_json(value)
     return field + colon + _without_letters(value) if field == b"data" else _without_letters(line)
 
@@ -77,7 +148,7 @@ def _redact_json(data: bytes) -> bytes:
         if match[2] is not None:
             name = match[1]
             return match[0]
-        return match[0] if name in _KEPT_MEMBERS else b'"' + _without_letters(match[1]) + b'"'
+        return match[0] if name in _KEPT_MEMBERS else match[0].replace(match[1], _without_letters(match[1]))
 
     return _STRING.sub(replace, data)
 

@@ -123,19 +123,29 @@ class Mask:
         return self._may_change(_read(text))
 
     def __call__(self, text: str) -> str:
+        masked, done = [], 0
+        for start, end in self.spans(text):
+            masked += [text[done:start], MASK]
+            done = end
+        return "".join([*masked, text[done:]]) if masked else text
+
+    def spans(self, text: str) -> list[tuple[int, int]]:
+        """Return the start and end of each secret in a text, in its order; those that overlap as one."""
         if len(text) < MIN_SECRET_LENGTH:
-            return text
+            return []
         read = _read(text)
         if not self._may_change(read):
-            return text
-        places = _places(text)
-        masked, done = [], 0
-        for first, last in self._found(read):
-            start, end = places[first], places[last]
-            if start >= done:
-                masked += [text[done:start], MASK]
-            done = max(done, end)
-        return _CLIENT_KEY.sub(MASK, "".join([*masked, text[done:]]))
+            return []
+        found = self._found(read)
+        places = _places(text, sorted({place for span in found for place in span}))
+        spans: list[tuple[int, int]] = []
+        client_keys = [key.span() for key in _CLIENT_KEY.finditer(text)]
+        for start, end in sorted([*((places[first], places[last]) for first, last in found), *client_keys]):
+            if spans and start < spans[-1][1]:
+                spans[-1] = spans[-1][0], max(spans[-1][1], end)
+            else:
+                spans.append((start, end))
+        return spans
 
     def _may_change(self, read: str) -> bool:
         if CLIENT_KEY_PREFIX in read:
@@ -150,7 +160,7 @@ class Mask:
         return False
 
     def _found(self, read: str) -> list[tuple[int, int]]:
-        """Return the start and end of each secret, in the order of the text; they may overlap."""
+        """Return the start and end of each secret, in any order; they may overlap."""
         spans = []
         ends = {cut.start() for each in _CUTS if (cut := each.search(read))}
         for form in self._forms:
@@ -162,7 +172,7 @@ class Mask:
                 start = read.rfind(form[:MIN_SECRET_LENGTH], max(0, end - len(form)), end)
                 if start >= 0 and form.startswith(read[start:end]):
                     spans.append((start, end))
-        return sorted(spans, key=lambda span: (span[0], -span[1]))
+        return spans
 
 
 # Escaped letters: %73 and %2573; \u0073 and \\u0073, \/ and \"; &#115; and &#x73;, &amp;.
@@ -186,14 +196,17 @@ def _read(text: str) -> str:
     return text.lower() if text.isascii() else text.translate(_SMALL)
 
 
-def _places(text: str) -> list[int]:
-    """Return the place in `text` of each letter that _read() returns, and of the end."""
-    places: list[int] = []
-    done = 0
-    for found in _WRITTEN.finditer(text):
-        places += range(done, found.start() + 1)
-        done = found.end()
-    return [*places, *range(done, len(text) + 1)]
+def _places(text: str, read: Iterable[int]) -> dict[int, int]:
+    """Return the places in `text` of places in what _read() returns, given in their order."""
+    places = {}
+    all_written = _WRITTEN.finditer(text)
+    written, shift = next(all_written, None), 0
+    for place in read:
+        while written is not None and written.start() < place + shift:
+            shift += len(written[0]) - 1
+            written = next(all_written, None)
+        places[place] = place + shift
+    return places
 
 
 def _letter(found: re.Match[str]) -> str:

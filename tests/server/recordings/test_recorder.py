@@ -7,7 +7,12 @@ In real time, because files are written in a thread.
 
 import json
 import os
+import re
+import resource
 import stat
+import threading
+import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +25,15 @@ from virtual_time import REAL_BACKENDS
 from dragoman_server.recordings import recorder
 from dragoman_server.recordings.document import Recording, RecordingError, as_text, encode, joined, load
 from dragoman_server.recordings.recorder import write
-from dragoman_server.recordings.redaction import redact_headers, redact_pieces, redact_texts
+from dragoman_server.recordings.redaction import (
+    mask_pieces,
+    redact_headers,
+    redact_pieces,
+    redact_query,
+    redact_texts,
+)
 from dragoman_server.recordings.replay import first_difference, replay
+from dragoman_server.settings.secret import Mask
 
 pytestmark = [pytest.mark.anyio, pytest.mark.backends(*REAL_BACKENDS)]
 
@@ -75,8 +87,90 @@ async def test_no_secret_is_recorded(tmp_path: Path) -> None:
     assert ("x-api-key", "****") in recording.request.headers
     [attempt] = recording.attempts
     assert ("authorization", "****") in attempt.headers
-    assert "the key **** is wrong" in as_text(joined(attempt.pieces))
+    assert f"the key {'*' * len(KEY)} is wrong" in as_text(joined(attempt.pieces))
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+@pytest.mark.prints_secrets  # of the client, which sends it
+@pytest.mark.parametrize("upstream", ["chat", "messages", "stateless"])
+async def test_a_secret_that_a_model_repeats_is_not_recorded(tmp_path: Path, upstream: str) -> None:
+    """The simulator sends it in several deltas."""
+    body = {**body_of(f"{upstream}/echo"), "messages": [{"role": "user", "content": f"It is {KEY}."}]}
+    async with gateway(record=str(tmp_path)) as running:
+        await running.call("/v1/messages", body)
+    [recording] = recordings(tmp_path)
+    text = f"It is {'*' * len(KEY)}."
+    assert text in recording.request.body
+    for pieces in (recording.response.pieces, recording.attempts[0].pieces):
+        deltas = re.findall(rb'"(?:text|content|delta)":\s*"([^"]*)"', joined(pieces))
+        assert KEY.encode() not in joined(pieces)
+        assert text.encode() in b"".join(deltas)
+    assert first_difference(recording, replay(recording)) is None
+
+
+SECRET = "sk-0123456789"
+
+
+def chunk(text: str, index: int = 0) -> str:
+    return f'data: {{"choices":[{{"index":{index},"delta":{{"content":"{text}"}}}}]}}\n\n'
+
+
+@pytest.mark.parametrize(
+    ("pieces", "masked"),
+    [
+        (["a ", "sk-01", "234", "56789", " b"], ["a ", "*****", "***", "*****", " b"]),
+        ([chunk("sk-01"), chunk("2345"), chunk("6789 x")], [chunk("*****"), chunk("****"), chunk("**** x")]),
+        # Other texts between.
+        ([chunk("sk-01"), chunk("sk-0", 1), chunk("23456789"), chunk("123456789", 1)], [chunk("*****"), chunk("****", 1), chunk("********"), chunk("*********", 1)]),
+        ([chunk("sk-01"), 'data: {"usage":{"note":"none"}}\n\n', chunk("23456789")], [chunk("*****"), 'data: {"usage":{"note":"none"}}\n\n', chunk("********")]),
+        (['data: [{"content":"sk-01"},{"content":"a"}]\n\n', 'data: [{"content":"23456789"},{"content":"b"}]\n\n'], ['data: [{"content":"*****"},{"content":"a"}]\n\n', 'data: [{"content":"********"},{"content":"b"}]\n\n']),
+        # Two secrets, of which one delta has an end and a beginning; JSON in JSON; letters that are escaped.
+        ([chunk("sk-01"), chunk("23456789 sk-"), chunk("0123456789")], [chunk("*****"), chunk("******** ***"), chunk("**********")]),
+        ([chunk(r'{\"k\": \"s\\u006'), chunk(r'b-0123456789\"}')], [chunk(r'{\"k\": \"*******'), chunk(r'************\"}')]),
+        ([chunk("pass-wörd-"), chunk("12345")], [chunk("***********"), chunk("*****")]),
+        # No secrets: another order, another text, too short.
+        ([chunk("23456789"), chunk("sk-01")], [chunk("23456789"), chunk("sk-01")]),
+        ([chunk("sk-01"), chunk("23456789", 1)], [chunk("sk-01"), chunk("23456789", 1)]),
+        ([], []),
+    ],
+)  # fmt: skip
+async def test_a_secret_is_found_across_cuts(pieces: list[str], masked: list[str]) -> None:
+    found = mask_pieces([piece.encode() for piece in pieces], Mask([SECRET, "pass-wörd-12345"]))
+    assert [piece.decode() for piece in found] == masked
+
+
+async def test_a_recording_is_made_in_a_thread_and_in_linear_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads, seconds = [], []
+
+    def masked(pieces: Sequence[bytes], mask: Mask) -> list[bytes]:
+        started = time.thread_time()
+        result = redact_pieces(mask_pieces([*pieces, b'data: "' + b'\\"' * 40_000], mask))[:-1]
+        threads.append(threading.current_thread())
+        seconds.append(time.thread_time() - started)
+        return result
+
+    monkeypatch.setattr(recorder, "mask_pieces", masked)
+    async with gateway(record=str(tmp_path)) as running:
+        await running.call("/v1/messages", body_of("chat/echo"))
+    assert recordings(tmp_path)
+    assert threading.main_thread() not in threads
+    assert max(seconds) < 3
+
+
+@pytest.mark.parametrize(
+    ("query", "redacted"),
+    [
+        ("", ""),
+        ("beta=true", "beta=true"),
+        ("key=AIza0123456789&beta=true", "key=****&beta=true"),
+        ("api-version=1&key=a=b=c=d=e", "api-version=1&key=****"),
+        ("0123456789abcdef", "****"),
+    ],
+)
+async def test_a_query_has_no_keys(query: str, redacted: str) -> None:
+    assert redact_query(query) == redacted
 
 
 @pytest.mark.parametrize("upstream", ["chat", "messages", "stateless"])
@@ -117,6 +211,26 @@ async def test_what_is_too_much_is_left_out(tmp_path: Path, monkeypatch: pytest.
     assert len(recording.request.body) + len(recording.attempts[0].body) <= 500
 
 
+async def test_pieces_count_besides_their_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recorder, "MAX_RECORDED_BYTES", 1000)
+    tape = recorder.Tape({"type": "http"})
+    for _ in range(100):
+        await tape.take({"type": "http.response.body", "body": b"x", "more_body": True})
+    assert [data for _, data in tape.pieces] == [b"x"] * (1000 // 129 + 1)
+    assert not tape.complete
+
+
+async def test_a_full_disk_leaves_no_file(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, hard))
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            write(tmp_path, some_recording(1, 2), max_files=3, max_age_s=1000)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert list(tmp_path.iterdir()) == []
+
+
 async def test_a_folder_that_cannot_be_written_is_a_warning(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -130,15 +244,16 @@ async def test_a_folder_that_cannot_be_written_is_a_warning(
     ]
 
 
-def some_recording(number: int, time: int) -> Recording:
+def some_recording(number: int, at: int) -> Recording:
     return Recording(
-        id=f"r{number}", time=time, dragoman="0", request=recorder.RecordedRequest("openai_chat", "/"), response=recorder.RecordedResponse()
+        id=f"r{number}", time=at, dragoman="0", request=recorder.RecordedRequest("openai_chat", "/"), response=recorder.RecordedResponse()
     )  # fmt: skip
 
 
 async def test_files_are_bounded_in_number_and_age(tmp_path: Path) -> None:
     (tmp_path / "notes.json").touch()
-    now = recorder.time.time()
+    (tmp_path / "20200101T000000Z-r0.part").touch()  # of a process that was killed
+    now = time.time()
     for number, age in enumerate((9000, 300, 200, 100, 0)):
         write(tmp_path, some_recording(number, int(now - age)), max_files=3, max_age_s=1000)
     names = sorted(path.name.rpartition("-")[2] for path in tmp_path.iterdir())
@@ -159,6 +274,7 @@ async def test_files_are_bounded_in_number_and_age(tmp_path: Path) -> None:
         (b"data: [DONE]\n\n", b"data: [DONE]\n\n"),
         (b"data: Hello\n", b"data: xxxxx\n"),
         (b": a comment\n", b": x xxxxxxx\n"),
+        (b'{"id":"a","text":"cut h', b'{"id":"a","text":"xxx x'),
         (b"<p>Bad gateway 502</p>", b"<x>xxx xxxxxxx 101</x>"),
     ],
 )
