@@ -7,7 +7,7 @@ file in one step.
 import codecs
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -23,10 +23,11 @@ _PAIR = re.compile(r"""(\s*[^=]+=\s*)("[^"]*"|'[^']*'|[^\s#"']+)(\s*(?:\#.*)?)""
 
 
 class ClientKeyTables:
-    """The tables of one file. Each method writes it. Raises ConfigEditError."""
+    """The tables of one file. Each method writes it. Raises ConfigEditError. check: see replace_file()."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, check: Callable[[Path], None]) -> None:
         self._path = path
+        self._check = check
         try:
             data = path.read_bytes()
         except OSError as error:
@@ -99,4 +100,4 @@ class ClientKeyTables:
             found = tomllib.loads(text)
         if found != self._meant:
             raise ConfigEditError(f"{self._path} is written in an unusual way: {by_hand}")
-        replace_file(self._path, self._mark + text.encode(), self._path.stat().st_mode)
+        replace_file(self._path, self._mark + text.encode(), self._path.stat().st_mode, self._check)

@@ -3,7 +3,7 @@
 import os
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
@@ -43,10 +43,15 @@ def locked(path: Path) -> Iterator[None]:
         yield
 
 
-def replace_file(path: Path, data: bytes, mode: int) -> None:
+def replace_file(
+    path: Path, data: bytes, mode: int, check: Callable[[Path], None] = lambda path: None
+) -> None:
     """Write or replace a file in one step: a half-written one would keep the gateway from starting.
 
-    It keeps its owner: otherwise root would take a file with keys from the user that the gateway runs as.
+    It keeps its owner: otherwise root would take a file with keys from the user that the gateway runs as. After the
+    call the new file is on the disk, whatever happens to the machine.
+
+    check: called with the path of a file that has the data, before anything changes. Nothing changes if it raises.
 
     Raises ConfigEditError.
     """
@@ -62,8 +67,21 @@ def replace_file(path: Path, data: bytes, mode: int) -> None:
                 if before and (before.st_uid, before.st_gid) != (made.st_uid, made.st_gid):
                     os.chown(written, before.st_uid, before.st_gid)
                 written.chmod(mode)
+                os.fsync(file.fileno())
+                check(written)
                 written.replace(path)
             finally:
                 written.unlink(missing_ok=True)
+        _sync_directory(path.parent)
     except OSError as error:
         raise ConfigEditError(f"cannot write {path}: {error.strerror}") from None
+
+
+def _sync_directory(directory: Path) -> None:
+    """Have the names of files written to the disk. The file is in place already, so nothing is raised."""
+    with suppress(OSError):  # not every file system can
+        descriptor = os.open(directory, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

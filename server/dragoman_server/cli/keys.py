@@ -18,7 +18,7 @@ import click
 from dragoman_server.cli.admin import AdminUnavailable, admin_request
 from dragoman_server.cli.client_key_tables import ClientKeyTables
 from dragoman_server.cli.config_file import toml_text
-from dragoman_server.cli.config_writer import ConfigEditError, locked, replace_file
+from dragoman_server.cli.config_writer import ConfigEditError, locked
 from dragoman_server.cli.options import (
     FAILURE,
     UNBOUND,
@@ -242,14 +242,16 @@ class _FoundKey:
 
 def _edit(file: Path, change: Callable[[ClientKeyTables], _T]) -> _T:
     """Change the file. Print what is wrong and exit if that is impossible, or would make the configuration wrong."""
-    try:
-        tables, before = ClientKeyTables(file), file.read_bytes()
-        result = change(tables)
+
+    def check(written: Path) -> None:
         try:
-            loader(str(file), UNBOUND)()
+            loader(str(written), UNBOUND)()
         except ConfigError as error:
-            replace_file(file, before, file.stat().st_mode)
-            exit_with(USAGE_ERROR, f"nothing was changed, because this would be wrong:\n{error}")
+            problems = str(error).replace(str(written), str(file))
+            exit_with(USAGE_ERROR, f"nothing was changed, because this would be wrong:\n{problems}")
+
+    try:
+        result = change(ClientKeyTables(file, check))
     except (ConfigEditError, OSError) as error:
         exit_with(FAILURE, str(error))
     try:

@@ -6,6 +6,7 @@ import re
 import signal
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from stat import S_ISDIR
 
 import pytest
 from click.testing import CliRunner, Result
@@ -163,7 +164,7 @@ def test_a_file_of_another_form_is_not_edited(between: str, name: str, line: int
 
 def test_a_file_that_disappeared_is_reported() -> None:
     with pytest.raises(ConfigEditError, match=r"cannot read gone\.toml: No such file"):
-        ClientKeyTables(Path("gone.toml"))
+        ClientKeyTables(Path("gone.toml"), lambda path: None)
 
 
 def test_a_file_that_cannot_be_written_stays_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -293,6 +294,21 @@ def test_commands_at_the_same_time_change_the_file_one_after_the_other(
     keys("revoke", "ci")
 
 
+def test_a_changed_file_is_on_the_disk_before_it_is_in_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    (file := Path("dragoman.toml")).write_text("")
+    synced = []
+
+    def sync(descriptor: int) -> None:
+        status = os.fstat(descriptor)
+        synced.append("directory" if S_ISDIR(status.st_mode) else status.st_size)
+        synced.append(file.stat().st_size)
+
+    monkeypatch.setattr(os, "fsync", sync)
+    keys("add", "ci", "--write")
+    size = file.stat().st_size
+    assert synced == [size, 0, "directory", size]
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to another user")
 def test_a_changed_file_keeps_its_owner() -> None:
     """Root makes a key; the gateway runs as another user, the only one who may read the file."""
@@ -306,15 +322,19 @@ def test_a_changed_file_keeps_its_owner() -> None:
 
 def test_a_change_that_would_make_the_configuration_wrong_is_not_made() -> None:
     text = "[server]\nworkers = 2\n"
-    Path("dragoman.toml").write_text(text)
+    (file := Path("dragoman.toml")).write_text(text)
+    before = file.stat()
     for flags, reason in (
         (("--requests-per-minute", "5"), "each of the 2 workers would count the limits"),
         (("--budget", "5"), "needs [[prices]]"),
     ):
         result = run("keys", "add", "ci", "--write", *flags, DRAGOMAN_SECRET=SECRET)
-        assert (result.exit_code, result.stdout, Path("dragoman.toml").read_text()) == (2, "", text)
-        assert "nothing was changed, because this would be wrong:" in result.stderr
+        assert (result.exit_code, result.stdout, file.read_text()) == (2, "", text)
+        assert "nothing was changed, because this would be wrong:\ndragoman.toml:" in result.stderr
         assert reason in result.stderr
+        # A reload at this moment would have read a wrong file if there had been one for a while.
+        assert (file.stat().st_ino, file.stat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
+        assert list(Path().iterdir()) == [file]
     keys("add", "ci", "--write")
 
 
