@@ -168,5 +168,9 @@ class Calls:
         if self._random.random() < 0.5:
             limit = self._random.choice([0.0, 1.0, 10.0])
             name = f"add {counter} {amount} until {expires} within {limit} at {now}"
-            return name, lambda store: store.add_within(counter, amount, expires, limit, now)
+            also = [(f"budget 語 {period - 50}", period + 50.0), ("for ever", None)][
+                : self._random.randint(0, 2)
+            ]
+            counters = [(counter, expires), *also]
+            return f"{name} with {also}", lambda store: store.add_within(counters, amount, limit, now)
         return f"add {counter} {amount} until {expires}", lambda store: store.add(counter, amount, expires)

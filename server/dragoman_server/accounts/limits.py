@@ -2,7 +2,10 @@
 
 A request is checked before it is planned, and counted at once. Its tokens are known when it has ended, so they become a
 debt: a key that has used too many may send no request until the debt is paid off, and requests that run at once
-may exceed a limit together. The estimated price of a request is reserved from a budget until the true one is known.
+may exceed a limit together. The estimated price of a request is reserved from a budget until the true one is known. It
+is reserved in a counter that expires, because the gateway may be killed before: a budget without an end would lose it
+for ever, although what the request has cost is unknown and may be nothing. So of a request that takes longer than
+LEASE_S the reservation may end before it does.
 
 The counters are in the account store, so that all gateways which share it count together, and a budget outlives a
 restart if the store does. While the store does not work, no request is refused: the limits share upstreams fairly,
@@ -10,9 +13,10 @@ and serving requests is more important than counting them.
 """
 
 import logging
+import math
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import Enum
 from typing import TypeVar
@@ -21,7 +25,8 @@ import anyio
 
 from dragoman import RequestRefused, Usage
 from dragoman.codec import ProtocolSpec
-from dragoman_server.accounts.stores.base import AccountStore, AccountStoreError, Rate
+from dragoman_server.accounts.stores.base import AccountStore, AccountStoreError, Counter, Rate, in_order
+from dragoman_server.accounts.stores.tables import LEASE_S
 from dragoman_server.accounts.usage import cost, names_of
 from dragoman_server.headers import HeaderList, limit_headers
 from dragoman_server.keys import may_use
@@ -88,7 +93,7 @@ class BudgetReservation:
     """
 
     counter: str
-    expires: float | None
+    expires: float
     dollars: float
 
 
@@ -162,21 +167,23 @@ class ClientLimits:
 
         dollars: all of it. Raises ClientRefused.
         """
-        more = await self._reserve(key, dollars - reserved.dollars, self._clock())
-        if more is None or more.counter != reserved.counter:  # the period has ended meanwhile
+        more = await self._reserve(key, dollars, self._clock())
+        if more is None:
             return reserved
-        return replace(reserved, dollars=dollars)
+        with anyio.CancelScope(shield=True):  # bounded by _STORE_S
+            await self._charge(reserved, None, 0.0)
+        return more
 
     async def _reserve(self, key: ClientKey, dollars: float, now: float) -> BudgetReservation | None:
         if key.budget is None:
             return None
-        counter, ends = _counter(key, now)
-        expires = None if ends is None else ends.timestamp()
         limit = key.budget - _ROUNDING_TOLERANCE
+        counters = _counters(key, now)
         # A cancelled call would leave the sum unknown. The wait is bounded by _STORE_S.
         with anyio.CancelScope(shield=True):
-            spent = await self._run(self._store.add_within(counter, dollars, expires, limit, now))
-        if spent is not None and spent > limit:
+            before = await self._run(self._store.add_within(counters, dollars, limit, now))
+        if before is not None and in_order(before) > limit:
+            _, ends = _counter(key, now)
             again = "" if ends is None else f"; it starts again at {ends:%Y-%m-%dT%H:%M:%SZ}"
             period = {"total": "in all"}.get(key.budget_period, f"a {key.budget_period}")
             # 402, or what the client's protocol has for it.
@@ -185,22 +192,20 @@ class ClientLimits:
                 status=402,
                 code="insufficient_quota",
             )
+        counter, expires = counters[0]
+        assert expires is not None
         return BudgetReservation(counter, expires, dollars)
 
     async def _charge(
         self, reserved: BudgetReservation | None, key: ClientKey | None, dollars: float
     ) -> None:
         """Replace what was reserved by the true cost. key: None if the request cost nothing."""
-        amounts: dict[tuple[str, float | None], float] = {}
-        if reserved is not None:
-            amounts[reserved.counter, reserved.expires] = -reserved.dollars
-        if key is not None and key.budget is not None:
-            counter, ends = _counter(key, self._clock())
-            period = counter, None if ends is None else ends.timestamp()
-            amounts[period] = amounts.get(period, 0.0) + dollars
-        for (counter, expires), amount in amounts.items():
-            if amount:
-                await self._run(self._store.add(counter, amount, expires))
+        now = self._clock()
+        if key is not None and key.budget is not None and dollars:
+            counter, expires = _counters(key, now)[-1]
+            await self._run(self._store.add(counter, dollars, expires))
+        if reserved is not None and reserved.dollars and reserved.expires > now:
+            await self._run(self._store.add(reserved.counter, -reserved.dollars, reserved.expires))
 
     async def _count(self, key: ClientKey, now: float) -> None:
         rates = _rates(key)
@@ -227,8 +232,13 @@ class ClientLimits:
 
     async def spent(self, key: ClientKey) -> float | None:
         """Return what a key has spent or reserved of its budget in this period, None if that is unknown."""
+        if key.budget is None:
+            return None
         now = self._clock()
-        return None if key.budget is None else await self._run(self._store.total(_counter(key, now)[0], now))
+        amounts = await self._run(
+            self._store.add_within(_counters(key, now), 0.0, -math.inf, now)
+        )  # adds nothing
+        return None if amounts is None else in_order(amounts)
 
     def needs_usage(self, key: ClientKey | None) -> bool:
         """True if the usage of a request with this key is needed."""
@@ -292,6 +302,14 @@ def _counter(key: ClientKey, now: float) -> tuple[str, datetime | None]:
         # 31 days after the 1st is in the next month, whichever it is.
         name, ends = f"{today:%Y-%m}", (today.replace(day=1) + timedelta(days=31)).replace(day=1)
     return f"budget:{key.name}:{name}", ends
+
+
+def _counters(key: ClientKey, now: float) -> list[Counter]:
+    """Return what counts for a budget: what is reserved from now on, what was reserved before, and what was spent."""
+    counter, ends = _counter(key, now)
+    slot = int(now // LEASE_S)
+    reserved = [(f"{counter}:reserved:{each}", (each + 2) * LEASE_S) for each in (slot, slot - 1)]
+    return [*reserved, (counter, None if ends is None else ends.timestamp())]
 
 
 def _forbidden(message: str) -> RequestRefused:

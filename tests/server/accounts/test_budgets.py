@@ -22,9 +22,10 @@ from gateway.scripted import (
 )
 
 from dragoman import Usage
-from dragoman_server.accounts.limits import ClientLimits, _counter
+from dragoman_server.accounts.limits import ClientLimits, ClientRefused, _counter
 from dragoman_server.accounts.stores.base import Rate
 from dragoman_server.accounts.stores.memory import MemoryAccountStore
+from dragoman_server.accounts.stores.tables import LEASE_S
 from dragoman_server.accounts.usage import cost, names_of
 from dragoman_server.settings import ClientKey, Price, Settings
 from dragoman_server.settings.patterns import PatternTable
@@ -299,7 +300,10 @@ async def test_the_reservation_is_released_and_the_true_price_counts() -> None:
     gateway = limited(CHAT, *scripts, keys=keys, prices=SMALL)
 
     async def spent() -> float:
-        return await gateway.gateway.accounts.total("budget:red:total", gateway.clock.now)
+        [key] = gateway.gateway.settings.client_keys
+        found = await gateway.gateway.limits.spent(key)
+        assert found is not None
+        return found
 
     assert (await gateway.request()).status == 200
     price = await spent()
@@ -329,4 +333,42 @@ async def test_the_reservation_is_released_if_the_request_is_cancelled_before_it
     limits = ClientLimits(Settings(), store, lambda: NOON)
     with anyio.move_on_after(0.1):
         await limits.admit(key, 0.5)
-    assert await store.total("budget:red:total", NOON) == 0
+    assert await limits.spent(key) == 0
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("period", ["day", "total"])
+async def test_what_a_gateway_had_reserved_that_was_killed_is_free_again_later(period: str) -> None:
+    """Without that a budget without an end would lose it for ever, at each crash."""
+    key = ClientKey(name="red", hash="", budget=1.0, budget_period=period)
+    store, clock = MemoryAccountStore(), Clock()
+    killed, other = (ClientLimits(Settings(), store, clock) for _ in range(2))
+    for _ in range(2):
+        await killed.admit(key, 0.75)
+    for seconds in (0, LEASE_S):
+        clock.now = NOON + seconds
+        assert await other.spent(key) == 1.5
+        with pytest.raises(ClientRefused, match="the budget of the client key red is spent"):
+            await other.admit(key, 0.5)
+    clock.now = NOON + 2 * LEASE_S
+    assert await other.spent(key) == 0
+    reserved = await other.admit(key, 0.5)
+    # It ends as late as that too: the true price counts, and what has expired is not released again.
+    clock.now += 2 * LEASE_S
+    await other.settle(key, Usage(), 0.75, reserved)
+    assert await other.spent(key) == 0.75
+
+
+@pytest.mark.anyio
+async def test_a_higher_estimate_takes_the_place_of_the_first() -> None:
+    key = ClientKey(name="red", hash="", budget=2.0, budget_period="total")
+    clock = Clock()
+    limits = ClientLimits(Settings(), MemoryAccountStore(), clock)
+    for seconds in (0, LEASE_S):  # in one counter, and in two
+        reserved = await limits.admit(key, 0.25)
+        assert reserved is not None
+        clock.now += seconds
+        reserved = await limits.reserve_more(key, reserved, 1.5)
+        assert await limits.spent(key) == 1.5
+        await limits.settle(key, Usage(), 0.0, reserved)
+        assert await limits.spent(key) == 0

@@ -18,6 +18,7 @@ from dragoman_server.accounts.stores.base import (
     AccountStore,
     AccountStoreError,
     Candidate,
+    Counter,
     KeyUse,
     NoRoom,
     Rate,
@@ -95,10 +96,10 @@ class FakeStore(MemoryAccountStore):
         await self._afterwards()
 
     async def add_within(
-        self, counter: str, amount: float, expires: float | None, limit: float, now: float
-    ) -> float:
+        self, counters: Sequence[Counter], amount: float, limit: float, now: float
+    ) -> list[float]:
         await self._behave(f"add {amount:g} within {limit:g}")
-        before = await super().add_within(counter, amount, expires, limit, now)
+        before = await super().add_within(counters, amount, limit, now)
         await self._afterwards()
         return before
 
@@ -128,6 +129,7 @@ A, B = Candidate("up/a"), Candidate("up/b")
 ONE_AT_ONCE = Candidate("up/a", max_concurrent_requests=1)
 TOKENS = Candidate("up/a", tokens=Rate("up/a:tokens", 1000, 60.0))
 KEY = Rate("key", 2, 60.0)
+BUDGET = [("budget", None), ("other", NOW + 9)]
 
 
 def made() -> tuple[FakeStore, ResilientStore]:
@@ -193,7 +195,7 @@ CALLS: dict[str, Callable[[AccountStore], Awaitable[object]]] = {
     "spend": lambda store: store.spend([(KEY, 1.0)], NOW, at_once=True),
     "spend later": lambda store: store.spend([(KEY, 1.0)], NOW, at_once=False),
     "add": lambda store: store.add("budget", 1.0, None),
-    "add within": lambda store: store.add_within("budget", 1.0, None, 5.0, NOW),
+    "add within": lambda store: store.add_within([("budget", None)], 1.0, 5.0, NOW),
     "total": lambda store: store.total("budget", NOW),
     "add key use": lambda store: store.add_key_use("red", KeyUse(1.0)),
     "key uses": lambda store: store.key_uses(["red"]),
@@ -430,8 +432,8 @@ async def test_unread_spending_is_counted_after_recovery() -> None:
         await resilient.release(Reservation(TOKENS, "l"), 700.0, NOW)
         await resilient.spend([(KEY, 2.0)], NOW, at_once=False)
         await resilient.add("budget", 1.5, None)
-        assert await resilient.add_within("budget", 1.0, None, 2.0, NOW) == 1.5
-        assert await resilient.add_within("budget", 1.0, None, 2.0, NOW) == 2.5, "which is too much"
+        assert await resilient.add_within(BUDGET, 1.0, 2.0, NOW) == [1.5, 0.0]
+        assert await resilient.add_within(BUDGET, 1.0, 2.0, NOW) == [2.5, 0.0], "which is too much"
         await resilient.add_key_use("red", KeyUse(1.0))
         store.behaviour = Behaviour.WORKS
         await settle()
@@ -449,7 +451,7 @@ async def test_a_budget_is_checked_with_what_the_store_has_missed() -> None:
         await cool(resilient, "up/a")
         await resilient.add("budget", 1.5, None)  # after the cooldown, which has to be sent again
         store.behaviour = Behaviour.WORKS
-        assert await resilient.add_within("budget", 1.0, None, 1.0, NOW) == 1.5
+        assert await resilient.add_within(BUDGET, 1.0, 1.0, NOW) == [1.5, 0.0]
         await settle()
         assert await store.total("budget", NOW) == 1.5
 

@@ -148,7 +148,8 @@ async def test_gateways_never_spend_more_of_a_budget_than_one_would(kind: Kind) 
         passed = []
 
         async def spend(store: AccountStore) -> None:
-            passed.append(await store.add_within("budget", 1.0, None, 9.5, NOW) <= 9.5)
+            [before] = await store.add_within([("budget", None)], 1.0, 9.5, NOW)
+            passed.append(before <= 9.5)
 
         async with anyio.create_task_group() as tasks:
             for _ in range(20):

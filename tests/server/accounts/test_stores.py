@@ -320,10 +320,25 @@ async def test_an_amount_is_added_as_long_as_the_sum_is_within_the_limit(kind: K
     store = kind()
     async with store.running():
         for before in (0.0, 0.75, 1.5):
-            assert await store.add_within("budget", 0.75, NOW + 100, 1.0, NOW) == before
+            assert await store.add_within([("budget", NOW + 100)], 0.75, 1.0, NOW) == [before]
         assert await store.total("budget", NOW) == 1.5
-        assert await store.add_within("budget", 0.75, NOW + 200, 1.0, NOW + 100) == 0.0, "it has expired"
+        assert await store.add_within([("budget", NOW + 200)], 0.75, 1.0, NOW + 100) == [0.0], (
+            "it has expired"
+        )
         assert await store.total("budget", NOW + 199) == 0.75
+
+
+async def test_a_limit_may_be_for_the_sum_of_several_counters(kind: Kind) -> None:
+    store = kind()
+    async with store.running():
+        counters = [("reserved", NOW + 100), ("before", NOW + 50), ("spent", None)]
+        await store.add("before", 1.0, NOW + 50)
+        await store.add("spent", 2.0, None)
+        assert await store.add_within(counters, 1.0, 3.0, NOW) == [0.0, 1.0, 2.0]
+        assert await store.add_within(counters, 1.0, 3.0, NOW) == [1.0, 1.0, 2.0], "nothing is added any more"
+        assert await store.add_within(counters, 0.0, -math.inf, NOW + 50) == [1.0, 0.0, 2.0]
+        assert await store.add_within(counters, 1.0, 3.0, NOW + 50) == [1.0, 0.0, 2.0]
+        assert await store.add_within(counters, 0.0, -math.inf, NOW + 100) == [0.0, 0.0, 2.0]
 
 
 async def test_the_use_of_a_client_key_is_added_up_and_the_last_one_is_kept(kind: Kind) -> None:

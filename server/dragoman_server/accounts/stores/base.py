@@ -10,7 +10,7 @@ Times are arguments, in seconds since the epoch.
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 import msgspec
 
@@ -32,6 +32,18 @@ class Rate(msgspec.Struct, frozen=True):
     key: str
     limit: float
     period_s: float
+
+
+# A counter's name, and when it may be deleted, None for never.
+Counter: TypeAlias = tuple[str, float | None]
+
+
+def in_order(amounts: Sequence[float]) -> float:
+    """Return the sum, as a store on a server makes it: sum() of Python 3.12 and newer is more exact."""
+    total = 0.0
+    for amount in amounts:
+        total += amount
+    return total
 
 
 class Candidate(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -116,11 +128,11 @@ class AccountStore(Protocol):
         """Add an amount to a counter that all gateways share. expires: when it may be deleted, None for never."""
 
     async def add_within(
-        self, counter: str, amount: float, expires: float | None, limit: float, now: float
-    ) -> float:
-        """Add an amount to a counter if its sum is not above the limit, as one step for all gateways.
+        self, counters: Sequence[Counter], amount: float, limit: float, now: float
+    ) -> list[float]:
+        """Add an amount to the first counter if the sum of all is not above the limit, as one step for all gateways.
 
-        Return the sum before: nothing was added if that is above the limit.
+        Return what each had before: nothing was added if in_order() of that is above the limit.
         """
 
     async def total(self, counter: str, now: float) -> float:

@@ -236,14 +236,19 @@ ADD = LuaScript("add", _SHARED + _COUNTER + "add(KEYS[1], ARGV[1], ARGV[2])\nret
 # keys: the counter. arguments: now. returns: the sum.
 TOTAL = LuaScript("total", _SHARED + _COUNTER + "return total(KEYS[1], ARGV[1])\n")
 
-# keys: the counter. arguments: amount, when it expires ('inf' for never), the limit, now. returns: the sum before.
+# keys: the counters. arguments: amount for the first, when that expires ('inf' for never), the limit, now.
+# returns: the sum of each before.
 ADD_WITHIN = LuaScript(
     "add within",
     _SHARED
     + _COUNTER
     + """
-local before = total(KEYS[1], ARGV[4])
-if tonumber(before) <= tonumber(ARGV[3]) then add(KEYS[1], ARGV[1], ARGV[2]) end
+local before, all = {}, 0
+for i, key in ipairs(KEYS) do
+  before[i] = total(key, ARGV[4])
+  all = all + tonumber(before[i])
+end
+if all <= tonumber(ARGV[3]) then add(KEYS[1], ARGV[1], ARGV[2]) end
 return before
 """,
 )

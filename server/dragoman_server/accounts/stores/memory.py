@@ -89,7 +89,8 @@ class MemoryAccountStore(TableStore):
                 del self._counters[expired]
         return self._counters.get(counter, (0.0, NEVER))[0]
 
-    def replace_total(self, counter: str, amount: float) -> None:
-        """Take over another store's sum of a counter."""
-        _, expires = self._counters.get(counter, (0.0, NEVER))
-        self._counters[counter] = amount, expires
+    def replace_total(self, counter: str, amount: float, expires: float | None = None) -> None:
+        """Take over another store's sum of a counter. expires: None for what is known, or never."""
+        _, known = self._counters.get(counter, (0.0, NEVER))
+        self._counters[counter] = 0.0, known
+        self._add(counter, amount, known if expires is None else expires)

@@ -22,10 +22,12 @@ from dragoman_server.accounts.stores.base import (
     AccountStore,
     AccountStoreError,
     Candidate,
+    Counter,
     KeyUse,
     NoRoom,
     Rate,
     Reservation,
+    in_order,
 )
 from dragoman_server.accounts.stores.memory import MemoryAccountStore
 
@@ -162,26 +164,28 @@ class ResilientStore:
         await self._write(lambda store: store.add(counter, amount, expires))
 
     async def add_within(
-        self, counter: str, amount: float, expires: float | None, limit: float, now: float
-    ) -> float:
-        def call(store: AccountStore) -> Awaitable[float]:
-            return store.add_within(counter, amount, expires, limit, now)
+        self, counters: Sequence[Counter], amount: float, limit: float, now: float
+    ) -> list[float]:
+        def call(store: AccountStore) -> Awaitable[list[float]]:
+            return store.add_within(counters, amount, limit, now)
 
-        if self._pending:  # writes that the store has missed are not in its sum
-            before = await self._local.total(counter, now)
-            if before > limit:
+        first, expires = counters[0]
+        if self._pending:  # writes that the store has missed are not in its sums
+            before = [await self._local.total(counter, now) for counter, _ in counters]
+            if in_order(before) > limit:
                 return before
         try:
             before = await self._call(call)
         except StoreUnavailable as error:
             self.local_decisions += 1
             before = await call(self._local)
-            if before <= limit and not error.sent:
-                self._queue(PendingWrite(lambda store: store.add(counter, amount, expires), None))
+            if in_order(before) <= limit and not error.sent:
+                self._queue(PendingWrite(lambda store: store.add(first, amount, expires), None))
             return before
-        self._local.replace_total(counter, before)
-        if before <= limit:
-            await self._local.add(counter, amount, expires)
+        for (counter, until), total in zip(counters, before, strict=True):
+            self._local.replace_total(counter, total, until)
+        if in_order(before) <= limit:
+            await self._local.add(first, amount, expires)
         return before
 
     async def total(self, counter: str, now: float) -> float:

@@ -14,10 +14,18 @@ from typing import TypeVar
 import msgspec
 
 from dragoman_server.accounts.health import INITIAL_HEALTH, Health
-from dragoman_server.accounts.stores.base import Candidate, KeyUse, NoRoom, Rate, Reservation
+from dragoman_server.accounts.stores.base import (
+    Candidate,
+    Counter,
+    KeyUse,
+    NoRoom,
+    Rate,
+    Reservation,
+    in_order,
+)
 
-# A lease that was not given back ends after this time, because its gateway has died. Longer than nearly all responses,
-# and no longer than an operator would wait.
+# A lease, or money of a budget, that was not given back is free after this time, because its gateway has died. Longer
+# than nearly all responses, and no longer than an operator would wait.
 LEASE_S = 900.0
 
 # A conversation stays with its account for this time after its last request: as long as providers hold prompt caches.
@@ -68,9 +76,9 @@ class TableStore(ABC):
         await self._call(lambda: self._add(counter, amount, NEVER if expires is None else expires))
 
     async def add_within(
-        self, counter: str, amount: float, expires: float | None, limit: float, now: float
-    ) -> float:
-        return await self._call(lambda: self._add_within(counter, amount, expires, limit, now))
+        self, counters: Sequence[Counter], amount: float, limit: float, now: float
+    ) -> list[float]:
+        return await self._call(lambda: self._add_within(counters, amount, limit, now))
 
     async def total(self, counter: str, now: float) -> float:
         return await self._call(lambda: self._total(counter, now))
@@ -145,10 +153,11 @@ class TableStore(ABC):
         return max((self._rate_available_at(rate, 0.0, now) for rate, _ in rates), default=0.0)
 
     def _add_within(
-        self, counter: str, amount: float, expires: float | None, limit: float, now: float
-    ) -> float:
-        before = self._total(counter, now)
-        if before <= limit:
+        self, counters: Sequence[Counter], amount: float, limit: float, now: float
+    ) -> list[float]:
+        before = [self._total(counter, now) for counter, _ in counters]
+        if in_order(before) <= limit:
+            counter, expires = counters[0]
             self._add(counter, amount, NEVER if expires is None else expires)
         return before
 

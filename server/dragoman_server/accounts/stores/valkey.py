@@ -32,6 +32,7 @@ from dragoman_server.accounts.health import INITIAL_HEALTH, Health
 from dragoman_server.accounts.stores.base import (
     AccountStoreError,
     Candidate,
+    Counter,
     KeyUse,
     NoRoom,
     Rate,
@@ -145,10 +146,12 @@ class ValkeyAccountStore:
         await self._run(ADD, [_key("counter:" + counter)], arguments)
 
     async def add_within(
-        self, counter: str, amount: float, expires: float | None, limit: float, now: float
-    ) -> float:
+        self, counters: Sequence[Counter], amount: float, limit: float, now: float
+    ) -> list[float]:
+        expires = counters[0][1]
         numbers = (amount, NEVER if expires is None else expires, limit, now)
-        return float(await self._run(ADD_WITHIN, [_key("counter:" + counter)], list(map(_number, numbers))))
+        keys = [_key("counter:" + counter) for counter, _ in counters]
+        return [float(before) for before in await self._run(ADD_WITHIN, keys, list(map(_number, numbers)))]
 
     async def total(self, counter: str, now: float) -> float:
         return float(await self._run(TOTAL, [_key("counter:" + counter)], [_number(now)]))
