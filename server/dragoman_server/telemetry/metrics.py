@@ -10,9 +10,10 @@ clients, and each metric has a largest number of label sets.
 
 import logging
 import os
+import shutil
 import tempfile
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
@@ -44,6 +45,7 @@ OTHER = "other"
 _DIRECTORY_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
 
 _IN_MEMORY = "/dev/shm"
+_DIRECTORY_PREFIX = "dragoman-metrics-"
 
 # Seconds: from a cached response of a local model to an agent's longest turn.
 _BUCKETS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
@@ -436,17 +438,50 @@ def shared_directory(settings: Settings) -> Iterator[Callable[[int], None]]:
         return
     before = os.environ.get(_DIRECTORY_VARIABLE)
     # In memory where that is possible: a write to a mapped file on a full disk ends the process.
-    place = _IN_MEMORY if "TMPDIR" not in os.environ and os.access(_IN_MEMORY, os.W_OK) else None
-    with tempfile.TemporaryDirectory(
-        prefix="dragoman-metrics-", dir=place, ignore_cleanup_errors=True
-    ) as directory:
-        os.environ[_DIRECTORY_VARIABLE] = directory
+    in_memory = "TMPDIR" not in os.environ and os.access(_IN_MEMORY, os.W_OK)
+    place = Path(_IN_MEMORY if in_memory else tempfile.gettempdir())
+    _remove_left_behind(place)
+    with _locked_directory(place) as directory:
+        os.environ[_DIRECTORY_VARIABLE] = str(directory)
         try:
-            yield lambda pid: _forget_gauges(Path(directory), pid)
+            yield lambda pid: _forget_gauges(directory, pid)
         finally:
             del os.environ[_DIRECTORY_VARIABLE]
             if before is not None:
                 os.environ[_DIRECTORY_VARIABLE] = before
+
+
+@contextmanager
+def _locked_directory(place: Path) -> Iterator[Path]:
+    """Make a directory whose lock this process holds until it ends, however it does."""
+    import fcntl
+
+    with ExitStack() as stack:
+        while True:
+            directory = Path(tempfile.mkdtemp(prefix=_DIRECTORY_PREFIX, dir=place))
+            with suppress(FileNotFoundError):
+                descriptor = os.open(directory, os.O_RDONLY)
+                stack.callback(os.close, descriptor)
+                with suppress(OSError):  # a file system without locks, of which nothing is removed
+                    fcntl.flock(descriptor, fcntl.LOCK_SH)
+            # Before it had the lock, another gateway that starts may have removed it.
+            if directory.exists():
+                break
+        stack.callback(shutil.rmtree, directory, ignore_errors=True)
+        yield directory
+
+
+def _remove_left_behind(place: Path) -> None:
+    """Remove the directories of gateways that were killed: those of this user that no process has locked."""
+    import fcntl
+
+    for directory in place.glob(f"{_DIRECTORY_PREFIX}*"):
+        with suppress(OSError), ExitStack() as stack:
+            descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+            stack.callback(os.close, descriptor)
+            if os.fstat(descriptor).st_uid == os.geteuid():
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(directory)
 
 
 def _forget_gauges(directory: Path, pid: int) -> None:

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import fcntl
 import http.client
 import json
 import os
+import shutil
 import signal
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
 from command.process import DEADLINE_S, Server
 from prometheus_client.parser import text_string_to_metric_families
+
+from dragoman_server.settings import ServerSettings, Settings
+from dragoman_server.settings.secret import Secret
+from dragoman_server.telemetry.metrics import shared_directory
 
 pytestmark = pytest.mark.process
 
@@ -88,3 +95,69 @@ def test_a_file_that_a_dead_worker_left_empty(gateway: Gateway, tmp_path: Path) 
     (directory,) = tmp_path.iterdir()
     (directory / "counter_1234567.db").touch()
     assert gateway.samples("dragoman_workers") == {"": 2}
+
+
+def test_a_gateway_that_was_killed_leaves_its_directory_to_the_next(tmp_path: Path) -> None:
+    environ = {"DRAGOMAN_METRICS_KEY": KEY, "TMPDIR": str(tmp_path)}
+    with Gateway(env=environ) as killed:
+        (left,) = killed.ready() and tmp_path.iterdir()
+    with Gateway(env=environ) as one, Gateway(env=environ) as other:
+        for each in (one, other):
+            each.ready()
+        found = set(tmp_path.iterdir())
+        assert (left in found, len(found)) == (False, 2)
+        for each in (one, other):
+            assert each.samples("dragoman_workers") == {"": 2}
+
+
+def test_only_what_a_gateway_left_behind_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    names = ("left", "locked", "of-another-user")
+    left, locked, others = directories = [tmp_path / f"dragoman-metrics-{name}" for name in names]
+    for directory in directories:
+        directory.mkdir()
+        (directory / "counter_1.db").touch()
+    (tmp_path / "elsewhere").mkdir()
+    link, file = tmp_path / "dragoman-metrics-link", tmp_path / "dragoman-metrics-file"
+    link.symlink_to(tmp_path / "elsewhere")
+    file.touch()
+    if os.geteuid() == 0:
+        os.chown(others, 1234, 1234)
+    else:  # only root can give it away
+        shutil.rmtree(others)
+    descriptor = os.open(locked, os.O_RDONLY)
+    fcntl.flock(descriptor, fcntl.LOCK_SH)
+    before = set(tmp_path.iterdir())
+    settings = Settings(server=ServerSettings(metrics_key=Secret(KEY)))
+    with shared_directory(settings):
+        own = Path(os.environ["PROMETHEUS_MULTIPROC_DIR"])
+        assert set(tmp_path.iterdir()) == before - {left} | {own}
+    os.close(descriptor)
+    assert set(tmp_path.iterdir()) == before - {left}
+
+
+def test_a_directory_that_is_removed_before_it_is_locked_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By another gateway that starts at the same time, before or after this one has opened it."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    made, locks, make, flock = list[str](), list[int](), tempfile.mkdtemp, fcntl.flock
+
+    def made_and_removed(**options: Any) -> str:
+        made.append(make(**options))
+        if len(made) == 1:
+            os.rmdir(made[0])
+        return made[-1]
+
+    def removed_and_locked(descriptor: int, operation: int) -> None:
+        locks.append(descriptor)
+        if len(locks) == 1:
+            os.rmdir(made[-1])
+        flock(descriptor, operation)
+
+    monkeypatch.setattr(tempfile, "mkdtemp", made_and_removed)
+    monkeypatch.setattr(fcntl, "flock", removed_and_locked)
+    with shared_directory(Settings(server=ServerSettings(metrics_key=Secret(KEY)))):
+        assert [str(each) for each in tmp_path.iterdir()] == made[2:]
