@@ -2,14 +2,16 @@
 
 On a terminal the command stays in this process's group, so that Ctrl-C, Ctrl-Z and pipelines work as without us: the
 terminal sends their signals to the whole group. All other signals are passed on. Without a terminal the command has a
-group of its own, so that a signal to our group reaches it once.
+group of its own, so that a signal to our group reaches it once. If this process is killed, Linux sends it SIGTERM.
 """
 
+import ctypes
 import os
 import shutil
 import signal
+import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 
@@ -23,8 +25,8 @@ _NOT_EXECUTABLE = 126
 _PASSED_ON = signals_named("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2")
 # The terminal sends them to all processes of its foreground group.
 _FROM_KEYS = signals_named("SIGINT", "SIGQUIT")
-# Programs that Python starts would inherit that it ignores them.
-_IGNORED_BY_PYTHON = signals_named("SIGPIPE", "SIGXFSZ")
+# The signal that a process gets when its parent ends -- PR_SET_PDEATHSIG(2const)
+_PR_SET_PDEATHSIG = 1
 # `si_code` of a signal that no process has sent -- sigaction(2)
 _SI_KERNEL = 0x80
 # How often the child is looked at without a signal, because a thread of some library may have taken it.
@@ -65,14 +67,19 @@ def run_child(program: str, arguments: Sequence[str], environ: Mapping[str, str]
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     before = signal.pthread_sigmask(signal.SIG_BLOCK, signals)
     own_group = not has_terminal()
-    spawn = partial(os.posix_spawn, setsigmask=before, setsigdef=_IGNORED_BY_PYTHON)
-    if own_group:
-        spawn = partial(spawn, setpgroup=0)
     try:
         try:
-            pid = spawn(program, list(arguments), environ)
+            child = subprocess.Popen(
+                arguments,
+                executable=program,
+                env=environ,
+                close_fds=False,
+                process_group=0 if own_group else None,
+                preexec_fn=partial(_before_exec, _library(), os.getpid(), before),
+            )
         except OSError as error:
             raise CannotRun(f"cannot run {program}: {error.strerror}", _NOT_EXECUTABLE) from None
+        pid = child.pid
         while True:
             number, from_keys = _wait_for_signal(signals)
             if number != signal.SIGCHLD:
@@ -80,9 +87,24 @@ def run_child(program: str, arguments: Sequence[str], environ: Mapping[str, str]
                     with suppress(ProcessLookupError):
                         os.kill(pid, number)
             elif (status := _status(pid, stops_too=not own_group)) is not None:
+                child.returncode = status  # nobody else looks for it
                 return status
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _library() -> ctypes.CDLL | None:
+    """Return the C library where a process can ask for a signal when its parent ends."""
+    return ctypes.CDLL(None) if sys.platform == "linux" else None
+
+
+def _before_exec(library: ctypes.CDLL | None, parent: int, signals: Iterable[int]) -> None:
+    """Prepare the child, in its process. signals: to be blocked in it."""
+    if library is not None:
+        library.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+        if os.getppid() != parent:  # it has ended before that
+            os._exit(128 + signal.SIGTERM)
+    signal.pthread_sigmask(signal.SIG_SETMASK, signals)
 
 
 def _status(pid: int, *, stops_too: bool) -> int | None:

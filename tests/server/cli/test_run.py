@@ -252,6 +252,17 @@ def test_the_gateway_ends_if_this_process_is_killed(tmp_path: Path) -> None:
         wait_until_refused(url)
 
 
+@pytest.mark.skipif(
+    sys.platform != "linux", reason="elsewhere nothing tells a process that its parent has ended"
+)
+def test_the_program_gets_a_signal_if_this_process_is_killed(tmp_path: Path) -> None:
+    """With a gateway that has gone, an agent without a terminal would try again for hours."""
+    with running(tmp_path, *TOY, "signals", "1") as run:
+        assert run.line().startswith("ready")
+        run.process.kill()
+        assert run.end()[:2] == (-signal.SIGKILL, ["SIGTERM", "more 0"])
+
+
 class Terminal:
     """`dragoman run` as the leader of a session with a terminal of its own."""
 
