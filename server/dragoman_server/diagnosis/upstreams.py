@@ -1,4 +1,5 @@
-"""Examine one upstream: request its list of models with each account, and if wanted one tiny response.
+"""Examine one upstream: where its protocols are served, its list of models with each account, and if wanted one tiny
+response.
 
 The requests are those of the gateway: its client, its fetching of lists, its plan of a client's request. So what is
 found here is what the gateway meets.
@@ -6,10 +7,8 @@ found here is what the gateway meets.
 
 import shlex
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from email.utils import parsedate_to_datetime
 from urllib.parse import urlsplit
 
 import anyio
@@ -27,6 +26,16 @@ from dragoman_server.config.problems import (
     printable,
     quote_value,
 )
+from dragoman_server.diagnosis.endpoint_paths import (
+    EndpointPath,
+    configured_paths,
+    is_missing,
+    other_base,
+    other_paths,
+    served_paths,
+    status_at,
+)
+from dragoman_server.diagnosis.exchange import Exchange
 from dragoman_server.diagnosis.failures import SILENT, WRONG_MODEL, Cause, cause_of, cause_of_status
 from dragoman_server.models.info import ModelInfo
 from dragoman_server.models.listing import ModelListError, can_list, fetch_models
@@ -38,16 +47,15 @@ from dragoman_server.settings.upstreams import DEFAULT_ACCOUNT
 from dragoman_server.upstream.account_request import account_request
 from dragoman_server.upstream.client import (
     UpstreamClient,
-    UpstreamResponse,
-    UpstreamTimeouts,
     environment_proxy,
     origin_of,
 )
 from dragoman_server.upstream.errors import UpstreamError
 
-_REDIRECTS = (301, 302, 307, 308)
 _NO_MONEY = 402
 _ABOUT_THE_KEY = (401, 402, 403)
+# What shows without a list of models. Other statuses of a body that is no request say nothing.
+_REFUSED_WITHOUT_LIST = (401, 407)
 
 # A list of models may come in many pages and slowly: so many times the time limit of one wait.
 _WAITS = 3
@@ -59,51 +67,8 @@ _MAX_TOKENS = 16
 _MAX_RESPONSE_BYTES = 256 * 1024
 _MAX_ERROR_LENGTH = 300
 
-# What base URLs of OpenAI's protocols end with, and those of Anthropic's do not.
-_VERSION = "/v1"
-
 # How many models are named.
 _MODELS_NAMED = 3
-
-
-@dataclass(slots=True)
-class _Exchange:
-    """Sends requests as `client` does, and records what came of the last one."""
-
-    client: UpstreamClient
-    status: int | None = None
-    error: UpstreamError | None = None
-    # How far this machine's clock is ahead of the server's, in seconds.
-    ahead_s: float | None = None
-    redirected_to: str = ""
-
-    @asynccontextmanager
-    async def open(
-        self,
-        method: str,
-        url: str,
-        headers: Sequence[tuple[str, str]] = (),
-        content: bytes | None = None,
-        *,
-        timeouts: UpstreamTimeouts | None = None,
-        proxy: str | None = None,
-    ) -> AsyncIterator[UpstreamResponse]:
-        try:
-            async with self.client.open(
-                method, url, headers, content, timeouts=timeouts, proxy=proxy
-            ) as response:
-                received = dict(response.headers)
-                self.status = response.status
-                if response.status in _REDIRECTS:
-                    self.redirected_to, _ = origin_of(received.get("location", ""))
-                try:
-                    self.ahead_s = time.time() - parsedate_to_datetime(received["date"]).timestamp()
-                except (KeyError, ValueError):
-                    self.ahead_s = None
-                yield response
-        except UpstreamError as error:
-            self.error = error
-            raise
 
 
 @dataclass(slots=True)
@@ -135,24 +100,43 @@ class UpstreamExamination:
         return f"upstream {self.upstream.name}"
 
     async def run(self) -> None:
-        """Examine all accounts at once, then what the lists of models show."""
+        """Examine the paths and all accounts at once, then what the lists of models show."""
         accounts = self.loaded.settings.accounts_of(self.upstream)
+        paths: list[CheckFinding] = []
+
+        async def look() -> None:
+            async with self.limiter:
+                paths.extend(await self._paths(accounts[0]))
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(look)
+            listed = await self._each(self._list, accounts) if can_list(self.upstream) else []
+        # A wrong path is reported once, by the check that knows how to correct it.
+        if any(each.check == "protocol" for each in paths):
+            listed = [each for each in listed if each.check != "base_url"]
+        wrong = [each for each in (*listed, *paths) if each.check == "base_url"]
+        best = [each for each in wrong if each.severity is CheckSeverity.ERROR] or wrong
+        self._add(each for each in (*listed, *paths) if each not in wrong or each == best[0])
         if not can_list(self.upstream):
-            text = "its list of models is not requested, so nothing is known of it without --spend"
-            self.findings.append(CheckFinding(CheckSeverity.NOTE, "models", self.subject, text))
-        else:
-            await self._each(self._list, accounts)
+            text = "its list of models is not requested, so little is known of it without --spend"
+            self._add([CheckFinding(CheckSeverity.NOTE, "models", self.subject, text)])
         if self._listed is not None:
-            self.findings += self._missing_models()
+            self._add(self._missing_models())
         if self.spend:
-            await self._each(self._call, accounts)
+            self._add(await self._each(self._call, accounts))
+
+    def _add(self, findings: Iterable[CheckFinding]) -> None:
+        """Add findings, but none that another check has had as well."""
+        for each in findings:
+            if all((each.text, each.subject) != (known.text, known.subject) for known in self.findings):
+                self.findings.append(each)
 
     async def _each(
         self,
         examine: Callable[[AccountSettings], Awaitable[list[CheckFinding]]],
         accounts: Sequence[AccountSettings],
-    ) -> None:
-        """Examine the accounts at the same time, and add the findings in the accounts' order."""
+    ) -> list[CheckFinding]:
+        """Examine the accounts at the same time, and return the findings in the accounts' order."""
         found: dict[str, list[CheckFinding]] = {}
 
         async def one(account: AccountSettings) -> None:
@@ -162,14 +146,58 @@ class UpstreamExamination:
         async with anyio.create_task_group() as tasks:
             for account in accounts:
                 tasks.start_soon(one, account)
-        self.findings += [finding for account in accounts for finding in found[account.id]]
+        return [finding for account in accounts for finding in found[account.id]]
+
+    # Where the protocols are served.
+
+    async def _paths(self, account: AccountSettings) -> list[CheckFinding]:
+        """Look where the upstream's protocols are served, and if one is not, which others are."""
+        exchange, upstream = Exchange(self.client), self._patient
+        findings = []
+        with anyio.move_on_after(self.timeout_s * _WAITS):
+            for endpoint in configured_paths(upstream):
+                try:
+                    status = await status_at(exchange, upstream, account, endpoint)
+                except UpstreamError as error:
+                    return [
+                        self._failed(account, cause_of(error, by_proxy=self._has_proxy(account)), str(error))
+                    ]
+                if is_missing(status):
+                    served = await served_paths(self.client, upstream, account, other_paths(upstream))
+                    findings.append(self._misplaced(endpoint, status, served))
+                elif status in _REFUSED_WITHOUT_LIST and not can_list(upstream):
+                    findings.append(self._failed(account, cause_of_status(status)))
+        return findings
+
+    def _misplaced(self, endpoint: EndpointPath, status: int, served: Sequence[EndpointPath]) -> CheckFinding:
+        """Return the finding for a protocol that is not served where it is configured. served: where one is."""
+        base, spoken = self.upstream.base_url.rstrip("/"), self.upstream.protocols
+        text = f"has nothing at {endpoint.path} (status {status}), where {endpoint.protocol} is requested"
+        other = next((each for each in served if each.protocol == endpoint.protocol), None)
+        if other is not None:
+            change, mend = self._other_base(other.base_url)
+            text += f", but has something if you {change}"
+            return CheckFinding(CheckSeverity.ERROR, "base_url", self.subject, text, mend)
+        place = self.loaded.origin("upstreams", self.index, "protocol").changed_at
+        other = next((each for each in served if each.protocol not in spoken), None)
+        if endpoint.protocol != self.upstream.protocol:
+            mend = f"leave {quote_value(endpoint.protocol)} out of protocols: {self._table_place}"
+        elif other is None:
+            mend = f"correct the base URL, or the protocol ({place}): {self._base_url_place}"
+            return CheckFinding(CheckSeverity.ERROR, "base_url", self.subject, text, mend)
+        else:
+            text += f"; {other.protocol} answers at {other.path}"
+            mend = f"write protocol = {quote_value(other.protocol)}: {place}"
+            if other.base_url != base:
+                mend += f"; and {self._other_base(other.base_url)[0]}"
+        return CheckFinding(CheckSeverity.ERROR, "protocol", self.subject, text, mend)
 
     # The list of models.
 
     async def _list(self, account: AccountSettings) -> list[CheckFinding]:
         """Request the list with an account, and with the other form of the base URL if there is none."""
         began = anyio.current_time()
-        exchange, listed = await self._fetch(self.upstream, account)
+        exchange, listed = await self._fetch(self._patient, account)
         subject = self._subject_of(account)
         if exchange.ahead_s is not None:
             self.ahead_s = exchange.ahead_s
@@ -220,17 +248,20 @@ class UpstreamExamination:
                 return [self._failed(account, cause_of_status(status))]
         return []
 
+    @property
+    def _patient(self) -> UpstreamSettings:
+        """The upstream with the limits of this examination."""
+        names = ("connect_s", "read_s", "write_s", "pool_s")
+        limits = {name: min(getattr(self.upstream, name), self.timeout_s) for name in names}
+        return replace(self.upstream, **limits)
+
     async def _fetch(
         self, upstream: UpstreamSettings, account: AccountSettings
-    ) -> tuple[_Exchange, tuple[ModelInfo, ...] | None]:
-        limits = {
-            name: min(getattr(upstream, name), self.timeout_s)
-            for name in ("connect_s", "read_s", "write_s", "pool_s")
-        }
-        exchange = _Exchange(self.client)
+    ) -> tuple[Exchange, tuple[ModelInfo, ...] | None]:
+        exchange = Exchange(self.client)
         with anyio.move_on_after(self.timeout_s * _WAITS):
             try:
-                return exchange, await fetch_models(exchange, replace(upstream, **limits), [account])
+                return exchange, await fetch_models(exchange, upstream, [account])
             except ModelListError:
                 return exchange, None
         exchange.status = None
@@ -238,19 +269,10 @@ class UpstreamExamination:
 
     async def _other_base_url(self, account: AccountSettings, status: int) -> CheckFinding:
         """Request the list where it is with /v1 at the end of the base URL, or without it."""
-        subject, base = self._subject_of(account), self.upstream.base_url.rstrip("/")
-        other = base.removesuffix(_VERSION) if base.endswith(_VERSION) else base + _VERSION
-        _, listed = await self._fetch(replace(self.upstream, base_url=other), account)
-        change = f"{'remove' if base.endswith(_VERSION) else 'add'} {_VERSION} at the end of the base URL"
+        subject, other = self._subject_of(account), other_base(self.upstream.base_url.rstrip("/"))
+        _, listed = await self._fetch(replace(self._patient, base_url=other), account)
         if listed is not None:
-            variable = self.upstream.variables.get("base_url")
-            written = self.loaded.origin("upstreams", self.index, "base_url").raw
-            if written is not None or urlsplit(other).path not in ("", _VERSION):
-                mend = f"{change}: {self._base_url_place}"  # a part of it may be private
-            elif variable is not None:
-                mend = f"export {variable}={shlex.quote(other)}"
-            else:
-                mend = f"write base_url = {quote_value(other)}: {self._base_url_place}"
+            change, mend = self._other_base(other)
             text = f"has no list of models there, but has one if you {change}"
             return CheckFinding(CheckSeverity.ERROR, "base_url", subject, text, mend)
         if status == 200:
@@ -265,6 +287,17 @@ class UpstreamExamination:
         text = f"has no list of models there (status {status})"
         mend = f"correct the base URL: {self._base_url_place}; or add model_list = false: {self._table_place}"
         return CheckFinding(CheckSeverity.WARNING, "base_url", subject, text, mend)
+
+    def _other_base(self, other: str) -> tuple[str, str]:
+        """Return how the base URL has to be changed, and what to do for that. other: with or without /v1."""
+        change = f"{'add' if other.endswith('/v1') else 'remove'} /v1 at the end of the base URL"
+        variable = self.upstream.variables.get("base_url")
+        written = self.loaded.origin("upstreams", self.index, "base_url").raw
+        if written is not None or urlsplit(other).path not in ("", "/v1"):
+            return change, f"{change}: {self._base_url_place}"  # a part of it may be private
+        if variable is not None:
+            return change, f"export {variable}={shlex.quote(other)}"
+        return change, f"write base_url = {quote_value(other)}: {self._base_url_place}"
 
     def _missing_models(self) -> Iterator[CheckFinding]:
         """Yield the models to which requests are routed, and which the upstream does not list."""
@@ -320,7 +353,7 @@ class UpstreamExamination:
             return [
                 CheckFinding(CheckSeverity.WARNING, "response", subject, "no model is known to request", mend)
             ]
-        exchange, began = _Exchange(self.client), anyio.current_time()
+        exchange, began = Exchange(self.client), anyio.current_time()
         try:
             plan = self._plan(model)
             destination = plan.destination

@@ -2,7 +2,7 @@
 
 import json
 import socket
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from email.utils import formatdate
 from pathlib import Path
 from time import time
@@ -43,6 +43,10 @@ WHOLE = {
 }
 
 
+# Where servers of OpenAI's protocols refuse what is no request.
+POSTS = ("/v1/chat/completions",)
+
+
 @pytest.fixture(autouse=True)
 def _clean_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
@@ -59,18 +63,23 @@ def response(status: int, value: object = None, **headers: str) -> bytes:
     return head.encode() + body
 
 
-def by_path(responses: Mapping[str, bytes]) -> Script:
-    """A script that responds to one request by its path, with 404 to any other."""
+def by_path(responses: Mapping[str, bytes], posts: Collection[str] = POSTS) -> Script:
+    """A script that responds to one request by its path, with 404 to any other.
+
+    posts: paths that refuse what is no request, as those in `responses` do.
+    """
 
     async def script(peer: Peer) -> None:
-        path = (await peer.request()).split(b" ")[1].decode()
-        await peer.send(responses.get(path, response(404, {})))
+        head, _, body = (await peer.request()).partition(b"\r\n\r\n")
+        path = head.split(b" ")[1].decode()
+        other = responses.get(path, response(404, {}))
+        await peer.send(response(400, {}) if body == b"{" and (path in posts or path in responses) else other)
 
     return script
 
 
-def serving(responses: Mapping[str, bytes]) -> ScriptedServer:
-    return ScriptedServer(*[by_path(responses)] * 4)
+def serving(responses: Mapping[str, bytes], posts: Collection[str] = POSTS) -> ScriptedServer:
+    return ScriptedServer(*[by_path(responses, posts)] * 12)
 
 
 def load_file(text: str, environ: Mapping[str, str]) -> LoadedConfig:
@@ -187,6 +196,116 @@ async def test_no_list_of_models_anywhere() -> None:
         assert "dragoman.toml:4" in finding[3]
 
 
+_CHAT, _RESPONSES, _MESSAGES = "/v1/chat/completions", "/v1/responses", "/v1/messages"
+_LIST = {"/v1/models": response(200, MODELS)}
+
+# Protocol and base URL of the file, what the server has: check, text, fix.
+MISPLACED: list[tuple[str, str, Mapping[str, bytes], Collection[str], tuple[str, str, str] | None]] = [
+    ("openai_chat", "/v1", _LIST, [_CHAT], None),
+    (
+        "openai_responses",
+        "/v1",
+        _LIST,
+        [_CHAT],
+        (
+            "protocol",
+            f"has nothing at {_RESPONSES} (status 404), where openai_responses is requested; "
+            f"openai_chat answers at {_CHAT}",
+            'write protocol = "openai_chat": dragoman.toml:3',
+        ),
+    ),
+    (
+        "anthropic_messages",
+        "",
+        _LIST,
+        [_CHAT, _RESPONSES],
+        (
+            "protocol",
+            f"has nothing at {_MESSAGES} (status 404), where anthropic_messages is requested; "
+            f"openai_chat answers at {_CHAT}",
+            'write protocol = "openai_chat": dragoman.toml:3; and add /v1 at the end of the base URL',
+        ),
+    ),
+    # The list is where another base URL would have it, which is not what is wrong.
+    (
+        "openai_chat",
+        "",
+        _LIST,
+        [_MESSAGES],
+        (
+            "protocol",
+            f"has nothing at {_CHAT} (status 404), where openai_chat is requested; "
+            f"anthropic_messages answers at {_MESSAGES}",
+            'write protocol = "anthropic_messages": dragoman.toml:3',
+        ),
+    ),
+    (
+        "openai_chat",
+        "/v1",
+        {},
+        ["/chat/completions"],
+        (
+            "base_url",
+            f"has nothing at {_CHAT} (status 404), where openai_chat is requested, "
+            "but has something if you remove /v1 at the end of the base URL",
+            'write base_url = "{}": dragoman.toml:4',
+        ),
+    ),
+    (
+        "openai_chat",
+        "/v1",
+        _LIST,
+        [],
+        (
+            "base_url",
+            f"has nothing at {_CHAT} (status 404), where openai_chat is requested",
+            "correct the base URL, or the protocol (dragoman.toml:3): dragoman.toml:4",
+        ),
+    ),
+]
+
+
+@pytest.mark.parametrize(("protocol", "base", "responses", "posts", "expected"), MISPLACED)
+async def test_the_path_of_a_protocol(
+    protocol: str,
+    base: str,
+    responses: Mapping[str, bytes],
+    posts: Collection[str],
+    expected: tuple[str, str, str] | None,
+) -> None:
+    async with serving(responses, posts) as server:
+        url = server.url.rstrip("/")
+        text = FILE.format(url=url + base).replace("openai_chat", protocol)
+        findings = [each for each in await found(text) if each.check != "models"]
+        # What was sent costs no tokens.
+        sent = [request for peer in server.peers for request in peer.requests if request.startswith(b"POST")]
+        assert all(request.endswith(b"\r\n\r\n{") for request in sent)
+    shown = [(each.check, each.text, each.mend) for each in findings]
+    assert shown == ([] if expected is None else [(*expected[:2], expected[2].replace("{}", url))])
+
+
+async def test_one_of_several_protocols_is_not_served() -> None:
+    async with serving(_LIST, [_CHAT]) as server:
+        text = FILE.format(url=server.url + "v1") + 'protocols = ["openai_chat", "openai_responses"]\n'
+        _, missing = await found(text)
+    assert (missing.check, missing.mend) == (
+        "protocol",
+        'leave "openai_responses" out of protocols: dragoman.toml:2',
+    )
+
+
+async def test_what_shows_without_a_list_of_models() -> None:
+    text = KEY + "model_list = false\n"
+    for status, check in [(401, "key"), (500, None), (403, None)]:
+
+        async def script(peer: Peer) -> None:
+            await peer.respond(response(status, {}))  # noqa: B023
+
+        async with ScriptedServer(script) as server:
+            findings = await found(FILE.format(url=server.url + "v1") + text)
+        assert [each.check for each in findings] == ([check] if check else []) + ["models"]
+
+
 async def test_an_upstream_without_models() -> None:
     async with serving({"/v1/models": response(200, {"data": []})}) as server:
         finding = await the_finding(FILE.format(url=server.url + "v1") + 'models = ["a"]\n')
@@ -215,7 +334,7 @@ async def test_each_account_has_its_own_finding() -> None:
         right = b"right-key" in await peer.request()
         await peer.send(response(200 if right else 401, MODELS))
 
-    async with ScriptedServer(script, script) as server:
+    async with ScriptedServer(script, script, script) as server:
         text = FILE.format(url=server.url + "v1") + accounts
         good, bad = await found(text, A1="right-key", B1="wrong-key")
     assert (good.severity, good.subject) == (CheckSeverity.OK, "account local/A1")
@@ -283,7 +402,7 @@ async def test_a_server_that_is_not_http() -> None:
     async def script(peer: Peer) -> None:
         await peer.respond(b"SSH-2.0-OpenSSH_9\r\n")
 
-    async with ScriptedServer(script) as server:
+    async with ScriptedServer(script, script) as server:
         severity, check, _, mend = await the_finding(FILE.format(url=server.url + "v1"))
     assert (severity, check) == ("error", "connect")
     assert mend.startswith(f"check that an HTTP server is at {server.url.rstrip('/')}")
@@ -303,7 +422,7 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Certificate:
 
 async def tls_finding(certificate: Certificate, host: str = "127.0.0.1") -> tuple[str, str, str, str]:
     responses = {"/v1/models": response(200, MODELS)}
-    async with ScriptedServer(by_path(responses), tls=certificate.server()) as server:
+    async with ScriptedServer(*[by_path(responses)] * 3, tls=certificate.server()) as server:
         return await the_finding(FILE.format(url=f"https://{host}:{server.port}/v1"))
 
 
@@ -346,7 +465,7 @@ async def test_https_to_a_server_of_plain_http() -> None:
         await peer.send(response(400, b"not HTTP"))
         await peer.until_closed()
 
-    async with ScriptedServer(script) as server:
+    async with ScriptedServer(script, script) as server:
         url = f"https://127.0.0.1:{server.port}/v1"
         assert await the_finding(FILE.format(url=url)) == (
             "error",
@@ -364,7 +483,7 @@ async def test_a_tiny_response_is_requested_as_for_a_client() -> None:
     async with serving(responses) as server:
         text = FILE.format(url=server.url + "v1") + 'default_model = "llama"\n'
         _, called = await found(text, spend=True)
-        sent = server.peers[1].requests[0].partition(b"\r\n\r\n")[2]
+        sent = server.peers[-1].requests[0].partition(b"\r\n\r\n")[2]
     assert (called.severity, called.check) == (CheckSeverity.OK, "response")
     assert called.text.startswith('"llama" responds within ')
     body = json.loads(sent)
@@ -379,6 +498,14 @@ async def test_a_response_that_is_refused() -> None:
     assert (called.severity, called.check) == (CheckSeverity.ERROR, "response")
     assert called.text.startswith('a request for "qwen3:8b" returned status 400: no {model}  [2J for ****')
     assert called.mend.startswith("correct the model's name or its capabilities")
+
+
+@pytest.mark.parametrize("status", [401, 402, 403, 429])
+async def test_what_a_list_has_shown_is_not_repeated(status: int) -> None:
+    refused = response(status, {})
+    async with serving({"/v1/models": refused, "/v1/chat/completions": refused}) as server:
+        text = FILE.format(url=server.url + "v1") + KEY + 'default_model = "llama"\n'
+        assert (await the_finding(text, spend=True))[1] == "key"
 
 
 NO_RESPONSES = [b"<html>", b"{}", b"[]"]
@@ -396,18 +523,20 @@ async def test_a_response_that_is_none() -> None:
 async def test_a_response_of_a_server_that_is_not_there() -> None:
     url = f"http://127.0.0.1:{free_port()}"
     text = FILE.format(url=url + "/v1") + 'model_list = false\ndefault_model = "a"\n'
-    _, called = await found(text, spend=True)
-    assert (called.severity, called.check, called.text) == (
+    dead, note = await found(text, spend=True)  # once, though it was met twice
+    assert (dead.severity, dead.check, dead.text) == (
         CheckSeverity.ERROR,
         "connect",
         f"nothing listens at {url}",
     )
+    assert (note.severity, note.check) == (CheckSeverity.NOTE, "models")
 
 
 async def test_without_a_list_of_models_there_is_nothing_to_examine_but_the_response() -> None:
-    text = FILE.format(url="http://127.0.0.1:9/v1") + "model_list = false\n"
-    assert (await the_finding(text))[:2] == ("note", "models")
-    _, called = await found(text, spend=True)
+    async with serving({}) as server:
+        text = FILE.format(url=server.url + "v1") + "model_list = false\n"
+        assert (await the_finding(text))[:2] == ("note", "models")
+        _, called = await found(text, spend=True)
     assert (called.severity, called.mend) == (
         CheckSeverity.WARNING,
         'add default_model = "NAME": dragoman.toml:2',
@@ -431,6 +560,8 @@ async def test_a_wrong_key_is_found_where_models_are_listed_for_any_key() -> Non
         def respond(request: httpx2.Request) -> httpx2.Response:
             if request.url.path == "/api/v1/models":
                 return httpx2.Response(200, json=MODELS)
+            if request.method == "POST":
+                return httpx2.Response(400)
             assert (request.url.path, request.headers["authorization"]) == ("/api/v1/key", f"Bearer {CANARY}")
             return httpx2.Response(status, json=balance)  # noqa: B023
 
