@@ -20,6 +20,8 @@ from dragoman_server.serving.signals import has_terminal, signals_named
 # A shell's exit codes.
 _NOT_FOUND = 127
 _NOT_EXECUTABLE = 126
+# Of a command that was ended because its terminal was closed.
+HUNG_UP = 128 + 1
 
 
 _PASSED_ON = signals_named("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2")

@@ -59,6 +59,8 @@ class Client:
     options: pairs of an option and its value, before its own arguments.
     unset: variables of the user that would lead it to another server or another key.
     own_models: names that it requests if nobody chooses a model. If the gateway routes them all, nothing is chosen.
+    settings_option: takes a file of settings that outrank the user's: {"env": variables}.
+    first_request: tokens of its first request, with its instructions and tools: a fourth of its bytes.
     """
 
     variables: Mapping[str, Value]
@@ -66,6 +68,8 @@ class Client:
     options: tuple[tuple[str, Value], ...] = ()
     unset: tuple[str, ...] = ()
     own_models: tuple[str, ...] = ()
+    settings_option: str = ""
+    first_request: int = 0
 
 
 def _url(target: ClientTarget) -> str:
@@ -195,6 +199,9 @@ CLIENTS: Mapping[str, Client] = {
             "CLAUDE_CODE_USE_FOUNDRY",
         ),
         own_models=("claude-opus-5", "claude-sonnet-5", "claude-haiku-5"),
+        # What `env` of the user's settings.json has would outrank the environment.
+        settings_option="--settings",
+        first_request=12_500,
     ),
     # Codex 0.169.0 reads no address from the environment.
     "codex": Client(
@@ -207,9 +214,12 @@ CLIENTS: Mapping[str, Client] = {
             _codex_option("model_context_window", lambda target: target.context),
         ),
         own_models=("gpt-5.5", "gpt-5.5-codex"),
+        first_request=10_000,
     ),
     # https://opencode.ai/docs/config: this configuration is merged with those of the user's files
-    "opencode": Client(variables={"OPENCODE_CONFIG_CONTENT": _opencode_config, KEY_VARIABLE: _key}),
+    "opencode": Client(
+        variables={"OPENCODE_CONFIG_CONTENT": _opencode_config, KEY_VARIABLE: _key}, first_request=7_500
+    ),
     # https://aider.chat/docs/config/options.html: each option has a variable
     "aider": Client(
         variables={
@@ -223,6 +233,11 @@ CLIENTS: Mapping[str, Client] = {
         unset=("AIDER_OPENAI_API_BASE", "AIDER_OPENAI_API_KEY"),
     ),
 }
+
+
+def first_requests(clients: Mapping[str, Client]) -> dict[str, int]:
+    """Return the tokens of the first request of those clients whose size is known."""
+    return {name: client.first_request for name, client in clients.items() if client.first_request}
 
 
 def client_of(command: str) -> Client:
@@ -252,6 +267,14 @@ def options_for(client: Client, target: ClientTarget) -> list[str]:
         if (found := value(target)) is not None
         for word in (name, found)
     ]
+
+
+def settings_for(client: Client, target: ClientTarget) -> str | None:
+    """Return the text of the file for `settings_option`, None if the client has none."""
+    if not client.settings_option:
+        return None
+    variables = variables_for(client, target, {})
+    return json.dumps({"env": {**dict.fromkeys(client.unset, ""), **variables}})
 
 
 def shell_lines(

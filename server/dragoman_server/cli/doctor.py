@@ -12,6 +12,7 @@ import anyio
 import click
 
 from dragoman_server import __version__
+from dragoman_server.cli.clients import CLIENTS, first_requests
 from dragoman_server.cli.options import FAILURE, config_option, loader, print_lines
 from dragoman_server.config.loader import LoadedConfig
 from dragoman_server.config.problems import CheckFinding, CheckSeverity, ConfigError, ConfigProblem
@@ -57,7 +58,7 @@ def doctor(config_file: str | None, as_json: bool, spend: bool, timeout_s: float
     for finding in _findings(config_file, timeout_s, spend):
         findings.append(finding)
         if not as_json:
-            print_lines(_lines(finding), sys.stdout, os.environ)
+            print_lines(finding_lines(finding), sys.stdout, os.environ)
     errors, warnings = _count(findings, CheckSeverity.ERROR), _count(findings, CheckSeverity.WARNING)
     if as_json:
         click.echo(json.dumps(_report(findings), indent=2))
@@ -79,7 +80,11 @@ def _findings(config_file: str | None, timeout_s: float, spend: bool) -> Iterato
     yield _summary(loaded)
     yield from offline_findings(loaded)
     # On asyncio whatever the gateway's backend is: on trio Ctrl-C would be a group of exceptions.
-    yield from anyio.run(partial(online_findings, loaded, timeout_s=timeout_s, spend=spend))
+    yield from anyio.run(
+        partial(
+            online_findings, loaded, timeout_s=timeout_s, spend=spend, first_requests=first_requests(CLIENTS)
+        )
+    )
 
 
 def _of_problem(problem: ConfigProblem) -> CheckFinding:
@@ -108,7 +113,7 @@ def _summary(loaded: LoadedConfig) -> CheckFinding:
     return CheckFinding(CheckSeverity.OK, "config", place, f"is correct; upstreams: {upstreams}")
 
 
-def _lines(finding: CheckFinding) -> Iterator[str]:
+def finding_lines(finding: CheckFinding) -> Iterator[str]:
     """Yield a finding as text, in colours."""
     label = click.style(f"{finding.severity:<{_WIDTH}}", fg=_COLOURS[finding.severity], bold=True)
     yield f"{label}{finding.subject}: {finding.text}"

@@ -1,25 +1,32 @@
 """Start a gateway for one command, or use one that runs, and choose the models that the command gets."""
 
 import os
+import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from pathlib import Path
+from functools import partial
+from pathlib import Path, PurePath
 from urllib.parse import urlsplit
 
+import anyio
 import click
 
 from dragoman import UPSTREAMS
-from dragoman_server.cli.child import run_child
+from dragoman_server.cli.child import HUNG_UP, run_child
 from dragoman_server.cli.clients import (
     ANY_KEY,
+    CLIENTS,
     Client,
     ClientTarget,
+    first_requests,
     options_for,
+    settings_for,
     shell_lines,
     variables_for,
 )
+from dragoman_server.cli.doctor import finding_lines
 from dragoman_server.cli.model_lists import (
     ModelInfos,
     ModelLists,
@@ -30,8 +37,13 @@ from dragoman_server.cli.model_lists import (
     known_models,
     why_unknown,
 )
-from dragoman_server.cli.options import USAGE_ERROR, exit_with, load_or_exit
+from dragoman_server.cli.options import FAILURE, USAGE_ERROR, exit_with, load_or_exit, print_lines
 from dragoman_server.cli.private_gateway import HOST, private_settings, starting
+from dragoman_server.config.loader import LoadedConfig
+from dragoman_server.config.problems import CheckSeverity
+from dragoman_server.diagnosis.context_windows import small_window
+from dragoman_server.diagnosis.online import examine_upstreams
+from dragoman_server.diagnosis.upstreams import UpstreamExamination
 from dragoman_server.models.info import ModelInfo
 from dragoman_server.models.listing import can_list
 from dragoman_server.models.routes import (
@@ -40,12 +52,17 @@ from dragoman_server.models.routes import (
     deciding_upstream,
     filter_chat_models,
     resolve,
+    resolve_chain,
 )
 from dragoman_server.serving.sockets import BoundAddress, StartupError
 from dragoman_server.settings import Settings, UpstreamSettings
 from dragoman_server.settings.patterns import WILDCARD, matches
 from dragoman_server.settings.secret import Secret
 from dragoman_server.settings.server import KEY_VARIABLE
+
+# A user waits for it: how long for each wait for an upstream, and for all of them.
+_WAIT_S = 2.0
+_LOOK_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,17 +100,55 @@ class Launch:
         if log_file is None and settings.server.log_level != "error":
             settings = replace(settings, server=replace(settings.server, log_level="warning"))
         with _log(log_file) as log, starting(settings, log) as own:
-            target = self._choose(ClientTarget(own.url, own.key), settings, _fetch_lists(settings))
+            examinations = self._examine(loaded)
+            lists = {each.upstream.name: _list_of(each) for each in examinations}
+            needed = self._upstreams(settings, lists)
+            if needed and needed <= {each.upstream.name for each in examinations if each.unreachable}:
+                exit_with(FAILURE, "the command was not started, because its models cannot be reached")
+            target = self._choose(ClientTarget(own.url, own.key), settings, lists)
             own.wait_until_ready()
             status = self._run(program, words, target)
             if own.has_ended:
                 click.echo("dragoman: the gateway ended before the command did", err=True)
+            elif not own.was_used and status != HUNG_UP:  # nobody could read it
+                name = PurePath(words[0]).name
+                text = f"{name} sent no request to the gateway: its own settings or arguments may lead it elsewhere"
+                click.echo(f"dragoman: {text}", err=True)
         return status
 
     def _run(self, program: str, words: Sequence[str], target: ClientTarget) -> int:
         changes = variables_for(self.client, target, os.environ)
         environ = {name: value for name, value in {**os.environ, **changes}.items() if value is not None}
-        return run_child(program, [words[0], *options_for(self.client, target), *words[1:]], environ)
+        with _settings_file(self.client, target) as settings:
+            options = [*settings, *options_for(self.client, target)]
+            return run_child(program, [words[0], *options, *words[1:]], environ)
+
+    def _examine(self, loaded: LoadedConfig) -> list[UpstreamExamination]:
+        """Look at each upstream, and print what is wrong as `dragoman doctor` does."""
+        if not loaded.settings.upstreams:
+            return []
+        examinations = anyio.run(partial(examine_upstreams, loaded, timeout_s=_WAIT_S, limit_s=_LOOK_S))
+        for finding in (each for examination in examinations for each in examination.findings):
+            if finding.severity is CheckSeverity.ERROR:
+                print_lines(finding_lines(finding), sys.stderr, os.environ)
+        return examinations
+
+    def _keeps_names(self, settings: Settings) -> bool:
+        """True if nobody chooses a model, and the gateway routes all names that the client requests by itself."""
+        own = self.client.own_models
+        return self.model is None and bool(own) and all(_is_routed(settings, name) for name in own)
+
+    def _upstreams(self, settings: Settings, lists: ModelLists) -> set[str]:
+        """Return the upstreams that the models of the command lead to; all of them if no model is known."""
+        infos = infos_of(lists)
+        names = list(self.client.own_models)
+        if not self._keeps_names(settings):
+            model = self.model or example_model(settings, lists)[0]
+            if model is None:
+                return {upstream.name for upstream in settings.upstreams}
+            names = [model]
+        chains = [resolve_chain(settings, None, name, infos) for name in names]
+        return {route.upstream for chain in chains if isinstance(chain, tuple) for route in chain}
 
     def _running(self) -> ClientTarget:
         """Return how to use a running gateway: the one at the user's URL, else the one with this configuration."""
@@ -111,13 +166,11 @@ class Launch:
         """Return the target with models of a gateway that has these settings. Exits if none is known."""
         infos = infos_of(lists)
         target = replace(target, models=known_models(settings, infos))
-        model = self.model
-        if model is None:
-            own = self.client.own_models
-            if own and all(_is_routed(settings, name) for name in own):
-                context = _smallest_context(settings, infos, own)
-                return replace(target, small_model=self.small_model, context=context)
-            model, _ = example_model(settings, lists)
+        if self._keeps_names(settings):
+            info = _smallest(settings, infos, self.client.own_models)
+            context = self._context_of(info)
+            return replace(target, small_model=self.small_model, context=context)
+        model = self.model or example_model(settings, lists)[0]
         if model is None:
             exit_with(
                 USAGE_ERROR,
@@ -154,9 +207,19 @@ class Launch:
         return self._with_model(target, model, infos.get(model))
 
     def _with_model(self, target: ClientTarget, model: str, info: ModelInfo | None) -> ClientTarget:
-        context, output = (None, None) if info is None else (info.context, info.output)
+        context, output = self._context_of(info), None if info is None else info.output
         small_model = self.small_model or model
         return replace(target, model=model, small_model=small_model, context=context, output=output)
+
+    def _context_of(self, info: ModelInfo | None) -> int | None:
+        """Return the context window of the command's model, and print if it is too small for the command."""
+        needs = {
+            name: tokens for name, tokens in first_requests(CLIENTS).items() if CLIENTS[name] is self.client
+        }
+        found = small_window("the model", info, needs)
+        if found is not None:
+            print_lines(finding_lines(found), sys.stderr, os.environ)
+        return None if info is None else info.context
 
 
 def _root(url: str) -> str:
@@ -178,18 +241,44 @@ def _is_routed(settings: Settings, name: str) -> bool:
     return not isinstance(resolve(settings, None, name), UnknownModel)
 
 
-def _smallest_context(settings: Settings, infos: ModelInfos, names: Sequence[str]) -> int | None:
-    """Return the smallest context window of the models that names of a client stand for, None if none is known.
+def _smallest(settings: Settings, infos: ModelInfos, names: Sequence[str]) -> ModelInfo | None:
+    """Return the model with the smallest context window of those that names of a client stand for.
 
-    A client that gets the model of a name itself has its own figure.
+    None if no window is known. A client that gets the model of a name itself has its own figure.
     """
-    contexts = []
-    for name in names:
-        route = resolve(settings, None, name, infos)
-        if isinstance(route, ModelRoute) and route.upstream_model != name:
-            info = info_at(infos, route)
-            contexts += [info.context] if info is not None and info.context is not None else []
-    return min(contexts, default=None)
+    routes = [resolve(settings, None, name, infos) for name in names]
+    found = [
+        info
+        for name, route in zip(names, routes, strict=True)
+        if isinstance(route, ModelRoute)
+        and route.upstream_model != name
+        and (info := info_at(infos, route)) is not None
+        and info.context is not None
+    ]
+    return min(found, key=lambda info: info.context or 0, default=None)
+
+
+def _list_of(examination: UpstreamExamination) -> tuple[ModelInfo, ...] | str:
+    """Return the models of an upstream, or why they are unknown."""
+    if examination.listed is not None:
+        return tuple(examination.listed.values())
+    return next((each.text for each in examination.findings), f"no response within {_LOOK_S:g} s")
+
+
+@contextmanager
+def _settings_file(client: Client, target: ClientTarget) -> Iterator[list[str]]:
+    """Yield the arguments for a file of settings, if the client takes one.
+
+    A file, because settings have the key, and all users of a machine can read the command lines of its processes.
+    """
+    text = settings_for(client, target)
+    if text is None:
+        yield []
+        return
+    with tempfile.NamedTemporaryFile("w", prefix="dragoman-run-", suffix=".json") as file:
+        file.write(text)
+        file.flush()
+        yield [client.settings_option, file.name]
 
 
 def _fetch_lists(settings: Settings) -> ModelLists:

@@ -14,7 +14,7 @@ from multiprocessing.context import SpawnProcess
 from socket import socket
 
 import click
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from dragoman_server.keys import hash_client_key, new_key
 from dragoman_server.serving.link import WorkerStarted
@@ -33,12 +33,13 @@ _QUIET_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class PrivateGateway:
-    """A gateway that was started. url: its address. key: the client key."""
+    """A gateway that was started. url: its address. key: the client key. used: its first request is reported there."""
 
     url: str
     key: str = field(repr=False)
     process: SpawnProcess
     report: Connection
+    used: Connection
 
     def wait_until_ready(self) -> None:
         """Wait until it accepts requests. Raises StartupError."""
@@ -56,16 +57,24 @@ class PrivateGateway:
         """True if it ended by itself."""
         return self.process.exitcode is not None
 
+    @property
+    def was_used(self) -> bool:
+        """True if a request with the key has come."""
+        return self.used.poll()
+
 
 @dataclass(frozen=True, slots=True)
 class _PrivateApp:
     """Makes the application, behind the key of this run.
 
     The key has a secret of its own: `server.secret` signs reasoning, and sessions go on in other runs.
+
+    used: gets the first request.
     """
 
     key: ClientKey
     secret: Secret
+    used: Connection
 
     def __call__(self, settings: Settings) -> ASGIApp:
         from dragoman_server.app import Application
@@ -75,7 +84,17 @@ class _PrivateApp:
 
         gateway = Gateway(settings)
         errors = FallbackErrors(gateway)
-        return KeyAuthMiddleware(Application(gateway), Keyring([self.key], self.secret), errors.refuse)
+        app = Application(gateway)
+        reported = False
+
+        async def reporting(scope: Scope, receive: Receive, send: Send) -> None:
+            nonlocal reported
+            if scope["type"] != "lifespan" and not reported:
+                reported = True
+                self.used.send(None)
+            await app(scope, receive, send)
+
+        return KeyAuthMiddleware(reporting, Keyring([self.key], self.secret), errors.refuse)
 
 
 def private_settings(settings: Settings) -> Settings:
@@ -101,18 +120,20 @@ def starting(settings: Settings, log: str) -> Iterator[PrivateGateway]:
     settings: see private_settings(). log: the file that its log is appended to. Raises StartupError.
     """
     key, secret = new_key(), Secret(new_key())
-    app = _PrivateApp(ClientKey(name="run", hash=hash_client_key(key, secret)), secret)
     context = get_context("spawn")
     report, child_end = context.Pipe()
-    with bind(settings.server) as listener, report:
+    used, used_end = context.Pipe(duplex=False)
+    app = _PrivateApp(ClientKey(name="run", hash=hash_client_key(key, secret)), secret, used_end)
+    with bind(settings.server) as listener, report, used:
         host, port = listener.getsockname()[:2]
         url = BoundAddress("http", host, port, settings.server.backend).url
         process = context.Process(target=_serve, args=(settings, app, log, listener, child_end), daemon=True)
         process.start()
         child_end.close()
+        used_end.close()
         listener.close()
         try:
-            yield PrivateGateway(url, key, process, report)
+            yield PrivateGateway(url, key, process, report, used)
         finally:
             process.terminate()
             with suppress(KeyboardInterrupt):

@@ -65,7 +65,8 @@ def run(
     eval "$(dragoman run --print-env -- claude)"
 
     Exit codes: that of COMMAND, or 128 + n if signal n ended it; 127 if it is not found and 126 if it cannot be
-    executed; 1 if the gateway cannot start or does not respond; 2 if the configuration or the command line is wrong.
+    executed; 1 if the gateway cannot start or does not respond, or if no upstream of COMMAND's models can be
+    reached; 2 if the configuration or the command line is wrong.
     """
     if not command and not print_env:
         raise click.UsageError("name the command to run, as in: dragoman run -- claude")

@@ -22,6 +22,7 @@ class Cause:
     text: with {host} and {origin} of the upstream; "" for what the failure itself reports.
     mend: also with {place}, where the base URL is configured, and {key}, where the key is.
     needs_key: the account has a wrong key, or none.
+    unreachable: no connection can be made, so every request fails.
     """
 
     check: str
@@ -29,6 +30,7 @@ class Cause:
     mend: str
     severity: CheckSeverity = CheckSeverity.ERROR
     needs_key: bool = False
+    unreachable: bool = False
 
 
 _BASE_URL = "correct the base URL: {place}"
@@ -39,29 +41,54 @@ _UNKNOWN_AUTHORITY = Cause(
     "tls",
     "its certificate is from an authority that this machine does not trust",
     "if you trust it: export SSL_CERT_FILE=/path/to/authority.pem, where the gateway is started",
+    unreachable=True,
 )
 _CERTIFICATES = {
     EXPIRED: Cause(
-        "tls", "its certificate has expired", "renew the certificate of {host}, or set this machine's clock"
+        "tls",
+        "its certificate has expired",
+        "renew the certificate of {host}, or set this machine's clock",
+        unreachable=True,
     ),
     NOT_YET_VALID: Cause(
-        "tls", "its certificate is not valid yet", "set this machine's clock: sudo timedatectl set-ntp true"
+        "tls",
+        "its certificate is not valid yet",
+        "set this machine's clock: sudo timedatectl set-ntp true",
+        unreachable=True,
     ),
     _OTHER_NAME: Cause(
-        "tls", "its certificate is for another name than {host}", "write the name in the certificate: {place}"
+        "tls",
+        "its certificate is for another name than {host}",
+        "write the name in the certificate: {place}",
+        unreachable=True,
     ),
 }
 _CERTIFICATES[_OTHER_ADDRESS] = _CERTIFICATES[_OTHER_NAME]
 
-_NO_TLS = Cause("tls", "it does not speak TLS", "write http:// in place of https:// in the base URL: {place}")
-_TLS = Cause("tls", "", "check that {host} speaks TLS 1.2 or newer at that port: {place}")
-_DNS = Cause(
-    "dns", "the name {host} cannot be resolved", "check the network and DNS of this machine, or " + _BASE_URL
+_NO_TLS = Cause(
+    "tls",
+    "it does not speak TLS",
+    "write http:// in place of https:// in the base URL: {place}",
+    unreachable=True,
 )
-_REFUSED = Cause("connect", "nothing listens at {origin}", "start that server, or " + _BASE_URL)
-_NO_CONNECTION = Cause("connect", "", "check the network and its firewalls, or " + _BASE_URL)
+_TLS = Cause("tls", "", "check that {host} speaks TLS 1.2 or newer at that port: {place}", unreachable=True)
+_DNS = Cause(
+    "dns",
+    "the name {host} cannot be resolved",
+    "check the network and DNS of this machine, or " + _BASE_URL,
+    unreachable=True,
+)
+_REFUSED = Cause(
+    "connect", "nothing listens at {origin}", "start that server, or " + _BASE_URL, unreachable=True
+)
+_NO_CONNECTION = Cause(
+    "connect", "", "check the network and its firewalls, or " + _BASE_URL, unreachable=True
+)
 _PROXY = Cause(
-    "proxy", "", "correct `proxy`, https_proxy, http_proxy or all_proxy, or add {host} to no_proxy"
+    "proxy",
+    "",
+    "correct `proxy`, https_proxy, http_proxy or all_proxy, or add {host} to no_proxy",
+    unreachable=True,
 )
 SILENT = Cause("connect", "", "look at the log of {origin}: it accepts connections, but sends no response")
 WRONG_MODEL = Cause(

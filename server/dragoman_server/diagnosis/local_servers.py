@@ -37,6 +37,7 @@ class LocalServer:
     owner: what it writes as the owner of its models, "" if that differs.
     details: the path of a list of its own, with the context window of its models.
     advice: a line for the configuration file.
+    enlarge: the option for a context window of {tokens}, of servers with an owner.
     """
 
     name: str
@@ -46,6 +47,7 @@ class LocalServer:
     owner: str = ""
     details: str = ""
     advice: str = ""
+    enlarge: str = ""
 
 
 LOCAL_SERVERS = (
@@ -60,17 +62,52 @@ LOCAL_SERVERS = (
         # tokens." -- docs/context-length.mdx of ollama/ollama, read 2026-11-23
         advice="It cuts prompts above its context length. For agents start it with OLLAMA_CONTEXT_LENGTH=64000.",
     ),
-    LocalServer("vllm", "vLLM", "http://127.0.0.1:8000/v1", "VLLM_API_KEY", owner="vllm"),
-    LocalServer("llamacpp", "llama.cpp", "http://127.0.0.1:8080/v1", "LLAMA_API_KEY", owner="llamacpp"),
+    LocalServer(
+        "vllm",
+        "vLLM",
+        "http://127.0.0.1:8000/v1",
+        "VLLM_API_KEY",
+        owner="vllm",
+        enlarge="--max-model-len {tokens}",
+    ),
+    LocalServer(
+        "llamacpp",
+        "llama.cpp",
+        "http://127.0.0.1:8080/v1",
+        "LLAMA_API_KEY",
+        owner="llamacpp",
+        enlarge="-c {tokens}",
+    ),
     # "server default port will be changed to :9931 in a future release" -- what llama-server logs at its start,
     # ggml-org/llama.cpp#26508, read 2026-11-23
-    LocalServer("llamacpp", "llama.cpp", "http://127.0.0.1:9931/v1", "LLAMA_API_KEY", owner="llamacpp"),
+    LocalServer(
+        "llamacpp",
+        "llama.cpp",
+        "http://127.0.0.1:9931/v1",
+        "LLAMA_API_KEY",
+        owner="llamacpp",
+        enlarge="-c {tokens}",
+    ),
     LocalServer(
         "lmstudio", "LM Studio", "http://127.0.0.1:1234/v1", "LM_API_TOKEN", details="/api/v0/models"
     ),
-    LocalServer("sglang", "SGLang", "http://127.0.0.1:30000/v1", "SGLANG_API_KEY", owner="sglang"),
+    LocalServer(
+        "sglang",
+        "SGLang",
+        "http://127.0.0.1:30000/v1",
+        "SGLANG_API_KEY",
+        owner="sglang",
+        enlarge="--context-length {tokens}",
+    ),
     LocalServer("jan", "Jan", "http://127.0.0.1:1337/v1", "JAN_API_KEY"),
-    LocalServer("koboldcpp", "KoboldCpp", "http://127.0.0.1:5001/v1", "KOBOLDCPP_API_KEY", owner="koboldcpp"),
+    LocalServer(
+        "koboldcpp",
+        "KoboldCpp",
+        "http://127.0.0.1:5001/v1",
+        "KOBOLDCPP_API_KEY",
+        owner="koboldcpp",
+        enlarge="--contextsize {tokens}",
+    ),
 )
 
 # Ports that many programs use: there only the owner of the models shows which one it is.

@@ -1,7 +1,8 @@
 """Checks that need sockets: the port, the store on a server, the upstreams, and by them the clock. All run at once."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 
 import anyio
 
@@ -13,6 +14,8 @@ from dragoman_server.diagnosis.upstreams import UpstreamExamination
 from dragoman_server.serving.sockets import AddressInUse, StartupError, bind
 from dragoman_server.upstream.client import UpstreamClient, origin_of
 
+NO_CLIENTS: Mapping[str, int] = MappingProxyType({})
+
 # How many accounts are examined at the same time.
 _MAX_CONCURRENT = 32
 
@@ -23,19 +26,17 @@ _STORE_S = 5.0
 _MAX_CLOCK_DIFFERENCE_S = 60.0
 
 
-async def online_findings(loaded: LoadedConfig, *, timeout_s: float, spend: bool) -> list[CheckFinding]:
+async def online_findings(
+    loaded: LoadedConfig, *, timeout_s: float, spend: bool, first_requests: Mapping[str, int] = NO_CLIENTS
+) -> list[CheckFinding]:
     """Return what was found, good or bad, in the order of the configuration.
 
-    timeout_s: of each wait for an upstream. spend: also request a tiny response with each account.
+    timeout_s, spend, first_requests: see UpstreamExamination.
     """
     port: list[CheckFinding] = []
     store: list[CheckFinding] = []
-    limiter = anyio.CapacityLimiter(_MAX_CONCURRENT)
     async with UpstreamClient() as client:
-        examinations = [
-            UpstreamExamination(loaded, index, client, timeout_s, spend, limiter)
-            for index in range(len(loaded.settings.upstreams))
-        ]
+        examinations = _examinations(loaded, client, timeout_s, spend, first_requests)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(_examine_port, loaded, port)
             tasks.start_soon(_examine_store, loaded, store)
@@ -43,6 +44,33 @@ async def online_findings(loaded: LoadedConfig, *, timeout_s: float, spend: bool
                 tasks.start_soon(examination.run)
     upstreams = [finding for examination in examinations for finding in examination.findings]
     return [*port, *store, *_clock(examinations), *upstreams]
+
+
+async def examine_upstreams(
+    loaded: LoadedConfig, *, timeout_s: float, limit_s: float
+) -> list[UpstreamExamination]:
+    """Examine all upstreams at once, and return what is known after `limit_s`. timeout_s: of each wait for one."""
+    async with UpstreamClient() as client:
+        examinations = _examinations(loaded, client, timeout_s, False, NO_CLIENTS)
+        with anyio.move_on_after(limit_s):
+            async with anyio.create_task_group() as tasks:
+                for examination in examinations:
+                    tasks.start_soon(examination.run)
+    return examinations
+
+
+def _examinations(
+    loaded: LoadedConfig,
+    client: UpstreamClient,
+    timeout_s: float,
+    spend: bool,
+    first_requests: Mapping[str, int],
+) -> list[UpstreamExamination]:
+    limiter = anyio.CapacityLimiter(_MAX_CONCURRENT)
+    return [
+        UpstreamExamination(loaded, index, client, timeout_s, spend, limiter, first_requests)
+        for index in range(len(loaded.settings.upstreams))
+    ]
 
 
 async def _examine_port(loaded: LoadedConfig, findings: list[CheckFinding]) -> None:

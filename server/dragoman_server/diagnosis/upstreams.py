@@ -7,7 +7,7 @@ found here is what the gateway meets.
 
 import shlex
 import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from urllib.parse import urlsplit
 
@@ -26,6 +26,7 @@ from dragoman_server.config.problems import (
     printable,
     quote_value,
 )
+from dragoman_server.diagnosis.context_windows import small_window
 from dragoman_server.diagnosis.endpoint_paths import (
     EndpointPath,
     configured_paths,
@@ -78,7 +79,10 @@ class UpstreamExamination:
     index: of the upstream in the settings.
     timeout_s: of each wait. spend: also request a tiny response with each account, which costs money.
     findings: grow while run() runs.
+    first_requests: see small_window().
     ahead_s: how far this machine's clock is ahead of the upstream's, None if unknown.
+    unreachable: no account gets a connection.
+    listed: the models in its list, by name; None if it has returned none.
     """
 
     loaded: LoadedConfig
@@ -87,9 +91,12 @@ class UpstreamExamination:
     timeout_s: float
     spend: bool
     limiter: anyio.CapacityLimiter
+    first_requests: Mapping[str, int] = field(default_factory=dict)
     findings: list[CheckFinding] = field(default_factory=list)
     ahead_s: float | None = None
-    _listed: dict[str, ModelInfo] | None = None
+    _responds: bool = False
+    _cannot_connect: bool = False
+    listed: dict[str, ModelInfo] | None = None
 
     @property
     def upstream(self) -> UpstreamSettings:
@@ -98,6 +105,10 @@ class UpstreamExamination:
     @property
     def subject(self) -> str:
         return f"upstream {self.upstream.name}"
+
+    @property
+    def unreachable(self) -> bool:
+        return self._cannot_connect and not self._responds
 
     async def run(self) -> None:
         """Examine the paths and all accounts at once, then what the lists of models show."""
@@ -120,8 +131,9 @@ class UpstreamExamination:
         if not can_list(self.upstream):
             text = "its list of models is not requested, so little is known of it without --spend"
             self._add([CheckFinding(CheckSeverity.NOTE, "models", self.subject, text)])
-        if self._listed is not None:
+        if self.listed is not None:
             self._add(self._missing_models())
+            self._add(self._small_windows())
         if self.spend:
             self._add(await self._each(self._call, accounts))
 
@@ -162,6 +174,7 @@ class UpstreamExamination:
                     return [
                         self._failed(account, cause_of(error, by_proxy=self._has_proxy(account)), str(error))
                     ]
+                self._responds = True
                 if is_missing(status):
                     served = await served_paths(self.client, upstream, account, other_paths(upstream))
                     findings.append(self._misplaced(endpoint, status, served))
@@ -199,10 +212,11 @@ class UpstreamExamination:
         began = anyio.current_time()
         exchange, listed = await self._fetch(self._patient, account)
         subject = self._subject_of(account)
+        self._responds = self._responds or exchange.status is not None
         if exchange.ahead_s is not None:
             self.ahead_s = exchange.ahead_s
         if listed is not None:
-            self._listed = {**(self._listed or {}), **{model.id: model for model in listed}}
+            self.listed = {**(self.listed or {}), **{model.id: model for model in listed}}
             took = anyio.current_time() - began
             names = ", ".join(quote_value(model.id) for model in listed[:_MODELS_NAMED])
             more = f" and {len(listed) - _MODELS_NAMED} more" if len(listed) > _MODELS_NAMED else ""
@@ -301,7 +315,7 @@ class UpstreamExamination:
 
     def _missing_models(self) -> Iterator[CheckFinding]:
         """Yield the models to which requests are routed, and which the upstream does not list."""
-        names = set(self._listed or ())
+        names = set(self.listed or ())
         # `qwen3` means `qwen3:latest` at Ollama, `models/gemini-x` is listed for `gemini-x` at Google.
         known = (
             names | {name.rpartition("/")[2] for name in names} | {name.partition(":")[0] for name in names}
@@ -315,6 +329,13 @@ class UpstreamExamination:
             named = f"{quote_value(other)}, or another name in its list" if other else "a name in its list"
             text = f"does not list the model {quote_value(model)}, which requests are routed to"
             yield CheckFinding(severity, "models", self.subject, text, f"write {named}: {place}")
+
+    def _small_windows(self) -> Iterator[CheckFinding]:
+        """Yield the models for agents whose context window is too small: those that requests lead to by themselves."""
+        listed = self.listed or {}
+        for model in dict.fromkeys([*self._routed_models(), default_model_of(self.upstream, listed)]):
+            if found := small_window(self.subject, listed.get(model or ""), self.first_requests):
+                yield found
 
     def _routed_models(self) -> dict[str, tuple[str, CheckSeverity]]:
         """Return the names of models that the configuration has for this upstream, each with its place."""
@@ -398,8 +419,8 @@ class UpstreamExamination:
         routed = [
             model for model, (_, severity) in self._routed_models().items() if severity is CheckSeverity.ERROR
         ]
-        models = self._listed or ()
-        known = [model for model in routed if self._listed is None or model in self._listed]
+        models = self.listed or ()
+        known = [model for model in routed if self.listed is None or model in self.listed]
         default = default_model_of(self.upstream, models)
         return next(iter(known), None) or default or next(filter_chat_models(models), None)
 
@@ -429,6 +450,7 @@ class UpstreamExamination:
 
     def _failed(self, account: AccountSettings, cause: Cause, reported: str = "") -> CheckFinding:
         """Return the finding for a cause. reported: the text of a cause that has none of its own."""
+        self._cannot_connect = self._cannot_connect or cause.unreachable
         place = self._base_url_place
         _, host = origin_of(self.upstream.base_url)
         text = cause.text.format(host=host, origin=self._origin) if cause.text else reported

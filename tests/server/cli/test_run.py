@@ -6,6 +6,7 @@ import os
 import pty
 import shlex
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -104,6 +105,10 @@ def wait_until_refused(url: str) -> None:
 
 
 SIMULATOR_WARNING = "warning: there is no upstream: the models are those of the built-in simulator"
+NO_REQUEST = (
+    f"dragoman: {Path(sys.executable).name} sent no request to the gateway: "
+    "its own settings or arguments may lead it elsewhere"
+)
 
 
 @each_backend
@@ -111,14 +116,14 @@ def test_a_program_gets_a_gateway_that_ends_with_it(tmp_path: Path, backend: str
     with running(tmp_path, "--", *TOY, "wait", DRAGOMAN_BACKEND=backend) as run:
         url = run.line()
         assert accepts(url)
-        assert run.end() == (0, [], [SIMULATOR_WARNING])
+        assert run.end() == (0, [], [SIMULATOR_WARNING, NO_REQUEST])
         assert not accepts(url)
 
 
 def test_no_load_balancer_is_waited_for_at_the_end(tmp_path: Path) -> None:
     with running(tmp_path, "--", *TOY, "wait", DRAGOMAN_DRAIN_DELAY_S="3600") as run:
         assert accepts(run.line())
-        assert run.end() == (0, [], [SIMULATOR_WARNING])
+        assert run.end() == (0, [], [SIMULATOR_WARNING, NO_REQUEST])
 
 
 @each_backend
@@ -198,7 +203,7 @@ def run_here(*arguments: str, **environ: str) -> tuple[int, list[str]]:
 )
 @pytest.mark.usefixtures("here")
 def test_the_exit_status_is_that_of_the_program(arguments: tuple[str, str], status: int) -> None:
-    assert run_here("--", *TOY, *arguments) == (status, [SIMULATOR_WARNING])
+    assert run_here("--", *TOY, *arguments) == (status, [SIMULATOR_WARNING, NO_REQUEST])
 
 
 def test_a_command_that_cannot_be_run(here: Path) -> None:
@@ -310,7 +315,7 @@ def status_of(pid: int) -> int:
 class TestOnATerminal:
     def test_the_program_has_the_terminal(self, tmp_path: Path) -> None:
         with terminal(tmp_path, *TOY, "terminal") as run:
-            assert run.read_to_end().splitlines()[-1] == "True"
+            assert run.read_to_end().splitlines()[-2:] == ["True", NO_REQUEST]
             assert status_of(run.pid) == 0
 
     def test_ctrl_c_reaches_the_program_once(self, tmp_path: Path) -> None:
@@ -324,7 +329,7 @@ class TestOnATerminal:
             os.kill(run.pid, signal.SIGTERM)
             os.kill(run.pid, signal.SIGCONT)
             # The terminal echoes the key.
-            assert run.read_to_end().splitlines()[-3:] == ["^CSIGINT", "SIGTERM", "more 0"]
+            assert run.read_to_end().splitlines()[-4:] == ["^CSIGINT", "SIGTERM", "more 0", NO_REQUEST]
             assert status_of(run.pid) == 0
 
     def test_a_signal_from_elsewhere_is_passed_on(self, tmp_path: Path) -> None:
@@ -333,7 +338,7 @@ class TestOnATerminal:
             os.kill(run.pid, signal.SIGINT)
             run.wait_for("SIGINT")
             os.kill(run.pid, signal.SIGTERM)
-            assert run.read_to_end().splitlines()[-3:] == ["SIGINT", "SIGTERM", "more 0"]
+            assert run.read_to_end().splitlines()[-4:] == ["SIGINT", "SIGTERM", "more 0", NO_REQUEST]
             assert status_of(run.pid) == 0
 
     def test_a_closed_terminal_ends_everything(self, tmp_path: Path) -> None:
@@ -346,7 +351,7 @@ class TestOnATerminal:
             run.wait_for("stopping")
             assert os.WIFSTOPPED(os.waitpid(run.pid, os.WUNTRACED)[1])
             os.kill(run.pid, signal.SIGCONT)
-            assert run.read_to_end().splitlines()[-1] == "continued"
+            assert run.read_to_end().splitlines()[-2:] == ["continued", NO_REQUEST]
             assert status_of(run.pid) == 0
 
 
@@ -364,6 +369,65 @@ def test_the_log_of_all_requests_goes_to_a_file(tmp_path: Path) -> None:
     log = tmp_path / "gateway.log"
     assert run_to_end(tmp_path, "--log", str(log), *TOY, "post") == (0, ["Hello"], [SIMULATOR_WARNING])
     assert any('"outcome": "completed"' in line for line in log.read_text().splitlines())
+
+
+# The first server of a chain is not there: what the file has beside it, and if the command is started.
+DEAD = '[[upstreams]]\nname = "dead"\nprotocol = "openai_chat"\nbase_url = "http://127.0.0.1:1/v1"\n'
+WITH_SIMULATOR = "[server]\nsimulator = true\n"
+UNREACHABLE: list[tuple[str, tuple[str, ...], bool]] = [
+    (DEAD, (), False),
+    (DEAD + 'default_model = "x"\n', (), False),
+    (DEAD + '[models]\n"claude-*" = "dead/x"\n', ("--client", "claude"), False),
+    (DEAD, ("--model", "dead/x"), False),
+    (WITH_SIMULATOR + DEAD, ("--model", "sim/echo"), True),
+    (WITH_SIMULATOR + DEAD + '[models]\nm = ["dead/x", "sim/echo"]\n', ("--model", "m"), True),
+]
+
+
+@pytest.mark.parametrize(("text", "arguments", "starts"), UNREACHABLE)
+def test_an_upstream_that_is_not_there_is_reported_before_the_command(
+    here: Path, text: str, arguments: tuple[str, ...], starts: bool
+) -> None:
+    (here / "dragoman.toml").write_text(text)
+    program = here / "program"
+    program.write_text("#!/bin/sh\nexit 0\n")
+    program.chmod(0o700)
+    line = text.splitlines().index('base_url = "http://127.0.0.1:1/v1"') + 1
+    assert run_here(*arguments, "--", str(program)) == (
+        0 if starts else 1,
+        [
+            "error    upstream dead: nothing listens at http://127.0.0.1:1",
+            f"         fix: start that server, or correct the base URL: dragoman.toml:{line}",
+            NO_REQUEST.replace(Path(sys.executable).name, "program")
+            if starts
+            else "dragoman: the command was not started, because its models cannot be reached",
+        ],
+    )
+
+
+def test_a_server_that_only_waits_does_not_keep_the_command_from_starting(here: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        (here / "dragoman.toml").write_text(DEAD.replace("http://127.0.0.1:1", url))
+        status, lines = run_here("--model", "dead/x", "--", *TOY, "exit", "3")
+    assert (status, lines[0]) == (3, f"error    upstream dead: {url} sent no response head within 2.0 s")
+
+
+@pytest.mark.usefixtures("here")
+def test_what_outranks_the_users_own_settings_is_a_file_that_nobody_else_reads(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    program = tmp_path / "claude"
+    program.write_text('#!/bin/sh\necho "$1" "$3"; ls -l "$2" | cut -c 1-10; echo "$2"; cat "$2"\n')
+    program.chmod(0o700)
+    assert run_here("--model", "sim/echo", "--", str(program), "-p")[0] == 0
+    words, mode, name, text = capfd.readouterr().out.splitlines()
+    assert (words, mode) == ("--settings -p", "-rw-------")
+    assert not Path(name).exists()
+    variables = json.loads(text)["env"]
+    assert variables["ANTHROPIC_BASE_URL"].startswith("http://127.0.0.1:")
+    assert variables["ANTHROPIC_AUTH_TOKEN"].startswith("drk_")
+    assert (variables["ANTHROPIC_MODEL"], variables["ANTHROPIC_API_KEY"]) == ("sim/echo", "")
 
 
 class SimulatorGateway(Server):

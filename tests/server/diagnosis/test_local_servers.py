@@ -9,12 +9,14 @@ from http_server import DeafServer, Peer, ScriptedServer
 from virtual_time import REAL_BACKENDS
 
 from dragoman_server.diagnosis import local_servers
+from dragoman_server.diagnosis.context_windows import small_window
 from dragoman_server.diagnosis.local_servers import (
     LOCAL_SERVERS,
     FoundServer,
     LocalServer,
     find_local_servers,
 )
+from dragoman_server.models.info import ModelInfo
 
 pytestmark = [pytest.mark.anyio, pytest.mark.backends(*REAL_BACKENDS)]
 
@@ -151,3 +153,21 @@ async def test_proxies_of_the_environment_are_not_used(monkeypatch: pytest.Monke
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
     async with serving({"/v1/models": {"data": [{"id": "q"}]}}) as server:
         assert len(await found(BY_NAME["jan"], server.url)) == 1
+
+
+WINDOWS = [
+    (None, "vllm", None),
+    (2_000, "vllm", None),
+    (1_999, "vllm", "start vLLM with --max-model-len 65536"),
+    (1_999, "llamacpp", "start llama.cpp with -c 65536"),
+    (1_999, "sglang", "start SGLang with --context-length 65536"),
+    (1_999, "koboldcpp", "start KoboldCpp with --contextsize 65536"),
+    (1_999, None, "load the model with a larger context window, or use another model"),
+    (1_999, "me", "load the model with a larger context window, or use another model"),
+]
+
+
+@pytest.mark.parametrize(("context", "owner", "mend"), WINDOWS)
+def test_how_a_server_gets_a_larger_window(context: int | None, owner: str | None, mend: str | None) -> None:
+    found = small_window("it", ModelInfo("m", context=context, owned_by=owner), {"agent": 1_000})
+    assert (found and found.mend) == mend

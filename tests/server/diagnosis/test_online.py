@@ -306,6 +306,26 @@ async def test_what_shows_without_a_list_of_models() -> None:
         assert [each.check for each in findings] == ([check] if check else []) + ["models"]
 
 
+async def test_a_window_that_is_too_small_for_an_agent() -> None:
+    small = {"id": "small", "owned_by": "llamacpp", "meta": {"n_ctx": 4096}}
+    models = response(200, {"data": [small, {"id": "other", "context_length": 1}]})
+    async with serving({"/v1/models": models}) as server:
+        text = FILE.format(url=server.url + "v1") + 'default_model = "small"\n'
+        loaded = load_file(text, {})
+        _, _, window = await online_findings(
+            loaded, timeout_s=20.0, spend=False, first_requests={"one": 100, "another": 2049}
+        )
+    assert (window.severity, window.check, window.subject) == (
+        CheckSeverity.WARNING,
+        "context",
+        "upstream local",
+    )
+    assert window.text == (
+        '"small" has a context window of 4,096 tokens, and the first request of another takes about 2,049'
+    )
+    assert window.mend == "start llama.cpp with -c 65536"
+
+
 async def test_an_upstream_without_models() -> None:
     async with serving({"/v1/models": response(200, {"data": []})}) as server:
         finding = await the_finding(FILE.format(url=server.url + "v1") + 'models = ["a"]\n')
