@@ -20,6 +20,7 @@ from dragoman_server.cli.clients import (
     CLIENTS,
     Client,
     ClientTarget,
+    client_of,
     first_requests,
     options_for,
     settings_for,
@@ -119,7 +120,9 @@ class Launch:
     def _run(self, program: str, words: Sequence[str], target: ClientTarget) -> int:
         changes = variables_for(self.client, target, os.environ)
         environ = {name: value for name, value in {**os.environ, **changes}.items() if value is not None}
-        with _settings_file(self.client, target) as settings:
+        # Another program that starts the client, such as npx, would take the option for its own.
+        text = settings_for(self.client, target) if client_of(words[0]) is self.client else None
+        with _settings_file(self.client.settings_option, text) as settings:
             options = [*settings, *options_for(self.client, target)]
             return run_child(program, [words[0], *options, *words[1:]], environ)
 
@@ -266,19 +269,18 @@ def _list_of(examination: UpstreamExamination) -> tuple[ModelInfo, ...] | str:
 
 
 @contextmanager
-def _settings_file(client: Client, target: ClientTarget) -> Iterator[list[str]]:
-    """Yield the arguments for a file of settings, if the client takes one.
+def _settings_file(option: str, text: str | None) -> Iterator[list[str]]:
+    """Yield the arguments with a file that has this text, none without a text.
 
     A file, because settings have the key, and all users of a machine can read the command lines of its processes.
     """
-    text = settings_for(client, target)
     if text is None:
         yield []
         return
     with tempfile.NamedTemporaryFile("w", prefix="dragoman-run-", suffix=".json") as file:
         file.write(text)
         file.flush()
-        yield [client.settings_option, file.name]
+        yield [option, file.name]
 
 
 def _fetch_lists(settings: Settings) -> ModelLists:

@@ -428,6 +428,9 @@ def test_what_outranks_the_users_own_settings_is_a_file_that_nobody_else_reads(
     assert variables["ANTHROPIC_BASE_URL"].startswith("http://127.0.0.1:")
     assert variables["ANTHROPIC_AUTH_TOKEN"].startswith("drk_")
     assert (variables["ANTHROPIC_MODEL"], variables["ANTHROPIC_API_KEY"]) == ("sim/echo", "")
+    # Another program gets no option of a client that it starts.
+    assert run_here("--model", "sim/echo", "--client", "claude", "--", "echo", "-p")[0] == 0
+    assert capfd.readouterr().out == "-p\n"
 
 
 class SimulatorGateway(Server):
