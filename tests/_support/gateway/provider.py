@@ -96,6 +96,15 @@ def key_of(account: str) -> str:
     return f"canary-of-{account}"
 
 
+def account_of(headers: Sequence[tuple[str, str]]) -> str:
+    """The account that a request comes from."""
+    sent = dict(headers)
+    key = sent.get("x-api-key") or sent.get("authorization", f"Bearer {key_of('nobody')}").removeprefix(
+        "Bearer "
+    )
+    return key.removeprefix(key_of(""))
+
+
 def good(text: str, **more: Any) -> Good:
     return Good(text, **more)
 
@@ -173,11 +182,7 @@ class Provider(FakeUpstreams):
         proxy: str | None = None,
         **more: Any,
     ) -> Any:
-        sent = dict(headers)
-        key = sent.get("x-api-key") or sent.get("authorization", f"Bearer {key_of('nobody')}").removeprefix(
-            "Bearer "
-        )
-        account = key.removeprefix(key_of(""))
+        account = account_of(headers)
         body = json.loads(content or b"{}")
         plays = self._plays[account]
         play = plays.pop(0) if len(plays) > 1 else plays[0]

@@ -9,8 +9,11 @@ between, blank texts, and cache marks that move with the end.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple
 
+import msgspec
 from hypothesis import strategies as st
 from oracle import CHAT, MESSAGES, RESPONSES
 
@@ -96,18 +99,20 @@ SCRIPTS = st.builds(
 )
 
 
-def requests(script: Script, client: str) -> list[bytes]:
-    """Return the bodies that a client sends, one for each turn."""
+def requests(
+    script: Script, client: str, signer: Signer = SIGNER, more: Mapping[str, Any] | None = None
+) -> list[bytes]:
+    """Return the bodies that a client sends, one for each turn. more: members of each."""
     make = {CHAT: _chat, MESSAGES: _messages, RESPONSES: _responses}[client]
     bodies = []
     for end in range(1, len(script.turns) + 1):
-        body = make(script, script.turns[:end])
+        body = make(script, script.turns[:end], signer)
         if body is not None:
-            bodies.append(json.dumps(body).encode())
+            bodies.append(json.dumps({**body, **(more or {})}).encode())
     return bodies
 
 
-def _signature(kind: str, client: str) -> str:
+def _signature(kind: str, client: str, signer: Signer) -> str:
     """Return a wrapped signature: of an upstream's protocol, of another model, or one that nobody made here."""
     natives: dict[str, Any] = {
         CHAT: {"reasoning_content": "hm"},
@@ -117,7 +122,7 @@ def _signature(kind: str, client: str) -> str:
     if kind == "forged":
         return "drg1.bm8.no"
     name = {"own": client, "foreign": MESSAGES}.get(kind) or kind.partition(" ")[2]
-    return SIGNER.wrap(Signature(name, natives[name], "another" if kind == "foreign" else MODEL))
+    return signer.wrap(Signature(name, natives[name], "another" if kind == "foreign" else MODEL))
 
 
 def _result_ids(turn: Turn) -> list[tuple[str, str]]:
@@ -131,7 +136,7 @@ def _is_from_user(item: dict[str, Any]) -> bool:
 # The three protocols. The model's side of a turn belongs to the request after it.
 
 
-def _chat(script: Script, turns: tuple[Turn, ...]) -> dict[str, Any] | None:
+def _chat(script: Script, turns: tuple[Turn, ...], signer: Signer) -> dict[str, Any] | None:
     messages: list[dict[str, Any]] = [{"role": "system", "content": text} for text in script.system]
     pictured = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PICTURE}"}}
     document = {"type": "file", "file": {"filename": "a.txt", "file_data": "data:text/plain;base64,aGk="}}
@@ -148,7 +153,11 @@ def _chat(script: Script, turns: tuple[Turn, ...]) -> dict[str, Any] | None:
         if turn.reasoning == "plain":
             answer["reasoning_content"] = "hm"
         elif turn.reasoning:
-            entry = {"type": "reasoning.encrypted", "data": _signature(turn.reasoning, CHAT), "index": 0}
+            entry = {
+                "type": "reasoning.encrypted",
+                "data": _signature(turn.reasoning, CHAT, signer),
+                "index": 0,
+            }
             answer["reasoning_details"] = [entry]
         if turn.calls:
             answer["tool_calls"] = [
@@ -173,7 +182,7 @@ def _chat(script: Script, turns: tuple[Turn, ...]) -> dict[str, Any] | None:
     return {"model": MODEL, "messages": messages, "tools": tools, "stream": True}
 
 
-def _messages(script: Script, turns: tuple[Turn, ...]) -> dict[str, Any] | None:
+def _messages(script: Script, turns: tuple[Turn, ...], signer: Signer) -> dict[str, Any] | None:
     messages: list[dict[str, Any]] = []
     pictured = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PICTURE}}
     document = {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "hi"}}
@@ -192,7 +201,7 @@ def _messages(script: Script, turns: tuple[Turn, ...]) -> dict[str, Any] | None:
         blocks: list[Any] = []
         if turn.reasoning:
             native = {"plain": "", "own": "c2ln"}.get(turn.reasoning)
-            signature = _signature(turn.reasoning, MESSAGES) if native is None else native
+            signature = _signature(turn.reasoning, MESSAGES, signer) if native is None else native
             blocks.append({"type": "thinking", "thinking": "hm", "signature": signature})
         blocks += [{"type": "text", "text": text} for text in turn.text]
         blocks += [
@@ -231,7 +240,7 @@ def _messages(script: Script, turns: tuple[Turn, ...]) -> dict[str, Any] | None:
     }
 
 
-def _responses(script: Script, turns: tuple[Turn, ...]) -> dict[str, Any] | None:
+def _responses(script: Script, turns: tuple[Turn, ...], signer: Signer) -> dict[str, Any] | None:
     items: list[Any] = []
     pictured = {"type": "input_image", "detail": "auto", "image_url": f"data:image/png;base64,{PICTURE}"}
     document = {"type": "input_file", "filename": "a.txt", "file_data": "data:text/plain;base64,aGk="}
@@ -251,7 +260,9 @@ def _responses(script: Script, turns: tuple[Turn, ...]) -> dict[str, Any] | None
                     "type": "reasoning",
                     "id": f"rs_{at}",
                     "summary": [{"type": "summary_text", "text": "hm"}],
-                    "encrypted_content": _signature(turn.reasoning, RESPONSES) if cipher == "" else cipher,
+                    "encrypted_content": _signature(turn.reasoning, RESPONSES, signer)
+                    if cipher == ""
+                    else cipher,
                 }
             )
         for text in turn.text:
@@ -297,3 +308,45 @@ def _responses(script: Script, turns: tuple[Turn, ...]) -> dict[str, Any] | None
         "store": False,
         "include": ["reasoning.encrypted_content"],
     }
+
+
+# The law.
+
+_CONVERSATION = {CHAT: "messages", MESSAGES: "messages", RESPONSES: "input"}
+_MARKS = {"cache_control", "prompt_cache_breakpoint"}
+
+
+def _without_marks(value: Any) -> Any:
+    """Return a value without its cache marks. A text that was a part because of its mark is a string again."""
+    if type(value) is list:
+        values = [_without_marks(each) for each in value]
+        only = values[0] if len(values) == 1 else None
+        if type(only) is dict and only.keys() == {"type", "text"}:
+            return only["text"]
+        return values
+    if type(value) is not dict:
+        return value
+    return {name: _without_marks(each) for name, each in value.items() if name not in _MARKS}
+
+
+def _members(body: bytes, protocol: str, marks: bool) -> tuple[dict[str, bytes], list[bytes]]:
+    """Return the members of a body in their order, and the messages or items of its conversation.
+
+    marks: the client marks messages, so they are spelled without marks.
+    """
+
+    def spelled(raw: msgspec.Raw) -> bytes:
+        return msgspec.json.encode(_without_marks(msgspec.json.decode(raw))) if marks else bytes(raw)
+
+    decoded = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
+    conversation = msgspec.json.decode(decoded.pop(_CONVERSATION[protocol]), type=list[msgspec.Raw])
+    return {name: spelled(each) for name, each in decoded.items()}, [spelled(each) for each in conversation]
+
+
+def check_prefixes(bodies: Sequence[bytes], protocol: str, marks: bool) -> None:
+    """Check that what an upstream gets begins with what it got before."""
+    for before, after in pairwise(bodies):
+        head, sent = _members(before, protocol, marks)
+        new_head, new = _members(after, protocol, marks)
+        assert list(new_head.items()) == list(head.items())
+        assert new[: len(sent) - 1] == sent[:-1]

@@ -51,6 +51,19 @@ def test_one_plain_system_text_is_instructions() -> None:
     assert (body["instructions"], body["input"]) == ("be brief", [])
 
 
+def test_a_cache_mark_does_not_move_the_system_text() -> None:
+    plain, marked = Text("a"), Text("a", CacheMark("/s/0/cache_control"))
+    body, losses = write(message("system", marked), USER)
+    assert body == write(message("system", plain), USER)[0]
+    assert (body["instructions"], losses) == ("a", [(LossCode.DROPPED, "/s/0/cache_control")])
+    taking = Capabilities(cache_marks="breakpoint")
+    for text, mark in ((plain, {}), (marked, {"prompt_cache_breakpoint": {"mode": "explicit"}})):
+        body, losses = write(message("system", text), USER, capabilities=taking)
+        assert "instructions" not in body
+        assert body["input"][0]["content"] == [{"type": "input_text", "text": "a", **mark}]
+        assert losses == []
+
+
 @pytest.mark.parametrize(
     "leading",
     [
@@ -69,10 +82,6 @@ def test_other_system_texts_stay_items_with_their_roles(leading: list[Message]) 
 @pytest.mark.parametrize(
     ("message", "loss"),
     [
-        (
-            message("system", Text("a", CacheMark("/s/0/cache_control"))),
-            [(LossCode.DROPPED, "/s/0/cache_control")],
-        ),
         (message("system", Text("a", citations=[1], path="/s/0")), [(LossCode.DROPPED, "/s/0/citations")]),
         (message("system", Text("a"), name="n"), [(LossCode.DROPPED, "/messages/0/name")]),
         (message("system", Media("image", "url", "u")), []),

@@ -45,6 +45,7 @@ from dragoman.protocols.openai_responses.tables import (
 )
 
 _BREAKPOINT = "prompt_cache_breakpoint"
+NO_MARKS = "the upstream does not accept cache marks"
 _FILE_FIELDS = {"base64": "file_data", "text": "file_data", "url": "file_url", "file_id": "file_id"}
 # Fields that only repeat or label what the document holds: copied for the same protocol.
 _RESTORED_FIELDS = ("status", "name", "namespace", "caller", ITEM_METADATA)
@@ -428,7 +429,7 @@ class _BreakpointWriter:
     def put(self, mark: CacheMark, part: JSONObject) -> None:
         """Mark a content part. Of two marks on one part the longer one stays."""
         if not self._taken:
-            self._ledger.dropped(mark.path, "the upstream does not accept cache marks")
+            self._ledger.dropped(mark.path, NO_MARKS)
             return
         if _BREAKPOINT not in part:
             self._placed.append((mark.path, part))

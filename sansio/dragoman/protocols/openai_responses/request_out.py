@@ -25,6 +25,7 @@ from dragoman._wire.json import JSON, JSONObject
 from dragoman._wire.json_schema import is_strict
 from dragoman.codec import Capabilities, SignaturePlaces
 from dragoman.protocols.openai_responses.request_messages_out import (
+    NO_MARKS,
     InputWriter,
     unwrapped_item,
 )
@@ -66,10 +67,12 @@ def write_request(request: Request, capabilities: Capabilities, ledger: Ledger) 
     same_protocol = request.protocol == NAME
     out: JSONObject = {"model": request.model}
     messages = request.messages
-    if messages and _is_instructions(messages, same_protocol):
+    if messages and _is_instructions(messages, capabilities, same_protocol):
         text = messages[0].parts[0]
         assert isinstance(text, Text)
         out["instructions"] = text.text
+        if text.cache is not None:
+            ledger.dropped(text.cache.path, NO_MARKS)
         messages = messages[1:]
     elif same_protocol and request.native.get("instructions") == "":
         out["instructions"] = ""
@@ -116,10 +119,11 @@ def _write_tools(request: Request, capabilities: Capabilities, out: JSONObject, 
         out["tool_choice"] = chosen
 
 
-def _is_instructions(messages: tuple[Message, ...], same_protocol: bool) -> bool:
+def _is_instructions(messages: tuple[Message, ...], capabilities: Capabilities, same_protocol: bool) -> bool:
     """True if the first message goes into `instructions`, which is one plain text.
 
-    Several system texts, or one with a cache mark, stay items, because joining them would lose where one ends.
+    Several system texts stay items, because joining them would lose where one ends. So does one that can have a cache
+    mark, whether it has one or not: clients move marks, and the text has to stay where the upstream has cached it.
     """
     first = messages[0]
     if same_protocol:
@@ -127,7 +131,7 @@ def _is_instructions(messages: tuple[Message, ...], same_protocol: bool) -> bool
     if first.role != "system" or len(first.parts) != 1 or first.name is not None:
         return False
     part = first.parts[0]
-    if type(part) is not Text or part.cache is not None or part.citations:
+    if type(part) is not Text or capabilities.cache_marks == "breakpoint" or part.citations:
         return False
     return len(messages) < 2 or messages[1].role not in ("system", "developer")
 

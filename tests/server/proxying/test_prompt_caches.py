@@ -1,0 +1,256 @@
+"""The law of prompt caches, through the gateway: also where accounts change, fail or are added, and over reloads.
+
+Conversations and law are those of conformance/test_prompt_caches.py. Three accounts of one upstream fail now and then,
+so that others have to go on; then a second upstream, of another protocol, takes the request.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+import anyio
+import pytest
+from gateway.fakes import call
+from gateway.provider import BASES, EPOCH, Plays, Provider, RawResponse, account_of, good, key_of
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from laws.clients import endpoint_of
+from laws.conversations import MODEL, SCRIPTS, Script, check_prefixes, requests
+from oracle import MESSAGES, PROTOCOL_NAMES
+from virtual_time import VIRTUAL_BACKENDS, backend
+
+from dragoman_server.accounts.stores.memory import MemoryAccountStore
+from dragoman_server.app import Application
+from dragoman_server.gateway import Gateway
+from dragoman_server.keys import hash_client_key, make_signer
+from dragoman_server.settings import AccountSettings, ClientKey, ServerSettings, Settings, UpstreamSettings
+from dragoman_server.settings.secret import Secret
+from dragoman_server.upstream.errors import UpstreamUnreachable
+
+# Of each pair of protocols.
+CONVERSATIONS = max(int(os.environ.get("CONVERSATIONS", "60")) // 3, 1)
+
+SECRET = Secret("canary-of-a-gateway-with-prompt-caches")
+SIGNER = make_signer(SECRET)
+ANSWER = good("fine")
+
+
+def refusal(status: int, message: str, code: str = "", **headers: str) -> RawResponse:
+    """An error that the readers of all protocols understand."""
+    error = {"type": code or "error", "code": code or None, "message": message}
+    body = json.dumps({"type": "error", "error": error}).encode()
+    return RawResponse([body], status, tuple(headers.items()))
+
+
+FAILURES: dict[str, Plays] = {
+    "limited": refusal(429, "too many requests", **{"retry-after": "100"}),
+    "broken": refusal(500, "the server had an error"),
+    "overloaded": refusal(503, "overloaded"),
+    "disabled": refusal(401, "invalid api key", "invalid_api_key"),
+    "unreachable": RawResponse(before=[UpstreamUnreachable("cannot connect")]),
+}
+ACCOUNTS = ("a", "b", "c")
+LAST = "z"  # of the fallback, and never fails
+
+
+class Before(NamedTuple):
+    """What happens before a request: silence, a reload, and which accounts fail from then on."""
+
+    pause: float
+    reload: str
+    failures: Mapping[str, str]
+
+
+BEFORE = st.builds(
+    Before,
+    st.sampled_from([0.0, 0.0, 1.0, 200.0]),
+    st.sampled_from(["", "", "accounts", "models", "keys", "removed"]),
+    st.fixed_dictionaries({each: st.sampled_from(["", "", *FAILURES]) for each in ACCOUNTS}),
+)
+
+
+class World(NamedTuple):
+    """before: each request, again and again.
+
+    fallback: the protocol of the second upstream. session: where the client names its session. strict: accounts which
+    cannot read the signatures in the conversations. refused: a member that the first upstream does not know.
+    """
+
+    before: list[Before]
+    fallback: str
+    session: str
+    sticky: bool
+    relay: str
+    strict: frozenset[str]
+    refused: str
+
+
+WORLDS = st.builds(
+    World,
+    st.lists(BEFORE, min_size=1, max_size=12),
+    st.sampled_from(PROTOCOL_NAMES),
+    st.sampled_from(["", "header", "prompt_cache_key", "metadata"]),
+    st.booleans(),
+    st.sampled_from(["exact", "rewrite"]),
+    st.frozensets(st.sampled_from(ACCOUNTS), max_size=2),
+    st.sampled_from(["", "", "metadata", "store"]),
+)
+
+
+class Upstreams(Provider):
+    """A provider that refuses what the world says. Each request is kept."""
+
+    def __init__(self, world: World, protocol: str) -> None:
+        super().__init__(
+            {"up": protocol, "other": world.fallback}, {each: [ANSWER] for each in (*ACCOUNTS, LAST)}
+        )
+        self._world = world
+
+    def open(
+        self,
+        method: str,
+        url: str,
+        headers: Sequence[tuple[str, str]] = (),
+        content: bytes | None = None,
+        **more: Any,
+    ) -> Any:
+        account = account_of(headers)
+        before, refused = self._plays[account], self._refusal(account, content or b"")
+        if refused is not None:
+            self._plays[account] = [refused]
+        found = super().open(method, url, headers, content, **more)
+        self._plays[account] = before
+        return found
+
+    def _refusal(self, account: str, content: bytes) -> Plays | None:
+        if account == LAST:
+            return None
+        body = json.loads(content)
+        if self._world.refused in body:
+            return refusal(400, f"Unsupported parameter: '{self._world.refused}'", "unsupported_parameter")
+        if account in self._world.strict:
+            if any(item.get("encrypted_content") for item in body.get("input") or ()):
+                return refusal(400, "the content could not be verified", "invalid_encrypted_content")
+            blocks = [block for each in body.get("messages") or () for block in each["content"] or ()]
+            if any(type(block) is dict and block.get("signature") for block in blocks):
+                return refusal(400, "messages.1.content.0: Invalid `signature` in `thinking` block")
+        return None
+
+
+@dataclass
+class Session:
+    """A conversation of one client through a gateway. bodies: what each upstream got and accepted, in order."""
+
+    world: World
+    client: str
+    upstream: str
+    bodies: dict[str, list[bytes]] = field(default_factory=dict)
+
+    async def run(self, script: Script) -> None:
+        named = {"prompt_cache_key": "mine"} if self.world.session == "prompt_cache_key" else {}
+        if self.world.session == "metadata":
+            named = {"metadata": {"user_id": "someone"}}
+        headers = {"x-api-key": "drk_red", **({"session-id": "s"} if self.world.session == "header" else {})}
+        provider = Upstreams(self.world, self.upstream)
+        configured = self._settings()
+        app = Application(Gateway(configured, provider, accounts=MemoryAccountStore()))
+        async with app.lifespan():
+            self._use_virtual_time(app, configured)
+            for number, body in enumerate(requests(script, self.client, SIGNER, named)):
+                before = self.world.before[number % len(self.world.before)]
+                await anyio.sleep(before.pause)
+                if before.reload:
+                    configured = reloaded(configured, before.reload)
+                    await app.reload(configured)
+                    self._use_virtual_time(app, configured)
+                for account, failure in before.failures.items():
+                    provider.play(account, FAILURES[failure] if failure else ANSWER)
+                first = len(provider.requests)
+                response = await call(app, endpoint_of(self.client).path, body, headers=headers)
+                if response.status != 200:
+                    assert response.status == 400, response.body
+                    return  # this world cannot have such a conversation
+                self._keep(provider, first)
+
+    def _keep(self, provider: Provider, first: int) -> None:
+        """Keep what was accepted. Accounts that read no signatures have a cache of their own, as all have in fact."""
+        for sent in provider.requests[first:]:
+            if sent.upstream.script.status == 200 and not sent.upstream.script.connect:
+                where = sent.account if sent.account in self.world.strict else sent.url.split("/")[2]
+                self.bodies.setdefault(where, []).append(sent.upstream.content)
+
+    def _settings(self) -> Settings:
+        upstreams = [
+            UpstreamSettings(
+                name=name,
+                protocol=protocol,
+                base_url=BASES[protocol].format(name),
+                sticky=self.world.sticky,
+                relay=self.world.relay,
+                cache_keys=protocol != MESSAGES,
+            )
+            for name, protocol in (("up", self.upstream), ("other", self.world.fallback))
+        ]
+        return Settings(
+            server=ServerSettings(simulator=False, secret=SECRET),
+            upstreams=tuple(upstreams),
+            accounts=tuple(
+                AccountSettings(upstream=name, name=account, api_key=Secret(key_of(account)))
+                for name, account in (*[("up", each) for each in ACCOUNTS], ("other", LAST))
+            ),
+            models={MODEL: (f"up/{MODEL}", f"other/{MODEL}")},
+            client_keys=(client_key("red"),),
+        )
+
+    @staticmethod
+    def _use_virtual_time(app: Application, configured: Settings) -> None:
+        pool = app._served.gateway.pool
+        pool.clock, pool.random = lambda: EPOCH + anyio.current_time(), lambda: 0.0
+
+    def check(self, marks: bool) -> None:
+        for where, bodies in self.bodies.items():
+            protocol = self.world.fallback if where == "other.test" else self.upstream
+            check_prefixes(bodies, protocol, marks)
+        # An exact relay adds no key.
+        keys = {
+            json.loads(body).get("prompt_cache_key")
+            for where, bodies in self.bodies.items()
+            for body in bodies
+            for protocol in [self.world.fallback if where == "other.test" else self.upstream]
+            if protocol != MESSAGES and (protocol != self.client or self.world.relay == "rewrite")
+        }
+        assert len(keys) <= 1, keys
+        assert None not in keys
+
+
+def client_key(name: str) -> ClientKey:
+    return ClientKey(name=name, hash=hash_client_key(f"drk_{name}", SECRET))
+
+
+def reloaded(configured: Settings, change: str) -> Settings:
+    """Return a configuration that leads the conversation to the same places."""
+    if change == "accounts":
+        return replace(configured, accounts=configured.accounts[::-1])
+    if change == "models":
+        return replace(configured, models={"another": "other/another", **configured.models})
+    if change == "keys":
+        return replace(configured, client_keys=(client_key("blue"), client_key("red")))
+    return replace(configured, accounts=tuple([each for each in configured.accounts if each.name != "a"]))
+
+
+@pytest.mark.promise("R14")
+@pytest.mark.parametrize("upstream", PROTOCOL_NAMES)
+@pytest.mark.parametrize("client", PROTOCOL_NAMES)
+@settings(max_examples=CONVERSATIONS, deadline=None, derandomize=True, database=None)
+@given(SCRIPTS, WORLDS, st.sampled_from(VIRTUAL_BACKENDS))
+def test_what_an_upstream_gets_begins_with_what_it_got(
+    client: str, upstream: str, script: Script, world: World, backend_name: str
+) -> None:
+    session = Session(world, client, upstream)
+    name, options = backend(backend_name)
+    anyio.run(session.run, script, backend=name, backend_options=options)
+    session.check(script.marks and client == MESSAGES)
