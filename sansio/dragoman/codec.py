@@ -279,6 +279,7 @@ class ProtocolSpec(msgspec.Struct, frozen=True, kw_only=True):
         write_whole: An assembled response -> body for the client.
         write_error: An error and the gateway's request id or None -> status and body for the client.
         returns_signatures: A REASONING block with a signature reaches the client, and the client sends it back.
+        message_members: Which of `name` and `phase` its messages may have.
         clients_drop_signatures: Many of its clients do not send it back, so it is cached for them, see
             `_transforms.reasoning_cache`.
         shows_searches: Its writer has a form for an Opaque of another protocol with a web search in it.
@@ -307,6 +308,7 @@ class ProtocolSpec(msgspec.Struct, frozen=True, kw_only=True):
     write_error: Callable[[WireError, str | None], tuple[int, bytes]]
     settings: frozenset[Param] = frozenset()
     returns_signatures: bool = True
+    message_members: frozenset[str] = frozenset()
     clients_drop_signatures: bool = False
     shows_searches: bool = False
     needs_usage: bool = True

@@ -41,8 +41,7 @@ TRUE_LOSSES: dict[tuple[str, str, str], str] = {
     (CHAT, "dropped", "/content/*/logprobs"): "log probabilities, which were asked for",
     (MESSAGES, "dropped", "/content/*/caller"): "the call came from a program, which waits for its result",
     (RESPONSES, "dropped", "/output/*/caller"): "the call came from a program, which waits for its result",
-    (RESPONSES, "dropped", "/content/*/phase"): "whether it is a comment or the answer; wanted back",
-    (RESPONSES, "dropped", "/choices/*/message/phase"): "whether it is a comment or the answer; wanted back",
+    (RESPONSES, "wrapped", "/phase"): "whether it is a comment or the answer; wanted back",
     # How it ended.
     (MESSAGES, "altered", "/choices/*/finish_reason"): "that the model paused and is to be asked again",
     (MESSAGES, "altered", "/status"): "that the model paused and is to be asked again",

@@ -80,14 +80,14 @@ class Signer(msgspec.Struct, frozen=True):
         return urlsafe_b64encode(mac).rstrip(b"=").decode("ascii")
 
 
-# A summary of a conversation that was made here travels like a signature of this origin.
-_SUMMARY_ORIGIN = "dragoman"
+# What was made here, and not by a vendor, travels like a signature of this origin.
+_OWN_ORIGIN = "dragoman"
 _SUMMARY_PREFIX = "Summary of the conversation so far:\n"
 
 
 def wrap_summary(text: str, signer: Signer) -> str:
     """Return the text for the ciphertext field of a compaction."""
-    return signer.wrap(Signature(_SUMMARY_ORIGIN, {"summary": text}))
+    return signer.wrap(Signature(_OWN_ORIGIN, {"summary": text}))
 
 
 def unwrap_summary(block: JSON, signer: Signer) -> str | None:
@@ -96,6 +96,18 @@ def unwrap_summary(block: JSON, signer: Signer) -> str | None:
         block.get("encrypted_content") if type(block) is dict and block.get("type") == "compaction" else None
     )
     signature = signer.unwrap(text) if type(text) is str else None
-    native = signature.native if signature is not None and signature.origin == _SUMMARY_ORIGIN else None
+    native = signature.native if signature is not None and signature.origin == _OWN_ORIGIN else None
     summary = native.get("summary") if type(native) is dict else None
     return _SUMMARY_PREFIX + summary if type(summary) is str and summary else None
+
+
+def phase_signature(phase: str) -> Signature:
+    """Return what carries the phase of a message through a client whose protocol has none."""
+    return Signature(_OWN_ORIGIN, {"phase": phase})
+
+
+def unwrap_phase(signature: Signature | None) -> str | None:
+    """Return the phase that a signature carries, None if it is another one."""
+    native = signature.native if signature is not None and signature.origin == _OWN_ORIGIN else None
+    phase = native.get("phase") if type(native) is dict else None
+    return phase if type(phase) is str else None

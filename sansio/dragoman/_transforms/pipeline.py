@@ -16,6 +16,7 @@ from dragoman._transforms.compaction import CompactionStage, request_summary
 from dragoman._transforms.extensions import strip_extensions
 from dragoman._transforms.history import end_with_user, repair_history
 from dragoman._transforms.json_output import CodeFenceStage, JsonToolStage, fit_format
+from dragoman._transforms.message_members import fit_message_members
 from dragoman._transforms.pass_context import Pass
 from dragoman._transforms.reasoning_cache import ReasoningCacheStage, restore_reasoning
 from dragoman._transforms.response_checks import OutputCheckStage, find_unenforced
@@ -37,6 +38,7 @@ from dragoman.codec import CheckInput, ProtocolSpec, ResponseContext
 PASSES: tuple[Pass, ...] = (
     strip_extensions,
     restore_reasoning,
+    fit_message_members,
     request_summary,
     repair_history,
     end_with_user,

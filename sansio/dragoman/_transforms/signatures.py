@@ -3,7 +3,7 @@
 A signature belongs to the model that made it. So on the way to the client it is marked with the requested model. One
 that comes back for another model is dropped, and so is one that looks wrapped but was not wrapped here. A block that
 the client's protocol has no form for, such as a server tool's result, is wrapped in the same way: it travels as
-reasoning without text, and the upstream that made it gets it back at its place.
+reasoning without text, and the upstream that made it gets it back at its place. So does the phase of a message.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import msgspec
 from dragoman._ir.events import BlockEnded, BlockKind, BlockStarted, Event, Opaque, Signature, SignatureDelta
 from dragoman._ir.losses import Ledger, LossCode
 from dragoman._ir.request import Reasoning, Request, map_parts
+from dragoman._ir.signatures import phase_signature
 from dragoman._transforms.pass_context import PassContext
 from dragoman._wire.json import JSON, encode
 from dragoman.codec import ProtocolSpec, UpstreamSpec
@@ -39,12 +40,19 @@ def drop_foreign_signatures(request: Request, context: PassContext) -> Request:
         if signature is None or signature.origin != context.upstream.name:
             return part
         reason = unreadable_reason(signature, context.upstream, request.model, context.signed_reasoning)
-        if reason is None:
+        if reason is None or not _is_signed(signature, context.upstream):
             return part
         context.ledger.add(LossCode.FOREIGN_SIGNATURE, part.path, reason)
         return msgspec.structs.replace(part, signature=None)
 
     return map_parts(request, {Reasoning: without_foreign_signature}, role="assistant")
+
+
+def _is_signed(signature: Signature, upstream: UpstreamSpec) -> bool:
+    """False for an object without its signature: reasoning items of Responses come without a ciphertext, too."""
+    native = signature.native
+    field = upstream.signature_places.fields.get(str(native.get("type"))) if type(native) is dict else None
+    return field is None or native.get(field) is not None
 
 
 FORGED = "a wrapped signature of another gateway, or one that was changed"
@@ -74,7 +82,7 @@ class SignatureStage:
     model: the upstream's name of it, "" if unknown: then signatures keep the model that their reader found.
     """
 
-    __slots__ = ("_added", "_client", "_ledger", "_model")
+    __slots__ = ("_added", "_client", "_ledger", "_model", "_phased")
 
     needs_text = False  # see `_transforms.pipeline`
 
@@ -83,8 +91,11 @@ class SignatureStage:
         self._model = model
         self._ledger = ledger
         self._added = 0
+        self._phased: str | None = None  # the item whose phase was sent last
 
     def send(self, event: Event) -> Sequence[Event]:
+        if isinstance(event, BlockStarted) and event.phase is not None:
+            return self._phase(event, event.phase)
         if isinstance(event, SignatureDelta) and self._model:
             return (SignatureDelta(event.block, self._marked(event.signature)),)
         if isinstance(event, Opaque) and event.origin != self._client.name:
@@ -107,17 +118,33 @@ class SignatureStage:
         if len(encode(event.native)) > MAX_WRAPPED_BYTES:
             self._ledger.dropped(event.path, f"{event.kind} is too large for a wrapped signature")
             return visible
+        signature = self._marked(Signature(event.origin, event.native))
+        return (*self._carrier(signature, event.kind, event.path, event.choice), *visible)
+
+    def _phase(self, event: BlockStarted, phase: str) -> Sequence[Event]:
+        """Return the start of a block without its phase, which goes before the first block of its message."""
+        if "phase" in self._client.message_members:
+            return (event,)
+        plain = msgspec.structs.replace(event, phase=None)
+        path = f"{event.path}/phase"
+        if not self._client.returns_signatures:
+            self._ledger.dropped(path, "the client's protocol has no message phases")
+        elif event.item_id is None or event.item_id != self._phased:
+            self._phased = event.item_id
+            return (*self._carrier(phase_signature(phase), "phase", path, event.choice), plain)
+        return (plain,)
+
+    def _carrier(self, signature: Signature, what: str, path: str, choice: int) -> Sequence[Event]:
+        """Return reasoning without text, with which the client sends a value back."""
         self._ledger.add(
             LossCode.WRAPPED,
-            event.path,
-            f"{event.kind} has no counterpart: sent in a wrapped signature, for its own vendor",
+            path,
+            f"{what} has no counterpart: sent in a wrapped signature, for its own vendor",
         )
         block = _FIRST_BLOCK + self._added
         self._added += 1
-        signature = self._marked(Signature(event.origin, event.native))
         return (
-            BlockStarted(block, BlockKind.REASONING, event.choice),
+            BlockStarted(block, BlockKind.REASONING, choice),
             SignatureDelta(block, signature),
             BlockEnded(block),
-            *visible,
         )

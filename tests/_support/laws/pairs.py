@@ -342,7 +342,8 @@ def bag(found: list[Any], protocol: str) -> Any:
 
 
 def signed(source: Source, found: list[Any]) -> list[Any]:
-    return [entry for entry in found if source.protocol != CHAT or len(entry) == 3]
+    """What only its model can read: no phases, and no plain text."""
+    return [entry for entry in found if type(entry) is dict or len(entry) == 3]
 
 
 def signed_reasoning_comes_back(source: Source, client: str) -> None:

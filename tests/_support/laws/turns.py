@@ -168,11 +168,14 @@ def _messages_carriers(content: list[Json]) -> list[Any]:
 
 
 def _responses_carriers(output: list[Json]) -> list[Any]:
-    return [
-        {key: value for key, value in item.items() if value is not None}
-        for item in output
-        if item.get("type") == "reasoning" and item.get("encrypted_content")
-    ]
+    """Reasoning with its ciphertext, and the texts that have a phase."""
+    found: list[Any] = []
+    for item in output:
+        if item.get("type") == "reasoning" and item.get("encrypted_content"):
+            found.append({key: value for key, value in item.items() if value is not None})
+        elif item.get("phase"):
+            found.append((item["phase"], "".join([part.get("text", "") for part in item["content"]])))
+    return found
 
 
 CARRIERS: dict[str, Callable[[Any], list[Any]]] = {

@@ -83,11 +83,10 @@ def test_system_messages_have_only_text() -> None:
         "system",
         (Text(" "), Refusal("no", path="/p"), OpaquePart("x", "odd", {}, "/o"), Text("One.")),
         "/s",
-        name="bob",
     )
     body, losses = write(odd, USER)
     assert body["system"] == "One."
-    assert losses == [("dropped", "/s/name"), ("repaired", ""), ("dropped", "/p"), ("unknown_kind", "/o")]
+    assert losses == [("repaired", ""), ("dropped", "/p"), ("unknown_kind", "/o")]
 
 
 def test_a_system_message_without_others_becomes_a_user_turn() -> None:
@@ -243,15 +242,6 @@ def test_a_system_message_in_mid_conversation(mid_system: bool, written: Any, lo
                 ("unknown_kind", "/t/6"),
             ],
             id="assistant blocks",
-        ),
-        pytest.param(
-            [
-                Message("user", (Text("a"),), "/n", name="bob"),
-                Message("assistant", (Text("b"),), "/p", phase="x"),
-            ],
-            [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}],
-            [("dropped", "/n/name"), ("dropped", "/p/phase")],
-            id="names and phases",
         ),
         pytest.param(
             [user(Text("a", CacheMark("/c", "short"), citations=[1], extra={"odd": 1}, path="/x"))],

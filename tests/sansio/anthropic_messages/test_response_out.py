@@ -285,9 +285,9 @@ def test_citations(annotation: Annotation, citations: Any, losses: Any) -> None:
         assert [(loss.code.value, loss.path) for loss in one] == losses
 
 
-def test_logprobs_and_phases_are_dropped() -> None:
+def test_logprobs_are_dropped() -> None:
     events = [
-        BlockStarted(0, BlockKind.TEXT, phase="final_answer"),
+        BlockStarted(0, BlockKind.TEXT),
         TextDelta(0, "a"),
         Logprobs(0, [1]),
         BlockEnded(0),
@@ -296,12 +296,12 @@ def test_logprobs_and_phases_are_dropped() -> None:
     body_of(*events, ledger=ledger)
     whole_of(STARTED, *events, END, COUNTED, ENDED, ledger=whole_ledger)
     for one in (ledger, whole_ledger):
-        assert [loss.path for loss in one] == ["/content/0/phase", "/content/0/logprobs"]
+        assert [loss.path for loss in one] == ["/content/0/logprobs"]
 
 
 def test_losses_have_paths_in_the_upstreams_response() -> None:
     events = [
-        BlockStarted(0, BlockKind.TEXT, phase="final_answer", path="/output/3/content/1"),
+        BlockStarted(0, BlockKind.TEXT, path="/output/3/content/1"),
         TextDelta(0, "a"),
         Logprobs(0, [1]),
         Annotation(0, "other", {"file_id": "f"}),
@@ -313,7 +313,7 @@ def test_losses_have_paths_in_the_upstreams_response() -> None:
     ledger, whole_ledger = Ledger(), Ledger()
     body_of(*events, ledger=ledger)
     whole_of(STARTED, *events, END, COUNTED, ENDED, ledger=whole_ledger)
-    places = [f"/output/3/content/1/{name}" for name in ("phase", "logprobs", "citations")]
+    places = [f"/output/3/content/1/{name}" for name in ("logprobs", "citations")]
     assert [loss.path for loss in ledger] == places
     assert [loss.path for loss in whole_ledger] == [*places, "/output/4/input"]
 

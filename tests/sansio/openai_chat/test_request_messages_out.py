@@ -139,13 +139,9 @@ def test_parts_without_a_counterpart_are_losses() -> None:
         user(Text("hi", citations=[1], path="/t"), Refusal("no", path="/f")),
         assistant(Reasoning("", path="/h")),
         user(Text("and?")),
-        Message("assistant", (Text("x"),), "/p", phase="commentary"),
     )
-    assert out == [
-        {"role": "user", "content": "hi\n\nand?"},
-        {"role": "assistant", "content": "x"},
-    ]
-    assert losses == [("altered", "/t"), ("dropped", "/f"), ("dropped", "/p/phase")]
+    assert out == [{"role": "user", "content": "hi\n\nand?"}]
+    assert losses == [("altered", "/t"), ("dropped", "/f")]
 
 
 def test_a_file_by_url_keeps_its_name() -> None:
@@ -177,14 +173,9 @@ def test_texts_with_citations_of_two_messages_are_two_texts() -> None:
     assert message["content"] == "a\n\nb"
 
 
-def test_names_of_speakers_are_sent_unless_refused() -> None:
+def test_names_of_speakers_are_sent() -> None:
     message = Message("user", (Text("hi"),), "/u", name="ann")
     assert messages_of(message) == ([{"role": "user", "name": "ann", "content": "hi"}], [])
-    capabilities = Capabilities(refuses=frozenset({"message_name"}))
-    assert messages_of(message, capabilities=capabilities) == (
-        [{"role": "user", "content": "hi"}],
-        [("dropped", "/u/name")],
-    )
 
 
 def test_messages_of_users_with_other_names_are_not_merged() -> None:

@@ -120,8 +120,6 @@ UNCHANGED: list[tuple[dict[str, Any], list[dict[str, Any]]]] = [
             ],
             ["/messages/0"],
         ),
-        # Messages with other members are not merged.
-        ({"refuses": frozenset({"message_name"})}, [{**HI, "name": "ada"}], [HI], ["/messages/0/name"]),
         # Pictures of tools.
         (
             {},

@@ -321,7 +321,6 @@ def test_spans_of_citations_count_a_summary_before_the_text() -> None:
     assert body["choices"][0]["message"]["annotations"] == streamed
 
 
-PHASED_TEXT = (BlockStarted(0, BlockKind.TEXT, phase="commentary"), TextDelta(0, "a"))
 CITED = Annotation(0, "other", {"type": "t", "url": "u", "at": [1], "words": "w"}, "u")
 REFUSED = Stopped(StopReason.CONTENT_FILTER, explanation="why")
 
@@ -333,11 +332,12 @@ REFUSED = Stopped(StopReason.CONTENT_FILTER, explanation="why")
         (
             [
                 Started("i", "m", service_tier="ultrafast"),
-                *PHASED_TEXT,
+                BlockStarted(0, BlockKind.TEXT),
+                TextDelta(0, "a"),
                 BlockEnded(0),
                 Stopped(StopReason.END),
             ],
-            {"/service_tier", "/choices/0/message/phase"},
+            {"/service_tier"},
         ),
         (
             [

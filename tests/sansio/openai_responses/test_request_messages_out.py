@@ -248,8 +248,9 @@ def test_a_plain_assistant_text_and_a_refusal() -> None:
 
 
 def test_a_phase_is_written() -> None:
-    found, _ = items(message("assistant", Text("x"), Text("y"), phase="commentary"))
-    assert found[0]["phase"] == "commentary"
+    for texts in ([Text("x")], [Text("x"), Text("y")]):
+        found, _ = items(message("assistant", *texts, phase="commentary"))
+        assert [item["phase"] for item in found] == ["commentary"]
 
 
 @pytest.mark.parametrize(
@@ -349,14 +350,13 @@ def test_tool_outputs(result: ToolResult, output: Any, losses: list[Any]) -> Non
     assert lost == losses
 
 
-def test_names_and_marks_without_a_place_are_losses() -> None:
+def test_marks_without_a_place_are_losses() -> None:
     _, losses = items(
-        message("user", Text("a"), name="bob"),
+        message("user", Text("a")),
         message("assistant", ToolCall("c", "f", "{}", cache=CacheMark("/call/cache_control"))),
         tools=(FunctionTool("f", cache=CacheMark("/tools/0/cache_control")),),
     )
     assert losses == [
-        (LossCode.DROPPED, "/messages/0/name"),
         (LossCode.DROPPED, "/call/cache_control"),
         (LossCode.DROPPED, "/tools/0/cache_control"),
     ]

@@ -83,7 +83,6 @@ def test_other_system_texts_stay_items_with_their_roles(leading: list[Message]) 
     ("message", "loss"),
     [
         (message("system", Text("a", citations=[1], path="/s/0")), [(LossCode.DROPPED, "/s/0/citations")]),
-        (message("system", Text("a"), name="n"), [(LossCode.DROPPED, "/messages/0/name")]),
         (message("system", Media("image", "url", "u")), []),
     ],
 )

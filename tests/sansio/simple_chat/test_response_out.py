@@ -178,10 +178,6 @@ LOST: dict[str, tuple[list[Event], set[tuple[str, str]]]] = {
         [START, HELLO[0], Logprobs(0, TOKENS), *HELLO[1:4], CITE, CITE, HELLO[4], *END],
         {("dropped", "/annotations"), ("dropped", "/logprobs")},
     ),
-    "a phase": (
-        [START, BlockStarted(0, BlockKind.TEXT, phase="commentary"), *HELLO[1:], *END],
-        {("dropped", "/phase")},
-    ),
     "a service tier": ([Started("up-1", "big", 5, "priority"), *END], {("dropped", "/service_tier")}),
     "usage": ([START, Usage(5, 7), Usage(5, 9), *END], {("dropped", "/usage")}),
     "no usage": ([START, Usage(), *END], set()),

@@ -21,7 +21,9 @@ from dragoman._ir.events import (
 )
 from dragoman._ir.losses import Ledger, LossCode
 from dragoman._ir.request import Message, Reasoning, Request, Text
+from dragoman._ir.signatures import phase_signature
 from dragoman._transforms.signatures import MAX_WRAPPED_BYTES, SignatureStage, drop_foreign_signatures
+from dragoman.codec import SignaturePlaces
 
 UPSTREAM = toy("upstream")
 LOOSE = toy("upstream", model_bound_signatures=False)
@@ -147,3 +149,62 @@ def test_blocks_without_a_form(
 def test_each_signature_has_its_own_block() -> None:
     out, _ = staged([BLOCK, TextDelta(0, "a"), BLOCK], model="", **RELAYS)
     assert out == [*wrapped(BLOCK, model=""), TextDelta(0, "a"), *wrapped(BLOCK, (1 << 40) + 1, model="")]
+
+
+def phased(block: int, item: str | None, phase: str | None = "commentary") -> BlockStarted:
+    return BlockStarted(block, BlockKind.TEXT, 1, item_id=item, phase=phase, path="/blocks/3")
+
+
+def carried(block: int, phase: str = "commentary") -> list[Event]:
+    signature = SignatureDelta(block, phase_signature(phase))
+    return [BlockStarted(block, BlockKind.REASONING, 1), signature, BlockEnded(block)]
+
+
+AT = 1 << 40
+
+
+@pytest.mark.parametrize(
+    ("events", "habits", "expected", "codes"),
+    [
+        ([phased(0, "a")], {"message_members": {"phase"}}, [phased(0, "a")], []),
+        ([phased(0, "a")], {}, [phased(0, "a", None)], [LossCode.DROPPED]),
+        ([phased(0, "a")], RELAYS, [*carried(AT), phased(0, "a", None)], [LossCode.WRAPPED]),
+        # Blocks of one item have one phase, and each other item has its own, be it the same.
+        (
+            [phased(0, "a"), phased(1, "a"), phased(2, "b")],
+            RELAYS,
+            [
+                *carried(AT),
+                phased(0, "a", None),
+                phased(1, "a", None),
+                *carried(AT + 1),
+                phased(2, "b", None),
+            ],
+            [LossCode.WRAPPED],
+        ),
+        (
+            [phased(0, None), phased(1, None, "final_answer")],
+            RELAYS,
+            [*carried(AT), phased(0, None, None), *carried(AT + 1, "final_answer"), phased(1, None, None)],
+            [LossCode.WRAPPED],
+        ),
+    ],
+)
+def test_a_phase_goes_before_its_message(
+    events: list[Event], habits: dict[str, Any], expected: list[Event], codes: list[LossCode]
+) -> None:
+    assert staged(events, model="", **habits) == (expected, [(code, "/blocks/3/phase") for code in codes])
+
+
+def test_reasoning_without_its_signature_stays_whatever_was_refused() -> None:
+    upstream = toy("upstream", signature_places=SignaturePlaces(fields={"thought": "sealed"}))
+    for native, stays in (
+        ({"type": "thought", "sealed": None}, True),
+        ({"type": "thought", "sealed": "x"}, False),
+        ({"type": "other"}, False),
+        ("x", False),
+    ):
+        part = reasoning(Signature("upstream", native))
+        request = Request("client", "big", (Message("assistant", (part,)),))
+        context = pass_context(request, upstream=upstream, signed_reasoning=False)
+        assert (drop_foreign_signatures(request, context) is request) is stays, native

@@ -136,7 +136,7 @@ class Upstreams(Provider):
             if any(item.get("encrypted_content") for item in body.get("input") or ()):
                 return refusal(400, "the content could not be verified", "invalid_encrypted_content")
             blocks = [block for each in body.get("messages") or () for block in each["content"] or ()]
-            if any(type(block) is dict and block.get("signature") for block in blocks):
+            if any(type(block) is dict and "signature" in block for block in blocks):
                 return refusal(400, "messages.1.content.0: Invalid `signature` in `thinking` block")
         return None
 

@@ -74,18 +74,12 @@ class ConversationWriter:
                 and part.citations is None
                 and part.extra is None
                 and message.extra is None
-                and message.name is None
-                and message.phase is None
             ):
                 text = part.text
                 if text and not text.isspace():
                     self.turns.append({"role": role, "content": text})
                     self._last = role
                     return
-        if message.name is not None:
-            self._ledger.dropped(f"{message.path}/name", "Messages has no names on messages")
-        if message.phase is not None:
-            self._ledger.dropped(f"{message.path}/phase", "Messages has no message phases")
         if role == "assistant" or role == "user":
             self._add_turn(message)
         else:

@@ -75,8 +75,6 @@ def write_request(request: Request, capabilities: Capabilities, ledger: Ledger) 
     conversation = ConversationWriter(capabilities, marks, ledger)
     system: list[JSONObject] = []
     for message in leading:
-        if message.name is not None:
-            ledger.dropped(f"{message.path}/name", "Messages has no names on messages")
         system += conversation.system_blocks(message)
     response_format = request.response_format
     if response_format is not None and response_format.schema is None:

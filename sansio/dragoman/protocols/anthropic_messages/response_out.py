@@ -107,8 +107,6 @@ class MessagesWriter(msgspec.Struct):
 
     def _block_started(self, event: BlockStarted) -> bytes:
         self._path = event.path or f"/content/{self._index + 1}"
-        if event.phase is not None:
-            self._ledger.dropped(f"{self._path}/phase", "Messages has no message phases")
         self._kinds.add(event.kind)
         self._head = b""
         self._part = 0
@@ -254,8 +252,6 @@ def write_whole(response: AssembledResponse, context: ResponseContext, ledger: L
 def _write_block(block: AssembledBlock, index: int, signer: Signer, ledger: Ledger) -> Sequence[JSONObject]:
     """Return one block, none if it is empty, because the API refuses an empty block when it comes back."""
     path = block.path or f"/content/{index}"
-    if block.phase is not None:
-        ledger.dropped(f"{path}/phase", "Messages has no message phases")
     if block.tool is not None:
         return (write_tool_use(block.tool, input_object(block.text, f"{path}/input", ledger)),)
     if block.kind is BlockKind.REASONING:

@@ -37,6 +37,7 @@ SPEC = UpstreamSpec(
         hosted_tools=frozenset(("web_search",)),
     ),
     settings=frozenset(SETTING_PATHS),
+    message_members=frozenset({"name"}),
     read_request=read_request,
     write_request=write_request,
     stream_reader=ChatReader,

@@ -118,12 +118,7 @@ class PartWriter:
     def write_message_fields(self, message: Message, body: JSONObject) -> None:
         """Put the members of a message beside its content into `body`."""
         if message.name is not None:
-            if "message_name" in self.capabilities.refuses:
-                self.ledger.dropped(f"{message.path}/name", "the upstream does not accept names on messages")
-            else:
-                body["name"] = message.name
-        if message.phase is not None:
-            self.ledger.dropped(f"{message.path}/phase", "Chat Completions has no message phases")
+            body["name"] = message.name
         if not self.same_protocol:
             return
         annotations = self.raw_message(message).get("annotations")
@@ -227,7 +222,7 @@ def write_simple_turn(run: Sequence[Message]) -> JSONObject | None:
     texts: list[str] = []
     calls: list[JSONObject] = []
     for message in run:
-        if message.name is not None or message.phase is not None:
+        if message.name is not None:
             return None
         for part in message.parts:
             if type(part) is Text and not calls and part.cache is None and part.citations is None:

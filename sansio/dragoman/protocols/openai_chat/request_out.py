@@ -289,7 +289,7 @@ def _simple_message(message: Message) -> JSONObject | None:
     Nearly all user messages of other protocols are like that.
     """
     parts = message.parts
-    if len(parts) != 1 or message.name is not None or message.phase is not None:
+    if len(parts) != 1 or message.name is not None:
         return None
     part = parts[0]
     if type(part) is ToolResult:

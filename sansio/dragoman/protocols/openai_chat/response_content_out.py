@@ -72,8 +72,6 @@ class WrittenChoice:
     def start_block(self, block: BlockStarted | AssembledBlock) -> Position:
         """Return the position of a block. Record what is lost of it."""
         position = self._chars, self.calls
-        if block.phase is not None:
-            self._ledger.dropped(f"{self._path}/message/phase", "Chat Completions has no message phases")
         if block.tool is not None:
             self.calls += 1
         elif block.kind is BlockKind.TEXT and self.calls:

@@ -29,6 +29,7 @@ SPEC = UpstreamSpec(
         namespaces=True,
     ),
     settings=frozenset(SETTING_PATHS),
+    message_members=frozenset({"phase"}),
     read_request=read_request,
     write_request=write_request,
     stream_reader=ResponsesReader,

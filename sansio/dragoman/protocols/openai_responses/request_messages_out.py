@@ -81,8 +81,6 @@ class InputWriter:
     def _write_foreign(self, messages: tuple[Message, ...]) -> None:
         items = self._items
         for message in messages:
-            if message.name is not None:
-                self._ledger.dropped(f"{message.path}/name", "Responses has no names on messages")
             # The commonest shapes: one plain text, one call or one result.
             part = message.parts[0] if len(message.parts) == 1 else None
             if type(part) is Text and part.cache is None and part.citations is None and not part.sources:
@@ -396,7 +394,10 @@ def _plain_message(message: Message, part: Text) -> JSONObject:
         content: JSONObject = {"type": "output_text", "text": part.text, "annotations": []}
     else:
         content = {"type": "input_text", "text": part.text}
-    return {"type": "message", "role": message.role, "content": [content]}
+    item: JSONObject = {"type": "message", "role": message.role, "content": [content]}
+    if message.phase is not None:
+        item["phase"] = message.phase
+    return item
 
 
 def _uri(part: Media) -> str:

@@ -128,7 +128,7 @@ def _is_instructions(messages: tuple[Message, ...], capabilities: Capabilities, 
     first = messages[0]
     if same_protocol:
         return first.path == "/instructions"
-    if first.role != "system" or len(first.parts) != 1 or first.name is not None:
+    if first.role != "system" or len(first.parts) != 1:
         return False
     part = first.parts[0]
     if type(part) is not Text or capabilities.cache_marks == "breakpoint" or part.citations:

@@ -38,7 +38,6 @@ from dragoman.protocols.simple_chat.tables import (
     NO_ANNOTATIONS,
     NO_EXPLANATION,
     NO_LOGPROBS,
-    NO_PHASE,
     NO_SERVICE_TIER,
     NO_STOP_DETAILS,
     NO_STOP_REASON,
@@ -144,8 +143,6 @@ def _note_block(block: BlockStarted | AssembledBlock, ledger: Ledger) -> None:
         ledger.dropped(path if block.tool is None else child(path, block.tool.call_id), detail)
     if block.kind is BlockKind.REFUSAL:
         ledger.altered("/refusal", AS_TEXT)
-    if block.phase is not None:
-        ledger.dropped("/phase", NO_PHASE)
 
 
 def _note_annotation(event: Annotation, ledger: Ledger) -> None:

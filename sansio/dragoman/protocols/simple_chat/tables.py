@@ -31,7 +31,6 @@ LOST_BLOCKS: dict[BlockKind, tuple[str, str]] = {
 }
 NO_ANNOTATIONS = "the simple API has no annotations"
 NO_LOGPROBS = "the simple API has no log probabilities"
-NO_PHASE = "the simple API has no message phases"
 NO_SERVICE_TIER = "the simple API has no service tier"
 NO_STOP_REASON = "the simple API has no stop reason"
 NO_STOP_DETAILS = "the simple API reports only that the model stopped"
