@@ -41,6 +41,7 @@ CAPABILITIES = st.builds(
     call_ids=one_of("any", "alnum9"),
     prefill=st.booleans(),
     thinking=one_of("adaptive", "none"),
+    context_window=one_of(None, 3000, 9000),
     relay=one_of("exact", "rewrite"),
     refuses=st.frozensets(
         one_of("image", "file", "cache_control", "message_name", "tool_strict"), max_size=3

@@ -26,7 +26,7 @@ from dragoman.codec import Capabilities, Endpoint, ProtocolSpec, ResponseContext
 from dragoman.protocols import client_spec, upstream_spec
 
 # A token of English text or code is about four bytes of JSON. Only for figures that a protocol requires before
-# the upstream reports the true ones.
+# the upstream reports the true ones, and for what a context window leaves.
 _BYTES_PER_TOKEN = 4
 # Bodies of this size mostly have images in them, whose bytes are no tokens.
 _LARGE = 128 * 1024
@@ -224,6 +224,8 @@ class RequestTranslator:
                 decoded, named, upstream, self._signer, ledger, signed_reasoning, rewritten=True
             )
         received = self._client.read_request(decoded, self._signer)
+        tokens = _count(body, received, capabilities.context_window)
+        capabilities = capabilities.for_prompt(tokens)
         streams = self._endpoint.streams_if(received.stream)
         if streams is not received.stream:
             received = msgspec.structs.replace(received, stream=streams)
@@ -250,7 +252,6 @@ class RequestTranslator:
             request = apply_pass(request, context)
         out = upstream.write_request(request, capabilities, ledger)
         ledger.enforce(self._policy)
-        tokens = len(body) // _BYTES_PER_TOKEN if len(body) < _LARGE else estimate_tokens(received)
         return TranslatedRequest(
             body=encode(out),
             request=received,
@@ -343,6 +344,13 @@ class RequestTranslator:
             upstream_model=upstream_model,
             endpoint=self._endpoint,
         )
+
+
+def _count(body: bytes, received: Request, window: int | None) -> int:
+    """Return about how many tokens the prompt has: roughly if it is small, and takes little of the context window."""
+    tokens = len(body) // _BYTES_PER_TOKEN
+    is_small = len(body) < _LARGE and (window is None or tokens <= window // 4)
+    return tokens if is_small else estimate_tokens(received)
 
 
 def _no_model() -> RequestRefused:

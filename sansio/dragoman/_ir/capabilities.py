@@ -6,6 +6,11 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
+# The least output that a request is sent for, and the steps of more.
+_LIMIT_STEP = 4096
+# One part in so many is added to an estimate of a prompt.
+_MARGIN = 10
+
 HostedUse: TypeAlias = Literal["web_search", "code_execution", "mcp"]
 Enforced: TypeAlias = Literal["schema", "tool_choice"]
 
@@ -17,6 +22,7 @@ class Capabilities(msgspec.Struct, frozen=True):
         max_tokens: The limit for Messages upstreams if the client sent none, because they require one.
         max_output_tokens: The largest limit that the model accepts, None if that is unknown. A larger one of a client
             is lowered, because servers refuse it.
+        context_window: The tokens of prompt and output together that the model accepts, None if that is unknown.
         custom_tools: Accepts OpenAI's custom (free text) tools; else they are sent as functions with one string. None:
             as servers of its protocol usually do (ToolLimits.custom_by_default).
         text_content: What a Chat upstream accepts as the content of a message that has only text: one string, or a list
@@ -66,6 +72,7 @@ class Capabilities(msgspec.Struct, frozen=True):
 
     max_tokens: int = 32000
     max_output_tokens: int | None = None
+    context_window: int | None = None
     custom_tools: bool | None = None
     text_content: Literal["string", "parts"] = "string"
     turn_order: Literal["any", "no_user_after_tool", "alternate"] = "any"
@@ -100,6 +107,24 @@ class Capabilities(msgspec.Struct, frozen=True):
     unwraps_signatures: bool = False
     billing_header: bool = True
     relay: Literal["exact", "rewrite"] = "exact"
+
+    def for_prompt(self, tokens: int) -> Capabilities:
+        """Return what the model accepts behind a prompt of about so many tokens: a limit that fits in the window.
+
+        Servers refuse prompt and limit that are larger together: "However, you requested 131134 tokens (122942 in the
+        messages, 8192 in the completion)" (DeepSeek: fast-agent#621; vLLM: vllm#20409; OpenRouter: OpenHands#9937;
+        Anthropic: docker-agent#569, all read 2026-11-28). Others stop at the end of the window by themselves. If
+        there is room for too little, the limit stays: such an error makes clients compact their conversation.
+        """
+        window = self.context_window
+        if window is None:
+            return self
+        # In steps, because what follows from the limit, such as a thinking budget, is part of the cached prompt.
+        step = min(_LIMIT_STEP, window // 8)
+        room = (window - tokens - tokens // _MARGIN) // step * step if step else 0
+        if room <= 0 or (self.max_output_tokens is not None and self.max_output_tokens <= room):
+            return self
+        return msgspec.structs.replace(self, max_output_tokens=room)
 
     @property
     def default_max_tokens(self) -> int:

@@ -77,7 +77,7 @@ def drop_unsupported(request: Request, context: PassContext) -> Request:
         left["max_output_tokens"] = most
         ledger.altered(
             request.path_of("max_output_tokens"),
-            f"lowered to {most}, the most that the upstream's model is known to accept",
+            f"lowered to {most}: the upstream's model accepts no more, or its context window has no more room",
         )
     refused = capabilities.refuses
     if capabilities.sampling_at_none and _effort_is_none(request, capabilities):

@@ -167,7 +167,8 @@ MODEL_FAMILIES = (
     *_rows(
         "platform.openai.com/docs: models",
         ("gpt-3* gpt-4* chatgpt-*", _JSON_MODE),
-        ("gpt-4 gpt-4-0613", {"max_output_tokens": 8192}),
+        # "This model's maximum context length is 8192 tokens." Prompt and limit count together.
+        ("gpt-4 gpt-4-0613", {"max_output_tokens": 8192, "context_window": 8192}),
         ("gpt-4o* gpt-4-5*", {"structured_output": "schema", "max_output_tokens": 16_384}),
         ("gpt-4-1 gpt-4-1-*", {"structured_output": "schema", "max_output_tokens": 32_768}),
         ("chatgpt-4o*", {"max_output_tokens": 16_384}),

@@ -418,10 +418,14 @@ class Planner:
         settings, upstream = destination.settings, destination.upstream
         model = destination.upstream_model
         capabilities = capabilities_for(self.settings, settings, model, upstream.name)
-        if capabilities.max_output_tokens is None:
-            listed = self.listed.get(settings.name, {}).get(model)
-            if listed is not None:
-                capabilities = msgspec.structs.replace(capabilities, max_output_tokens=listed.largest_limit)
+        listed = self.listed.get(settings.name, {}).get(model)
+        if listed is not None:
+            # What is set and what is known of the model's family is more exact.
+            capabilities = msgspec.structs.replace(
+                capabilities,
+                max_output_tokens=capabilities.max_output_tokens or listed.largest_limit,
+                context_window=capabilities.context_window or listed.context,
+            )
         translator = RequestTranslator(
             client=self.client,
             upstream=upstream,

@@ -50,6 +50,12 @@ class CapabilitySettings:
         "largest output limit that the model accepts, to which a client's is lowered; unset: that of the model's family"
         " or of the upstream's model list, as far as known",
     ] = None
+    context_window: Annotated[
+        int | None,
+        Meta(ge=1, le=10_000_000),
+        "tokens of prompt and output together that the model accepts; a client's output limit is lowered to what an"
+        " estimate of the prompt leaves; unset: as far as the model's family or the upstream's model list says",
+    ] = None
     max_tokens_field: Annotated[
         str | None, ("max_completion_tokens", "max_tokens"), "name of the token limit in Chat Completions"
     ] = None

@@ -314,6 +314,8 @@ def _responses(script: Script, turns: tuple[Turn, ...], signer: Signer) -> dict[
 
 _CONVERSATION = {CHAT: "messages", MESSAGES: "messages", RESPONSES: "input"}
 _MARKS = {"cache_control", "prompt_cache_breakpoint"}
+# A limit of the output is no part of the prompt.
+_LIMITS = {"max_tokens", "max_completion_tokens", "max_output_tokens"}
 
 
 def _without_marks(value: Any) -> Any:
@@ -340,7 +342,8 @@ def _members(body: bytes, protocol: str, marks: bool) -> tuple[dict[str, bytes],
 
     decoded = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
     conversation = msgspec.json.decode(decoded.pop(_CONVERSATION[protocol]), type=list[msgspec.Raw])
-    return {name: spelled(each) for name, each in decoded.items()}, [spelled(each) for each in conversation]
+    head = {name: spelled(each) for name, each in decoded.items() if name not in _LIMITS}
+    return head, [spelled(each) for each in conversation]
 
 
 def check_prefixes(bodies: Sequence[bytes], protocol: str, marks: bool) -> None:

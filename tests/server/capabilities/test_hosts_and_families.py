@@ -412,6 +412,8 @@ STRICT: Json = {
     "response_format": {"type": "json_schema", "json_schema": {"name": "n", "schema": SCHEMA, "strict": True}}
 }
 LIMIT: Json = {"max_tokens": 200_000}
+# The largest step below 8192 less the prompt.
+WINDOW = {"max_completion_tokens": 7168}
 BUDGET: Json = {"thinking": {"type": "enabled", "budget_tokens": 6750}}
 CORRECTED: Json = {
     "messages": [
@@ -465,8 +467,8 @@ CASES: dict[tuple[str, str | None], Case] = {
     ("gpt-3*", None): gpt("gpt-3.5-turbo", FORMAT, JSON_MODE),
     ("gpt-4*", None): gpt("gpt-4-turbo", FORMAT, JSON_MODE),
     ("chatgpt-*", None): gpt("chatgpt-4o-latest", FORMAT, JSON_MODE),
-    ("gpt-4", None): gpt("gpt-4", LIMIT, {"max_completion_tokens": 8192}),
-    ("gpt-4-0613", None): gpt("gpt-4-0613", LIMIT, {"max_completion_tokens": 8192}),
+    ("gpt-4", None): gpt("gpt-4", LIMIT, WINDOW),
+    ("gpt-4-0613", None): gpt("gpt-4-0613", LIMIT, WINDOW),
     ("gpt-4o*", None): gpt("gpt-4o-mini", FORMAT, SCHEMA_UNCHANGED),
     ("gpt-4-5*", None): gpt("gpt-4.5-preview", FORMAT, SCHEMA_UNCHANGED),
     ("gpt-4-1", None): gpt("gpt-4.1", FORMAT, SCHEMA_UNCHANGED),

@@ -349,6 +349,34 @@ def test_the_limit_of_the_models_list_applies_where_no_other_is_known() -> None:
     assert limit("gpt-3.5-turbo") == 4096  # of its family
 
 
+def test_a_limit_is_lowered_to_what_the_prompt_leaves_of_the_context_window() -> None:
+    text = "Hello " * 33_000  # about 50,000 tokens
+    listed = {"up": {"m": ModelInfo("m", context=65_536)}}
+
+    def limit(**capabilities: Any) -> int:
+        body = {"model": "up/m", "max_tokens": 32_000, "messages": [{"role": "user", "content": text}]}
+        planned = plan(MESSAGES, CHAT, body, listed=listed, **capabilities)
+        found: int = json.loads(planned.request.translated.body)["max_tokens"]
+        assert [loss.path for loss in planned.losses] == ["/max_tokens"] * (found < 32_000)
+        return found
+
+    assert limit() == 8192
+    assert limit(context_window=80_000) == 24_576
+    assert limit(context_window=131_072) == 32_000
+
+
+def test_the_limit_that_messages_requires_fits_in_the_context_window_too() -> None:
+    text = {"messages": [{"role": "user", "content": "Hello " * 6_000}]}
+    assert sent(CHAT, MESSAGES, text, context_window=32_768)["max_tokens"] == 20_480
+
+
+def test_an_image_takes_less_of_the_context_window_than_its_bytes() -> None:
+    source = {"type": "base64", "media_type": "image/png", "data": "A" * 100_000}
+    image = {"messages": [{"role": "user", "content": [{"type": "image", "source": source}]}]}
+    body = {"model": "up/m", "max_tokens": 32_000, **image}
+    assert sent(MESSAGES, CHAT, body, context_window=40_000)["max_tokens"] == 32_000
+
+
 @pytest.mark.parametrize(
     ("context", "output", "limit"),
     [(None, None, None), (64, None, 64), (None, 16, 16), (64, 16, 16), (64, 100, 64)],
