@@ -64,12 +64,32 @@ def test_texts_are_one_string_in_every_role() -> None:
     assert losses == []
 
 
-def test_texts_stay_parts_where_the_upstream_accepts_them() -> None:
-    out, losses = messages_of(*TEXTS, capabilities=Capabilities(text_content="parts"))
+@pytest.mark.parametrize(
+    "accepts", [{"text_content": "parts"}, {"cache_marks": "breakpoint"}, {"cache_marks": "cache_control"}]
+)
+def test_texts_stay_parts_where_the_upstream_accepts_them(accepts: dict[str, Any]) -> None:
+    capabilities = Capabilities(**accepts)
+    out, losses = messages_of(*TEXTS, capabilities=capabilities)
     parts = [[text_part(text) for text in texts] for texts in ("ab", ["hi", "there"], "xyz", "12")]
     assert [message["content"] for message in out[:4]] == parts
     assert out[4]["content"] == [text_part("and"), text_part("now"), text_part("?")]
     assert losses == []
+    plain = [user(Text("hi")), assistant(Text("a"), Text("b")), user(Text("c")), user(Text("d"))]
+    out, _ = messages_of(*plain, capabilities=capabilities)
+    assert [message["content"] for message in out] == [
+        "hi",
+        [text_part("a"), text_part("b")],
+        [text_part("c"), text_part("d")],
+    ]
+
+
+def test_an_empty_result_adds_no_part_to_the_text_behind_it() -> None:
+    capabilities = Capabilities(cache_marks="breakpoint", turn_order="no_user_after_tool")
+    result = ToolResult("c", (Text(""),))
+    out, _ = messages_of(
+        assistant(ToolCall("c", "f", "{}")), user(result, Text("and?")), capabilities=capabilities
+    )
+    assert out[-1] == {"role": "tool", "tool_call_id": "c", "content": "<user>\nand?\n</user>"}
 
 
 def test_texts_with_an_image_stay_parts() -> None:

@@ -51,14 +51,17 @@ class PartWriter:
     """Writes the parts of one request.
 
     same_protocol: the request came as Chat Completions, so its own members are sent on.
+    joins_texts: several texts of a message are sent as one string. Not where one of them can have a cache mark: marks
+        move, and the others have to stay as the upstream has cached them.
     """
 
-    __slots__ = ("_cache_marks", "_request", "capabilities", "ledger", "same_protocol")
+    __slots__ = ("_cache_marks", "_request", "capabilities", "joins_texts", "ledger", "same_protocol")
 
     def __init__(self, request: Request, capabilities: Capabilities, ledger: Ledger) -> None:
         self._request = request
         self.same_protocol = request.protocol == NAME
         self.capabilities = capabilities
+        self.joins_texts = capabilities.text_content == "string" and capabilities.cache_marks == "none"
         self.ledger = ledger
         self._cache_marks: list[tuple[JSONObject, str, CacheMark]] = []  # in order
 
@@ -138,7 +141,7 @@ class PartWriter:
 
     def write_content(self, parts: list[JSONObject]) -> JSON:
         """Return the parts, plain texts as one string with blank lines between them if that is enough."""
-        as_string = len(parts) < 2 or self.capabilities.text_content == "string"
+        as_string = len(parts) < 2 or self.joins_texts
         if as_string and all(part.keys() == TEXT_PART_KEYS and part["type"] == "text" for part in parts):
             return "\n\n".join([part["text"] for part in parts])
         return parts
@@ -217,7 +220,7 @@ def _data_uri(part: Media) -> str:
     return f"data:{part.media_type or ''};base64,{part.data}"
 
 
-def write_simple_turn(run: Sequence[Message]) -> JSONObject | None:
+def write_simple_turn(run: Sequence[Message], writer: PartWriter) -> JSONObject | None:
     """Return the wire message for a turn of plain texts followed by calls, None for any other turn."""
     texts: list[str] = []
     calls: list[JSONObject] = []
@@ -231,6 +234,8 @@ def write_simple_turn(run: Sequence[Message]) -> JSONObject | None:
                 calls.append(_tool_call(part))
             else:
                 return None
+    if len(texts) > 1 and not writer.joins_texts:
+        return None
     content = "\n\n".join(texts)
     if calls:
         return {"role": "assistant", "content": content or None, "tool_calls": calls}

@@ -123,7 +123,7 @@ class MessageWriter:
     def _write_assistant_turn(self, run: Sequence[Message]) -> None:
         """Write a run of assistant messages as one, unless nothing is left of it."""
         self._started = True
-        body = write_simple_turn(run) if self._simple_turns else None
+        body = write_simple_turn(run, self._writer) if self._simple_turns else None
         if body is None:
             body = write_turn(run, self._writer)
         if body is not None:
@@ -189,11 +189,8 @@ class MessageWriter:
         elif self._can_merge(before, body):
             if before["role"] != body["role"]:
                 self._ledger.altered(f"{message.path}/role", f"sent within a {before['role']} message")
-            one, two = before["content"], body["content"]
-            if type(one) is str and type(two) is str:
-                before["content"] = f"{one}\n\n{two}"
-            else:
-                before["content"] = [*_as_parts(one), *_as_parts(two)]
+            parts = [*_as_parts(before["content"]), *_as_parts(body["content"])]
+            before["content"] = self._writer.write_content(parts)
         else:
             self._out.append(body)
 
@@ -303,6 +300,8 @@ def _simple_message(message: Message) -> JSONObject | None:
 
 
 def _as_parts(content: JSON) -> list[JSONObject]:
+    if content == "":
+        return []
     return [{"type": "text", "text": content}] if type(content) is str else content
 
 
