@@ -30,6 +30,7 @@ from dragoman_server.http.request import ClientDisconnected, read_body
 from dragoman_server.log import RequestRecord
 from dragoman_server.models.routes import default_model
 from dragoman_server.off_loop import INLINE_BYTES, off_loop
+from dragoman_server.proxying.affinity import reasoning_key
 from dragoman_server.proxying.plan import (
     Destination,
     Plan,
@@ -78,6 +79,7 @@ class ClientRequest:
     counted: it counts for its key's limits and usage.
     reserved: the part of its key's budget that is reserved for it.
     plan: the plan that was carried out for it, None until then.
+    reasoning_key: under which reasoning is kept, "" for protocols whose clients send it back.
     started: a response has begun, or is about to.
     meter: measures what the client gets, None where nothing needs it.
     telemetry: its part in metrics and traces, None where there are none.
@@ -98,6 +100,7 @@ class ClientRequest:
         self.counted = False
         self.reserved: BudgetReservation | None = None
         self.plan: Plan | None = None
+        self.reasoning_key = ""
         self.started = False
         self.meter: Meter | None = None
         self.telemetry: RequestTelemetry | None = None
@@ -322,7 +325,14 @@ class BaseEndpoint(ABC):
         request_head: from peek() for this body, if that was called already. change: see PlanChange.
         """
         # The request refers to the plan, which must not refer to the request.
-        store, owner = self.gateway.reasoning_store, request.owner
+        store = self.gateway.reasoning_store
+        if store is not None and self.protocol.clients_drop_signatures:
+            if request_head is None:
+                request_head = await request.off_loop(len(body), peek, body)
+            request.reasoning_key = await request.off_loop(
+                len(body), reasoning_key, request.owner, request.headers, request_head
+            )
+        key = request.reasoning_key
         gateway, now = self.gateway, anyio.current_time()
         planner = Planner(
             gateway.settings,
@@ -340,7 +350,7 @@ class BaseEndpoint(ABC):
             client_key=request.key,
             reasoning_lookup=None
             if store is None
-            else lambda calls: store.get(owner, calls, now),  # maybe in a thread, which has no such clock
+            else lambda calls: store.get(key, calls, now),  # maybe in a thread, which has no such clock
             check_input=gateway.check_input,
             change=change,
             refused_members=gateway.refused_members,
@@ -390,7 +400,7 @@ class BaseEndpoint(ABC):
         """
         if not request.admitted:
             raise RuntimeError("a request must be admitted before it is sent")
-        store, owner = self.gateway.reasoning_store, request.owner
+        store, key = self.gateway.reasoning_store, request.reasoning_key
         request.plan = plan
         request.record.model, request.record.stream = plan.context.model, plan.streams
         record_destination(request.record, plan.destination)
@@ -412,7 +422,7 @@ class BaseEndpoint(ABC):
             store_response=store_response,
             cache_reasoning=None
             if store is None
-            else lambda cached: store.put(owner, *cached, anyio.current_time()),
+            else lambda cached: store.put(key, *cached, anyio.current_time()),
             trace=None if telemetry is None else telemetry.trace,
         )
 

@@ -6,7 +6,7 @@ conversation cannot be read from it.
 """
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -37,24 +37,45 @@ _BILLING = tuple([spec.billing_header for spec in UPSTREAMS.values() if spec.bil
 _MAX_BYTES = 8192
 
 _decode_list = msgspec.json.Decoder(list[msgspec.Raw]).decode
+_decode_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
 def conversation_key(owner: str, headers: Mapping[str, str], request_head: RequestHead) -> str | None:
     """Return a key for the request's conversation, None if it has no beginning. owner: the client key's name."""
     parts = list(_identifying_parts(headers, request_head))
-    if not parts:
-        return None
+    return _hash(owner, parts) if parts else None
+
+
+def reasoning_key(owner: str, headers: Mapping[str, str], request_head: RequestHead) -> str:
+    """Return a key for what is kept of a conversation. The ids of tool calls are not enough: some servers count them.
+
+    It stays when a client changes its instructions, because the model still needs what was kept.
+    """
+    parts = [_session(headers)]
+    for name in MESSAGE_FIELDS:
+        if name in request_head.fields:
+            parts.append(_text_of(name, _first(bytes(request_head.fields[name]), of_user=True)))
+    return _hash(owner, parts)
+
+
+def _hash(owner: str, parts: Sequence[bytes]) -> str:
     digest = hashlib.sha256(owner.encode("utf-8", "surrogatepass"))
     for part in parts:
         digest.update(len(part).to_bytes(8, "big") + part)
     return digest.hexdigest()[:32]
 
 
+def _session(headers: Mapping[str, str]) -> bytes:
+    """Return the client's name for its session, b"" if it has none."""
+    found = next((headers[name] for name in _SESSION_HEADERS if headers.get(name)), "")
+    return found.encode("utf-8", "surrogateescape")
+
+
 def _identifying_parts(headers: Mapping[str, str], request_head: RequestHead) -> Iterator[bytes]:
-    for name in _SESSION_HEADERS:
-        if headers.get(name):
-            yield headers[name].encode("utf-8", "surrogateescape")
-            return
+    session = _session(headers)
+    if session:
+        yield session
+        return
     cache_key = bytes(request_head.fields.get(_CACHE_KEY_FIELD, b""))
     if cache_key not in (b"", b"null", b'""'):
         yield cache_key[:_MAX_BYTES]
@@ -69,13 +90,18 @@ def _identifying_parts(headers: Mapping[str, str], request_head: RequestHead) ->
             yield _text_of(name, _first(bytes(request_head.fields[name])))
 
 
-def _first(messages: bytes) -> bytes:
-    """Return the first message of a list, or the text in the place of a list."""
+def _first(messages: bytes, *, of_user: bool = False) -> bytes:
+    """Return the first message of a list, or the text in the place of a list. of_user: the first of a user."""
     try:
         decoded = _decode_list(messages)
+        first = next((each for each in decoded if not of_user or _is_of_user(each)), b"")
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return messages
-    return bytes(decoded[0]) if decoded else b""
+    return bytes(first)
+
+
+def _is_of_user(message: msgspec.Raw) -> bool:
+    return bytes(_decode_members(message).get("role", b"")) == b'"user"'
 
 
 def _text_of(field: str, raw: bytes) -> bytes:

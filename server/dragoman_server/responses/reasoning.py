@@ -1,7 +1,7 @@
 """Store reasoning for Chat clients that do not send it back, for as long as a tool loop takes.
 
-The reasoning of a response is stored under a hash of its owner and the ids of its tool calls, which the client does
-send back. The store is limited in bytes, entries and time, and drops the least recently used entry first. It is in
+The reasoning of a response is stored under a hash of its conversation and the ids of its tool calls, which the client
+does send back. The store is limited in bytes, entries and time, and drops the least recently used entry first. It is in
 the memory of one process, so each worker of a gateway has its own. A lost entry costs the model its earlier reasoning
 only. Large requests are planned in threads, which look entries up.
 """
@@ -30,7 +30,7 @@ class _Entry(NamedTuple):
 
 
 class ReasoningStore:
-    """Reasoning by owner and tool call ids.
+    """Reasoning by conversation and tool call ids.
 
     max_bytes: of all entries together. max_age_s: since an entry was last used. Times are seconds of a monotonic clock.
     bytes: in use.
@@ -49,9 +49,11 @@ class ReasoningStore:
     def __len__(self) -> int:
         return len(self._entries)
 
-    def put(self, owner: str, calls: tuple[str, ...], reasoning: tuple[Reasoning, ...], now: float) -> None:
-        """Store the reasoning of a response. owner: the client key's name. calls: the ids of its tool calls."""
-        key = _key(owner, calls)
+    def put(
+        self, conversation: str, calls: tuple[str, ...], reasoning: tuple[Reasoning, ...], now: float
+    ) -> None:
+        """Store the reasoning of a response. conversation: its key. calls: the ids of its tool calls."""
+        key = _key(conversation, calls)
         entry = _Entry(encode(msgspec.to_builtins(reasoning)), now + self._max_age_s)
         with self._lock:
             self._drop(key)
@@ -62,9 +64,9 @@ class ReasoningStore:
             while self.bytes > self._max_bytes or len(self._entries) > self._max_entries:
                 self._drop(next(iter(self._entries)))
 
-    def get(self, owner: str, calls: tuple[str, ...], now: float) -> tuple[Reasoning, ...] | None:
+    def get(self, conversation: str, calls: tuple[str, ...], now: float) -> tuple[Reasoning, ...] | None:
         """Return the reasoning for these tool call ids, None if there is none or it has expired."""
-        key = _key(owner, calls)
+        key = _key(conversation, calls)
         with self._lock:
             entry = self._entries.get(key)
             if entry is None:
@@ -87,5 +89,5 @@ def _size(entry: _Entry) -> int:
     return len(entry.reasoning) + _OVERHEAD
 
 
-def _key(owner: str, calls: tuple[str, ...]) -> bytes:
-    return hashlib.sha256(encode([owner, *calls])).digest()
+def _key(conversation: str, calls: tuple[str, ...]) -> bytes:
+    return hashlib.sha256(encode([conversation, *calls])).digest()

@@ -9,7 +9,7 @@ import pytest
 from msgspec import Raw
 
 from dragoman import RequestHead, peek
-from dragoman_server.proxying.affinity import conversation_key
+from dragoman_server.proxying.affinity import conversation_key, reasoning_key
 
 Json = dict[str, Any]
 
@@ -172,3 +172,4 @@ def test_the_form_of_the_beginning_may_change() -> None:
 def test_a_beginning_that_is_no_message(first: str) -> None:
     head = RequestHead("m", False, {"messages": Raw(f"[{first}]".encode())})
     assert conversation_key("", {}, head) == conversation_key("", {}, head) != key({"messages": turns("hi")})
+    assert reasoning_key("", {}, head) == reasoning_key("", {}, head)

@@ -379,3 +379,31 @@ async def test_in_strict_mode_left_out_reasoning_is_an_error(
         PATHS[MESSAGES], {"model": "up/m", "max_tokens": 9, "messages": messages}, headers
     )
     assert (client.status, json.loads(client.body)["error"], len(gateway.sent)) == (400, UNSIGNED["error"], 1)
+
+
+SYSTEM = {"role": "system", "content": "be brief"}
+OTHER = {"role": "user", "content": "another question"}
+
+
+@pytest.mark.parametrize(
+    ("now", "headers", "found"),
+    [
+        (QUESTION, {}, True),
+        ([*QUESTION, OTHER], {}, True),
+        # Clients change their instructions.
+        ([SYSTEM, *QUESTION], {}, True),
+        ([OTHER, *QUESTION], {}, False),
+        (QUESTION, {"session-id": "another"}, False),
+        ([], {}, False),
+    ],
+)
+async def test_reasoning_of_another_conversation_with_the_same_ids_is_not_added(
+    now: list[Any], headers: dict[str, str], found: bool
+) -> None:
+    gateway = scripted(MESSAGES, CALLS, TEXT_RESPONSE)
+    first = await gateway.call(PATHS[CHAT], chat(QUESTION))
+    turn = turn_of(first, False)
+    result = {"role": "tool", "tool_call_id": turn["tool_calls"][0]["id"], "content": "4"}
+    await gateway.call(PATHS[CHAT], chat([*now, turn, result]), headers=headers)
+    sent = [each for each in gateway.sent[-1].body["messages"] if each["role"] == "assistant"]
+    assert (sent[0]["content"][0] == THINKING) is found
