@@ -6,6 +6,8 @@ the client's protocol has a table from kinds to its own types, codes and statuse
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from enum import Enum
 
 import msgspec
@@ -81,6 +83,12 @@ KIND_BY_STATUS: dict[int, ErrorKind] = {
     529: ErrorKind.OVERLOADED,
 }
 
+# In characters. A longer text is a page or a dump, not a message.
+MAX_MESSAGE = 2000
+
+# Members with the message in the errors of official and compatible servers, in the order in which it is looked for.
+_MESSAGE_KEYS = ("message", "error", "detail", "msg", "title")
+
 # The status for a kind when the error did not come with one of its own.
 STATUS_BY_KIND: dict[ErrorKind, int] = {
     **{kind: status for status, kind in KIND_BY_STATUS.items()},
@@ -135,6 +143,17 @@ def kind_from_message(kind: ErrorKind, message: str) -> ErrorKind:
         if (kinds is None or kind in kinds) and any(part in lowered for part in parts):
             return meant
     return kind
+
+
+def message_in(error: Mapping[str, object]) -> str:
+    """Return the message of a decoded error object, "" if it has none. Servers have it under several names."""
+    for key in _MESSAGE_KEYS:
+        value = error.get(key)
+        if type(value) is str and value:
+            return value
+        if type(value) in (dict, list) and value:
+            return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return ""
 
 
 def readable_message(status: int, body: bytes) -> str:

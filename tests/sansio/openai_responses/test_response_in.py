@@ -140,7 +140,7 @@ FAILURES: list[tuple[dict[str, Any], WireError]] = [
         ended(status="failed", error={"code": "rate_limit_exceeded", "message": "slow"}),
         WireError(ErrorKind.RATE_LIMIT, "slow", code="rate_limit_exceeded"),
     ),
-    (ended(status="failed"), WireError(SERVER, "the upstream failed without a reason")),
+    (ended(status="failed"), WireError(SERVER, "the upstream reported an error")),
     *(
         (ended(status="failed", error={"code": code, "message": "m"}), WireError(kind, "m", code=code))
         for code, kind in (
@@ -163,7 +163,7 @@ FAILURES: list[tuple[dict[str, Any], WireError]] = [
         {"type": "error", "error": {"type": "server_error", "code": None, "message": "oops", "param": None}},
         WireError(SERVER, "oops", type="server_error"),
     ),
-    ({"error": {"message": "oops", "code": 500}}, WireError(SERVER, "oops", code="500")),
+    ({"error": {"message": "oops", "code": 500}}, WireError(SERVER, "oops", 500)),
 ]
 
 

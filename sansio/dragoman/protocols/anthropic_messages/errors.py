@@ -7,11 +7,13 @@ shapes and proxies send HTML, so the message is looked for in its usual places, 
 from __future__ import annotations
 
 from dragoman._wire.errors import (
+    MAX_MESSAGE,
     STATUS_BY_KIND,
     ErrorKind,
     WireError,
     kind_from_message,
     kind_of_status,
+    message_in,
     readable_message,
 )
 from dragoman._wire.json import JSONObject, encode, object_or_none
@@ -93,12 +95,6 @@ KNOWN_STATUSES = frozenset(
     {400, 401, 402, 403, 404, 405, 408, 409, 412, 413, 415, 422, 429, 431, 499, 500, 501, 504, 529}
 )
 
-# A longer text is a page or a dump, not a message.
-MAX_MESSAGE = 2000
-
-# Fields with the message in the errors of compatible servers, the first one wins.
-_MESSAGE_KEYS = ("message", "error", "detail", "msg")
-
 
 def read_error(status: int, body: bytes) -> WireError:
     """Return the error of an HTTP error response. Never raises."""
@@ -114,7 +110,7 @@ def parse_error(body: JSONObject, status: int | None) -> WireError:
     error = body.get("error")
     if type(error) is not dict:
         error = body
-    message = _message_of(error) or f"the upstream reported an error{f' (status {status})' if status else ''}"
+    message = message_in(error) or f"the upstream reported an error{f' (status {status})' if status else ''}"
     error_type = string_or_none(error.get("type"))
     kind = None if error_type is None else KIND_BY_TYPE.get(error_type)
     if kind is None or (error_type in GENERIC_TYPES and status is not None):
@@ -132,16 +128,6 @@ def parse_error(body: JSONObject, status: int | None) -> WireError:
         param=string_or_none(error.get("param")),
         request_id=string_or_none(body.get("request_id")),
     )
-
-
-def _message_of(error: JSONObject) -> str:
-    for key in _MESSAGE_KEYS:
-        value = error.get(key)
-        if type(value) is str and value:
-            return value
-        if type(value) in (dict, list) and value:
-            return encode(value).decode("utf-8", "replace")
-    return ""
 
 
 def is_native_error(body: bytes) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dragoman._wire.sse import encode_comment
 from dragoman.codec import Endpoint, ModelList, RateLimitHeaders, ToolLimits, UpstreamSpec
-from dragoman.protocols.openai_chat.errors import is_native_error, read_error, write_error
+from dragoman.protocols._openai.errors import is_native_error, read_error, write_error
 from dragoman.protocols.openai_chat.observer import ChatObserver
 from dragoman.protocols.openai_chat.reasoning import SIGNATURE_PLACES
 from dragoman.protocols.openai_chat.request_in import read_request

@@ -11,7 +11,8 @@ from dragoman._wire.errors import WireError
 from dragoman._wire.json import JSONObject, object_or_none
 from dragoman._wire.sse import Frame
 from dragoman.codec import ResponseContext
-from dragoman.protocols.openai_chat.errors import error_frame, has_error, parse_error
+from dragoman.protocols._openai.errors import parse_error
+from dragoman.protocols.openai_chat.errors import error_frame, has_error
 from dragoman.protocols.openai_chat.tables import ERROR_FINISH_REASONS
 from dragoman.protocols.openai_chat.usage import read_usage
 

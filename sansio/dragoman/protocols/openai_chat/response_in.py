@@ -32,7 +32,8 @@ from dragoman._wire.json import JSONObject, decode, kind_of, text_or_none
 from dragoman._wire.limits import CHOICES, LIMIT_EXCEEDED
 from dragoman._wire.sse import Frame
 from dragoman.codec import ResponseContext
-from dragoman.protocols.openai_chat.errors import has_error, parse_error
+from dragoman.protocols._openai.errors import parse_error
+from dragoman.protocols.openai_chat.errors import has_error
 from dragoman.protocols.openai_chat.response_content_in import ChoiceReader
 from dragoman.protocols.openai_chat.response_tool_calls_in import IdAllocator
 from dragoman.protocols.openai_chat.shapes import CHOICE_SHAPE, READ_SHAPE, RESPONSE_SHAPE

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dragoman._wire.sse import encode_comment
 from dragoman.codec import Endpoint, ModelList, RateLimitHeaders, ToolLimits, UpstreamSpec
-from dragoman.protocols.openai_responses.errors import is_native_error, read_error, write_error
+from dragoman.protocols._openai.errors import is_native_error, read_error, write_error
 from dragoman.protocols.openai_responses.observer import END_MARKERS, ResponsesObserver
 from dragoman.protocols.openai_responses.request_in import read_request
 from dragoman.protocols.openai_responses.request_out import SIGNATURE_PLACES, write_request

@@ -14,7 +14,8 @@ from dragoman._wire.errors import WireError
 from dragoman._wire.json import JSONObject, encode, object_or_none, text_or_none
 from dragoman._wire.sse import Frame, encode_frame
 from dragoman.codec import ResponseContext
-from dragoman.protocols.openai_responses.errors import error_event, parse_error, response_error
+from dragoman.protocols._openai.errors import parse_error
+from dragoman.protocols.openai_responses.errors import error_event, response_error
 from dragoman.protocols.openai_responses.response_content_out import ResponseBuilder
 from dragoman.protocols.openai_responses.usage import read_usage
 

@@ -1,14 +1,17 @@
-"""Errors of Chat upstreams are read from any body, and written in the official form."""
+"""Errors of OpenAI's protocols are read from any body, and written in the official form."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 import pytest
+from openai.types.responses import ResponseError
 from openai.types.shared import ErrorObject
 
 from dragoman._wire.errors import ErrorKind, WireError
+from dragoman.protocols import UPSTREAMS
+from dragoman.protocols._openai.errors import RESPONSE_ERROR_CODES
 from dragoman.protocols.openai_chat import SPEC
 
 K = ErrorKind
@@ -47,6 +50,36 @@ READ_ERRORS: list[tuple[int, bytes, WireError]] = [
      WireError(K.NOT_FOUND, "m", 400, "model_not_found")),
     (401, body({"error": {"message": "m", "code": "401"}, "request_id": "r"}),
      WireError(K.AUTHENTICATION, "m", 401, request_id="r")),
+    # DeepSeek's code is its type, one for all statuses.
+    (401, body({"error": {"message": "m", "type": "authentication_error", "code": "invalid_request_error"}}),
+     WireError(K.AUTHENTICATION, "m", 401, "invalid_request_error", "authentication_error")),
+    (402, body({"error": {"message": "m", "type": "unknown_error", "code": "invalid_request_error"}}),
+     WireError(K.BILLING, "m", 402, "invalid_request_error", "unknown_error")),
+    # A name is more exact than the status, and whether it is the code or the type does not matter.
+    (400, body({"error": {"message": "m", "code": "billing_hard_limit_reached"}}),
+     WireError(K.BILLING, "m", 400, "billing_hard_limit_reached")),
+    (429, body({"error": {"message": "m", "type": "insufficient_quota", "code": None}}),
+     WireError(K.BILLING, "m", 429, None, "insufficient_quota")),
+    (429, body({"error": {"message": "m", "type": "tokens", "code": "rate_limit_exceeded"}}),
+     WireError(K.RATE_LIMIT, "m", 429, "rate_limit_exceeded", "tokens")),
+    (503, body({"error": {"message": "m", "code": "slow_down"}}), WireError(K.OVERLOADED, "m", 503, "slow_down")),
+    (500, body({"error": {"message": "m", "type": "overloaded_error"}}),
+     WireError(K.OVERLOADED, "m", 500, None, "overloaded_error")),
+    (400, body({"error": {"message": "m", "code": "request_too_large"}}),
+     WireError(K.TOO_LARGE, "m", 400, "request_too_large")),
+    (400, body({"error": {"message": "m", "code": "image_too_large"}}),
+     WireError(K.INVALID_REQUEST, "m", 400, "image_too_large")),
+    # but for names that say less than it
+    (503, body({"error": {"message": "m", "type": "server_error"}}),
+     WireError(K.OVERLOADED, "m", 503, None, "server_error")),
+    (400, body({"error": {"message": "m", "type": "tokens"}}),
+     WireError(K.INVALID_REQUEST, "m", 400, None, "tokens")),
+    # A number is a name too, unless it is a status.
+    (429, body({"error": {"message": "m", "code": "1113"}}), WireError(K.RATE_LIMIT, "m", 429, "1113")),
+    (500, body({"error": {"message": "", "code": 3}}),
+     WireError(K.SERVER, "the upstream reported an error (status 500)", 500, "3")),
+    # The message may be outside of the object.
+    (400, body({"error": {"code": "c"}, "message": "m"}), WireError(K.INVALID_REQUEST, "m", 400, "c")),
     # OpenRouter adds the message of its provider.
     (429, body({"error": {"code": 429, "message": "Provider returned error", "metadata": {"raw": "slow"}}}),
      WireError(K.RATE_LIMIT, "Provider returned error: slow", 429)),
@@ -69,8 +102,15 @@ READ_ERRORS: list[tuple[int, bytes, WireError]] = [
     (503, b"", WireError(K.OVERLOADED, "the upstream returned status 503 and no readable message", 503)),
     (503, b"\xff\xfe",
      WireError(K.OVERLOADED, "the upstream returned status 503 and no readable message", 503)),
-    (500, body([]), WireError(K.SERVER, "[]", 500)),
+    (500, body([]), WireError(K.SERVER, "the upstream reported an error (status 500)", 500)),
+    (500, body([1]), WireError(K.SERVER, "[1]", 500)),
 ]  # fmt: skip
+
+
+def test_both_protocols_have_the_same_errors() -> None:
+    chat, responses = UPSTREAMS["openai_chat"], UPSTREAMS["openai_responses"]
+    for name in ("read_error", "write_error", "is_native_error"):
+        assert getattr(chat, name) is getattr(responses, name)
 
 
 def test_read_error(subtests: pytest.Subtests) -> None:
@@ -117,6 +157,9 @@ WRITTEN_ERRORS: list[tuple[WireError, int, str, str | None]] = [
     (WireError(K.BILLING, "m"), 429, "insufficient_quota", "insufficient_quota"),
     (WireError(K.OVERLOADED, "m", 529), 503, "server_error", "overloaded"),
     (WireError(K.RATE_LIMIT, "m", 200), 429, "rate_limit_error", "rate_limit_exceeded"),
+    # Codes that clients act on are never the sender's.
+    (WireError(K.RATE_LIMIT, "m", 429, "1302"), 429, "rate_limit_error", "rate_limit_exceeded"),
+    (WireError(K.SERVER, "m", 600), 500, "server_error", None),
     (WireError(K.TRUNCATED, "m"), 502, "server_error", "upstream_truncated"),
     (WireError(K.AUTHENTICATION, "m", 401), 401, "invalid_request_error", "invalid_api_key"),
 ]
@@ -138,3 +181,7 @@ def test_every_kind_is_written_as_an_official_error_object(subtests: pytest.Subt
             status, sent = SPEC.write_error(WireError(kind, "m"), None)
             assert 400 <= status < 600
             assert SPEC.is_native_error(sent)
+
+
+def test_the_list_of_codes_is_the_vendors() -> None:
+    assert frozenset(get_args(ResponseError.model_fields["code"].annotation)) == RESPONSE_ERROR_CODES
