@@ -298,7 +298,7 @@ def test_spans_count_in_the_whole_message() -> None:
             Annotation(1, "x", {}, "https://part", None, 1, 2),
         ),
     )
-    assert streamed == [cited("https://all", 3, 5, "T"), cited("https://part", 4, 5)]
+    assert streamed == [cited("https://all", 3, 5, "T"), cited("https://part", 4, 5, "https://part")]
     assert body["choices"][0]["message"]["annotations"] == streamed
 
 
@@ -307,7 +307,7 @@ def test_native_citations_get_the_members_that_clients_require() -> None:
     body, streamed = message_and_annotations(
         *text_block(0, TextDelta(0, "ab"), Annotation(0, CHAT, native, "https://a"))
     )
-    full = {"url": "https://a", "title": "", "start_index": 0, "end_index": 2, "x": 1}
+    full = {"url": "https://a", "title": "https://a", "start_index": 0, "end_index": 2, "x": 1}
     assert streamed == [{"type": "url_citation", "url_citation": full}]
     assert body["choices"][0]["message"]["annotations"] == streamed
 

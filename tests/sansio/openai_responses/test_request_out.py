@@ -207,7 +207,11 @@ PARAMS: list[tuple[dict[str, Any], dict[str, Any], list[Any]]] = [
     ),
     ({"prompt_cache_key": "k"}, {"prompt_cache_key": "k"}, []),
     ({"service_tier": "flex"}, {"service_tier": "flex"}, []),
-    ({"service_tier": "standard_only"}, {"service_tier": "default"}, []),
+    (
+        {"service_tier": "standard_only"},
+        {"service_tier": "default"},
+        [(LossCode.ALTERED, "/service_tier")],
+    ),
     ({"service_tier": "odd"}, {}, [(LossCode.DROPPED, "/service_tier")]),
     ({"verbosity": "low"}, {"text": {"verbosity": "low"}}, []),
     (
@@ -220,7 +224,11 @@ PARAMS: list[tuple[dict[str, Any], dict[str, Any], list[Any]]] = [
     ({"modalities": ["text", "audio"]}, {}, [(LossCode.DROPPED, "/modalities")]),
     ({"store": True}, {"store": True}, []),
     ({"store": False}, {}, []),
-    ({"speed": "fast", "service_tier": "auto"}, {"service_tier": "fast"}, []),
+    (
+        {"speed": "fast", "service_tier": "auto"},
+        {"service_tier": "fast"},
+        [(LossCode.DROPPED, "/service_tier")],
+    ),
     ({"speed": "standard"}, {}, []),
     ({"speed": "odd"}, {}, [(LossCode.DROPPED, "/speed")]),
     (

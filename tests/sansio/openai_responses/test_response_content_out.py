@@ -137,7 +137,7 @@ def test_the_clients_own_request_is_echoed() -> None:
     [
         ("flex", "flex", ()),
         ("standard", "default", ()),
-        ("batch", "flex", ()),
+        ("batch", "flex", ("/service_tier",)),
         ("odd", "default", ("/service_tier",)),
         (None, "default", ()),
     ],

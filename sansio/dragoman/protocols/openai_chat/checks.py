@@ -1,11 +1,10 @@
-"""What several modules use: checks of JSON types, cache marks, arguments of calls, citations."""
+"""What several modules use: checks of JSON types, cache marks, arguments of calls."""
 
 from __future__ import annotations
 
 from dragoman._ir.checks import Checks
-from dragoman._ir.request import Citation
 from dragoman._ir.tools import CacheMark
-from dragoman._wire.json import JSON, JSONObject, encode_text, text_or_none, wrong_type
+from dragoman._wire.json import JSON, JSONObject, encode_text, wrong_type
 from dragoman.protocols.openai_chat.tables import CACHE_MARKS
 
 # Of requests. It raises RemoteProtocolError (400).
@@ -50,29 +49,3 @@ def arguments_text(value: JSON) -> str:
     if type(value) is str:
         return value
     return "" if value is None else encode_text(value)
-
-
-def read_url_citation(native: JSONObject) -> tuple[str | None, str | None, int | None, int | None]:
-    """Return URL, title, start and end of an annotation, None for each that it lacks."""
-    cite = native.get("url_citation")
-    if type(cite) is not dict:
-        return None, None, None, None
-    start, end = cite.get("start_index"), cite.get("end_index")
-    if type(start) is not int or type(end) is not int or end <= start:
-        start = end = None  # servers without spans send 0 to 0
-    return text_or_none(cite.get("url")), text_or_none(cite.get("title")), start, end
-
-
-def read_citations(annotations: list[JSON], *, spans: bool) -> tuple[Citation, ...]:
-    """Return the web pages among the annotations of a message.
-
-    spans: keep the spans, which count characters of the message's text.
-    """
-    found: list[Citation] = []
-    for native in annotations:
-        url, title, start, end = (
-            read_url_citation(native) if type(native) is dict else (None, None, None, None)
-        )
-        if url is not None:
-            found.append(Citation(url, title, start, end) if spans else Citation(url, title))
-    return tuple(found)

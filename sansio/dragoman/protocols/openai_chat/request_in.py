@@ -37,7 +37,8 @@ from dragoman._ir.signatures import Signer
 from dragoman._ir.tools import CacheMark
 from dragoman._wire.exceptions import RemoteProtocolError, dotted_path
 from dragoman._wire.json import JSON, JSONObject, wrong_type
-from dragoman.protocols.openai_chat.checks import CHECKS, arguments_text, read_cache_mark, read_citations
+from dragoman.protocols._openai.citations import read_citations
+from dragoman.protocols.openai_chat.checks import CHECKS, arguments_text, read_cache_mark
 from dragoman.protocols.openai_chat.reasoning import part_text, read_turn
 from dragoman.protocols.openai_chat.request_settings import read_reasoning, read_response_format
 from dragoman.protocols.openai_chat.shapes import (
@@ -282,7 +283,9 @@ def _attach_citations(parts: list[Part], annotations: JSON) -> bool:
     texts = [index for index, part in enumerate(parts) if isinstance(part, Text)]
     if not texts or type(annotations) is not list:
         return False
-    sources = read_citations(annotations, spans=len(texts) == 1)
+    members = [each.get("url_citation") for each in annotations if type(each) is dict]
+    # Spans count characters of the message's text.
+    sources = read_citations(members, spans=len(texts) == 1)
     parts[texts[-1]] = msgspec.structs.replace(parts[texts[-1]], citations=annotations, sources=sources)
     return True
 

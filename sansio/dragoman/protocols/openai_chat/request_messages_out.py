@@ -16,6 +16,7 @@ from dragoman._ir.request import Media, Message, OpaquePart, Part, Reasoning, Re
 from dragoman._ir.tools import CacheMark
 from dragoman._wire.json import JSON, JSONObject
 from dragoman.codec import Capabilities
+from dragoman.protocols._openai.settings import MAX_CACHE_MARKS
 from dragoman.protocols.openai_chat.checks import write_cache_mark
 from dragoman.protocols.openai_chat.reasoning import (
     add_texts,
@@ -28,7 +29,6 @@ from dragoman.protocols.openai_chat.tables import (
     CALL_EXTRAS,
     DUMMY_THOUGHT_SIGNATURE,
     EXTRA_CONTENT,
-    MAX_CACHE_MARKS,
     NAME,
     PROVIDER_FIELDS,
     REASONING_FIELDS,

@@ -18,7 +18,6 @@ from dragoman._ir.parameters import (
     Converter,
     effort_of_budget,
     fit_effort,
-    hash_longer_than,
     write_params,
 )
 from dragoman._ir.request import Param, ReasoningConfig, Request, ResponseFormat
@@ -26,16 +25,18 @@ from dragoman._ir.shape import INTEGER, OBJECT, STRING, JSONType, extra_members
 from dragoman._wire.json import JSON, JSONObject
 from dragoman._wire.json_schema import is_strict
 from dragoman.codec import Capabilities
+from dragoman.protocols._openai.settings import (
+    DEFAULT_SCHEMA_NAME,
+    INCLUDE_LOGPROBS,
+    JSON_INSTRUCTION,
+    shared_converters,
+)
 from dragoman.protocols.openai_chat.checks import CHECKS
 from dragoman.protocols.openai_chat.shapes import FORMAT_SHAPE, SETTING_PATHS
 from dragoman.protocols.openai_chat.tables import (
     IMPLIED_INCLUDES,
-    INCLUDE_LOGPROBS,
-    MAX_SAFETY_IDENTIFIER,
-    MAX_USER,
     NAME,
-    SERVICE_TIER_ALIASES,
-    SERVICE_TIERS,
+    TITLE,
 )
 
 # What open servers pass to the model's template.
@@ -221,14 +222,12 @@ def write_response_format(
     if form.schema is None:
         out["response_format"] = {"type": "json_object"}
         if not any(_mentions_json(message) for message in messages):
-            # "'messages' must contain the word 'json' in some form, to use 'response_format' of type 'json_object'."
-            # (xray.koplugin#33, read 2026-11-22)
-            _add_instruction(messages, "Answer with one JSON object.")
+            _add_instruction(messages, JSON_INSTRUCTION)
             ledger.altered(
                 path, "the server requires the word JSON in the messages: an instruction was added"
             )
         return
-    schema: JSONObject = {"name": form.name or "response"}  # required (openai-python 3.54.0)
+    schema: JSONObject = {"name": form.name or DEFAULT_SCHEMA_NAME}
     if form.description is not None:
         schema["description"] = form.description
     schema["schema"] = form.schema
@@ -269,11 +268,10 @@ _SETTING_NAMES: dict[str, dict[Param, str]] = {
 def write_settings(request: Request, capabilities: Capabilities, out: JSONObject, ledger: Ledger) -> None:
     """Put the plain settings into `out`."""
     if request.params:
-        converters = dict(CONVERTERS)
+        refuses_tiers = "service_tier" in capabilities.refuses
+        converters = {**CONVERTERS, **shared_converters(request, refuses_tiers, TITLE)}
         if capabilities.cache_marks != "breakpoint":
             converters["prompt_cache_options"] = _drop_cache_options
-        if "service_tier" in capabilities.refuses:
-            converters["speed"] = _drop_speed
         if request.protocol == NAME:
             del converters["service_tier"]  # the client names tiers as the upstream does
         write_params(request, _SETTING_NAMES[capabilities.max_tokens_field], converters, out, ledger)
@@ -283,40 +281,12 @@ def write_settings(request: Request, capabilities: Capabilities, out: JSONObject
 
 def _derived_settings(request: Request, capabilities: Capabilities, out: JSONObject, ledger: Ledger) -> None:
     """Put the settings into `out` that become another one."""
-    if request.params.get("speed") == "fast" and request.params.get("service_tier", "fast") != "fast":
-        out["service_tier"] = "fast"
-        path = request.path_of("service_tier")
-        ledger.dropped(path, "the speed was sent in its place")
     requested = INCLUDE_LOGPROBS in (request.params.get("include") or ())
     if requested and "logprobs" in capabilities.refuses:
         ledger.dropped(request.path_of("include"), "the upstream does not accept logprobs")
         requested = False
     if requested or "top_logprobs" in out:
         out["logprobs"] = True  # "must be set to `true` if" top_logprobs is used (openai-python 3.54.0)
-
-
-def _service_tier(value: JSON, path: str, ledger: Ledger) -> JSON:
-    if type(value) is str and value in SERVICE_TIERS:
-        return value
-    tier = SERVICE_TIER_ALIASES.get(str(value))
-    if tier is None:
-        ledger.dropped(path, "Chat Completions has no such service tier")
-    else:
-        ledger.altered(path, f"sent as {tier}")
-    return tier
-
-
-def _speed(value: JSON, path: str, ledger: Ledger) -> JSON:
-    """Return the service tier for `speed` of Messages. Any speed but `fast` is the default."""
-    if value not in ("fast", "standard"):
-        ledger.dropped(path, "Chat Completions has no such speed")
-    return value if value == "fast" else None
-
-
-def _drop_speed(value: JSON, path: str, ledger: Ledger) -> JSON:
-    if value != "standard":
-        ledger.dropped(path, "the upstream does not accept a service tier")
-    return None
 
 
 def _include(value: JSON, path: str, ledger: Ledger) -> JSON:
@@ -332,10 +302,6 @@ def _drop_cache_options(value: JSON, path: str, ledger: Ledger) -> JSON:
 
 
 CONVERTERS: Mapping[Param, Converter] = {
-    "service_tier": _service_tier,
-    "speed": _speed,
     "include": _include,
     "background": lambda value, path, ledger: None,  # false here: write_request refuses true
-    "safety_identifier": hash_longer_than(MAX_SAFETY_IDENTIFIER),
-    "user": hash_longer_than(MAX_USER),
 }

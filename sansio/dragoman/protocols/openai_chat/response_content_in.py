@@ -28,7 +28,7 @@ from dragoman._ir.losses import Ledger, child
 from dragoman._ir.shape import note_unread
 from dragoman._wire.exceptions import unreadable_response
 from dragoman._wire.json import JSON, JSONObject, kind_of, object_or_none
-from dragoman.protocols.openai_chat.checks import read_url_citation
+from dragoman.protocols._openai.citations import read_url_citation
 from dragoman.protocols.openai_chat.reasoning import ReasoningFields, entry_text
 from dragoman.protocols.openai_chat.response_tool_calls_in import (
     IdAllocator,
@@ -190,7 +190,13 @@ class ChoiceReader:
     def cite_pages(self, pages: list[JSONObject], out: list[Event]) -> None:
         """Cite the pages that a server lists beside its choices, unless they are cited already."""
         self._add_citations(
-            [page for page in pages if read_url_citation(page)[0] not in self._cited_urls], "", out
+            [
+                page
+                for page in pages
+                if read_url_citation(page.get("url_citation"))[0] not in self._cited_urls
+            ],
+            "",
+            out,
         )
 
     def _read_annotations(self, annotations: list[JSON], out: list[Event]) -> None:
@@ -205,13 +211,14 @@ class ChoiceReader:
         if not annotations:
             return
         self._pending_citations += [(native, path) for native in annotations]
-        self._cited_urls.update([read_url_citation(each)[0] for each in annotations])
+        self._cited_urls.update([read_url_citation(each.get("url_citation"))[0] for each in annotations])
         if self.kind is BlockKind.TEXT:
             self._emit_citations(out)
 
     def _emit_citations(self, out: list[Event]) -> None:
         for native, path in self._pending_citations:
-            out.append(Annotation(self.block, NAME, native, *read_url_citation(native), path))
+            found = read_url_citation(native.get("url_citation"))
+            out.append(Annotation(self.block, NAME, native, *found, path))
         self._pending_citations.clear()
 
     def read_logprobs(self, logprobs: JSONObject, out: list[Event], start: int) -> None:

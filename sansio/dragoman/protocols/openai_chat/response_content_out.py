@@ -18,12 +18,11 @@ from dragoman._ir.events import (
 from dragoman._ir.losses import Ledger
 from dragoman._wire.json import JSON, JSONObject
 from dragoman.codec import ResponseContext
+from dragoman.protocols._openai.citations import cited_url, write_url_citation
 from dragoman.protocols.openai_chat.reasoning import Position, position_id
 from dragoman.protocols.openai_chat.tables import (
     LOSSY_STOP_REASONS,
     NAME,
-    RESPONSE_TIER_ALIASES,
-    SERVICE_TIERS,
     SIGNATURE_FORMAT,
     STOP_REASON_NAMES,
 )
@@ -93,24 +92,16 @@ class WrittenChoice:
                 self.annotations.append(native)
                 continue
             path = event.path or f"{self._path}/message/annotations"
-            if event.url is None:
-                self._ledger.dropped(path, "only citations of web pages have a counterpart")
+            url = event.url if event.origin == NAME else cited_url(event, path, self._ledger)
+            if url is None:
                 continue
-            start, end = event.start, event.end
-            if start is None or end is None:
-                start, end = 0, size
-            cited = {
-                "url": event.url,
-                "title": event.title or "",
-                "start_index": base + start,
-                "end_index": base + end,
-            }
+            cited = write_url_citation(url, event.title, event.start, event.end, size)
+            cited["start_index"] += base
+            cited["end_index"] += base
             if event.origin == NAME:
                 self.annotations.append({**native, "url_citation": {**native["url_citation"], **cited}})
-                continue
-            if event.has_unmapped_fields():
-                self._ledger.altered(path, "only the source and span of the citation were kept")
-            self.annotations.append({"type": "url_citation", "url_citation": cited})
+            else:
+                self.annotations.append({"type": "url_citation", "url_citation": cited})
 
     def end_block(
         self, kind: BlockKind, size: int, position: Position, signature: Signature | None
@@ -166,16 +157,6 @@ class WrittenChoice:
         if self.legacy and reason is StopReason.TOOL_USE:
             return "function_call"
         return STOP_REASON_NAMES[reason]
-
-
-def write_service_tier(tier: str | None, ledger: Ledger) -> str | None:
-    """Return the tier if it is an official one, because any other breaks strict clients."""
-    tier = RESPONSE_TIER_ALIASES.get(tier or "", tier)
-    if tier in SERVICE_TIERS:
-        return tier
-    if tier is not None:
-        ledger.dropped("/service_tier", "Chat Completions has no such service tier")
-    return None
 
 
 def write_tool_call(head: ToolHead, text: str) -> JSONObject:

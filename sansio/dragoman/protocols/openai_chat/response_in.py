@@ -33,6 +33,7 @@ from dragoman._wire.limits import CHOICES, LIMIT_EXCEEDED
 from dragoman._wire.sse import Frame
 from dragoman.codec import ResponseContext
 from dragoman.protocols._openai.errors import parse_error
+from dragoman.protocols._openai.settings import fit_tier
 from dragoman.protocols.openai_chat.errors import has_error
 from dragoman.protocols.openai_chat.response_content_in import ChoiceReader
 from dragoman.protocols.openai_chat.response_tool_calls_in import IdAllocator
@@ -40,8 +41,7 @@ from dragoman.protocols.openai_chat.shapes import CHOICE_SHAPE, READ_SHAPE, RESP
 from dragoman.protocols.openai_chat.tables import (
     ERROR_FINISH_REASONS,
     NAME,
-    RESPONSE_TIER_ALIASES,
-    SERVICE_TIERS,
+    TITLE,
 )
 from dragoman.protocols.openai_chat.usage import read_usage
 
@@ -187,13 +187,8 @@ class ChatReader:
         )
 
     def _note_tier(self, chunk: JSONObject) -> None:
-        """Keep an official service tier. Any other would break strict clients."""
-        reported = text_or_none(chunk.get("service_tier"))
-        tier = RESPONSE_TIER_ALIASES.get(reported or "", reported)
-        if tier in SERVICE_TIERS:
-            self._tier = tier
-        elif tier is not None:
-            self._ledger.dropped("/service_tier", "not a service tier of Chat Completions")
+        tier = fit_tier(text_or_none(chunk.get("service_tier")), "/service_tier", self._ledger, TITLE)
+        self._tier = tier or self._tier
 
     def _usage_events(self) -> list[Event]:
         """Return the usage if it is known, with the service tier if that changed after the start."""

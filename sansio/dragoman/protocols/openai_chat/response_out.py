@@ -38,15 +38,16 @@ from dragoman._ir.events import (
 from dragoman._ir.losses import Ledger
 from dragoman._wire.json import JSON, JSONObject, encode, encode_strings
 from dragoman.codec import ResponseContext
+from dragoman.protocols._openai.settings import fit_tier
 from dragoman.protocols.openai_chat.errors import error_frame
 from dragoman.protocols.openai_chat.reasoning import Position
 from dragoman.protocols.openai_chat.response_content_out import (
     PARAGRAPH_BREAK,
     WrittenChoice,
     write_logprobs,
-    write_service_tier,
     write_tool_call,
 )
+from dragoman.protocols.openai_chat.tables import TITLE
 from dragoman.protocols.openai_chat.usage import write_usage
 
 
@@ -158,7 +159,7 @@ class ChatWriter:
         return self._open_choice(0)
 
     def _set_head(self, service_tier: str | None) -> None:
-        tier = write_service_tier(service_tier, self._ledger)
+        tier = fit_tier(service_tier, "/service_tier", self._ledger, TITLE)
         if tier is not None:
             self._fields["service_tier"] = tier
         self._head = b"data: " + encode(self._fields)[:-1] + b',"choices":['
@@ -316,7 +317,7 @@ def write_whole(response: AssembledResponse, context: ResponseContext, ledger: L
     for block in response.blocks:
         if isinstance(block, Opaque) and _is_response_member(block):
             body[block.kind] = block.native
-    tier = write_service_tier(response.service_tier, ledger)
+    tier = fit_tier(response.service_tier, "/service_tier", ledger, TITLE)
     if tier is not None:
         body["service_tier"] = tier
     return body

@@ -11,30 +11,19 @@ from dragoman._ir.events import StopReason
 from dragoman._ir.request import Param
 from dragoman._wire.errors import ErrorKind
 from dragoman._wire.json import JSONObject
+from dragoman.protocols._openai.settings import CACHE_TTLS, INCLUDE_LOGPROBS, INCLUDE_REASONING
 
 NAME: Final = "openai_chat"
+# What entries of the ledger call it.
+TITLE: Final = "Chat Completions"
 
 FORWARDED_HEADERS: Final = frozenset({"openai-beta", "idempotency-key"})
 
 # "Up to 4 sequences where the API will stop generating further tokens" (openai-python 3.54.0, `stop`).
 MAX_STOPS = 4
-# "Each request can write up to four breakpoints" (openai-python 3.54.0, `PromptCacheOptions`).
-MAX_CACHE_MARKS = 4
 
-# Maximum length in characters. OpenAI documents none; bifrost cuts it at 64 (read 2026-11-22).
-MAX_USER = 64
-# "with a maximum length of 128 characters" (openai-python 3.54.0, `safety_identifier`).
-MAX_SAFETY_IDENTIFIER = 128
-
-SERVICE_TIERS = frozenset({"auto", "default", "flex", "scale", "priority", "fast"})
-# Other names of tiers in responses: Groq's, and that of Messages.
-RESPONSE_TIER_ALIASES = {"on_demand": "default", "batch": "flex"}
-# Tiers of other protocols -> their counterparts.
-SERVICE_TIER_ALIASES = {"standard_only": "default", "ultrafast": "fast"}
-
-INCLUDE_LOGPROBS = "message.output_text.logprobs"
 # Items of `include` (Responses) that need no setting of their own: encrypted reasoning is part of the conversation.
-IMPLIED_INCLUDES = frozenset({INCLUDE_LOGPROBS, "reasoning.encrypted_content"})
+IMPLIED_INCLUDES = frozenset({INCLUDE_LOGPROBS, INCLUDE_REASONING})
 
 # Settings for servers that store conversations: to leave them out would change the conversation.
 REJECTED_PARAMS: tuple[Param, ...] = ("previous_response_id", "conversation", "prompt", "background")
@@ -51,7 +40,7 @@ WEB_SEARCH_OPTIONS = "web_search_options"
 # The official cache mark and the one for Claude models -> its members beside the ttl, and its lifetimes (openai-python
 # 3.54.0, anthropic 2.12.0).
 CACHE_MARKS: dict[str, tuple[JSONObject, dict[Literal["short", "long"], str]]] = {
-    "prompt_cache_breakpoint": ({"mode": "explicit"}, {"short": "30m", "long": "12h"}),
+    "prompt_cache_breakpoint": ({"mode": "explicit"}, CACHE_TTLS),
     "cache_control": ({"type": "ephemeral"}, {"short": "5m", "long": "1h"}),
 }
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dragoman._ir.events import Usage
 from dragoman._ir.losses import Ledger, child
-from dragoman._wire.json import JSON, JSONObject
+from dragoman._wire.json import JSONObject
+from dragoman.protocols._openai.usage import read_counts
 from dragoman.protocols.openai_chat.tables import NATIVE_COUNTERS
 
 _DETAILS = ("prompt_tokens_details", "completion_tokens_details")
@@ -27,10 +28,7 @@ _COUNTERS: dict[str, tuple[tuple[str, ...], ...]] = {
 
 def read_usage(value: JSONObject) -> Usage:
     """Read a `usage` object with the official names or those of compatible servers."""
-    counts: dict[str, JSON] = {
-        field: next((count for place in places if (count := _count(value, place)) is not None), None)
-        for field, places in _COUNTERS.items()
-    }
+    counts = read_counts(value, _COUNTERS)
     parts = counts["input"], counts["output"], counts["reasoning"]
     if None not in parts and value.get("total_tokens") == sum(parts):
         # xAI does not include reasoning in completion_tokens, but in the total (seen in recorded responses, November
@@ -76,12 +74,3 @@ def write_usage(usage: Usage, ledger: Ledger) -> JSONObject:
 def _details(value: JSONObject, name: str) -> JSONObject:
     details = value.get(name)
     return details if type(details) is dict else {}
-
-
-def _count(value: JSON, place: tuple[str, ...]) -> int | None:
-    """Return the count at a place: an integer from 0, or a float that equals one. None if there is none."""
-    for name in place:
-        value = value.get(name) if type(value) is dict else None
-    if type(value) is float and value.is_integer():
-        value = int(value)
-    return value if type(value) is int and value >= 0 else None

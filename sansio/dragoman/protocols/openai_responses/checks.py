@@ -6,10 +6,11 @@ from collections.abc import Collection, Mapping
 from typing import Literal
 
 from dragoman._ir.checks import Checks
-from dragoman._ir.request import Citation, Media, Text
+from dragoman._ir.request import Media, Text
 from dragoman._ir.shape import STRING, Shape, extra_members
 from dragoman._wire.exceptions import RemoteProtocolError, dotted_path
-from dragoman._wire.json import JSON, JSONObject, encode_text, text_or_none, wrong_type
+from dragoman._wire.json import JSON, JSONObject, encode_text, wrong_type
+from dragoman.protocols._openai.citations import write_url_citation
 from dragoman.protocols.openai_responses.shapes import IMPLIED_VALUES
 
 
@@ -18,10 +19,6 @@ def _wrong_type(path: str, expected: str, value: JSON) -> RemoteProtocolError:
 
 
 CHECKS = Checks(_wrong_type)
-
-
-def int_or_none(value: JSON) -> int | None:
-    return value if type(value) is int else None
 
 
 def object_or_empty(value: JSON) -> JSONObject:
@@ -59,34 +56,11 @@ def invalid_value(path: str, expected: str) -> RemoteProtocolError:
     return RemoteProtocolError(f"{dotted_path(path)} must be {expected}", path=path, code="invalid_value")
 
 
-def read_citations(annotations: JSON) -> tuple[Citation, ...]:
-    """Return the web pages that annotations cite. Other kinds name files in the vendor's store."""
-    found = []
-    for each in objects_in(annotations):
-        url = text_or_none(each.get("url"))
-        if url is not None:
-            start, end = int_or_none(each.get("start_index")), int_or_none(each.get("end_index"))
-            found.append(Citation(url, text_or_none(each.get("title")), start, end))
-    return tuple(found)
-
-
-def write_url_citation(
-    url: str, title: str | None, start: int | None, end: int | None, length: int
-) -> JSONObject:
-    """Return a `url_citation`. All its fields are required, so a span without an end runs to `length` of the text."""
-    return {
-        "type": "url_citation",
-        "url": url,
-        "title": title or url,
-        "start_index": start or 0,
-        "end_index": length if end is None else end,
-    }
-
-
 def write_citations(part: Text) -> list[JSON]:
     """Return annotations for the citations of another protocol."""
+    length = len(part.text)
     return [
-        write_url_citation(each.url, each.title, each.start, each.end, len(part.text))
+        {"type": "url_citation", **write_url_citation(each.url, each.title, each.start, each.end, length)}
         for each in part.sources
     ]
 

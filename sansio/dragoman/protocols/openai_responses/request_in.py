@@ -15,6 +15,7 @@ from dragoman._ir.shape import OBJECT, STRING, read_settings
 from dragoman._ir.signatures import Signer
 from dragoman._ir.tools import Namespace
 from dragoman._wire.json import JSON, JSONObject, wrong_type
+from dragoman.protocols._openai.settings import INCLUDE_LOGPROBS
 from dragoman.protocols.openai_responses.checks import (
     CHECKS,
     invalid_value,
@@ -32,7 +33,6 @@ from dragoman.protocols.openai_responses.shapes import (
 from dragoman.protocols.openai_responses.tables import (
     CALL_ITEMS,
     IMPLIED_INCLUDES,
-    INCLUDE_LOGPROBS,
     NAME,
     NO_OP_VALUES,
     SUMMARY_NAMES,

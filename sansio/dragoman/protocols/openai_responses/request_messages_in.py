@@ -30,12 +30,12 @@ from dragoman._ir.shape import STRING, Shape
 from dragoman._ir.signatures import Signer, unwrap_summary
 from dragoman._ir.tools import CacheMark, FunctionTool, HostedTool, Namespace, Tool
 from dragoman._wire.json import JSON, JSONObject, encode_text, text_or_none, wrong_type
+from dragoman.protocols._openai.citations import read_citations
 from dragoman.protocols.openai_responses.checks import (
     CHECKS,
     invalid_value,
     missing_field,
     objects_in,
-    read_citations,
     read_extra,
     read_media,
     required_text,
@@ -48,7 +48,7 @@ from dragoman.protocols.openai_responses.request_tool_items_in import (
 )
 from dragoman.protocols.openai_responses.shapes import INPUT_SHAPES, PART_SHAPES
 from dragoman.protocols.openai_responses.tables import (
-    CACHE_TTLS,
+    CACHE_LIFETIMES,
     NAME,
     PLAIN_MARKS,
     PROVIDER_OUTPUTS,
@@ -396,7 +396,7 @@ def _read_part(part: JSON, path: str) -> Part:
             )  # the second shape is what servers send and clients return
         mark, extra = _read_cache_mark(part, path, PART_SHAPES["output_text"])
         annotations = part.get("annotations") or None
-        return Text(text, mark, annotations, extra, path, read_citations(annotations))
+        return Text(text, mark, annotations, extra, path, read_citations(objects_in(annotations)))
     if kind == "input_image" or kind == "input_file":
         return _read_media(part, path)
     if kind == "refusal" and type(part.get("refusal")) is str:
@@ -417,7 +417,7 @@ def _read_cache_mark(
     ttl = text_or_none(mark.get("ttl")) or ""
     if mark not in PLAIN_MARKS:
         extra = {**(extra or {}), "prompt_cache_breakpoint": mark}
-    return CacheMark(f"{path}/prompt_cache_breakpoint", CACHE_TTLS.get(ttl)), extra
+    return CacheMark(f"{path}/prompt_cache_breakpoint", CACHE_LIFETIMES.get(ttl)), extra
 
 
 def _read_media(part: JSONObject, path: str) -> Media:

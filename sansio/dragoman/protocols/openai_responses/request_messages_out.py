@@ -29,15 +29,14 @@ from dragoman._ir.tools import CacheMark
 from dragoman._wire.exceptions import RequestRefused
 from dragoman._wire.json import JSON, JSONObject
 from dragoman.codec import Capabilities
+from dragoman.protocols._openai.settings import CACHE_TTLS, MAX_CACHE_MARKS
 from dragoman.protocols.openai_responses.checks import has_unmapped_citations, write_citations
 from dragoman.protocols.openai_responses.shapes import ITEM_METADATA
 from dragoman.protocols.openai_responses.tables import (
-    CACHE_TTL_NAMES,
     CALL_ITEMS,
     CALL_OUTPUT_ITEMS,
     ITEMS_WITHOUT_MESSAGE,
     MARKABLE_PARTS,
-    MAX_CACHE_MARKS,
     NAME,
     RESPONSE_ONLY_FIELDS,
     SAME_FILE_STORE,
@@ -436,7 +435,7 @@ class _BreakpointWriter:
             self._placed.append((mark.path, part))
         elif mark.ttl != "long":
             return
-        ttl: JSONObject = {} if mark.ttl is None else {"ttl": CACHE_TTL_NAMES[mark.ttl]}
+        ttl: JSONObject = {} if mark.ttl is None else {"ttl": CACHE_TTLS[mark.ttl]}
         part[_BREAKPOINT] = {"mode": "explicit", **ttl}
 
     def put_on_output(self, mark: CacheMark, item: JSONObject) -> None:

@@ -15,7 +15,6 @@ from dragoman._ir.parameters import (
     Converter,
     effort_of_budget,
     fit_effort,
-    hash_longer_than,
     write_params,
 )
 from dragoman._ir.request import Message, Param, ReasoningConfig, Request, ResponseFormat, Text
@@ -24,6 +23,13 @@ from dragoman._ir.signatures import Signer, unwrap_summary
 from dragoman._wire.json import JSON, JSONObject
 from dragoman._wire.json_schema import is_strict
 from dragoman.codec import Capabilities, SignaturePlaces
+from dragoman.protocols._openai.settings import (
+    DEFAULT_SCHEMA_NAME,
+    INCLUDE_LOGPROBS,
+    INCLUDE_REASONING,
+    JSON_INSTRUCTION,
+    shared_converters,
+)
 from dragoman.protocols.openai_responses.request_messages_out import (
     NO_MARKS,
     InputWriter,
@@ -32,16 +38,12 @@ from dragoman.protocols.openai_responses.request_messages_out import (
 from dragoman.protocols.openai_responses.shapes import REQUEST_SHAPE
 from dragoman.protocols.openai_responses.tables import (
     EFFORT_IMPLIES_SUMMARY,
-    INCLUDE_LOGPROBS,
-    INCLUDE_REASONING,
-    MAX_SAFETY_IDENTIFIER,
-    MAX_USER,
     MIN_OUTPUT_TOKENS,
     NAME,
     NO_OP_VALUES,
-    SERVICE_TIER_ALIASES,
-    SERVICE_TIERS,
     SUMMARY_NAMES,
+    TIERS,
+    TITLE,
     VERBATIM_FIELDS,
 )
 from dragoman.protocols.openai_responses.tools import (
@@ -52,11 +54,10 @@ from dragoman.protocols.openai_responses.tools import (
 )
 
 # The names of settings. `text.verbosity` is written by functions.
-_NAMES: dict[Param, str] = {param: path[1:] for param, path in setting_paths(REQUEST_SHAPE).items()}
-
-# OpenAI's server refuses `text.format` of type `json_object` if no input message has the word "json", as Chat does for
-# `response_format` (ultimatejimmy/xray.koplugin#33, read 2026-11-22).
-_JSON_INSTRUCTION = "Answer with one JSON object."
+_NAMES: dict[Param, str] = {
+    **{param: path[1:] for param, path in setting_paths(REQUEST_SHAPE).items()},
+    "speed": "service_tier",
+}
 
 
 def write_request(request: Request, capabilities: Capabilities, ledger: Ledger) -> JSONObject:
@@ -141,7 +142,7 @@ def _add_word_json(request: Request, items: list[JSON], ledger: Ledger) -> None:
     text_format = request.response_format
     if text_format is None or text_format.schema is not None or any(_has_word_json(item) for item in items):
         return
-    content = [{"type": "input_text", "text": _JSON_INSTRUCTION}]
+    content = [{"type": "input_text", "text": JSON_INSTRUCTION}]
     items.append({"type": "message", "role": "system", "content": content})
     ledger.add(
         LossCode.REPAIRED,
@@ -155,9 +156,6 @@ def _has_word_json(item: JSONObject) -> bool:
     return type(content) is list and any("json" in (part.get("text") or "").lower() for part in content)
 
 
-_DEFAULT_SCHEMA_NAME = "response"
-
-
 def _write_settings(request: Request, capabilities: Capabilities, out: JSONObject, ledger: Ledger) -> None:
     """Write everything outside of input and tools of another protocol's request into `out`."""
     text: JSONObject = {}
@@ -168,12 +166,9 @@ def _write_settings(request: Request, capabilities: Capabilities, out: JSONObjec
         text["verbosity"] = verbosity
     if text:
         out["text"] = text
-    write_params(request, _NAMES, CONVERTERS, out, ledger)
-    if request.params.get("speed") == "fast":
-        if "service_tier" in capabilities.refuses:
-            ledger.dropped(request.path_of("speed"), "the upstream does not accept a service tier")
-        else:
-            out["service_tier"] = "fast"
+    refuses_tiers = "service_tier" in capabilities.refuses
+    converters = {**CONVERTERS, **shared_converters(request, refuses_tiers, TITLE, TIERS)}
+    write_params(request, _NAMES, converters, out, ledger)
     # "Defaults to true when omitted" (openai-python 3.54.0, `store`), which clients of other protocols do not request.
     if "store" not in capabilities.refuses:
         out["store"] = request.params.get("store") is True
@@ -249,7 +244,7 @@ def _write_format(text_format: ResponseFormat, ledger: Ledger) -> JSONObject:
         return {"type": "json_object"}
     out: JSONObject = {
         "type": "json_schema",
-        "name": text_format.name or _DEFAULT_SCHEMA_NAME,
+        "name": text_format.name or DEFAULT_SCHEMA_NAME,
         "schema": text_format.schema,
     }
     if text_format.description is not None:
@@ -329,20 +324,6 @@ def _text_only(value: JSON, path: str, ledger: Ledger) -> JSON:
     return None
 
 
-def _service_tier(value: JSON, path: str, ledger: Ledger) -> JSON:
-    tier = SERVICE_TIER_ALIASES.get(value, value) if type(value) is str else None
-    if tier in SERVICE_TIERS:
-        return tier
-    ledger.dropped(path, "Responses has no such service tier")
-    return None
-
-
-def _speed(value: JSON, path: str, ledger: Ledger) -> JSON:
-    if value not in ("fast", "standard"):
-        ledger.dropped(path, "Responses has no such speed")
-    return None
-
-
 def _output_tokens(value: JSON, path: str, ledger: Ledger) -> JSON:
     if type(value) is int and value < MIN_OUTPUT_TOKENS:
         ledger.altered(path, f"raised to {MIN_OUTPUT_TOKENS}, the lowest limit of Responses")
@@ -355,11 +336,7 @@ CONVERTERS: Mapping[Param, Converter] = {
     "max_output_tokens": _output_tokens,
     "mcp_servers": _written_elsewhere,  # see `note_unsent_servers`
     "modalities": _text_only,
-    "safety_identifier": hash_longer_than(MAX_SAFETY_IDENTIFIER),
-    "service_tier": _service_tier,
-    "speed": _speed,
     "store": _written_elsewhere,
-    "user": hash_longer_than(MAX_USER),
     "verbosity": _written_elsewhere,
 }
 _NATIVE_CONVERTERS: Mapping[Param, Converter] = {

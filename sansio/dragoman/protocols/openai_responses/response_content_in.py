@@ -33,7 +33,8 @@ from dragoman._ir.events import (
 from dragoman._ir.losses import Ledger, LossCode, child
 from dragoman._ir.shape import note_unread
 from dragoman._wire.json import JSON, JSONObject, is_object_text, text_or_none
-from dragoman.protocols.openai_responses.checks import int_or_none, objects_in
+from dragoman.protocols._openai.citations import read_url_citation
+from dragoman.protocols.openai_responses.checks import objects_in
 from dragoman.protocols.openai_responses.request_tool_items_in import search_queries
 from dragoman.protocols.openai_responses.shapes import ANNOTATION_SHAPE
 from dragoman.protocols.openai_responses.tables import NAME
@@ -223,10 +224,7 @@ class MessageItem(OutputItem):
                 emitted.block,
                 NAME,
                 annotation,
-                text_or_none(annotation.get("url")),
-                text_or_none(annotation.get("title")),
-                int_or_none(annotation.get("start_index")),
-                int_or_none(annotation.get("end_index")),
+                *read_url_citation(annotation),
                 path,
             )
         )

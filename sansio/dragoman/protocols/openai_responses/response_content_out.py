@@ -30,7 +30,9 @@ from dragoman._ir.signatures import wrap_summary
 from dragoman._wire.errors import WireError
 from dragoman._wire.json import JSON, JSONObject, text_or_none
 from dragoman.codec import ResponseContext
-from dragoman.protocols.openai_responses.checks import objects_in, write_url_citation
+from dragoman.protocols._openai.citations import cited_url, write_url_citation
+from dragoman.protocols._openai.settings import fit_tier
+from dragoman.protocols.openai_responses.checks import objects_in
 from dragoman.protocols.openai_responses.client_tools import (
     CLIENT_TOOLS,
     parse_call_arguments,
@@ -40,10 +42,10 @@ from dragoman.protocols.openai_responses.tables import (
     DEFAULT_TIER,
     LOSSY_STOP_REASONS,
     NAME,
-    SERVICE_TIER_ALIASES,
-    SERVICE_TIERS,
     STOP_REASON_NAMES,
     STOP_REASONS,
+    TIERS,
+    TITLE,
 )
 from dragoman.protocols.openai_responses.usage import write_tool_usage, write_usage
 
@@ -191,13 +193,13 @@ def write_citation(event: Annotation, length: int, ledger: Ledger) -> JSONObject
     if event.origin == NAME:
         native: JSONObject = event.native
         return native
-    path = event.path or f"/annotations/{event.block}"
-    if event.url is None:
-        ledger.dropped(path, "only citations of web pages have a counterpart")
+    url = cited_url(event, event.path or f"/annotations/{event.block}", ledger)
+    if url is None:
         return None
-    if event.has_unmapped_fields():
-        ledger.altered(path, "only the source and span of the citation were kept")
-    return write_url_citation(event.url, event.title, event.start, event.end, length)
+    return {
+        "type": "url_citation",
+        **write_url_citation(url, event.title, event.start, event.end, length),
+    }
 
 
 def write_logprob(token: JSONObject, *, with_bytes: bool) -> JSONObject:
@@ -340,11 +342,9 @@ class ResponseBuilder:
         self._note_tier(started.service_tier)
 
     def _note_tier(self, reported: str | None) -> None:
-        tier = SERVICE_TIER_ALIASES.get(reported or "", reported)
-        if tier in SERVICE_TIERS:
+        tier = fit_tier(reported, "/service_tier", self._ledger, TITLE, TIERS)
+        if tier is not None:
             self._fixed_fields["service_tier"] = tier
-        elif tier is not None:
-            self._ledger.dropped("/service_tier", "Responses has no such service tier")
 
     def response(
         self,

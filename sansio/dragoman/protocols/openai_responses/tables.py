@@ -8,8 +8,11 @@ from dragoman._ir.events import StopReason
 from dragoman._ir.request import Param, Role
 from dragoman._wire.json import JSON
 from dragoman.codec import TokenCount
+from dragoman.protocols._openai.settings import CACHE_TTLS, INCLUDE_LOGPROBS, INCLUDE_REASONING, SERVICE_TIERS
 
 NAME = "openai_responses"
+# What entries of the ledger call it.
+TITLE = "Responses"
 
 
 FORWARDED_HEADERS = frozenset({"openai-beta", "idempotency-key", "x-codex-beta-features"})
@@ -45,11 +48,8 @@ NO_OP_VALUES: dict[Param, JSON] = {
     "truncation": "disabled",
 }
 
-# `include` entries with a meaning in the document: encrypted reasoning is always kept, and log probabilities are the
-# setting `logprobs`.
-INCLUDE_REASONING = "reasoning.encrypted_content"
-INCLUDE_LOGPROBS = "message.output_text.logprobs"
-# Entries that request what every response has anyway if it exists.
+# Entries of `include` that request what every response has anyway if it exists. Log probabilities are the setting
+# `logprobs`.
 IMPLIED_INCLUDES = frozenset((INCLUDE_REASONING, INCLUDE_LOGPROBS, "web_search_call.action.sources"))
 
 # Items that may have no message in the document: tools, settings, and repetitions of another item.
@@ -65,25 +65,18 @@ VERBATIM_FIELDS = ("reasoning", "text")
 # (vectorize-io/hindsight#58, read 2026-11-22)
 MIN_OUTPUT_TOKENS = 16
 
-# In characters. 128 is the limit of `safety_identifier` (openai-python 3.54.0), which was 64 in older versions. None is
-# documented for `user`.
-MAX_USER = 64
-MAX_SAFETY_IDENTIFIER = 128
-
-SERVICE_TIERS = frozenset(("auto", "default", "flex", "scale", "priority", "fast", "ultrafast"))
+TIERS = SERVICE_TIERS | {"ultrafast"}
 # "auto" leaves the choice to the server, and the response names its tier at its end. A response without a tier had
 # "default".
 AUTO_TIER, DEFAULT_TIER = "auto", "default"
-# Other vendors' names of the same tiers, in requests and in responses.
-SERVICE_TIER_ALIASES = {"standard_only": "default", "standard": "default", "batch": "flex"}
 
 # Protocols without a setting for visible reasoning: there an effort requests it too.
 EFFORT_IMPLIES_SUMMARY = frozenset(("openai_chat",))
 # Protocols whose file ids refer to the same vendor's store.
 SAME_FILE_STORE = frozenset(("openai_chat", "openai_responses"))
 
-CACHE_TTLS: dict[str, Literal["short", "long"]] = {"30m": "short", "12h": "long"}
-CACHE_TTL_NAMES = {short: name for name, short in CACHE_TTLS.items()}
+# The lifetime that a ttl means.
+CACHE_LIFETIMES: dict[str, Literal["short", "long"]] = {ttl: lifetime for lifetime, ttl in CACHE_TTLS.items()}
 # Other vendors' counters of tokens written to caches of each lifetime, and ours.
 CACHE_WRITE_COUNTERS: dict[str, dict[str, str]] = {
     "cache_creation": {
@@ -91,14 +84,12 @@ CACHE_WRITE_COUNTERS: dict[str, dict[str, str]] = {
         "ephemeral_1h_input_tokens": "ttl_12h_tokens",
     }
 }
-# "Each request can write up to four breakpoints." (openai-python 3.54.0, `prompt_cache_options`)
-MAX_CACHE_MARKS = 4
 # Content parts that can have a mark.
 MARKABLE_PARTS = frozenset(("input_text", "input_image", "input_file"))
 # Marks with no member beside their ttl.
 PLAIN_MARKS: tuple[JSON, ...] = (
     {"mode": "explicit"},
-    *({"mode": "explicit", "ttl": ttl} for ttl in CACHE_TTLS),
+    *({"mode": "explicit", "ttl": ttl} for ttl in CACHE_LIFETIMES),
 )
 
 # Items that belong to the user's turn. All others are the assistant's, except for results.

@@ -10,28 +10,30 @@ from dragoman._ir.events import Usage
 from dragoman._ir.losses import Ledger, child
 from dragoman._ir.shape import has_content
 from dragoman._wire.json import JSON, JSONObject
-from dragoman.protocols.openai_responses.checks import int_or_none, object_or_empty
+from dragoman.protocols._openai.usage import read_count, read_counts
+from dragoman.protocols.openai_responses.checks import object_or_empty
 from dragoman.protocols.openai_responses.tables import CACHE_WRITE_COUNTERS
 
 _WRITES = "cache_write_tokens_details"
+
+_COUNTERS = {
+    "input": (("input_tokens",),),
+    "output": (("output_tokens",),),
+    "cached": (("input_tokens_details", "cached_tokens"),),
+    "cache_write": (("input_tokens_details", "cache_write_tokens"),),
+    "reasoning": (("output_tokens_details", "reasoning_tokens"),),
+}
 
 
 def read_usage(response: JSONObject) -> Usage | None:
     """Return the usage of a response, None if it has none."""
     usage = response.get("usage")
-    tool_usage = object_or_empty(response.get("tool_usage"))
-    searches = int_or_none(object_or_empty(tool_usage.get("web_search")).get("num_requests"))
+    searches = read_count(response, "tool_usage", "web_search", "num_requests")
     if type(usage) is not dict:
         return None if searches is None else Usage(searches=searches)
-    input_details = object_or_empty(usage.get("input_tokens_details"))
-    output_details = object_or_empty(usage.get("output_tokens_details"))
-    writes = input_details.get(_WRITES)
+    writes = object_or_empty(usage.get("input_tokens_details")).get(_WRITES)
     return Usage(
-        input=int_or_none(usage.get("input_tokens")),
-        output=int_or_none(usage.get("output_tokens")),
-        cached=int_or_none(input_details.get("cached_tokens")),
-        cache_write=int_or_none(input_details.get("cache_write_tokens")),
-        reasoning=int_or_none(output_details.get("reasoning_tokens")),
+        **read_counts(usage, _COUNTERS),
         extra={"input_tokens_details": {_WRITES: writes}} if has_content(writes) else None,
         searches=searches,
     )
@@ -69,7 +71,7 @@ def _write_details(name: str, value: JSON) -> JSONObject | None:
     names = CACHE_WRITE_COUNTERS.get(name)
     if names is None or not value.keys() <= names.keys():
         return None
-    return {name: int_or_none(value.get(other_name)) or 0 for other_name, name in names.items()}
+    return {name: read_count(value, other_name) or 0 for other_name, name in names.items()}
 
 
 def write_tool_usage(usage: Usage) -> JSONObject | None:
