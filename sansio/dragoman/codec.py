@@ -6,6 +6,7 @@ and one line in dragoman.protocols. Clients speak every protocol; those that ups
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Literal, Protocol, TypeAlias
 
@@ -21,11 +22,13 @@ from dragoman._ir.signatures import WRAPPED_MARKER, Signer
 from dragoman._ir.tools import Grammar
 from dragoman._ir.undo import ToolOrigin, Undo
 from dragoman._wire.errors import WireError
+from dragoman._wire.exceptions import RequestRefused
 from dragoman._wire.json import JSON, JSONObject
 from dragoman._wire.masking import Masker
 from dragoman._wire.sse import Frame
 
 __all__ = [
+    "MODEL_IN_PATH",
     "AssembledBlock",
     "AssembledResponse",
     "BillingHeader",
@@ -51,10 +54,33 @@ __all__ = [
     "Unchecked",
     "Undo",
     "UpstreamSpec",
+    "fill_path",
+    "find_endpoint",
 ]
 
 # Returns why an input of a free-text tool breaks the tool's grammar, None if it does not. Raises Unchecked.
 CheckInput: TypeAlias = Callable[[Grammar, str], str | None]
+
+
+# The place of the model in a path.
+MODEL_IN_PATH = "{model}"
+
+# Characters that a segment of a path may have (RFC 3986, 3.3). Others are percent-encoded, a slash as well.
+_NOT_IN_SEGMENT = re.compile(rb"[^A-Za-z0-9._~!$&'()*+,;=:@-]")
+
+
+def fill_path(path: str, model: str) -> str:
+    """Return a path with the name of the model in the place of `{model}`.
+
+    Raises RequestRefused for a name that would lead to another path.
+    """
+    if MODEL_IN_PATH not in path:
+        return path
+    if model in ("", ".", ".."):
+        raise RequestRefused(f"{model!r} is no name of a model", path="/model", code="invalid_value")
+    name = model.encode("utf-8", "replace")
+    segment = _NOT_IN_SEGMENT.sub(lambda found: b"%%%02X" % found.group()[0], name)
+    return path.replace(MODEL_IN_PATH, segment.decode("ascii"))
 
 
 class Unchecked(Exception):
@@ -120,26 +146,30 @@ class ModelList(msgspec.Struct, frozen=True):
 
 
 class TokenCount(msgspec.Struct, frozen=True):
-    """How the input tokens of a request are counted. The response has them as `input_tokens`.
+    """How the input tokens of a request are counted.
 
     Attributes:
-        path: Below the endpoint of the protocol. The upstream's path is the same.
+        endpoint: The path of clients, below the gateway's root. It may have the model in it, see Endpoint.path.
+        path: The path of upstreams, below the base URL. It may have the model in it, see UpstreamSpec.path.
         fields: The members of a request for a response that a request for a count has as well.
         defaults: Values of members that a request for a response requires and a request for a count may leave out.
-        constant: Members of the response beside the count.
+        constant: Members of the response besides the count.
+        member: The member of the response with the count.
     """
 
+    endpoint: str
     path: str
     fields: frozenset[str]
     defaults: JSONObject = {}
     constant: JSONObject = {}
+    member: str = "input_tokens"
 
 
 class Endpoint(msgspec.Struct, frozen=True):
-    """One place where clients of a protocol send their requests.
+    """One path at which a protocol is served.
 
     Attributes:
-        path: Below the gateway's root.
+        path: Below the gateway's root. `{model}` in it stands for the name of the model, which is then not in the body.
         heartbeat: Bytes that keep a client's connection alive, legal between any two frames; b"" for none.
         streams: When the response is a stream: as the body's `stream` requests, or always, or never.
         framing: How a stream is framed: as server-sent events, or as lines of JSON.
@@ -152,9 +182,30 @@ class Endpoint(msgspec.Struct, frozen=True):
     framing: Literal["sse", "ndjson"] = "sse"
     media_type: str = "text/event-stream; charset=utf-8"
 
+    def match(self, path: str) -> str | None:
+        """Return the model that a path names, "" if it has no place for one, None if it is another path."""
+        before, place, after = self.path.partition(MODEL_IN_PATH)
+        if not place:
+            return "" if path == before else None
+        fits = len(path) > len(before) + len(after) and path.startswith(before) and path.endswith(after)
+        return path[len(before) : len(path) - len(after)] if fits else None
+
     def streams_if(self, requested: bool) -> bool:
         """True if the response is a stream. requested: the body requests one."""
         return requested if self.streams == "requested" else self.streams == "always"
+
+
+def find_endpoint(protocols: Iterable[ProtocolSpec], path: str) -> tuple[ProtocolSpec, Endpoint, str] | None:
+    """Return protocol, endpoint and named model of a path below the gateway's root, None if nothing is served there.
+
+    The model is "" unless the path names it.
+    """
+    for spec in protocols:
+        for endpoint in spec.endpoints:
+            model = endpoint.match(path)
+            if model is not None:
+                return spec, endpoint, model
+    return None
 
 
 class ResponseContext(msgspec.Struct, frozen=True):
@@ -357,7 +408,9 @@ class UpstreamSpec(ProtocolSpec, frozen=True, kw_only=True):
     """A protocol that upstreams speak as well.
 
     Attributes:
-        path: The endpoint, below the base URL.
+        path: The endpoint, below the base URL. `{model}` in it stands for the name of the model, which is then not in
+            the body. It may have a query.
+        stream_path: The endpoint of requests for a stream, None if it is the same.
         write_request: Request -> body for the upstream; losses are recorded. Raises RequestRefused for what must not be
             dropped.
         stream_reader: Makes the reader of one stream.
@@ -386,6 +439,7 @@ class UpstreamSpec(ProtocolSpec, frozen=True, kw_only=True):
     """
 
     path: str
+    stream_path: str | None = None
     write_request: Callable[[Request, Capabilities, Ledger], JSONObject]
     stream_reader: Callable[[ResponseContext, Ledger], StreamReader]
     read_whole: Callable[[JSONObject, ResponseContext, Ledger], Sequence[Event]]
@@ -408,3 +462,12 @@ class UpstreamSpec(ProtocolSpec, frozen=True, kw_only=True):
     list_headers: frozenset[str] = frozenset()
     response_headers: frozenset[str] = frozenset()
     model_list: ModelList | None = None
+
+    @property
+    def model_in_path(self) -> bool:
+        """True if requests name their model in the path, and not in the body."""
+        return MODEL_IN_PATH in self.path
+
+    def path_for(self, model: str, *, stream: bool) -> str:
+        """Return the path and query of a request for a response, below the base URL. Raises RequestRefused."""
+        return fill_path(self.stream_path if stream and self.stream_path is not None else self.path, model)

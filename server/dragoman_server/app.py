@@ -22,7 +22,7 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from dragoman import PROTOCOLS, RemoteProtocolError, RequestRefused
-from dragoman.codec import ProtocolSpec
+from dragoman.codec import MODEL_IN_PATH, ProtocolSpec
 from dragoman.jsontext import JSONObject, encode
 from dragoman_server import __version__
 from dragoman_server.config.reload import Reload, ReloadResult
@@ -131,8 +131,7 @@ def _recorded(app: ASGIApp, gateway: Gateway) -> ASGIApp:
     folder = gateway.settings.server.record
     if folder is None:
         return app
-    paths = {endpoint.path: spec.name for spec in gateway.protocols.values() for endpoint in spec.endpoints}
-    return Recorder(app, gateway.settings, paths, folder)
+    return Recorder(app, gateway.settings, gateway.protocols, folder)
 
 
 class Application(BackgroundTaskGroup):
@@ -271,7 +270,7 @@ def _routes(gateway: Gateway, is_ready: Callable[[], tuple[bool, JSONObject]]) -
 
     endpoints: list[BaseRoute] = [
         Route(
-            endpoint.path,
+            endpoint.path.replace(MODEL_IN_PATH, "{model:path}"),  # names of models may have a slash
             (ResponsesEndpoint if spec.stored_responses else ProtocolEndpoint)(gateway, spec, endpoint),
             methods=["POST"],
         )

@@ -74,7 +74,7 @@ def protocol_for_path(
     """
     for spec in protocols.values():
         for endpoint in spec.endpoints:
-            if path == endpoint.path or path.startswith(endpoint.path + "/"):
+            if endpoint.match(path) is not None or path.startswith(endpoint.path + "/"):
                 return spec
     return protocol_by_version(headers, protocols)
 

@@ -6,7 +6,15 @@ import msgspec
 import pytest
 from core.toy_protocol import context_of, toy
 
-from dragoman.codec import Capabilities, Endpoint, ProtocolSpec, RateLimitHeaders, ToolLimits
+from dragoman import RequestRefused
+from dragoman.codec import (
+    Capabilities,
+    Endpoint,
+    ProtocolSpec,
+    RateLimitHeaders,
+    ToolLimits,
+    find_endpoint,
+)
 
 
 def test_defaults_suit_the_widest_range() -> None:
@@ -30,6 +38,7 @@ def test_a_spec_is_checked_when_it_is_made() -> None:
         "max_stop_sequences",
         "model_list",
         "rate_limit_headers",
+        "stream_path",
         "token_count",
         "version_header",
     }
@@ -79,6 +88,39 @@ def test_the_id_of_a_response(rewritten: bool, stored: bool, upstream: str, repo
 )
 def test_which_endpoints_stream(streams: Any, requested: bool, does: bool) -> None:
     assert Endpoint("/x", streams=streams).streams_if(requested) is does
+
+
+@pytest.mark.parametrize(
+    ("template", "path", "model"),
+    [
+        ("/v1/x", "/v1/x", ""),
+        ("/v1/x", "/v1/xx", None),
+        ("/v1/{model}:go", "/v1/kite:go", "kite"),
+        ("/v1/{model}:go", "/v1/old/kite:go:go", "old/kite:go"),
+        ("/v1/{model}:go", "/v1/:go", None),
+        ("/v1/{model}:go", "/v1/kite:stop", None),
+    ],
+)
+def test_which_paths_are_an_endpoints(template: str, path: str, model: str | None) -> None:
+    assert Endpoint(template).match(path) == model
+
+
+def test_an_endpoint_is_found_by_its_path() -> None:
+    first, second = toy(), toy(endpoints=(Endpoint("/v2/{model}:go"), Endpoint("/v2/go")))
+    assert find_endpoint((first, second), "/v2/a:go") == (second, second.endpoints[0], "a")
+    assert find_endpoint((first, second), "/v2/go") == (second, second.endpoints[1], "")
+    assert find_endpoint((first, second), "/v3") is None
+
+
+def test_a_model_in_the_path_of_an_upstream_stays_in_its_segment() -> None:
+    spec = toy(path="/{model}:go", stream_path="/{model}:flow?as=lines")
+    assert spec.path_for("kite", stream=False) == "/kite:go"
+    assert spec.path_for("../é?#", stream=True) == "/..%2F%C3%A9%3F%23:flow?as=lines"
+    assert toy(path="/{model}:go").path_for("a@b", stream=True) == "/a@b:go"
+    assert toy(path="/go").path_for("..", stream=False) == "/go"
+    for name in ("", ".", ".."):
+        with pytest.raises(RequestRefused):
+            spec.path_for(name, stream=False)
 
 
 @pytest.mark.parametrize(

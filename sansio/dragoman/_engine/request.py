@@ -168,7 +168,8 @@ class RequestTranslator:
         Args:
             body: the client's body.
             model: the upstream's name for the model, by default the client's.
-            request_head: from peek(body), if the caller has it already.
+            request_head: from peek(body), if the caller has it already; with the model, if the path has it
+                (Endpoint.match).
             reasoning_lookup: returns the cached reasoning (ResponseTranslator.cached_reasoning) for the call ids of a
                 turn. Called for turns that the client sends without their reasoning.
             cache_key: returns a name of the conversation, for upstreams that cache prompts by one. Called if the client
@@ -200,7 +201,7 @@ class RequestTranslator:
                 )
             else:
                 translated = self._translate(
-                    body, model, reasoning_lookup, cache_key, restores, signed_reasoning, ledger
+                    body, model, request_head, reasoning_lookup, cache_key, restores, signed_reasoning, ledger
                 )
             return self._without(translated, left_out) if left_out else translated
         except RecursionError:
@@ -210,6 +211,7 @@ class RequestTranslator:
         self,
         body: bytes,
         model: str | None,
+        head: RequestHead | None,
         reasoning_lookup: ReasoningLookup | None,
         cache_key: CacheKeySource | None,
         restores: bool,
@@ -224,6 +226,8 @@ class RequestTranslator:
                 decoded, named, upstream, self._signer, ledger, signed_reasoning, rewritten=True
             )
         received = self._client.read_request(decoded, self._signer)
+        if not received.model and head is not None and head.model:  # it was in the path
+            received = msgspec.structs.replace(received, model=head.model)
         tokens = _count(body, received, capabilities.context_window)
         capabilities = capabilities.for_prompt(tokens)
         streams = self._endpoint.streams_if(received.stream)
@@ -316,6 +320,7 @@ class RequestTranslator:
         if not head.model:
             raise _no_model()
         upstream_model = model or head.model
+        in_body = not self._upstream.model_in_path
         if restores:
             decoded = decode_object(body, "the request body")
             name, members = self._upstream.signature_places.conversation, decoded.keys() | set()
@@ -328,11 +333,12 @@ class RequestTranslator:
                 # The rest keeps its bytes, which the upstream may have got before anything in it was wrapped.
                 items = splice_items(bytes(head.fields[name]).strip(), now, before)
                 out = splice_member(body, head, name, msgspec.Raw(items))
-                out = splice_model(out, peek(out), upstream_model)
+                if in_body:
+                    out = splice_model(out, peek(out), upstream_model)
             else:
-                out = encode({**decoded, "model": upstream_model})
+                out = encode({**decoded, "model": upstream_model} if in_body else decoded)
         else:
-            out = body if model is None else splice_model(body, head, model)
+            out = body if model is None or not in_body else splice_model(body, head, model)
         ledger.enforce(self._policy)
         return TranslatedRequest(
             body=out,

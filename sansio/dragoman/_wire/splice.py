@@ -48,8 +48,8 @@ class RequestHead(msgspec.Struct, frozen=True):
         return f"<RequestHead of {self.model} with {', '.join(self.fields)}>"
 
 
-def peek(body: bytes) -> RequestHead:
-    """Read the top level of a request body.
+def peek(body: bytes, model_in_path: str = "") -> RequestHead:
+    """Read the top level of a request body. model_in_path: the model that the request's path names, if it does.
 
     Raises RemoteProtocolError: 400 if the body is not a JSON object or `model` or `stream` has the wrong type, 413 if
     it is too long.
@@ -70,7 +70,7 @@ def peek(body: bytes) -> RequestHead:
     stream = _field(fields, "stream")
     if stream is not None and type(stream) is not bool:
         raise RemoteProtocolError(f"stream must be a boolean, not {kind_of(stream)}", path="/stream")
-    return RequestHead(model or "", bool(stream), fields)
+    return RequestHead(model_in_path or model or "", bool(stream), fields)
 
 
 def _field(fields: dict[str, msgspec.Raw], name: str) -> object:

@@ -8,6 +8,7 @@ from typing import IO, TYPE_CHECKING
 import click
 
 from dragoman import PROTOCOLS
+from dragoman.codec import find_endpoint
 from dragoman.jsontext import JSON
 from dragoman_server.capabilities.providers import MESSAGES
 from dragoman_server.cli.inputs import file_argument, read_document
@@ -56,18 +57,20 @@ def explain(
     wrong.
     """
     # They take a while to import.
-    from dragoman_server.diagnosis.explanation import as_builtins, find_endpoint
+    from dragoman_server.diagnosis.explanation import as_builtins
     from dragoman_server.diagnosis.explanation import explain as explain_request
 
     settings = load_or_exit(config_file, UNBOUND).settings
     path, _, query = path.partition("?")
-    found = find_endpoint(path)
+    found = find_endpoint(PROTOCOLS.values(), path)
     if found is None:
         paths = ", ".join(each.path for spec in PROTOCOLS.values() for each in spec.endpoints)
         exit_with(USAGE_ERROR, f"no model is requested at {path!a}: write one of {paths}")
-    client, endpoint = found
+    client, endpoint, model = found
     body = read_document(file)
-    explanation = explain_request(settings, client, endpoint, dict(_headers(header_lines)), query, body)
+    explanation = explain_request(
+        settings, client, endpoint, dict(_headers(header_lines)), query, body, model
+    )
     if as_json:
         click.echo(json.dumps(as_builtins(explanation)))
     else:

@@ -147,7 +147,8 @@ class EndpointChecks:
                     self._upstream,
                     self._spec,
                     self._account,
-                    self._upstream.base_url_for(self._spec.name) + self._spec.path,
+                    self._upstream.base_url_for(self._spec.name)
+                    + self._spec.path_for(model, stream=probe.kind == "stream"),
                     headers,
                     body,
                 ) as response:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from dragoman import PROTOCOLS, RemoteProtocolError, RequestRefused, peek
+from dragoman import RemoteProtocolError, RequestRefused, peek
 from dragoman.codec import Endpoint, ProtocolSpec
 from dragoman_server.accounts.policy import Account, Attempts, Offer, Selection, UpstreamAccounts
 from dragoman_server.capabilities.resolve import capability_sources
@@ -85,15 +85,6 @@ class Explanation:
         return all(isinstance(step, ExplainedRefusal) for step in self.steps)
 
 
-def find_endpoint(path: str) -> tuple[ProtocolSpec, Endpoint] | None:
-    """Return the protocol and the endpoint of a path of the gateway, None if no request comes in there."""
-    for spec in PROTOCOLS.values():
-        for endpoint in spec.endpoints:
-            if endpoint.path == path:
-                return spec, endpoint
-    return None
-
-
 def explain(
     settings: Settings,
     client: ProtocolSpec,
@@ -101,17 +92,27 @@ def explain(
     headers: Mapping[str, str],
     query: str,
     body: bytes,
+    model: str = "",
 ) -> Explanation:
-    """Explain one request. headers: with lower-case names. query: without the question mark."""
-    planner = Planner(
-        settings, client, headers, query, body, id=_ID, now=_NOW, clock=lambda: _NOW, endpoint=endpoint
-    )
-    model = ""
+    """Explain one request. headers: with lower-case names. query: without the question mark. model: see peek()."""
     try:
-        model = peek(body).model
+        head = peek(body, model)
+        model = head.model
         chain = find_destinations(settings, client, model)
     except (RemoteProtocolError, RequestRefused) as error:
         return Explanation(model, client.name, (_refusal("", error),))
+    planner = Planner(
+        settings,
+        client,
+        headers,
+        query,
+        body,
+        id=_ID,
+        now=_NOW,
+        clock=lambda: _NOW,
+        endpoint=endpoint,
+        request_head=head,
+    )
     steps = tuple(_explain_one(settings, planner, destination) for destination in chain)
     return Explanation(chain[0].model, client.name, steps, tuple(_notes(settings, chain)))
 

@@ -12,7 +12,7 @@ import msgspec
 from starlette.routing import BaseRoute, Route
 
 from dragoman import RemoteProtocolError, RequestRefused, estimate_tokens
-from dragoman.codec import ProtocolSpec, TokenCount
+from dragoman.codec import MODEL_IN_PATH, ProtocolSpec, TokenCount, fill_path
 from dragoman.jsontext import JSONObject, decode_object, encode
 from dragoman_server.capabilities.resolve import capabilities_for
 from dragoman_server.gateway import Gateway
@@ -32,7 +32,7 @@ def counting_routes(gateway: Gateway) -> list[BaseRoute]:
     """Return one route for each protocol that has a token count."""
     return [
         Route(
-            spec.endpoints[0].path + spec.token_count.path,
+            spec.token_count.endpoint.replace(MODEL_IN_PATH, "{model:path}"),
             CountEndpoint(gateway, spec, spec.token_count),
             methods=["POST"],
         )
@@ -76,7 +76,7 @@ class CountEndpoint(BaseEndpoint):
             )
         tokens = await request.off_loop(len(body), self._estimate, body)
         request.record.input_tokens, request.record.estimated = tokens, True
-        await request.respond_json({**self._count_spec.constant, "input_tokens": tokens}, ESTIMATE_HEADERS)
+        await request.respond_json(self._count(tokens), ESTIMATE_HEADERS)
 
     async def _count_upstream(
         self, request: ClientRequest, body: bytes, destination: Destination, count_spec: TokenCount
@@ -92,7 +92,8 @@ class CountEndpoint(BaseEndpoint):
 
         def as_count(plan: Plan) -> Plan:
             plan = plan if relayed else _as_count_request(plan, count_spec)
-            return plan.at_subpath(count_spec.path, "input_tokens")
+            path = fill_path(count_spec.path, plan.destination.upstream_model)
+            return plan.at_path(path, count_spec.member)
 
         if not relayed:
             body = await request.off_loop(len(body), lambda: encode(self._complete(body)))
@@ -105,15 +106,19 @@ class CountEndpoint(BaseEndpoint):
                 request.record.error = f"the upstream did not count within {COUNT_TIMEOUT_S:g} s"
             return None
         if reply.status == 200:
-            tokens = decode_object(reply.body, "the count").get("input_tokens")
+            tokens = decode_object(reply.body, "the count").get(count_spec.member)
             if type(tokens) is not int:
                 request.record.error = "the upstream's response is not a token count"
                 return None
             request.record.input_tokens = tokens
             if not relayed:
-                reply = replace(reply, body=encode({**self._count_spec.constant, "input_tokens": tokens}))
+                reply = replace(reply, body=encode(self._count(tokens)))
             return reply
         return reply if relayed and reply.status < 500 else None
+
+    def _count(self, tokens: int) -> JSONObject:
+        """Return the response to the client."""
+        return {**self._count_spec.constant, self._count_spec.member: tokens}
 
     def _complete(self, body: bytes) -> JSONObject:
         """Return the body with what a request for a response needs beyond one for a count."""

@@ -72,6 +72,7 @@ class ClientRequest:
     """The HTTP side of one request: what the client sent, its log record, and how far the response got.
 
     headers: lower-case names; the values of a repeated header are joined, as HTTP allows.
+    model_in_path: the model that the path names, "" if it names none.
     query: the query string, without the question mark.
     now: when it arrived, in seconds since the epoch.
     key: the client key that it came with, None where none is needed.
@@ -91,6 +92,7 @@ class ClientRequest:
         self.receive = receive
         self.record = record
         self.headers = _joined_headers(scope)
+        self.model_in_path: str = scope.get("path_params", {}).get("model", "")
         self.query: str = scope.get("query_string", b"").decode("latin-1")
         self.now = unix_time()
         self.key: ClientKey | None = scope.get(SCOPE_KEY)
@@ -262,7 +264,7 @@ class BaseEndpoint(ABC):
             server.max_body_bytes,
             server.body_timeout_s,
         )
-        request_head = await request.off_loop(len(body), peek, body)
+        request_head = await request.off_loop(len(body), peek, body, request.model_in_path)
         model = request_head.model or default_model(gateway.settings) or ""
         request.record.model = model or None
         await gateway.catalog.ensure_list_for(model)
@@ -346,6 +348,7 @@ class BaseEndpoint(ABC):
             upstreams=gateway.upstreams,
             listed=gateway.catalog.listed,
             endpoint=self.endpoint,
+            model_in_path=request.model_in_path,
             request_head=request_head,
             client_key=request.key,
             reasoning_lookup=None

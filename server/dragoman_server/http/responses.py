@@ -197,9 +197,8 @@ class CompactEndpoint(BaseEndpoint):
         destination = self.destination(request_head.model)
         expanded = await self.expand(request, body, request_head, destination, store_response=False)
         if destination.upstream.stored_responses:
-            plan = await self.plan(
-                request, expanded.body, change=lambda plan: plan.at_subpath("/compact", "output")
-            )
+            path = f"{destination.upstream.path}/compact"
+            plan = await self.plan(request, expanded.body, change=lambda plan: plan.at_path(path, "output"))
             await self.request_handler(plan, request).run()
         else:
             await self._summarize(request, expanded.body)

@@ -408,7 +408,7 @@ class Attempt:
         plan, upstream = self.plan, self.plan.destination.upstream
         if status < 400:
             failure = self._failure(redirect_error(plan.destination.settings, status))
-            target = _public_part(dict(self._raw_headers).get("location", "")).removesuffix(upstream.path)
+            target = _public_part(dict(self._raw_headers).get("location", "")).removesuffix(plan.path)
             cause = f"{failure.cause} {status} to {plan.scrub(target)}: put that into base_url"
             return replace(failure, cause=cause)
         body = mask_document(body, plan.context.mask)

@@ -161,7 +161,9 @@ class Plan:
     relayed: the response is relayed, see TranslatedRequest.
     fan_out: how many times the request is sent, see TranslatedRequest.
     context: for the response's machine.
-    url, headers: of the upstream request.
+    base_url: of the upstream, without a slash at the end.
+    path: of the upstream request below it, with its query.
+    headers: of the upstream request.
     streams: the client gets a stream.
     conversation: the key by which it stays with its account, None where it need not.
     check_input: checks what the model writes for tools with a grammar, see ResponseTranslator.
@@ -179,7 +181,8 @@ class Plan:
     relayed: bool
     fan_out: int
     context: ResponseContext
-    url: str
+    base_url: str
+    path: str
     headers: HeaderList = field(repr=False)  # configured ones may be secret
     streams: bool
     conversation: str | None = None
@@ -200,15 +203,18 @@ class Plan:
         mask = self.context.mask
         return text if mask is None else mask(text)
 
-    def at_subpath(self, suffix: str, member: str) -> "Plan":
-        """Return the plan with a path below the one that creates responses. It never streams.
+    @property
+    def url(self) -> str:
+        return self.base_url + self.path
+
+    def at_path(self, path: str, member: str) -> "Plan":
+        """Return the plan with another path than the one that creates responses. It never streams.
 
         member: the member that every response from there has.
         """
-        path, mark, query = self.url.partition("?")
         return replace(
             self,
-            url=f"{path}{suffix}{mark}{query}",
+            path=_with_query(path, self.path.partition("?")[2]),
             relayed=True,  # there the upstream sends no model response that could be translated
             streams=False,
             required_member=member,
@@ -266,6 +272,7 @@ class Planner:
     upstreams: the protocols that upstreams may speak.
     listed: the models that upstreams list.
     endpoint: where the request came in, None for the first one of the client's protocol.
+    model_in_path: the model that the path of the request names, "" if it names none.
     request_head: from peek() for this body, if that was called already.
     client_key: the one that the request came with.
     reasoning_lookup, check_input: as for the core's translators.
@@ -285,6 +292,7 @@ class Planner:
     upstreams: Mapping[str, UpstreamSpec] = field(default_factory=lambda: UPSTREAMS)
     listed: ListedModels = field(default_factory=lambda: NO_LISTED_MODELS)
     endpoint: Endpoint | None = None
+    model_in_path: str = ""
     request_head: RequestHead | None = None
     client_key: ClientKey | None = None
     reasoning_lookup: ReasoningLookup | None = None
@@ -297,7 +305,7 @@ class Planner:
 
     @cached_property
     def _head(self) -> RequestHead:
-        return self.request_head or peek(self.body)
+        return self.request_head or peek(self.body, self.model_in_path)
 
     @cached_property
     def _conversation(self) -> str | None:
@@ -348,9 +356,9 @@ class Planner:
         endpoint = self.endpoint or self.client.endpoints[0]
         streams = endpoint.streams_if(self._head.stream)
         translated = self._translate(to, endpoint, signer, signed_reasoning)
-        url = to.settings.base_url_for(to.upstream.name, self.upstreams) + to.upstream.path
+        path = to.upstream.path_for(to.upstream_model, stream=streams)
         if (translated.relayed or translated.rewritten) and self.query in _RELAYED_QUERY:
-            url = f"{url}?{self.query}"
+            path = _with_query(path, self.query)
         plan = Plan(
             id=self.id,
             client=self.client,
@@ -368,7 +376,8 @@ class Planner:
                 clock=self.clock,
                 mask=Scrub(self.settings.mask, to.settings),
             ),
-            url=url,
+            base_url=to.settings.base_url_for(to.upstream.name, self.upstreams),
+            path=path,
             headers=upstream_request_headers(
                 to.settings,
                 to.upstream,
@@ -444,6 +453,10 @@ class Planner:
             signed_reasoning=signed_reasoning,
             left_out=self.refused_members.get(settings.name, model, self.now),
         )
+
+
+def _with_query(path: str, query: str) -> str:
+    return f"{path}{'&' if '?' in path else '?'}{query}" if query else path
 
 
 def record_destination(record: RequestRecord, to: Destination) -> None:

@@ -16,6 +16,7 @@ import anyio.to_thread
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from dragoman import Capabilities
+from dragoman.codec import ProtocolSpec, find_endpoint
 from dragoman_server import __version__
 from dragoman_server.capabilities.resolve import capabilities_for
 from dragoman_server.proxying.plan import Destination, Plan
@@ -204,17 +205,20 @@ class _Response:
 
 
 class Recorder:
-    """Records the requests for some paths. An ASGI application around another one."""
+    """Records the requests for endpoints of protocols. An ASGI application around another one."""
 
-    def __init__(self, app: ASGIApp, settings: Settings, paths: Mapping[str, str], folder: str) -> None:
+    def __init__(
+        self, app: ASGIApp, settings: Settings, protocols: Mapping[str, ProtocolSpec], folder: str
+    ) -> None:
         self._app = app
         self._settings = settings
-        self._protocols = paths  # the protocol of each path
+        self._protocols = protocols
         self._folder = Path(folder)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        protocol = self._protocols.get(_path(scope)) if scope["type"] == "http" else None
-        if protocol is None or scope["method"] != "POST":
+        is_post = scope["type"] == "http" and scope["method"] == "POST"
+        found = find_endpoint(self._protocols.values(), _path(scope)) if is_post else None
+        if found is None:
             await self._app(scope, receive, send)
             return
         # All bytes have to pass `send`.
@@ -231,7 +235,7 @@ class Recorder:
             if tape.plan is not None:
                 with anyio.move_on_after(_WRITE_S, shield=True):
                     # Megabytes are masked and written.
-                    await anyio.to_thread.run_sync(self._write, tape, protocol, abandon_on_cancel=True)
+                    await anyio.to_thread.run_sync(self._write, tape, found[0].name, abandon_on_cancel=True)
 
     def _recording(self, tape: Tape, protocol: str) -> Recording:
         mask = self._settings.mask

@@ -16,6 +16,7 @@ from dragoman import (
     RequestTranslator,
     ResponseTranslator,
     WireError,
+    peek,
 )
 from dragoman.jsontext import JSON
 from dragoman.sse import Frame, SSEParser
@@ -68,7 +69,8 @@ def replay(recording: Recording) -> Replayed:
     if client is None or upstream is None:
         raise RecordingError(f"unknown protocol: {recording.request.protocol} or {attempt.protocol}")
     endpoint = next(
-        (each for each in client.endpoints if each.path == recording.request.path), client.endpoints[0]
+        (each for each in client.endpoints if each.match(recording.request.path) is not None),
+        client.endpoints[0],
     )
     translator = RequestTranslator(
         client=client,
@@ -78,7 +80,9 @@ def replay(recording: Recording) -> Replayed:
         endpoint=endpoint,
     )
     try:
-        translated = translator.translate(as_bytes(recording.request.body), model=attempt.model)
+        body = as_bytes(recording.request.body)
+        head = peek(body, endpoint.match(recording.request.path) or "")
+        translated = translator.translate(body, model=attempt.model, request_head=head)
     except (RemoteProtocolError, RequestRefused) as error:
         return Replayed(b"", b"", f"the request is refused now: {error}")
     if translated.fan_out > 1:
@@ -128,7 +132,7 @@ def first_difference(recording: Recording, replayed: Replayed) -> Difference | N
         return _difference("request", None, decoded(sent), decoded(replayed.request))
     before, now = joined(recording.response.pieces), replayed.response
     for endpoint in PROTOCOLS[recording.request.protocol].endpoints:
-        if endpoint.path == recording.request.path and endpoint.heartbeat.endswith(b"\n\n"):
+        if endpoint.match(recording.request.path) is not None and endpoint.heartbeat.endswith(b"\n\n"):
             before, now = before.replace(endpoint.heartbeat, b""), now.replace(endpoint.heartbeat, b"")
     before, now = _VOLATILE.sub(b"0", before), _VOLATILE.sub(b"0", now)
     if not recording.response.completed:

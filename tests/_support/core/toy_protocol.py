@@ -6,6 +6,7 @@ event or any document appear on the wire, and read back what came out.
 """
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -373,6 +374,8 @@ def toy(
     tools: ToolLimits = ANY_TOOLS,
     returns_signatures: bool = False,
     needs_usage: bool = False,
+    path: str = "/toy",
+    endpoints: tuple[Endpoint, ...] = (Endpoint("/v1/toy", heartbeat=HEARTBEAT),),
     **habits: Any,
 ) -> UpstreamSpec:
     """A toy protocol of any name and habits: two of different names are translated, two of one are relayed.
@@ -381,12 +384,12 @@ def toy(
     """
     return UpstreamSpec(
         name=name,
-        path="/toy",
-        endpoints=(Endpoint("/v1/toy", heartbeat=HEARTBEAT),),
+        path=path,
+        endpoints=endpoints,
         sequential=sequential,
         choices=choices,
         tool_limits=tools,
-        read_request=lambda body, signer: read_request(body, signer, name=name),
+        read_request=habits.pop("read_request", partial(read_request, name=name)),
         write_request=lambda request, capabilities, ledger: write_request(
             request, capabilities, ledger, name=name
         ),

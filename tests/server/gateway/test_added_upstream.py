@@ -8,12 +8,12 @@ from pathlib import Path
 
 import httpx2
 import pytest
-from core.toy_protocol import toy
+from core.toy_protocol import read_request, toy
 from gateway.fakes import call
 
 import dragoman_server
 from dragoman import PROTOCOLS, UPSTREAMS
-from dragoman.codec import ModelList, RateLimitHeaders, TokenCount
+from dragoman.codec import Endpoint, ModelList, RateLimitHeaders, TokenCount
 from dragoman_server import simulator
 from dragoman_server.app import Application, create_app
 from dragoman_server.capabilities import providers, relay_rewrites
@@ -35,7 +35,9 @@ TOY = toy(
     response_headers=frozenset({"toy-weather"}),
     rate_limit_headers=RateLimitHeaders("toy-limit-", "{limit}-{what}", reset="time"),
     model_list=ModelList("/box", {"size": "2"}, "behind"),
-    token_count=TokenCount("/weigh", frozenset({"model", "messages"}), constant={"unit": "token"}),
+    token_count=TokenCount(
+        "/v1/toy/weigh", "/toy/weigh", frozenset({"model", "messages"}), constant={"unit": "token"}
+    ),
     usage_at_start=True,
 )
 PROTOCOLS = {**PROTOCOLS, "toy": TOY}
@@ -148,6 +150,48 @@ async def test_its_tokens_are_counted(tmp_path: Path) -> None:
         assert json.loads(client.body) == {"input_tokens": 42}
     assert str(toys.last.url) == "http://127.0.0.1:9/toys/toy/weigh"
     assert json.loads(toys.last.content).keys() == {"model", "messages"}
+
+
+async def test_its_model_may_be_in_the_path(tmp_path: Path) -> None:
+    """The path has another verb for streams, and the count has a path and a member like no other protocol's."""
+    spec = toy(
+        name="toy",
+        base_path="/toys",
+        path="/{model}:play",
+        stream_path="/{model}:playAlong?as=frames",
+        endpoints=(
+            Endpoint("/v1/{model}:play", streams="never"),
+            Endpoint("/v1/{model}:playAlong", streams="always"),
+        ),
+        token_count=TokenCount(
+            "/v1/{model}:weigh", "/{model}:weigh", frozenset({"messages"}), member="grams"
+        ),
+        read_request=lambda body, signer: read_request({"model": "", **body}, signer, name="toy"),
+    )
+    protocols = {**PROTOCOLS, "toy": spec}
+    requests: list[httpx2.Request] = []
+
+    def respond(request: httpx2.Request) -> httpx2.Response:
+        requests.append(request)
+        return httpx2.Response(200, json={"grams": 7} if request.url.path.endswith("weigh") else RESPONSE)
+
+    body = {"messages": REQUEST["messages"]}
+    client = UpstreamClient(transport=httpx2.MockTransport(respond))
+    app = create_app(settings_of(tmp_path), client=client, protocols=protocols)
+    async with app.lifespan():
+        assert (await call(app, "/v1/up/old/kite 2:play", body)).status == 200
+        assert json.loads((await call(app, "/v1/up/kite:weigh", body)).body) == {"grams": 7}
+        assert (await call(app, "/v1/up/kite:playAlong", body)).status == 200
+        assert (await call(app, "/v1/chat/completions", {**CHAT_REQUEST, "stream": True})).status == 200
+        refused = await call(app, "/v1/up/..:play", body)
+    assert [request.url.raw_path for request in requests] == [
+        b"/toys/old%2Fkite%202:play",
+        b"/toys/kite:weigh",
+        b"/toys/kite:playAlong?as=frames",
+        b"/toys/m:playAlong?as=frames",
+    ]
+    assert json.loads(requests[0].content) == body  # relayed: the model is put nowhere else
+    assert refused.status == 400
 
 
 async def test_tokens_are_estimated_for_its_clients_where_the_upstream_does_not_count(tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ def body(**more: Any) -> bytes:
 async def test_it_gets_its_response_or_its_error(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     threads = []
 
-    def peek(data: bytes) -> Any:
+    def peek(data: bytes, model_in_path: str) -> Any:
         threads.append(threading.current_thread())
         return dragoman.peek(data)
 
@@ -48,7 +48,7 @@ async def test_it_gets_its_response_or_its_error(path: str, monkeypatch: pytest.
 async def test_a_client_that_leaves_does_not_wait_for_it(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     began, may_end = threading.Event(), threading.Event()
 
-    def peek(data: bytes) -> Any:
+    def peek(data: bytes, model_in_path: str) -> Any:
         began.set()
         assert may_end.wait(60)
         raise AssertionError

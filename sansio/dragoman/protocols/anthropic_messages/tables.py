@@ -29,7 +29,8 @@ FORWARDED_HEADERS = frozenset(
 
 # The fields of anthropic 2.12.0, types/beta/message_count_tokens_params.py, as far as the writer writes them.
 TOKEN_COUNT = TokenCount(
-    path="/count_tokens",
+    endpoint="/v1/messages/count_tokens",
+    path="/v1/messages/count_tokens",
     fields=frozenset(
         (
             "model",

@@ -18,7 +18,8 @@ TITLE = "Responses"
 FORWARDED_HEADERS = frozenset({"openai-beta", "idempotency-key", "x-codex-beta-features"})
 
 TOKEN_COUNT = TokenCount(
-    path="/input_tokens",
+    endpoint="/v1/responses/input_tokens",
+    path="/responses/input_tokens",
     fields=frozenset(
         (
             "model",
