@@ -103,7 +103,7 @@ def shared_files(protocols: Path) -> tuple[int, int]:
     """Return how many file names all three large protocol folders have, and how many names there are."""
     names = [
         {path.name for path in folder.glob("*.py")}
-        for folder in protocols.glob("*/")
+        for folder in protocols.glob("[!_]*/")
         if folder.name != "simple_chat" and folder.name != "__pycache__"
     ]
     return len(set.intersection(*names)), len(set.union(*names))
