@@ -142,7 +142,7 @@ class EndpointChecks:
         )
         try:
             with anyio.fail_after(_PROBE_TIMEOUT_S):
-                async with account_request(
+                async with await account_request(
                     self._sender,
                     self._upstream,
                     self._spec,

@@ -65,7 +65,7 @@ async def status_at(
     spec = UPSTREAMS[endpoint.protocol]
     headers = upstream_request_headers(upstream, spec, None, {}, stream=False)
     url = endpoint.base_url + spec.path
-    async with account_request(sender, upstream, spec, account, url, headers, _BODY) as response:
+    async with await account_request(sender, upstream, spec, account, url, headers, _BODY) as response:
         return response.status
 
 

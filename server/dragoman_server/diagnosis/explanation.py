@@ -13,7 +13,8 @@ from dragoman_server.accounts.policy import Account, Attempts, Offer, Selection,
 from dragoman_server.capabilities.resolve import capability_sources
 from dragoman_server.headers import HeaderList, with_key
 from dragoman_server.models.routes import deciding_upstream
-from dragoman_server.proxying.plan import Destination, Plan, Planner, find_destinations
+from dragoman_server.proxying.destinations import Destination, find_destinations
+from dragoman_server.proxying.plan import Plan, Planner
 from dragoman_server.settings import AccountSettings, Settings
 
 # Of ids and times in what is explained: the same request gives the same text.

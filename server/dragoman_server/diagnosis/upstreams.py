@@ -380,7 +380,7 @@ class UpstreamExamination:
             destination = plan.destination
             patient = replace(destination.settings, read_s=min(destination.settings.read_s, _SPEND_TIMEOUT_S))
             with anyio.move_on_after(_SPEND_TIMEOUT_S + self.timeout_s):
-                async with account_request(
+                async with await account_request(
                     exchange,
                     patient,
                     destination.upstream,

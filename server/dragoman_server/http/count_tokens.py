@@ -19,7 +19,8 @@ from dragoman_server.gateway import Gateway
 from dragoman_server.headers import HeaderList
 from dragoman_server.http.endpoint import BaseEndpoint, ClientRequest
 from dragoman_server.keys import make_signer
-from dragoman_server.proxying.plan import Destination, Plan, PlannedRequest, record_destination
+from dragoman_server.proxying.destinations import Destination, record_destination
+from dragoman_server.proxying.plan import Plan, PlannedRequest
 from dragoman_server.replies import Reply
 
 # Clients request dozens of counts when they start, and display nothing until they have them.

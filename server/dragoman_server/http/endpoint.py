@@ -31,14 +31,8 @@ from dragoman_server.log import RequestRecord
 from dragoman_server.models.routes import default_model
 from dragoman_server.off_loop import INLINE_BYTES, off_loop
 from dragoman_server.proxying.affinity import reasoning_key
-from dragoman_server.proxying.plan import (
-    Destination,
-    Plan,
-    PlanChange,
-    Planner,
-    find_destinations,
-    record_destination,
-)
+from dragoman_server.proxying.destinations import Destination, find_destinations, record_destination
+from dragoman_server.proxying.plan import Plan, PlanChange, Planner
 from dragoman_server.proxying.request_handler import (
     RequestHandler,
     StoreResponse,

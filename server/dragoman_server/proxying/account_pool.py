@@ -40,7 +40,8 @@ from dragoman_server.accounts.stores.base import AccountStore, Candidate, Rate, 
 from dragoman_server.accounts.usage import estimate_input
 from dragoman_server.log import DECISIONS, log_decision
 from dragoman_server.off_loop import off_loop
-from dragoman_server.proxying.plan import Destination, Plan
+from dragoman_server.proxying.destinations import Destination
+from dragoman_server.proxying.plan import Plan
 from dragoman_server.settings import AccountSettings, RuleSettings, Settings, UpstreamSettings
 
 if TYPE_CHECKING:

@@ -167,7 +167,7 @@ class Attempt:
         try:
             if self.plan.fan_out > 1:
                 return await self._read_branches(self.plan.fan_out_machine())
-            async with self._open() as response:
+            async with await self._open() as response:
                 first = await self._begin(response)
                 if isinstance(first, AttemptFailure):
                     return first
@@ -218,9 +218,9 @@ class Attempt:
         self.plan = again
         return True
 
-    def _open(self) -> AbstractAsyncContextManager[UpstreamResponseLike]:
+    async def _open(self) -> AbstractAsyncContextManager[UpstreamResponseLike]:
         plan, to = self.plan, self.plan.destination
-        return account_request(
+        return await account_request(
             self._sender,
             to.settings,
             to.upstream,
@@ -371,7 +371,7 @@ class Attempt:
     async def _read_branch(self, fan_out: FanOut, number: int, refusals: list[AttemptFailure]) -> bool:
         """Read one response. Return false if the others must end."""
         try:
-            async with self._open() as response:
+            async with await self._open() as response:
                 data = await self._begin(response)
                 if isinstance(data, AttemptFailure):
                     refusals.append(data)

@@ -36,8 +36,9 @@ from dragoman_server.headers import (
 from dragoman_server.log import RequestRecord
 from dragoman_server.proxying.account_pool import AccountLease, AccountPool
 from dragoman_server.proxying.attempt import Attempt, AttemptFailure
+from dragoman_server.proxying.destinations import record_destination
 from dragoman_server.proxying.outbox import Outbox
-from dragoman_server.proxying.plan import Plan, record_destination
+from dragoman_server.proxying.plan import Plan
 from dragoman_server.proxying.records import CLIENT_LEFT, note_failure, record_end
 from dragoman_server.replies import (
     Reply,
@@ -53,8 +54,7 @@ from dragoman_server.upstream.sender import UpstreamSender
 
 # Caches the reasoning of a response.
 CacheReasoning = Callable[[CachedReasoning], None]
-# Stores a response. Arguments: its document; true if its client left before it was complete. Returns true if it was
-# stored.
+# Stores a response: its document, and true if its client left before it was complete. Returns false if it could not.
 StoreResponse = Callable[[JSONObject, bool], Awaitable[bool]]
 
 # Seconds for storing a response whose client has left.

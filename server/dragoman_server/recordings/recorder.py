@@ -19,7 +19,8 @@ from dragoman import Capabilities
 from dragoman.codec import ProtocolSpec, find_endpoint
 from dragoman_server import __version__
 from dragoman_server.capabilities.resolve import capabilities_for
-from dragoman_server.proxying.plan import Destination, Plan
+from dragoman_server.proxying.destinations import Destination
+from dragoman_server.proxying.plan import Plan
 from dragoman_server.recordings.document import (
     Piece,
     RecordedAttempt,

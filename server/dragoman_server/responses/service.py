@@ -21,7 +21,7 @@ from dragoman_server.responses.stores.base import (
 )
 
 if TYPE_CHECKING:
-    from dragoman_server.proxying.plan import Destination
+    from dragoman_server.proxying.destinations import Destination
 
 _T = TypeVar("_T")
 

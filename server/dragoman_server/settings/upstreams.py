@@ -87,6 +87,8 @@ class UpstreamSettings(CapabilitySettings):
     read_s: Annotated[Seconds, Meta(ge=0.001, le=DAY_S), "longest silence of the upstream"] = 600.0
     write_s: Annotated[Seconds, Meta(ge=0.001, le=DAY_S), "longest stall while sending"] = 60.0
     pool_s: Annotated[Seconds, Meta(ge=0.001, le=3600), "longest wait for a free connection"] = 30.0
+    # A key of dragoman_server.hosts.HOSTS.
+    host: str = ""
     # Of an upstream that comes from the environment: for each setting, the variable.
     variables: Mapping[str, str] = field(default_factory=dict, compare=False)
 

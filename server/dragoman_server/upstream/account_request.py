@@ -1,16 +1,18 @@
-"""Send requests to an upstream with the key and the proxy of one of its accounts."""
+"""Send requests to an upstream with the credentials and the proxy of one of its accounts."""
 
+import time
 from contextlib import AbstractAsyncContextManager
 
 from dragoman.codec import UpstreamSpec
-from dragoman_server.headers import HeaderList, upstream_request_headers, with_key
+from dragoman_server.headers import HeaderList, upstream_request_headers
+from dragoman_server.hosts import HOSTS, UpstreamCall
 from dragoman_server.settings import AccountSettings, UpstreamSettings
 from dragoman_server.upstream.client import UpstreamTimeouts
 from dragoman_server.upstream.errors import UpstreamIdleClosed
 from dragoman_server.upstream.sender import UpstreamResponseLike, UpstreamSender
 
 
-def account_request(
+async def account_request(
     sender: UpstreamSender,
     upstream: UpstreamSettings,
     protocol: UpstreamSpec,
@@ -19,16 +21,16 @@ def account_request(
     headers: HeaderList,
     content: bytes | None,
 ) -> AbstractAsyncContextManager[UpstreamResponseLike]:
-    """Send a POST, or a GET without content, and give its response: see UpstreamSender.open().
+    """Return what sends a POST, or a GET without content, and gives its response: see UpstreamSender.open().
 
-    protocol: for the header of the key. headers: without the key.
+    protocol: that the request is in. headers: without credentials.
+
+    Raises UpstreamError if the host cannot authorize it.
     """
-    proxy = account.proxy or upstream.proxy
+    host, proxy = HOSTS[upstream.host], account.proxy or upstream.proxy
+    call = host.fit(UpstreamCall("GET" if content is None else "POST", url, headers, content), upstream)
     return sender.open(
-        "GET" if content is None else "POST",
-        url,
-        with_key(headers, upstream, protocol, account.api_key),
-        content,
+        *await host.authorize(call, upstream, protocol, account, time.time()),
         timeouts=UpstreamTimeouts(upstream.connect_s, upstream.read_s, upstream.write_s, upstream.pool_s),
         proxy=None if proxy is None else proxy.reveal(),
     )
@@ -52,7 +54,8 @@ async def account_get(
     headers = [(name, value) for name, value in headers if name != "content-type"]  # there is no content
 
     async def once() -> tuple[int, bytes]:
-        async with account_request(sender, upstream, protocol, account, url, headers, None) as response:
+        request = await account_request(sender, upstream, protocol, account, url, headers, None)
+        async with request as response:
             body = await response.read_all(max_bytes) if response.status == 200 else b""
             return response.status, body
 

@@ -4,7 +4,7 @@ from config_text import CANARY, LOCAL, errors, load_text
 
 from dragoman import PROTOCOLS
 from dragoman_server.cli.config_file import config_lines
-from dragoman_server.proxying.plan import find_destinations
+from dragoman_server.proxying.destinations import find_destinations
 from dragoman_server.settings import AccountSettings, RuleSettings
 from dragoman_server.settings.secret import Secret
 

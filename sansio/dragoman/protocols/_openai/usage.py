@@ -9,10 +9,14 @@ from dragoman._wire.json import JSON, JSONObject
 
 def read_counts(usage: JSONObject, places: Mapping[str, tuple[tuple[str, ...], ...]]) -> dict[str, JSON]:
     """Return the counts by their field of Usage. places: the members that lead to each, the official ones first."""
-    return {
-        field: next((count for path in paths if (count := read_count(usage, *path)) is not None), None)
-        for field, paths in places.items()
-    }
+    counts: dict[str, JSON] = {}
+    for field, paths in places.items():
+        count = None
+        for path in paths:
+            if path[0] in usage and (count := read_count(usage, *path)) is not None:
+                break
+        counts[field] = count
+    return counts
 
 
 def read_count(value: JSON, *path: str) -> int | None:

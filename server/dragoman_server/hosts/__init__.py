@@ -1,0 +1,72 @@
+"""Hosts: what a server needs of a call besides its protocol, such as another path, a token or a signature.
+
+A protocol makes the call. Its host fits it (a deployment in the path, a version in the query, the model taken out of
+the body), and authorizes it for an account when its body is final, because a signature covers the body. That is done
+again for each retry, because signatures and tokens expire. Most hosts take any call as it is, with a key in a header.
+"""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+from dragoman.codec import UpstreamSpec
+from dragoman_server.headers import HeaderList, with_key
+from dragoman_server.settings import AccountSettings, UpstreamSettings
+
+
+class UpstreamCall(NamedTuple):
+    """One HTTP request to an upstream, in the order of UpstreamSender.open()'s arguments.
+
+    content: the body, None for a GET.
+    """
+
+    method: str
+    url: str
+    headers: HeaderList
+    content: bytes | None = None
+
+    def __repr__(self) -> str:
+        return f"<UpstreamCall {self.method}>"  # headers and body may be secret, and the URL too
+
+
+async def add_key(
+    call: UpstreamCall,
+    upstream: UpstreamSettings,
+    protocol: UpstreamSpec,
+    account: AccountSettings,
+    now: float,
+) -> UpstreamCall:
+    """Authorize a call by the account's key, in the header of the protocol or of the setting `auth`."""
+    return call._replace(headers=with_key(call.headers, upstream, protocol, account.api_key))
+
+
+class Authorize(Protocol):
+    """Returns a call with the credentials of an account. Raises UpstreamError if it cannot.
+
+    protocol: that the call is in. now: seconds since the epoch.
+    """
+
+    def __call__(
+        self,
+        call: UpstreamCall,
+        upstream: UpstreamSettings,
+        protocol: UpstreamSpec,
+        account: AccountSettings,
+        now: float,
+    ) -> Awaitable[UpstreamCall]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """How calls to one kind of servers differ from those of their protocol.
+
+    fit: returns the call as the host takes it, before it is authorized.
+    authorize: see Authorize.
+    """
+
+    fit: Callable[[UpstreamCall, UpstreamSettings], UpstreamCall] = lambda call, upstream: call
+    authorize: Authorize = add_key
+
+
+# By UpstreamSettings.host.
+HOSTS: dict[str, Host] = {"": Host()}

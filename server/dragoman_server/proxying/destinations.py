@@ -1,0 +1,99 @@
+"""Where the requests for a model go: upstream, model there, protocol and accounts."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from dragoman import UPSTREAMS, RemoteProtocolError, RequestRefused
+from dragoman.codec import ProtocolSpec, UpstreamSpec
+from dragoman_server.config.problems import quote_value
+from dragoman_server.log import RequestRecord
+from dragoman_server.models.routes import (
+    NO_LISTED_MODELS,
+    ListedModels,
+    UnknownModel,
+    default_model,
+    resolve_chain,
+)
+from dragoman_server.settings import AccountSettings, Settings, UpstreamSettings
+
+
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """Where a client's requests for a model go.
+
+    model: as the client names it, or the default.
+    upstream_model: its name at the upstream.
+    upstream: the protocol that is spoken there.
+    settings: those of the upstream.
+    accounts: any of them may send the request.
+    advice, rule: see ModelRoute.
+    """
+
+    model: str
+    upstream_model: str
+    upstream: UpstreamSpec
+    settings: UpstreamSettings
+    accounts: tuple[AccountSettings, ...]
+    advice: str = ""
+    rule: str = ""
+
+    @property
+    def target(self) -> str:
+        """Upstream and model, as `upstream/model`."""
+        return f"{self.settings.name}/{self.upstream_model}"
+
+    @property
+    def renaming(self) -> str:
+        """That the upstream gets another model than the client has named, and by which rule; "" if it does not."""
+        if self.model in (self.upstream_model, self.target):
+            return ""
+        return f"{quote_value(self.model)} was routed to {quote_value(self.target)}: {self.rule}"
+
+
+def find_destinations(
+    settings: Settings,
+    client: ProtocolSpec,
+    model: str,
+    upstreams: Mapping[str, UpstreamSpec] = UPSTREAMS,
+    listed: ListedModels = NO_LISTED_MODELS,
+) -> tuple[Destination, ...]:
+    """Return the upstreams that may serve a model, the best first.
+
+    model: as the request names it, "" if it names none. listed: see resolve_chain().
+
+    Raises RemoteProtocolError if there is no model, RequestRefused (404) for one that no upstream serves.
+    """
+    model = model or _default_model(settings, client)
+    chain = resolve_chain(settings, client.name, model, listed)
+    if isinstance(chain, UnknownModel):
+        raise RequestRefused(chain.message, status=404, path="/model", code="model_not_found")
+    destinations = []
+    for route in chain:
+        upstream = settings.upstream(route.upstream)
+        assert upstream is not None  # resolve_chain() only returns upstreams that exist
+        protocol = upstreams[route.upstream_protocol]
+        accounts = settings.accounts_of(upstream)
+        destinations.append(
+            Destination(model, route.upstream_model, protocol, upstream, accounts, route.advice, route.rule)
+        )
+    return tuple(destinations)
+
+
+def record_destination(record: RequestRecord, to: Destination) -> None:
+    """Note where a request goes, for the log."""
+    record.upstream, record.upstream_protocol = to.settings.name, to.upstream.name
+    record.upstream_model = to.upstream_model
+    record.rule = None if to.model == to.upstream_model or to.model == to.target else to.rule
+
+
+def _default_model(settings: Settings, client: ProtocolSpec) -> str:
+    """Return the model of a request that names none. Raises RemoteProtocolError."""
+    model = None if client.needs_model else default_model(settings)
+    if model is not None:
+        return model
+    reason = "model is required"
+    if not client.needs_model:
+        reason = (
+            "model is missing, and this gateway has no default: name one, or have server.default_model set"
+        )
+    raise RemoteProtocolError(reason, path="/model", code="missing_required_parameter")
