@@ -8,6 +8,8 @@ follow-up requests, preserve and resend phase on all assistant messages — drop
 
 from __future__ import annotations
 
+from operator import is_
+
 import msgspec
 
 from dragoman._ir.request import Message, Part, Reasoning, Request
@@ -20,14 +22,18 @@ _MEMBERS = {"name": "names on messages", "phase": "message phases"}
 
 def fit_message_members(request: Request, context: PassContext) -> Request:
     """Put carried phases back, and drop the members of messages that the upstream does not have."""
+    for message in request.messages:
+        if message.name is not None or message.phase is not None or Reasoning in map(type, message.parts):
+            break
+    else:
+        return request  # as most are
     messages: list[Message] = []
-    changed = False
     for message in request.messages:
         pieces = _with_phases(message) if message.role == "assistant" else (message,)
-        fitted = [_fit(piece, context) for piece in pieces]
-        changed = changed or len(fitted) != 1 or fitted[0] is not message
-        messages += fitted
-    return msgspec.structs.replace(request, messages=tuple(messages)) if changed else request
+        messages += [_fit(piece, context) for piece in pieces]
+    if len(messages) == len(request.messages) and all(map(is_, messages, request.messages)):
+        return request
+    return msgspec.structs.replace(request, messages=tuple(messages))
 
 
 def _with_phases(message: Message) -> tuple[Message, ...]:
