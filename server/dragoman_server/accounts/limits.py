@@ -200,11 +200,10 @@ class ClientLimits:
         self, reserved: BudgetReservation | None, key: ClientKey | None, dollars: float
     ) -> None:
         """Replace what was reserved by the true cost. key: None if the request cost nothing."""
-        now = self._clock()
         if key is not None and key.budget is not None and dollars:
-            counter, expires = _counters(key, now)[-1]
+            counter, expires = _counters(key, self._clock())[-1]
             await self._run(self._store.add(counter, dollars, expires))
-        if reserved is not None and reserved.dollars and reserved.expires > now:
+        if reserved is not None and reserved.dollars:
             await self._run(self._store.add(reserved.counter, -reserved.dollars, reserved.expires))
 
     async def _count(self, key: ClientKey, now: float) -> None:

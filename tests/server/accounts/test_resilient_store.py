@@ -443,6 +443,19 @@ async def test_unread_spending_is_counted_after_recovery() -> None:
         assert await store.spend([(KEY, 1.0)], NOW, at_once=True) > NOW
 
 
+async def test_a_budget_is_checked_with_what_others_have_spent_when_the_store_fails_later() -> None:
+    store, resilient = made()
+    async with resilient.running():
+        await store.add("budget", 1.5, None)
+        await store.add("other", 1.0, NOW + 9)
+        assert await resilient.add_within(BUDGET, 1.0, 3.0, NOW) == [1.5, 1.0]
+        store.behaviour = Behaviour.FAILS
+        await reserve_until_open(resilient)
+        assert await resilient.add_within(BUDGET, 1.0, 3.0, NOW) == [2.5, 1.0], "which is too much"
+        assert await resilient.add_within(BUDGET, 1.0, 3.0, NOW + 9) == [2.5, 0.0]
+        assert await resilient.total("budget", NOW + 9) == 3.5
+
+
 async def test_a_budget_is_checked_with_what_the_store_has_missed() -> None:
     store, resilient = made()
     async with resilient.running():

@@ -92,6 +92,8 @@ MARKED = {
     ],
 }
 HI = {"role": "user", "content": "Hi\n\nthere"}
+# Where a text may get a cache mark, texts are never joined: what was cached stays as it was.
+HI_IN_PARTS = {"role": "user", "content": [{"type": "text", "text": "Hi"}, {"type": "text", "text": "there"}]}
 TOOL_CALL: Json = {"role": "assistant", "content": None, "tool_calls": [call()]}
 TOOL_RESULT = {"role": "tool", "tool_call_id": "toolu_1", "content": "done"}
 NOTE = {"role": "user", "content": "Note."}
@@ -121,7 +123,7 @@ HOSTS: dict[str, Json] = {
     # "Thinking mode does not support this tool_choice"
     "deepseek": {"thinking": {"type": "disabled"}},
     "openrouter": {
-        "messages": [MARKED, *IN_REASONING["messages"][1:]],
+        "messages": [MARKED, HI_IN_PARTS, *IN_REASONING["messages"][2:]],
         "top_k": 5,
         "user": HASH,
     },

@@ -401,6 +401,12 @@ def test_workers_do_not_outlive_their_supervisor(backend: str) -> None:
     assert server.output.count("the application has shut down") == 2
 
 
+def test_the_earliest_time_ends_the_process() -> None:
+    code = "import threading; from dragoman_server.serving.exit_timer import ExitTimer; timer = ExitTimer()\n"
+    code += "for seconds in (3600, 0.01, 7200): timer.within(seconds)\nthreading.Event().wait()"
+    assert subprocess.run([sys.executable, "-c", code], timeout=60, check=False).returncode == 0
+
+
 # In this process.
 
 
