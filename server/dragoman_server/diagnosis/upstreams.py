@@ -55,8 +55,8 @@ from dragoman_server.upstream.errors import UpstreamError
 
 _NO_MONEY = 402
 _ABOUT_THE_KEY = (401, 402, 403)
-# What shows without a list of models. Other statuses of a body that is no request say nothing.
-_REFUSED_WITHOUT_LIST = (401, 407)
+# What a body that is no request shows of a key, or a proxy: some list their models for any key.
+_REFUSED = (401, 407)
 
 # A list of models may come in many pages and slowly: so many times the time limit of one wait.
 _WAITS = 3
@@ -178,7 +178,7 @@ class UpstreamExamination:
                 if is_missing(status):
                     served = await served_paths(self.client, upstream, account, other_paths(upstream))
                     findings.append(self._misplaced(endpoint, status, served))
-                elif status in _REFUSED_WITHOUT_LIST and not can_list(upstream):
+                elif status in _REFUSED:
                     findings.append(self._failed(account, cause_of_status(status)))
         return findings
 

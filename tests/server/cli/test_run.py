@@ -405,6 +405,13 @@ def test_an_upstream_that_is_not_there_is_reported_before_the_command(
     )
 
 
+def test_nothing_is_said_of_an_upstream_that_works(tmp_path: Path) -> None:
+    with Simulator().ready() as simulator:
+        url = f"http://127.0.0.1:{simulator.port}"
+        (tmp_path / "dragoman.toml").write_text(DEAD.replace("http://127.0.0.1:1", url))
+        assert run_to_end(tmp_path, *TOY, "post", "dead/echo") == (0, ["Hello"], [])
+
+
 def test_a_server_that_only_waits_does_not_keep_the_command_from_starting(here: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         url = f"http://127.0.0.1:{listener.getsockname()[1]}"

@@ -19,7 +19,7 @@ from virtual_time import REAL_BACKENDS
 
 from dragoman_server.config.loader import LoadedConfig, load
 from dragoman_server.config.problems import CheckFinding, CheckSeverity
-from dragoman_server.diagnosis.online import online_findings
+from dragoman_server.diagnosis.online import examine_upstreams, online_findings
 from dragoman_server.diagnosis.upstreams import UpstreamExamination
 from dragoman_server.upstream.client import UpstreamClient
 
@@ -251,16 +251,19 @@ MISPLACED: list[tuple[str, str, Mapping[str, bytes], Collection[str], tuple[str,
             'write base_url = "{}": dragoman.toml:4',
         ),
     ),
-    (
-        "openai_chat",
-        "/v1",
-        _LIST,
-        [],
+    *(
         (
-            "base_url",
-            f"has nothing at {_CHAT} (status 404), where openai_chat is requested",
-            "correct the base URL, or the protocol (dragoman.toml:3): dragoman.toml:4",
-        ),
+            "openai_chat",
+            "/v1",
+            responses,
+            [],
+            (
+                "base_url",
+                f"has nothing at {_CHAT} (status 404), where openai_chat is requested",
+                "correct the base URL, or the protocol (dragoman.toml:3): dragoman.toml:4",
+            ),
+        )
+        for responses in (_LIST, {})
     ),
 ]
 
@@ -292,6 +295,20 @@ async def test_one_of_several_protocols_is_not_served() -> None:
         "protocol",
         'leave "openai_responses" out of protocols: dragoman.toml:2',
     )
+
+
+@pytest.mark.parametrize(
+    ("own", "other", "check"), [(405, 400, "protocol"), (404, 500, "base_url"), (404, 200, "base_url")]
+)
+async def test_which_statuses_show_that_a_path_is_served(own: int, other: int, check: str) -> None:
+    async def script(peer: Peer) -> None:
+        path = (await peer.request()).split(b" ")[1]
+        status = {b"/v1/models": 200, b"/v1/chat/completions": own, b"/v1/responses": other}.get(path, 404)
+        await peer.send(response(status, MODELS))
+
+    async with ScriptedServer(*[script] * 12) as server:
+        _, path = await found(FILE.format(url=server.url + "v1"))
+    assert path.check == check
 
 
 async def test_what_shows_without_a_list_of_models() -> None:
@@ -354,9 +371,11 @@ async def test_each_account_has_its_own_finding() -> None:
         right = b"right-key" in await peer.request()
         await peer.send(response(200 if right else 401, MODELS))
 
-    async with ScriptedServer(script, script, script) as server:
+    async with ScriptedServer(*[script] * 6) as server:
         text = FILE.format(url=server.url + "v1") + accounts
+        wrong = await found(text, A1="wrong-key", B1="wrong-key")
         good, bad = await found(text, A1="right-key", B1="wrong-key")
+    assert [each.subject for each in wrong] == ["account local/A1", "account local/B1"]
     assert (good.severity, good.subject) == (CheckSeverity.OK, "account local/A1")
     assert (bad.severity, bad.subject) == (CheckSeverity.ERROR, "account local/B1")
     assert bad.mend.endswith("change it: B1 (dragoman.toml:12)")
@@ -401,6 +420,17 @@ async def test_a_name_that_does_not_exist() -> None:
     finding = await the_finding(FILE.format(url="http://no-such-host.invalid/v1"))
     assert finding[:3] == ("error", "dns", "the name no-such-host.invalid cannot be resolved")
     assert finding[3].endswith("correct the base URL: dragoman.toml:4")
+
+
+@pytest.mark.parametrize("also_without_a_proxy", [True, False])
+async def test_an_upstream_that_one_account_reaches_is_reachable(also_without_a_proxy: bool) -> None:
+    account = '[[accounts]]\nupstream = "local"\nname = "{}"\n'
+    proxied = account.format("a") + f'proxy = "http://127.0.0.1:{free_port()}"\n'
+    async with serving({"/v1/models": response(200, MODELS)}) as server:
+        text = FILE.format(url=server.url + "v1") + proxied + account.format("b") * also_without_a_proxy
+        (examined,) = await examine_upstreams(load_file(text, {}), timeout_s=20.0, limit_s=20.0)
+    assert [each.check for each in examined.findings if each.severity is CheckSeverity.ERROR] == ["proxy"]
+    assert examined.unreachable is not also_without_a_proxy
 
 
 async def test_a_server_that_sends_nothing() -> None:
