@@ -295,8 +295,7 @@ class RequestAttempts:
             self._machine.declined(math.inf)
             return None
         accounts = self._chain.accounts
-        sticky = plan.destination.settings.sticky and self._chain.records_health
-        conversation = plan.conversation if sticky else None
+        conversation = plan.conversation if plan.destination.settings.sticky else None
         now = self._pool.clock()
         candidates = [accounts[id].candidate for id in offer.accounts]
         reservation = await self._pool.store.reserve(candidates, conversation, uuid.uuid4().hex, now)
