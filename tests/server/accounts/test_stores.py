@@ -26,7 +26,7 @@ from virtual_time import REAL_BACKENDS
 from dragoman_server.accounts.error_actions import ErrorAction
 from dragoman_server.accounts.health import Health
 from dragoman_server.accounts.stores.base import AccountStore, Candidate, KeyUse, NoRoom, Rate, Reservation
-from dragoman_server.accounts.stores.memory import MemoryAccountStore
+from dragoman_server.accounts.stores.memory import _EXPIRED_AT_ONCE, MemoryAccountStore
 from dragoman_server.accounts.stores.resilient import ResilientStore
 from dragoman_server.accounts.stores.tables import CONVERSATION_S, LEASE_RETRY_S, LEASE_S
 
@@ -314,6 +314,20 @@ async def test_counters_add_up_and_expire(kind: Kind) -> None:
         assert await store.total("budget", NOW + 99) == 0.1 + 0.1 + 0.1
         assert await store.total("budget", NOW + 100) == 0.0
         assert await store.total("for ever", NOW + 1e9) == 7.0
+
+
+async def test_counters_that_expire_together_are_dropped_few_at_a_time_and_count_no_more() -> None:
+    store = MemoryAccountStore()
+    names = [f"budget {number:04}" for number in range(2 * _EXPIRED_AT_ONCE)]
+    for name in names:
+        await store.add(name, 1.0, NOW + 100)
+    assert await store.add_within(names[-1], 0.25, NOW + 200, 1.0, NOW + 100) == 0.0
+    assert len(store._counters) == _EXPIRED_AT_ONCE, (
+        "of those that have expired half are left, and there is a new one"
+    )
+    assert await store.total(names[-2], NOW + 100) == 0.0
+    assert await store.total(names[-1], NOW + 100) == 0.25
+    assert len(store._counters) == 1
 
 
 async def test_an_amount_is_added_as_long_as_the_sum_is_within_the_limit(kind: Kind) -> None:

@@ -8,6 +8,7 @@ import sqlite3
 import stat
 import subprocess
 import sys
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -549,17 +550,38 @@ async def test_on_a_full_disk_the_oldest_go(sqlite: Kind) -> None:
             await store.put(response("resp_large", body=bytes(950_000)))
 
 
-async def test_a_large_response_lets_others_run_and_is_stored_whole_or_not_at_all() -> None:
+async def test_a_large_response_lets_others_run_and_is_stored_and_dropped_whole() -> None:
     items = tuple([item(f"msg_{number}") for number in range(2500)])
     store = MemoryResponseStore(LIMITS)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(store.put, response(input_items=items))
-        await anyio.lowlevel.checkpoint()
+        while not store.bytes:
+            await anyio.lowlevel.checkpoint()
         assert await store.get("", "resp_1", NOW) is None
         tasks.cancel_scope.cancel()
-    assert store.bytes == 0
-    assert await item_of(store, "", "msg_1", NOW) is None
-    assert await store.put(response(input_items=items))
     found = await store.get("", "resp_1", NOW)
     assert found is not None
     assert found.input == items
+    stored = store.bytes
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(store.get, "", "resp_1", NOW + LIMITS.max_age_s + 1)
+        while store.bytes == stored:
+            await anyio.lowlevel.checkpoint()
+        assert await store.get("", "resp_1", NOW) is None
+        assert 0 < store.bytes < stored
+        tasks.cancel_scope.cancel()
+    assert store.bytes == 0
+    assert await item_of(store, "", "msg_1", NOW) is None
+
+
+@one_backend
+async def test_many_responses_expire_in_linear_time() -> None:
+    """To drop one takes less than to store it. A walk over those that have gone before it takes much longer."""
+    store = MemoryResponseStore(ResponseStoreLimits(max_bytes=10**9, max_age_s=3600))
+    begun = time.thread_time()
+    for number in range(100_000):
+        await store.put(response(f"resp_{number}"))
+    stored = time.thread_time()
+    assert await store.get("", "resp_1", NOW + 3601) is None
+    assert store.bytes == 0
+    assert time.thread_time() - stored < 2 * (stored - begun)

@@ -9,6 +9,9 @@ from typing import TypeVar
 from dragoman_server.accounts.health import Health
 from dragoman_server.accounts.stores.tables import CONVERSATION_S, MAX_CONVERSATIONS, NEVER, TableStore
 
+# Counters that are dropped in one call, some 2 us each.
+_EXPIRED_AT_ONCE = 1000
+
 _T = TypeVar("_T")
 
 
@@ -83,11 +86,16 @@ class MemoryAccountStore(TableStore):
             heappush(self._counter_expiries, (expires, counter))
 
     def _total(self, counter: str, now: float) -> float:
-        while self._counter_expiries and self._counter_expiries[0][0] <= now:
-            _, expired = heappop(self._counter_expiries)
-            if self._counters.get(expired, (0.0, NEVER))[1] <= now:
-                del self._counters[expired]
+        for _ in range(_EXPIRED_AT_ONCE):
+            if not self._counter_expiries or self._counter_expiries[0][0] > now:
+                break
+            self._drop_expired(heappop(self._counter_expiries)[1], now)
+        self._drop_expired(counter, now)
         return self._counters.get(counter, (0.0, NEVER))[0]
+
+    def _drop_expired(self, counter: str, now: float) -> None:
+        if self._counters.get(counter, (0.0, NEVER))[1] <= now:
+            del self._counters[counter]
 
     def replace_total(self, counter: str, amount: float, expires: float | None = None) -> None:
         """Take over another store's sum of a counter. expires: None for what is known, or never."""
