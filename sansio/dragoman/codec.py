@@ -29,6 +29,7 @@ from dragoman._wire.sse import Frame
 
 __all__ = [
     "MODEL_IN_PATH",
+    "NOT_REPEATED",
     "AssembledBlock",
     "AssembledResponse",
     "BillingHeader",
@@ -206,6 +207,7 @@ def find_endpoint(protocols: Iterable[ProtocolSpec], path: str) -> tuple[Protoco
             if model is not None:
                 return spec, endpoint, model
     return None
+NOT_REPEATED = msgspec.Raw(b'"..."')
 
 
 class ResponseContext(msgspec.Struct, frozen=True):
@@ -221,7 +223,8 @@ class ResponseContext(msgspec.Struct, frozen=True):
         upstream_model: The model that was requested from the upstream, "" if unknown. Signatures are bound to it.
         undo: The changes of the passes over the request.
         endpoint: Where the request came in, None for the first one of its protocol.
-        echo: Members of the client's body that the response repeats, see ProtocolSpec.echoed_members.
+        echo: Members of the client's body that the response repeats, see ProtocolSpec.echoed_members. NOT_REPEATED in
+            the place of a value that is too large for that.
         stored: The response is stored for the client. Protocols that have a member for it report that.
         clock: Returns the seconds since the epoch when the response is complete. Without it `now` is reported.
         rewritten: The upstream speaks the client's protocol, and the request was fitted to it (Capabilities.relay).

@@ -20,9 +20,17 @@ from dragoman._transforms.pass_context import CacheKeySource, PassContext, Reaso
 from dragoman._transforms.pipeline import PASSES
 from dragoman._wire.exceptions import RequestRefused
 from dragoman._wire.json import JSONObject, decode, decode_object, encode, too_deep
+from dragoman._wire.limits import MODEL_CHARACTERS
 from dragoman._wire.masking import Masker
 from dragoman._wire.splice import RequestHead, peek, splice_items, splice_member, splice_model
-from dragoman.codec import Capabilities, Endpoint, ProtocolSpec, ResponseContext, UpstreamSpec
+from dragoman.codec import (
+    NOT_REPEATED,
+    Capabilities,
+    Endpoint,
+    ProtocolSpec,
+    ResponseContext,
+    UpstreamSpec,
+)
 from dragoman.protocols import client_spec, upstream_spec
 
 # A token of English text or code is about four bytes of JSON. Only for figures that a protocol requires before
@@ -30,6 +38,10 @@ from dragoman.protocols import client_spec, upstream_spec
 _BYTES_PER_TOKEN = 4
 # Bodies of this size mostly have images in them, whose bytes are no tokens.
 _LARGE = 128 * 1024
+
+# Bytes of a member that a response repeats: ten times the tools of an agent. A stream repeats it three times, with
+# its first event and with its last, however small those are.
+MAX_ECHO = 256 * 1024
 
 
 class TranslatedRequest(msgspec.Struct, frozen=True):
@@ -48,7 +60,8 @@ class TranslatedRequest(msgspec.Struct, frozen=True):
         endpoint: Where the request came in.
         headers: Names and values of the headers that the upstream's protocol requires beside this body, such as the
             version of its API. Empty for a relayed request, because the client has sent them.
-        echo: Members of the client's body that the response repeats (ProtocolSpec.echoed_members).
+        echo: Members of the client's body that the response repeats (ProtocolSpec.echoed_members), NOT_REPEATED for
+            one with more than MAX_ECHO bytes.
         rewritten: The protocols are the same, but the request was fitted to the upstream's capabilities, and the
             response is written again (Capabilities.relay).
     """
@@ -230,6 +243,7 @@ class RequestTranslator:
             received = msgspec.structs.replace(received, model=head.model)
         tokens = _count(body, received, capabilities.context_window)
         capabilities = capabilities.for_prompt(tokens)
+        MODEL_CHARACTERS.check(len(received.model), "/model")
         streams = self._endpoint.streams_if(received.stream)
         if streams is not received.stream:
             received = msgspec.structs.replace(received, stream=streams)
@@ -267,9 +281,17 @@ class RequestTranslator:
             fan_out=context.fan_out,
             endpoint=self._endpoint,
             headers=tuple(upstream.request_headers(out)),
-            echo={name: decoded[name] for name in self._client.echoed_members if name in decoded},
+            echo=self._echo(body, head, decoded),
             rewritten=context.rewritten,
         )
+
+    def _echo(self, body: bytes, head: RequestHead | None, decoded: JSONObject) -> JSONObject:
+        echo = {name: decoded[name] for name in self._client.echoed_members if name in decoded}
+        if len(body) > MAX_ECHO:
+            fields = (head or peek(body)).fields
+            large = [name for name in echo if name in fields and len(memoryview(fields[name])) > MAX_ECHO]
+            echo |= dict.fromkeys(large, NOT_REPEATED)
+        return echo
 
     def _without(self, translated: TranslatedRequest, left_out: Sequence[str]) -> TranslatedRequest:
         """Leave out members that the upstream has refused. The others keep the bytes of their values."""

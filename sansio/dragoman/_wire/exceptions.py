@@ -69,9 +69,14 @@ def unreadable_response(message: str) -> RemoteProtocolError:
     return RemoteProtocolError(message, status=502)
 
 
+# Names may have megabytes, and paths are in errors, headers and the log, and repeated for each member below them.
+MAX_PATH = 1000
+
+
 def child(path: str, key: str | int) -> str:
-    """Return the JSON Pointer of a member. "~" becomes "~0", "/" becomes "~1" (RFC 6901, 3)."""
-    return f"{path}/{str(key).replace('~', '~0').replace('/', '~1')}"
+    """Return the JSON Pointer of a member. "~" becomes "~0", "/" becomes "~1" (RFC 6901, 3). A long one is cut."""
+    pointer = f"{path}/{str(key)[:MAX_PATH].replace('~', '~0').replace('/', '~1')}"
+    return pointer if len(pointer) <= MAX_PATH else pointer[:MAX_PATH] + "..."
 
 
 def dotted_path(pointer: str) -> str:

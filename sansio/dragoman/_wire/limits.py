@@ -73,6 +73,12 @@ DIGITS = CountLimit(
     "what Python converts, because the time grows with the square of the digits",
     "an integer",
 )
+MODEL_CHARACTERS = CountLimit(
+    "characters",
+    2_000,
+    "forty times the longest that recorded traffic shows; each chunk of a Chat stream repeats it",
+    "the name of a model",
+)
 CHOICES = CountLimit("choices", 128, "OpenAI's limit for `n`", "a request or a response")
 BLOCKS = CountLimit(
     "content blocks", 10_000, "recorded responses have up to 100 parts, tool calls and items", "a response"
@@ -98,6 +104,7 @@ LIMITS = (
     ELEMENTS,
     MEMBERS,
     DIGITS,
+    MODEL_CHARACTERS,
     CHOICES,
     BLOCKS,
     ANNOTATIONS,

@@ -15,7 +15,7 @@ import msgspec
 
 from dragoman._wire.exceptions import RemoteProtocolError
 from dragoman._wire.json import JSON, MAX_DOCUMENT_BYTES, decode, decode_object, encode, kind_of
-from dragoman._wire.limits import MEMBERS, check_values
+from dragoman._wire.limits import MEMBERS, MODEL_CHARACTERS, check_values
 
 _SPACE = rb"[ \t\r\n]*+"
 # Possessive, so that a string of many megabytes costs no memory.
@@ -67,6 +67,7 @@ def peek(body: bytes, model_in_path: str = "") -> RequestHead:
     model = _field(fields, "model")
     if model is not None and type(model) is not str:
         raise RemoteProtocolError(f"model must be a string, not {kind_of(model)}", path="/model")
+    MODEL_CHARACTERS.check(len(model or ""), "/model")
     stream = _field(fields, "stream")
     if stream is not None and type(stream) is not bool:
         raise RemoteProtocolError(f"stream must be a boolean, not {kind_of(stream)}", path="/stream")

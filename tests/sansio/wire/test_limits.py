@@ -5,8 +5,9 @@ from collections.abc import Callable
 import pytest
 
 from dragoman import PROTOCOLS, RequestTranslator, ResponseTranslator
+from dragoman._engine.request import MAX_ECHO
 from dragoman._engine.response_machine import Outcome
-from dragoman._wire.exceptions import RemoteProtocolError
+from dragoman._wire.exceptions import MAX_PATH, RemoteProtocolError, child
 from dragoman._wire.json import decode, decode_object, encode
 from dragoman._wire.limits import (
     ANNOTATIONS,
@@ -16,6 +17,7 @@ from dragoman._wire.limits import (
     ELEMENTS,
     LIMITS,
     MEMBERS,
+    MODEL_CHARACTERS,
     OPAQUE_VALUES,
     REASONING_ENTRIES,
     STOP_CHARACTERS,
@@ -132,6 +134,25 @@ def test_members_of_a_relayed_request() -> None:
         translator.translate(members(MEMBERS.most + 1))
 
 
+@pytest.mark.parametrize("upstream", ["openai_chat", "anthropic_messages"])
+def test_the_name_of_a_model(upstream: str) -> None:
+    translator = RequestTranslator(client="openai_chat", upstream=upstream)
+    longest = "m" * MODEL_CHARACTERS.most
+    translator.translate(encode({**BODIES["openai_chat"], "model": longest}))
+    with pytest.raises(RemoteProtocolError, match="model has 2001 characters; at most 2000") as refused:
+        translator.translate(encode({**BODIES["openai_chat"], "model": longest + "m"}))
+    assert (refused.value.status, refused.value.path) == (400, "/model")
+
+
+def test_a_place_behind_long_names_is_cut() -> None:
+    """Also where something in it is named, of which there may be many."""
+    name = "u" * 10 * MAX_PATH
+    cut = child("/a", name)
+    assert cut == "/a/" + "u" * (MAX_PATH - 3) + "..."
+    assert len(child(cut, name)) == len(child("", "/" * MAX_PATH)) == MAX_PATH + 3
+    assert child("", "u" * (MAX_PATH - 1)) == "/" + "u" * (MAX_PATH - 1)
+
+
 @pytest.mark.parametrize(
     ("stops", "is_taken"),
     [
@@ -158,6 +179,26 @@ def test_choices() -> None:
     with pytest.raises(RemoteProtocolError, match="the request has 129 choices; at most 128") as refused:
         translator.translate(encode({**BODIES["openai_chat"], "n": CHOICES.most + 1}))
     assert (refused.value.status, refused.value.path) == (400, "/n")
+
+
+def test_what_a_response_repeats_of_its_request() -> None:
+    """A larger value is left out of the response, which says so, and sent to the upstream as it is."""
+    longest = "i" * (MAX_ECHO - len('""'))
+    for instructions, repeated, losses in ((longest, longest, []), (longest + "i", None, ["/instructions"])):
+        body = encode({**BODIES["openai_responses"], "instructions": instructions, "metadata": {"a": "b"}})
+        translated = RequestTranslator(client="openai_responses", upstream="openai_chat").translate(body)
+        assert instructions.encode() in translated.body
+        machine = ResponseTranslator(
+            client="openai_responses",
+            upstream="openai_chat",
+            context=translated.response_context(id="a", now=0),
+            upstream_streams=False,
+        )
+        machine.receive_data(b'{"choices":[{"message":{"content":"Hi"},"finish_reason":"stop"}]}')
+        machine.receive_eof()
+        whole = decode_object(machine.data_to_send(), "the response")
+        assert (whole["instructions"], whole["metadata"]) == (repeated, {"a": "b"})
+        assert [loss.path for loss in machine.losses if loss.path.startswith("/i")] == losses
 
 
 # Responses

@@ -14,7 +14,7 @@ from typing import Final
 
 import msgspec
 
-from dragoman._ir.losses import Ledger
+from dragoman._ir.losses import Ledger, child
 from dragoman._ir.parameters import Converter, write_params
 from dragoman._ir.request import (
     Message,
@@ -266,8 +266,8 @@ def _context_management(value: JSON, path: str, ledger: Ledger) -> JSON:
         tokens = item.get("compact_threshold")
         trigger = {"type": "input_tokens", "value": DEFAULT_COMPACT_THRESHOLD if tokens is None else tokens}
         edits.append({"type": COMPACT_EDIT, "trigger": trigger})
-        for key in item.keys() - {"type", "compact_threshold"}:
-            ledger.dropped(f"{path}/{index}/{key}", "Messages has no such setting")
+        for key in sorted(item.keys() - {"type", "compact_threshold"}):
+            ledger.dropped(child(f"{path}/{index}", key), "Messages has no such setting")
     return {"edits": edits} if edits else None
 
 
@@ -285,7 +285,7 @@ def _prompt_cache_options(value: JSON, path: str, ledger: Ledger) -> JSON:
             mark["ttl"] = CACHE_OPTION_TTL_NAMES[ttl]
             unwritten.discard("ttl")
     for key in sorted(unwritten):
-        ledger.dropped(f"{path}/{key}", "Messages has no such option for the prompt cache")
+        ledger.dropped(child(path, key), "Messages has no such option for the prompt cache")
     return mark
 
 

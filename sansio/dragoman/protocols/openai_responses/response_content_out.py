@@ -29,7 +29,7 @@ from dragoman._ir.losses import Ledger, LossCode
 from dragoman._ir.signatures import wrap_summary
 from dragoman._wire.errors import WireError
 from dragoman._wire.json import JSON, JSONObject, text_or_none
-from dragoman.codec import ResponseContext
+from dragoman.codec import NOT_REPEATED, ResponseContext
 from dragoman.protocols._openai.citations import cited_url, write_url_citation
 from dragoman.protocols._openai.settings import fit_tier
 from dragoman.protocols.openai_responses.checks import objects_in
@@ -239,7 +239,7 @@ class ResponseBuilder:
     def __init__(self, context: ResponseContext, ledger: Ledger) -> None:
         self._ledger = ledger
         self._context = context
-        self._fixed_fields = _fixed_fields(context)
+        self._fixed_fields = _fixed_fields(context, ledger)
         self._item_ids: set[str] = set()
         self.id = context.response_id("resp_", "")
         self.output: list[JSON] = []
@@ -406,8 +406,10 @@ class ResponseBuilder:
 ECHOED_MEMBERS = (*_ECHO, "prompt_cache_retention", "reasoning", "text", "tools")
 
 
-def _fixed_fields(context: ResponseContext) -> JSONObject:
-    echo = context.echo
+def _fixed_fields(context: ResponseContext, ledger: Ledger) -> JSONObject:
+    echo = {name: value for name, value in context.echo.items() if value is not NOT_REPEATED}
+    for name in [each for each in context.echo if each not in echo]:
+        ledger.dropped(f"/{name}", "the request's value is too large to be repeated")
     out: JSONObject = {"access_programs": None, "background": False, "store": context.stored}
     out["service_tier"] = DEFAULT_TIER
     if echo.get("prompt_cache_retention") is not None:
