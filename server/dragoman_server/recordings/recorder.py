@@ -77,7 +77,10 @@ class _Attempt:
 
 
 class Tape:
-    """Takes down one request. id, body, plan: set when the request is planned."""
+    """Takes down one request.
+
+    id, body, plan: set when the request is planned.
+    """
 
     def __init__(self, scope: Scope) -> None:
         self.id = ""

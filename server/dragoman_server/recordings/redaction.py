@@ -40,7 +40,9 @@ _LINE = re.compile(rb"^data:[^\r\n]*", re.MULTILINE)
 _INDEX = re.compile(rb'"(\w*index)"\s*:\s*(\d+)')
 # What is replaced: letters, and the bytes of all other characters. Not the words that are JSON values, inside of
 # arguments, nor escapes.
-_LETTERS = re.compile(rb"\\u[0-9a-fA-F]{4}|\\.|\b(?:true|false|null)\b|[A-Za-z\x80-\xff]|[2-9]")
+_LETTERS = re.compile(
+    rb"\\u[0-9a-fA-F]{4}|\\.|\b(?:true|false|null)\b|(?P<letters>[A-Za-z]+|[\x80-\xff]+)|[2-9]+"
+)
 
 
 def redact_headers(
@@ -159,8 +161,8 @@ def _without_letters(text: bytes) -> bytes:
 
 def _replace(match: re.Match[bytes]) -> bytes:
     found = match[0]
+    if match.lastgroup is not None:
+        return b"x" * len(found)
     if found.startswith(b"\\u"):
         return b"\\u0078"
-    if len(found) > 1:
-        return found  # an escape, or a word that is a JSON value
-    return b"1" if found.isdigit() else b"x"
+    return b"1" * len(found) if found.isdigit() else found  # an escape, or a word that is a JSON value
