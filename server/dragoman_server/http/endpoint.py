@@ -52,6 +52,9 @@ ERRORS = logging.getLogger("dragoman.errors")
 # Seconds for counting what a request used, after everything else was cancelled.
 _SETTLE_S = 5.0
 
+# Seconds for estimating the tokens of a large request that has ended. After that its bytes are counted.
+_ESTIMATE_S = 5.0
+
 # Seconds for the last error response, after everything else was cancelled.
 _LAST_ERROR_S = 5.0
 
@@ -226,7 +229,7 @@ class BaseEndpoint(ABC):
             raise
         finally:
             record.duration_s = loop_time() - started
-            usage = self._usage_of(request)
+            usage = await self._usage_of(request)
             self.gateway.request_ended(record)
             if request.telemetry is not None:
                 request.telemetry.end()
@@ -271,12 +274,20 @@ class BaseEndpoint(ABC):
         request.admitted, request.counted = True, counts
         return body, request_head
 
-    def _usage_of(self, request: ClientRequest) -> Usage | None:
+    async def _usage_of(self, request: ClientRequest) -> Usage | None:
         """Return what a request has used, None if nothing needs it. Put the price into its record."""
-        record = request.record
-        if request.plan is None or request.meter is None:
+        record, plan, meter = request.record, request.plan, request.meter
+        if plan is None or meter is None:
             return None
-        usage = usage_of(record, request.plan, request.meter)
+        size = (
+            len(plan.request.translated.body) if record.input_tokens is None else 0
+        )  # an estimate reads the request
+        usage = None
+        with anyio.move_on_after(_ESTIMATE_S, shield=True):
+            usage = await off_loop(size, usage_of, record, plan, meter)
+        if usage is None:
+            record.input_tokens, record.estimated = plan.context.prompt_tokens, True
+            usage = usage_of(record, plan, meter)
         record.cost_usd = self.gateway.limits.cost(
             record.model, record.upstream, record.upstream_model, usage
         )

@@ -7,17 +7,18 @@ Models that the client's key may not use are left out.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 
+import msgspec
 from starlette.datastructures import Headers
 from starlette.routing import BaseRoute, Route
 from starlette.types import Receive, Scope, Send
 
 from dragoman import RequestRefused
-from dragoman.jsontext import JSONObject
+from dragoman.jsontext import JSONObject, encode
 from dragoman_server.gateway import Gateway
 from dragoman_server.http.endpoint import BaseEndpoint, ClientRequest
 from dragoman_server.http.request import Query, integer_parameter, invalid_parameter, last_value, parse_query
 from dragoman_server.keys import may_use
-from dragoman_server.models.catalog import CatalogEntry
+from dragoman_server.models.catalog import MODEL_BYTES, CatalogEntry
 from dragoman_server.replies import MODELS_PATH, protocol_by_version
 
 # "Ranges from 1 to 1000" -- `limit` in anthropic 2.12.0, types/model_list_params.py
@@ -56,8 +57,16 @@ class ModelsEndpoint(BaseEndpoint):
         entries = await self.gateway.catalog.entries()
         name: str | None = request.scope["path_params"].get("model")
         if name is None:
-            visible = [each for each in entries.values() if each.listed and may_use(request.key, each.name)]
-            await request.respond_json(several(visible, request.query))
+
+            def listed() -> bytes:
+                visible = [
+                    each for each in entries.values() if each.listed and may_use(request.key, each.name)
+                ]
+                return encode(several(visible, request.query))
+
+            await request.respond_json(
+                msgspec.Raw(await request.off_loop(MODEL_BYTES * len(entries), listed))
+            )
         elif name in entries and may_use(request.key, name):
             await request.respond_json(one(entries[name]))
         else:

@@ -16,6 +16,7 @@ from dragoman.codec import UpstreamSpec
 from dragoman_server.models.info import ModelInfo
 from dragoman_server.models.listing import ModelListError, can_list, fetch_models
 from dragoman_server.models.routes import ListedModels, UnknownModel, deciding_upstream, resolve_chain
+from dragoman_server.off_loop import off_loop
 from dragoman_server.settings import SIMULATOR, AccountSettings, Settings, UpstreamSettings
 from dragoman_server.settings.server import FULL, PLAIN
 from dragoman_server.simulator import MODELS
@@ -30,6 +31,9 @@ FIRST_WAIT_S = 2.0
 REFRESH_S = 30.0
 # Seconds after which a failed upstream is tried again, if a list is needed.
 RETRY_S = 30.0
+
+# What a model counts for off_loop(). Upstreams list up to 5000, and each of their names takes 15 us.
+MODEL_BYTES = 100
 
 # The owner of a name without an upstream.
 _NO_OWNER = "dragoman"
@@ -94,6 +98,7 @@ class ModelCatalog(BackgroundTaskGroup):
             _UpstreamList(upstream) for upstream in settings.upstreams if can_list(upstream, specs)
         ]
         self._entries: dict[str, CatalogEntry] | None = None
+        self._building = anyio.Lock()
         self.listed: dict[str, Mapping[str, ModelInfo]] = {}
 
     def take_over(self, previous: "ModelCatalog") -> None:
@@ -111,10 +116,14 @@ class ModelCatalog(BackgroundTaskGroup):
     async def entries(self) -> Mapping[str, CatalogEntry]:
         """Return all names, in the order of lists. Takes FIRST_WAIT_S at most."""
         await self._ensure(self._lists)
-        if self._entries is None:
-            known = {each.upstream.name: each.models for each in self._lists}
-            self._entries = build_entries(self._settings, known)
-        return self._entries
+        async with self._building:
+            while (entries := self._entries) is None:
+                known = {each.upstream.name: each.models for each in self._lists}
+                size = MODEL_BYTES * sum(map(len, known.values()))
+                entries = await off_loop(size, build_entries, self._settings, known)
+                if known == {each.upstream.name: each.models for each in self._lists}:
+                    self._entries = entries
+        return entries
 
     async def ensure_list_for(self, model: str) -> None:
         """Fetch the list that decides where a name leads, if there is one. Takes FIRST_WAIT_S at most."""

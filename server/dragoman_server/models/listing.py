@@ -13,6 +13,7 @@ import anyio
 from dragoman import UPSTREAMS, RemoteProtocolError
 from dragoman.codec import UpstreamSpec
 from dragoman_server.models.info import ModelInfo, read_models
+from dragoman_server.off_loop import off_loop
 from dragoman_server.settings import AccountSettings, Settings, UpstreamSettings
 from dragoman_server.upstream.account_request import account_get
 from dragoman_server.upstream.errors import UpstreamError
@@ -106,7 +107,7 @@ async def _fetch_with(
         if status != 200:
             refused = AccountRefused if status in _ACCOUNT_STATUSES else ModelListError
             raise refused(f"it returned status {status}")
-        page, known = read_models(body), len(found)
+        page, known = await off_loop(len(body), read_models, body), len(found)
         max_bytes -= len(body)
         for model in page.models:
             found.setdefault(model.id, model)

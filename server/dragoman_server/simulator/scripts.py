@@ -80,8 +80,8 @@ _SHELL_TOOLS = {
 # Agents put texts of their own around the user's, and may quote it.
 _COMMAND = re.compile(r"\brun `([^`\n]{1,1000})`")
 
-# A word with the white space before it; joined, they are the text.
-_WORD = re.compile(r"\s*\S+|\s+\Z")
+# A word with the white space before it, or a part of a long one; joined, they are the text.
+_WORD = re.compile(r"\s{0,1000}+\S{1,1000}|\s{1,1000}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,13 +3,16 @@
 import json
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from functools import partial
+from itertools import chain, islice
 from urllib.parse import urlsplit
 
 import anyio
 
 from dragoman import UPSTREAMS
 from dragoman.jsontext import JSONObject
+from dragoman_server.off_loop import off_loop
 from dragoman_server.simulator.reply import MADE_AT, SimulatedReply, json_reply, reply_to
 from dragoman_server.simulator.scripts import MODELS
 from dragoman_server.streams.byte_stream import Take
@@ -114,7 +117,8 @@ class SimulatedUpstream:
 
         Only `read_s` of the timeouts applies. Raises, on entry and while reading, UpstreamTimeout and UpstreamBroken.
         """
-        reply = _reply(method, urlsplit(url).path, headers, content or b"")
+        content = content or b""
+        reply = await off_loop(len(content), _begun_reply, method, urlsplit(url).path, headers, content)
         response = SimulatedResponse(reply, None if timeouts is None else timeouts.read_s)
         self.opened += 1
         try:
@@ -123,6 +127,14 @@ class SimulatedUpstream:
         finally:
             self.closed += 1
             self.aborted += not response.ended
+
+
+def _begun_reply(
+    method: str, path: str, headers: Sequence[tuple[str, str]], content: bytes
+) -> SimulatedReply:
+    """Return the reply with its first chunk made, for which a script looks at the whole request."""
+    reply = _reply(method, path, headers, content)
+    return replace(reply, chunks=chain(list(islice(reply.chunks, 1)), reply.chunks))
 
 
 def _reply(method: str, path: str, headers: Sequence[tuple[str, str]], content: bytes) -> SimulatedReply:

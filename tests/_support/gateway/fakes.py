@@ -100,7 +100,7 @@ class FakeUpstream:
         timeouts: UpstreamTimeouts | None = None,
         proxy: str | None = None,
     ) -> FakeUpstream:
-        assert method == "POST"
+        assert method == ("GET" if content is None else "POST")
         self.url, self.sent_headers, self.content = url, list(headers), content or b""
         return self
 

@@ -9,9 +9,13 @@ import gzip
 import json
 import random
 import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import anyio
 import anyio.lowlevel
+import canaries
 import pytest
 from fuzz import SECONDS
 from gateway.fakes import FakeClient, OneResponse, Script, http_scope
@@ -103,15 +107,23 @@ def app_of(
     status: int = 200,
     stream: bool = False,
     upstream: str = "openai_chat",
+    model_list: bool = False,
     prices: tuple[Price, ...] = (),
+    **server: Any,
 ) -> Application:
     reads = [data[start : start + READ] for start in range(0, len(data), READ)]
     media_type = "text/event-stream" if stream else "application/json"
     script = Script(reads, status=status, headers=[("content-type", media_type)])
-    settings = UpstreamSettings(name="up", protocol=upstream, base_url="http://up.test/v1", model_list=False)
-    server = ServerSettings(response_store="memory")
+    settings = UpstreamSettings(
+        name="up", protocol=upstream, base_url="http://up.test/v1", model_list=model_list
+    )
     return create_app(
-        Settings(server=server, upstreams=(settings,), prices=prices), client=OneResponse(script)
+        Settings(
+            server=ServerSettings(**{"response_store": "memory", **server}),
+            upstreams=(settings,),
+            prices=prices,
+        ),
+        client=OneResponse(script),
     )
 
 
@@ -132,7 +144,8 @@ async def longest_turn(app: Application, path: str, body: bytes, coding: str = "
         await anyio.lowlevel.checkpoint()
         client = FakeClient(body)
         headers = {"content-encoding": coding} if coding else {}
-        await app(http_scope(path, headers=headers), client.receive, client.send)
+        method = "POST" if body else "GET"
+        await app(http_scope(path, method, headers), client.receive, client.send)
         assert client.status is not None
         for _ in range(2):  # the last turn counts too
             await anyio.lowlevel.checkpoint()
@@ -140,9 +153,9 @@ async def longest_turn(app: Application, path: str, body: bytes, coding: str = "
     return longest
 
 
-async def check(app: Application, path: str, body: bytes, coding: str = "") -> None:
+async def check(make_app: Callable[[], Application], path: str, body: bytes, coding: str = "") -> None:
     for _ in range(TRIES):
-        seconds = await longest_turn(app, path, body, coding)
+        seconds = await longest_turn(make_app(), path, body, coding)
         if seconds <= LIMIT_S:
             return
     raise AssertionError(f"the loop was held for {seconds:.3f} s of CPU")
@@ -153,22 +166,22 @@ async def test_no_request_holds_the_loop(client: str, name: str) -> None:
     body = b'{"model":"up/m","max_tokens":9,' + REQUESTS[client, name].encode() + b"}"
     # Of another protocol, because a relay does not read its request.
     upstream = "anthropic_messages" if client == "chat" else "openai_chat"
-    await check(app_of(json.dumps(WHOLE).encode(), upstream=upstream), PATHS[client], body)
+    await check(lambda: app_of(json.dumps(WHOLE).encode(), upstream=upstream), PATHS[client], body)
 
 
 async def test_no_estimate_of_a_relayed_prompt_holds_the_loop() -> None:
     # As many values as are accepted.
     body = f'{{"model":"up/m","stream":true,"messages":[{",".join([HI] * 95_000)}]}}'.encode()
     prices = (Price(model="*", input=1, output=1),)
-    app = app_of(event('{"content":"Hello"}') + b"data: [DONE]\n\n", stream=True, prices=prices)
-    await check(app, PATHS["chat"], body)
+    data = event('{"content":"Hello"}') + b"data: [DONE]\n\n"
+    await check(lambda: app_of(data, stream=True, prices=prices), PATHS["chat"], body)
 
 
 async def test_no_compressed_request_holds_the_loop() -> None:
     body = gzip.compress(
         b'{"model":"up/m","max_tokens":9,' + REQUESTS["messages", "messages"].encode() + b"}"
     )
-    await check(app_of(json.dumps(WHOLE).encode()), PATHS["messages"], body, "gzip")
+    await check(lambda: app_of(json.dumps(WHOLE).encode()), PATHS["messages"], body, "gzip")
 
 
 def small_request(*, stream: bool) -> bytes:
@@ -180,14 +193,16 @@ def small_request(*, stream: bool) -> bytes:
 @pytest.mark.parametrize("name", EVENTS)
 async def test_no_event_holds_the_loop(path: str, name: str) -> None:
     data = event('{"content":"Hello"}') + EVENTS[name] + b"data: [DONE]\n\n"
-    await check(app_of(data, stream=True), PATHS[path], small_request(stream=True))
+    await check(lambda: app_of(data, stream=True), PATHS[path], small_request(stream=True))
 
 
 @pytest.mark.parametrize("path", ["messages", "responses"])
 @pytest.mark.parametrize("name", WHOLES)
 async def test_no_whole_response_holds_the_loop(path: str, name: str) -> None:
-    app = app_of(WHOLES[name].encode(), status=400 if name == "an error" else 200)
-    await check(app, PATHS[path], small_request(stream=False))
+    status = 400 if name == "an error" else 200
+    await check(
+        lambda: app_of(WHOLES[name].encode(), status=status), PATHS[path], small_request(stream=False)
+    )
 
 
 async def test_no_stored_response_holds_the_loop() -> None:
@@ -195,8 +210,86 @@ async def test_no_stored_response_holds_the_loop() -> None:
     content = ",".join(['{"type":"output_text","text":"x","annotations":[]}'] * 55_000)
     item = f'{{"type":"message","id":"msg_1","role":"assistant","content":[{content}]}}'
     body = f'{{"id":"resp_1","object":"response","status":"completed","model":"m","output":[{item}]}}'
-    app = app_of(body.encode(), upstream="openai_responses")
-    await check(app, PATHS["responses"], small_request(stream=False))
+    await check(
+        lambda: app_of(body.encode(), upstream="openai_responses"),
+        PATHS["responses"],
+        small_request(stream=False),
+    )
+
+
+def message(text: str, model: str = "up/m", *, more: str = "") -> bytes:
+    return f'{{"model":"{model}","max_tokens":9,"messages":[{{"role":"user","content":"{text}"}}]{more}}}'.encode()
+
+
+NO_USAGE = json.dumps({name: value for name, value in WHOLE.items() if name != "usage"})
+PRICED = {"prices": (Price(model="*", input=1.0, output=1.0),)}
+REDACTED = {"record_texts": False}
+MODELS = ",".join([f'{{"id":"m{number}","created":1,"owned_by":"x"}}' for number in range(60_000)])
+FUNCTION = '"function":{"name":"f","parameters":{}}'
+TOOLS = f'"messages":[{HI}],"tools":[' + ",".join([f'{{"type":"function",{FUNCTION}}}'] * 40_000) + "]"
+# Other work than that of requests and responses: the upstream's response, the settings, path and body of the request.
+OTHERS: dict[str, tuple[str, dict[str, Any], str, bytes]] = {
+    "a list of models": (f'{{"data":[{MODELS}]}}', {"model_list": True}, "/v1/models", b""),
+    "the estimate of a relay": (
+        NO_USAGE,
+        PRICED,
+        PATHS["chat"],
+        f'{{"model":"up/m",{TOOLS}}}'.encode(),
+    ),
+    "a recording": (json.dumps(WHOLE), REDACTED, PATHS["chat"], message("word " * (SIZE // 5))),
+    "a recording of a string without an end": (
+        '{"' + '\\"' * (SIZE // 2),
+        REDACTED,
+        PATHS["chat"],
+        small_request(stream=False),
+    ),
+    "the simulator": (
+        "",
+        {},
+        PATHS["chat"],
+        f'{{"model":"sim/tools",{TOOLS}}}'.encode(),
+    ),
+    "calls of the simulator": (
+        "",
+        {},
+        PATHS["messages"],
+        message("call f " * SIZE, "sim/tools"),
+    ),
+    "a model's name": (
+        "",
+        {"stream": True},
+        PATHS["responses"],
+        b'{"model":"up/' + b"m" * 60 * SIZE + b'","stream":true,"input":"Hi"}',
+    ),
+    "a member's name": (
+        json.dumps(WHOLE),
+        {},
+        PATHS["messages"],
+        message("Hi", more=f',"{"é" * 16 * SIZE}":1'),
+    ),
+    "what a response repeats": (
+        "",
+        {"stream": True},
+        PATHS["responses"],
+        b'{"model":"up/m","stream":true,"input":"Hi","instructions":"' + b"i" * 32 * SIZE + b'"}',
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+@pytest.mark.usefixtures("logger")
+async def test_nothing_beside_holds_the_loop(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data, settings, path, body = OTHERS[name]
+    if settings is REDACTED:
+        settings = {**settings, "record": str(tmp_path)}
+    if settings.get("stream"):
+        data = (event('{"content":"Hello"}') + b"data: [DONE]\n\n").decode()
+    monkeypatch.setattr(
+        canaries, "look_at_message", lambda message: None
+    )  # it takes as long as what is measured
+    await check(lambda: app_of(data.encode(), **settings), path, body)
 
 
 # So many of the shapes on each loop; `make fuzz` draws from all of them.
@@ -217,13 +310,18 @@ async def check_shape(case: shapes.Case) -> None:
         body = json.loads(data[0])
         if isinstance(body.get("model"), str):
             body["model"] = "up/m"
-        app = app_of(json.dumps(WHOLE).encode(), upstream=case.other)
-        await check(app, _PATHS_OF[case.protocol], json.dumps(body).encode())
+        whole = json.dumps(WHOLE).encode()
+        await check(
+            lambda: app_of(whole, upstream=case.other), _PATHS_OF[case.protocol], json.dumps(body).encode()
+        )
         return
     streams = case.kind == "stream"
     status = 400 if case.kind == "error" else 200
-    app = app_of(b"".join(data), status=status, stream=streams, upstream=case.protocol)
-    await check(app, _PATHS_OF[case.other], small_request(stream=streams))
+    await check(
+        lambda: app_of(b"".join(data), status=status, stream=streams, upstream=case.protocol),
+        _PATHS_OF[case.other],
+        small_request(stream=streams),
+    )
 
 
 @pytest.mark.fuzz
