@@ -79,6 +79,7 @@ class InputReader:
     __slots__ = (
         "_shell_calls",
         "_signer",
+        "_tool_indexes",
         "compact",
         "effort",
         "format",
@@ -92,6 +93,7 @@ class InputReader:
     def __init__(self, signer: Signer, tools: list[Tool], namespaces: list[Namespace]) -> None:
         self._signer = signer
         self._shell_calls: dict[str, str] = {}  # item id of a local shell's call -> its call id
+        self._tool_indexes: dict[JSON, int] | None = None  # by their keys, if items have tools
         self.messages: list[Message] = []
         self.tools = tools
         self.namespaces = namespaces
@@ -223,7 +225,9 @@ class InputReader:
         """Add tools. A later declaration replaces that of an earlier item, but not one in the request's `tools`. A tool
         that a search has found becomes visible.
         """
-        known: dict[JSON, int] = {_tool_key(tool): index for index, tool in enumerate(self.tools)}
+        if self._tool_indexes is None:
+            self._tool_indexes = {_tool_key(tool): index for index, tool in enumerate(self.tools)}
+        known = self._tool_indexes
         for tool in read_tools(item.get("tools") or [], f"{path}/tools", self.namespaces):
             if found:
                 tool = _visible(tool)
