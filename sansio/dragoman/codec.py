@@ -207,6 +207,8 @@ def find_endpoint(protocols: Iterable[ProtocolSpec], path: str) -> tuple[Protoco
             if model is not None:
                 return spec, endpoint, model
     return None
+
+
 NOT_REPEATED = msgspec.Raw(b'"..."')
 
 

@@ -69,7 +69,7 @@ class Gateway:
     refused_members: what upstreams have refused by name.
     catalog: the names of models.
     telemetry: the metrics and the traces.
-    check_input: checks what models write for tools with a grammar, None where nothing is checked.
+    input_checker: makes what checks a response's calls of tools with a grammar, None where nothing is checked.
     """
 
     def __init__(
@@ -115,7 +115,7 @@ class Gateway:
         self.pool = AccountPool(settings, self.accounts, balances=self.balances)
         self.limits = ClientLimits(settings, self.accounts)
         self._client_addresses = ClientAddresses(settings.server.trusted_proxies)
-        self.check_input = grammar_checker() if settings.server.check_grammars else None
+        self.input_checker = grammar_checker() if settings.server.check_grammars else None
 
     def sender_for(self, upstream: str) -> UpstreamSender:
         """Return what sends requests to the upstream of this name."""

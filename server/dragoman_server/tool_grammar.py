@@ -8,6 +8,7 @@ Needs the extra `dragoman[grammar]`.
 """
 
 import time
+from collections.abc import Callable
 from functools import lru_cache
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
@@ -22,8 +23,8 @@ if TYPE_CHECKING:
 MAX_DEFINITION = 16 * 1024
 # Larger patches are rare.
 MAX_TEXT = 256 * 1024
-# Seconds of this thread for one text, two microseconds a byte, because other requests wait.
-MAX_CHECK_S = 0.1
+# Seconds of this thread for all texts of a response, two microseconds a byte, because other requests wait.
+MAX_CHECK_S = 0.05
 # Bytes between readings of the clock.
 _STEP = 32
 # Limits on the parser's items for one step. A line of a patch takes some tens; an ambiguous grammar takes about 50 ms
@@ -40,16 +41,36 @@ _MAX_CACHED = 64
 _AS_IN_LARK = '%llguidance {"allow_initial_skip": true}\n'
 
 
-def grammar_checker() -> CheckInput | None:
-    """Return check_input(), or None if the extra is not installed."""
-    return check_input if find_spec("llguidance") is not None else None
+class InputChecker:
+    """Checks the texts of one response, as CheckInput. A response may have thousands, which share MAX_CHECK_S."""
+
+    __slots__ = ("_left_s",)
+
+    def __init__(self) -> None:
+        self._left_s = MAX_CHECK_S
+
+    def __call__(self, grammar: Grammar, text: str) -> str | None:
+        begun = time.thread_time()
+        try:
+            return check_input(grammar, text, begun + self._left_s)
+        finally:
+            self._left_s -= time.thread_time() - begun
 
 
-def check_input(grammar: Grammar, text: str) -> str | None:
+def grammar_checker() -> Callable[[], CheckInput] | None:
+    """Return what makes the checker of a response, or None if the extra is not installed."""
+    return InputChecker if find_spec("llguidance") is not None else None
+
+
+def check_input(grammar: Grammar, text: str, deadline: float) -> str | None:
     """Return why `text` breaks the grammar, with line and column, or None if it does not.
 
-    The reason quotes nothing of the text. Raises Unchecked if it cannot be checked, ImportError without the extra.
+    deadline: of the check, in seconds of this thread. The reason quotes nothing of the text.
+
+    Raises Unchecked if it cannot be checked, ImportError without the extra.
     """
+    if time.thread_time() >= deadline:
+        raise _too_long()
     if grammar.syntax not in ("lark", "regex"):
         raise Unchecked("the syntax of the grammar is unknown")
     if len(grammar.definition) > MAX_DEFINITION:
@@ -58,7 +79,7 @@ def check_input(grammar: Grammar, text: str) -> str | None:
         raise Unchecked(f"it has more than {MAX_TEXT} characters")
     data = text.encode("utf-8", "replace")
     matcher = _matcher(grammar.syntax, grammar.definition).deep_copy()
-    accepted = _consume(matcher, data)
+    accepted = _consume(matcher, data, deadline)
     if accepted == len(data) and matcher.is_accepting():
         return None
     if matcher.is_stopped() and matcher.is_accepting() and "%ignore" in grammar.definition:
@@ -75,14 +96,13 @@ def check_input(grammar: Grammar, text: str) -> str | None:
     return f"{what}, line {line}, column {column}"
 
 
-def _consume(matcher: "LLMatcher", data: bytes) -> int:
+def _consume(matcher: "LLMatcher", data: bytes, deadline: float) -> int:
     """Return how many bytes the grammar accepts. Raises Unchecked if that takes too long."""
-    deadline = time.thread_time() + MAX_CHECK_S
     for start in range(0, len(data), _STEP):
         step = data[start : start + _STEP]
         accepted: int = matcher.try_consume_tokens(list(step))
         if matcher.is_error() or time.thread_time() > deadline:
-            raise Unchecked("checking it would take too long")
+            raise _too_long()
         if accepted < len(step):
             return start + accepted
     return len(data)
@@ -113,6 +133,10 @@ def _matcher(syntax: str, definition: str) -> "LLMatcher":
     if matcher.is_error():
         raise _unreadable()
     return matcher
+
+
+def _too_long() -> Unchecked:
+    return Unchecked("checking it would take too long")
 
 
 def _unreadable() -> Unchecked:

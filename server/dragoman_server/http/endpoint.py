@@ -359,7 +359,7 @@ class BaseEndpoint(ABC):
             reasoning_lookup=None
             if store is None
             else lambda calls: store.get(key, calls, now),  # maybe in a thread, which has no such clock
-            check_input=gateway.check_input,
+            check_input=None if gateway.input_checker is None else gateway.input_checker(),
             change=change,
             refused_members=gateway.refused_members,
         )

@@ -227,6 +227,21 @@ REDACTED = {"record_texts": False}
 MODELS = ",".join([f'{{"id":"m{number}","created":1,"owned_by":"x"}}' for number in range(60_000)])
 FUNCTION = '"function":{"name":"f","parameters":{}}'
 TOOLS = f'"messages":[{HI}],"tools":[' + ",".join([f'{{"type":"function",{FUNCTION}}}'] * 40_000) + "]"
+AMBIGUOUS = json.dumps(
+    {
+        "type": "custom",
+        "name": "f",
+        "format": {"type": "grammar", "syntax": "lark", "definition": 'start: start start | "a"'},
+    }
+)
+CHECKED_CALLS = [
+    {
+        "id": f"c{number}",
+        "type": "function",
+        "function": {"name": "f", "arguments": f'{{"input":"{"a" * 2000}"}}'},
+    }
+    for number in range(40)
+]
 # Other work than that of requests and responses: the upstream's response, the settings, path and body of the request.
 OTHERS: dict[str, tuple[str, dict[str, Any], str, bytes]] = {
     "a list of models": (f'{{"data":[{MODELS}]}}', {"model_list": True}, "/v1/models", b""),
@@ -254,6 +269,12 @@ OTHERS: dict[str, tuple[str, dict[str, Any], str, bytes]] = {
         {},
         PATHS["messages"],
         message("call f " * SIZE, "sim/tools"),
+    ),
+    "checks of a grammar": (
+        json.dumps({"choices": [{"message": {"tool_calls": CHECKED_CALLS}, "finish_reason": "tool_calls"}]}),
+        {},
+        PATHS["responses"],
+        f'{{"model":"up/m","input":"Hi","tools":[{AMBIGUOUS}]}}'.encode(),
     ),
     "a model's name": (
         "",

@@ -10,7 +10,7 @@ import pytest
 from dragoman.codec import Unchecked
 from dragoman.document import Grammar
 from dragoman_server import tool_grammar as grammar_module
-from dragoman_server.tool_grammar import MAX_DEFINITION, MAX_TEXT, check_input, grammar_checker
+from dragoman_server.tool_grammar import MAX_DEFINITION, MAX_TEXT, InputChecker, grammar_checker
 
 needs_extra = pytest.mark.skipif(
     grammar_checker() is None, reason="the extra dragoman[grammar] is not installed"
@@ -59,7 +59,7 @@ GOOD_PATCH = """*** Begin Patch
 
 
 def check(definition: str, text: str, syntax: str = "lark") -> str | None:
-    return check_input(Grammar(syntax, definition), text)
+    return InputChecker()(Grammar(syntax, definition), text)
 
 
 @pytest.mark.parametrize("text", [GOOD_PATCH, GOOD_PATCH.removesuffix("\n")], ids=["whole", "no line end"])
@@ -308,6 +308,18 @@ def test_an_undecided_check_is_no_breach(monkeypatch: pytest.MonkeyPatch) -> Non
         check(PATCH, text)
 
 
+def test_all_checks_of_a_response_share_one_bound() -> None:
+    """It may have thousands of calls, each of which would take as long as it may."""
+    check_one, (syntax, definition, text) = InputChecker(), HOSTILE["long matches everywhere"]
+    begun = time.thread_time()
+    for _ in range(1000):
+        with pytest.raises(Unchecked, match="would take too long"):
+            check_one(Grammar(syntax, definition), text)
+    assert time.thread_time() - begun < 1
+    with pytest.raises(Unchecked, match="would take too long"):
+        check_one(Grammar("lark", PATCH), GOOD_PATCH)
+
+
 def test_ignored_text_after_the_end_is_no_breach() -> None:
     definition = '%ignore / /\n%ignore "#"\nstart: "a" "b"'
     assert check(definition, "ab  ") is None
@@ -326,7 +338,7 @@ def test_a_grammar_of_many_rules_is_no_deep_recursion() -> None:
 
 
 def test_a_long_patch_is_within_the_bound() -> None:
-    lines = "".join(f"+line {number} of a long file, as such lines are\n" for number in range(1000))
+    lines = "".join(f"+line {number} of a long file, as such lines are\n" for number in range(900))
     text = f"*** Begin Patch\n*** Add File: a\n{lines}*** End Patch"
     assert check(PATCH, text) is None
     assert (
@@ -336,7 +348,7 @@ def test_a_long_patch_is_within_the_bound() -> None:
 
 
 def test_without_the_extra_nothing_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert grammar_checker() is check_input
+    assert grammar_checker() is InputChecker
     found = importlib.util.find_spec
     monkeypatch.setattr(
         grammar_module, "find_spec", lambda name: None if name == "llguidance" else found(name)
