@@ -321,7 +321,7 @@ async def test_counters_that_expire_together_are_dropped_few_at_a_time_and_count
     names = [f"budget {number:04}" for number in range(2 * _EXPIRED_AT_ONCE)]
     for name in names:
         await store.add(name, 1.0, NOW + 100)
-    assert await store.add_within(names[-1], 0.25, NOW + 200, 1.0, NOW + 100) == 0.0
+    assert await store.add_within([(names[-1], NOW + 200)], 0.25, 1.0, NOW + 100) == [0.0]
     assert len(store._counters) == _EXPIRED_AT_ONCE, (
         "of those that have expired half are left, and there is a new one"
     )

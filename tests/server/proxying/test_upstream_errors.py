@@ -420,7 +420,7 @@ async def test_an_end_without_a_response_is_one_sentence(client: str) -> None:
 # -- that the model is another one
 
 NO_MODEL = "The model does not exist or you do not have access to it"
-LONG = "claude-" + "x" * 2000
+LONG = "claude-" + "x" * 1900
 # Play, the client's model -> what the message has at its end, what the log has as the rule.
 RENAMED: dict[str, tuple[Any, str, str, str | None]] = {
     "a model that is not there": (
