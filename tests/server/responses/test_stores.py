@@ -3,6 +3,7 @@
 Tests of all stores and tests of concurrency run on both backends.
 """
 
+import gc
 import os
 import sqlite3
 import stat
@@ -578,10 +579,14 @@ async def test_a_large_response_lets_others_run_and_is_stored_and_dropped_whole(
 async def test_many_responses_expire_in_linear_time() -> None:
     """To drop one takes less than to store it. A walk over those that have gone before it takes much longer."""
     store = MemoryResponseStore(ResponseStoreLimits(max_bytes=10**9, max_age_s=3600))
-    begun = time.thread_time()
+    before, begun = len(gc.get_objects()), time.thread_time()
     for number in range(100_000):
         await store.put(response(f"resp_{number}"))
     stored = time.thread_time()
+    gc.collect()
+    assert len(gc.get_objects()) < before + 1000, (
+        "a full collection walks over them, and nothing runs meanwhile"
+    )
     assert await store.get("", "resp_1", NOW + 3601) is None
     assert store.bytes == 0
     assert time.thread_time() - stored < 2 * (stored - begun)

@@ -12,6 +12,8 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
+import msgspec
+
 # About the bytes that a store needs for each of its rows and for each place of an item in a response, beside the data.
 # Without them a limit in bytes would be no limit for many small responses.
 ROW_BYTES = 128
@@ -22,8 +24,9 @@ class ResponseStoreError(Exception):
     """The store cannot be read or written. `str()` of it is for the log: it may name a file."""
 
 
-@dataclass(frozen=True, slots=True)
-class StoredItem:
+# Not for the garbage collector, because a store holds a million, and a full collection would stop all requests for a
+# second. Nothing in them can refer to them.
+class StoredItem(msgspec.Struct, frozen=True, gc=False):
     """One item of a conversation. data: its JSON as the client or the model sent it, with or without the id."""
 
     id: str
@@ -35,8 +38,7 @@ class StoredItem:
         return ROW_BYTES + len(self.id) + len(self.data)
 
 
-@dataclass(frozen=True, slots=True)
-class StoredResponse:
+class StoredResponse(msgspec.Struct, frozen=True, gc=False):
     """A response that has ended, with the whole input of the model.
 
     owner: the name of the client key that may see it.
