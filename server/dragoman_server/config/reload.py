@@ -9,7 +9,7 @@ changes.
 import logging
 import threading
 from collections import Counter
-from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -59,6 +59,9 @@ class ReloadResult:
     changes: tuple[str, ...] = ()
 
 
+# The settings to use, and what is reported if they can be used.
+_Loaded: TypeAlias = tuple[Settings, ReloadResult]
+
 # Loads and applies the configuration. Never raises for what is wrong with it.
 Reload: TypeAlias = Callable[[], Coroutine[Any, Any, ReloadResult]]
 
@@ -83,7 +86,7 @@ class ConfigReloader:
         self._load = load
         self._apply = apply
         self._lock = anyio.Lock()
-        self._loading: Future[LoadedConfig] | None = None
+        self._loading: Future[_Loaded] | None = None
         self._requested = anyio.Event()
 
     def request(self) -> None:
@@ -103,11 +106,7 @@ class ConfigReloader:
         async with self._lock:
             try:
                 with anyio.fail_after(LOAD_S):
-                    loaded = await self._read()
-                settings, needs_restart = with_settings_of_the_start(loaded.settings, self._settings)
-                _check_removals(settings, self._settings)
-                changes = tuple(_changes(settings, self._settings))
-                settings = settings.masking_also(self._settings)
+                    settings, result = await self._read()
                 await self._apply(settings)
             except ConfigError as error:
                 result = ReloadResult(errors=tuple(str(error).splitlines()))
@@ -120,13 +119,11 @@ class ConfigReloader:
                 result = ReloadResult(errors=("an internal error; see the log",))
             else:
                 self._settings = settings
-                warnings = tuple(map(str, loaded.warnings))
-                result = ReloadResult(warnings=warnings, needs_restart=needs_restart, changes=changes)
         _log_result(result)
         return result
 
-    async def _read(self) -> LoadedConfig:
-        """Load in a thread, because a large file takes a while, and streams must go on.
+    async def _read(self) -> _Loaded:
+        """Load and compare in a thread, because a large file takes a while, and streams must go on.
 
         It is a daemon, because a file system that hangs keeps it for ever, and must not keep the process. There is one.
         """
@@ -135,11 +132,11 @@ class ConfigReloader:
                 "the file is still being read for an earlier reload: does its file system respond?"
             )
         ended, token = anyio.Event(), anyio.lowlevel.current_token()
-        self._loading = loading = Future[LoadedConfig]()
+        self._loading = loading = Future[_Loaded]()
 
         def read() -> None:
             try:
-                loading.set_result(_load_again(self._load))
+                loading.set_result(_load_again(self._load, self._settings))
             except Exception as error:
                 loading.set_exception(error)
             with suppress(RuntimeError):  # the event loop has ended meanwhile
@@ -150,12 +147,19 @@ class ConfigReloader:
         return loading.result()
 
 
-def _load_again(load: Callable[[], LoadedConfig]) -> LoadedConfig:
+def _load_again(load: Callable[[], LoadedConfig], running: Settings) -> _Loaded:
     loaded = load()
     if loaded.path is not None and not Path(loaded.path).is_file():
         # Of a pipe, as of `--config <(command)`, nothing is left, and an empty configuration has no client keys.
         raise SettingsRefused(f"{loaded.path} is not a file that can be read again: restart the gateway")
-    return loaded
+    settings, needs_restart = with_settings_of_the_start(loaded.settings, running)
+    _check_removals(settings, running)
+    result = ReloadResult(
+        warnings=tuple(map(str, loaded.warnings)),
+        needs_restart=needs_restart,
+        changes=tuple(_changes(settings, running)),
+    )
+    return settings.masking_also(running), result
 
 
 def with_settings_of_the_start(wanted: Settings, running: Settings) -> tuple[Settings, tuple[str, ...]]:
@@ -208,14 +212,22 @@ def _changes(wanted: Settings, running: Settings) -> Iterator[str]:
         before, after = getattr(running, table), getattr(wanted, table)
         if before == after:
             continue
-        rows = [Counter(getattr(row, "name", "") for row in each) for each in (before, after)]
-        changed = {getattr(row, "name", "") for row in after if row not in before} - (
+        named = _by_name(before), _by_name(after)
+        rows = [Counter({name: len(each) for name, each in of.items()}) for of in named]
+        changed = {name for name, each in named[1].items() if each != named[0].get(name)} - (
             rows[1] - rows[0]
         ).keys()
-        named = {"without": rows[0] - rows[1], "with": rows[1] - rows[0], "changed": changed}
-        details = [f"{what} {', '.join(sorted(names))}" for what, names in named.items() if any(names)]
+        names_of = {"without": rows[0] - rows[1], "with": rows[1] - rows[0], "changed": changed}
+        details = [f"{what} {', '.join(sorted(names))}" for what, names in names_of.items() if any(names)]
         rest = f" ({'; '.join(details)})" if details else ""
         yield f"{table}: {len(before)} -> {len(after)}{rest}"
+
+
+def _by_name(rows: Iterable[object]) -> dict[str, list[object]]:
+    found: dict[str, list[object]] = {}
+    for row in rows:
+        found.setdefault(getattr(row, "name", ""), []).append(row)
+    return found
 
 
 def _log_result(result: ReloadResult) -> None:

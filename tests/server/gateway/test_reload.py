@@ -110,7 +110,7 @@ async def test_lists_of_models_are_fetched_again_only_for_upstreams_that_changed
     listed = replace(settings_of().upstreams[0], model_list=True)
     other = replace(listed, name="other", base_url="http://other.test/v1")
     settings = replace(settings_of(), upstreams=(listed, other))
-    upstreams = ModelLists([models])
+    upstreams = ScriptedUpstreams([models])
     app = create_app(settings, client=upstreams)
     async with app.lifespan():
         await call(app, "/v1/models", b"", "GET")
@@ -121,11 +121,6 @@ async def test_lists_of_models_are_fetched_again_only_for_upstreams_that_changed
     assert {"up/m1", "other/m1"} <= {model["id"] for model in found}
     fetched = [sent.url.split("/")[2] for sent in upstreams.sent]
     assert (set(fetched[:2]), fetched[2:]) == ({"one.test", "other.test"}, ["moved.test"])
-
-
-class ModelLists(ScriptedUpstreams):
-    def open(self, method: str, *arguments: Any, **more: Any) -> Any:
-        return super().open("POST", *arguments, **more)
 
 
 # POST /admin/reload.

@@ -496,14 +496,9 @@ def log_of(app: Application, path: str) -> tuple[str, FakeClient]:
 @pytest.mark.parametrize("status", [200, 401, 500])
 def test_a_list_of_models_that_is_an_error(status: int) -> None:
     refused = whole({"error": {"message": repeated()}, repeated(): repeated()}, status)
-    text, response = log_of(create_app(settings(), client=ScriptedLists([refused])), "/v1/models")
+    text, response = log_of(create_app(settings(), client=ScriptedUpstreams([refused])), "/v1/models")
     assert "cannot be listed" in text
     assert leaked(text + reported(response)) == []
-
-
-class ScriptedLists(ScriptedUpstreams):
-    def open(self, method: str, *args: Any, **more: Any) -> Any:
-        return super().open("POST", *args, **more)
 
 
 @pytest.mark.promise("S3")
