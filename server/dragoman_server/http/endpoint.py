@@ -279,9 +279,7 @@ class BaseEndpoint(ABC):
         record, plan, meter = request.record, request.plan, request.meter
         if plan is None or meter is None:
             return None
-        size = (
-            len(plan.request.translated.body) if record.input_tokens is None else 0
-        )  # an estimate reads the request
+        size = plan.request.size if record.input_tokens is None else 0  # an estimate reads the request
         usage = None
         with anyio.move_on_after(_ESTIMATE_S, shield=True):
             usage = await off_loop(size, usage_of, record, plan, meter)

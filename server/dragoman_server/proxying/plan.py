@@ -78,6 +78,11 @@ class PlannedRequest:
         assert self._translated is not None, "the request was released"
         return self._translated
 
+    @property
+    def size(self) -> int:
+        """The bytes of the body, 0 after release()."""
+        return 0 if self._translated is None else len(self._translated.body)
+
     def release(self) -> None:
         """Let go of everything, because nothing is sent again."""
         self._translated = self.planner = None
