@@ -1,4 +1,4 @@
-"""Every row of the list of failures has a test that is named after it, or a reason why it can have none."""
+"""Every row of the list of failures has a test or a row of one that is named after it, or a reason against one."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ LIST = Path(__file__).with_name("README.md")
 
 # `| A1 | what must not happen again |`
 _ROW = re.compile(r"^\| *([A-Z]\d+) *\|", re.MULTILINE)
-# `def test_A1_what_it_says`, `async def test_i18_i19_both_at_once`.
-_TEST = re.compile(r"^(?:async )?def test((?:_[A-Za-z]\d+)+)_\w", re.MULTILINE)
+# `def test_A1_what_it_says`, `async def test_i18_i19_both_at_once`, and rows of tables: `"A3 A14 what it says": (`.
+_TEST = re.compile(
+    r"^(?:async )?def test((?:_[A-Za-z]\d+)+)_\w|^ *(?:id=)?\"((?:[A-Z]\d+ )+)[a-z]", re.MULTILINE
+)
 
 
 @cache
@@ -27,13 +29,13 @@ def rows() -> list[str]:
 
 @cache
 def named() -> Counter[str]:
-    """Id -> how many tests are named after it, whatever row there may be."""
+    """Id -> how many tests, or rows of a table of tests, are named after it."""
     found: Counter[str] = Counter()
     for path in TESTS.rglob("test_*.py"):
         if path.is_relative_to(TESTS / "recordings"):
             continue  # `make test` does not run them
-        for names in _TEST.findall(path.read_text(encoding="utf-8")):
-            found.update(name.upper() for name in names.split("_")[1:])
+        for of_test, of_row in _TEST.findall(path.read_text(encoding="utf-8")):
+            found.update((of_test.upper().replace("_", " ") + of_row).split())
     return found
 
 
