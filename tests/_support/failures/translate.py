@@ -314,3 +314,7 @@ def check_failed(received: Received) -> None:
     else:
         assert received.kinds[-2:] == ["error", "failed"]
         assert not received.of("completed", "incomplete")
+        (failed,) = received.of("failed")
+        assert failed["response"]["status"] == "failed"
+        assert failed["response"]["error"]["message"]
+        assert failed["response"]["incomplete_details"] is None

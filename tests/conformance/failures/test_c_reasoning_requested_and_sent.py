@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
-from failures.responses import Call, Reasoning, Text, stream
-from failures.translate import each, every_pair, pairs, receive, receive_whole, translate_request
+from failures.responses import Reasoning, Text, stream
+from failures.translate import each, pairs, receive, translate_request
 from failures.turns import User, request
-from failures.whole import whole
 from oracle import CHAT, MESSAGES, RESPONSES
 from oracle import samples as s
 
@@ -20,13 +18,22 @@ pytestmark = pytest.mark.each_protocol
 Json = dict[str, Any]
 OTHERS = (MESSAGES, RESPONSES)
 
-# Requests of each client that disable thinking and still have an effort.
-OFF: dict[str, Json] = {
-    "thinking off": {"thinking": {"type": "disabled"}},
-    "and an effort": {"thinking": {"type": "disabled"}, "output_config": {"effort": "high"}},
+# The settings of a Messages client -> the effort, and whether something was not heeded, which is told.
+ADAPTIVE: Json = {"thinking": {"type": "adaptive"}}
+ENABLED: Json = {"thinking": {"type": "enabled", "budget_tokens": 2000}}
+OFF: Json = {"thinking": {"type": "disabled"}}
+EXPECTED: dict[str, tuple[Json, str | None, bool]] = {
+    "C10 nothing": ({}, None, False),
+    "C10 only an effort": ({"output_config": {"effort": "low"}}, "low", False),
+    "C10 only a budget": (ENABLED, "low", True),
+    "C10 only adaptive": (ADAPTIVE, "high", False),
+    "C10 adaptive and an effort": ({**ADAPTIVE, "output_config": {"effort": "max"}}, "max", False),
+    "C10 a budget and an effort": ({**ENABLED, "output_config": {"effort": "xhigh"}}, "xhigh", True),
+    "C5 C10 off": (OFF, "none", False),
+    "C5 C10 off and an effort": ({**OFF, "output_config": {"effort": "high"}}, "none", True),
 }
 # The setting of a Chat upstream -> the field that disables thinking.
-SWITCHED_OFF: dict[str, Json] = {
+SWITCHED_OFF: dict[Any, Json] = {
     "reasoning_effort": {"reasoning_effort": "none"},
     "reasoning": {"reasoning": {"effort": "none"}},
     "thinking": {"thinking": {"type": "disabled"}},
@@ -40,25 +47,22 @@ def settings_of(body: Json) -> Json:
     return {key: body[key] for key in SETTINGS if key in body}
 
 
-@pytest.mark.parametrize("requested", OFF)
-@pytest.mark.parametrize("setting", SWITCHED_OFF)
-@pytest.mark.parametrize("efforts", [None, ("none", "high", "max")], ids=["all-efforts", "some-efforts"])
-def test_C5_disabled_thinking_sends_no_effort(
-    requested: str, setting: Any, efforts: tuple[str, ...] | None
-) -> None:
+@pytest.mark.parametrize("row", EXPECTED)
+def test_effort_overrides_budget_and_disabled_overrides_effort(row: str) -> None:
     """ "thinking options type cannot be disabled when reasoning_effort is set"."""
-    capabilities = Capabilities(reasoning_setting=setting, efforts=efforts)
-    sent = translate_request(
-        MESSAGES, CHAT, request(MESSAGES, User("Hi"), **OFF[requested]), capabilities=capabilities
-    )
-    assert settings_of(sent.body) == SWITCHED_OFF[setting]
-    assert bool(sent.losses) == (requested == "and an effort"), "an effort that was left out is told"
-
-
-@pytest.mark.parametrize("requested", OFF)
-def test_C5_disabled_thinking_for_responses(requested: str) -> None:
-    sent = translate_request(MESSAGES, RESPONSES, request(MESSAGES, User("Hi"), **OFF[requested]))
-    assert sent.body["reasoning"] == {"effort": "none"}
+    settings, expected, told = EXPECTED[row]
+    body = request(MESSAGES, User("Hi"), **settings)
+    chat = translate_request(MESSAGES, CHAT, body)
+    assert settings_of(chat.body) == ({} if expected is None else {"reasoning_effort": expected})
+    responses = translate_request(MESSAGES, RESPONSES, body)
+    assert responses.body.get("reasoning", {}).get("effort") == expected
+    assert "reasoning" in responses.body or expected is None
+    assert [bool(chat.losses), bool(responses.losses)] == [told, told]
+    for setting, written in SWITCHED_OFF.items() if expected == "none" else ():
+        for efforts in (None, ("none", "high", "max")):
+            capabilities = Capabilities(reasoning_setting=setting, efforts=efforts)
+            sent = translate_request(MESSAGES, CHAT, body, capabilities=capabilities)
+            assert (settings_of(sent.body), bool(sent.losses)) == (written, told)
 
 
 @each("client", (CHAT, RESPONSES))
@@ -67,7 +71,7 @@ def test_C5_disabled_thinking_for_messages(client: str, thinking: Any) -> None:
     """The effort "none" becomes no thinking at all."""
     body = request(client, User("Hi"), **effort(client, "none"))
     sent = translate_request(client, MESSAGES, body, capabilities=Capabilities(thinking=thinking)).body
-    assert sent.get("thinking", {"type": "disabled"}) == {"type": "disabled"}
+    assert sent.get("thinking", OFF["thinking"]) == OFF["thinking"]
     assert "output_config" not in sent
 
 
@@ -97,38 +101,6 @@ def thinking_stream(field: str) -> bytes:
     return s.render(CHAT, [*chunks, "[DONE]"])
 
 
-@each("client", OTHERS)
-@pytest.mark.parametrize("field", FIELDS)
-def test_C6_reasoning_comes_before_the_text(client: str, field: str) -> None:
-    received = receive(CHAT, client, thinking_stream(field))
-    assert received.gist == [("reasoning", "Hmm."), ("text", "Yes.")]
-    if client == MESSAGES:
-        deltas = [event["delta"] for event in received.of("content_block_delta")]
-        assert [delta["type"] for delta in deltas] == [
-            *["thinking_delta"] * 2,
-            "signature_delta",
-            *["text_delta"] * 2,
-        ]
-        starts = [event["content_block"]["type"] for event in received.of("content_block_start")]
-        assert starts == ["thinking", "text"]
-
-
-@pairs()
-def test_C6_reasoning_of_every_upstream_streamed_and_whole(client: str, upstream: str) -> None:
-    blocks = (Reasoning("Hmm."), Text("Yes."), Call("call_a"))
-    received = receive(upstream, client, stream(upstream, *blocks))
-    assert received.gist == [("reasoning", "Hmm."), ("text", "Yes."), ("call", 'add({"a": 1})')]
-    document = receive_whole(upstream, client, whole(upstream, *blocks))
-    if client == CHAT:
-        assert document["choices"][0]["message"]["reasoning_content"] == "Hmm."
-    elif client == MESSAGES:
-        assert [block["type"] for block in document["content"]] == ["thinking", "text", "tool_use"]
-        assert document["content"][0]["thinking"] == "Hmm."
-    else:
-        assert [item["type"] for item in document["output"]] == ["reasoning", "message", "function_call"]
-        assert document["output"][0]["summary"] == [{"type": "summary_text", "text": "Hmm."}]
-
-
 LIFE = [
     "output_item.added",
     "reasoning_summary_part.added",
@@ -141,17 +113,22 @@ LIFE = [
 
 
 @pytest.mark.parametrize("field", FIELDS)
-def test_C7_a_reasoning_item_has_all_its_events_with_one_id(field: str) -> None:
-    """ "reasoning part not found": a strict client requires every event."""
-    received = receive(CHAT, RESPONSES, thinking_stream(field))
+def test_C6_C7_reasoning_comes_before_the_text_with_all_its_events(field: str) -> None:
+    """ "reasoning part not found": a strict client requires every event, with one id."""
+    data, gist = thinking_stream(field), [("reasoning", "Hmm."), ("text", "Yes.")]
+    received = receive(CHAT, MESSAGES, data)
+    assert received.gist == gist
+    deltas = [event["delta"]["type"] for event in received.of("content_block_delta")]
+    assert deltas == [*["thinking_delta"] * 2, "signature_delta", *["text_delta"] * 2]
+    received = receive(CHAT, RESPONSES, data)
+    assert received.gist == gist
     events = [event for event in received.events if event.get("output_index") == 0]
     assert [event["type"].removeprefix("response.") for event in events] == LIFE
     assert len({event.get("item_id") or event["item"]["id"] for event in events}) == 1
     assert {event.get("summary_index", 0) for event in events} == {0}
     done = events[-1]["item"]
     assert done["summary"] == [{"type": "summary_text", "text": "Hmm."}]
-    (final,) = received.of("completed")
-    assert final["response"]["output"][0] == done
+    assert received.of("completed")[0]["response"]["output"][0] == done
 
 
 def without_parts(new_ids: bool) -> bytes:
@@ -186,112 +163,73 @@ def test_C7_missing_events_of_a_reasoning_item_are_added(client: str, new_ids: b
     assert [kind for kind, _ in received.gist] == ["reasoning", "text", "call", "call"]
 
 
-LIMITS = (1, 100, 1024, 1025, 2000, 4096, 64_000)
+EFFORTS = ("minimal", "low", "medium", "high", "xhigh", "max")
 LIMIT_NAMES = {CHAT: "max_completion_tokens", RESPONSES: "max_output_tokens"}
-BUDGET = Capabilities(thinking="budget")
 
 
 @each("client", (CHAT, RESPONSES))
-@pytest.mark.parametrize("word", ["minimal", "low", "medium", "high", "xhigh", "max"])
-@pytest.mark.parametrize("limit", LIMITS)
-def test_C8_a_budget_lies_between_1024_and_the_limit(client: str, word: str, limit: int) -> None:
-    """Where even the smallest does not fit, the limit is raised, and that is reported."""
-    body = request(client, User("Hi"), **effort(client, word), **{LIMIT_NAMES[client]: limit})
-    requested = translate_request(client, MESSAGES, body, capabilities=BUDGET)
-    sent = requested.body
-    assert sent["thinking"]["type"] == "enabled"
-    assert 1024 <= sent["thinking"]["budget_tokens"] < sent["max_tokens"]
-    raised = limit <= 1024
-    assert (sent["max_tokens"] > limit) is raised
-    assert (f"/{LIMIT_NAMES[client]}" in requested.losses) is raised
-    if not raised:
-        assert sent["max_tokens"] == limit
+def test_C8_a_budget_lies_between_1024_and_the_limit(client: str) -> None:
+    """More effort is never less. Where even the smallest does not fit, the limit is raised, and that is reported."""
+    for limit in (1, 100, 1024, 1025, 2000, 4096, 64_000):
+        budgets = []
+        for word in EFFORTS:
+            body = request(client, User("Hi"), **effort(client, word), **{LIMIT_NAMES[client]: limit})
+            requested = translate_request(
+                client, MESSAGES, body, capabilities=Capabilities(thinking="budget")
+            )
+            sent = requested.body
+            assert sent["thinking"]["type"] == "enabled"
+            budgets.append(sent["thinking"]["budget_tokens"])
+            assert 1024 <= budgets[-1] < sent["max_tokens"]
+            raised = limit <= 1024
+            assert (sent["max_tokens"] > limit) is raised
+            assert (f"/{LIMIT_NAMES[client]}" in requested.losses) is raised
+            assert raised or sent["max_tokens"] == limit
+        assert budgets == sorted(budgets)
+    assert len(set(budgets)) == len(EFFORTS), "within a large limit each is different"
 
 
 @each("client", (CHAT, RESPONSES))
-def test_C8_more_effort_is_never_a_smaller_budget(client: str) -> None:
-    budgets = []
-    for word in ("minimal", "low", "medium", "high", "xhigh", "max"):
-        body = request(client, User("Hi"), **effort(client, word), **{LIMIT_NAMES[client]: 64_000})
-        budgets.append(
-            translate_request(client, MESSAGES, body, capabilities=BUDGET).body["thinking"]["budget_tokens"]
-        )
-    assert budgets == sorted(set(budgets))
+def test_C8_adaptive_models_get_the_effort(client: str) -> None:
+    for word in EFFORTS[1:]:
+        body = request(client, User("Hi"), **effort(client, word), **{LIMIT_NAMES[client]: 100})
+        sent = translate_request(client, MESSAGES, body).body
+        assert (sent["output_config"], sent["max_tokens"]) == ({"effort": word}, 100)
+        assert sent["thinking"]["type"] == "adaptive"
+        assert "budget_tokens" not in sent["thinking"]
 
 
-@each("client", (CHAT, RESPONSES))
-@pytest.mark.parametrize("word", ["low", "medium", "high", "xhigh", "max"])
-def test_C8_adaptive_models_get_the_effort(client: str, word: str) -> None:
-    body = request(client, User("Hi"), **effort(client, word), **{LIMIT_NAMES[client]: 100})
-    sent = translate_request(client, MESSAGES, body).body
-    assert sent["output_config"] == {"effort": word}
-    assert sent["thinking"]["type"] == "adaptive"
-    assert "budget_tokens" not in sent["thinking"]
-    assert sent["max_tokens"] == 100
+# Settings of sampling -> those that are sent to a model that thinks, and the losses.
+SAMPLING: list[tuple[Json, Json, set[str]]] = [
+    ({"temperature": 0}, {}, {"/temperature"}),
+    ({"temperature": 0.5}, {}, {"/temperature"}),
+    ({"temperature": 1.5}, {"temperature": 1}, {"/temperature"}),
+    ({"temperature": 1}, {"temperature": 1}, set()),
+    ({"top_k": 40, "top_p": 0.5}, {}, {"/top_k", "/top_p"}),
+    ({"top_k": 40, "top_p": 0.95}, {"top_p": 0.95}, {"/top_k"}),
+]
 
 
-@each("client", (CHAT, RESPONSES))
 @pytest.mark.parametrize("thinking", ["adaptive", "budget"])
-@pytest.mark.parametrize("value", [0, 0.5, 1, 1.0, 1.5])
-def test_C9_with_thinking_other_temperatures_are_dropped(client: str, thinking: Any, value: float) -> None:
+def test_C9_sampling_settings_that_thinking_forbids_are_dropped(thinking: Any) -> None:
     """ "`temperature` may only be set to 1 when thinking is enabled": it is dropped, and the ledger has it."""
-    body = request(client, User("Hi"), **effort(client, "high"), temperature=value)
-    requested = translate_request(client, MESSAGES, body, capabilities=Capabilities(thinking=thinking))
-    assert requested.body["thinking"]["type"] in ("adaptive", "enabled")
-    assert requested.body.get("temperature", 1) == 1
-    assert ("/temperature" in requested.losses) == (value != 1)
-
-
-@pytest.mark.parametrize("thinking", ["adaptive", "budget"])
-def test_C9_with_thinking_top_k_and_low_top_p_are_dropped(thinking: Any) -> None:
-    body = request(CHAT, User("Hi"), **effort(CHAT, "high"), top_k=40, top_p=0.5)
-    requested = translate_request(CHAT, MESSAGES, body, capabilities=Capabilities(thinking=thinking))
-    assert {"top_k", "top_p"} & requested.body.keys() == set()
-    assert {"/top_k", "/top_p"} <= requested.losses.keys()
-    high = translate_request(
-        CHAT, MESSAGES, body | {"top_p": 0.95}, capabilities=Capabilities(thinking=thinking)
-    ).body
-    assert high["top_p"] == 0.95
+    capabilities = Capabilities(thinking=thinking)
+    for settings, kept, lost in SAMPLING:
+        for client in (CHAT,) if "top_k" in settings else (CHAT, RESPONSES):
+            body = request(client, User("Hi"), **effort(client, "high"), **settings)
+            requested = translate_request(client, MESSAGES, body, capabilities=capabilities)
+            assert requested.body["thinking"]["type"] in ("adaptive", "enabled")
+            assert {name: requested.body[name] for name in settings if name in requested.body} == kept
+            assert {path for path in requested.losses if path.strip("/") in settings} == lost
 
 
 @each("client", (CHAT, RESPONSES))
-@pytest.mark.parametrize("requested", [{}, {"none": True}], ids=["unasked", "off"])
-def test_C9_without_thinking_sampling_settings_are_sent(client: str, requested: Json) -> None:
-    settings = effort(client, "none") if requested else {}
-    sent = translate_request(
-        client, MESSAGES, request(client, User("Hi"), **settings, temperature=0.5, top_p=0.5)
-    ).body
+@pytest.mark.parametrize("word", [None, "none"])
+def test_C9_without_thinking_sampling_settings_are_sent(client: str, word: str | None) -> None:
+    settings = effort(client, word) if word else {}
+    body = request(client, User("Hi"), **settings, temperature=0.5, top_p=0.5)
+    sent = translate_request(client, MESSAGES, body).body
     assert (sent["temperature"], sent["top_p"]) == (0.5, 0.5)
-
-
-# The settings of a Messages client -> the effort; None: no effort.
-ADAPTIVE: Json = {"thinking": {"type": "adaptive"}}
-ENABLED: Json = {"thinking": {"type": "enabled", "budget_tokens": 2000}}
-EXPECTED: dict[str, tuple[Json, str | None]] = {
-    "nothing": ({}, None),
-    "only effort": ({"output_config": {"effort": "low"}}, "low"),
-    "only budget": (ENABLED, "low"),
-    "only adaptive": (ADAPTIVE, "high"),
-    "adaptive and effort": ({**ADAPTIVE, "output_config": {"effort": "max"}}, "max"),
-    "budget and effort": ({**ENABLED, "output_config": {"effort": "xhigh"}}, "xhigh"),
-    "off": ({"thinking": {"type": "disabled"}}, "none"),
-    "off and effort": ({"thinking": {"type": "disabled"}, "output_config": {"effort": "high"}}, "none"),
-}
-
-
-@each("upstream", (CHAT, RESPONSES))
-@pytest.mark.parametrize("name", EXPECTED)
-def test_C10_effort_overrides_budget_and_disabled_overrides_effort(upstream: str, name: str) -> None:
-    settings, expected = EXPECTED[name]
-    requested = translate_request(MESSAGES, upstream, request(MESSAGES, User("Hi"), **settings))
-    if upstream == CHAT:
-        assert settings_of(requested.body) == ({} if expected is None else {"reasoning_effort": expected})
-    elif expected is None:
-        assert "reasoning" not in requested.body
-    else:
-        assert requested.body["reasoning"]["effort"] == expected
-    both = len(settings) == 2 and "adaptive" not in name
-    assert bool(requested.losses) == (both or name == "only budget"), "what was not heeded is told"
 
 
 STOPS = {CHAT: "stop", MESSAGES: "stop_sequences"}
@@ -314,13 +252,3 @@ def test_C15_without_upstream_support_only_text_is_cut(client: str) -> None:
     blocks = (Reasoning("The END of it."), Text("So END here."))
     received = receive(RESPONSES, client, stream(RESPONSES, *blocks), body, include_usage=False)
     assert received.gist == [("reasoning", "The END of it."), ("text", "So ")]
-
-
-@every_pair((CHAT, MESSAGES, RESPONSES))
-def test_C15_reasoning_never_becomes_text(client: str, upstream: str) -> None:
-    """Reasoning stays reasoning and text stays text, also with tags in them."""
-    blocks = (Reasoning("a</think>b"), Text("<think>c</think>d"))
-    received = receive(upstream, client, stream(upstream, *blocks), translates=True)
-    assert received.gist == [("reasoning", "a</think>b"), ("text", "<think>c</think>d")]
-    document = receive_whole(upstream, client, whole(upstream, *blocks))
-    assert json.dumps(document).count("c</think>d") == 1

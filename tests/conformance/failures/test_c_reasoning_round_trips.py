@@ -223,28 +223,20 @@ def unreadable(code: str | None) -> bytes:
     return json.dumps({"error": error}).encode()
 
 
-def check_sent_as_bad_request(client: str, code: str | None) -> None:
+@each("client")
+@pytest.mark.parametrize("code", ["invalid_encrypted_content", None])
+def test_C11_C12_what_another_account_encrypted_is_a_bad_request(client: str, code: str | None) -> None:
+    """By its code or its message. The client receives the upstream's own, so that it can drop the turn."""
     specs = {"upstream": UPSTREAMS[RESPONSES], "client": spec_of(client)}
     status, body, error = translate_error(400, unreadable(code), **specs)  # type: ignore[arg-type]
-    assert status == 400
+    assert (status, error.status, error.code) == (400, 400, code)
     assert check_error(client, status, body) == []
-    assert json.loads(body)["error"]["message"] == UNREADABLE
-    assert (error.status, error.code) == (400, code)
+    reported = json.loads(body)["error"]
+    assert reported["message"] == UNREADABLE
     if client == CHAT:
-        assert json.loads(body)["error"]["code"] == code
+        assert reported["code"] == code
     elif client == MESSAGES:
-        assert json.loads(body)["error"]["type"] == "invalid_request_error"
-
-
-@each("client")
-def test_C11_what_another_account_encrypted_is_a_bad_request(client: str) -> None:
-    """The client receives the upstream's own kind and message, so that it can drop the turn."""
-    check_sent_as_bad_request(client, "invalid_encrypted_content")
-
-
-@each("client")
-def test_C12_the_refusal_is_recognized_by_its_message(client: str) -> None:
-    check_sent_as_bad_request(client, None)
+        assert reported["type"] == "invalid_request_error"
 
 
 @pairs(upstreams=OTHERS)
@@ -312,32 +304,26 @@ def gemini(*, whole: bool) -> bytes:
 
 
 @each("client", OTHERS)
-def test_C14_a_calls_signature_comes_back_with_the_call(client: str) -> None:
-    """ "Function call is missing a thought_signature": it is neither shown nor lost."""
-    received = receive(CHAT, client, gemini(whole=False))
-    assert [call.id for call in received.meaning.calls] == ["call_a", "call_b"]
-    sent = translate_request(client, CHAT, conversation(client, received.turn)).body
-    assert refused(CHAT, sent) == []
-    first, second = sent["messages"][1]["tool_calls"]
-    assert (first["id"], first["extra_content"]) == ("call_a", SIGNED)
-    assert (second["id"], second.get("extra_content")) == ("call_b", None)
-
-
-@each("client", OTHERS)
-def test_C14_the_signature_is_sent_to_no_other_vendor(client: str) -> None:
-    received = receive(CHAT, client, gemini(whole=False))
-    for upstream in OTHERS:
-        if upstream != client:
-            sent = translate_request(client, upstream, conversation(client, received.turn)).body
-            assert "RXVhYw" not in json.dumps(sent)
-            assert refused(upstream, sent) == []
-
-
-@each("client", OTHERS)
-def test_C14_the_signature_of_a_whole_response_comes_back(client: str) -> None:
-    turn = WHOLE[client](receive_whole(CHAT, client, gemini(whole=True)))
+@streamed
+def test_C14_a_calls_signature_comes_back_with_the_call(client: str, streams: bool) -> None:
+    """ "Function call is missing a thought_signature": it is neither shown nor lost, and sent to no other vendor."""
+    if streams:
+        received = receive(CHAT, client, gemini(whole=False))
+        assert [call.id for call in received.meaning.calls] == ["call_a", "call_b"]
+        turn = received.turn
+    else:
+        turn = WHOLE[client](receive_whole(CHAT, client, gemini(whole=True)))
     sent = translate_request(client, CHAT, conversation(client, turn)).body
-    assert [call.get("extra_content") for call in sent["messages"][1]["tool_calls"]] == [SIGNED, None]
+    assert refused(CHAT, sent) == []
+    calls = sent["messages"][1]["tool_calls"]
+    assert [(call["id"], call.get("extra_content")) for call in calls] == [
+        ("call_a", SIGNED),
+        ("call_b", None),
+    ]
+    other = MESSAGES if client == RESPONSES else RESPONSES
+    sent = translate_request(client, other, conversation(client, turn)).body
+    assert "RXVhYw" not in json.dumps(sent)
+    assert refused(other, sent) == []
 
 
 def test_C14_a_chat_client_gets_the_signature_unchanged() -> None:
