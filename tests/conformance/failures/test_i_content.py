@@ -100,33 +100,24 @@ def test_I1_images_of_results_reach_the_model(client: str, upstream: str, url: s
     assert text_in(after[-1]["content"]).endswith("And?")
 
 
-@pairs((MESSAGES, RESPONSES), [CHAT])
+@pairs()
 @each_url
 def test_I1_images_stay_in_results_where_the_upstream_accepts_them_there(
     client: str, upstream: str, url: str
 ) -> None:
     body = with_result(client, text(client, "A cat:"), image(client, url))
     sent = translate_request(client, upstream, body, capabilities=Capabilities(tool_images=True))
-    assert outline(upstream, sent.body) == ["user", "assistant", "tool", "tool", "user"]
-    assert list(urls_of(upstream, sent.body["messages"][2])) == [url]
-    assert list(urls_of(upstream, sent.body["messages"])) == [url]
-    assert sent.losses == {}
-
-
-@pairs((CHAT, MESSAGES, RESPONSES), [MESSAGES, RESPONSES])
-@each_url
-def test_I1_images_of_results_reach_every_upstream(client: str, upstream: str, url: str) -> None:
-    sent = translate_request(
-        client, upstream, with_result(client, text(client, "A cat:"), image(client, url))
-    ).body
-    assert refused(upstream, sent) == []
+    assert refused(upstream, sent.body) == []
     if upstream == MESSAGES:
-        holder: Any = [block for block in all_blocks(sent) if block["type"] == "tool_result"]
+        holder = next(block for block in all_blocks(sent.body) if block["type"] == "tool_result")
+    elif upstream == CHAT:
+        assert outline(upstream, sent.body) == ["user", "assistant", "tool", "tool", "user"]
+        assert sent.losses == {}
+        holder = sent.body["messages"][2]
     else:
-        holder = [item for item in sent["input"] if item.get("type") == "function_call_output"]
-    assert list(urls_of(upstream, holder[0])) == [url]
-    assert list(urls_of(upstream, sent)) == [url]
-    assert results_of(upstream, sent) == [("call_a", "A cat:"), ("call_b", "fine")]
+        holder = next(item for item in sent.body["input"] if item.get("type") == "function_call_output")
+    assert list(urls_of(upstream, holder)) == [url] == list(urls_of(upstream, sent.body))
+    assert results_of(upstream, sent.body) == [("call_a", "A cat:"), ("call_b", "fine")]
 
 
 @each("upstream", (CHAT,))
@@ -181,43 +172,42 @@ def with_system(client: str) -> Json:
     return body
 
 
+# The client, the upstream, whether its model takes system messages -> the roles of the upstream's messages.
+PLACES = [
+    (CHAT, MESSAGES, True, ["user", "assistant", "system", "user"]),
+    (RESPONSES, MESSAGES, True, ["user", "assistant", "system", "user"]),
+    (CHAT, MESSAGES, False, ["user", "assistant", "user"]),
+    (RESPONSES, MESSAGES, False, ["user", "assistant", "user"]),
+    (MESSAGES, CHAT, True, ["user", "assistant", "system", "user"]),
+    (MESSAGES, CHAT, False, ["user", "assistant", "user"]),
+    (MESSAGES, RESPONSES, True, ["user", "assistant", "system", "user"]),
+    (MESSAGES, RESPONSES, False, ["user", "assistant", "system", "user"]),  # every Responses server takes it
+]
+
+
+@pytest.mark.parametrize(("client", "upstream", "takes", "roles"), PLACES)
+@pytest.mark.all_combinations
+def test_I3_a_system_message_stays_in_place(
+    client: str, upstream: str, takes: bool, roles: list[str]
+) -> None:
+    """Where the model refuses it, it is marked text of the user: it does not move to the top."""
+    sent = translate_request(
+        client, upstream, with_system(client), capabilities=Capabilities(mid_system=takes)
+    )
+    messages = history(upstream, sent.body)
+    assert [message["role"] for message in messages] == roles
+    assert "system" not in sent.body
+    if "system" in roles:
+        assert text_in(messages[2]["content"]) == "Be brief."
+    else:
+        after = text_in(messages[2]["content"])
+        assert after.index("<system>\nBe brief.\n</system>") < after.index("Go on")
+        assert "altered" in sent.losses.values()
+
+
 def test_I3_a_relay_keeps_a_system_message_in_place() -> None:
     body = with_system(MESSAGES)
     assert translate_request(MESSAGES, MESSAGES, body).body == body
-
-
-@pairs((CHAT, RESPONSES), [MESSAGES])
-def test_I3_a_system_message_stays_in_place(client: str, upstream: str) -> None:
-    sent = translate_request(
-        client, upstream, with_system(client), capabilities=Capabilities(mid_system=True)
-    ).body
-    assert [message["role"] for message in sent["messages"]] == ["user", "assistant", "system", "user"]
-    assert text_in(sent["messages"][2]["content"]) == "Be brief."
-    assert "system" not in sent
-
-
-@pairs((CHAT, RESPONSES), [MESSAGES])
-def test_I3_a_system_message_that_the_model_refuses_is_user_text(client: str, upstream: str) -> None:
-    sent = translate_request(client, upstream, with_system(client))
-    messages = sent.body["messages"]
-    assert {message["role"] for message in messages} == {"user", "assistant"}
-    assert "system" not in sent.body, "it does not move to the top"
-    after = "".join(text_in(message["content"]) for message in messages[2:])
-    assert after.index("<system>\nBe brief.\n</system>") < after.index("Go on")
-    assert "altered" in sent.losses.values()
-
-
-@each("upstream", (CHAT, RESPONSES))
-@pytest.mark.parametrize("takes", [True, False])
-def test_I3_a_system_message_of_a_messages_client_stays_in_place(upstream: str, takes: bool) -> None:
-    sent = translate_request(
-        MESSAGES, upstream, with_system(MESSAGES), capabilities=Capabilities(mid_system=takes)
-    ).body
-    roles = [each_["role"] for each_ in history(upstream, sent)]
-    if upstream == RESPONSES:
-        assert roles == ["user", "assistant", "system", "user"], "every Responses server takes it"
-    else:
-        assert roles == ["user", "assistant", *(["system"] if takes else []), "user"]
 
 
 # --- beta features and cache marks --------------------------------------------------------------------------------
@@ -271,51 +261,44 @@ async def test_I4_other_upstreams_get_neither_betas_nor_their_fields(upstream: s
         assert path in reported
 
 
-@pairs((CHAT,), [MESSAGES])
-@pytest.mark.parametrize("form", ["thinking_blocks", "reasoning_details"])
-def test_I5_thinking_has_no_cache_mark(client: str, upstream: str, form: str) -> None:
+SIGNED: Json = {"type": "thinking", "thinking": "Hm", "signature": "c2ln"}
+# Fields of Chat that hold thinking.
+FORMS: dict[str, list[Json]] = {
+    "thinking_blocks": [SIGNED, {"type": "redacted_thinking", "data": "eA=="}],
+    "reasoning_details": [
+        {
+            "type": "reasoning.text",
+            "text": "Hm",
+            "signature": "c2ln",
+            "format": "anthropic-claude-v1",
+            "index": 0,
+        }
+    ],
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_I5_thinking_has_no_cache_mark(form: str) -> None:
     """Clients that mark the last block of a turn mark its thinking, too; the vendor refuses it there."""
-    forms: dict[str, list[Json]] = {
-        "thinking_blocks": [
-            {"type": "thinking", "thinking": "Hm", "signature": "c2ln", "cache_control": MARK},
-            {"type": "redacted_thinking", "data": "eA==", "cache_control": MARK},
-        ],
-        "reasoning_details": [
-            {
-                "type": "reasoning.text",
-                "text": "Hm",
-                "signature": "c2ln",
-                "format": "anthropic-claude-v1",
-                "index": 0,
-                "cache_control": MARK,
-            }
-        ],
+    body = request(CHAT, User("Hi"), model(Call("call_a")), Result("call_a"))
+    body["messages"][1] |= {
+        form: [{**block, "cache_control": MARK} for block in FORMS[form]],
+        "cache_control": MARK,
     }
-    body = request(client, User("Hi"), model(Call("call_a")), Result("call_a"))
-    body["messages"][1] |= {form: forms[form], "cache_control": MARK}
-    sent = translate_request(client, upstream, body)
+    sent = translate_request(CHAT, MESSAGES, body)
     thinking = [block for block in all_blocks(sent.body) if "thinking" in block["type"]]
-    assert len(thinking) == len(forms[form])
+    assert len(thinking) == len(FORMS[form])
     assert not [block for block in thinking if "cache_control" in block]
     (call,) = [block for block in all_blocks(sent.body) if block["type"] == "tool_use"]
     assert call["cache_control"] == MARK, "the turn's own mark has a place"
     assert [path for path in sent.losses if path.endswith(f"/{form}/0/cache_control")]
 
 
-@pairs((CHAT,), [MESSAGES])
-def test_I5_a_turn_of_only_thinking_has_no_cache_mark(client: str, upstream: str) -> None:
-    body = request(client, User("Hi"), model(Text("So.")), User("And?"))
-    block = {"type": "thinking", "thinking": "Hm", "signature": "c2ln"}
-    body["messages"][1] = {
-        "role": "assistant",
-        "content": None,
-        "thinking_blocks": [block],
-        "cache_control": MARK,
-    }
-    sent = translate_request(client, upstream, body)
-    assert not [
-        block for block in all_blocks(sent.body) if "thinking" in block["type"] and "cache_control" in block
-    ]
+def test_I5_a_turn_of_only_thinking_has_no_cache_mark() -> None:
+    body = request(CHAT, User("Hi"), model(Text("So.")), User("And?"))
+    body["messages"][1] |= {"content": None, "thinking_blocks": [SIGNED], "cache_control": MARK}
+    blocks = all_blocks(translate_request(CHAT, MESSAGES, body).body)
+    assert not [block for block in blocks if "thinking" in block["type"] and "cache_control" in block]
 
 
 def marked(client: str) -> tuple[Json, int]:

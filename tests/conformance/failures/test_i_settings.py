@@ -30,27 +30,24 @@ LIMITS = {
     RESPONSES: ("max_output_tokens",),
 }
 ALL_LIMITS = {name for names in LIMITS.values() for name in names}
-# (client, its name for the limit)
-each_limit_name = pytest.mark.parametrize(
-    ("client", "limit"),
-    [(client, name) for client in (MESSAGES, RESPONSES) for name in LIMITS[client]],
-    ids=["messages", "responses"],
-)
 
 
-@each_limit_name
-@pytest.mark.parametrize("expected", LIMITS[CHAT])
-def test_I7_the_limit_has_the_upstreams_name(client: str, limit: str, expected: Any) -> None:
-    body = {**request(client, User("Hi")), limit: 77}
-    sent = translate_request(client, CHAT, body, capabilities=Capabilities(max_tokens_field=expected)).body
-    assert {name: sent[name] for name in sent.keys() & ALL_LIMITS} == {expected: 77}
+def limit_in(body: Json) -> Json:
+    return {name: body[name] for name in body.keys() & ALL_LIMITS}
 
 
-@pytest.mark.parametrize("limit", LIMITS[CHAT])
-@each("upstream", (MESSAGES, RESPONSES))
-def test_I7_both_names_of_chat_are_read(limit: str, upstream: str) -> None:
-    sent = translate_request(CHAT, upstream, {**request(CHAT, User("Hi")), limit: 77}).body
-    assert {name: sent[name] for name in sent.keys() & ALL_LIMITS} == {LIMITS[upstream][0]: 77}
+def test_I7_the_limit_has_the_upstreams_name() -> None:
+    """And both names of Chat are read."""
+    for field in LIMITS[CHAT]:
+        capabilities = Capabilities(max_tokens_field=field)  # type: ignore[arg-type]
+        for other in (MESSAGES, RESPONSES):
+            (own,) = LIMITS[other]
+            body = {**request(other, User("Hi")), own: 77}
+            assert limit_in(translate_request(other, CHAT, body, capabilities=capabilities).body) == {
+                field: 77
+            }
+            body = {**request(CHAT, User("Hi")), field: 77}
+            assert limit_in(translate_request(CHAT, other, body).body) == {own: 77}
 
 
 @pytest.mark.anyio
@@ -63,7 +60,7 @@ async def test_I7_known_hosts_need_no_setting(base_url: str, expected: str) -> N
         CHAT, UpstreamResponse([stream(CHAT, Text("Hi"))]), upstream={"base_url": base_url}
     ) as up:
         await up.call("/v1/messages", request_for(MESSAGES, CHAT, max_tokens=77))
-        assert {name: up.sent[name] for name in up.sent.keys() & ALL_LIMITS} == {expected: 77}
+        assert limit_in(up.sent) == {expected: 77}
 
 
 def with_roles(client: str, role: str) -> Json:
@@ -73,35 +70,26 @@ def with_roles(client: str, role: str) -> Json:
 
 
 @pytest.mark.parametrize("role", ["developer", "system"])
-@pytest.mark.parametrize("knows", [True, False])
-def test_I8_roles_that_the_model_refuses_are_changed(role: str, knows: bool) -> None:
-    sent = translate_request(
-        RESPONSES, CHAT, with_roles(RESPONSES, role), capabilities=Capabilities(developer_role=knows)
-    ).body
-    first = sent["messages"][0]
-    assert first["role"] == (role if knows else "system")
-    assert text_in(first["content"]) == "Be brief."
-
-
-@pytest.mark.parametrize("role", ["developer", "system"])
-def test_I8_messages_has_a_system_field(role: str) -> None:
+def test_I8_roles_that_the_model_refuses_are_changed(role: str) -> None:
+    for knows in (True, False):
+        capabilities = Capabilities(developer_role=knows)
+        sent = translate_request(RESPONSES, CHAT, with_roles(RESPONSES, role), capabilities=capabilities).body
+        first = sent["messages"][0]
+        assert (first["role"], text_in(first["content"])) == (role if knows else "system", "Be brief.")
     for client in (CHAT, RESPONSES):
         sent = translate_request(client, MESSAGES, with_roles(client, role)).body
         assert text_in(sent["system"]) == "Be brief."
         assert [message["role"] for message in sent["messages"]] == ["user"]
 
 
-@pairs((CHAT, RESPONSES), [MESSAGES])
-def test_I9_max_tokens_is_always_sent(client: str, upstream: str) -> None:
+@each("client", (CHAT, RESPONSES))
+def test_I9_max_tokens_is_always_sent(client: str) -> None:
     """A client need not name one; Messages requires one."""
-    assert (
-        translate_request(client, upstream, request(client, User("Hi"))).body["max_tokens"]
-        == Capabilities().max_tokens
-    )
-    sent = translate_request(
-        client, upstream, request(client, User("Hi")), capabilities=Capabilities(max_tokens=555)
-    ).body
-    assert sent["max_tokens"] == 555
+    for capabilities in (Capabilities(), Capabilities(max_tokens=555)):
+        sent = translate_request(
+            client, MESSAGES, request(client, User("Hi")), capabilities=capabilities
+        ).body
+        assert sent["max_tokens"] == capabilities.max_tokens
 
 
 @pytest.mark.anyio
@@ -205,19 +193,17 @@ def test_I13_a_whole_response_to_a_schema_is_text(client: str, upstream: str, st
         assert [item["type"] for item in whole["output"]] == ["message"]
 
 
-CHOICES: dict[str, Any] = {
-    "absent": None,
-    "none": "none",
-    "auto": "auto",
-    "required": "required",
-    "named": {"type": "function", "function": {"name": "add"}},
-}
-IN_MESSAGES = {
-    "absent": None,
-    "none": {"type": "none"},
-    "auto": {"type": "auto"},
-    "required": {"type": "any"},
-    "named": {"type": "tool", "name": "add"},
+# A choice of tools in each protocol.
+CHOICES: dict[str, dict[str, Any]] = {
+    "absent": {CHAT: None, RESPONSES: None, MESSAGES: None},
+    "auto": {CHAT: "auto", RESPONSES: "auto", MESSAGES: {"type": "auto"}},
+    "any": {CHAT: "required", RESPONSES: "required", MESSAGES: {"type": "any"}},
+    "none": {CHAT: "none", RESPONSES: "none", MESSAGES: {"type": "none"}},
+    "named": {
+        CHAT: {"type": "function", "function": {"name": "add"}},
+        RESPONSES: {"type": "function", "name": "add"},
+        MESSAGES: {"type": "tool", "name": "add"},
+    },
 }
 
 
@@ -225,13 +211,12 @@ IN_MESSAGES = {
 @pytest.mark.parametrize("choice", CHOICES)
 def test_I14_the_clients_own_choice_wins(structured: Any, choice: str) -> None:
     """Its tools stay the only ones, and nothing is forced that it did not force."""
-    fields = {} if CHOICES[choice] is None else {"tool_choice": CHOICES[choice]}
-    body = formed(CHAT, tools=("add",), **fields)
-    sent = translate_request(
-        CHAT, MESSAGES, body, capabilities=Capabilities(structured_output=structured)
-    ).body
+    own = CHOICES[choice]
+    body = formed(CHAT, tools=("add",), **({} if own[CHAT] is None else {"tool_choice": own[CHAT]}))
+    capabilities = Capabilities(structured_output=structured)
+    sent = translate_request(CHAT, MESSAGES, body, capabilities=capabilities).body
     assert [tool["name"] for tool in sent["tools"]] == ["add"]
-    assert sent.get("tool_choice") == IN_MESSAGES[choice]
+    assert sent.get("tool_choice") == own[MESSAGES]
     assert ("format" in sent.get("output_config", {})) is (structured == "schema")
 
 
@@ -239,21 +224,19 @@ def test_I14_the_clients_own_choice_wins(structured: Any, choice: str) -> None:
 @pytest.mark.parametrize("thinking", ["adaptive", "budget"])
 def test_I14_nothing_is_forced_beside_thinking(structured: Any, thinking: Any) -> None:
     """The vendor refuses a forced tool while the model thinks."""
-    body = formed(CHAT, reasoning_effort="high")
+    capabilities = Capabilities(structured_output=structured, thinking=thinking)
     sent = translate_request(
-        CHAT, MESSAGES, body, capabilities=Capabilities(structured_output=structured, thinking=thinking)
+        CHAT, MESSAGES, formed(CHAT, reasoning_effort="high"), capabilities=capabilities
     ).body
     assert sent["thinking"]["type"] in ("adaptive", "enabled")
-    assert "tool_choice" not in sent
-    assert "tools" not in sent
+    assert not {"tool_choice", "tools"} & sent.keys()
     requested = json.dumps(sent.get("output_config", {})) + text_in(sent.get("system"))
     assert '"b"' in requested.replace("\\", ""), "the form is asked for all the same"
 
 
 def test_I14_tool_choice_none_forces_no_tool() -> None:
-    sent = translate_request(
-        CHAT, MESSAGES, formed(CHAT, tool_choice="none"), capabilities=Capabilities(structured_output="none")
-    ).body
+    capabilities = Capabilities(structured_output="none")
+    sent = translate_request(CHAT, MESSAGES, formed(CHAT, tool_choice="none"), capabilities=capabilities).body
     assert "tools" not in sent
     assert sent.get("tool_choice") in (None, {"type": "none"})
 
@@ -300,92 +283,57 @@ def test_I15_the_content_is_bare_json(client: str, upstream: str, fenced: str, s
 
 # --- tools and choices --------------------------------------------------------------------------------------------
 
-# Messages' choice -> that of the other two.
-IN_CHAT: dict[str, tuple[Json, Any]] = {
-    "auto": ({"type": "auto"}, "auto"),
-    "any": ({"type": "any"}, "required"),
-    "none": ({"type": "none"}, "none"),
-    "tool": ({"type": "tool", "name": "add"}, {"type": "function", "function": {"name": "add"}}),
-}
+
+@pytest.mark.parametrize("choice", CHOICES)
+def test_I16_I17_I18_I19_tools_and_choices_have_the_upstreams_form(choice: str) -> None:
+    """One call at a time is a member of the choice of Messages, and a setting of the other two: it forces no call."""
+    for client in PROTOCOL_NAMES:
+        for alone in (None, False, True):
+            chosen, fields = CHOICES[choice][client], {}
+            if client == MESSAGES and alone is not None:
+                if choice in ("absent", "none"):
+                    continue  # has no place there
+                chosen = {**chosen, "disable_parallel_tool_use": alone}
+            elif alone is not None:
+                fields["parallel_tool_calls"] = not alone
+            fields |= {} if chosen is None else {"tool_choice": chosen}
+            body = request(client, User("Hi"), **fields)
+            (body["tools"][0].get("function") or body["tools"][0])["description"] = "Adds."
+            for upstream in PROTOCOL_NAMES:
+                sent = translate_request(client, upstream, body)
+                if client == upstream:
+                    assert sent.body == body
+                    continue
+                assert sent.losses == {}
+                check_choice(upstream, sent.body, choice, alone=bool(alone))
+                check_tool(upstream, sent.body["tools"])
 
 
-def for_responses(choice: Any) -> Any:
-    return choice if isinstance(choice, str) else {"type": "function", **choice["function"]}
+def check_choice(upstream: str, sent: Json, choice: str, *, alone: bool) -> None:
+    expected = CHOICES[choice][upstream]
+    if upstream != MESSAGES:
+        assert sent.get("tool_choice") in (expected, *([None] if choice == "auto" else []))
+        assert sent.get("parallel_tool_calls", True) is not alone
+    elif alone and choice != "none":
+        assert sent["tool_choice"] == {**(expected or {"type": "auto"}), "disable_parallel_tool_use": True}
+    else:
+        found = sent.get("tool_choice")
+        assert found == expected or (found, choice) in [({"type": "auto"}, "absent"), (None, "auto")]
 
 
-@each("upstream", (CHAT, RESPONSES))
-@pytest.mark.parametrize("choice", ["auto", "any", "tool"])
-@pytest.mark.parametrize("alone", [True, False])
-def test_I16_one_call_at_a_time_is_requested(upstream: str, choice: str, alone: bool) -> None:
-    tool_choice, upstream_meaning = IN_CHAT[choice]
-    body = request(MESSAGES, User("Hi"), tool_choice={**tool_choice, "disable_parallel_tool_use": alone})
-    sent = translate_request(MESSAGES, upstream, body)
-    assert sent.body.get("parallel_tool_calls", True) is not alone
-    # Chat's default is left out.
-    assert sent.body.get("tool_choice", "auto") == (
-        upstream_meaning if upstream == CHAT else for_responses(upstream_meaning)
-    )
-    assert sent.losses == {}
-
-
-@pytest.mark.parametrize("choice", ["auto", "any", "tool"])
-def test_I16_a_relay_keeps_the_setting_for_parallel_calls(choice: str) -> None:
-    tool_choice = {**IN_CHAT[choice][0], "disable_parallel_tool_use": True}
-    body = request(MESSAGES, User("Hi"), tool_choice=tool_choice)
-    assert translate_request(MESSAGES, MESSAGES, body).body["tool_choice"] == tool_choice
-
-
-@pairs((CHAT, RESPONSES), [MESSAGES])
-def test_I17_one_call_at_a_time_forces_no_call(client: str, upstream: str) -> None:
-    """The setting has no place of its own there: it rides on the choice that leaves all open."""
-    sent = translate_request(client, upstream, request(client, User("Hi"), parallel_tool_calls=False)).body
-    assert sent["tool_choice"] == {"type": "auto", "disable_parallel_tool_use": True}
-    both = translate_request(client, upstream, request(client, User("Hi"), parallel_tool_calls=True)).body
-    assert both.get("tool_choice", {"type": "auto"}) == {"type": "auto"}
-    bare = translate_request(
-        client, upstream, request(client, User("Hi"), tools=(), parallel_tool_calls=False)
-    ).body
-    assert "tool_choice" not in bare, "a choice without tools is refused"
-
-
-@pairs((CHAT, RESPONSES), [MESSAGES])
-@pytest.mark.parametrize("alone", [None, True, False])
-def test_I18_none_stays_none(client: str, upstream: str, alone: bool | None) -> None:
-    fields: Json = {} if alone is None else {"parallel_tool_calls": not alone}
-    sent = translate_request(client, upstream, request(client, User("Hi"), tool_choice="none", **fields)).body
-    assert sent["tool_choice"] == {"type": "none"}
-    assert [tool["name"] for tool in sent["tools"]] == ["add"], "earlier calls of it are in the history"
-
-
-@each("upstream", (CHAT, RESPONSES))
-@pytest.mark.parametrize("choice", IN_CHAT)
-def test_I19_tools_and_choice_are_in_the_upstreams_form(upstream: str, choice: str) -> None:
-    tool_choice, upstream_meaning = IN_CHAT[choice]
-    body = request(MESSAGES, User("Hi"), tool_choice=tool_choice)
-    body["tools"][0]["description"] = "Adds."
-    sent = translate_request(MESSAGES, upstream, body).body
-    assert sent.get("tool_choice", "auto") == (
-        upstream_meaning if upstream == CHAT else for_responses(upstream_meaning)
-    )
-    (tool,) = sent["tools"]
-    assert tool["type"] == "function"
+def check_tool(upstream: str, tools: list[Json]) -> None:
+    (tool,) = tools
+    assert tool.get("type", "function") == "function"
     inner = tool["function"] if upstream == CHAT else tool
-    assert {name: inner[name] for name in ("name", "description", "parameters")} == {
-        "name": "add",
-        "description": "Adds.",
-        "parameters": SCHEMA,
-    }
-    assert "input_schema" not in inner
+    schema = "input_schema" if upstream == MESSAGES else "parameters"
+    expected = {"name": "add", "description": "Adds.", schema: SCHEMA}
+    assert {name: inner[name] for name in inner if name not in ("type", "strict")} == expected
 
 
-@pairs((CHAT, RESPONSES), PROTOCOL_NAMES)
-@pytest.mark.parametrize("choice", IN_CHAT)
-def test_I19_calls_are_in_the_clients_form(client: str, upstream: str, choice: str) -> None:
-    in_messages, in_chat = IN_CHAT[choice]
-    tool_choice = in_chat if client == CHAT else for_responses(in_chat)
-    sent = translate_request(client, upstream, request(client, User("Hi"), tool_choice=tool_choice)).body
-    forms = {CHAT: in_chat, RESPONSES: for_responses(in_chat), MESSAGES: in_messages}
-    assert sent.get("tool_choice", "auto") == forms[upstream]
+@each("client", (CHAT, RESPONSES))
+def test_I17_a_choice_without_tools_is_not_sent(client: str) -> None:
+    body = request(client, User("Hi"), tools=(), parallel_tool_calls=False)
+    assert "tool_choice" not in translate_request(client, MESSAGES, body).body
 
 
 # --- names --------------------------------------------------------------------------------------------------------
@@ -408,20 +356,15 @@ def wire_names(upstream: str, body: Json) -> list[str]:
 
 
 @pairs()
-def test_I20_mapped_names_are_valid_and_distinct(client: str, upstream: str) -> None:
-    names = wire_names(
-        upstream, translate_request(client, upstream, request(client, User("Hi"), tools=ODD_NAMES)).body
-    )
+def test_I20_mapped_names_are_valid_and_distinct_there_and_the_clients_own_here(
+    client: str, upstream: str
+) -> None:
+    """Of tools, of calls in the history, of the choice; a response has the client's name of the tool."""
+    body = request(client, User("Hi"), tools=ODD_NAMES, stream=True)
+    names = wire_names(upstream, translate_request(client, upstream, body).body)
     assert all(re.fullmatch(r"[a-zA-Z0-9_-]+", name) for name in names)
     assert max(map(len, names)) <= ALLOWED[upstream]
     assert len(set(names)) == len(ODD_NAMES)
-
-
-@pairs()
-def test_I20_responses_and_history_have_the_clients_names(client: str, upstream: str) -> None:
-    """A response has the client's name of the tool, and the next request with that name is translated."""
-    body = request(client, User("Hi"), tools=ODD_NAMES, stream=True)
-    names = wire_names(upstream, translate_request(client, upstream, body).body)
     calls = [Call(f"call_{number}", name) for number, name in enumerate(names)]
     received = receive(upstream, client, stream(upstream, *calls), body, include_usage=False)
     assert [call.name for call in received.meaning.calls] == list(ODD_NAMES)
@@ -431,19 +374,12 @@ def test_I20_responses_and_history_have_the_clients_names(client: str, upstream:
     sent = translate_request(client, upstream, turns).body
     assert [name for _, name, _ in calls_of(upstream, sent)] == names == wire_names(upstream, sent)
     assert refused(upstream, sent) == []
+    for name, wire in zip(ODD_NAMES, names, strict=True):
+        sent = translate_request(client, upstream, {**body, "tool_choice": named(client, name)}).body
+        assert sent["tool_choice"] == named(upstream, wire)
 
 
-NAMED: dict[str, Any] = {
-    CHAT: lambda name: {"type": "function", "function": {"name": name}},
-    MESSAGES: lambda name: {"type": "tool", "name": name},
-    RESPONSES: lambda name: {"type": "function", "name": name},
-}
-
-
-@pairs()
-@pytest.mark.parametrize("name", ODD_NAMES)
-def test_I20_a_choice_names_the_same_tool(client: str, upstream: str, name: str) -> None:
-    body = request(client, User("Hi"), tools=ODD_NAMES, tool_choice=NAMED[client](name))
-    sent = translate_request(client, upstream, body).body
-    wire = wire_names(upstream, sent)[ODD_NAMES.index(name)]
-    assert sent["tool_choice"] == NAMED[upstream](wire)
+def named(protocol: str, name: str) -> Json:
+    """The choice of one tool."""
+    choice: Json = CHOICES["named"][protocol]
+    return {**choice, "function": {"name": name}} if protocol == CHAT else {**choice, "name": name}
