@@ -162,15 +162,12 @@ def translated(client: str, upstream: str, data: bytes) -> bytes:
     return RequestTranslator(client=spec_of(client), upstream=UPSTREAMS[upstream]).translate(data).body
 
 
-@every_pair(PROTOCOL_NAMES)
-def test_G8_the_same_request_gives_the_same_bytes(client: str, upstream: str) -> None:
-    data = odd_request(client)
-    assert translated(client, upstream, data) == translated(client, upstream, data)
-
-
 @pairs()
 def test_G8_keys_characters_and_numbers_are_unchanged(client: str, upstream: str) -> None:
     sent = translated(client, upstream, odd_request(client)).decode()
+    assert sent == translated(client, upstream, odd_request(client)).decode(), (
+        "the same request, the same bytes"
+    )
     assert '"content":"hé"' in sent or '"text":"hé"' in sent, "letters are not escaped"
     tool = json.loads(sent, object_pairs_hook=list)
     assert ordered(SCHEMA) in repr(tool)
@@ -212,14 +209,6 @@ def test_G8_a_relay_changes_nothing_but_the_model(client: str) -> None:
     )
     assert b'"new":{ "b":1.00' in sent
     assert sent == data.replace(b'"model":  "m"', b'"model":  "other"')
-
-
-@pairs()
-@pytest.mark.parametrize("step", [1, 5, 1000])
-def test_G8_arguments_of_a_response_keep_their_text(client: str, upstream: str, step: int) -> None:
-    fragments = tuple(ODD_ARGUMENTS[at : at + step] for at in range(0, len(ODD_ARGUMENTS), step))
-    received = receive(upstream, client, stream(upstream, Call("call_a", "add", fragments)))
-    assert received.gist == [("call", f"add({ODD_ARGUMENTS})")]
 
 
 @pairs()

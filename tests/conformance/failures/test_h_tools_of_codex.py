@@ -65,24 +65,17 @@ def functions(upstream: str, body: Json) -> list[tuple[str, str, Json]]:
 
 
 @customs
-def test_H1_a_custom_tool_becomes_a_function(client: str, upstream: str) -> None:
+def test_H1_H2_a_custom_tool_becomes_a_function_that_requires_a_string(client: str, upstream: str) -> None:
+    """A tool without a schema is called with `{}`."""
     sent = translate_request(client, upstream, requested(client), capabilities=NO_CUSTOM)
     ((name, description, schema),) = functions(upstream, sent.body)
     assert name == "apply_patch"
     assert description.startswith("Changes files.")
     assert GRAMMAR["definition"] in description
-    assert list(schema["properties"]) == ["input"]
-    assert [code for path, code in sent.losses.items() if "format" in path] == ["altered"]
-
-
-@customs
-def test_H2_the_schema_of_the_function_requires_a_string(client: str, upstream: str) -> None:
-    """A tool without a schema is called with `{}`."""
-    sent = translate_request(client, upstream, requested(client), capabilities=NO_CUSTOM)
-    ((_, _, schema),) = functions(upstream, sent.body)
-    assert schema["type"] == "object"
+    assert (schema["type"], list(schema["properties"])) == ("object", ["input"])
     assert schema["properties"]["input"]["type"] == "string"
     assert schema["required"] == ["input"]
+    assert [code for path, code in sent.losses.items() if "format" in path] == ["altered"]
 
 
 def response_of(client: str, upstream: str, *fragments: str) -> Received:
@@ -176,27 +169,19 @@ def history(client: str, output: Any = "Done.") -> list[Json]:
 
 
 @customs
-@pytest.mark.parametrize("declared", [True, False])
-def test_H4_call_and_result_stay_in_the_history(client: str, upstream: str, declared: bool) -> None:
-    """Under one id, also where the tool itself is no longer offered."""
-    body = requested(client, *history(client), tools=None if declared else [])
-    sent = translate_request(client, upstream, body, capabilities=NO_CUSTOM).body
-    assert refused(upstream, sent) == []
-    ((call_id, name, arguments),) = calls_of(upstream, sent)
-    assert (call_id, name) == ("call_a", "apply_patch")
-    assert (arguments if upstream == MESSAGES else json.loads(arguments)) == {"input": PATCH}
-    assert results_of(upstream, sent) == [("call_a", "Done.")]
-
-
-@each("upstream", (CHAT, MESSAGES))
-def test_H4_a_result_in_parts(upstream: str) -> None:
-    parts = [{"type": "input_text", "text": "Do"}, {"type": "input_text", "text": "ne."}]
-    sent = translate_request(
-        RESPONSES, upstream, requested(RESPONSES, *history(RESPONSES, parts)), capabilities=NO_CUSTOM
-    ).body
-    assert refused(upstream, sent) == []
-    ((call_id, text),) = results_of(upstream, sent)
-    assert (call_id, text.replace("\n", "")) == ("call_a", "Done.")
+def test_H4_call_and_result_stay_in_the_history(client: str, upstream: str) -> None:
+    """Under one id, also where the tool itself is no longer offered, and where a result has parts."""
+    parts = [{"type": "input_text", "text": part} for part in ("Do", "ne.")]
+    for turns in (history(client), *([history(client, parts)] if client == RESPONSES else [])):
+        for tools in (None, []):
+            body = requested(client, *turns, tools=tools)
+            sent = translate_request(client, upstream, body, capabilities=NO_CUSTOM).body
+            assert refused(upstream, sent) == []
+            ((call_id, name, arguments),) = calls_of(upstream, sent)
+            assert (call_id, name) == ("call_a", "apply_patch")
+            assert (arguments if upstream == MESSAGES else json.loads(arguments)) == {"input": PATCH}
+            ((call_id, text),) = results_of(upstream, sent)
+            assert (call_id, text.replace("\n", "")) == ("call_a", "Done.")
 
 
 # What models write instead of {"input": ...} -> the input that the client gets.
@@ -327,37 +312,20 @@ ARGUMENTS: dict[str, Json] = {
 PAST: dict[str, list[Json]] = {
     "shell": [
         {"type": "shell_call", "call_id": "call_2", "action": {"commands": ["ls"]}, "status": "completed"},
-        {
-            "type": "shell_call_output",
-            "call_id": "call_2",
-            "output": [{"stdout": "a", "stderr": "", "outcome": {"type": "exit", "exit_code": 0}}],
-        },
+        {"type": "shell_call_output", "call_id": "call_2",
+         "output": [{"stdout": "a", "stderr": "", "outcome": {"type": "exit", "exit_code": 0}}]},
     ],
     "local_shell": [
-        {
-            "type": "local_shell_call",
-            "id": "lsh_1",
-            "call_id": "call_2",
-            "action": {"type": "exec", "command": ["ls"], "env": {}},
-            "status": "completed",
-        },
+        {"type": "local_shell_call", "id": "lsh_1", "call_id": "call_2", "status": "completed",
+         "action": {"type": "exec", "command": ["ls"], "env": {}}},
         {"type": "local_shell_call_output", "id": "call_2", "output": "a"},
     ],
     "apply_patch": [
-        {
-            "type": "apply_patch_call",
-            "call_id": "call_2",
-            "operation": {"type": "delete_file", "path": "a.txt"},
-            "status": "completed",
-        },
-        {
-            "type": "apply_patch_call_output",
-            "call_id": "call_2",
-            "status": "completed",
-            "output": "ok",
-        },
+        {"type": "apply_patch_call", "call_id": "call_2", "status": "completed",
+         "operation": {"type": "delete_file", "path": "a.txt"}},
+        {"type": "apply_patch_call_output", "call_id": "call_2", "status": "completed", "output": "ok"},
     ],
-}
+}  # fmt: skip
 
 
 @each("upstream", (CHAT, MESSAGES))

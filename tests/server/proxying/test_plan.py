@@ -446,23 +446,49 @@ def test_reasoning_is_requested_of_models_that_reason(
     assert ("reasoning.encrypted_content" in body.get("include", ())) is requested
 
 
-@pytest.mark.parametrize("field", ["max_tokens", "max_completion_tokens"])
-def test_the_name_of_the_limit(field: str) -> None:
-    assert sent(MESSAGES, CHAT, max_tokens_field=field)[field] == 50
+def turn(role: str, content: str, **more: str) -> dict[str, str]:
+    return {"role": role, "content": content, **more}
 
 
-@pytest.mark.parametrize("field", ["reasoning_content", "reasoning", "none"])
-def test_the_place_of_earlier_reasoning(field: str) -> None:
-    turns = [
-        {"type": "message", "role": "user", "content": "Hi"},
-        {"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": "Hm."}]},
-        {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Ho"}]},
-        {"type": "message", "role": "user", "content": "Hi"},
-    ]
-    message = sent(RESPONSES, CHAT, {"input": turns}, reasoning_field=field)["messages"][1]
-    assert {name: message.get(name) for name in ("reasoning_content", "reasoning")} == {
-        name: "Hm." if name == field else None for name in ("reasoning_content", "reasoning")
-    }
+THOUGHT = [
+    turn("user", "Hi"),
+    {"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": "Hm."}]},
+    turn("assistant", "Ho"),
+]
+DEVELOPER = {"input": [turn("developer", "Be brief."), turn("user", "Hi")]}
+MID = [turn("user", "Hi"), turn("system", "Be brief."), turn("user", "Ho")]
+LOW = {"reasoning_effort": "low", "max_tokens": 9000}
+BUDGET = {"type": "enabled", "budget_tokens": 2048}
+MARKED = ("Hi", "<system>\nBe brief.\n</system>", "Ho")
+# Client, upstream, request and a setting of the upstream -> members of its request.
+SETTINGS: list[tuple[str, str, dict[str, Any], dict[str, Any], dict[str, Any]]] = [
+    (MESSAGES, CHAT, {}, {"max_tokens_field": "max_tokens"}, {"max_tokens": 50}),
+    (MESSAGES, CHAT, {}, {"max_tokens_field": "max_completion_tokens"}, {"max_completion_tokens": 50}),
+    *(
+        (RESPONSES, CHAT, {"input": THOUGHT}, {"reasoning_field": field},
+         {"messages": [turn("user", "Hi"), turn("assistant", "Ho", **more)]})
+        for field, more in (
+            ("reasoning_content", {"reasoning_content": "Hm."}), ("reasoning", {"reasoning": "Hm."}), ("none", {}))
+    ),
+    (RESPONSES, CHAT, DEVELOPER, {"developer_role": True},
+     {"messages": [turn("developer", "Be brief."), turn("user", "Hi")]}),
+    (RESPONSES, CHAT, DEVELOPER, {"developer_role": False},
+     {"messages": [turn("system", "Be brief."), turn("user", "Hi")]}),
+    (CHAT, MESSAGES, {"messages": MID}, {"mid_system": True}, {"messages": MID}),
+    (CHAT, MESSAGES, {"messages": MID}, {"mid_system": False},
+     {"messages": [{"role": "user", "content": [{"type": "text", "text": text} for text in MARKED]}]}),
+    (RESPONSES, CHAT, {"input": MID}, {"mid_system": True}, {"messages": MID}),
+    (RESPONSES, CHAT, {"input": MID}, {"mid_system": False}, {"messages": [turn("user", "\n\n".join(MARKED))]}),
+    (CHAT, MESSAGES, LOW, {"thinking": "budget"}, {"thinking": BUDGET, "output_config": None}),
+    (CHAT, MESSAGES, LOW, {"thinking": "adaptive"},
+     {"thinking": {"type": "adaptive"}, "output_config": {"effort": "low"}}),
+]  # fmt: skip
+
+
+def test_settings_of_an_upstream_change_what_it_is_sent() -> None:
+    for client, protocol, body, setting, members in SETTINGS:
+        found = sent(client, protocol, body, **setting)
+        assert {name: found.get(name) for name in members} == members, (client, setting)
 
 
 CUSTOM = {"tools": [{"type": "custom", "name": "apply_patch"}]}
@@ -487,26 +513,6 @@ def test_custom_tools() -> None:
         )
         (tool,) = sent(client, protocol, tools, custom_tools=setting)["tools"]
         assert tool["type"] == kind, (client, protocol, setting)
-
-
-@pytest.mark.parametrize(("setting", "role"), [(True, "developer"), (False, "system")])
-def test_the_role_developer(setting: bool, role: str) -> None:
-    turns = [{"role": "developer", "content": "Be brief."}, {"role": "user", "content": "Hi"}]
-    messages = sent(RESPONSES, CHAT, {"input": turns}, developer_role=setting)["messages"]
-    assert messages[0] == {"role": role, "content": "Be brief."}
-
-
-@pytest.mark.parametrize(("setting", "role"), [(True, "system"), (False, "user")])
-@pytest.mark.parametrize(("client", "protocol"), [(CHAT, MESSAGES), (RESPONSES, CHAT)])
-def test_system_messages_in_mid_conversation(client: str, protocol: str, setting: bool, role: str) -> None:
-    turns = [
-        {"role": "user", "content": "Hi"},
-        {"role": "system", "content": "Be brief."},
-        {"role": "user", "content": "Ho"},
-    ]
-    body = {"messages" if client == CHAT else "input": turns}
-    messages = sent(client, protocol, body, mid_system=setting)["messages"]
-    assert next(m["role"] for m in messages if "Be brief." in json.dumps(m)) == role
 
 
 CACHE_MARKS: list[tuple[str, str, bytes | None]] = [
@@ -627,13 +633,3 @@ def test_a_relay_keeps_its_clients_version_and_sampling() -> None:
     )
     assert dict(made.headers)["anthropic-version"] == "2023-06-01"
     assert json.loads(made.request.translated.body)["temperature"] == 0.5
-
-
-@pytest.mark.parametrize(
-    ("setting", "thinking"),
-    [("adaptive", {"type": "adaptive"}), ("budget", {"type": "enabled", "budget_tokens": 2048})],
-)
-def test_the_reasoning_setting(setting: str, thinking: dict[str, Any]) -> None:
-    body = sent(CHAT, MESSAGES, {"reasoning_effort": "low", "max_tokens": 9000}, thinking=setting)
-    assert body["thinking"] == thinking
-    assert body.get("output_config") == ({"effort": "low"} if setting == "adaptive" else None)
