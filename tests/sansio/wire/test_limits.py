@@ -7,6 +7,7 @@ import pytest
 from dragoman import PROTOCOLS, RequestTranslator, ResponseTranslator
 from dragoman._engine.request import MAX_ECHO
 from dragoman._engine.response_machine import Outcome
+from dragoman._wire import limits
 from dragoman._wire.exceptions import MAX_PATH, RemoteProtocolError, child
 from dragoman._wire.json import decode, decode_object, encode
 from dragoman._wire.limits import (
@@ -76,6 +77,15 @@ def test_a_string_without_an_end_is_read_once(end: bytes) -> None:
     """A search that began again at each of its quotes would not end within hours."""
     with pytest.raises(RemoteProtocolError):
         decode(b'{"a":[' + b"0," * VALUES.most + b'"' + b",:" * 10 + end)
+
+
+@pytest.mark.parametrize("part", [2, 3, 5, 1000])
+def test_a_long_text_is_searched_in_parts(part: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In one call no other thread would run. A string, and an escape in it, may be cut anywhere."""
+    monkeypatch.setattr(limits, "_PART", part)
+    text = rb'{"a\\\",[":"\\",:["x","\\\\",{"":"\\'
+    outside = [mark.start() for mark in limits._marks(text)]
+    assert bytes(text[place] for place in outside) == b"{:,:[,,{:"
 
 
 def test_digits() -> None:
