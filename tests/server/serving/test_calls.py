@@ -8,6 +8,7 @@ has put something into the path of every event or request: move it out, or argue
 from __future__ import annotations
 
 import json
+import logging
 import socket
 import sys
 import threading
@@ -177,7 +178,12 @@ METRICS = {"metrics_key": Secret("a-key-of-some-length-0123456789-0123")}
 
 @pytest.mark.parametrize("more", [{}, METRICS], ids=["plain", "metrics"])
 @pytest.mark.parametrize("backend", BOUNDS)
-def test_calls_of_an_event_and_of_a_request(backend: str, more: dict[str, Any]) -> None:
+def test_calls_of_an_event_and_of_a_request(
+    backend: str, more: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    # Not the calls of a log that another test has switched on.
+    for name in ("dragoman", "dragoman.requests"):
+        caplog.set_level(logging.WARNING, name)
     # Not in the event loop of pytest's plugin, because that is trio's guest mode, which adds calls.
     assert threading.current_thread() is threading.main_thread()
     event, whole = anyio.run(count, backend, Counter(), more, backend=backend)
