@@ -47,7 +47,9 @@ READ_ERRORS: list[tuple[int, bytes, WireError]] = [
     (400, body([{"error": {"code": 400, "message": "API key not valid.", "status": "INVALID_ARGUMENT"}}]),
      WireError(K.AUTHENTICATION, "API key not valid.", 400)),
     (400, body({"error": {"message": "m", "code": "model_not_found"}}),
-     WireError(K.NOT_FOUND, "m", 400, "model_not_found")),
+     WireError(K.INVALID_REQUEST, "m", 400, "model_not_found")),
+    (404, body({"error": {"message": "m", "code": "model_not_found"}}),
+     WireError(K.NOT_FOUND, "m", 404, "model_not_found")),
     (401, body({"error": {"message": "m", "code": "401"}, "request_id": "r"}),
      WireError(K.AUTHENTICATION, "m", 401, request_id="r")),
     # DeepSeek's code is its type, one for all statuses.

@@ -154,7 +154,9 @@ def _kind_of(names: tuple[str | None, ...], status: int | None) -> ErrorKind:
     known = [name for name in names if name in KIND_BY_NAME]
     exact = [name for name in known if name not in GENERIC_NAMES]
     if exact:
-        return KIND_BY_NAME[exact[0]]
+        kind = KIND_BY_NAME[exact[0]]
+        # OpenAI's Responses send this status for an unknown model (recorded); for clients it stays that status.
+        return ErrorKind.INVALID_REQUEST if kind is ErrorKind.NOT_FOUND and status == 400 else kind
     if status is not None:
         return kind_of_status(status)
     return KIND_BY_NAME[known[0]] if known else ErrorKind.SERVER
