@@ -29,6 +29,7 @@ from dragoman._ir.undo import Undo
 from dragoman._wire.errors import ErrorKind, WireError
 from dragoman._wire.exceptions import RemoteProtocolError, RequestRefused
 from dragoman._wire.json import decode, encode
+from dragoman._wire.splice import peek
 from dragoman.codec import Capabilities, Endpoint, ProtocolSpec, UpstreamSpec
 from dragoman.protocols import UPSTREAMS
 
@@ -512,3 +513,22 @@ def test_images_are_not_counted_by_their_bytes() -> None:
     image = {"t": "media", "kind": "image", "source": "base64", "data": "A" * 400_000}
     body = request_body(messages=[{"role": "user", "parts": [image]}])
     assert translated(body)[1].prompt_tokens < 5_000
+
+
+def test_a_model_that_the_path_names_is_not_put_into_the_body() -> None:
+    read = UPSTREAMS["anthropic_messages"].read_request
+    spec = msgspec.structs.replace(
+        UPSTREAMS["anthropic_messages"],
+        path="/models/{model}:go",
+        read_request=lambda body, signer: msgspec.structs.replace(
+            read({"model": "m", **body}, signer), model=""
+        ),
+    )
+    body = encode({"max_tokens": 9, "messages": [{"role": "user", "content": "Hi"}]})
+    head = peek(body, "kite")
+    for signed in (True, False):
+        relay = RequestTranslator(client=spec, upstream=spec)
+        relayed = relay.translate(body, model="kite-2", request_head=head, signed_reasoning=signed)
+        assert (relayed.body, relayed.upstream_model) == (body, "kite-2")
+    translated = RequestTranslator(client=spec, upstream="openai_chat").translate(body, request_head=head)
+    assert decode(translated.body)["model"] == translated.request.model == "kite"
