@@ -5,7 +5,7 @@ next, and so does what is known about upstreams that stay.
 """
 
 import math
-import uuid
+import os
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 
@@ -133,7 +133,7 @@ class Gateway:
     def request_began(self, scope: Scope, protocol: str) -> RequestRecord:
         """Return the record of a request. Call request_ended() with it."""
         return RequestRecord(
-            id=uuid.uuid4().hex,
+            id=os.urandom(16).hex(),
             protocol=protocol,
             method=scope.get("method"),  # a WebSocket has none
             path=scope["path"],

@@ -161,13 +161,21 @@ def _moment(now: float, until: float) -> str:
 _RESETS: Mapping[str, Callable[[float, float], str]] = {"duration": _duration, "time": _moment}
 
 
-def request_id_headers(upstream_headers: Iterable[tuple[str, str]], gateway_id: str) -> HeaderList:
+def request_id_of(upstream_headers: Iterable[tuple[str, str]]) -> str | None:
+    """Return the upstream's id of a request, None if its response has none."""
+    for name, value in upstream_headers:
+        if name in REQUEST_ID_HEADERS:
+            return value
+    return None
+
+
+def request_id_headers(gateway_id: str, upstream_id: str | None = None) -> HeaderList:
     """Return the id to quote to support, under both vendors' names: the upstream's, else ours; and always ours.
 
-    gateway_id: the gateway's id of the request.
+    gateway_id: the gateway's id of the request. upstream_id: see request_id_of().
     """
-    request_id = next((value for name, value in upstream_headers if name in REQUEST_ID_HEADERS), gateway_id)
-    return [*((name, request_id) for name in REQUEST_ID_HEADERS), ("dragoman-request-id", gateway_id)]
+    request_id = gateway_id if upstream_id is None else upstream_id
+    return [*[(name, request_id) for name in REQUEST_ID_HEADERS], ("dragoman-request-id", gateway_id)]
 
 
 def remaining_share(headers: Iterable[tuple[str, str]], protocol: UpstreamSpec) -> float | None:

@@ -181,7 +181,7 @@ class ClientRequest:
         record = self.record
         record.outcome = "completed"
         await self.respond(
-            Reply(200, [*JSON_HEADERS, *request_id_headers((), record.id), *(headers or ())], encode(value))
+            Reply(200, [*JSON_HEADERS, *request_id_headers(record.id), *(headers or ())], encode(value))
         )
 
 
@@ -310,7 +310,7 @@ class BaseEndpoint(ABC):
         self, request: ClientRequest, error: WireError, extra_headers: Iterable[tuple[str, str]] = ()
     ) -> None:
         id = request.record.id
-        headers = [*request_id_headers((), id), *extra_headers]
+        headers = [*request_id_headers(id), *extra_headers]
         if error.status == 415:
             # "... the response SHOULD have an Accept-Encoding header field" -- RFC 9110, 12.5.3
             headers.append(("accept-encoding", ACCEPTED_CODINGS))

@@ -63,9 +63,7 @@ class FallbackErrors:
         """Return the response after a bug outside of the endpoints. Starlette raises the error again, for the log."""
         request_id = uuid.uuid4().hex
         spec = protocol_for_path(path_below_mount(request.scope), request.headers, self._protocols)
-        return as_starlette(
-            error_reply(spec, INTERNAL_ERROR, request_id, request_id_headers((), request_id)), {}
-        )
+        return as_starlette(error_reply(spec, INTERNAL_ERROR, request_id, request_id_headers(request_id)), {})
 
     async def refuse(self, scope: Scope, error: RemoteProtocolError | RequestRefused, send: Send) -> None:
         """Respond to a request that no endpoint receives, and log it."""
@@ -87,7 +85,7 @@ class FallbackErrors:
         spec = protocol_for_path(path_below_mount(scope), Headers(scope=scope), self._protocols)
         record = self._gateway.request_began(scope, spec.name)
         refusal = error.as_wire_error()
-        reply = error_reply(spec, refusal, record.id, request_id_headers((), record.id))
+        reply = error_reply(spec, refusal, record.id, request_id_headers(record.id))
         record.status = status
         if status == _UPGRADE_REQUIRED:
             record.outcome = "websocket_refused"  # no error: the client goes on over HTTP

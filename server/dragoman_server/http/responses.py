@@ -134,7 +134,7 @@ class StoredResponseEndpoint(StoredResponseBase):
             data = await off_loop(found.size, replay, found, protocol, first)
             headers = [("content-type", protocol.endpoints[0].media_type), *STREAM_HEADERS]
             request.record.stream, request.record.outcome = True, "completed"
-            await request.respond(Reply(200, [*headers, *request_id_headers((), request.record.id)], data))
+            await request.respond(Reply(200, [*headers, *request_id_headers(request.record.id)], data))
         else:
             body = await off_loop(found.size, lambda: encode(conversation.response_body(found)))
             await request.respond_json(msgspec.Raw(body))

@@ -12,9 +12,9 @@ machine is in by then.
 import hashlib
 import logging
 import math
+import os
 import random
 import time
-import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -298,7 +298,7 @@ class RequestAttempts:
         conversation = plan.conversation if plan.destination.settings.sticky else None
         now = self._pool.clock()
         candidates = [accounts[id].candidate for id in offer.accounts]
-        reservation = await self._pool.store.reserve(candidates, conversation, uuid.uuid4().hex, now)
+        reservation = await self._pool.store.reserve(candidates, conversation, os.urandom(16).hex(), now)
         # Another attempt may have ended the offer meanwhile.
         if self._machine.state is not AttemptState.OFFERED:
             if isinstance(reservation, Reservation):

@@ -28,7 +28,7 @@ from dragoman import (
 from dragoman.errors import mask_document, mask_error, unreadable_error
 from dragoman_server.accounts.error_actions import refuses_signed_reasoning, retry_after
 from dragoman_server.cancellation import Arguments, return_if_cancelled
-from dragoman_server.headers import HeaderList, client_response_headers, request_id_headers
+from dragoman_server.headers import HeaderList, client_response_headers, request_id_headers, request_id_of
 from dragoman_server.off_loop import INLINE_BYTES, off_loop
 from dragoman_server.proxying.account_pool import AccountLease
 from dragoman_server.proxying.plan import Plan
@@ -233,11 +233,12 @@ class Attempt:
     def _record_head(self, response: UpstreamResponseLike) -> None:
         self.status = response.status
         self._raw_headers = response.headers
-        visible = [
-            *client_response_headers(response.headers, self.plan.destination.upstream),
-            *request_id_headers(response.headers, self.plan.id),
+        scrub, request_id = self.plan.scrub, request_id_of(response.headers)
+        visible = client_response_headers(response.headers, self.plan.destination.upstream)
+        self.headers = [
+            *[(name, scrub(value)) for name, value in visible],
+            *request_id_headers(self.plan.id, None if request_id is None else scrub(request_id)),
         ]
-        self.headers = [(name, self.plan.scrub(value)) for name, value in visible]
 
     async def _begin(self, response: UpstreamResponseLike) -> bytes | AttemptFailure:
         """Return the first bytes of a success response, else the failure."""
@@ -437,7 +438,7 @@ class Attempt:
         )  # it may quote a header, or the client's name of a model
         details = "" if error.message in reported.message else f": {error.message}"
         seconds = retry_after(self._raw_headers, self._now)
-        headers = self.headers or request_id_headers((), plan.id)
+        headers = self.headers or request_id_headers(plan.id)
         return AttemptFailure(
             error,
             reported,

@@ -487,7 +487,7 @@ class RequestHandler:
         """Return the headers of every response: the upstream's limits and id, and what was lost."""
         losses = loss_header(self._plan.losses, response_losses)
         return [
-            *(self._upstream_headers or request_id_headers((), self._plan.id)),
+            *(self._upstream_headers or request_id_headers(self._plan.id)),
             *((name, self._plan.scrub(value)) for name, value in losses),
         ]
 

@@ -7,6 +7,7 @@ from dragoman_server.headers import (
     USER_AGENT,
     client_response_headers,
     request_id_headers,
+    request_id_of,
     upstream_request_headers,
     with_key,
 )
@@ -237,7 +238,7 @@ def test_upstream_headers_that_are_forwarded() -> None:
     ],
 )
 def test_the_id_to_quote(headers: list[tuple[str, str]], found: str) -> None:
-    assert request_id_headers(headers, "own") == [
+    assert request_id_headers("own", request_id_of(headers)) == [
         ("request-id", found),
         ("x-request-id", found),
         ("dragoman-request-id", "own"),

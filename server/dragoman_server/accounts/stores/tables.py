@@ -9,6 +9,7 @@ generic cell rate algorithm): it has room as long as that is not further ahead t
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TypeVar
 
 import msgspec
@@ -57,34 +58,34 @@ class TableStore(ABC):
     async def reserve(
         self, candidates: Sequence[Candidate], conversation: str | None, lease: str, now: float
     ) -> Reservation | NoRoom:
-        return await self._call(lambda: self._reserve(candidates, conversation, lease, now))
+        return await self._call(partial(self._reserve, candidates, conversation, lease, now))
 
     async def release(self, reservation: Reservation, tokens: float, now: float) -> None:
-        await self._call(lambda: self._release(reservation, tokens, now))
+        await self._call(partial(self._release, reservation, tokens, now))
 
     async def change(
         self, account: str, change: Callable[[Health], Health], *, repeatable: bool = True
     ) -> None:
         before = self._health_of(account)
         if change(before) is not before:
-            await self._call(lambda: self._change(account, change))
+            await self._call(partial(self._change, account, change))
 
     async def spend(self, rates: Sequence[tuple[Rate, float]], now: float, *, at_once: bool) -> float:
-        return await self._call(lambda: self._spend(rates, now, at_once))
+        return await self._call(partial(self._spend, rates, now, at_once))
 
     async def add(self, counter: str, amount: float, expires: float | None) -> None:
-        await self._call(lambda: self._add(counter, amount, NEVER if expires is None else expires))
+        await self._call(partial(self._add, counter, amount, NEVER if expires is None else expires))
 
     async def add_within(
         self, counters: Sequence[Counter], amount: float, limit: float, now: float
     ) -> list[float]:
-        return await self._call(lambda: self._add_within(counters, amount, limit, now))
+        return await self._call(partial(self._add_within, counters, amount, limit, now))
 
     async def total(self, counter: str, now: float) -> float:
-        return await self._call(lambda: self._total(counter, now))
+        return await self._call(partial(self._total, counter, now))
 
     async def add_key_use(self, key: str, use: KeyUse) -> None:
-        await self._call(lambda: self._add_key_use(key, use))
+        await self._call(partial(self._add_key_use, key, use))
 
     async def key_uses(self, keys: Sequence[str]) -> list[KeyUse]:
         return await self._call(lambda: [self._key_use(key) for key in keys])
@@ -131,7 +132,8 @@ class TableStore(ABC):
 
     def _release(self, reservation: Reservation, tokens: float, now: float) -> None:
         candidate = reservation.candidate
-        self._drop_lease(candidate.account, reservation.lease)
+        if candidate.max_concurrent_requests is not None:
+            self._drop_lease(candidate.account, reservation.lease)
         if candidate.tokens is not None and tokens:
             self._count(candidate.tokens, tokens, now)
 
