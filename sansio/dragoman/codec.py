@@ -113,23 +113,23 @@ class ToolLimits(msgspec.Struct, frozen=True):
 
 
 class RateLimitHeaders(msgspec.Struct, frozen=True):
-    """The headers with the remainder of a rate limit.
+    """The headers that report what remains of a rate limit.
 
     Attributes:
         prefix: The start of all of them. Headers of an upstream with this prefix are for the client.
-        rest: The rest of the name, with `{limit}` for one of `limits` and `{what}` for `limit`, `remaining`, `reset`.
+        suffix: The end of the name, with `{limit}` for one of `limits` and `{what}` for `limit`, `remaining`, `reset`.
         limits: What is limited, as the headers name it.
         reset: How the end of a limit is written: as a duration such as `6m0s`, or as a time in RFC 3339's format.
     """
 
     prefix: str
-    rest: str = "{what}-{limit}"
+    suffix: str = "{what}-{limit}"
     limits: tuple[str, ...] = ("requests", "tokens")
     reset: Literal["duration", "time"] = "duration"
 
     def header(self, limit: str, what: Literal["limit", "remaining", "reset"]) -> str:
         """Return the name of one header."""
-        return self.prefix + self.rest.format(limit=limit, what=what)
+        return self.prefix + self.suffix.format(limit=limit, what=what)
 
 
 class ModelList(msgspec.Struct, frozen=True):
@@ -325,7 +325,7 @@ class ProtocolSpec(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         name: Its key in PROTOCOLS and in configurations.
-        endpoints: Where its requests come in. The first one is the default.
+        endpoints: The paths at which it is served. The first one is the default.
         sequential: Streams have one open block at a time.
         choices: A response may have several choices.
         tool_limits: Its limits for tools.

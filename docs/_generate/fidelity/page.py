@@ -19,7 +19,7 @@ REQUESTS = {protocol: requests for protocol, (requests, _) in _ROWS.items()}
 ANSWERS = {protocol: streams for protocol, (_, streams) in _ROWS.items()}
 
 _HEAD = """\
-# What becomes of every field
+# What happens to every field
 
 `make docs` makes this page: for each row the translators run on a small document with and without what the row is
 about, and the cell has the result. [What you lose](what-you-lose.md) sums it up, and [translation.md](translation.md)
@@ -45,7 +45,7 @@ of a message of the role `tool`. In streams the type of the event comes first: `
 What is altered, left out or wrapped as a whole block has an entry in the ledger: the words are those of the entry,
 followed by its code in brackets. [translation.md](translation.md) explains the codes.
 
-Some upstreams accept more than others. If a cell has two lines, the first is for a server of which nothing is known,
+Some upstreams accept more than others. If a cell has two lines, the first is for an unknown server,
 the second for the vendor's own host and a current model. [configuration.md](configuration.md) has the settings.
 """
 

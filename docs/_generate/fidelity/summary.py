@@ -14,7 +14,7 @@ _HEAD = """\
 
 Where client and upstream speak the same protocol, nothing is lost: the bytes pass unchanged, except for the model's
 name. For the other pairs this page has five lines each. `make docs` makes it from the [fidelity matrix](fidelity.md),
-for an upstream of which nothing is known: the vendors' own hosts take more. The matrix has every field, and each loss
+for an unknown upstream; the vendors' own hosts accept more. The matrix has every field, and each loss
 in words.
 
 - **As it is**: the other protocol has a field for it.

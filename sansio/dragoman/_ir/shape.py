@@ -74,7 +74,7 @@ class DroppedUnless(msgspec.Struct, frozen=True):
 # In requests and responses:
 # None: the reader takes the value, or no client of another protocol could use it: what repeats the request, padding,
 # and the server's own bookkeeping (its ids, times, prices).
-# A string: why it goes nowhere. It is a loss if the value has any content.
+# A string: the reason why it is dropped. It is a loss if the value has any content.
 # A mapping: an object with these members. A list of one: an array of such values.
 # In requests only, a JSONType: the reader takes the value, which has to be of this type.
 Shape: TypeAlias = (

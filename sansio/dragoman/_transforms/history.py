@@ -83,7 +83,7 @@ def _is_valid(messages: tuple[Message, ...]) -> bool:
 class _HistoryRepair:
     """Rebuilds one history, turn by turn.
 
-    What becomes of a turn depends on nothing behind the next one, because the upstream has cached it: it got the turn,
+    What happens to a turn depends on nothing behind the next one, because the upstream has cached it: it got the turn,
     with a placeholder for each result that was missing, before the model wrote the next one.
     """
 

@@ -53,7 +53,7 @@ class Rule(msgspec.Struct, frozen=True):
 
 _E, _W = RuleSeverity.ERROR, RuleSeverity.WARNING
 
-# Of values that have not their shape, for each protocol: see Mismatch.kind.
+# For values of the wrong shape, for each protocol: see Mismatch.kind.
 _SHAPES = (
     ("required", _E, "Send the member: typed clients cannot read the object without it."),
     ("tolerated", _W, "Send the member as the documents have it; clients read the object without it."),
@@ -83,14 +83,14 @@ _ROWS = (
     (
         _JSON,
         ("json-syntax", _E, "Send one valid JSON text."),
-        ("json-duplicate", _E, "Give each name once: clients differ in which value they take."),
+        ("json-duplicate", _E, "Use each name once: clients differ in which value they take."),
         ("json-object", _E, "Send an object."),
     ),
     (
         _HTTP,
         ("http-status", _E, "Return 200 for a response, and 400 to 599 for an error."),
         ("http-content-type", _E, "Return text/event-stream for streams and application/json for everything else."),
-        ("http-error", _E, "Answer a wrong request with an error."),
+        ("http-error", _E, "Reject an invalid request with an error."),
         ("http-stream", _E, "Return a stream if and only if the request has `stream: true`."),
         ("http-broken", _E, "Keep the connection open until the response is complete."),
         ("http-refused", _E, "Accept the request: it has only documented members."),
@@ -123,7 +123,7 @@ _ROWS = (
         ("chat-tool-index", _E, "Number the tool calls of a choice from 0, without a gap."),
         ("chat-call-head", _E, "Send id, type and name with the first fragment of a tool call."),
         ("chat-call-again", _E, "Send id and name once: accumulators join strings that are repeated."),
-        ("chat-call-id", _E, "Give each tool call an id of its own."),
+        ("chat-call-id", _E, "Give each tool call a unique id."),
         ("chat-tool-calls", _W, "Leave tool_calls out where there are none."),
         ("chat-arguments", _E, "Send arguments that are a JSON object, {} at the least."),
     ),
@@ -140,7 +140,7 @@ _ROWS = (
         ("messages-block-empty", _W, "Start a block empty, and send its content as deltas."),
         ("messages-input-start", _E, "Start a tool block with input {}: Claude Code reads the input from its deltas."),
         ("messages-delta", _E, "Send in a block only deltas of its own kind."),
-        ("messages-tool-id", _E, "Give each tool block a name, and an id of its own."),
+        ("messages-tool-id", _E, "Give each tool block a name and a unique id."),
         ("messages-signature", _W, "Send one signature for each thinking block, after its text."),
         ("messages-text", _E, "Send no empty text block: the API refuses it when it comes back."),
         ("messages-input", _E, "Send input deltas whose sum is a JSON object, {} at the least."),

@@ -33,7 +33,7 @@ _SCALARS: dict[str, Callable[[JSON], bool]] = {
 
 
 class Mismatch(msgspec.Struct, frozen=True):
-    """A value that has not its shape.
+    """A value that does not match its shape.
 
     Attributes:
         kind: `required`, `nullable` (absent, and should be null), `type`, `tolerated` (either, in a member that clients

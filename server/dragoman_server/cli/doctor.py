@@ -1,4 +1,4 @@
-"""`dragoman doctor`: print what is wrong with the configuration, this machine and the upstreams, and how to mend it."""
+"""`dragoman doctor`: print what is wrong with the configuration, this machine and the upstreams, and how to fix it."""
 
 import json
 import os
@@ -47,7 +47,7 @@ _options = [
 
 @click.command(params=_options)
 def doctor(config_file: str | None, as_json: bool, spend: bool, timeout_s: float) -> None:
-    """Find what is wrong, and how to mend it.
+    """Find problems and print how to fix them.
 
     It checks settings, variables, files and their modes, the port, the stores, proxies, names, certificates and
     the clock. It requests the list of models of each upstream with each account, and with --spend a short response.

@@ -29,7 +29,7 @@ _KEY_VARIABLE = "LINT_API_KEY"
 
 
 @click.command(
-    short_help="Check what a server sends against the documents.",
+    short_help="Check a server's responses against its protocol's documentation.",
     params=[
         click.Argument(["targets"], nargs=-1, metavar="[FILE|URL]..."),
         click.Option(["--cache"], is_flag=True, help="check recordings: where the prefix of a prompt broke"),

@@ -16,7 +16,7 @@ from dragoman_server.cli.options import (
 
 @click.command(params=[config_option])
 def reload(config_file: str | None) -> None:
-    """Have the running gateway load its configuration again.
+    """Tell the running gateway to reload its configuration.
 
     The gateway is the one at the address in the configuration; server.admin_key must be set. Without one, send it
     SIGHUP. Exit codes: 0 when it uses the new configuration, 1 when it cannot be reached, 2 when the

@@ -2,8 +2,8 @@
 
 The pure machine `Attempts` decides, an `AccountStore` has the state of the accounts, and the code here connects them,
 with the clock and a random number. With one account to choose from, no failure is recorded against it, and its errors
-reach the client unchanged. A proxy that does not connect has a cooldown of its own, which its accounts share: the
-failure is not theirs.
+reach the client unchanged. If a proxy cannot connect, the proxy cools down, and with it the accounts behind it; their
+own health does not change.
 
 A store takes time, and attempts beside this one go on meanwhile, so each result is checked against the state that the
 machine is in by then.

@@ -130,7 +130,7 @@ class HTTP2:
         self._has_work.set()
 
     async def timed_out(self) -> None:
-        """End an idle connection with a GOAWAY, and one whose last frames are not read without."""
+        """End an idle connection with GOAWAY; end one whose client does not read our last frames without it."""
         if self._ending:
             self.transport.end()
         else:

@@ -376,10 +376,10 @@ class _Worker:
 async def return_freed_memory(requests: Collection[object]) -> None:
     """Return what was freed to the system, again and again while no request is open, where the C library is glibc.
 
-    glibc returns only the end of its heap. After 64 responses of 8 MiB at once some small object lies behind them, so
-    the process keeps up to 500 MiB, of which 56 are in use; with a fixed MALLOC_MMAP_THRESHOLD_ or
-    MALLOC_TRIM_THRESHOLD_ it still keeps 100. A call takes 0.1 ms where there is nothing to return, and some 0.3 ms for
-    a megabyte that there is: too long a pause for a stream.
+    glibc returns only the end of its heap. After 64 concurrent responses of 8 MiB, one small object at that end keeps
+    500 MiB resident, of which 56 are used; with a fixed MALLOC_MMAP_THRESHOLD_ or MALLOC_TRIM_THRESHOLD_ it is still
+    100. A call takes 0.1 ms if there is nothing to return, and about 0.3 ms for each MiB, too long while a stream is
+    open.
 
     Before that the garbage is collected, of which asyncio leaves some for each connection; the collector by itself runs
     only when there is much more. What was loaded at the start is frozen, so there is little to look at.

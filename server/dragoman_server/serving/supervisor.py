@@ -40,7 +40,7 @@ WorkerMain = Callable[[Settings, socket.socket, Connection], None]
 
 _log = logging.getLogger("dragoman.server")
 
-# So many deaths of one worker before it has served end the gateway.
+# The gateway exits if one worker dies this often before it has served.
 _MAX_DEATHS = 3
 
 # Before a worker is replaced, so that one that dies at once does not keep the machine busy.
@@ -49,7 +49,7 @@ _RESPAWN_PAUSE_S = 1.0
 # Before a process is started again after the system has refused to: EAGAIN, ENOMEM, EMFILE.
 _RETRY_PAUSE_S = 5.0
 
-# Seconds between a worker's deadline for a stop and its kill.
+# Seconds between a worker's deadline for a stop and SIGKILL.
 _MARGIN_S = 2.0
 
 

@@ -73,7 +73,7 @@ class ServerSettings:
     max_connections: Annotated[
         int,
         Meta(ge=0, le=1_000_000),
-        "largest number of client connections per process; 0: half of the files that it may open, at most 10000",
+        "maximum client connections per process; 0: half of its limit of open files, at most 10000",
     ] = 0
     send_timeout_s: Annotated[
         Timeout, "how long a client may read nothing of its response before its request is cancelled"
@@ -102,8 +102,8 @@ class ServerSettings:
     body_timeout_s: Annotated[Timeout, "longest silence within a request body, before a 408"] = 30.0
     drain_delay_s: Annotated[
         Wait,
-        "how long it serves as before after a signal to stop, while /readyz reports draining, so that load balancers"
-        " notice; then it drains",
+        "how long to keep serving after a stop signal while /readyz already reports draining, so that load balancers"
+        " can react",
     ] = 0.0
     reload_may_remove: Annotated[
         tuple[str, ...],

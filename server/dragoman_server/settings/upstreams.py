@@ -57,7 +57,8 @@ class UpstreamSettings(CapabilitySettings):
     models: Annotated[tuple[str, ...], "names of models that are routed to this upstream"] = ()
     default_model: Annotated[
         str | None,
-        "its model for claude-*, gpt-* and codex-* names that it lacks; unset: its only model, if it has just one",
+        "the model to use for claude-*, gpt-* and codex-* names that it does not have; unset: its only model, if it has"
+        " just one",
     ] = None
     model_list: Annotated[bool, "fetch the upstream's list of models, for GET /v1/models"] = True
     anthropic_version: Annotated[
@@ -80,7 +81,8 @@ class UpstreamSettings(CapabilitySettings):
     ] = True
     hedge_s: Annotated[
         Wait,
-        "silence after which a second account gets the request too, and the first response counts; 0: never",
+        "time without a response after which the request is also sent with a second account, and the first response"
+        " wins; 0: never",
     ] = 0.0
     connect_s: Annotated[Seconds, Meta(ge=0.001, le=3600), "longest time to connect"] = 10.0
     # Models may reason for minutes before the first byte; both vendors' SDKs wait 600 s as well.

@@ -119,13 +119,13 @@ CACHED_INPUT = MetricSpec(
 COST = MetricSpec(
     "dragoman_cost_usd_total",
     MetricKind.COUNTER,
-    "What requests cost by the configured prices, in US dollars",
+    "Cost of requests at the configured prices, in US dollars",
     (*_DESTINATION, "key"),
 )
 LOSSES = MetricSpec(
     "dragoman_losses_total",
     MetricKind.COUNTER,
-    "Entries of the ledger: what translations could not keep as it was",
+    "Losses that translations recorded in the ledger",
     ("protocol", "upstream", "code"),
 )
 OPEN_REQUESTS = MetricSpec(
@@ -149,7 +149,7 @@ ACCOUNT_REMAINING = MetricSpec(
 STORE_UP = MetricSpec(
     "dragoman_account_store_up",
     MetricKind.GAUGE,
-    "1 while the account store works, 0 while the process that was scraped goes without it",
+    "1 if the scraped process can reach the account store, else 0",
 )
 LOOP_STALLS = MetricSpec(
     "dragoman_loop_stalls_total",

@@ -61,7 +61,7 @@ class Candidate(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class KeyUse(msgspec.Struct, frozen=True):
-    """What requests with a client key have used. Of two, sums are added, and the later `last_used` counts.
+    """What requests with a client key have used. Merging two adds the sums and keeps the later `last_used`.
 
     last_used: seconds since the epoch, 0 for a key that was never used.
     """
