@@ -164,7 +164,8 @@ dist: $(VENV)/.dev ## wheel and sdist, built twice and compared
 
 # New inputs for the fuzzing tests, so many seconds for each; make test gives them the same few each time.
 fuzz: $(VENV)/.dev ## new inputs for the fuzzing tests; SECONDS=60 for each
-	FUZZ_SECONDS=$(SECONDS) $(BIN)/pytest -q tests/fuzz tests/test_growth.py tests/server/proxying/test_loop_is_free.py $(ARGS)
+	FUZZ_SECONDS=$(SECONDS) $(BIN)/pytest -q -o faulthandler_timeout=$$(($(SECONDS) + 600)) \
+		tests/fuzz tests/test_growth.py tests/server/proxying/test_loop_is_free.py $(ARGS)
 
 # A mixed load with errors on each backend and clients that leave, and a table of what they cost.
 soak: $(VENV)/.dev ## a mixed load with errors, for MINUTES=10
