@@ -6,7 +6,7 @@ upstream, and records in Undo what the response has to undo.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 import msgspec
 
@@ -56,6 +56,7 @@ class TranslatedRequest(msgspec.Struct, frozen=True):
             changed, and wrapped signatures were restored or dropped.
         prompt_tokens: A rough estimate of the prompt's size.
         upstream_model: The model that is requested from the upstream.
+        members: The names of the body's members.
         fan_out: How many times to send the body, each for one of the choices that the client requested (see FanOut).
         endpoint: Where the request came in.
         headers: Names and values of the headers that the upstream's protocol requires beside this body, such as the
@@ -73,6 +74,7 @@ class TranslatedRequest(msgspec.Struct, frozen=True):
     relayed: bool
     prompt_tokens: int
     upstream_model: str = ""
+    members: frozenset[str] = frozenset()
     fan_out: int = 1
     endpoint: Endpoint | None = None
     headers: tuple[tuple[str, str], ...] = ()
@@ -209,14 +211,20 @@ class RequestTranslator:
                 if stripped is not body:
                     body, request_head = stripped, None
             if same_protocol and (self._capabilities.relay == "exact" or unwraps):
-                translated = self._relay(
-                    body, model, request_head or peek(body), restores, signed_reasoning, ledger
+                return self._relay(
+                    body, model, request_head or peek(body), restores, signed_reasoning, ledger, left_out
                 )
-            else:
-                translated = self._translate(
-                    body, model, request_head, reasoning_lookup, cache_key, restores, signed_reasoning, ledger
-                )
-            return self._without(translated, left_out) if left_out else translated
+            return self._translate(
+                body,
+                model,
+                request_head,
+                reasoning_lookup,
+                cache_key,
+                restores,
+                signed_reasoning,
+                ledger,
+                left_out,
+            )
         except RecursionError:
             raise too_deep() from None
 
@@ -230,6 +238,7 @@ class RequestTranslator:
         restores: bool,
         signed_reasoning: bool,
         ledger: Ledger,
+        left_out: Sequence[str],
     ) -> TranslatedRequest:
         decoded = decode_object(body, "the request body")
         upstream, capabilities = self._upstream, self._capabilities
@@ -269,6 +278,8 @@ class RequestTranslator:
         for apply_pass in PASSES:
             request = apply_pass(request, context)
         out = upstream.write_request(request, capabilities, ledger)
+        for name in self._refused(out, left_out, ledger):
+            del out[name]
         ledger.enforce(self._policy)
         return TranslatedRequest(
             body=encode(out),
@@ -278,6 +289,7 @@ class RequestTranslator:
             relayed=False,
             prompt_tokens=tokens,
             upstream_model=request.model,
+            members=frozenset(out),
             fan_out=context.fan_out,
             endpoint=self._endpoint,
             headers=tuple(upstream.request_headers(out)),
@@ -293,17 +305,14 @@ class RequestTranslator:
             echo |= dict.fromkeys(large, NOT_REPEATED)
         return echo
 
-    def _without(self, translated: TranslatedRequest, left_out: Sequence[str]) -> TranslatedRequest:
-        """Leave out members that the upstream has refused. The others keep the bytes of their values."""
-        fields = peek(translated.body).fields
-        gone = [name for name in left_out if name in fields and name not in self._upstream.content_members]
-        if not gone:
-            return translated
-        for name in gone:
-            del fields[name]
-            translated.losses.dropped(f"/{name}", "the upstream has refused it: it was left out")
-        translated.losses.enforce(self._policy)
-        return msgspec.structs.replace(translated, body=encode(fields))
+    def _refused(self, members: Collection[str], left_out: Sequence[str], ledger: Ledger) -> list[str]:
+        """Return which members are not sent, because the upstream has refused them. Each is recorded."""
+        refused = [
+            name for name in left_out if name in members and name not in self._upstream.content_members
+        ]
+        for name in refused:
+            ledger.dropped(f"/{name}", "the upstream has refused it: it was left out")
+        return refused
 
     def _without_billing_header(self, body: bytes, request_head: RequestHead | None, ledger: Ledger) -> bytes:
         """Return the body without the line for the billing of another vendor than the upstream's.
@@ -337,15 +346,17 @@ class RequestTranslator:
         restores: bool,
         signed_reasoning: bool,
         ledger: Ledger,
+        left_out: Sequence[str],
     ) -> TranslatedRequest:
         """Return the body with the upstream's model. restores: with signatures that the upstream can read, too."""
         if not head.model:
             raise _no_model()
         upstream_model = model or head.model
         in_body = not self._upstream.model_in_path
+        members = head.fields.keys()
         if restores:
             decoded = decode_object(body, "the request body")
-            name, members = self._upstream.signature_places.conversation, decoded.keys() | set()
+            name = self._upstream.signature_places.conversation
             before = decoded.get(name)
             restore_signatures(
                 decoded, upstream_model, self._upstream, self._signer, ledger, signed_reasoning
@@ -358,9 +369,13 @@ class RequestTranslator:
                 if in_body:
                     out = splice_model(out, peek(out), upstream_model)
             else:
+                members = decoded.keys()
                 out = encode({**decoded, "model": upstream_model} if in_body else decoded)
         else:
             out = body if model is None or not in_body else splice_model(body, head, model)
+        refused = self._refused(members, left_out, ledger)
+        if refused:  # the others keep the bytes of their values
+            out = encode({name: raw for name, raw in peek(out).fields.items() if name not in refused})
         ledger.enforce(self._policy)
         return TranslatedRequest(
             body=out,
@@ -370,6 +385,7 @@ class RequestTranslator:
             relayed=True,
             prompt_tokens=len(body) // _BYTES_PER_TOKEN,
             upstream_model=upstream_model,
+            members=frozenset(members).difference(refused),
             endpoint=self._endpoint,
         )
 

@@ -340,7 +340,7 @@ class Planner:
     def learn_refused_member(self, plan: Plan, error: WireError) -> bool:
         """Remember the member that the upstream has refused by its name. Return false if there is none to leave out."""
         to = plan.destination
-        sent = peek(plan.request.translated.body).fields.keys() - to.upstream.content_members
+        sent = plan.request.translated.members - to.upstream.content_members
         member = refused_member(error, sent)
         if member is None or not self.refused_members.add(
             to.settings.name, to.upstream_model, member, self.now

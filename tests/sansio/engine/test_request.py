@@ -88,6 +88,7 @@ def test_members_that_the_upstream_has_refused_are_left_out(client: ProtocolSpec
     assert whole.body == translator.translate(body).body  # content is sent, whatever was refused
     out = translator.translate(body, left_out=("heat",))
     assert decode(out.body) == {k: v for k, v in decode(whole.body).items() if k != "heat"}
+    assert (whole.members, out.members) == (decode(whole.body).keys(), decode(out.body).keys())
     assert losses_of(out.losses)[-1:] == [(LossCode.DROPPED, "/heat")]
     strict = RequestTranslator(client=client, upstream=UPSTREAM, policy=LossPolicy.REFUSE)
     with pytest.raises(RequestRefused, match="heat"):

@@ -270,11 +270,10 @@ RESULT = {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t1
 WRAPPED = carrier(MESSAGES, FORGED)
 
 
-def conversation(*messages: Any, **fields: Any) -> tuple[Any, list[tuple[LossCode, str]]]:
+def conversation(*messages: Any) -> tuple[Any, list[tuple[LossCode, str]]]:
     """Return what the upstream gets of a Messages conversation, and the losses."""
-    out = relayed(MESSAGES, {"model": "m", "max_tokens": 5000, **fields, "messages": list(messages)})
-    sent = decode(out.body)
-    return (sent["messages"], losses_of(out)) if not fields else (sent, losses_of(out))
+    out = relayed(MESSAGES, {"model": "m", "max_tokens": 5000, "messages": list(messages)})
+    return decode(out.body)["messages"], losses_of(out)
 
 
 def test_a_turn_of_foreign_reasoning_only_is_left_out() -> None:
@@ -351,9 +350,9 @@ def test_thinking_with_a_budget_is_dropped_in_a_tool_loop_whose_reasoning_is_los
     thinking: str, messages: list[Any], stays: bool
 ) -> None:
     """ "Expected `thinking` or `redacted_thinking`, but found ..."."""
-    sent, losses = conversation(*messages, thinking={"type": thinking})
-    assert ("thinking" in sent) is stays
-    assert ((LossCode.ALTERED, "/thinking") in losses) is not stays
+    out = relayed(MESSAGES, {"messages": messages, "thinking": {"type": thinking}, "model": "m"})
+    assert ("thinking" in decode(out.body)) is ("thinking" in out.members) is stays
+    assert ((LossCode.ALTERED, "/thinking") in losses_of(out)) is not stays
 
 
 # --- Responses ---

@@ -5,7 +5,8 @@ import logging
 from typing import Any
 
 import pytest
-from gateway.scripted import CHAT, PATHS, chat_response, scripted, whole
+from gateway.scripted import CHAT, PATHS, RESPONSES, chat_response, scripted, whole
+from virtual_time import REAL_BACKENDS
 
 from dragoman import ErrorKind, WireError
 from dragoman_server.proxying.refused_members import (
@@ -109,3 +110,15 @@ async def test_where_losses_are_refused_the_client_gets_the_error() -> None:
     client = await gateway.call(PATHS[CHAT], {**HELLO, "seed": 7}, headers={"dragoman-loss-policy": "refuse"})
     assert (client.status, len(gateway.sent)) == (400, 1)
     assert "Unsupported parameter" in json.loads(client.body)["error"]["message"]
+
+
+@pytest.mark.anyio
+@pytest.mark.backends(*REAL_BACKENDS)  # a large request is translated in a thread
+async def test_a_request_that_has_more_values_in_the_upstreams_form_than_a_client_may_send() -> None:
+    named = {"error": {"message": "Unsupported parameter: 'temperature'", "type": "invalid_request_error"}}
+    gateway = scripted(RESPONSES, whole(named, 400), whole({"error": {"message": "No."}}, 400))
+    body = {**HELLO, "messages": [{"role": "user", "content": "Hi"}] * 80_000, "temperature": 1}
+    for _ in "again", "with what is remembered":
+        client = await gateway.call(PATHS[CHAT], body)
+        assert (client.status, json.loads(client.body)["error"]["message"]) == (400, "No.")
+    assert [each.body.get("temperature") for each in gateway.sent] == [1, None, None]
