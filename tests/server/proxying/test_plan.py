@@ -349,6 +349,17 @@ def test_the_limit_of_the_models_list_applies_where_no_other_is_known() -> None:
     assert limit("gpt-3.5-turbo") == 4096  # of its family
 
 
+@pytest.mark.parametrize(
+    ("protocol", "member"),
+    [(CHAT, "max_tokens"), (MESSAGES, "max_tokens"), (RESPONSES, "max_output_tokens")],
+)
+def test_a_limit_is_lowered_in_a_rewritten_request_only(protocol: str, member: str) -> None:
+    for relay, limit, losses in (("exact", 9000, []), ("rewrite", 100, ["/" + member])):
+        made = plan(protocol, protocol, {member: 9000}, relay=relay, max_output_tokens=100)
+        assert json.loads(made.request.translated.body)[member] == limit
+        assert [loss.path for loss in made.losses] == losses
+
+
 def test_a_limit_is_lowered_to_what_the_prompt_leaves_of_the_context_window() -> None:
     text = "Hello " * 33_000  # about 50,000 tokens
     listed = {"up": {"m": ModelInfo("m", context=65_536)}}

@@ -159,7 +159,7 @@ def _rewrite_settings(
     for param, path in request.param_paths.items():
         if param not in params:
             _remove(out, path)
-    out.setdefault("max_tokens", capabilities.default_max_tokens)  # required
+    out["max_tokens"] = resolve_max_tokens(request, capabilities.default_max_tokens)
     if "stop" in params:
         out["stop_sequences"] = params["stop"]
     for name in ("tools", "tool_choice"):
