@@ -209,6 +209,9 @@ def find_endpoint(protocols: Iterable[ProtocolSpec], path: str) -> tuple[Protoco
     return None
 
 
+# In the place of a member of the client's body that is too large to be repeated. It is known by its identity, and never
+# written: only what stands there if the client set nothing has the type that the response's member needs. It counts as
+# true, because the client has set something.
 NOT_REPEATED = msgspec.Raw(b'"..."')
 
 

@@ -4,12 +4,12 @@ from collections.abc import Callable
 
 import pytest
 
-from dragoman import PROTOCOLS, RequestTranslator, ResponseTranslator
+from dragoman import PROTOCOLS, Ledger, RequestTranslator, ResponseTranslator, TranslatedRequest
 from dragoman._engine.request import MAX_ECHO
 from dragoman._engine.response_machine import Outcome
 from dragoman._wire import limits
 from dragoman._wire.exceptions import MAX_PATH, RemoteProtocolError, child
-from dragoman._wire.json import decode, decode_object, encode
+from dragoman._wire.json import JSON, JSONObject, decode, decode_object, encode
 from dragoman._wire.limits import (
     ANNOTATIONS,
     BLOCKS,
@@ -191,24 +191,56 @@ def test_choices() -> None:
     assert (refused.value.status, refused.value.path) == (400, "/n")
 
 
-def test_what_a_response_repeats_of_its_request() -> None:
-    """A larger value is left out of the response, which says so, and sent to the upstream as it is."""
-    longest = "i" * (MAX_ECHO - len('""'))
-    for instructions, repeated, losses in ((longest, longest, []), (longest + "i", None, ["/instructions"])):
-        body = encode({**BODIES["openai_responses"], "instructions": instructions, "metadata": {"a": "b"}})
-        translated = RequestTranslator(client="openai_responses", upstream="openai_chat").translate(body)
-        assert instructions.encode() in translated.body
-        machine = ResponseTranslator(
-            client="openai_responses",
-            upstream="openai_chat",
-            context=translated.response_context(id="a", now=0),
-            upstream_streams=False,
-        )
-        machine.receive_data(b'{"choices":[{"message":{"content":"Hi"},"finish_reason":"stop"}]}')
-        machine.receive_eof()
-        whole = decode_object(machine.data_to_send(), "the response")
-        assert (whole["instructions"], whole["metadata"]) == (repeated, {"a": "b"})
-        assert [loss.path for loss in machine.losses if loss.path.startswith("/i")] == losses
+_REPEATED = "i" * (MAX_ECHO - len('""'))
+_LONG = _REPEATED + "i"
+_FUNCTION = {"type": "function", "name": "f", "strict": False, "parameters": {"description": _LONG}}
+_CHOICE = {"type": "allowed_tools", "mode": "auto", "tools": [{"type": "function", "name": "f"}] * 10_000}
+_JSON_SCHEMA = {"type": "json_schema", "name": "n", "schema": {"description": _LONG}}
+_HELLO = b'{"choices":[{"message":{"content":"Hi"},"finish_reason":"stop"}]}'
+
+
+def responded(
+    client: str, translated: TranslatedRequest, whole: bytes = _HELLO, upstream: str = "openai_chat"
+) -> tuple[JSONObject, Ledger]:
+    """Return what the client gets for a whole response of the upstream, and its losses."""
+    context = translated.response_context(id="a", now=0)
+    machine = ResponseTranslator(client=client, upstream=upstream, context=context, upstream_streams=False)
+    machine.receive_data(whole)
+    machine.receive_eof()
+    return decode_object(machine.data_to_send(), "the response"), machine.losses
+
+
+@pytest.mark.parametrize(
+    ("member", "value", "repeated"),
+    [
+        ("instructions", _REPEATED, _REPEATED),
+        ("instructions", _LONG, None),
+        ("metadata", {"a": _LONG}, {}),
+        ("reasoning", {"effort": "low", "new": _LONG}, {"effort": None, "summary": None}),
+        ("text", {"format": _JSON_SCHEMA}, {"format": {"type": "text"}}),
+        ("tool_choice", _CHOICE, "auto"),
+        ("tools", [_FUNCTION], []),
+        ("truncation", _LONG, "disabled"),
+    ],
+)
+def test_what_a_response_repeats_of_its_request(member: str, value: JSON, repeated: JSON) -> None:
+    """In the place of a larger value is what the response has if the request has none, so that clients can read it."""
+    body = encode({**BODIES["openai_responses"], "user": "u", member: value})
+    translated = RequestTranslator(client="openai_responses", upstream="openai_chat").translate(body)
+    whole, losses = responded("openai_responses", translated)
+    assert (whole[member], whole["user"]) == (repeated, "u")
+    detail = "the request's value is too large to be repeated"
+    assert [loss.path for loss in losses if loss.detail == detail] == [f"/{member}"] * (value != repeated)
+
+
+def test_large_functions_are_called_in_their_own_form() -> None:
+    functions = [{"name": "f", "description": _LONG}]
+    body = encode({**BODIES["openai_chat"], "functions": functions})
+    translated = RequestTranslator(client="openai_chat", upstream="openai_responses").translate(body)
+    call = {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"}
+    sent = encode({"status": "completed", "output": [call]})
+    whole, _ = responded("openai_chat", translated, sent, upstream="openai_responses")
+    assert whole["choices"][0]["message"]["function_call"] == {"name": "f", "arguments": "{}"}
 
 
 # Responses
