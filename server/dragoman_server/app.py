@@ -22,7 +22,7 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from dragoman import PROTOCOLS, RemoteProtocolError, RequestRefused
-from dragoman.codec import MODEL_IN_PATH, ProtocolSpec
+from dragoman.codec import ProtocolSpec
 from dragoman.jsontext import JSONObject, encode
 from dragoman_server import __version__
 from dragoman_server.config.reload import Reload, ReloadResult
@@ -40,7 +40,7 @@ from dragoman_server.http.auth import (
 )
 from dragoman_server.http.browsers import LOOPBACK_ORIGIN_PATTERN, BrowserProtection
 from dragoman_server.http.count_tokens import counting_routes
-from dragoman_server.http.endpoint import ProtocolEndpoint
+from dragoman_server.http.endpoint import ProtocolEndpoint, post_route
 from dragoman_server.http.errors import FallbackErrors, as_starlette, endpoint_names
 from dragoman_server.http.models import models_routes
 from dragoman_server.http.request import path_below_mount
@@ -269,10 +269,9 @@ def _routes(gateway: Gateway, is_ready: Callable[[], tuple[bool, JSONObject]]) -
         return _json(state, 200 if ready else 503)
 
     endpoints: list[BaseRoute] = [
-        Route(
-            endpoint.path.replace(MODEL_IN_PATH, "{model:path}"),  # names of models may have a slash
+        post_route(
+            endpoint.path,
             (ResponsesEndpoint if spec.stored_responses else ProtocolEndpoint)(gateway, spec, endpoint),
-            methods=["POST"],
         )
         for spec in gateway.protocols.values()
         for endpoint in spec.endpoints

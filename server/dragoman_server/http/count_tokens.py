@@ -9,15 +9,15 @@ from dataclasses import replace
 
 import anyio
 import msgspec
-from starlette.routing import BaseRoute, Route
+from starlette.routing import BaseRoute
 
 from dragoman import RemoteProtocolError, RequestRefused, estimate_tokens
-from dragoman.codec import MODEL_IN_PATH, ProtocolSpec, TokenCount, fill_path
+from dragoman.codec import ProtocolSpec, TokenCount, fill_path
 from dragoman.jsontext import JSONObject, decode_object, encode
 from dragoman_server.capabilities.resolve import capabilities_for
 from dragoman_server.gateway import Gateway
 from dragoman_server.headers import HeaderList
-from dragoman_server.http.endpoint import BaseEndpoint, ClientRequest
+from dragoman_server.http.endpoint import BaseEndpoint, ClientRequest, post_route
 from dragoman_server.keys import make_signer
 from dragoman_server.proxying.destinations import Destination, record_destination
 from dragoman_server.proxying.plan import Plan, PlannedRequest
@@ -32,11 +32,7 @@ ESTIMATE_HEADERS: HeaderList = [("dragoman-estimate", "true")]
 def counting_routes(gateway: Gateway) -> list[BaseRoute]:
     """Return one route for each protocol that has a token count."""
     return [
-        Route(
-            spec.token_count.endpoint.replace(MODEL_IN_PATH, "{model:path}"),
-            CountEndpoint(gateway, spec, spec.token_count),
-            methods=["POST"],
-        )
+        post_route(spec.token_count.endpoint, CountEndpoint(gateway, spec, spec.token_count))
         for spec in gateway.protocols.values()
         if spec.token_count is not None
     ]

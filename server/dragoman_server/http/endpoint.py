@@ -13,10 +13,11 @@ from typing import TypeVar
 
 import anyio
 import anyio.lowlevel
+from starlette.routing import Route
 from starlette.types import Message, Receive, Scope, Send
 
 from dragoman import ErrorKind, RemoteProtocolError, RequestHead, RequestRefused, Usage, WireError, peek
-from dragoman.codec import Endpoint, ProtocolSpec
+from dragoman.codec import MODEL_IN_PATH, Endpoint, ProtocolSpec
 from dragoman.jsontext import JSON, encode
 from dragoman_server.accounts.limits import BudgetReservation, ClientRefused
 from dragoman_server.accounts.usage import Meter, usage_of
@@ -455,6 +456,12 @@ class ProtocolEndpoint(BaseEndpoint):
     async def serve(self, request: ClientRequest) -> None:
         # Without a name for the body, which would keep it until the response has ended.
         await self.request_handler(await self.plan(request, *await self.read(request)), request).run()
+
+
+def post_route(path: str, endpoint: BaseEndpoint) -> Route:
+    """Return the route of requests to a path of a protocol, which may have a place for the model in it."""
+    # Names of models may have a slash.
+    return Route(path.replace(MODEL_IN_PATH, "{model:path}"), endpoint, methods=["POST"])
 
 
 def unix_time() -> int:
