@@ -184,16 +184,8 @@ def history(previous: StoredResponse) -> tuple[StoredItem, ...]:
         )
     for index, item in reversed(list(enumerate(previous.output))):
         if _decoded(item.data).get("type") == "compaction":
-            return previous.output[index:]
-    return (*previous.input, *previous.output)
-
-
-@dataclass(frozen=True, slots=True)
-class ConversationEntry:
-    """One item of a whole conversation. stored: it is not in the request itself."""
-
-    item: StoredItem
-    stored: bool
+            return tuple([_without_id(each) for each in previous.output[index:]])
+    return (*previous.input, *[_without_id(each) for each in previous.output])
 
 
 def build_conversation(
@@ -201,7 +193,7 @@ def build_conversation(
     items: Sequence[bytes],
     referred: Mapping[int, StoredItem],
     max_bytes: float = math.inf,
-) -> list[ConversationEntry]:
+) -> list[StoredItem]:
     """Return the whole conversation: the earlier items, then the new ones.
 
     referred: by their places, the stored items that new ones refer to. One that the conversation already has is left
@@ -210,22 +202,24 @@ def build_conversation(
     Raises RequestRefused (413) at the first item beyond `max_bytes`.
     """
     known = {item.id for item in before}
-    entries = [ConversationEntry(item, True) for item in before]
+    out = list(before)
     size = sum([len(item.data) for item in before])
     if size > max_bytes:
         raise _too_large("/previous_response_id", max_bytes)
     for index, raw in enumerate(items):
-        item, stored = referred.get(index), index in referred
+        item = referred.get(index)
         if item is None:
-            item = _with_id(raw, len(entries))
+            item = _with_id(raw, len(out))
         elif item.id in known:
             continue
+        else:
+            item = _without_id(item)
         size += len(item.data)
         if size > max_bytes:
             raise _too_large(f"/input/{index}", max_bytes)
         known.add(item.id)
-        entries.append(ConversationEntry(item, stored))
-    return entries
+        out.append(item)
+    return out
 
 
 def _too_large(path: str, max_bytes: float) -> RequestRefused:
@@ -236,14 +230,25 @@ def _too_large(path: str, max_bytes: float) -> RequestRefused:
     )
 
 
-def write_items(entries: Iterable[ConversationEntry], relayed: bool) -> list[bytes]:
+def write_items(items: Iterable[StoredItem], relayed: bool) -> list[bytes]:
     """Return the items of a conversation for a request. relayed: the request goes to a Responses server."""
-    out = []
-    for entry in entries:
-        data = _for_relay(entry.item) if relayed and entry.stored else entry.item.data
-        if data is not None:
-            out.append(data)
-    return out
+    written = [_for_relay(item.data) if relayed else item.data for item in items]
+    return [data for data in written if data is not None]
+
+
+def _for_relay(data: bytes) -> bytes | None:
+    """Return an item for a Responses server, None if it is of no use there.
+
+    That is reasoning of the model, see _without_id(), which has no content, or content that only this gateway can
+    unwrap. What the client sent is the client's.
+    """
+    item = _decoded(data) if b'"reasoning"' in data else {}
+    if item.get("type") != "reasoning" or "id" in item:
+        return data
+    signature = item.get("encrypted_content")
+    if type(signature) is not str or not Signer.is_wrapped(signature):
+        return data if signature or item.get("content") else None
+    return encode({**item, "encrypted_content": None}) if item.get("content") else None
 
 
 def _with_id(raw: bytes, index: int) -> StoredItem:
@@ -257,6 +262,23 @@ def _with_id(raw: bytes, index: int) -> StoredItem:
     prefix = _PREFIXES.get(kind, _OTHER_PREFIX) if type(kind) is str else _OTHER_PREFIX
     digest = hashlib.blake2b(b"%d\n%b" % (index, raw), digest_size=16).hexdigest()
     return StoredItem(f"{prefix}_{digest}", raw)
+
+
+def _without_id(stored: StoredItem) -> StoredItem:
+    """Return an item as it is inserted into requests, and stays from then on, so that prompt caches match.
+
+    The server that gets it has not stored it, and OpenAI's server looks up its id: "Item with id 'rs_...' not found.
+    Items are not persisted when `store` is set to false".
+    """
+    item = _decoded(stored.data)
+    if "id" not in item or item.get("type") in _NEED_IDS:
+        return stored
+    del item["id"]
+    return StoredItem(stored.id, encode(item))
+
+
+# Items whose id is used by others.
+_NEED_IDS = frozenset(("mcp_approval_request", "mcp_list_tools"))
 
 
 def replace_input(
@@ -273,30 +295,6 @@ def replace_input(
     ]
     members.append(b'"input":[%b]' % b",".join(items))
     return b"{%b}" % b",".join(members)
-
-
-def _for_relay(stored: StoredItem) -> bytes | None:
-    """Return an item of an earlier turn for a Responses server that has not stored it, None if it is of no use there.
-
-    Its id is dropped, because OpenAI's server looks it up: "Item with id 'rs_...' not found. Items are not persisted
-    when `store` is set to false". Reasoning without content, or with content that only this gateway can unwrap, is of
-    no use.
-    """
-    item = _decoded(stored.data)
-    if item.get("type") == "reasoning":
-        signature = item.get("encrypted_content")
-        if type(signature) is str and Signer.is_wrapped(signature):
-            signature = item["encrypted_content"] = None
-        if not signature and not item.get("content"):
-            return None
-    if "id" not in item or item.get("type") in _NEED_IDS:
-        return stored.data
-    del item["id"]
-    return encode(item)
-
-
-# Items whose id is used by others.
-_NEED_IDS = frozenset(("mcp_approval_request", "mcp_list_tools"))
 
 
 def to_stored_response(
@@ -349,7 +347,7 @@ def build_compaction(response: JSONObject, items: list[bytes]) -> JSONObject:
     response: the one with the compaction item.
     """
     summary = [item for item in response["output"] if item.get("type") == "compaction"]
-    messages = [item_for_list(entry.item) for entry in build_conversation((), items, {})]
+    messages = [item_for_list(item) for item in build_conversation((), items, {})]
     return {
         "id": response["id"],
         "object": "response.compaction",

@@ -109,13 +109,12 @@ class StoredResponseService:
         handled_here = frozenset(("store",)) if store_response and not relayed else frozenset[str]()
 
         def build() -> tuple[bytes, tuple[StoredItem, ...]]:
-            entries = conversation.build_conversation(before, items, referred, max_bytes)
+            whole = conversation.build_conversation(before, items, referred, max_bytes)
+            written = conversation.write_items(whole, relayed)
             expanded = body
-            if params.previous or referred or not handled_here.isdisjoint(request_head.fields):
-                expanded = conversation.replace_input(
-                    request_head, conversation.write_items(entries, relayed), without=handled_here
-                )
-            return expanded, tuple([entry.item for entry in entries])
+            if written != items or params.previous or not handled_here.isdisjoint(request_head.fields):
+                expanded = conversation.replace_input(request_head, written, without=handled_here)
+            return expanded, tuple(whole)
 
         size = len(body) + sum([len(item.data) for item in (*before, *referred.values())])
         expanded, conversation_items = await off_loop(size, build)

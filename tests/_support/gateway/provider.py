@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import anyio
-from failures.responses import Text, frames
+from failures.responses import Block, Text, frames
 from failures.responses import stream as stream_of
 from failures.whole import whole as whole_of
 from gateway.fakes import FakeClient, FakeUpstream, FakeUpstreams, Script, Step, http_scope
@@ -69,12 +69,16 @@ class RawResponse:
 
 @dataclass(frozen=True)
 class Good:
-    """A complete response with this text, streamed if requested. before, between: silence or failures."""
+    """A complete response with this text, streamed if requested. before, between: silence or failures.
+
+    also: what the model makes before the text.
+    """
 
     text: str
     before: Sequence[Step] = ()
     between: Sequence[Step] = ()  # after the text
     headers: tuple[tuple[str, str], ...] = ()
+    also: tuple[Block, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -116,12 +120,12 @@ def script_of(protocol: str, play: Plays, *, stream: bool) -> Script:
     if isinstance(play, InBand):
         return Script([in_band(protocol, play, stream=stream)])
     if not stream:
-        body = json.dumps(whole_of(protocol, Text(play.text))).encode()
+        body = json.dumps(whole_of(protocol, *play.also, Text(play.text))).encode()
         half = len(body) // 2
         return Script(
             [body[:half], *play.between, body[half:]], headers=list(play.headers), connect=play.before
         )
-    parts = frames(stream_of(protocol, Text(play.text)))
+    parts = frames(stream_of(protocol, *play.also, Text(play.text)))
     after_text = next(number for number, frame in enumerate(parts) if play.text.encode() in frame) + 1
     body_parts: list[Step] = [*parts[:after_text], *play.between, *parts[after_text:]]
     return Script(body_parts, headers=list(play.headers), connect=play.before)

@@ -129,8 +129,9 @@ def _result_ids(turn: Turn) -> list[tuple[str, str]]:
     return [turn.calls[at] if at >= 0 else ("nobody", "read") for at in turn.results]
 
 
-def _is_from_user(item: dict[str, Any]) -> bool:
-    return item.get("role") == "user" or item.get("type", "").endswith("_output")
+def is_from_client(item: dict[str, Any]) -> bool:
+    """True if the client's side makes such an item of Responses."""
+    return item.get("role") in ("user", "developer") or item.get("type", "").endswith("_output")
 
 
 # The three protocols. The model's side of a turn belongs to the request after it.
@@ -288,7 +289,7 @@ def _responses(script: Script, turns: tuple[Turn, ...], signer: Signer) -> dict[
                     "output": [pictured] if turn.result == "image" else turn.result,
                 }
             )
-    if not items or not _is_from_user(items[-1]):
+    if not items or not is_from_client(items[-1]):
         return None
     tools: list[Any] = [
         {

@@ -1,7 +1,8 @@
 """The law of prompt caches, through the gateway: also where accounts change, fail or are added, and over reloads.
 
 Conversations and law are those of conformance/test_prompt_caches.py. Three accounts of one upstream fail now and then,
-so that others have to go on; then a second upstream, of another protocol, takes the request.
+so that others have to go on; then a second upstream, of another protocol, takes the request. From some turn on a client
+may continue a stored response: it sends only what is new, and the gateway inserts the rest.
 """
 
 from __future__ import annotations
@@ -14,13 +15,14 @@ from typing import Any, NamedTuple
 
 import anyio
 import pytest
+from failures.responses import Call, Reasoning
 from gateway.fakes import call
 from gateway.provider import BASES, EPOCH, Plays, Provider, RawResponse, account_of, good, key_of
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from laws.clients import endpoint_of
-from laws.conversations import MODEL, SCRIPTS, Script, check_prefixes, requests
-from oracle import MESSAGES, PROTOCOL_NAMES
+from laws.conversations import MODEL, SCRIPTS, Script, Turn, check_prefixes, is_from_client, requests
+from oracle import MESSAGES, PROTOCOL_NAMES, RESPONSES
 from virtual_time import VIRTUAL_BACKENDS, backend
 
 from dragoman_server.accounts.stores.memory import MemoryAccountStore
@@ -36,7 +38,7 @@ CONVERSATIONS = max(int(os.environ.get("CONVERSATIONS", "60")) // 3, 1)
 
 SECRET = Secret("canary-of-a-gateway-with-prompt-caches")
 SIGNER = make_signer(SECRET)
-ANSWER = good("fine")
+ANSWER = good("fine", also=(Reasoning("hm"), Call("call_1", "read")))
 
 
 def refusal(status: int, message: str, code: str = "", **headers: str) -> RawResponse:
@@ -78,6 +80,7 @@ class World(NamedTuple):
 
     fallback: the protocol of the second upstream. session: where the client names its session. strict: accounts which
     cannot read the signatures in the conversations. refused: a member that the first upstream does not know.
+    continued: the first turn that continues the stored response of the one before; none at 0.
     """
 
     before: list[Before]
@@ -87,6 +90,7 @@ class World(NamedTuple):
     relay: str
     strict: frozenset[str]
     refused: str
+    continued: int
 
 
 WORLDS = st.builds(
@@ -98,6 +102,7 @@ WORLDS = st.builds(
     st.sampled_from(["exact", "rewrite"]),
     st.frozensets(st.sampled_from(ACCOUNTS), max_size=2),
     st.sampled_from(["", "", "metadata", "store"]),
+    st.sampled_from([0, 1, 2, 3]),
 )
 
 
@@ -157,9 +162,14 @@ class Session:
         headers = {"x-api-key": "drk_red", **({"session-id": "s"} if self.world.session == "header" else {})}
         provider = Upstreams(self.world, self.upstream)
         configured = self._settings()
+        continued = self.world.continued if self.client == RESPONSES else 0
+        if continued:
+            named["store"] = True
         app = Application(Gateway(configured, provider, accounts=MemoryAccountStore()))
         async with app.lifespan():
             self._use_virtual_time(app, configured)
+            sent: list[Any] = []
+            previous = ""
             for number, body in enumerate(requests(script, self.client, SIGNER, named)):
                 before = self.world.before[number % len(self.world.before)]
                 await anyio.sleep(before.pause)
@@ -169,11 +179,16 @@ class Session:
                     self._use_virtual_time(app, configured)
                 for account, failure in before.failures.items():
                     provider.play(account, FAILURES[failure] if failure else ANSWER)
+                if continued:
+                    whole, sent = sent, json.loads(body)["input"]
+                    if number >= continued:
+                        body = continuing(body, len(whole), previous)
                 first = len(provider.requests)
                 response = await call(app, endpoint_of(self.client).path, body, headers=headers)
                 if response.status != 200:
                     assert response.status == 400, response.body
                     return  # this world cannot have such a conversation
+                previous = json.loads(response.body)["id"] if continued else ""
                 self._keep(provider, first)
 
     def _keep(self, provider: Provider, first: int) -> None:
@@ -196,7 +211,9 @@ class Session:
             for name, protocol in (("up", self.upstream), ("other", self.world.fallback))
         ]
         return Settings(
-            server=ServerSettings(simulator=False, secret=SECRET),
+            server=ServerSettings(
+                simulator=False, secret=SECRET, response_store="memory" if self.world.continued else "off"
+            ),
             upstreams=tuple(upstreams),
             accounts=tuple(
                 AccountSettings(upstream=name, name=account, api_key=Secret(key_of(account)))
@@ -227,6 +244,13 @@ class Session:
         assert None not in keys
 
 
+def continuing(body: bytes, known: int, previous: str) -> bytes:
+    """Return a request that continues a response. known: so many items were sent before; the model's are stored."""
+    whole = json.loads(body)
+    new = [each for each in whole["input"][known:] if is_from_client(each)]
+    return json.dumps({**whole, "input": new, "previous_response_id": previous}).encode()
+
+
 def client_key(name: str) -> ClientKey:
     return ClientKey(name=name, hash=hash_client_key(f"drk_{name}", SECRET))
 
@@ -242,11 +266,29 @@ def reloaded(configured: Settings, change: str) -> Settings:
     return replace(configured, accounts=tuple([each for each in configured.accounts if each.name != "a"]))
 
 
+def quiet(continued: int) -> World:
+    return World([Before(0.0, "models", {})], MESSAGES, "", True, "exact", frozenset(), "", continued)
+
+
+# A client that has sent the model's answers by itself, with ids and signatures, and then continues what is stored.
+SWITCHES = Script(
+    (),
+    tuple(
+        [
+            Turn((text,), "", reasoning, ("ok",), (("call_1", "read"),), (0,), "done")
+            for text, reasoning in (("a", "own"), ("b", f"wrapped {RESPONSES}"), ("c", ""), ("d", ""))
+        ]
+    ),
+    False,
+)
+
+
 @pytest.mark.promise("R14")
 @pytest.mark.parametrize("upstream", PROTOCOL_NAMES)
 @pytest.mark.parametrize("client", PROTOCOL_NAMES)
 @settings(max_examples=CONVERSATIONS, deadline=None, derandomize=True, database=None)
 @given(SCRIPTS, WORLDS, st.sampled_from(VIRTUAL_BACKENDS))
+@example(SWITCHES, quiet(2), "asyncio")
 def test_what_an_upstream_gets_begins_with_what_it_got(
     client: str, upstream: str, script: Script, world: World, backend_name: str
 ) -> None:

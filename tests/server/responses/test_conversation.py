@@ -114,7 +114,7 @@ def test_valid_ids() -> None:
 
 
 def ids(items: list[bytes], before: tuple[StoredItem, ...] = ()) -> list[str]:
-    return [entry.item.id for entry in conversation.build_conversation(before, items, {})]
+    return [entry.id for entry in conversation.build_conversation(before, items, {})]
 
 
 def test_items_without_an_id_get_one() -> None:
@@ -139,15 +139,14 @@ def test_generated_ids_are_stable() -> None:
     first = ids([USER, USER])
     assert first[0] != first[1]
     assert ids([USER, USER, USER])[:2] == first
-    before = tuple(entry.item for entry in conversation.build_conversation((), [USER], {}))
+    before = tuple(conversation.build_conversation((), [USER], {}))
     assert ids([USER], before) == first
 
 
 def test_references_are_put_in_once() -> None:
     known, other = StoredItem("a", b'{"a":1}'), StoredItem("b", b'{"b":1}')
     entries = conversation.build_conversation((known,), [USER, b"1", b"2", b"3"], {1: known, 2: other})
-    assert [entry.item.data for entry in entries] == [b'{"a":1}', USER, b'{"b":1}', b"3"]
-    assert [entry.stored for entry in entries] == [True, False, True, False]
+    assert [entry.data for entry in entries] == [b'{"a":1}', USER, b'{"b":1}', b"3"]
 
 
 SIGNED = Signer().wrap(Signature("anthropic_messages", {"type": "thinking"}))
@@ -182,15 +181,19 @@ RELAYED: dict[str, tuple[dict[str, Any], dict[str, Any] | None]] = {
 def test_b9_stored_items_for_a_server_that_has_not_stored_them() -> None:
     """The case: "Item with id 'rs_...' not found. Items are not persisted when `store` is set to false." """
     for name, (item, found) in RELAYED.items():
-        data = json.dumps(item).encode()
-        stored, new = (
-            conversation.ConversationEntry(StoredItem("x", data), stored) for stored in (True, False)
-        )
-        assert [json.loads(each) for each in conversation.write_items([stored], relayed=True)] == (
-            [] if found is None else [found]
-        ), name
-        assert conversation.write_items([stored], relayed=False) == [data], name
-        assert conversation.write_items([new], relayed=True) == [data], "what the client sent is the client's"
+        stored = StoredItem("x", json.dumps(item).encode())
+        made = conversation.history(StoredResponse("resp_1", "", 0, b"{}", (), (stored,)))
+        (referred,) = conversation.build_conversation((), [b"{}"], {0: stored})
+        assert made == (referred,)
+        sent = [json.loads(each) for each in conversation.write_items(made, relayed=True)]
+        assert sent == ([] if found is None else [found]), name
+        # What the model made is no different in the turns after the next.
+        assert conversation.history(StoredResponse("resp_2", "", 0, b"{}", made, ())) == made
+        assert len(conversation.write_items(made, relayed=False)) == 1, name
+        new = conversation.build_conversation((), [stored.data], {})
+        if "id" in item:  # what the client sent is the client's, in all later turns
+            again = conversation.history(StoredResponse("resp_1", "", 0, b"{}", tuple(new), ()))
+            assert conversation.write_items(again, relayed=True) == [stored.data], name
 
 
 def test_a_compaction_item_replaces_all_before_it() -> None:

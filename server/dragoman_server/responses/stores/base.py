@@ -2,7 +2,8 @@
 
 A stored response has the whole conversation that led to it, so that any of them can be deleted or evicted without
 breaking later ones. The items of a conversation are the same from turn to turn, so a store holds and counts each of
-them once, however many responses share it.
+them once, however many responses share it. An item of the model has its id in its response, and none in the input of
+later ones, because it is sent without.
 
 Only the owner of a response can see it. Times are arguments, in seconds since the epoch.
 """
