@@ -29,7 +29,8 @@ WRITE_SIZE = 128 * 1024
 class AsyncioStream(asyncio.Protocol):
     """See `ByteStream`."""
 
-    def __init__(self) -> None:
+    def __init__(self, connected: socket.socket) -> None:
+        self._socket = connected
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport  # from connection_made() on, before open() returns
         self._buffer: list[bytes] = []
@@ -51,7 +52,7 @@ class AsyncioStream(asyncio.Protocol):
         cls, connected: socket.socket, tls: ssl.SSLContext | None, server_hostname: str | None
     ) -> "AsyncioStream":
         """See open_byte_stream()."""
-        loop, stream = asyncio.get_running_loop(), cls()
+        loop, stream = asyncio.get_running_loop(), cls(connected)
         stream._may_half_close = tls is None and server_hostname is None
         # On uvloop with TLS, connect_accepted_socket() does not return the stream itself.
         if tls is None or server_hostname is None:
@@ -112,6 +113,8 @@ class AsyncioStream(asyncio.Protocol):
         rest = memoryview(data)
         while rest or self._writable is not None:
             if rest:
+                if len(data) > READ_SIZE:
+                    await self._read_first()
                 self._open_transport().write(rest[:WRITE_SIZE])
                 rest = rest[WRITE_SIZE:]
             if self._writable is not None:
@@ -119,6 +122,15 @@ class AsyncioStream(asyncio.Protocol):
                     await self._writable.wait()
         if self._lost:
             raise BrokenPipeError("the connection was closed while sending")
+
+    async def _read_first(self) -> None:
+        """Let the loop read what has arrived, as the refusal of a request: a write that fails drops it."""
+        try:
+            self._socket.recv(1, socket.MSG_PEEK)
+        except BlockingIOError:
+            return
+        for _ in range(2):  # in one turn of the loop, tasks come before what it reads
+            await asyncio.sleep(0)
 
     def is_reusable(self) -> bool:
         return not (self._eof or self._buffer)

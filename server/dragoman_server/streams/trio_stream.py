@@ -1,4 +1,4 @@
-"""A byte stream on trio: a non-blocking socket and trio's readiness calls; with TLS, trio's SSLStream.
+"""A byte stream on trio: a non-blocking socket and trio's readiness calls; with TLS, the same with an SSLObject.
 
 It waits first and reads afterwards: tokens come slowly, so an attempt before the wait would in most cases be a wasted
 system call.
@@ -8,15 +8,18 @@ import contextlib
 import math
 import socket
 import ssl
-from collections.abc import Iterator
-from typing import Any, cast
+from collections.abc import Callable, Iterator
+from typing import TypeVar, cast
 
 import trio
 
+from dragoman_server.cancellation import Arguments
 from dragoman_server.streams.byte_stream import Take
 
 # The most bytes of one read: each step of a response's way to a slow client holds that much.
 READ_SIZE = 64 * 1024
+
+Result = TypeVar("Result")
 
 
 class TrioStream:
@@ -126,30 +129,37 @@ class TrioStream:
 
 
 class _TrioTlsStream(TrioStream):
-    """server_hostname: None on the server's side. Call handshake() first."""
+    """server_hostname: None on the server's side. Call handshake() first.
 
-    __slots__ = ("_context", "_tls")
+    trio.SSLStream reads nothing more once a write of it was cancelled or has failed, and then a server has often sent
+    its refusal of the request.
+    """
+
+    __slots__ = ("_cut", "_incoming", "_outgoing", "_sending", "_tls")
 
     def __init__(self, connected: socket.socket, tls: ssl.SSLContext, server_hostname: str | None) -> None:
         super().__init__(connected)
-        self._context = _Context(tls)
-        # https_compatible, because most servers close the socket without close_notify.
-        self._tls = trio.SSLStream(
-            trio.SocketStream(trio.socket.from_stdlib_socket(connected)),
-            cast(ssl.SSLContext, self._context),
+        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._tls = tls.wrap_bio(
+            self._incoming,
+            self._outgoing,
             server_hostname=server_hostname,
             server_side=server_hostname is None,
-            https_compatible=True,
         )
+        self._sending = trio.Lock()
+        self._cut = False  # inside of a record that was sent: nothing can follow it
 
     async def handshake(self) -> None:
         with _limits(None):
-            await self._tls.do_handshake()
+            await self._read_until_done(self._tls.do_handshake)
 
     async def receive(self, timeout: float | None) -> bytes:
+        self._check_open()
         with _limits(timeout, "nothing was received in time"):
-            data = await self._tls.receive_some(READ_SIZE)
-        return bytes(data)
+            try:
+                return await self._read_until_done(self._tls.read, READ_SIZE)
+            except ssl.SSLEOFError:  # most servers close the socket without close_notify
+                return b""
 
     async def receive_each(self, take: Take, timeout: float | None) -> None:
         while (data := await self.receive(timeout)) and take(data):
@@ -159,51 +169,62 @@ class _TrioTlsStream(TrioStream):
         return data
 
     async def send_all(self, data: bytes | memoryview, timeout: float | None) -> None:
+        self._check_open()
+        if self._cut:
+            raise BrokenPipeError("an earlier write was cut short")
+        rest = memoryview(data)
         with _limits(timeout, "the peer did not read the data in time"):
-            await self._tls.send_all(data)
+            while rest:
+                rest = rest[self._tls.write(rest[:READ_SIZE]) :]
+                await self._send_outgoing()
+
+    async def _read_until_done(
+        self, function: Callable[[*Arguments], Result], *arguments: *Arguments
+    ) -> Result:
+        """Call a function of the TLS object until it needs no more bytes of the peer."""
+        while True:
+            result, unsent, is_done = None, self._outgoing.pending, True
+            try:
+                result = function(*arguments)
+            except ssl.SSLWantReadError:
+                is_done = False
+            # What a writer has put there, the writer sends: a reader must not wait for a peer that does not read.
+            if self._outgoing.pending > unsent:
+                await self._send_outgoing()
+            if is_done:
+                return cast(Result, result)
+            if data := await TrioStream.receive(self, None):
+                self._incoming.write(data)
+            else:
+                self._incoming.write_eof()
+
+    async def _send_outgoing(self) -> None:
+        async with self._sending:
+            if self._cut:
+                return
+            self._cut = True
+            while data := self._outgoing.read():
+                await TrioStream.send_all(self, data, None)
+            self._cut = False
 
     def is_reusable(self) -> bool:
-        return not self._context.has_received() and super().is_reusable()
+        # Records that wait here, no look at the socket finds.
+        return not (self._incoming.pending or self._tls.pending()) and super().is_reusable()
 
     async def _send_end(self) -> None:
-        with contextlib.suppress(trio.BrokenResourceError, trio.ClosedResourceError):
-            await self._tls.unwrap()
+        with contextlib.suppress(OSError):
+            await self._read_until_done(self._tls.unwrap)
 
     def alpn_protocol(self) -> str | None:
-        name: str | None = self._tls.selected_alpn_protocol()
-        return name
-
-
-class _Context:
-    """Makes the TLS object of one trio.SSLStream, which uses nothing else of a context, and knows what waits in it.
-
-    A read returns one record. Records behind it wait here, where no look at the socket finds them.
-    """
-
-    def __init__(self, tls: ssl.SSLContext) -> None:
-        self._tls = tls
-        self._incoming: ssl.MemoryBIO
-        self._object: ssl.SSLObject
-
-    def wrap_bio(self, incoming: ssl.MemoryBIO, outgoing: ssl.MemoryBIO, **options: Any) -> ssl.SSLObject:
-        self._incoming = incoming
-        self._object = self._tls.wrap_bio(incoming, outgoing, **options)
-        return self._object
-
-    def has_received(self) -> bool:
-        """True if there is something that nobody has read."""
-        return bool(self._incoming.pending or self._object.pending())
+        return self._tls.selected_alpn_protocol()
 
 
 @contextlib.contextmanager
 def _limits(timeout: float | None, late: str = "") -> Iterator[None]:
-    """Raise TimeoutError with the text `late`, and OSError for trio's exceptions, so that both event loops agree."""
+    """Raise TimeoutError with the text `late`, and OSError for trio's exception, so that both event loops agree."""
     try:
         with trio.move_on_after(math.inf if timeout is None else timeout) as scope:
             yield
-    except trio.BrokenResourceError as error:
-        cause = error.__cause__  # an SSLError is an OSError too
-        raise cause if isinstance(cause, OSError) else ConnectionResetError("the connection broke") from None
     except trio.ClosedResourceError:
         raise ConnectionAbortedError("closed by the gateway") from None
     if scope.cancelled_caught:

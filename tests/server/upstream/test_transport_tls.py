@@ -1,12 +1,16 @@
 """The transport over TLS, with a certificate made for the session."""
 
+import socket
 import ssl
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
 from pathlib import Path
 
 import anyio
+import anyio.lowlevel
 import httpx2
 import pytest
 from http_certificate import Certificate, make_certificate
@@ -15,6 +19,7 @@ from transport_requests import read, request_to
 from trials import MAX_TRIALS, trials
 from virtual_time import REAL_BACKENDS, UVLOOP
 
+from dragoman_server.streams.connect import connect, open_byte_stream
 from dragoman_server.upstream.transport import (
     Http1Request,
     Http1Transport,
@@ -68,19 +73,59 @@ async def test_requests_and_reuse(certificate: Certificate) -> None:
         assert (transport._pool.busy, transport._pool.idle) == (0, 1)
 
 
+REFUSAL = b"HTTP/1.1 413 Too Large\r\ncontent-length: 2\r\n\r\n"
+LARGE = b"q" * 20_000_000
+
+
 async def test_a_refusal_ends_the_sending_of_its_request(certificate: Certificate) -> None:
+    noticed = anyio.Event()
+
     async def refuses(peer: Peer) -> None:
         await peer.stream.receive()
-        await peer.send(b"HTTP/1.1 413 Too Large\r\ncontent-length: 2\r\n\r\nno")
+        await peer.send(REFUSAL)
+        await noticed.wait()
+        await peer.send(b"no")
         await anyio.sleep_forever()
 
     async with (
         ScriptedServer(refuses, tls=certificate.server()) as server,
         aclosing(Http1Transport(tls=certificate.client())) as transport,
     ):
-        response, body = await transport.send(get(server, content=b"q" * 20_000_000))
+        response, body = await transport.send(get(server, content=LARGE))
+        noticed.set()
         assert (response.status, await body.receive()) == (413, b"no")
         assert (transport._pool.busy, transport._pool.idle) == (0, 0)
+
+
+@pytest.mark.all_combinations
+@pytest.mark.parametrize("tls", [False, True])
+async def test_a_refusal_is_read_after_a_write_has_failed(certificate: Certificate, tls: bool) -> None:
+    """The server closes with a reset, because it has not read all, and the event loop does not know of it yet."""
+    sent = threading.Event()
+
+    def refuse() -> None:
+        connection, _ = listener.accept()
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        with certificate.server().wrap_socket(connection, server_side=True) if tls else connection as peer:
+            peer.recv(1)
+            assert sent.wait(TIMEOUT_S)
+            peer.sendall(REFUSAL)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener, ThreadPoolExecutor() as threads:
+        refused = threads.submit(refuse)
+        connected = await connect(*listener.getsockname())
+        stream = await open_byte_stream(connected, certificate.client() if tls else None, "127.0.0.1")
+        for _ in range(2):
+            await stream.send_all(b"POST", TIMEOUT_S)
+        sent.set()
+        refused.result(TIMEOUT_S)  # holds the loop
+        with pytest.raises(OSError, match=r".+"):
+            await stream.send_all(LARGE, TIMEOUT_S)
+        assert await stream.receive(TIMEOUT_S) == REFUSAL
+        with pytest.raises(OSError, match=r".+"):
+            await stream.send_all(LARGE, TIMEOUT_S)
+        stream.abort()
+        await anyio.lowlevel.cancel_shielded_checkpoint()
 
 
 async def test_large_bodies_both_ways(certificate: Certificate) -> None:
