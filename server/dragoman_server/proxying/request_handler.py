@@ -304,7 +304,9 @@ class RequestHandler:
             if attempt is not self._winner and account not in outcomes:
                 outcomes[account] = {"outcome": "cancelled", **attempt.usage_figures}
                 await self._attempts.cancelled(attempt.lease, attempt.tokens)
+            del self._scopes[account]
             ended.set()
+            await self._release_request()
 
         async with anyio.create_task_group() as attempts:
             self._scopes = {first.account.id: anyio.CancelScope()}
@@ -362,21 +364,23 @@ class RequestHandler:
             return False
         await self._store_when_complete(machine)
         if attempt.ended:
-            await self._release_request(attempt.plan, machine)
+            await self._release_request()
             await self._end(self._end_of(machine))
         elif ready := machine.data_to_send():
             self._put(ready)
-            await self._release_request(attempt.plan, machine)
+            await self._release_request()
             await self._outbox.room()
         return True
 
-    async def _release_request(self, plan: Plan, machine: ResponseMachine) -> None:
-        """Let go of the request, because a stream may last for hours, and so may a slow client."""
-        # Attempts side by side may still be sending theirs.
-        if self._holds_request and not self._scopes and plan.fan_out == 1:
+    async def _release_request(self) -> None:
+        """Let go of the request once no other attempt sends it: a stream or a slow client may last for hours."""
+        winner, machine = self._winner, self._machine
+        if winner is None or machine is None or self._scopes.keys() - {winner.lease.account.id}:
+            return
+        if self._holds_request:
             self._holds_request = False
             estimate = self._needs_usage and machine.usage.input is None
-            await self._attempts.release_requests(plan, estimate=estimate)
+            await self._attempts.release_requests(winner.plan, estimate=estimate)
 
     async def _end(self, last: bytes | Reply) -> None:
         """Put the end of the response into the outbox. Without a stream, this task writes it."""

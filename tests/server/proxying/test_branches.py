@@ -1,8 +1,10 @@
 """Several choices for one request, each requested by a branch of its own: one response to the client."""
 
 import json
+from functools import partial
 from typing import Any
 
+import anyio
 import pytest
 from gateway.fakes import FakeClient, FakeResponse, FakeUpstream, Script, Sleep, play
 from virtual_time import VIRTUAL_BACKENDS
@@ -11,7 +13,7 @@ from dragoman import PROTOCOLS, RequestRefused
 from dragoman_server.accounts.stores.memory import MemoryAccountStore
 from dragoman_server.log import RequestRecord
 from dragoman_server.proxying.account_pool import AccountPool
-from dragoman_server.proxying.plan import MAX_FAN_OUT, Planner
+from dragoman_server.proxying.plan import MAX_FAN_OUT, Plan, Planner
 from dragoman_server.proxying.request_handler import RequestHandler
 from dragoman_server.settings import Settings, UpstreamSettings
 from dragoman_server.upstream.client import UpstreamIdleClosed, UpstreamUnreachable
@@ -73,9 +75,9 @@ def plan_for(n: int, *, stream: bool) -> Any:
 
 
 async def run(
-    branches: Branches, *, stream: bool = True, n: int = 0, **more: Any
+    branches: Branches, *, stream: bool = True, n: int = 0, plan: Plan | None = None, **more: Any
 ) -> tuple[FakeClient, RequestRecord]:
-    plan = plan_for(n or len(branches.scripts), stream=stream)
+    plan = plan or plan_for(n or len(branches.scripts), stream=stream)
     fake = FakeClient(**more)
     fake._body = None  # the request was read before
     record = RequestRecord(id="0123456789ab", protocol="openai_chat", path="/")
@@ -109,6 +111,15 @@ async def test_a_stream_of_three() -> None:
     assert found[-1]["usage"]["completion_tokens"] == 9
     assert (record.outcome, record.input_tokens, record.output_tokens) == ("completed", 15, 9)
     assert branches.max_open == 3, "the calls are made at once"
+
+
+async def test_the_request_is_let_go_of_once_its_client_gets_a_part() -> None:
+    plan = plan_for(2, stream=True)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(partial(run, Branches(message("a"), message("b", delay=10)), plan=plan))
+        await anyio.sleep(5)
+        assert plan.request.size == 0
+        assert plan.request.planner is None
 
 
 async def test_a_whole_response_of_two() -> None:

@@ -10,8 +10,9 @@ from functools import partial
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import pytest
-from gateway.fakes import FakeClient, FakeUpstream, Late, Script, Sleep
+from gateway.fakes import FakeClient, FakeResponse, FakeUpstream, Late, Script, Sleep
 from virtual_time import VIRTUAL_BACKENDS
 
 from dragoman import PROTOCOLS
@@ -69,10 +70,12 @@ def pool() -> AccountPool:
     return AccountPool(Settings(), MemoryAccountStore())
 
 
-def plan_for(client: str, *, stream: bool, upstream: str = CHAT) -> Plan:
-    settings = Settings(
-        upstreams=(UpstreamSettings(name="up", protocol=upstream, base_url="http://127.0.0.1:9/v1"),)
-    )
+def plan_for(
+    client: str, *, stream: bool, upstream: str = CHAT, accounts: str = "", hedge_s: float = 0
+) -> Plan:
+    up = UpstreamSettings(name="up", protocol=upstream, base_url="http://127.0.0.1:9/v1", hedge_s=hedge_s)
+    keys = [AccountSettings(upstream="up", name=name, api_key=Secret(name * 9)) for name in accounts]
+    settings = Settings(upstreams=(up,), accounts=tuple(keys))
     body = json.dumps({**BODIES[client], "stream": stream}).encode()
     return Planner(settings, PROTOCOLS[client], {}, "", body, id="0123456789ab", now=1_700_000_000).first()
 
@@ -85,9 +88,10 @@ async def run(
     keepalive_s: float = 10,
     plan: Plan | None = None,
     needs_usage: bool = False,
+    upstream: FakeUpstream | None = None,
     **more: Any,
 ) -> tuple[FakeClient, FakeUpstream, RequestRecord]:
-    upstream, fake = FakeUpstream(script), FakeClient(**more)
+    upstream, fake = upstream or FakeUpstream(script), FakeClient(**more)
     fake._body = None  # the request was read before
     record = RequestRecord(id="0123456789ab", protocol=client, path="/")
     context = RequestHandler(
@@ -116,13 +120,37 @@ async def test_a_stream_is_translated_and_ends(client: str) -> None:
     assert upstream.read_to_end, "the connection can be used again"
 
 
-@one_backend
+class SilentAtFirst(FakeUpstream):
+    """Its first request gets no response."""
+
+    requests = 0
+
+    async def __aenter__(self) -> FakeResponse:
+        self.requests += 1
+        response = await super().__aenter__()
+        if self.requests == 1:
+            try:
+                await anyio.sleep_forever()
+            finally:
+                await anyio.lowlevel.cancel_shielded_checkpoint()
+                self._close()
+        return response
+
+
 @pytest.mark.parametrize("client", PROTOCOL_NAMES)
-async def test_the_request_is_let_go_of_once_its_client_gets_a_response(client: str) -> None:
-    plan = plan_for(client, stream=True)
+@pytest.mark.parametrize(
+    ("upstream", "hedging"),
+    [(FakeUpstream, {}), (FakeUpstream, {"hedge_s": 1}), (SilentAtFirst, {"hedge_s": 1, "accounts": "ab"})],
+    ids=["alone", "not hedged yet", "hedged"],
+)
+async def test_the_request_is_let_go_of_once_its_client_gets_a_response(
+    client: str, upstream: type[FakeUpstream], hedging: dict[str, Any]
+) -> None:
+    plan = plan_for(client, stream=True, **hedging)
     async with anyio.create_task_group() as tasks:
         script = Script([START, WORD, Sleep(10), END])
-        tasks.start_soon(partial(run, script, client=client, plan=plan, needs_usage=True))
+        sender = upstream(script)
+        tasks.start_soon(partial(run, script, client=client, plan=plan, needs_usage=True, upstream=sender))
         await anyio.sleep(5)
         with pytest.raises(AssertionError, match="released"):
             plan.request.translated  # noqa: B018
