@@ -6,7 +6,7 @@ that no other header can replace it.
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
 
@@ -94,8 +94,11 @@ def upstream_request_headers(
 
 
 def with_key(
-    headers: HeaderList, upstream: UpstreamSettings, protocol: UpstreamSpec, api_key: Secret | None
-) -> HeaderList:
+    headers: Sequence[tuple[str, str]],
+    upstream: UpstreamSettings,
+    protocol: UpstreamSpec,
+    api_key: Secret | None,
+) -> Sequence[tuple[str, str]]:
     """Return the headers with the key of an account. No other header can replace it."""
     if api_key is None:
         return headers

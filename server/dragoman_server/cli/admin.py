@@ -33,6 +33,7 @@ async def _request(server: ServerSettings, method: str, path: str, timeout_s: fl
     # They take a while to import, and most commands do without.
     from dragoman import RemoteProtocolError
     from dragoman.jsontext import decode
+    from dragoman_server.hosts import UpstreamCall
     from dragoman_server.http.auth import ADMIN_PATH
     from dragoman_server.serving.sockets import BoundAddress
     from dragoman_server.upstream.client import UpstreamClient, UpstreamTimeouts
@@ -52,9 +53,7 @@ async def _request(server: ServerSettings, method: str, path: str, timeout_s: fl
             # Not by a proxy of the environment.
             UpstreamClient(transport=Http1Transport(tls=tls)) as client,
             client.open(
-                method,
-                f"{url}{ADMIN_PATH}/{path}",
-                [("authorization", f"Bearer {key}")],
+                UpstreamCall(method, f"{url}{ADMIN_PATH}/{path}", [("authorization", f"Bearer {key}")]),
                 timeouts=UpstreamTimeouts(*[timeout_s] * 4),
             ) as response,
         ):

@@ -15,6 +15,7 @@ from dragoman.codec import UpstreamSpec
 from dragoman_server.capabilities.providers import CHAT
 from dragoman_server.config.problems import printable
 from dragoman_server.headers import upstream_request_headers
+from dragoman_server.hosts import UpstreamCall
 from dragoman_server.models.listing import ModelListError, can_list, fetch_models
 from dragoman_server.settings import AccountSettings, UpstreamSettings
 from dragoman_server.settings.secret import Secret
@@ -136,23 +137,19 @@ class EndpointChecks:
         return models[0].id
 
     async def _check(self, probe: Probe, model: str) -> lint.Report:
-        body = _body(probe, model, self._spec)
-        headers = upstream_request_headers(
-            self._upstream, self._spec, None, {}, stream=probe.kind == "stream"
+        spec, streams = self._spec, probe.kind == "stream"
+        call = UpstreamCall(
+            "POST",
+            self._upstream.base_url_for(spec.name) + spec.path_for(model, stream=streams),
+            upstream_request_headers(self._upstream, spec, None, {}, stream=streams),
+            _body(probe, model, spec),
         )
         try:
             with anyio.fail_after(_PROBE_TIMEOUT_S):
                 async with await account_request(
-                    self._sender,
-                    self._upstream,
-                    self._spec,
-                    self._account,
-                    self._upstream.base_url_for(self._spec.name)
-                    + self._spec.path_for(model, stream=probe.kind == "stream"),
-                    headers,
-                    body,
+                    self._sender, self._upstream, spec, self._account, call
                 ) as response:
-                    return await _judge(probe, response, self._spec.name)
+                    return await _judge(probe, response, spec.name)
         except TimeoutError:
             raise EndpointError(f"{probe.name}: no complete response within {_PROBE_TIMEOUT_S:g} s") from None
         except UpstreamBroken as error:  # a fault of this response: the others may be right

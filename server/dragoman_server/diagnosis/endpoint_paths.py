@@ -12,6 +12,7 @@ import msgspec
 
 from dragoman import UPSTREAMS
 from dragoman_server.headers import upstream_request_headers
+from dragoman_server.hosts import UpstreamCall
 from dragoman_server.settings import AccountSettings, UpstreamSettings
 from dragoman_server.upstream.account_request import account_request
 from dragoman_server.upstream.errors import UpstreamError
@@ -64,8 +65,8 @@ async def status_at(
     """Return the status of the response to a body that is no request. Raises UpstreamError."""
     spec = UPSTREAMS[endpoint.protocol]
     headers = upstream_request_headers(upstream, spec, None, {}, stream=False)
-    url = endpoint.base_url + spec.path
-    async with await account_request(sender, upstream, spec, account, url, headers, _BODY) as response:
+    call = UpstreamCall("POST", endpoint.base_url + spec.path, headers, _BODY)
+    async with await account_request(sender, upstream, spec, account, call) as response:
         return response.status
 
 

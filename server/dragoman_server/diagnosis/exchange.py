@@ -1,11 +1,12 @@
 """Send requests as the gateway does, and record what came of the last one, for the findings about it."""
 
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 
+from dragoman_server.hosts import UpstreamCall
 from dragoman_server.upstream.client import (
     UpstreamClient,
     UpstreamResponse,
@@ -30,19 +31,10 @@ class Exchange:
 
     @asynccontextmanager
     async def open(
-        self,
-        method: str,
-        url: str,
-        headers: Sequence[tuple[str, str]] = (),
-        content: bytes | None = None,
-        *,
-        timeouts: UpstreamTimeouts | None = None,
-        proxy: str | None = None,
+        self, call: UpstreamCall, *, timeouts: UpstreamTimeouts | None = None, proxy: str | None = None
     ) -> AsyncIterator[UpstreamResponse]:
         try:
-            async with self.client.open(
-                method, url, headers, content, timeouts=timeouts, proxy=proxy
-            ) as response:
+            async with self.client.open(call, timeouts=timeouts, proxy=proxy) as response:
                 received = dict(response.headers)
                 self.status = response.status
                 if response.status in _REDIRECTS:

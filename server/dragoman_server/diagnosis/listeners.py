@@ -14,6 +14,7 @@ import anyio
 from dragoman import RemoteProtocolError
 from dragoman.jsontext import decode
 from dragoman_server.config.problems import printable
+from dragoman_server.hosts import UpstreamCall
 from dragoman_server.serving.sockets import AddressInUse, BoundAddress, StartupError
 from dragoman_server.upstream.client import UpstreamClient, UpstreamTimeouts
 from dragoman_server.upstream.errors import UpstreamError
@@ -95,7 +96,9 @@ async def is_dragoman(url: str) -> bool:
         # Not by a proxy of the environment.
         async with (
             UpstreamClient(transport=Http1Transport(tls=tls)) as client,
-            client.open("GET", f"{url}/healthz", timeouts=UpstreamTimeouts(*[_HEALTHZ_S] * 4)) as response,
+            client.open(
+                UpstreamCall("GET", f"{url}/healthz"), timeouts=UpstreamTimeouts(*[_HEALTHZ_S] * 4)
+            ) as response,
         ):
             body = decode(await response.read_all(_MAX_HEALTHZ_BYTES))
             return isinstance(body, dict) and body.get("name") == "dragoman"

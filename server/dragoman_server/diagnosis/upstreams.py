@@ -38,6 +38,7 @@ from dragoman_server.diagnosis.endpoint_paths import (
 )
 from dragoman_server.diagnosis.exchange import Exchange
 from dragoman_server.diagnosis.failures import SILENT, WRONG_MODEL, Cause, cause_of, cause_of_status
+from dragoman_server.hosts import UpstreamCall
 from dragoman_server.models.info import ModelInfo
 from dragoman_server.models.listing import ModelListError, can_list, fetch_models
 from dragoman_server.models.routes import ModelRoute, default_model_of, filter_chat_models, resolve
@@ -385,9 +386,7 @@ class UpstreamExamination:
                     patient,
                     destination.upstream,
                     account,
-                    plan.url,
-                    plan.headers,
-                    plan.request.translated.body,
+                    UpstreamCall("POST", plan.url, plan.headers, plan.request.translated.body),
                 ) as response:
                     received = await response.read_all(_MAX_RESPONSE_BYTES)
                 if response.status == 200:

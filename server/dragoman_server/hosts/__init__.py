@@ -5,24 +5,24 @@ the body), and authorizes it for an account when its body is final, because a si
 again for each retry, because signatures and tokens expire. Most hosts take any call as it is, with a key in a header.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from dragoman.codec import UpstreamSpec
-from dragoman_server.headers import HeaderList, with_key
+from dragoman_server.headers import with_key
 from dragoman_server.settings import AccountSettings, UpstreamSettings
 
 
 class UpstreamCall(NamedTuple):
-    """One HTTP request to an upstream, in the order of UpstreamSender.open()'s arguments.
+    """One HTTP request to an upstream. The way there, its timeouts and its proxy, are no part of it.
 
     content: the body, None for a GET.
     """
 
     method: str
     url: str
-    headers: HeaderList
+    headers: Sequence[tuple[str, str]] = ()
     content: bytes | None = None
 
     def __repr__(self) -> str:

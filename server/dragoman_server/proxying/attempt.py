@@ -29,6 +29,7 @@ from dragoman.errors import mask_document, mask_error, unreadable_error
 from dragoman_server.accounts.error_actions import refuses_signed_reasoning, retry_after
 from dragoman_server.cancellation import Arguments, return_if_cancelled
 from dragoman_server.headers import HeaderList, client_response_headers, request_id_headers, request_id_of
+from dragoman_server.hosts import UpstreamCall
 from dragoman_server.off_loop import INLINE_BYTES, off_loop
 from dragoman_server.proxying.account_pool import AccountLease
 from dragoman_server.proxying.plan import Plan
@@ -225,9 +226,12 @@ class Attempt:
             to.settings,
             to.upstream,
             self.lease.account.settings,
-            plan.url,
-            plan.headers if self.trace is None else [*plan.headers, *self.trace.headers],
-            plan.request.translated.body,
+            UpstreamCall(
+                "POST",
+                plan.url,
+                plan.headers if self.trace is None else [*plan.headers, *self.trace.headers],
+                plan.request.translated.body,
+            ),
         )
 
     def _record_head(self, response: UpstreamResponseLike) -> None:

@@ -8,7 +8,7 @@ import logging
 import os
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import anyio
@@ -19,6 +19,7 @@ from dragoman import Capabilities
 from dragoman.codec import ProtocolSpec, find_endpoint
 from dragoman_server import __version__
 from dragoman_server.capabilities.resolve import capabilities_for
+from dragoman_server.hosts import UpstreamCall
 from dragoman_server.proxying.destinations import Destination
 from dragoman_server.proxying.plan import Plan
 from dragoman_server.recordings.document import (
@@ -57,18 +58,11 @@ SCOPE_TAPE = "dragoman.tape"
 class _Attempt:
     """An attempt as it goes on. The attributes are those of RecordedAttempt."""
 
-    def __init__(
-        self,
-        at_s: float,
-        destination: Destination | None,
-        url: str,
-        headers: list[tuple[str, str]],
-        body: bytes,
-    ) -> None:
+    def __init__(self, at_s: float, destination: Destination | None, call: UpstreamCall, body: bytes) -> None:
         self.at_s = at_s
         self.destination = destination
-        self.url = url
-        self.headers = headers
+        self.url = call.url
+        self.headers = call.headers
         self.body = body
         self.status: int | None = None
         self.response_headers: list[tuple[str, str]] = []
@@ -142,39 +136,29 @@ class _RecordingSender:
         self._sender = sender
 
     @asynccontextmanager
-    async def _open(
-        self, attempt: _Attempt, opened: AbstractAsyncContextManager[UpstreamResponseLike]
+    async def open(
+        self, call: UpstreamCall, *, timeouts: UpstreamTimeouts | None = None, proxy: str | None = None
     ) -> AsyncIterator[UpstreamResponseLike]:
+        """Send a call, see UpstreamSender."""
+        attempt = self._begin(call)
         try:
-            async with opened as response:
+            async with self._sender.open(call, timeouts=timeouts, proxy=proxy) as response:
                 attempt.status, attempt.response_headers = response.status, response.headers
                 yield _Response(self._tape, attempt, response)
         except UpstreamError as error:
             attempt.error = str(error)
             raise
 
-    def open(
-        self,
-        method: str,
-        url: str,
-        headers: list[tuple[str, str]],
-        content: bytes | None,
-        *,
-        timeouts: UpstreamTimeouts | None = None,
-        proxy: str | None = None,
-    ) -> AbstractAsyncContextManager[UpstreamResponseLike]:
-        """Send a request, see UpstreamSender."""
+    def _begin(self, call: UpstreamCall) -> _Attempt:
         tape, plan = self._tape, self._tape.plan
         chain = () if plan is None else (plan.destination, *plan.fallbacks)
         of_upstream = [each for each in chain if each.settings.name == self._upstream]
-        body = content or b""
+        body = call.content or b""
         named = [each for each in of_upstream if f'"{each.upstream_model}"'.encode() in body]
         destination = next(iter([*named, *of_upstream]), None)
-        attempt = _Attempt(tape.now(), destination, url, headers, tape.keep(body))
+        attempt = _Attempt(tape.now(), destination, call, tape.keep(body))
         tape.attempts.append(attempt)
-        return self._open(
-            attempt, self._sender.open(method, url, headers, content, timeouts=timeouts, proxy=proxy)
-        )
+        return attempt
 
 
 class _Response:

@@ -15,6 +15,7 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from dragoman.jsontext import MAX_DOCUMENT_BYTES
+from dragoman_server.hosts import UpstreamCall
 from dragoman_server.simulator.upstream import SimulatedUpstream
 from dragoman_server.upstream.errors import UpstreamBroken
 
@@ -47,8 +48,8 @@ class _Responder:
             return
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(_cancel_on_disconnect, receive, tasks.cancel_scope)
-            opened = upstream.open(request.method, scope["path"], request.headers.items(), body)
-            async with opened as response:
+            call = UpstreamCall(request.method, scope["path"], request.headers.items(), body)
+            async with upstream.open(call) as response:
                 head = [(name.encode("ascii"), value.encode("ascii")) for name, value in response.headers]
                 await send({"type": "http.response.start", "status": response.status, "headers": head})
                 with suppress(UpstreamBroken):

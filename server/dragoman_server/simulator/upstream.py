@@ -1,7 +1,7 @@
 """The simulator in the place of an upstream, in process: no socket, no server, no key."""
 
 import json
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
@@ -12,6 +12,7 @@ import anyio
 
 from dragoman import UPSTREAMS
 from dragoman.jsontext import JSONObject
+from dragoman_server.hosts import UpstreamCall
 from dragoman_server.off_loop import off_loop
 from dragoman_server.simulator.reply import MADE_AT, SimulatedReply, json_reply, reply_to
 from dragoman_server.simulator.scripts import MODELS
@@ -105,10 +106,7 @@ class SimulatedUpstream:
     @asynccontextmanager
     async def open(
         self,
-        method: str,
-        url: str,
-        headers: Sequence[tuple[str, str]] = (),
-        content: bytes | None = None,
+        call: UpstreamCall,
         *,
         timeouts: UpstreamTimeouts | None = None,
         proxy: str | None = None,
@@ -117,8 +115,7 @@ class SimulatedUpstream:
 
         Only `read_s` of the timeouts applies. Raises, on entry and while reading, UpstreamTimeout and UpstreamBroken.
         """
-        content = content or b""
-        reply = await off_loop(len(content), _begun_reply, method, urlsplit(url).path, headers, content)
+        reply = await off_loop(len(call.content or b""), _begun_reply, call)
         response = SimulatedResponse(reply, None if timeouts is None else timeouts.read_s)
         self.opened += 1
         try:
@@ -129,24 +126,22 @@ class SimulatedUpstream:
             self.aborted += not response.ended
 
 
-def _begun_reply(
-    method: str, path: str, headers: Sequence[tuple[str, str]], content: bytes
-) -> SimulatedReply:
+def _begun_reply(call: UpstreamCall) -> SimulatedReply:
     """Return the reply with its first chunk made, for which a script looks at the whole request."""
-    reply = _reply(method, path, headers, content)
+    reply = _reply(call)
     return replace(reply, chunks=chain(list(islice(reply.chunks, 1)), reply.chunks))
 
 
-def _reply(method: str, path: str, headers: Sequence[tuple[str, str]], content: bytes) -> SimulatedReply:
-    status = 404
+def _reply(call: UpstreamCall) -> SimulatedReply:
+    method, path, status = call.method, urlsplit(call.url).path, 404
     for end, reply in ENDPOINTS.items():
         if path.endswith(end):
             if method == "POST":
-                return reply(content)
+                return reply(call.content or b"")
             status = 405
     if path.endswith(MODELS_PATH):
         if method in ("GET", "HEAD"):
-            anthropic = any(name.lower() == "anthropic-version" for name, _ in headers)
+            anthropic = any(name.lower() == "anthropic-version" for name, _ in call.headers)
             return json_reply(200, _model_list(anthropic=anthropic))
         status = 405
     message = f"the simulator does not serve {method} {path[:200]}"

@@ -4,7 +4,7 @@ import time
 from contextlib import AbstractAsyncContextManager
 
 from dragoman.codec import UpstreamSpec
-from dragoman_server.headers import HeaderList, upstream_request_headers
+from dragoman_server.headers import upstream_request_headers
 from dragoman_server.hosts import HOSTS, UpstreamCall
 from dragoman_server.settings import AccountSettings, UpstreamSettings
 from dragoman_server.upstream.client import UpstreamTimeouts
@@ -17,20 +17,17 @@ async def account_request(
     upstream: UpstreamSettings,
     protocol: UpstreamSpec,
     account: AccountSettings,
-    url: str,
-    headers: HeaderList,
-    content: bytes | None,
+    call: UpstreamCall,
 ) -> AbstractAsyncContextManager[UpstreamResponseLike]:
-    """Return what sends a POST, or a GET without content, and gives its response: see UpstreamSender.open().
+    """Return what sends a call and gives its response: see UpstreamSender.open().
 
-    protocol: that the request is in. headers: without credentials.
+    protocol: that the call is in. call: as its protocol has it, without credentials.
 
     Raises UpstreamError if the host cannot authorize it.
     """
     host, proxy = HOSTS[upstream.host], account.proxy or upstream.proxy
-    call = host.fit(UpstreamCall("GET" if content is None else "POST", url, headers, content), upstream)
     return sender.open(
-        *await host.authorize(call, upstream, protocol, account, time.time()),
+        await host.authorize(host.fit(call, upstream), upstream, protocol, account, time.time()),
         timeouts=UpstreamTimeouts(upstream.connect_s, upstream.read_s, upstream.write_s, upstream.pool_s),
         proxy=None if proxy is None else proxy.reveal(),
     )
@@ -51,11 +48,11 @@ async def account_get(
     Raises UpstreamError.
     """
     headers = upstream_request_headers(upstream, protocol, None, {}, stream=False)
-    headers = [(name, value) for name, value in headers if name != "content-type"]  # there is no content
+    # There is no content.
+    call = UpstreamCall("GET", url, [(name, value) for name, value in headers if name != "content-type"])
 
     async def once() -> tuple[int, bytes]:
-        request = await account_request(sender, upstream, protocol, account, url, headers, None)
-        async with request as response:
+        async with await account_request(sender, upstream, protocol, account, call) as response:
             body = await response.read_all(max_bytes) if response.status == 200 else b""
             return response.status, body
 

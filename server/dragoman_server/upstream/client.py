@@ -30,6 +30,7 @@ import anyio
 import anyio.lowlevel
 import httpx2
 
+from dragoman_server.hosts import UpstreamCall
 from dragoman_server.streams.byte_stream import Take
 from dragoman_server.upstream.background import BackgroundTaskGroup
 from dragoman_server.upstream.content_coding import CodingError, ContentDecoder, decoder_for
@@ -338,17 +339,15 @@ class UpstreamClient(BackgroundTaskGroup):
 
     def open(
         self,
-        method: str,
-        url: str,
-        headers: Sequence[tuple[str, str]] = (),
-        content: bytes | None = None,
+        call: UpstreamCall,
         *,
         timeouts: UpstreamTimeouts | None = None,
         proxy: str | None = None,
     ) -> UpstreamResponse:
         """`async with client.open(...) as response`: send on entry, yield an UpstreamResponse, close on exit.
 
-        headers: those of the connection, of the body's framing and accept-encoding are replaced by the client's.
+        Headers of the connection, of the body's framing and accept-encoding are replaced by the client's.
+
         proxy: instead of that of the environment.
 
         A redirect is a response like any other. Leaving the block before the end of the body closes the connection.
@@ -356,13 +355,14 @@ class UpstreamClient(BackgroundTaskGroup):
         Raises UpstreamRequestInvalid here, and on entry UpstreamUnreachable, UpstreamTimeout, UpstreamBroken.
         """
         limits = timeouts or UpstreamTimeouts()
-        request_url, host = _request_url(url)
-        framing = [(b"Content-Length", b"%d" % len(content or b""))] if content or method == "POST" else []
+        request_url, host = _request_url(call.url)
+        content = call.content or b""
+        length = [(b"Content-Length", b"%d" % len(content))] if content or call.method == "POST" else []
         request = Http1Request(
-            method,
+            call.method,
             request_url,
-            [(b"Host", host), *_encoded(headers), (b"accept-encoding", b"identity"), *framing],
-            content or b"",
+            [(b"Host", host), *_encoded(call.headers), (b"accept-encoding", b"identity"), *length],
+            content,
             {
                 "connect": limits.connect_s,
                 "read": limits.read_s,

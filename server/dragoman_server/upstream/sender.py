@@ -3,6 +3,7 @@
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
+from dragoman_server.hosts import UpstreamCall
 from dragoman_server.streams.byte_stream import Take
 from dragoman_server.upstream.client import UpstreamTimeouts
 
@@ -28,10 +29,7 @@ class UpstreamSender(Protocol):
 
     def open(
         self,
-        method: str,
-        url: str,
-        headers: list[tuple[str, str]],
-        content: bytes | None,
+        call: UpstreamCall,
         *,
         timeouts: UpstreamTimeouts | None = None,
         proxy: str | None = None,

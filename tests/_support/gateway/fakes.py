@@ -10,7 +10,8 @@ from typing import Any, Self
 import anyio
 import canaries
 
-from dragoman_server.upstream.client import UpstreamClient, UpstreamError, UpstreamTimeouts, read_bounded
+from dragoman_server.hosts import UpstreamCall
+from dragoman_server.upstream.client import UpstreamClient, UpstreamError, read_bounded
 
 
 @dataclass(frozen=True)
@@ -90,18 +91,9 @@ class FakeUpstream:
         self.sent_headers: list[tuple[str, str]] = []
         self.content = b""
 
-    def open(
-        self,
-        method: str,
-        url: str,
-        headers: Sequence[tuple[str, str]] = (),
-        content: bytes | None = None,
-        *,
-        timeouts: UpstreamTimeouts | None = None,
-        proxy: str | None = None,
-    ) -> FakeUpstream:
-        assert method == ("GET" if content is None else "POST")
-        self.url, self.sent_headers, self.content = url, list(headers), content or b""
+    def open(self, call: UpstreamCall, **way: Any) -> FakeUpstream:
+        assert call.method == ("GET" if call.content is None else "POST")
+        self.url, self.sent_headers, self.content = call.url, list(call.headers), call.content or b""
         return self
 
     async def __aenter__(self) -> FakeResponse:
@@ -148,8 +140,8 @@ class OneResponse(FakeUpstreams):
     def __init__(self, script: Script) -> None:
         self.fake = FakeUpstream(script)
 
-    def open(self, *arguments: Any, **more: Any) -> Any:
-        return self.fake.open(*arguments, **more)
+    def open(self, call: UpstreamCall, **way: Any) -> Any:
+        return self.fake.open(call)
 
 
 class FakeClient:

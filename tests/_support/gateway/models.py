@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -11,7 +10,7 @@ from urllib.parse import parse_qs, urlsplit
 import anyio
 from gateway.fakes import FakeUpstream, FakeUpstreams, Script
 
-from dragoman_server.upstream.client import UpstreamTimeouts
+from dragoman_server.hosts import UpstreamCall
 
 
 @dataclass
@@ -41,21 +40,11 @@ class ListingUpstreams(FakeUpstreams):
         # Whoever asks upstreams must have ended before the connections do.
         assert self.open_now == 0
 
-    def open(
-        self,
-        method: str,
-        url: str,
-        headers: Sequence[tuple[str, str]] = (),
-        content: bytes | None = None,
-        *,
-        timeouts: UpstreamTimeouts | None = None,
-        proxy: str | None = None,
-    ) -> Any:
-        assert method == "GET"
-        assert content is None
-        bare, _, query = url.partition("?")
+    def open(self, call: UpstreamCall, *, proxy: str | None = None, **way: Any) -> Any:
+        assert (call.method, call.content) == ("GET", None)
+        bare, _, query = call.url.partition("?")
         parameters = {name: values[-1] for name, values in parse_qs(query).items()}
-        self.requests.append(ListRequest(bare, parameters, dict(headers), proxy, anyio.current_time()))
+        self.requests.append(ListRequest(bare, parameters, dict(call.headers), proxy, anyio.current_time()))
         scripts = self.scripts.get(bare) or [Script([b"{}"], status=404)]
         script = scripts.pop(0) if len(scripts) > 1 else scripts[0]
         self.fakes.append(FakeUpstream(script))

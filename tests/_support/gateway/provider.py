@@ -38,6 +38,7 @@ from dragoman_server.accounts.stores.base import AccountStore
 from dragoman_server.accounts.stores.memory import MemoryAccountStore
 from dragoman_server.app import Application
 from dragoman_server.gateway import Gateway
+from dragoman_server.hosts import UpstreamCall
 from dragoman_server.proxying.account_pool import AccountPool
 from dragoman_server.settings import (
     AccountSettings,
@@ -176,24 +177,15 @@ class Provider(FakeUpstreams):
         """Set the response of an account from now on."""
         self._plays[account] = [play]
 
-    def open(
-        self,
-        method: str,
-        url: str,
-        headers: Sequence[tuple[str, str]] = (),
-        content: bytes | None = None,
-        *,
-        proxy: str | None = None,
-        **more: Any,
-    ) -> Any:
-        account = account_of(headers)
-        body = json.loads(content or b"{}")
+    def open(self, call: UpstreamCall, *, proxy: str | None = None, **way: Any) -> Any:
+        account = account_of(call.headers)
+        body = json.loads(call.content or b"{}")
         plays = self._plays[account]
         play = plays.pop(0) if len(plays) > 1 else plays[0]
-        protocol = self._protocols[url.split("/")[2].removesuffix(".test")]
+        protocol = self._protocols[call.url.split("/")[2].removesuffix(".test")]
         upstream = FakeUpstream(script_of(protocol, play, stream=bool(body.get("stream"))))
-        self.requests.append(AccountRequest(account, url, body, anyio.current_time(), proxy, upstream))
-        return upstream.open(method, url, headers, content)
+        self.requests.append(AccountRequest(account, call.url, body, anyio.current_time(), proxy, upstream))
+        return upstream.open(call)
 
 
 @dataclass

@@ -15,6 +15,7 @@ from typing import Any
 from gateway.fakes import FakeClient, FakeUpstream, FakeUpstreams, Script, call
 
 from dragoman_server.app import Application, create_app
+from dragoman_server.hosts import UpstreamCall
 from dragoman_server.keys import hash_client_key
 from dragoman_server.settings import ClientKey, ServerSettings, Settings, UpstreamSettings
 from dragoman_server.settings.secret import Secret
@@ -32,6 +33,10 @@ class Sent:
     headers: dict[str, str]
     body: dict[str, Any]
 
+    @classmethod
+    def of(cls, call: UpstreamCall) -> Sent:
+        return cls(call.url, dict(call.headers), json.loads(call.content or b"{}"))
+
 
 class ScriptedUpstreams(FakeUpstreams):
     """One script for each request, in their order; the last one again and again."""
@@ -41,18 +46,11 @@ class ScriptedUpstreams(FakeUpstreams):
         self.fakes: list[FakeUpstream] = []
         self._scripts = list(scripts)
 
-    def open(
-        self,
-        method: str,
-        url: str,
-        headers: Sequence[tuple[str, str]] = (),
-        content: bytes | None = None,
-        **more: Any,
-    ) -> Any:
-        self.sent.append(Sent(url, dict(headers), json.loads(content or b"{}")))
+    def open(self, call: UpstreamCall, **way: Any) -> Any:
+        self.sent.append(Sent.of(call))
         script = self._scripts.pop(0) if len(self._scripts) > 1 else self._scripts[0]
         self.fakes.append(FakeUpstream(script))
-        return self.fakes[-1].open(method, url, headers, content)
+        return self.fakes[-1].open(call)
 
 
 @dataclass

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -13,10 +13,10 @@ from gateway.fakes import FakeClient, FakeUpstream, FakeUpstreams, Script, http_
 from gateway.scripted import Sent
 
 from dragoman_server.app import Application, create_app
+from dragoman_server.hosts import UpstreamCall
 from dragoman_server.settings import ClientKey, ServerSettings, Settings, UpstreamSettings
 from dragoman_server.settings.secret import Secret
 from dragoman_server.simulator import SimulatedUpstream
-from dragoman_server.upstream.client import UpstreamTimeouts
 
 KEY = "sk-upstream-0123456789"
 
@@ -43,23 +43,14 @@ class RecordingUpstreams(FakeUpstreams):
         self._scripts = scripts or {}
         self._simulator = SimulatedUpstream()
 
-    def open(
-        self,
-        method: str,
-        url: str,
-        headers: Sequence[tuple[str, str]] = (),
-        content: bytes | None = None,
-        *,
-        timeouts: UpstreamTimeouts | None = None,
-        proxy: str | None = None,
-    ) -> Any:
-        self.raw.append(content or b"")
-        self.sent.append(Sent(url, dict(headers), json.loads(content or b"{}")))
+    def open(self, call: UpstreamCall, **way: Any) -> Any:
+        self.raw.append(call.content or b"")
+        self.sent.append(Sent.of(call))
         for end, script in self._scripts.items():
-            if url.endswith(end):
+            if call.url.endswith(end):
                 self.fakes.append(FakeUpstream(script))
-                return self.fakes[-1].open(method, url, headers, content)
-        return self._simulator.open(method, url, headers, content, timeouts=timeouts)
+                return self.fakes[-1].open(call)
+        return self._simulator.open(call, **way)
 
 
 @dataclass

@@ -17,6 +17,7 @@ from gateway.fakes import FakeUpstreams, OneResponse, Script, Sleep, call
 
 from dragoman_server.accounts.stores.memory import MemoryAccountStore
 from dragoman_server.app import create_app
+from dragoman_server.hosts import UpstreamCall
 from dragoman_server.keys import hash_client_key
 from dragoman_server.log import JSONFormatter
 from dragoman_server.models.routes import resolve_chain
@@ -157,10 +158,10 @@ class _Upstreams(FakeUpstreams):
         self._silent = silent
         self.opened = 0
 
-    def open(self, *arguments: Any, **more: Any) -> Any:
+    def open(self, call: UpstreamCall, **way: Any) -> Any:
         self.opened += 1
         script = Script([Sleep(math.inf)] if self.opened <= self._silent else [_RESPONSE])
-        return OneResponse(script).open(*arguments, **more)
+        return OneResponse(script).open(call)
 
 
 @asynccontextmanager

@@ -13,6 +13,7 @@ from virtual_time import VIRTUAL_BACKENDS
 
 from dragoman_server.accounts.balances import REFRESH_INTERVAL_S
 from dragoman_server.app import Application, create_app
+from dragoman_server.hosts import UpstreamCall
 from dragoman_server.settings import AccountSettings, Settings, UpstreamSettings
 from dragoman_server.settings.secret import Secret
 from dragoman_server.upstream.client import UpstreamUnreachable
@@ -31,14 +32,12 @@ class Upstream(FakeUpstreams):
     requests: list[tuple[str, str]] = field(default_factory=list)
     used: list[str] = field(default_factory=list)
 
-    def open(
-        self, method: str, url: str, headers: Any = (), content: bytes | None = None, **more: Any
-    ) -> Any:
-        key = dict(headers)["authorization"].removeprefix("Bearer ")
-        if method == "POST":
+    def open(self, call: UpstreamCall, **way: Any) -> Any:
+        key = dict(call.headers)["authorization"].removeprefix("Bearer ")
+        if call.method == "POST":
             self.used.append(key)
             return FakeUpstream(whole(chat_response({"role": "assistant", "content": "Hi"})))
-        self.requests.append((url, key))
+        self.requests.append((call.url, key))
         return FakeUpstream(self.balances[key])
 
 

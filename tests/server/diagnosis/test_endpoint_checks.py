@@ -24,6 +24,7 @@ from dragoman_server.diagnosis.endpoint_checks import (
     Probe,
     base_url_of,
 )
+from dragoman_server.hosts import UpstreamCall
 from dragoman_server.simulator import SimulatedUpstream
 from dragoman_server.upstream.client import UpstreamClient
 
@@ -148,7 +149,7 @@ async def test_a_request_that_is_not_admitted_is_no_finding(status: int, advice:
 @pytest.mark.backends(*VIRTUAL_BACKENDS)
 async def test_an_endpoint_that_does_not_respond() -> None:
     class Silent(SimulatedUpstream):
-        def open(self, *arguments: object, **more: object) -> AbstractAsyncContextManager[object]:  # type: ignore[override]
+        def open(self, call: UpstreamCall, **way: object) -> AbstractAsyncContextManager[object]:  # type: ignore[override]
             return _Silence()
 
     class _Silence:

@@ -24,6 +24,7 @@ from starlette.routing import Mount
 
 from dragoman_server import app as app_module
 from dragoman_server.app import Application, create_app
+from dragoman_server.hosts import UpstreamCall
 from dragoman_server.log import configure_logging
 from dragoman_server.settings import ServerSettings, Settings, UpstreamSettings
 from dragoman_server.settings.secret import Secret
@@ -57,7 +58,7 @@ ANTHROPIC = {"anthropic-version": "2023-06-01"}
 class BrokenUpstreams(OneResponse):
     """A bug: it raises no UpstreamError."""
 
-    def open(self, *arguments: Any, **more: Any) -> Any:
+    def open(self, call: UpstreamCall, **way: Any) -> Any:
         raise ZeroDivisionError("a bug")
 
 

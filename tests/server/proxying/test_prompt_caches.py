@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -28,6 +28,7 @@ from virtual_time import VIRTUAL_BACKENDS, backend
 from dragoman_server.accounts.stores.memory import MemoryAccountStore
 from dragoman_server.app import Application
 from dragoman_server.gateway import Gateway
+from dragoman_server.hosts import UpstreamCall
 from dragoman_server.keys import hash_client_key, make_signer
 from dragoman_server.settings import AccountSettings, ClientKey, ServerSettings, Settings, UpstreamSettings
 from dragoman_server.settings.secret import Secret
@@ -115,19 +116,12 @@ class Upstreams(Provider):
         )
         self._world = world
 
-    def open(
-        self,
-        method: str,
-        url: str,
-        headers: Sequence[tuple[str, str]] = (),
-        content: bytes | None = None,
-        **more: Any,
-    ) -> Any:
-        account = account_of(headers)
-        before, refused = self._plays[account], self._refusal(account, content or b"")
+    def open(self, call: UpstreamCall, **way: Any) -> Any:
+        account = account_of(call.headers)
+        before, refused = self._plays[account], self._refusal(account, call.content or b"")
         if refused is not None:
             self._plays[account] = [refused]
-        found = super().open(method, url, headers, content, **more)
+        found = super().open(call, **way)
         self._plays[account] = before
         return found
 

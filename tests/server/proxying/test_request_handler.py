@@ -18,6 +18,7 @@ from virtual_time import VIRTUAL_BACKENDS
 from dragoman import PROTOCOLS
 from dragoman_server.accounts.stores.memory import MemoryAccountStore
 from dragoman_server.accounts.usage import estimate_input
+from dragoman_server.hosts import UpstreamCall
 from dragoman_server.log import RequestRecord
 from dragoman_server.proxying.account_pool import AccountPool
 from dragoman_server.proxying.plan import Plan, Planner
@@ -503,10 +504,10 @@ async def test_an_account_without_a_key_does_not_send_that_of_another() -> None:
     scripts, sent = [Script([b"{}"], status=500), Script([START, WORD, END])], list[str | None]()
 
     class Upstream(FakeUpstream):
-        def open(self, method: str, url: str, headers: Any = (), *rest: Any, **more: Any) -> FakeUpstream:
+        def open(self, call: UpstreamCall, **way: Any) -> FakeUpstream:
             self.script = scripts.pop(0)
-            sent.append(dict(headers).get("authorization"))
-            return super().open(method, url, headers, *rest, **more)
+            sent.append(dict(call.headers).get("authorization"))
+            return super().open(call)
 
     settings = Settings(
         upstreams=(UpstreamSettings(name="up", protocol=CHAT, base_url="http://127.0.0.1:9/v1"),),

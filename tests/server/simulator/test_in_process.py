@@ -9,6 +9,7 @@ import pytest
 from oracle import check_models
 from simulator_requests import CHAT, MESSAGES, PATHS, PROTOCOL_NAMES, Body, encoded, request_body
 
+from dragoman_server.hosts import UpstreamCall
 from dragoman_server.simulator import SimulatedResponse, SimulatedUpstream
 from dragoman_server.simulator.upstream import READ_BYTES
 from dragoman_server.upstream.client import (
@@ -36,7 +37,7 @@ def opened(
     upstream: SimulatedUpstream, body: Body, protocol: str = CHAT, read_s: float | None = None
 ) -> AbstractAsyncContextManager[SimulatedResponse]:
     timeouts = UpstreamTimeouts(read_s=read_s)
-    return upstream.open("POST", BASE + PATHS[protocol], [], encoded(body), timeouts=timeouts)
+    return upstream.open(UpstreamCall("POST", BASE + PATHS[protocol], [], encoded(body)), timeouts=timeouts)
 
 
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
@@ -177,7 +178,8 @@ REQUESTED_PATHS: list[tuple[str, str, list[tuple[str, str]], int]] = [
 async def test_method_and_path_select_the_response() -> None:
     for method, url, headers, status in REQUESTED_PATHS:
         content = encoded(request_body(CHAT, "echo")) if method == "POST" else None
-        async with SimulatedUpstream().open(method, BASE + url, headers, content) as response:
+        call = UpstreamCall(method, BASE + url, headers, content)
+        async with SimulatedUpstream().open(call) as response:
             assert response.status == status, (method, url)
             assert json.loads(await response.read_all(100_000)), (method, url)
 
@@ -185,5 +187,5 @@ async def test_method_and_path_select_the_response() -> None:
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
 async def test_models_are_listed_in_the_clients_form(protocol: str) -> None:
     headers = [("Anthropic-Version", "2023-06-01")] if protocol == MESSAGES else []
-    async with SimulatedUpstream().open("GET", f"{BASE}/v1/models", headers) as response:
+    async with SimulatedUpstream().open(UpstreamCall("GET", f"{BASE}/v1/models", headers)) as response:
         assert check_models(protocol, await response.read_all(100_000)) == []

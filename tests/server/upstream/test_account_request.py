@@ -5,6 +5,7 @@ from typing import Any, cast
 import pytest
 
 from dragoman import UPSTREAMS
+from dragoman_server.hosts import UpstreamCall
 from dragoman_server.settings import AccountSettings, UpstreamSettings
 from dragoman_server.settings.secret import Secret
 from dragoman_server.upstream.account_request import account_request
@@ -18,33 +19,33 @@ URL = "http://127.0.0.1:9/v1/chat/completions"
 class Opened:
     """A sender that only records what it is called with."""
 
-    arguments: tuple[Any, ...] = ()
-    more: dict[str, Any]
+    call: UpstreamCall
+    way: dict[str, Any]
 
-    def open(self, *arguments: Any, **more: Any) -> Any:
-        self.arguments, self.more = arguments, more
+    def open(self, call: UpstreamCall, **way: Any) -> Any:
+        self.call, self.way = call, way
 
 
-async def opened(account: AccountSettings, content: bytes | None = b"{}", **upstream: Any) -> Opened:
+async def opened(account: AccountSettings, **upstream: Any) -> Opened:
     settings = UpstreamSettings(
         name="up", protocol="openai_chat", base_url="http://127.0.0.1:9/v1", **upstream
     )
     sender = Opened()
-    headers = [("accept", "application/json"), ("authorization", "of a setting")]
-    await account_request(
-        cast("Any", sender), settings, UPSTREAMS["openai_chat"], account, URL, headers, content
+    call = UpstreamCall(
+        "POST", URL, [("accept", "application/json"), ("authorization", "of a setting")], b"{}"
     )
+    await account_request(cast("Any", sender), settings, UPSTREAMS["openai_chat"], account, call)
     return sender
 
 
 async def test_the_key_of_the_account_replaces_a_header_of_the_settings() -> None:
     keyless = AccountSettings(upstream="up", name="a")
     with_key = AccountSettings(upstream="up", name="a", api_key=Secret("k"))
-    assert (await opened(keyless)).arguments[2] == [
+    assert (await opened(keyless)).call.headers == [
         ("accept", "application/json"),
         ("authorization", "of a setting"),
     ]
-    assert (await opened(with_key)).arguments[2] == [
+    assert (await opened(with_key)).call.headers == [
         ("accept", "application/json"),
         ("authorization", "Bearer k"),
     ]
@@ -53,18 +54,12 @@ async def test_the_key_of_the_account_replaces_a_header_of_the_settings() -> Non
 async def test_the_timeouts_are_the_upstreams() -> None:
     account = AccountSettings(upstream="up", name="a")
     sender = await opened(account, connect_s=1.0, read_s=2.0, write_s=3.0, pool_s=4.0)
-    assert sender.more["timeouts"] == UpstreamTimeouts(connect_s=1.0, read_s=2.0, write_s=3.0, pool_s=4.0)
+    assert sender.way["timeouts"] == UpstreamTimeouts(connect_s=1.0, read_s=2.0, write_s=3.0, pool_s=4.0)
 
 
 async def test_the_proxy_of_the_account_comes_before_that_of_the_upstream() -> None:
     account = AccountSettings(upstream="up", name="a")
     proxied = AccountSettings(upstream="up", name="a", proxy=Secret("http://a:1"))
-    assert (await opened(account)).more["proxy"] is None
-    assert (await opened(account, proxy=Secret("http://u:1"))).more["proxy"] == "http://u:1"
-    assert (await opened(proxied, proxy=Secret("http://u:1"))).more["proxy"] == "http://a:1"
-
-
-async def test_a_request_without_content_is_a_get() -> None:
-    account = AccountSettings(upstream="up", name="a")
-    assert (await opened(account)).arguments[:2] == ("POST", URL)
-    assert (await opened(account, None)).arguments[:2] == ("GET", URL)
+    assert (await opened(account)).way["proxy"] is None
+    assert (await opened(account, proxy=Secret("http://u:1"))).way["proxy"] == "http://u:1"
+    assert (await opened(proxied, proxy=Secret("http://u:1"))).way["proxy"] == "http://a:1"

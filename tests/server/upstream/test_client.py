@@ -13,6 +13,7 @@ from http_certificate import make_certificate
 from http_server import TIMEOUT_S, DeafServer, Peer, ScriptedServer, answering
 from virtual_time import REAL_BACKENDS
 
+from dragoman_server.hosts import UpstreamCall
 from dragoman_server.upstream.client import (
     PoolLimits,
     UpstreamBroken,
@@ -46,7 +47,7 @@ def no_proxies(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def get(client: UpstreamClient, url: str, **options: object) -> bytes:
-    async with client.open("GET", url, **options) as response:  # type: ignore[arg-type]
+    async with client.open(UpstreamCall("GET", url), **options) as response:  # type: ignore[arg-type]
         return await response.read_all(1000)
 
 
@@ -57,7 +58,9 @@ async def get(client: UpstreamClient, url: str, **options: object) -> bytes:
 async def test_a_response() -> None:
     data = b"HTTP/1.1 429 Slow\r\nX-Id: 7\r\nset-cookie: a\r\nSet-Cookie: b\r\ncontent-length: 2\r\n\r\nno"
     async with ScriptedServer(answering(data)) as server, UpstreamClient() as client:
-        async with client.open("POST", server.url + "v1?q=1", [("Authorization", KEY)], b"{}") as response:
+        async with client.open(
+            UpstreamCall("POST", server.url + "v1?q=1", [("Authorization", KEY)], b"{}")
+        ) as response:
             assert response.status == 429
             assert response.headers == [
                 ("x-id", "7"),
@@ -84,7 +87,7 @@ async def test_the_bytes_that_the_server_gets() -> None:
         ("Upgrade", "h2c"),
     ]
     async with ScriptedServer(answering(HELLO)) as server, UpstreamClient() as client:
-        async with client.open("POST", server.url + "v1/x?y=z", headers, b"{}"):
+        async with client.open(UpstreamCall("POST", server.url + "v1/x?y=z", headers, b"{}")):
             pass
         assert server.peers[0].requests[0].decode("latin-1").split("\r\n") == [
             "POST /v1/x?y=z HTTP/1.1",
@@ -113,7 +116,7 @@ async def test_connections_are_used_again_but_cookies_are_not() -> None:
 async def test_a_redirect_is_a_response_like_any_other(status: int) -> None:
     data = b"HTTP/1.1 %d Moved\r\nlocation: /elsewhere\r\ncontent-length: 0\r\n\r\n" % status
     async with ScriptedServer(answering(data)) as server, UpstreamClient() as client:
-        async with client.open("POST", server.url, content=b"{}") as response:
+        async with client.open(UpstreamCall("POST", server.url, content=b"{}")) as response:
             assert (response.status, response.headers[0]) == (status, ("location", "/elsewhere"))
         assert len(server.peers[0].requests) == 1
 
@@ -125,7 +128,7 @@ async def test_read_all_has_a_limit(limit: int, fits: bool) -> None:
     async with (
         ScriptedServer(answering(HELLO)) as server,
         UpstreamClient() as client,
-        client.open("GET", server.url) as response,
+        client.open(UpstreamCall("GET", server.url)) as response,
     ):
         if fits:
             assert await response.read_all(limit) == b"hello"
@@ -141,7 +144,7 @@ async def test_a_compressed_body_is_decoded_and_its_headers_dropped() -> None:
     async with (
         ScriptedServer(answering(head, body)) as server,
         UpstreamClient() as client,
-        client.open("GET", server.url) as response,
+        client.open(UpstreamCall("GET", server.url)) as response,
     ):
         assert response.headers == [("x", "y")]
         assert await response.read_all(500) == b"hello" * 100
@@ -161,7 +164,7 @@ async def test_compressed_events_come_out_one_by_one() -> None:
     async with (
         ScriptedServer(script) as server,
         UpstreamClient() as client,
-        client.open("GET", server.url) as response,
+        client.open(UpstreamCall("GET", server.url)) as response,
     ):
         for event in taken:
             assert await response.receive() == b"data: 1\n\n"
@@ -184,7 +187,7 @@ async def test_other_tasks_run_while_a_read_is_decompressed() -> None:
     async with (
         ScriptedServer(answering(head, body)) as server,
         UpstreamClient() as client,
-        client.open("GET", server.url) as response,
+        client.open(UpstreamCall("GET", server.url)) as response,
         anyio.create_task_group() as tasks,
     ):
         await response.receive()  # all of it has come
@@ -202,7 +205,7 @@ async def test_a_small_body_that_decompresses_to_much_stops_at_the_limit() -> No
     async with (
         ScriptedServer(answering(head, body)) as server,
         UpstreamClient() as client,
-        client.open("GET", server.url) as response,
+        client.open(UpstreamCall("GET", server.url)) as response,
     ):
         with pytest.raises(UpstreamTooLarge):
             await response.read_all(1_000_000)
@@ -228,7 +231,7 @@ async def test_a_body_that_cannot_be_decoded_is_broken(coding: bytes, body: byte
 
 async def test_leaving_the_block_early_closes_the_connection_at_once() -> None:
     async with ScriptedServer(answering(CHUNK)) as server, UpstreamClient() as client:
-        async with client.open("GET", server.url) as response:
+        async with client.open(UpstreamCall("GET", server.url)) as response:
             assert await response.receive() == b"x"
         with anyio.fail_after(TIMEOUT_S):
             await server.peers[0].gone.wait()
@@ -237,7 +240,7 @@ async def test_leaving_the_block_early_closes_the_connection_at_once() -> None:
 async def test_cancelling_the_block_closes_the_connection_at_once() -> None:
     async with ScriptedServer(answering(CHUNK)) as server, UpstreamClient() as client:
         with anyio.CancelScope() as scope:
-            async with client.open("GET", server.url) as response:
+            async with client.open(UpstreamCall("GET", server.url)) as response:
                 assert await response.receive() == b"x"
                 scope.cancel()
                 await response.receive()
@@ -259,9 +262,12 @@ async def test_https(tmp_path_factory: pytest.TempPathFactory) -> None:
 # Errors.
 
 
-async def failure_of(client: UpstreamClient, url: str, **options: object) -> UpstreamError:
+async def failure_of(
+    client: UpstreamClient, url: str, content: bytes | None = None, **options: object
+) -> UpstreamError:
+    call = UpstreamCall("POST", url, [("authorization", KEY)], content)
     with pytest.raises(UpstreamError) as caught:
-        async with client.open("POST", url, [("authorization", KEY)], **options) as response:  # type: ignore[arg-type]
+        async with client.open(call, **options) as response:  # type: ignore[arg-type]
             await response.read_all(1000)
     error = caught.value
     assert KEY not in str(error)
@@ -305,7 +311,7 @@ async def test_all_connections_in_use() -> None:
     async with (
         ScriptedServer(answering(CHUNK)) as server,
         UpstreamClient(limits=limits) as client,
-        client.open("GET", server.url),
+        client.open(UpstreamCall("GET", server.url)),
     ):
         error = await failure_of(client, server.url, timeouts=FAST)
     assert isinstance(error, UpstreamTimeout)
@@ -348,7 +354,7 @@ async def test_a_broken_response(data: bytes, message: str) -> None:
 async def test_a_request_that_cannot_be_sent(url: str, headers: list[tuple[str, str]]) -> None:
     async with UpstreamClient() as client:
         with pytest.raises(UpstreamRequestInvalid) as caught:
-            client.open("GET", url, headers)
+            client.open(UpstreamCall("GET", url, headers))
     assert KEY not in str(caught.value)
 
 
@@ -356,7 +362,7 @@ async def test_a_request_that_cannot_be_sent(url: str, headers: list[tuple[str, 
 async def test_a_header_with_a_line_break() -> None:
     async with ScriptedServer(answering(HELLO)) as server, UpstreamClient() as client:
         with pytest.raises(UpstreamRequestInvalid) as caught:
-            async with client.open("GET", server.url, [("x", f"{KEY}\r\ny: z")]):
+            async with client.open(UpstreamCall("GET", server.url, [("x", f"{KEY}\r\ny: z")])):
                 pass
     assert KEY not in str(caught.value)
 
@@ -394,7 +400,7 @@ class Parts(httpx2.AsyncByteStream):
 async def test_any_httpx2_transport_can_replace_ours() -> None:
     stream = Parts(b"he", b"", b"llo")
     async with mocked(lambda _: httpx2.Response(200, stream=stream)) as client:
-        async with client.open("GET", "http://up.example/") as response:
+        async with client.open(UpstreamCall("GET", "http://up.example/")) as response:
             assert await response.receive() == b"he"
             assert await response.receive() == b"llo"
             assert await response.receive() == b""
