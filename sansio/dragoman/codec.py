@@ -23,13 +23,16 @@ from dragoman._ir.tools import Grammar
 from dragoman._ir.undo import ToolOrigin, Undo
 from dragoman._wire.errors import WireError
 from dragoman._wire.exceptions import RequestRefused
+from dragoman._wire.framing import NDJSON, SSE, FrameReader, FrameWriter, Framing
 from dragoman._wire.json import JSON, JSONObject
 from dragoman._wire.masking import Masker
 from dragoman._wire.sse import Frame
 
 __all__ = [
     "MODEL_IN_PATH",
+    "NDJSON",
     "NOT_REPEATED",
+    "SSE",
     "AssembledBlock",
     "AssembledResponse",
     "BillingHeader",
@@ -39,6 +42,9 @@ __all__ = [
     "Endpoint",
     "Enforced",
     "Fold",
+    "FrameReader",
+    "FrameWriter",
+    "Framing",
     "HostedUse",
     "ModelList",
     "ProtocolSpec",
@@ -171,16 +177,17 @@ class Endpoint(msgspec.Struct, frozen=True):
 
     Attributes:
         path: Below the gateway's root. `{model}` in it stands for the name of the model, which is then not in the body.
-        heartbeat: Bytes that keep a client's connection alive, legal between any two frames; b"" for none.
+        heartbeat: Bytes that keep a client's connection alive, legal between any two frames in the endpoint's framing;
+            b"" for none.
         streams: When the response is a stream: as the body's `stream` requests, or always, or never.
-        framing: How a stream is framed: as server-sent events, or as lines of JSON.
+        framing: How a stream reaches clients. Its writer has server-sent events whatever this is.
         media_type: Of a stream. Everything else is application/json.
     """
 
     path: str
     heartbeat: bytes = b""
     streams: Literal["requested", "always", "never"] = "requested"
-    framing: Literal["sse", "ndjson"] = "sse"
+    framing: Framing = SSE
     media_type: str = "text/event-stream; charset=utf-8"
 
     def match(self, path: str) -> str | None:
@@ -419,6 +426,7 @@ class UpstreamSpec(ProtocolSpec, frozen=True, kw_only=True):
         path: The endpoint, below the base URL. `{model}` in it stands for the name of the model, which is then not in
             the body. It may have a query.
         stream_path: The endpoint of requests for a stream, None if it is the same.
+        framing: How a stream comes from servers. Its reader gets server-sent events whatever this is.
         write_request: Request -> body for the upstream; losses are recorded. Raises RequestRefused for what must not be
             dropped.
         stream_reader: Makes the reader of one stream.
@@ -448,6 +456,7 @@ class UpstreamSpec(ProtocolSpec, frozen=True, kw_only=True):
 
     path: str
     stream_path: str | None = None
+    framing: Framing = SSE
     write_request: Callable[[Request, Capabilities, Ledger], JSONObject]
     stream_reader: Callable[[ResponseContext, Ledger], StreamReader]
     read_whole: Callable[[JSONObject, ResponseContext, Ledger], Sequence[Event]]

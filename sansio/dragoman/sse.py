@@ -1,11 +1,13 @@
-"""Server-sent events: bytes in, frames out, as the HTML standard has them.
+"""Server-sent events: bytes in, frames out, as the HTML standard has them, or events out of another framing.
 
-Feed SSEParser.receive_data() with bytes as they come and call receive_eof() at the end.
+Feed receive_data() of SSEParser or FrameDecoder with bytes as they come, and call SSEParser.receive_eof() at the end.
 """
 
+from dragoman._wire.framing import FrameDecoder
 from dragoman._wire.sse import Frame, SSEParser
 
 __all__ = [
     "Frame",
+    "FrameDecoder",
     "SSEParser",
 ]

@@ -72,7 +72,7 @@ def upstream_request_headers(
     out: dict[str, str] = {
         "user-agent": USER_AGENT,
         "content-type": "application/json",
-        "accept": "text/event-stream" if stream else "application/json",
+        "accept": protocol.framing.media_type if stream else "application/json",
     }
     if protocol.version_header is not None:
         name, default = protocol.version_header
@@ -111,6 +111,11 @@ def _joined(*lists: str) -> str:
     """Join the values of list headers, without repeats."""
     values = (value.strip() for each in lists for value in each.split(","))
     return ",".join(dict.fromkeys(filter(None, values)))
+
+
+def media_type(headers: Iterable[tuple[str, str]]) -> str:
+    """Return the media type of a body, in lower case and without its parameters, "" if it has none."""
+    return dict(headers).get("content-type", "").partition(";")[0].strip().lower()
 
 
 def client_response_headers(

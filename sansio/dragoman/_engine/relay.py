@@ -19,9 +19,10 @@ from dragoman._ir.losses import Ledger
 from dragoman._wire.errors import ErrorKind, WireError, unreadable_error
 from dragoman._wire.exceptions import RemoteProtocolError
 from dragoman._wire.frame_cutter import MAX_EVENT_BYTES, FrameCutter, split_frames
+from dragoman._wire.framing import reframe
 from dragoman._wire.json import MAX_DOCUMENT_BYTES, JSONObject, decode_object
 from dragoman._wire.masking import mask_document, mask_error
-from dragoman._wire.sse import Frame, encode_frame, parse_frames, parse_raw_event, with_lf
+from dragoman._wire.sse import Frame, encode_frames, parse_frames, parse_raw_event, with_lf
 from dragoman.codec import RelayObserver, ResponseContext, UpstreamSpec
 from dragoman.protocols import upstream_spec
 
@@ -72,6 +73,9 @@ class Relay(ResponseMachine):
         self.outcome = Outcome.OPEN
         self._protocol = protocol = upstream_spec(protocol)
         self._context = context
+        self._endpoint = context.endpoint or protocol.endpoints[0]
+        framing = self._endpoint.framing
+        self._frames = None if framing.writer is None or not streams else framing.writer()
         self._observer = protocol.observer(context)
         self._streams = streams
         self._markers = protocol.error_markers + protocol.end_markers
@@ -156,6 +160,11 @@ class Relay(ResponseMachine):
     def data_to_send(self) -> bytes:
         data = b"".join(self._out)
         self._out.clear()
+        if self._frames is not None:
+            data = reframe(self._frames, data)
+            if self.outcome is not Outcome.OPEN:
+                data += self._frames.eof()
+                self._frames = None  # nothing follows
         return data
 
     def whole_body(self) -> JSONObject | None:
@@ -171,7 +180,7 @@ class Relay(ResponseMachine):
         self._observe_recent()
         if self._observer.ended or self._observer.error is not None:
             return b""
-        return (self._context.endpoint or self._protocol.endpoints[0]).heartbeat
+        return self._endpoint.heartbeat
 
     def _pass(self, frames: bytes) -> None:
         """Pass frames on, and keep them for the observer, which gets them at once only before the first content."""
@@ -244,7 +253,7 @@ class Relay(ResponseMachine):
             fails = probe.error is not None or frame.event == b"error" or other
             data = mask_document(frame.data, mask) if fails else frame.data
             if data != frame.data:
-                return encode_frame(data.replace(b"\n", b"\ndata: "), frame.event)
+                return encode_frames([Frame(frame.event, data)])
         return raw_event
 
     def _end(self) -> None:

@@ -9,7 +9,7 @@ through the rules of the HTML standard, 9.2.6.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
@@ -191,6 +191,13 @@ def encode_frame(data: bytes, event: bytes = b"") -> bytes:
     if event:
         return b"event: " + event + b"\ndata: " + data + b"\n\n"
     return b"data: " + data + b"\n\n"
+
+
+def encode_frames(frames: Iterable[Frame]) -> bytes:
+    """Encode frames with any data, which may have line breaks."""
+    return b"".join(
+        [encode_frame(with_lf(each.data).replace(b"\n", b"\ndata: "), each.event) for each in frames]
+    )
 
 
 def encode_comment(text: bytes) -> bytes:

@@ -11,10 +11,10 @@ import anyio
 import msgspec
 
 from dragoman import UPSTREAMS, RequestTranslator, lint
-from dragoman.codec import UpstreamSpec
+from dragoman.codec import SSE, UpstreamSpec
 from dragoman_server.capabilities.providers import CHAT
 from dragoman_server.config.problems import printable
-from dragoman_server.headers import upstream_request_headers
+from dragoman_server.headers import media_type, upstream_request_headers
 from dragoman_server.hosts import UpstreamCall
 from dragoman_server.models.listing import ModelListError, can_list, fetch_models
 from dragoman_server.settings import AccountSettings, UpstreamSettings
@@ -143,6 +143,7 @@ class EndpointChecks:
             self._upstream.base_url_for(spec.name) + spec.path_for(model, stream=streams),
             upstream_request_headers(self._upstream, spec, None, {}, stream=streams),
             _body(probe, model, spec),
+            spec.framing if streams else SSE,
         )
         try:
             with anyio.fail_after(_PROBE_TIMEOUT_S):
@@ -184,8 +185,7 @@ def _body(probe: Probe, model: str, spec: UpstreamSpec) -> bytes:
 async def _judge(probe: Probe, response: UpstreamResponseLike, protocol: str) -> lint.Report:
     body = await response.read_all(MAX_RESPONSE_BYTES)
     status, content_type = response.status, dict(response.headers).get("content-type", "")
-    media_type = content_type.partition(";")[0].strip().lower()
-    streams = media_type == "text/event-stream" or body.startswith((b"data:", b"event:", b":"))
+    streams = media_type(response.headers) == SSE.media_type or body.startswith((b"data:", b"event:", b":"))
     if probe.kind == "error" and status < 400:
         report = lint.Report()
         report.at_byte("http-error", 0, f"status {status} for {probe.name}")
@@ -206,8 +206,8 @@ async def _judge(probe: Probe, response: UpstreamResponseLike, protocol: str) ->
             report = lint.check_whole(protocol, body, call_forced=forced)
     if status == 200 and probe.kind != "error" and streams != (probe.kind == "stream"):
         report.at_byte("http-stream", 0, "a stream" if streams else "no stream")
-    expected = "text/event-stream" if streams else "application/json"
-    if media_type != expected:
+    expected = SSE.media_type if streams else "application/json"
+    if media_type(response.headers) != expected:
         report.at_byte("http-content-type", 0, f"{content_type[:60]!a}, expected {expected}")
     return report
 

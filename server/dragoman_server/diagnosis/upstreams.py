@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 import anyio
 
 from dragoman import PROTOCOLS, UPSTREAMS, RemoteProtocolError, RequestRefused
+from dragoman.codec import SSE
 from dragoman.jsontext import decode_object, encode
 from dragoman_server.accounts.balances import fetch_balance, reports_balance
 from dragoman_server.capabilities.providers import MESSAGES
@@ -38,7 +39,7 @@ from dragoman_server.diagnosis.endpoint_paths import (
 )
 from dragoman_server.diagnosis.exchange import Exchange
 from dragoman_server.diagnosis.failures import SILENT, WRONG_MODEL, Cause, cause_of, cause_of_status
-from dragoman_server.hosts import UpstreamCall
+from dragoman_server.headers import media_type
 from dragoman_server.models.info import ModelInfo
 from dragoman_server.models.listing import ModelListError, can_list, fetch_models
 from dragoman_server.models.routes import ModelRoute, default_model_of, filter_chat_models, resolve
@@ -386,12 +387,12 @@ class UpstreamExamination:
                     patient,
                     destination.upstream,
                     account,
-                    UpstreamCall("POST", plan.url, plan.headers, plan.request.translated.body),
+                    plan.call,
                 ) as response:
                     received = await response.read_all(_MAX_RESPONSE_BYTES)
                 if response.status == 200:
                     # Some upstreams send a stream to everyone.
-                    streams = dict(response.headers).get("content-type", "").startswith("text/event-stream")
+                    streams = media_type(response.headers) == SSE.media_type
                     member = destination.upstream.output_member
                     if not streams and member not in decode_object(received, "the response"):
                         raise RemoteProtocolError("the response has no output")

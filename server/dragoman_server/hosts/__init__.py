@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from dragoman.codec import UpstreamSpec
+from dragoman.codec import SSE, Framing, UpstreamSpec
 from dragoman_server.headers import with_key
 from dragoman_server.settings import AccountSettings, UpstreamSettings
 
@@ -18,12 +18,14 @@ class UpstreamCall(NamedTuple):
     """One HTTP request to an upstream. The way there, its timeouts and its proxy, are no part of it.
 
     content: the body, None for a GET.
+    framing: that of the response, if it is a stream.
     """
 
     method: str
     url: str
     headers: Sequence[tuple[str, str]] = ()
     content: bytes | None = None
+    framing: Framing = SSE
 
     def __repr__(self) -> str:
         return f"<UpstreamCall {self.method}>"  # headers and body may be secret, and the URL too

@@ -29,7 +29,6 @@ from dragoman.errors import mask_document, mask_error, unreadable_error
 from dragoman_server.accounts.error_actions import refuses_signed_reasoning, retry_after
 from dragoman_server.cancellation import Arguments, return_if_cancelled
 from dragoman_server.headers import HeaderList, client_response_headers, request_id_headers, request_id_of
-from dragoman_server.hosts import UpstreamCall
 from dragoman_server.off_loop import INLINE_BYTES, off_loop
 from dragoman_server.proxying.account_pool import AccountLease
 from dragoman_server.proxying.plan import Plan
@@ -220,18 +219,11 @@ class Attempt:
         return True
 
     async def _open(self) -> AbstractAsyncContextManager[UpstreamResponseLike]:
-        plan, to = self.plan, self.plan.destination
+        call, to = self.plan.call, self.plan.destination
+        if self.trace is not None:
+            call = call._replace(headers=[*call.headers, *self.trace.headers])
         return await account_request(
-            self._sender,
-            to.settings,
-            to.upstream,
-            self.lease.account.settings,
-            UpstreamCall(
-                "POST",
-                plan.url,
-                plan.headers if self.trace is None else [*plan.headers, *self.trace.headers],
-                plan.request.translated.body,
-            ),
+            self._sender, to.settings, to.upstream, self.lease.account.settings, call
         )
 
     def _record_head(self, response: UpstreamResponseLike) -> None:

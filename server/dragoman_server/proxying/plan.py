@@ -28,10 +28,11 @@ from dragoman import (
     WireError,
     peek,
 )
-from dragoman.codec import CheckInput, Endpoint, ProtocolSpec, ResponseContext, UpstreamSpec
+from dragoman.codec import SSE, CheckInput, Endpoint, ProtocolSpec, ResponseContext, UpstreamSpec
 from dragoman.document import ReasoningLookup
 from dragoman_server.capabilities.resolve import capabilities_for, known_capabilities
 from dragoman_server.headers import HeaderList, upstream_request_headers
+from dragoman_server.hosts import UpstreamCall
 from dragoman_server.keys import make_signer
 from dragoman_server.log import DECISIONS, log_decision
 from dragoman_server.models.routes import (
@@ -146,6 +147,12 @@ class Plan:
     @property
     def url(self) -> str:
         return self.base_url + self.path
+
+    @property
+    def call(self) -> UpstreamCall:
+        """What is sent, without credentials. Not there after PlannedRequest.release()."""
+        framing = self.destination.upstream.framing if self.streams else SSE
+        return UpstreamCall("POST", self.url, self.headers, self.request.translated.body, framing)
 
     def at_path(self, path: str, member: str) -> "Plan":
         """Return the plan with another path than the one that creates responses. It never streams.

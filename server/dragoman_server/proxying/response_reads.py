@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 
 from dragoman import FanOut, ResponseMachine, ResponseTranslator
+from dragoman.codec import SSE
+from dragoman_server.headers import media_type
 
 
 def is_stream(headers: Sequence[tuple[str, str]], first: bytes) -> bool:
@@ -10,7 +12,7 @@ def is_stream(headers: Sequence[tuple[str, str]], first: bytes) -> bool:
     start = first.lstrip(b" \t\r\n")[:1]
     if start:
         return start not in (b"{", b"[")
-    return any(name == "content-type" and "text/event-stream" in value for name, value in headers)
+    return media_type(headers) == SSE.media_type
 
 
 class UnreadBytes:

@@ -13,7 +13,7 @@ import msgspec
 
 from dragoman import ErrorKind, WireError
 from dragoman_server.capabilities.providers import provider_name
-from dragoman_server.headers import HeaderList
+from dragoman_server.headers import HeaderList, media_type
 from dragoman_server.settings import SIMULATOR, AccountSettings, UpstreamSettings
 from dragoman_server.settings.secret import MASK, Mask
 from dragoman_server.settings.upstreams import DEFAULT_ACCOUNT
@@ -87,11 +87,11 @@ def invalid_response_error(upstream: UpstreamSettings, headers: HeaderList, firs
     if not first:
         return WireError(ErrorKind.UNREADABLE, f"{_name_of(upstream)} sent an empty body")
     if _is_markup(first):
-        what = _media_type(headers)
+        what = _markup_type(headers)
     elif _may_begin_a_response(headers, first):
         return None
     else:
-        what = f"a body that is not a response ({_content_type(headers) or 'without a content-type'})"
+        what = f"a body that is not a response ({media_type(headers) or 'without a content-type'})"
     return WireError(ErrorKind.UNREADABLE, f"{_name_of(upstream)} sent {what}: {_base_url_hint(upstream)}")
 
 
@@ -127,7 +127,7 @@ def error_for_client(
     if error.status is not None and _is_about_path(error, body):
         problem = f"does not serve this path ({error.status})"
         if not body or _is_markup(body):
-            problem = f"returned {error.status} with {_media_type(headers) if body else 'an empty body'}"
+            problem = f"returned {error.status} with {_markup_type(headers) if body else 'an empty body'}"
         message = f"{name} {problem}: {_base_url_hint(upstream)}"
         return msgspec.structs.replace(error, message=message, code="unknown_url")
     return error
@@ -174,7 +174,7 @@ def _is_about_path(error: WireError, body: bytes) -> bool:
 def _may_begin_a_response(headers: HeaderList, first: bytes) -> bool:
     """True if this may become a JSON document or a stream of events, whatever its content type is."""
     start = first.lstrip(_BLANK)
-    if "event-stream" in _content_type(headers) or start.startswith((*_STREAM_FIELDS, b"{", b"[")):
+    if "event-stream" in media_type(headers) or start.startswith((*_STREAM_FIELDS, b"{", b"[")):
         return True
     return any(field.startswith(start) for field in _STREAM_FIELDS)
 
@@ -183,11 +183,7 @@ def _is_markup(body: bytes) -> bool:
     return body.lstrip(_BLANK)[:1] == b"<"
 
 
-def _media_type(headers: HeaderList) -> str:
+def _markup_type(headers: HeaderList) -> str:
     """Return the content type of a body that is markup. One that names something else is wrong."""
-    media_type = _content_type(headers)
-    return media_type if "html" in media_type or "xml" in media_type else "markup"
-
-
-def _content_type(headers: HeaderList) -> str:
-    return dict(headers).get("content-type", "").partition(";")[0].strip().lower()
+    found = media_type(headers)
+    return found if "html" in found or "xml" in found else "markup"

@@ -30,6 +30,9 @@ import anyio
 import anyio.lowlevel
 import httpx2
 
+from dragoman.codec import SSE, Framing
+from dragoman.sse import FrameDecoder
+from dragoman_server.headers import media_type
 from dragoman_server.hosts import UpstreamCall
 from dragoman_server.streams.byte_stream import Take
 from dragoman_server.upstream.background import BackgroundTaskGroup
@@ -146,20 +149,25 @@ class UpstreamResponse:
     A class, because the frame of a generator would refer to the response.
 
     headers: pairs with lower-case names, in the order of arrival. A compressed body is decoded, so content-encoding and
-        content-length, which describe the compressed form, are removed.
+        content-length, which describe the compressed form, are removed. A stream in the framing of the call becomes
+        server-sent events, and content-type says that.
     """
 
     __slots__ = (
-        *("_body", "_client", "_decoder", "_proxy", "_request", "_where"),
+        *("_body", "_client", "_decoder", "_frames", "_framing", "_proxy", "_request", "_where"),
         *("headers", "status"),
     )
 
-    def __init__(self, client: "UpstreamClient", request: Http1Request, proxy: str | None) -> None:
+    def __init__(
+        self, client: "UpstreamClient", request: Http1Request, framing: Framing, proxy: str | None
+    ) -> None:
         self._client = client
         self._request = request
+        self._framing = framing
         self._proxy = proxy
         self._where = request.url.where
         self._decoder: ContentDecoder | None = None
+        self._frames: FrameDecoder | None = None
         self._body: ResponseBody | _IteratedBody
         self.status = 0
         self.headers: list[tuple[str, str]] = []
@@ -192,6 +200,10 @@ class UpstreamResponse:
             raise UpstreamBroken(f"{self._where}: {error}") from None
         if self._decoder is not None:
             headers = [(n, v) for n, v in headers if n not in ("content-encoding", "content-length")]
+        framing = self._framing
+        if framing.reader is not None and media_type(headers) == framing.media_type:
+            self._frames = FrameDecoder(framing.reader())
+            headers = [(n, SSE.media_type if n == "content-type" else v) for n, v in headers]
         self.headers = headers
         del self._request  # its content may be large, and the response may be a stream of hours
         return self
@@ -209,9 +221,9 @@ class UpstreamResponse:
         After an error the response is closed: leave the `async with` block.
         """
         try:
-            if self._decoder is None:
-                return await self._body.receive()
-            return await self._receive_decoded(self._decoder)
+            if self._frames is not None:
+                return await self._receive_events(self._frames)
+            return await self._receive_content()
         except httpx2.HTTPError as error:
             raise _failure(error, self._where, direct=isinstance(self._body, ResponseBody)) from None
         except CodingError as error:
@@ -221,15 +233,26 @@ class UpstreamResponse:
         """Pass the body bytes of each read to `take`, as they arrive, until it returns false. See ByteStream.
 
         Whenever it returns, call receive() next: it goes on, or reports the end or an error. Raises what that raises.
-        Nothing is passed of a compressed body, or through a proxy.
+        Nothing is passed of a body that is decoded, or through a proxy.
         """
-        if self._decoder is None and isinstance(self._body, ResponseBody):
+        if self._decoder is None and self._frames is None and isinstance(self._body, ResponseBody):
             try:
                 await self._body.receive_each(take)
             except httpx2.HTTPError as error:
                 raise _failure(error, self._where, direct=True) from None
 
-    async def _receive_decoded(self, decoder: ContentDecoder) -> bytes:
+    async def _receive_events(self, frames: FrameDecoder) -> bytes:
+        while frames.error is None:
+            data = await self._receive_content()
+            events = frames.receive_data(data)
+            if events or not data:
+                return events
+        raise UpstreamBroken(f"{self._where}: {frames.error}")
+
+    async def _receive_content(self) -> bytes:
+        decoder = self._decoder
+        if decoder is None:
+            return await self._body.receive()
         while True:
             portion = decoder.next_portion()
             if portion is not None:
@@ -370,7 +393,7 @@ class UpstreamClient(BackgroundTaskGroup):
                 "pool": limits.pool_s,
             },
         )
-        return UpstreamResponse(self, request, proxy)
+        return UpstreamResponse(self, request, call.framing, proxy)
 
     def _transport_for(self, proxy: str | None, where: str) -> Transport:
         if self._direct is None:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from core.toy_protocol import context_of
 
+from dragoman._engine.sinks import ClientSink
 from dragoman._ir.assembly import Fold
 from dragoman._ir.events import (
     ENDED,
@@ -29,7 +30,7 @@ from dragoman._ir.events import (
 from dragoman._ir.losses import Ledger, LossCode
 from dragoman._wire.errors import ErrorKind, WireError
 from dragoman._wire.json import encode
-from dragoman.codec import Endpoint
+from dragoman.codec import NDJSON, SSE, Endpoint
 from dragoman.protocols.simple_chat import SPEC
 
 JSON, LINES, EVENTS = SPEC.endpoints
@@ -49,8 +50,10 @@ def streamed(events: list[Event], endpoint: Endpoint | None) -> tuple[bytes, Led
     context = context_of(protocol="simple_chat")
     if endpoint is not None:
         context = type(context)(context.request, "abc123", 1_678_048_938, "model-name", endpoint=endpoint)
-    writer = SPEC.stream_writer(context, ledger)
-    return b"".join([writer.send(event) for event in events]), ledger
+    sink = ClientSink(SPEC, context, ledger)
+    for event in events:
+        sink.send(event)
+    return sink.data_to_send(), ledger
 
 
 def whole(events: list[Event]) -> tuple[dict[str, Any], Ledger]:
@@ -77,8 +80,8 @@ def losses(ledger: Ledger) -> set[tuple[str, str]]:
 
 def test_the_endpoints() -> None:
     assert [(each.path, each.streams, each.framing, each.media_type) for each in (LINES, EVENTS)] == [
-        ("/chat/stream", "always", "ndjson", "application/json"),
-        ("/chat/sse", "always", "sse", "text/event-stream"),
+        ("/chat/stream", "always", NDJSON, "application/json"),
+        ("/chat/sse", "always", SSE, "text/event-stream"),
     ]
     assert (JSON.path, JSON.streams) == ("/chat/json", "never")
 

@@ -9,10 +9,12 @@ import anyio
 import anyio.lowlevel
 import httpx2
 import pytest
+from core.toy_framing import LENGTHS, in_lengths
 from http_certificate import make_certificate
 from http_server import TIMEOUT_S, DeafServer, Peer, ScriptedServer, answering
 from virtual_time import REAL_BACKENDS
 
+from dragoman.codec import SSE, Framing
 from dragoman_server.hosts import UpstreamCall
 from dragoman_server.upstream.client import (
     PoolLimits,
@@ -227,6 +229,59 @@ async def test_a_body_that_cannot_be_decoded_is_broken(coding: bytes, body: byte
             await get(client, server.url)
         assert isinstance(client._direct, Http1Transport)
         assert client._direct._pool.busy == 0
+
+
+@pytest.mark.parametrize(
+    ("framing", "media_type"),
+    [(LENGTHS, LENGTHS.media_type), (SSE, LENGTHS.media_type), (LENGTHS, "application/json")],
+)
+@pytest.mark.parametrize("compressed", [True, False])
+async def test_a_stream_in_the_framing_of_the_call_becomes_server_sent_events(
+    framing: Framing, media_type: str, compressed: bool
+) -> None:
+    events = b"event: a\ndata: 1\n\n", b"data: 2\n\ndata: 3\n\n"
+    stream = in_lengths(b"".join(events))
+    body = gzip.compress(stream) if compressed else stream
+    head = OK + b"Content-Type: %b; x=y\r\nContent-Length: %d\r\n" % (media_type.encode(), len(body))
+    head += b"Content-Encoding: gzip\r\n\r\n" if compressed else b"\r\n"
+    begun = anyio.Event()
+
+    async def script(peer: Peer) -> None:
+        await peer.respond(head, *[body[at : at + 1] for at in range(len(body) - 15)])
+        await begun.wait()
+        await peer.send(body[-15:])
+
+    async with (
+        ScriptedServer(script) as server,
+        UpstreamClient() as client,
+        client.open(UpstreamCall("GET", server.url, framing=framing)) as response,
+    ):
+        decoded = framing is LENGTHS and media_type == LENGTHS.media_type
+        expected = "text/event-stream" if decoded else f"{media_type}; x=y"
+        assert dict(response.headers)["content-type"] == expected
+        received, each = await response.receive(), list[bytes]()
+        begun.set()
+        await response.receive_each(lambda data: not each.append(data))
+        assert not (decoded and each)
+        received += b"".join(each) + await response.read_all(1000)
+        assert received == (b"".join(events) if decoded else stream)
+        assert await response.receive() == b""
+
+
+async def test_a_stream_that_breaks_its_framing() -> None:
+    good = in_lengths(b"data: 1\n\n")
+    head = OK + b"Content-Type: %b\r\nContent-Length: %d\r\n\r\n" % (
+        LENGTHS.media_type.encode(),
+        len(good) + 5,
+    )
+    async with (
+        ScriptedServer(answering(head + good + b"\0\0\0\1?")) as server,
+        UpstreamClient() as client,
+        client.open(UpstreamCall("GET", server.url, framing=LENGTHS)) as response,
+    ):
+        assert await response.receive() == b"data: 1\n\n"
+        with pytest.raises(UpstreamBroken, match=f"{server.url[:-1]}: a message without a name"):
+            await response.receive()
 
 
 async def test_leaving_the_block_early_closes_the_connection_at_once() -> None:

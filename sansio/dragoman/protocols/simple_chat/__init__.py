@@ -7,7 +7,7 @@ else that a response can hold is recorded as a loss.
 from __future__ import annotations
 
 from dragoman._wire.sse import encode_comment
-from dragoman.codec import Endpoint, ProtocolSpec, ToolLimits
+from dragoman.codec import NDJSON, Endpoint, ProtocolSpec, ToolLimits
 from dragoman.protocols.simple_chat.errors import write_error
 from dragoman.protocols.simple_chat.request_in import read_request
 from dragoman.protocols.simple_chat.response_out import SimpleWriter, write_whole
@@ -22,7 +22,7 @@ SPEC = ProtocolSpec(
         Endpoint(
             "/chat/stream",
             streams="always",
-            framing="ndjson",
+            framing=NDJSON,
             media_type="application/json",
             # "Insignificant whitespace is allowed before or after any of the six structural characters"
             # -- https://www.rfc-editor.org/rfc/rfc8259#section-2

@@ -62,11 +62,8 @@ def write_error(error: WireError, request_id: str | None) -> tuple[int, bytes]:
     return STATUS_REPLACEMENTS.get(status, status), encode({"error": error_object(error)})
 
 
-def error_line(error: WireError) -> bytes:
-    """Return the error as the last line of a stream of lines."""
-    return encode({"error": error_object(error), "done": True}) + b"\n"
-
-
-def error_frame(error: WireError) -> bytes:
-    """Return the error as the last events of a stream of server-sent events."""
+def error_frames(error: WireError, *, lines: bool) -> bytes:
+    """Return the last frames of a stream that failed. lines: its frames become lines, which have no event's name."""
+    if lines:
+        return encode_frame(encode({"error": error_object(error), "done": True}))
     return encode_frame(encode(error_object(error)), b"error") + DONE

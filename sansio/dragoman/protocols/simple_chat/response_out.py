@@ -1,14 +1,12 @@
-"""Write a simple response: streamed as lines or as server-sent events, or whole.
+"""Write a simple response, streamed or whole.
 
-Text goes out as it comes, in numbered chunks that differ in two values only. Both forms of a stream are one writer with
-two sets of constant bytes. Everything else in a response is recorded as a loss, by the same functions for streams and
-for whole responses.
+Text goes out as it comes, in numbered chunks that differ in two values only. Everything else in a response is recorded
+as a loss, by the same functions for streams and for whole responses.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 from dragoman._ir.assembly import AssembledBlock, AssembledResponse
 from dragoman._ir.events import (
@@ -28,10 +26,9 @@ from dragoman._ir.events import (
     Usage,
 )
 from dragoman._ir.losses import Ledger, child
-from dragoman._wire.errors import WireError
 from dragoman._wire.json import JSONObject, encode
-from dragoman.codec import ResponseContext
-from dragoman.protocols.simple_chat.errors import DONE, error_frame, error_line
+from dragoman.codec import NDJSON, ResponseContext
+from dragoman.protocols.simple_chat.errors import DONE, error_frames
 from dragoman.protocols.simple_chat.tables import (
     AS_TEXT,
     LOST_BLOCKS,
@@ -45,39 +42,22 @@ from dragoman.protocols.simple_chat.tables import (
     TEXT_KINDS,
 )
 
-_CHUNK = b'{"message":{"role":"assistant","content":'
-# The last chunk has done: true. Text goes out when it comes, before it is known to be the last, so this one is empty.
-_LAST_LINE = _CHUNK + b'""},"done":true,"index":%d}\n'
-
-
-class _Framing(NamedTuple):
-    """The constant bytes of a stream in one form.
-
-    before: before the text of a chunk.
-    after: after the text of a chunk, with its number.
-    last: returns the end of a stream of so many chunks.
-    fail: returns the end of a stream that failed.
-    """
-
-    before: bytes
-    after: bytes
-    last: Callable[[int], bytes]
-    fail: Callable[[WireError], bytes]
-
-
-_LINES = _Framing(_CHUNK, b'},"done":false,"index":%d}\n', lambda index: _LAST_LINE % index, error_line)
-# Here every chunk has done: false, because the end is an event of its own.
-_EVENTS = _Framing(b"data: " + _CHUNK, b'},"done":false,"index":%d}\n\n', lambda index: DONE, error_frame)
+_CHUNK = b'data: {"message":{"role":"assistant","content":%b},"done":false,"index":%d}\n\n'
+# The last line has done: true. Text goes out when it comes, before it is known to be the last, so this one is empty.
+_LAST_LINE = b'data: {"message":{"role":"assistant","content":""},"done":true,"index":%d}\n\n'
 
 
 class SimpleWriter:
-    """Writes one stream, in the form of the client's endpoint. See StreamWriter."""
+    """Writes one stream. See StreamWriter.
 
-    __slots__ = ("_framing", "_index", "_ledger")
+    As lines it ends with a last chunk, as server-sent events with an event of its own.
+    """
+
+    __slots__ = ("_index", "_ledger", "_lines")
 
     def __init__(self, context: ResponseContext, ledger: Ledger) -> None:
         endpoint = context.endpoint
-        self._framing = _LINES if endpoint is not None and endpoint.framing == "ndjson" else _EVENTS
+        self._lines = endpoint is not None and endpoint.framing is NDJSON
         self._index = 0
         self._ledger = ledger
 
@@ -88,9 +68,9 @@ class SimpleWriter:
             text = _note_stop(event, self._index > 0, self._ledger)
             return self._chunk(text) if text else b""
         if type(event) is Ended:
-            return self._framing.last(self._index)
+            return _LAST_LINE % self._index if self._lines else DONE
         if type(event) is Failed:
-            return self._framing.fail(event.error)
+            return error_frames(event.error, lines=self._lines)
         note = _NOTES.get(type(event))
         if note is not None:
             note(event, self._ledger)
@@ -102,8 +82,7 @@ class SimpleWriter:
     def _chunk(self, text: str) -> bytes:
         index = self._index
         self._index = index + 1
-        framing = self._framing
-        return framing.before + encode(text) + framing.after % index
+        return _CHUNK % (encode(text), index)
 
 
 def write_whole(response: AssembledResponse, context: ResponseContext, ledger: Ledger) -> JSONObject:

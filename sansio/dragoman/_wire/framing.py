@@ -1,0 +1,103 @@
+"""How the frames of a stream stand in its bytes, where they are not server-sent events.
+
+Readers, writers, observers and relays have server-sent events. Where a server or the clients of an endpoint have
+something else (messages with a length, lines, one long array), a Framing stands between: FrameDecoder makes events of a
+server's bytes before anything reads them, and `reframe` makes a client's bytes of events after they were written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Protocol
+
+import msgspec
+
+from dragoman._wire.exceptions import RemoteProtocolError
+from dragoman._wire.frame_cutter import MAX_EVENT_BYTES
+from dragoman._wire.sse import Frame, encode_frames, parse_frames
+
+
+class FrameReader(Protocol):
+    """A server's bytes in, the frames that they complete out. The work is linear, however the bytes were cut.
+
+    Attributes:
+        held_bytes: The number of bytes that are held of an unfinished frame.
+    """
+
+    @property
+    def held_bytes(self) -> int: ...
+
+    def receive_data(self, data: bytes) -> Iterable[Frame]:
+        """Give the frames that these bytes complete. Raises RemoteProtocolError behind the last good one.
+
+        A frame that the end of the stream cuts is never given: the protocol's reader reports what is missing.
+        """
+
+
+class FrameWriter(Protocol):
+    """Frames in, a client's bytes out."""
+
+    def send(self, frame: Frame) -> bytes:
+        """Return the bytes of one frame, b"" for one that the framing has no place for."""
+
+    def eof(self) -> bytes:
+        """Return what follows the last frame of a response, complete or failed."""
+
+
+class Framing(msgspec.Struct, frozen=True):
+    """One way to put frames into a stream.
+
+    Attributes:
+        media_type: Of such a stream.
+        reader: Makes the reader of one stream, None for server-sent events, or if no server is known to send it.
+        writer: Makes the writer of one stream, None for server-sent events, or if no client is known to read it.
+    """
+
+    media_type: str
+    reader: Callable[[], FrameReader] | None = None
+    writer: Callable[[], FrameWriter] | None = None
+
+
+class FrameDecoder:
+    """Makes server-sent events of a server's stream in another framing.
+
+    Attributes:
+        error: Why the stream cannot be read on, None while it can.
+    """
+
+    def __init__(self, reader: FrameReader, *, max_frame_bytes: int = MAX_EVENT_BYTES) -> None:
+        self._reader = reader
+        self._limit = max_frame_bytes
+        self.error: RemoteProtocolError | None = None
+
+    def receive_data(self, data: bytes) -> bytes:
+        """Take bytes, and return the events of the frames that they complete. Check `error` after each call."""
+        frames: list[Frame] = []  # also those before an error
+        try:
+            for frame in () if self.error is not None else self._reader.receive_data(data):
+                frames.append(frame)
+        except RemoteProtocolError as error:
+            self.error = error
+        if self._reader.held_bytes > self._limit:
+            reason = f"one frame has more than {self._limit} bytes"
+            self.error = RemoteProtocolError(reason, status=502, code="event_too_large")
+        return encode_frames(frames)
+
+
+def reframe(writer: FrameWriter, events: bytes) -> bytes:
+    """Return server-sent events, whole ones, in a client's framing."""
+    return b"".join(map(writer.send, parse_frames(events)))
+
+
+class _LineWriter:
+    """Lines of JSON: the data of each frame, without its event's name. See FrameWriter."""
+
+    def send(self, frame: Frame) -> bytes:
+        return frame.data + b"\n"
+
+    def eof(self) -> bytes:
+        return b""
+
+
+SSE = Framing("text/event-stream")
+NDJSON = Framing("application/x-ndjson", writer=_LineWriter)
