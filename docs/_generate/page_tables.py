@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from dragoman import UPSTREAMS, Capabilities
 from dragoman._wire.limits import LIMITS
 from dragoman.lint import RULES
 from dragoman_server.accounts.error_actions import ERROR_RULES, ErrorAction, ErrorRule
@@ -17,7 +18,7 @@ from dragoman_server.capabilities.model_families import MODEL_FAMILIES
 from dragoman_server.capabilities.providers import PROVIDERS
 from dragoman_server.capabilities.relay_rewrites import RELAY_REWRITES
 from dragoman_server.models.routes import VENDOR_MODELS
-from dragoman_server.settings import ARRAYS, CapabilitySettings, ServerSettings, keys_of
+from dragoman_server.settings import ARRAYS, ServerSettings, capability_keys, keys_of
 from dragoman_server.settings.fields import AppliedBy, SettingSpec
 from dragoman_server.simulator import MODELS
 from dragoman_server.telemetry.metrics import METRICS
@@ -38,6 +39,7 @@ PAGES = [
 ]
 TESTS = _DOCS.parent / "tests"
 PROMISES = [*(f"R{number}" for number in range(1, 15)), *(f"S{number}" for number in range(1, 19))]
+_KEY_COLUMNS = ("value", "default", "meaning")
 _TABLE = re.compile(r"(?<=<!-- table: )([^>]+?)( -->\n).*?(?=<!-- end -->)", re.DOTALL)
 
 
@@ -56,13 +58,24 @@ def _code(*texts: str) -> str:
 
 
 def _keys(settings: type) -> str:
-    """Return the table of the keys of a table in the configuration, without those of another one that it extends."""
-    rows = [
-        (_code(key.name), _values(key), _default(key), _meaning(key))
-        for name, key in keys_of(settings).items()
-        if name in settings.__annotations__
-    ]
-    return _table(("key", "value", "default", "meaning"), *rows)
+    """Return the table of the keys of a table in the configuration."""
+    return _table(
+        ("key", *_KEY_COLUMNS), *[(_code(name), *_key(key)) for name, key in keys_of(settings).items()]
+    )
+
+
+def _capabilities() -> str:
+    """Return the table of the capabilities, those of all protocols first."""
+    rows = []
+    for name, key in capability_keys(UPSTREAMS.values()).items():
+        having = [spec.name for spec in UPSTREAMS.values() if name in spec.capabilities.__struct_fields__]
+        protocols = "all" if name in Capabilities.__struct_fields__ else _code(*having)
+        rows.append((_code(name), protocols, *_key(key)))
+    return _table(("key", "protocols", *_KEY_COLUMNS), *rows)
+
+
+def _key(key: SettingSpec) -> tuple[str, str, str]:
+    return _values(key), _default(key), _meaning(key)
 
 
 def _meaning(key: SettingSpec) -> str:
@@ -234,7 +247,7 @@ _TABLES: dict[str, Callable[[], str]] = {
     **{number: functools.partial(_tests_of, number) for number in PROMISES},
     **{name: functools.partial(_keys, settings) for name, settings in ARRAYS.items()},
     "server": functools.partial(_keys, ServerSettings),
-    "all_capabilities": functools.partial(_keys, CapabilitySettings),
+    "all_capabilities": _capabilities,
     "error_actions": _error_actions,
     "model_families": _model_families,
     "providers": _providers,

@@ -8,12 +8,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Literal, Protocol, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias
 
 import msgspec
 
 from dragoman._ir.assembly import AssembledBlock, AssembledResponse, Fold, ReasoningPart
-from dragoman._ir.capabilities import Capabilities, Enforced, HostedUse
+from dragoman._ir.capabilities import (
+    CacheMarks,
+    Capabilities,
+    Enforced,
+    HostedUse,
+    MidSystem,
+    TokenLimit,
+)
 from dragoman._ir.events import ArgumentsDelta, Event, ReasoningDelta, TextDelta, Usage
 from dragoman._ir.fast_path import DeltaTemplate
 from dragoman._ir.losses import Ledger
@@ -36,6 +43,7 @@ __all__ = [
     "AssembledBlock",
     "AssembledResponse",
     "BillingHeader",
+    "CacheMarks",
     "Capabilities",
     "CheckInput",
     "DeltaTemplate",
@@ -46,6 +54,7 @@ __all__ = [
     "FrameWriter",
     "Framing",
     "HostedUse",
+    "MidSystem",
     "ModelList",
     "ProtocolSpec",
     "RateLimitHeaders",
@@ -56,6 +65,7 @@ __all__ = [
     "StreamReader",
     "StreamWriter",
     "TokenCount",
+    "TokenLimit",
     "ToolLimits",
     "ToolOrigin",
     "Unchecked",
@@ -427,8 +437,10 @@ class UpstreamSpec(ProtocolSpec, frozen=True, kw_only=True):
             the body. It may have a query.
         stream_path: The endpoint of requests for a stream, None if it is the same.
         framing: How a stream comes from servers. Its reader gets server-sent events whatever this is.
-        write_request: Request -> body for the upstream; losses are recorded. Raises RequestRefused for what must not be
-            dropped.
+        capabilities: What its servers differ in, with its own fields if it has any. A field of the same name in another
+            protocol has the same annotation, because an upstream may speak both.
+        write_request: Request and `capabilities` -> body for the upstream; losses are recorded. Raises RequestRefused
+            for what must not be dropped.
         stream_reader: Makes the reader of one stream.
         read_whole: A decoded whole response -> events. Raises RemoteProtocolError.
         read_error: Status and body of an upstream's error response -> error. Never raises.
@@ -457,7 +469,7 @@ class UpstreamSpec(ProtocolSpec, frozen=True, kw_only=True):
     path: str
     stream_path: str | None = None
     framing: Framing = SSE
-    write_request: Callable[[Request, Capabilities, Ledger], JSONObject]
+    write_request: Callable[[Request, Any, Ledger], JSONObject]
     stream_reader: Callable[[ResponseContext, Ledger], StreamReader]
     read_whole: Callable[[JSONObject, ResponseContext, Ledger], Sequence[Event]]
     read_error: Callable[[int, bytes], WireError]
@@ -465,6 +477,7 @@ class UpstreamSpec(ProtocolSpec, frozen=True, kw_only=True):
     observer: Callable[[ResponseContext], RelayObserver]
     end_markers: tuple[bytes, ...]
     output_member: str
+    capabilities: type[Capabilities] = Capabilities
     base_path: str = "/v1"
     error_markers: tuple[bytes, ...] = (b"error",)
     max_stop_sequences: int | None = None

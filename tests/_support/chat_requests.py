@@ -8,8 +8,8 @@ from core.same_protocol import read_same_protocol
 
 from dragoman._ir.losses import Ledger
 from dragoman._ir.request import Message, Part, Request
-from dragoman.codec import Capabilities
 from dragoman.protocols.openai_chat import SPEC
+from dragoman.protocols.openai_chat.capabilities import ChatCapabilities as Capabilities
 
 Losses = list[tuple[str, str]]
 

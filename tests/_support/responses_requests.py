@@ -7,8 +7,8 @@ from typing import Any
 from dragoman._ir.losses import Ledger, LossCode
 from dragoman._ir.request import Message, Request
 from dragoman._wire.json import decode, encode
-from dragoman.codec import Capabilities
 from dragoman.protocols.openai_responses import SPEC
+from dragoman.protocols.openai_responses.capabilities import ResponsesCapabilities as Capabilities
 
 
 def write(

@@ -12,7 +12,6 @@ from urllib.parse import quote
 from dragoman_server import settings as tables
 from dragoman_server.settings import (
     AccountSettings,
-    CapabilitySettings,
     ServerSettings,
     Settings,
     UpstreamSettings,
@@ -93,7 +92,7 @@ def secret_fields() -> set[tuple[str, str]]:
     }
 
 
-_CLASSES: list[type] = [Settings, ServerSettings, CapabilitySettings, *tables.ARRAYS.values()]
+_CLASSES: list[type] = [Settings, ServerSettings, *tables.ARRAYS.values()]
 
 
 def _of(cls: type) -> dict[str, Any]:

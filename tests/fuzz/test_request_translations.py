@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 from fuzz import change, fuzz, mutated_json, steps
 from hypothesis import strategies as st
@@ -16,7 +17,6 @@ from oracle import PROTOCOL_NAMES
 from dragoman import (
     PROTOCOLS,
     UPSTREAMS,
-    Capabilities,
     RemoteProtocolError,
     RequestRefused,
     RequestTranslator,
@@ -29,24 +29,27 @@ upstreams = st.sampled_from(PROTOCOL_NAMES)
 # What upstreams take differs; the passes for it are in the way of every request.
 targets = st.sampled_from(
     [
-        Capabilities(),
-        Capabilities(relay="rewrite"),
-        Capabilities(custom_tools=True, mid_system=True, cache_marks="breakpoint", tool_images=True),
-        Capabilities(
-            turn_order="alternate",
-            structured_output="none",
-            call_ids="alnum9",
-            forced_tools="no",
-            prefill=False,
-        ),
+        {},
+        {"relay": "rewrite"},
+        {"custom_tools": True, "mid_system": True, "cache_marks": "breakpoint", "tool_images": True},
+        {
+            "turn_order": "alternate",
+            "structured_output": "none",
+            "call_ids": "alnum9",
+            "forced_tools": "no",
+            "prefill": False,
+        },
     ]
 )
 
 
-def check(client: str, body: bytes, upstream: str, capabilities: Capabilities) -> None:
+def check(client: str, body: bytes, upstream: str, capabilities: dict[str, Any]) -> None:
     try:
         done = RequestTranslator(
-            client=PROTOCOLS[client], upstream=UPSTREAMS[upstream], capabilities=capabilities, max_fan_out=4
+            client=PROTOCOLS[client],
+            upstream=UPSTREAMS[upstream],
+            capabilities=msgspec.convert(capabilities, UPSTREAMS[upstream].capabilities),
+            max_fan_out=4,
         ).translate(body)
     except (RemoteProtocolError, RequestRefused) as error:
         refusal = error
@@ -63,7 +66,7 @@ def check(client: str, body: bytes, upstream: str, capabilities: Capabilities) -
 
 
 @fuzz(mutated_json(BODIES), upstreams, targets, examples=150)
-def test_mutated_requests(drawn: tuple[str, bytes], upstream: str, capabilities: Capabilities) -> None:
+def test_mutated_requests(drawn: tuple[str, bytes], upstream: str, capabilities: dict[str, Any]) -> None:
     check(*drawn, upstream, capabilities)
 
 

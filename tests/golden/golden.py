@@ -40,10 +40,11 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from dragoman import (
     PROTOCOLS,
     UPSTREAMS,
-    Capabilities,
     FanOut,
     Relay,
     RemoteProtocolError,
@@ -70,85 +71,85 @@ CLIENTS = (*NAMES, "simple_chat/chat/json", "simple_chat/chat/stream", "simple_c
 SIGNER = Signer(b"a secret of the gateway")
 
 EFFORTS = ("none", "low", "medium", "high", "xhigh", "max")
-# Upstreams that take more, or less, than an unknown one.
-CAPABILITIES = {
-    "plain": Capabilities(),
-    "mend": Capabilities(relay="rewrite"),
-    "wide": Capabilities(
-        max_tokens=555,
-        custom_tools=True,
-        developer_role=True,
-        text_content="parts",
-        mid_system=True,
-        max_tokens_field="max_tokens",
-        reasoning_field="reasoning",
-        reasoning_setting="reasoning",
-        reasoning_back="always",
-        thinking="budget",
-        cache_marks="cache_control",
-        cache_keys=True,
-        tool_images=True,
-        hosted_tools=frozenset(("web_search", "code_execution", "mcp")),
-        enforces=frozenset(("schema", "tool_choice")),
-        summaries="auto",
-        relay="rewrite",
-    ),
-    "narrow": Capabilities(
-        custom_tools=False,
-        turn_order="alternate",
-        reasoning_field=None,
-        reasoning_setting=None,
-        thinking="none",
-        sampling=False,
-        cache_marks="none",
-        efforts=("low", "high"),
-        structured_output="none",
-        call_ids="alnum9",
-        forced_tools="no",
-        sampling_pair=False,
-        tools_with_effort=False,
-        prefill=False,
-        refuses=frozenset(
+# Upstreams that take more, or less, than an unknown one. Those of other protocols than the upstream's are left out.
+CAPABILITIES: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "mend": {"relay": "rewrite"},
+    "wide": {
+        "max_tokens": 555,
+        "custom_tools": True,
+        "developer_role": True,
+        "text_content": "parts",
+        "mid_system": True,
+        "max_tokens_field": "max_tokens",
+        "reasoning_field": "reasoning",
+        "reasoning_setting": "reasoning",
+        "reasoning_back": "always",
+        "thinking": "budget",
+        "cache_marks": "cache_control",
+        "cache_keys": True,
+        "tool_images": True,
+        "hosted_tools": frozenset(("web_search", "code_execution", "mcp")),
+        "enforces": frozenset(("schema", "tool_choice")),
+        "summaries": "auto",
+        "relay": "rewrite",
+    },
+    "narrow": {
+        "custom_tools": False,
+        "turn_order": "alternate",
+        "reasoning_field": None,
+        "reasoning_setting": None,
+        "thinking": "none",
+        "sampling": False,
+        "cache_marks": "none",
+        "efforts": ("low", "high"),
+        "structured_output": "none",
+        "call_ids": "alnum9",
+        "forced_tools": "no",
+        "sampling_pair": False,
+        "tools_with_effort": False,
+        "prefill": False,
+        "refuses": frozenset(
             ("seed", "stop", "user", "image", "file", "tool_strict", "message_name", "parallel_tool_calls")
         ),
-        summaries="never",
-        relay="rewrite",
-    ),
-    "object": Capabilities(
-        structured_output="object",
-        turn_order="no_user_after_tool",
-        reasoning_setting="thinking",
-        reasoning_back="tool_loop",
-        forced_tools="not_thinking",
-        thought_signatures=True,
-        cache_marks="breakpoint",
-        relay="rewrite",
-    ),
+        "summaries": "never",
+        "relay": "rewrite",
+    },
+    "object": {
+        "structured_output": "object",
+        "turn_order": "no_user_after_tool",
+        "reasoning_setting": "thinking",
+        "reasoning_back": "tool_loop",
+        "forced_tools": "not_thinking",
+        "thought_signatures": True,
+        "cache_marks": "breakpoint",
+        "relay": "rewrite",
+    },
     # Of the vendors' own hosts with current models; only for requests of real clients, and without relays.
-    "anthropic": Capabilities(
-        mid_system=True,
-        sampling=False,
-        efforts=EFFORTS,
-        hosted_tools=frozenset(("mcp", "code_execution", "web_search")),
-        forced_tools="not_thinking",
-        enforces=frozenset(("schema", "tool_choice")),
-        prefill=False,
-        encrypted_reasoning=True,
-    ),
-    "openai": Capabilities(
-        max_output_tokens=128_000,
-        custom_tools=True,
-        encrypted_reasoning=True,
-        developer_role=True,
-        mid_system=True,
-        reasoning_field=None,
-        cache_marks="breakpoint",
-        cache_keys=True,
-        efforts=EFFORTS,
-        hosted_tools=frozenset(("mcp", "code_execution", "web_search")),
-        tools_with_effort=False,
-        enforces=frozenset(("schema", "tool_choice")),
-        refuses=frozenset(
+    "anthropic": {
+        "mid_system": True,
+        "sampling": False,
+        "efforts": EFFORTS,
+        "hosted_tools": frozenset(("mcp", "code_execution", "web_search")),
+        "forced_tools": "not_thinking",
+        "enforces": frozenset(("schema", "tool_choice")),
+        "prefill": False,
+        "encrypted_reasoning": True,
+    },
+    "openai": {
+        "max_output_tokens": 128_000,
+        "custom_tools": True,
+        "encrypted_reasoning": True,
+        "developer_role": True,
+        "mid_system": True,
+        "reasoning_field": None,
+        "cache_marks": "breakpoint",
+        "cache_keys": True,
+        "efforts": EFFORTS,
+        "hosted_tools": frozenset(("mcp", "code_execution", "web_search")),
+        "tools_with_effort": False,
+        "enforces": frozenset(("schema", "tool_choice")),
+        "refuses": frozenset(
             (
                 "logit_bias",
                 "presence_penalty",
@@ -160,7 +161,7 @@ CAPABILITIES = {
                 "stop",
             )
         ),
-    ),
+    },
 }
 VENDORS = {"anthropic": "anthropic_messages", "openai": "openai_responses"}
 
@@ -178,7 +179,7 @@ def request(client: str, upstream: str, body: bytes, capabilities: str) -> Any:
     translator = RequestTranslator(
         client=spec_of(client),
         upstream=UPSTREAMS[upstream],
-        capabilities=CAPABILITIES[capabilities],
+        capabilities=msgspec.convert(CAPABILITIES[capabilities], UPSTREAMS[upstream].capabilities),
         signer=SIGNER,
         max_fan_out=4,
         endpoint=endpoint_of(client),

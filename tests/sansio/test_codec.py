@@ -15,10 +15,11 @@ from dragoman.codec import (
     ToolLimits,
     find_endpoint,
 )
+from dragoman.protocols.openai_chat.capabilities import ChatCapabilities
 
 
 def test_defaults_suit_the_widest_range() -> None:
-    capabilities = Capabilities()
+    capabilities = ChatCapabilities()
     assert (capabilities.custom_tools, capabilities.developer_role, capabilities.mid_system) == (
         None,
         False,
@@ -131,8 +132,8 @@ def test_a_model_in_the_path_of_an_upstream_stays_in_its_segment() -> None:
         (Capabilities(forced_tools="not_thinking"), True),
         (Capabilities(forced_tools="not_thinking", efforts=("none", "low")), True),
         (Capabilities(forced_tools="not_thinking", efforts=("low",)), False),
-        (Capabilities(forced_tools="not_thinking", reasoning_setting=None), False),
-        (Capabilities(forced_tools="not_thinking", efforts=(), reasoning_setting=None), True),
+        (ChatCapabilities(forced_tools="not_thinking", reasoning_setting=None), False),
+        (ChatCapabilities(forced_tools="not_thinking", efforts=(), reasoning_setting=None), True),
     ],
 )
 def test_can_force_a_call(capabilities: Capabilities, can: bool) -> None:

@@ -4,7 +4,6 @@ import pytest
 
 from dragoman import (
     PROTOCOLS,
-    Capabilities,
     ErrorKind,
     LossPolicy,
     Outcome,
@@ -14,6 +13,7 @@ from dragoman import (
     WireError,
 )
 from dragoman._wire.json import decode
+from dragoman.protocols.openai_chat.capabilities import ChatCapabilities
 from dragoman.testing import PLACES, Pair, chop, read_events
 
 CHAT, MESSAGES = PROTOCOLS["openai_chat"], PROTOCOLS["anthropic_messages"]
@@ -59,7 +59,10 @@ def test_a_stream_that_ends_too_early_has_no_events() -> None:
 
 def test_a_pair_translates_both_ways() -> None:
     pair = Pair(
-        client=MESSAGES, upstream=CHAT, capabilities=Capabilities(max_tokens_field="max_tokens"), model="big"
+        client=MESSAGES,
+        upstream=CHAT,
+        capabilities=ChatCapabilities(max_tokens_field="max_tokens"),
+        model="big",
     )
     requested = decode(pair.translate_request(BODY))
     assert (requested["model"], requested["max_tokens"]) == ("big", 9)

@@ -137,7 +137,7 @@ class RequestTranslator:
     Args:
         client: the client's protocol, by name or by spec.
         upstream: the upstream's protocol, by name or by spec.
-        capabilities: what the upstream accepts beyond its protocol.
+        capabilities: what the upstream accepts beyond its protocol, of the type in its spec; plain `Capabilities` too.
         policy: what to do about losses.
         signer: unwraps reasoning signatures that were wrapped on the way to the client.
         max_fan_out: how many requests the caller can send for one that requests several choices (`n`), if the upstream
@@ -158,7 +158,7 @@ class RequestTranslator:
     ) -> None:
         self._client = client_spec(client)
         self._upstream = upstream_spec(upstream)
-        self._capabilities = capabilities
+        self._capabilities = capabilities.as_type(self._upstream.capabilities)
         self._policy = policy
         self._signer = signer
         self._max_fan_out = max_fan_out

@@ -1,10 +1,20 @@
-"""What one upstream accepts beyond its protocol: the switches by which a request is fitted to it."""
+"""What one upstream accepts beyond its protocol: the switches by which a request is fitted to it.
+
+Capabilities has what the passes and the engine ask for. What only one protocol's writer asks for is in a class of that
+protocol, which extends it (`UpstreamSpec.capabilities`). The text of a field is its documentation, also in the tables
+and the help of the gateway, whose settings are made from these fields.
+"""
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+from typing import Annotated, Literal, Self, TypeAlias, TypeVar
 
 import msgspec
+from msgspec import Meta
+
+from dragoman._ir.parameters import EFFORTS
+
+_C = TypeVar("_C", bound="Capabilities")
 
 # The least output that a request is sent for, and the steps of more.
 _LIMIT_STEP = 4096
@@ -13,102 +23,63 @@ _MARGIN = 10
 
 HostedUse: TypeAlias = Literal["web_search", "code_execution", "mcp"]
 Enforced: TypeAlias = Literal["schema", "tool_choice"]
+TokenLimit = Annotated[int, Meta(ge=1, le=10_000_000)]
+
+# Those of several protocols, but not of all.
+MidSystem = Annotated[bool, "accepts system messages after the first turn; else they are marked user text"]
+CacheMarks = Annotated[
+    Literal["none", "breakpoint", "cache_control"],
+    "cache marks of content parts: prompt_cache_breakpoint, cache_control (Chat Completions only), or none",
+]
 
 
 class Capabilities(msgspec.Struct, frozen=True):
-    """What one upstream accepts beyond its protocol. The defaults suit the widest range of servers.
+    """What one upstream accepts beyond any protocol. The defaults suit the widest range of servers."""
 
-    Attributes:
-        max_tokens: The limit for Messages upstreams if the client sent none, because they require one.
-        max_output_tokens: The largest limit that the model accepts, None if that is unknown. A larger one of a client
-            is lowered, because servers refuse it.
-        context_window: The tokens of prompt and output together that the model accepts, None if that is unknown.
-        custom_tools: Accepts OpenAI's custom (free text) tools; else they are sent as functions with one string. None:
-            as servers of its protocol usually do (ToolLimits.custom_by_default).
-        text_content: What a Chat upstream accepts as the content of a message that has only text: one string, or a list
-            of parts too.
-        turn_order: The order of turns that a Chat upstream refuses: none; a user's turn after a tool's result; that and
-            every other order in which user and assistant do not take turns.
-        developer_role: Accepts the role "developer"; else "system" is sent.
-        mid_system: Accepts system messages in mid-conversation; else they are sent as user text at their place.
-        max_tokens_field: A Chat upstream's name of the limit.
-        reasoning_field: The member in which a Chat upstream accepts earlier reasoning, None for none.
-        sampling: A Messages upstream accepts temperature, top_p and top_k (API version 2023-06-01, older models).
-        thinking: How a Messages upstream's model accepts thinking: "adaptive" with effort, "budget", or not at all.
-        cache_marks: What a Chat or Responses upstream accepts on content parts: `prompt_cache_breakpoint`, or in Chat
-            `cache_control` as in Messages.
-        cache_keys: A Chat or Responses upstream caches prompts by `prompt_cache_key`.
-        efforts: The reasoning efforts that the model accepts, None for all that its protocol has.
-        reasoning_setting: The setting by which a Chat upstream is sent the effort, None if it has no such setting:
-            `reasoning_effort`; `reasoning` ({"effort": ...}); `thinking` ({"type": "disabled"} or as `thinking_type`);
-            `enable_thinking` (a boolean).
-        thinking_type: The type that enables thinking in a Chat upstream's `thinking`.
-        reasoning_back: The assistant turns whose reasoning a Chat upstream requires: none, those with tool calls, or
-            all.
-        thought_signatures: A Chat upstream requires Google's signature with the first tool call of a turn.
-        structured_output: What the upstream supports: a JSON schema, any JSON object, or neither, in which case
-            instructions or a tool are sent instead.
-        hosted_tools: The tools that the upstream runs itself: "web_search", "code_execution", "mcp".
-        tool_images: A Chat upstream accepts images in tool messages.
-        call_ids: "alnum9" for servers whose call ids are nine letters or digits.
-        forced_tools: Accepts a `tool_choice` that requires a tool call: always, only without reasoning, or never.
-        sampling_pair: Accepts temperature and top_p in one request.
-        sampling_at_none: Accepts the sampling settings in `refuses` with effort "none", which is its default.
-        tools_with_effort: A Chat upstream accepts tools beside `reasoning_effort`.
-        enforces: What the upstream enforces, so that nothing needs to check it: a strict schema, a required tool call.
-        prefill: A conversation may end with an assistant turn, which the model continues.
-        refuses: Settings and members (neutral names) that the upstream refuses with an error.
-        summaries: When summaries of reasoning are requested from a Responses upstream: whenever the client requests
-            reasoning, only if it requests to see it, or never.
-        encrypted_reasoning: A Responses upstream's model is known to reason: its encrypted reasoning is requested also
-            for clients that say nothing of reasoning, so that it is there after a tool call.
-        unwraps_signatures: The upstream is a gateway of this kind too, which unwraps what it wrapped: between equal
-            protocols its signatures pass as they are.
-        billing_header: A Messages upstream bills by the line that Claude Code puts into the system text. Every other
-            gets requests without it, because it differs in each, and no cached prompt begins with it.
-        relay: How a request of the upstream's own protocol is sent: "exact" passes its bytes and those of the response;
-            "rewrite" fits it to these capabilities like any other, and writes the response again.
-    """
+    max_output_tokens: Annotated[TokenLimit | None, "largest output limit; others are lowered to it"] = None
+    context_window: Annotated[
+        TokenLimit | None, "tokens of prompt and output together; a client's limit is lowered to what is left"
+    ] = None
+    efforts: Annotated[
+        tuple[str, ...] | None,
+        EFFORTS,
+        "accepted reasoning efforts; others become the nearest; empty: no reasoning",
+    ] = None
+    structured_output: Annotated[
+        Literal["schema", "object", "none"], "accepted structured output; the rest is requested in other ways"
+    ] = "schema"
+    hosted_tools: Annotated[frozenset[HostedUse], "tools that the upstream runs itself"] = frozenset()
+    custom_tools: Annotated[
+        bool | None, "accepts free-text tools; else they are sent as functions; unset: in Responses only"
+    ] = None
+    cache_keys: Annotated[bool, "send prompt_cache_key, by default a hash of the conversation"] = False
+    unwraps_signatures: Annotated[bool, "is a Dragoman too, which unwraps signatures itself"] = False
+    call_ids: Annotated[Literal["any", "alnum9"], "form of call ids; alnum9: nine letters or digits"] = "any"
+    forced_tools: Annotated[
+        Literal["yes", "not_thinking", "no"],
+        "accepts a required tool call; not_thinking: only without reasoning",
+    ] = "yes"
+    enforces: Annotated[
+        frozenset[Enforced],
+        "known to be enforced: strict schemas, required calls; the rest is checked in the response",
+    ] = frozenset()
+    sampling_pair: Annotated[bool, "accepts temperature and top_p together; else top_p is left out"] = True
+    sampling_at_none: Annotated[bool, "refuses temperature, top_p and logprobs only with reasoning"] = False
+    prefill: Annotated[bool, "the conversation may end with assistant text, which is continued"] = True
+    refuses: Annotated[frozenset[str], "settings that cause an error, so they are left out"] = frozenset()
+    billing_header: Annotated[
+        bool,
+        "Claude Code's billing line in the system text, new in each request, is sent; else it is dropped",
+    ] = True
+    relay: Annotated[
+        Literal["exact", "rewrite"], "requests in its own protocol pass byte for byte, or are adapted as well"
+    ] = "exact"
 
-    max_tokens: int = 32000
-    max_output_tokens: int | None = None
-    context_window: int | None = None
-    custom_tools: bool | None = None
-    text_content: Literal["string", "parts"] = "string"
-    turn_order: Literal["any", "no_user_after_tool", "alternate"] = "any"
-    developer_role: bool = False
-    mid_system: bool = False
-    max_tokens_field: Literal["max_tokens", "max_completion_tokens"] = "max_completion_tokens"
-    reasoning_field: str | None = "reasoning_content"
-    sampling: bool = True
-    thinking: Literal["adaptive", "budget", "none"] = "adaptive"
-    cache_marks: Literal["none", "breakpoint", "cache_control"] = "none"
-    cache_keys: bool = False
-    efforts: tuple[str, ...] | None = None
-    reasoning_setting: Literal["reasoning_effort", "reasoning", "thinking", "enable_thinking"] | None = (
-        "reasoning_effort"
-    )
-    thinking_type: Literal["enabled", "adaptive"] = "enabled"
-    reasoning_back: Literal["never", "tool_loop", "always"] = "never"
-    thought_signatures: bool = False
-    structured_output: Literal["schema", "object", "none"] = "schema"
-    hosted_tools: frozenset[HostedUse] = frozenset()
-    tool_images: bool = False
-    call_ids: Literal["any", "alnum9"] = "any"
-    forced_tools: Literal["yes", "not_thinking", "no"] = "yes"
-    sampling_pair: bool = True
-    sampling_at_none: bool = False
-    tools_with_effort: bool = True
-    enforces: frozenset[Enforced] = frozenset()
-    prefill: bool = True
-    refuses: frozenset[str] = frozenset()
-    summaries: Literal["auto", "requested", "never"] = "requested"
-    encrypted_reasoning: bool = False
-    unwraps_signatures: bool = False
-    billing_header: bool = True
-    relay: Literal["exact", "rewrite"] = "exact"
+    def as_type(self, cls: type[_C]) -> _C:
+        """Return these capabilities with the defaults of a protocol. Raises TypeError for those of another one."""
+        return self if isinstance(self, cls) else cls(**msgspec.structs.asdict(self))
 
-    def for_prompt(self, tokens: int) -> Capabilities:
+    def for_prompt(self, tokens: int) -> Self:
         """Return what the model accepts behind a prompt of about so many tokens: a limit that fits in the window.
 
         Servers refuse prompt and limit that are larger together: "However, you requested 131134 tokens (122942 in the
@@ -127,13 +98,13 @@ class Capabilities(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, max_output_tokens=room)
 
     @property
-    def default_max_tokens(self) -> int:
-        """The limit for a Messages upstream if the client sent none."""
-        return min(self.max_tokens, self.max_output_tokens or self.max_tokens)
+    def can_disable_reasoning(self) -> bool:
+        """True if the upstream can be told that the model shall not reason."""
+        return self.efforts is None or "none" in self.efforts
 
     @property
     def can_force_tools(self) -> bool:
         """True if a tool call can be required of the model, if necessary with reasoning disabled."""
         if self.forced_tools != "not_thinking" or self.efforts == ():
             return self.forced_tools != "no"
-        return self.reasoning_setting is not None and (self.efforts is None or "none" in self.efforts)
+        return self.can_disable_reasoning

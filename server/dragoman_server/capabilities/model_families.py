@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from dragoman_server.capabilities.providers import LOOKED_UP
-from dragoman_server.settings.capabilities import NONE
+from dragoman_server.settings.fields import NONE
 
 _SPECIAL = re.compile(r"[*?[]")
 

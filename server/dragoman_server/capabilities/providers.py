@@ -7,10 +7,12 @@ implements in full, because a translation loses less than a half-implemented end
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from ipaddress import ip_address
+from typing import get_args
 from urllib.parse import urlsplit
 
+from dragoman.codec import Enforced, HostedUse
 from dragoman.document import EFFORTS
-from dragoman_server.settings.capabilities import ENFORCED, HOSTED_USES, NONE
+from dragoman_server.settings.fields import NONE
 
 # The protocols that the hosts of these tables speak, by their names in the registry. Apart from such tables and the
 # simulator, no code of the server names a protocol.
@@ -117,8 +119,8 @@ PROVIDERS = (
             "developer_role": True,
             "mid_system": True,
             "cache_keys": True,
-            "hosted_tools": HOSTED_USES,
-            "enforces": ENFORCED,
+            "hosted_tools": get_args(HostedUse),
+            "enforces": get_args(Enforced),
             "stores_responses": True,
             "counts_tokens": True,
             # "Unknown parameter: 'web_search_options'." The models that accept it also search without it.
@@ -136,8 +138,8 @@ PROVIDERS = (
         "anthropic-python 2.12.0",
         {
             "default_model": "claude-sonnet-5-5",
-            "hosted_tools": HOSTED_USES,
-            "enforces": ENFORCED,
+            "hosted_tools": get_args(HostedUse),
+            "enforces": get_args(Enforced),
             "counts_tokens": True,
             "billing_header": True,
         },

@@ -6,16 +6,18 @@ Capabilities.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import get_type_hints
 
 import msgspec
 
 from dragoman import UPSTREAMS, Capabilities
+from dragoman.codec import UpstreamSpec
 from dragoman_server.capabilities.model_families import families_of
 from dragoman_server.capabilities.providers import host_capabilities, is_local, provider_name
 from dragoman_server.capabilities.relay_rewrites import needs_rewrite
-from dragoman_server.settings import CapabilitySettings, Settings, UpstreamSettings, keys_of
-from dragoman_server.settings.capabilities import NONE
+from dragoman_server.settings import Settings, UpstreamSettings
+from dragoman_server.settings.fields import NONE, is_optional
 from dragoman_server.settings.patterns import matches
 from dragoman_server.settings.upstreams import AUTO_VERSION, NEWEST_VERSION
 
@@ -26,15 +28,16 @@ _MAX_CACHED_NAME = 256
 
 
 def capabilities_for(
-    settings: Settings, upstream: UpstreamSettings, model: str, protocol: str = ""
+    settings: Settings, upstream: UpstreamSettings, model: str, protocol: UpstreamSpec | None = None
 ) -> Capabilities:
-    """Return the capabilities of an upstream's model.
+    """Return the capabilities of an upstream's model, of the protocol's type.
 
     model: by its name there. protocol: that requests use, by default the preferred one.
     """
+    protocol = protocol or UPSTREAMS[upstream.protocol]
     if len(model) > _MAX_CACHED_NAME:
         return _resolve(settings, upstream, model, protocol)
-    key = upstream.name, model, protocol
+    key = upstream.name, model, protocol.name
     found = settings.resolved_capabilities.get(key)
     if found is None:
         if len(settings.resolved_capabilities) >= _MAX_CACHED:
@@ -52,17 +55,23 @@ class CapabilitySource:
 
 
 def capability_sources(
-    settings: Settings, upstream: UpstreamSettings, model: str, protocol: str = ""
+    settings: Settings, upstream: UpstreamSettings, model: str, protocol: UpstreamSpec | None = None
 ) -> Iterator[CapabilitySource]:
     """Yield what is known about a model of an upstream. A later source overrides the values of those before it."""
-    protocol = protocol or upstream.protocol
+    protocol = protocol or UPSTREAMS[upstream.protocol]
+    names = protocol.capabilities.__struct_fields__
+    for source in _sources(settings, upstream, model, protocol.name):
+        yield replace(source, values={name: value for name, value in source.values.items() if name in names})
+
+
+def _sources(
+    settings: Settings, upstream: UpstreamSettings, model: str, protocol: str
+) -> Iterator[CapabilitySource]:
+    """Yield the sources with all of their values, also of other protocols."""
     host, provider = host_capabilities(upstream.base_url, protocol), provider_name(upstream.base_url)
-    known = {name: value for name, value in host.items() if name in keys_of(CapabilitySettings)}
-    refused = _names(known.get("refuses"))
-    if not refused:
-        known.pop("refuses", None)
+    refused = _names(host.get("refuses"))
     where = "a host on a private network" if is_local(upstream.base_url) else "an unknown public host"
-    yield CapabilitySource(where if provider is None else f"the host of {provider}", known)
+    yield CapabilitySource(where if provider is None else f"the host of {provider}", host)
     for family in families_of(model, provider):
         values = dict(family.capabilities)
         if "refuses" in values:
@@ -71,14 +80,14 @@ def capability_sources(
         yield CapabilitySource(f"the model family {' '.join(family.patterns)}", values)
     if needs_rewrite(upstream.base_url, protocol, model):
         yield CapabilitySource("the table of hosts whose relays are rewritten", {"relay": "rewrite"})
-    yield CapabilitySource(f"[[upstreams]] {upstream.name}", dict(upstream.explicit_values()))
+    yield CapabilitySource(f"[[upstreams]] {upstream.name}", upstream.capabilities)
     for row in settings.capabilities:
         if row.upstream in (None, upstream.name) and matches(model, row.model):
-            yield CapabilitySource(f"[[capabilities]] {row.model}", dict(row.explicit_values()))
+            yield CapabilitySource(f"[[capabilities]] {row.model}", row.capabilities)
 
 
 def known_capabilities(
-    settings: Settings, upstream: UpstreamSettings, model: str, protocol: str = ""
+    settings: Settings, upstream: UpstreamSettings, model: str, protocol: UpstreamSpec | None = None
 ) -> dict[str, object]:
     """Return the settings by name, without those that no source sets."""
     known: dict[str, object] = {}
@@ -102,7 +111,9 @@ def upstreams_without_grammars(settings: Settings) -> list[str]:
     return found
 
 
-def _resolve(settings: Settings, upstream: UpstreamSettings, model: str, protocol: str) -> Capabilities:
+def _resolve(
+    settings: Settings, upstream: UpstreamSettings, model: str, protocol: UpstreamSpec
+) -> Capabilities:
     known = known_capabilities(settings, upstream, model, protocol)
     known.setdefault("max_tokens", settings.server.default_max_tokens)
     known.setdefault("sampling", _has_sampling(upstream.anthropic_version))
@@ -115,10 +126,11 @@ def _resolve(settings: Settings, upstream: UpstreamSettings, model: str, protoco
         known["hosted_tools"] = tuple(
             [use for use in _names(known.get("hosted_tools")) if use != "web_search"]
         )
-    for name in ("reasoning_field", "reasoning_setting"):
-        if known.get(name) == NONE:
+    for name, hint in get_type_hints(protocol.capabilities).items():
+        if known.get(name) == NONE and is_optional(hint):
             known[name] = None
-    return msgspec.convert(known, Capabilities)
+    # What is known for models in other protocols is ignored.
+    return msgspec.convert(known, protocol.capabilities)
 
 
 def _family_reasons(upstream: UpstreamSettings, model: str) -> bool:

@@ -11,10 +11,12 @@ from typing import Any
 
 import msgspec
 
+from dragoman import UPSTREAMS
 from dragoman_server.config.loader import LoadedConfig
 from dragoman_server.config.problems import ValueOrigin, dotted, quote_value
 from dragoman_server.config.toml_lines import KeyPath
-from dragoman_server.settings import ARRAYS, ServerSettings, UpstreamSettings, keys_of
+from dragoman_server.settings import ARRAYS, ServerSettings, UpstreamSettings, capability_keys, keys_of
+from dragoman_server.settings.capabilities import CapabilitySettings
 from dragoman_server.settings.fields import SettingKind, SettingSpec
 from dragoman_server.settings.secret import Secret
 
@@ -44,7 +46,8 @@ def config_lines(loaded: LoadedConfig, *, with_origin: bool) -> Iterator[str]:
 
 
 def _table(row: object) -> dict[str, object]:
-    return {name: getattr(row, name) for name in keys_of(type(row))}
+    values = {name: getattr(row, name) for name in keys_of(type(row))}
+    return {**values, **row.capabilities} if isinstance(row, CapabilitySettings) else values
 
 
 def _leaves(path: KeyPath, value: object) -> Iterator[tuple[KeyPath, object]]:
@@ -84,7 +87,7 @@ def json_schema() -> Schema:
         "type": "object",
         "additionalProperties": False,
         "properties": {
-            "server": _table_schema(ServerSettings),
+            "server": _table_schema(keys_of(ServerSettings)),
             **{name: {"type": "array", "items": _row_schema(cls)} for name, cls in ARRAYS.items()},
             "models": {
                 "type": "object",
@@ -97,17 +100,20 @@ def json_schema() -> Schema:
     }
 
 
-def _table_schema(cls: type[Any]) -> Schema:
+def _table_schema(keys: Mapping[str, SettingSpec]) -> Schema:
     return {
         "type": "object",
         "additionalProperties": False,
-        "properties": {name: _property_schema(key) for name, key in keys_of(cls).items()},
+        "properties": {name: _property_schema(key) for name, key in keys.items()},
     }
 
 
 def _row_schema(cls: type[Any]) -> Schema:
-    required = [name for name, key in keys_of(cls).items() if key.required]
-    schema = {**_table_schema(cls), "required": required}
+    keys = keys_of(cls)
+    required = [name for name, key in keys.items() if key.required]
+    if issubclass(cls, CapabilitySettings):
+        keys = keys | capability_keys(UPSTREAMS.values())
+    schema = {**_table_schema(keys), "required": required}
     if cls is UpstreamSettings:
         # Without `protocol`, the preferred one is the first of `protocols`.
         required.remove("protocol")

@@ -6,7 +6,7 @@ the files that it names, and nothing else. Single values are read by `sources`; 
 checks what must fit together.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -42,11 +42,11 @@ from dragoman_server.keys import hash_client_key
 from dragoman_server.settings import (
     ARRAYS,
     SIMULATOR,
-    CapabilitySettings,
     ClientKey,
     ServerSettings,
     Settings,
     UpstreamSettings,
+    capability_keys,
     keys_of,
 )
 from dragoman_server.settings.fields import SettingSpec
@@ -104,9 +104,7 @@ def load(
     specs = {name: spec for name, spec in protocols.items() if isinstance(spec, UpstreamSpec)}
     named = path or environ.get(CONFIG_VARIABLE) or None
     file = named or (DEFAULT_FILE if Path(DEFAULT_FILE).is_file() else None)
-    keys, choices = keys_of(UpstreamSettings), tuple(specs)
-    keys = keys | {name: replace(keys[name], choices=choices) for name in ("protocol", "protocols")}
-    loader = _Loader(file or DEFAULT_FILE, environ, flags=flags, upstream_keys=keys)
+    loader = _Loader(file or DEFAULT_FILE, environ, flags=flags, specs=specs)
     if file is not None:
         loader.read(Path(file))
     settings = loader.settings()
@@ -182,13 +180,22 @@ def _unknown_variables(loaded: LoadedConfig, environ: Mapping[str, str]) -> Iter
 class _Loader(ConfigSources):
     """Reads the tables one after the other, because some refer to others.
 
+    specs: the protocols that upstreams may speak.
     names: of all upstreams, and where the file has them.
     """
 
     flags: Mapping[str, str]
-    upstream_keys: Mapping[str, SettingSpec]
+    specs: Mapping[str, UpstreamSpec]
     warnings: list[CheckFinding] = field(default_factory=list)
     names: dict[str, KeyPath] = field(default_factory=dict)
+    capabilities: Mapping[str, SettingSpec] = field(init=False)
+    upstream_keys: Mapping[str, SettingSpec] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.capabilities = capability_keys(self.specs.values())
+        keys, choices = keys_of(UpstreamSettings), tuple(self.specs)
+        spoken = {name: replace(keys[name], choices=choices) for name in ("protocol", "protocols")}
+        self.upstream_keys = {**keys, **spoken, **self.capabilities}
 
     def settings(self) -> Settings:
         self.report_unknown_keys((), self.document, _TABLES)
@@ -203,7 +210,14 @@ class _Loader(ConfigSources):
             text = f"is off, and there is no upstream: add [[upstreams]] to a file or set one of {variables}"
             self.add_problem(("server", "simulator"), text)
         models = self._models()
-        rows = {name: self.rows(name, cls) for name, cls in ARRAYS.items() if name != "upstreams"}
+        rows = {
+            name: self.rows(name, cls, self.capabilities)
+            for name, cls in ARRAYS.items()
+            if name != "upstreams"
+        }
+        spoken = {upstream.name: upstream.protocols for upstream in upstreams}
+        for path, row in rows["capabilities"]:
+            self._check_capabilities(path, row.capabilities, spoken.get(row.upstream, ()))
         for path, row in (*rows["capabilities"], *rows["accounts"], *rows["rules"]):
             if row.upstream is not None and row.upstream not in self.names:
                 self.add_problem((*path, "upstream"), f"names no upstream{self._names_hint(row.upstream)}")
@@ -279,6 +293,10 @@ class _Loader(ConfigSources):
                 values["protocol"] = values["protocols"][0]
             self.report_missing(path, {**table, **values}, self.upstream_keys)
             self._check_upstream(path, values, server)
+            protocol = values.get("protocol")
+            self._check_capabilities(
+                path, values, values.get("protocols") or (protocol and (protocol,)) or ()
+            )
             if len(self.problems) == problems_before:
                 yield _upstream(values)
 
@@ -334,6 +352,14 @@ class _Loader(ConfigSources):
                 yield _upstream(values)
 
     # The other tables.
+
+    def _check_capabilities(self, path: KeyPath, names: Iterable[str], protocols: Sequence[str]) -> None:
+        """Record the capabilities that none of the protocols has. No protocols: they are unknown."""
+        own = capability_keys([self.specs[each] for each in protocols])
+        for name in names if protocols else ():
+            if name in self.capabilities and name not in own:
+                text = f"is no capability of {' and '.join(protocols)}, which has {', '.join(own)}"
+                self.add_problem((*path, name), text)
 
     def _models(self) -> dict[str, str | tuple[str, ...]]:
         """Return the destinations by the names that clients send: each is `upstream/model`, or a chain of them."""
@@ -456,12 +482,11 @@ def _problems_together(
 
 def _upstream(values: dict[str, Any]) -> UpstreamSettings:
     # Capabilities are resolved for each model, see capabilities/resolve.py.
-    capabilities = keys_of(CapabilitySettings)
     host = host_capabilities(values["base_url"], values["protocol"])
-    known = {name: value for name, value in host.items() if name not in capabilities}
+    known = {name: value for name, value in host.items() if name in keys_of(UpstreamSettings)}
     if values.get("models"):
         known.pop("default_model", None)  # the user's list comes first
-    return UpstreamSettings(**{**known, **values})
+    return UpstreamSettings.of(**{**known, **values})
 
 
 def _is_this_gateway(url: str, server: ServerSettings) -> bool:

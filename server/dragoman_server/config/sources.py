@@ -6,10 +6,10 @@ wrong becomes a ConfigProblem with its place. `raise_problems` raises all of the
 
 import re
 import tomllib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from dragoman_server.config.interpolate import expand
 from dragoman_server.config.problems import (
@@ -23,6 +23,7 @@ from dragoman_server.config.problems import (
 )
 from dragoman_server.config.toml_lines import KeyPath, TomlLines
 from dragoman_server.config.values import InvalidValue, check_value, header_name, parse_text
+from dragoman_server.settings.capabilities import CapabilitySettings
 from dragoman_server.settings.fields import SettingKind, SettingSpec, keys_of
 
 # A thousand upstreams fit in. A larger file is the wrong file.
@@ -125,16 +126,18 @@ class ConfigSources:
         tables = [((name, index), self.table((name, index), each)) for index, each in enumerate(value)]
         return [(path, table) for (path, table), raw in zip(tables, value, strict=True) if table is raw]
 
-    def rows(self, name: str, cls: type[_Row]) -> Rows[_Row]:
+    def rows(self, name: str, cls: type[_Row], capabilities: Mapping[str, SettingSpec]) -> Rows[_Row]:
         """Return those tables of an array that have no problems, as settings."""
         rows: Rows[_Row] = []
-        keys = keys_of(cls)
+        keys, make = keys_of(cls), cast(Callable[..., _Row], cls)
+        if issubclass(cls, CapabilitySettings):
+            keys, make = {**keys, **capabilities}, cls.of
         for path, table in self.array_of_tables(name):
             problems_before = len(self.problems)
             values = self.section(path, table, keys)
             self.report_missing(path, table, keys)
             if len(self.problems) == problems_before:
-                rows.append((path, cls(**values)))
+                rows.append((path, make(**values)))
         return rows
 
     def report_missing(

@@ -156,7 +156,7 @@ def _order(to: Destination) -> tuple[str, ...]:
 
 def _capabilities(settings: Settings, to: Destination) -> Iterator[KnownCapability]:
     found: dict[str, KnownCapability] = {}
-    for source in capability_sources(settings, to.settings, to.upstream_model, to.upstream.name):
+    for source in capability_sources(settings, to.settings, to.upstream_model, to.upstream):
         for name, value in source.values.items():
             if value is not None:
                 found[name] = KnownCapability(name, value, source.name)

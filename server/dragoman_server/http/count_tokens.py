@@ -83,7 +83,7 @@ class CountEndpoint(BaseEndpoint):
         The client does not get the refusal of a translated request, because the upstream refused what we made.
         """
         capabilities = capabilities_for(
-            self.gateway.settings, destination.settings, destination.upstream_model, destination.upstream.name
+            self.gateway.settings, destination.settings, destination.upstream_model, destination.upstream
         )
         relayed = destination.upstream.name == self.protocol.name and capabilities.relay == "exact"
 

@@ -362,7 +362,7 @@ class Planner:
         streams = ", streams" if plan.streams else ""
         text = "plan: %s -> %s at %s, %s%s"
         log_decision(self.id, text, plan.client.name, to.upstream.name, to.target, plan.way, streams)
-        known = known_capabilities(self.settings, to.settings, to.upstream_model, to.upstream.name)
+        known = known_capabilities(self.settings, to.settings, to.upstream_model, to.upstream)
         lists = {name: "|".join(map(str, value)) for name, value in known.items() if isinstance(value, tuple)}
         values = ", ".join([f"{name}={value}" for name, value in sorted({**known, **lists}.items())])
         log_decision(self.id, "capabilities: %s", values or "the defaults")
@@ -373,7 +373,7 @@ class Planner:
     ) -> TranslatedRequest:
         settings, upstream = destination.settings, destination.upstream
         model = destination.upstream_model
-        capabilities = capabilities_for(self.settings, settings, model, upstream.name)
+        capabilities = capabilities_for(self.settings, settings, model, upstream)
         listed = self.listed.get(settings.name, {}).get(model)
         if listed is not None:
             # What is set and what is known of the model's family is more exact.

@@ -7,10 +7,9 @@ the text (Python's error handler `surrogateescape`), so nothing is lost.
 import json
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import msgspec
-
-from dragoman import Capabilities
 
 # What is read of a file: a recording has at most MAX_RECORDED_BYTES, which JSON may escape.
 _MAX_FILE_BYTES = 256 * 1024 * 1024
@@ -45,7 +44,7 @@ class RecordedRequest(msgspec.Struct, frozen=True):
 class RecordedAttempt(msgspec.Struct, frozen=True):
     """One request to an upstream, and its response.
 
-    capabilities: what the gateway fitted the request to.
+    capabilities: what the gateway fitted the request to, of the protocol's type.
     status: None if there was no response. error: why the connection broke, None if it did not.
     """
 
@@ -56,7 +55,7 @@ class RecordedAttempt(msgspec.Struct, frozen=True):
     url: str
     headers: tuple[tuple[str, str], ...]
     body: str
-    capabilities: Capabilities
+    capabilities: dict[str, Any]
     status: int | None = None
     response_headers: tuple[tuple[str, str], ...] = ()
     pieces: tuple[Piece, ...] = ()

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import anyio
 import anyio.to_thread
+import msgspec
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from dragoman import Capabilities
 from dragoman.codec import ProtocolSpec, find_endpoint
 from dragoman_server import __version__
 from dragoman_server.capabilities.resolve import capabilities_for
@@ -261,9 +261,11 @@ class Recorder:
             mask(attempt.url),
             redact_headers(attempt.headers, mask),
             self._text(attempt.body),
-            Capabilities()
+            {}
             if to is None
-            else capabilities_for(self._settings, to.settings, to.upstream_model, to.upstream.name),
+            else msgspec.to_builtins(
+                capabilities_for(self._settings, to.settings, to.upstream_model, to.upstream)
+            ),
             attempt.status,
             redact_headers(attempt.response_headers, mask),
             self._pieces(attempt.pieces),

@@ -72,10 +72,14 @@ def replay(recording: Recording) -> Replayed:
         (each for each in client.endpoints if each.match(recording.request.path) is not None),
         client.endpoints[0],
     )
+    try:
+        capabilities = msgspec.convert(attempt.capabilities, upstream.capabilities)
+    except msgspec.ValidationError as error:
+        raise RecordingError(f"not a recording: {error}") from None
     translator = RequestTranslator(
         client=client,
         upstream=upstream,
-        capabilities=attempt.capabilities,
+        capabilities=capabilities,
         max_fan_out=MAX_FAN_OUT,
         endpoint=endpoint,
     )

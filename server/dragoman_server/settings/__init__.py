@@ -5,7 +5,7 @@ environment (`DRAGOMAN_` and the field's name), the command line, `dragoman conf
 all made from them, so a new setting is one new field. `config` reads the values; these modules read nothing.
 """
 
-from dragoman_server.settings.capabilities import CapabilitySettings, ModelCapabilitySettings
+from dragoman_server.settings.capabilities import ModelCapabilitySettings, capability_keys
 from dragoman_server.settings.fields import keys_of
 from dragoman_server.settings.server import ARRAYS, ClientKey, Price, ServerSettings, Settings
 from dragoman_server.settings.upstreams import SIMULATOR, AccountSettings, RuleSettings, UpstreamSettings
@@ -14,7 +14,6 @@ __all__ = [
     "ARRAYS",
     "SIMULATOR",
     "AccountSettings",
-    "CapabilitySettings",
     "ClientKey",
     "ModelCapabilitySettings",
     "Price",
@@ -22,5 +21,6 @@ __all__ = [
     "ServerSettings",
     "Settings",
     "UpstreamSettings",
+    "capability_keys",
     "keys_of",
 ]

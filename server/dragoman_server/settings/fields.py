@@ -1,19 +1,19 @@
 """Describe settings by the annotations of their fields, and collect those of a class with `keys_of`.
 
 Besides its type, the annotation of a setting has its limits if it has any, as msgspec writes them; the choices, as a
-tuple; and last the help text:
+tuple if not as the type; and last the help text:
 
     port: Annotated[int, Meta(ge=0, le=65_535), RESTART, "port to bind; 0 chooses a free one"] = 8080
 """
 
 import enum
-from collections.abc import Mapping
-from dataclasses import MISSING, Field, dataclass, fields
+from collections.abc import Iterable, Mapping
+from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
 from datetime import datetime
 from types import NoneType
-from typing import Annotated, Any, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
-from msgspec import Meta
+from msgspec import NODEFAULT, Meta, structs
 
 from dragoman_server.settings.secret import Secret
 
@@ -70,18 +70,18 @@ Wait = Annotated[Seconds, Meta(ge=0, le=3600)]
 Dollars = Annotated[float, SettingKind.DOLLARS]
 Proxy = Annotated[Secret, SettingKind.PROXY]
 
-# The kind of a setting whose annotation has none, with and without choices.
-_KINDS: Mapping[object, SettingKind] = {
-    str: SettingKind.TEXT,
-    int: SettingKind.INTEGER,
-    bool: SettingKind.SWITCH,
-    datetime: SettingKind.TIME,
-    Secret: SettingKind.SECRET,
-    tuple[str, ...]: SettingKind.NAMES,
-    tuple[int, ...]: SettingKind.STATUSES,
-    Mapping[str, Secret]: SettingKind.HEADERS,
+# The kind of a setting whose annotation has none, by its type and whether there may be many, with and without choices.
+_KINDS: Mapping[tuple[object, bool], SettingKind] = {
+    (str, False): SettingKind.TEXT,
+    (int, False): SettingKind.INTEGER,
+    (bool, False): SettingKind.SWITCH,
+    (datetime, False): SettingKind.TIME,
+    (Secret, False): SettingKind.SECRET,
+    (str, True): SettingKind.NAMES,
+    (int, True): SettingKind.STATUSES,
+    (Mapping[str, Secret], False): SettingKind.HEADERS,
 }
-_KINDS_OF_CHOICES = {str: SettingKind.CHOICE, tuple[str, ...]: SettingKind.CHOICES}
+_KINDS_OF_CHOICES = {(str, False): SettingKind.CHOICE, (str, True): SettingKind.CHOICES}
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,44 +107,59 @@ class SettingSpec:
     applied_by: AppliedBy
 
 
+# The choice of a setting that a Struct has no value for.
+NONE = "none"
+
+
 _keys: dict[type[Any], dict[str, SettingSpec]] = {}
 
 
 def keys_of(cls: type[Any]) -> dict[str, SettingSpec]:
     """Return the settings of a class by name: its own, then the inherited ones, each in the order of the fields.
 
-    Only `Annotated` fields can be set. `UNSET` of the class has what applies where a field's default is None.
+    Only `Annotated` fields can be set. The class is a dataclass, or a Struct of the core.
     """
     if cls not in _keys:
         hints = get_type_hints(cls, include_extras=True)
-        own_first = sorted(fields(cls), key=lambda each: each.name not in cls.__annotations__)
-        unset = getattr(cls, "UNSET", {})
+        listed: Iterable[Any] = fields(cls) if is_dataclass(cls) else structs.fields(cls)
+        own_first = sorted(listed, key=lambda each: each.name not in cls.__annotations__)
         _keys[cls] = {
-            each.name: _spec(each, hints[each.name], unset.get(each.name))
+            each.name: _spec(each, hints[each.name])
             for each in own_first
             if get_origin(hints[each.name]) is Annotated
         }
     return _keys[cls]
 
 
-def _spec(field: Field[Any], hint: Any, unset: object) -> SettingSpec:
+def _spec(field: Field[Any] | structs.FieldInfo, hint: Any) -> SettingSpec:
     annotated, metadata = _unwrap(hint)
+    many = get_origin(annotated) in (tuple, frozenset)
+    element = get_args(annotated)[0] if many else annotated
     by_type: dict[type, Any] = {type(each): each for each in metadata}
-    choices, limits = by_type.get(tuple, ()), by_type.get(Meta)
-    kind = by_type.get(SettingKind) or (_KINDS_OF_CHOICES if choices else _KINDS)[annotated]
-    made = field.default is MISSING  # by a factory, so it is empty
+    limits = by_type.get(Meta)
+    choices = by_type.get(tuple, ())
+    if get_origin(element) is Literal:
+        choices, element = (*get_args(element), *([NONE] if is_optional(hint) else ())), str
+    kind = by_type.get(SettingKind) or (_KINDS_OF_CHOICES if choices else _KINDS)[element, many]
+    made = field.default in (MISSING, NODEFAULT)  # by a factory, so it is empty
+    default = None if made else field.default
     return SettingSpec(
         name=field.name,
         kind=kind,
         help=by_type[str],
         type=Annotated[kind.base, limits] if limits and limits.le else kind.base,
-        many=get_origin(annotated) is tuple,
+        many=many,
         limits=limits or Meta(),
         choices=choices,
-        default=unset if made or field.default is None else field.default,
-        required=made and field.default_factory is MISSING,
+        default=tuple(default) if isinstance(default, frozenset) else default,
+        required=made and field.default_factory in (MISSING, NODEFAULT),
         applied_by=by_type.get(AppliedBy, AppliedBy.RELOAD),
     )
+
+
+def is_optional(hint: Any) -> bool:
+    """True if an annotated type includes None."""
+    return NoneType in get_args(hint.__origin__ if get_origin(hint) is Annotated else hint)
 
 
 def _unwrap(hint: Any) -> tuple[Any, tuple[object, ...]]:
@@ -152,5 +167,4 @@ def _unwrap(hint: Any) -> tuple[Any, tuple[object, ...]]:
     if get_origin(hint) is Annotated:
         inner, metadata = _unwrap(hint.__origin__)
         return inner, (*metadata, *hint.__metadata__)
-    arguments = get_args(hint)
-    return _unwrap(arguments[0]) if NoneType in arguments else (hint, ())
+    return _unwrap(get_args(hint)[0]) if is_optional(hint) else (hint, ())

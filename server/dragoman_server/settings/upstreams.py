@@ -168,8 +168,10 @@ SIMULATOR_UPSTREAM = UpstreamSettings(
     protocol=UPSTREAM_PROTOCOLS[0],
     protocols=UPSTREAM_PROTOCOLS,
     base_url="http://simulator.invalid/v1",
-    max_tokens_field="max_completion_tokens",
-    efforts=EFFORTS,
-    refuses=(),
-    unwraps_signatures=True,
+    capabilities={
+        "max_tokens_field": "max_completion_tokens",
+        "efforts": EFFORTS,
+        "refuses": (),
+        "unwraps_signatures": True,
+    },
 )

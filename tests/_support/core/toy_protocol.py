@@ -390,9 +390,7 @@ def toy(
         choices=choices,
         tool_limits=tools,
         read_request=habits.pop("read_request", partial(read_request, name=name)),
-        write_request=lambda request, capabilities, ledger: write_request(
-            request, capabilities, ledger, name=name
-        ),
+        write_request=habits.pop("write_request", partial(write_request, name=name)),
         stream_reader=lambda context, ledger: ToyReader(),
         stream_writer=lambda context, ledger: ToyWriter(),
         read_whole=read_whole,

@@ -127,7 +127,7 @@ async def gateway(
     """An application with one upstream, `up`. upstream, server: settings of theirs."""
     network = Network(response or UpstreamResponse())
     fields: Json = {"base_url": BASES[protocol], **(upstream or {})}
-    upstream_settings = UpstreamSettings(name="up", protocol=protocol, api_key=Secret(KEY), **fields)
+    upstream_settings = UpstreamSettings.of(name="up", protocol=protocol, api_key=Secret(KEY), **fields)
     settings = Settings(
         server=ServerSettings(**server), upstreams=(upstream_settings,), client_keys=tuple(client_keys)
     )

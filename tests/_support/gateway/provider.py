@@ -257,7 +257,7 @@ def pool_of(
     elsewhere = {account: name for name, (_, theirs) in (others or {}).items() for account in theirs}
     protocols = {"up": protocol, **{name: spoken for name, (spoken, _) in (others or {}).items()}}
     upstreams = [
-        UpstreamSettings(
+        UpstreamSettings.of(
             name=name,
             protocol=spoken,
             base_url=BASES[spoken].format(name),

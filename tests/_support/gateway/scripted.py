@@ -87,7 +87,7 @@ def scripted(
     known = {name: f"drk_{name}" for name in keys or {}}
     settings = Settings(
         server=ServerSettings(**{"secret": SECRET, **server}),
-        upstreams=(UpstreamSettings(name="up", protocol=protocol, base_url=base, **(upstream or {})),),
+        upstreams=(UpstreamSettings.of(name="up", protocol=protocol, base_url=base, **(upstream or {})),),
         client_keys=tuple(
             ClientKey(name=name, hash=hash_client_key(known[name], SECRET), **more)
             for name, more in (keys or {}).items()

@@ -101,7 +101,7 @@ async def gateway(
         server=ServerSettings(**server),
         client_keys=keys,
         upstreams=tuple(
-            UpstreamSettings(
+            UpstreamSettings.of(
                 name=name,
                 protocol=protocol,
                 base_url=base.get(protocol, "http://up.test/v1"),

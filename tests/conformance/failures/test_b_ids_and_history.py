@@ -25,6 +25,7 @@ from oracle import CHAT, MESSAGES, PROTOCOL_NAMES, RESPONSES
 from translation import MODEL
 
 from dragoman import Capabilities
+from dragoman.protocols.openai_chat.capabilities import ChatCapabilities
 
 pytestmark = pytest.mark.each_protocol
 
@@ -188,7 +189,7 @@ def test_B6_for_chat_images_follow_all_results(client: str) -> None:
     assert outline(CHAT, sent) == ["user", "assistant", "tool", "tool", "user"]
     images = [part for part in sent["messages"][-1]["content"] if part["type"] == "image_url"]
     assert [part["image_url"]["url"] for part in images] == [IMAGE_URL] * 2
-    there = Capabilities(tool_images=True)
+    there = ChatCapabilities(tool_images=True)
     sent = translate_request(client, CHAT, with_pictures(client), capabilities=there).body
     assert outline(CHAT, sent) == ["user", "assistant", "tool", "tool"]
     for message in sent["messages"][-2:]:

@@ -11,7 +11,9 @@ from failures.turns import User, request
 from oracle import CHAT, MESSAGES, RESPONSES
 from oracle import samples as s
 
-from dragoman import Capabilities, Outcome
+from dragoman import Outcome
+from dragoman.protocols.anthropic_messages.capabilities import MessagesCapabilities
+from dragoman.protocols.openai_chat.capabilities import ChatCapabilities
 
 pytestmark = pytest.mark.each_protocol
 
@@ -60,7 +62,7 @@ def test_effort_overrides_budget_and_disabled_overrides_effort(row: str) -> None
     assert [bool(chat.losses), bool(responses.losses)] == [told, told]
     for setting, written in SWITCHED_OFF.items() if expected == "none" else ():
         for efforts in (None, ("none", "high", "max")):
-            capabilities = Capabilities(reasoning_setting=setting, efforts=efforts)
+            capabilities = ChatCapabilities(reasoning_setting=setting, efforts=efforts)
             sent = translate_request(MESSAGES, CHAT, body, capabilities=capabilities)
             assert (settings_of(sent.body), bool(sent.losses)) == (written, told)
 
@@ -70,7 +72,9 @@ def test_effort_overrides_budget_and_disabled_overrides_effort(row: str) -> None
 def test_C5_disabled_thinking_for_messages(client: str, thinking: Any) -> None:
     """The effort "none" becomes no thinking at all."""
     body = request(client, User("Hi"), **effort(client, "none"))
-    sent = translate_request(client, MESSAGES, body, capabilities=Capabilities(thinking=thinking)).body
+    sent = translate_request(
+        client, MESSAGES, body, capabilities=MessagesCapabilities(thinking=thinking)
+    ).body
     assert sent.get("thinking", OFF["thinking"]) == OFF["thinking"]
     assert "output_config" not in sent
 
@@ -175,7 +179,7 @@ def test_C8_a_budget_lies_between_1024_and_the_limit(client: str) -> None:
         for word in EFFORTS:
             body = request(client, User("Hi"), **effort(client, word), **{LIMIT_NAMES[client]: limit})
             requested = translate_request(
-                client, MESSAGES, body, capabilities=Capabilities(thinking="budget")
+                client, MESSAGES, body, capabilities=MessagesCapabilities(thinking="budget")
             )
             sent = requested.body
             assert sent["thinking"]["type"] == "enabled"
@@ -213,7 +217,7 @@ SAMPLING: list[tuple[Json, Json, set[str]]] = [
 @pytest.mark.parametrize("thinking", ["adaptive", "budget"])
 def test_C9_sampling_settings_that_thinking_forbids_are_dropped(thinking: Any) -> None:
     """ "`temperature` may only be set to 1 when thinking is enabled": it is dropped, and the ledger has it."""
-    capabilities = Capabilities(thinking=thinking)
+    capabilities = MessagesCapabilities(thinking=thinking)
     for settings, kept, lost in SAMPLING:
         for client in (CHAT,) if "top_k" in settings else (CHAT, RESPONSES):
             body = request(client, User("Hi"), **effort(client, "high"), **settings)

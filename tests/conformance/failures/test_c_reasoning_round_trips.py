@@ -17,7 +17,8 @@ from oracle import CHAT, MESSAGES, RESPONSES, check_error
 from oracle import samples as s
 from translation import MODEL
 
-from dragoman import UPSTREAMS, Capabilities, RequestTranslator, Signer, translate_error
+from dragoman import UPSTREAMS, RequestTranslator, Signer, translate_error
+from dragoman.protocols.openai_chat.capabilities import ChatCapabilities
 
 pytestmark = pytest.mark.each_protocol
 
@@ -199,11 +200,11 @@ def test_C4_thinking_that_another_vendor_signed_is_sent_as_text(client: str) -> 
 def test_C4_reasoning_is_sent_in_the_upstreams_field_or_dropped(client: str) -> None:
     body = request(client, User("Hi"), model(Reasoning("Hm.", "c2ln"), Call("call_a")), Result("call_a"))
     named = translate_request(
-        client, CHAT, body, capabilities=Capabilities(reasoning_field="reasoning")
+        client, CHAT, body, capabilities=ChatCapabilities(reasoning_field="reasoning")
     ).body["messages"][1]
     assert named["reasoning"] == "Hm."
     assert "reasoning_content" not in named
-    none = translate_request(client, CHAT, body, capabilities=Capabilities(reasoning_field=None))
+    none = translate_request(client, CHAT, body, capabilities=ChatCapabilities(reasoning_field=None))
     assert "Hm." not in json.dumps(none.body)
     assert none.losses
 

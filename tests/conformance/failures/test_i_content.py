@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+import msgspec
 import pytest
 from failures.gateway import UpstreamResponse, gateway, request_for
 from failures.responses import Call, Reasoning, Text
@@ -15,7 +16,7 @@ from failures.turns import PIXEL, Result, User, all_blocks, model, outline, requ
 from oracle import CHAT, MESSAGES, PROTOCOL_NAMES, RESPONSES
 from oracle import samples as s
 
-from dragoman import Capabilities
+from dragoman import UPSTREAMS
 
 pytestmark = pytest.mark.each_protocol
 
@@ -106,7 +107,12 @@ def test_I1_images_stay_in_results_where_the_upstream_accepts_them_there(
     client: str, upstream: str, url: str
 ) -> None:
     body = with_result(client, text(client, "A cat:"), image(client, url))
-    sent = translate_request(client, upstream, body, capabilities=Capabilities(tool_images=True))
+    sent = translate_request(
+        client,
+        upstream,
+        body,
+        capabilities=msgspec.convert({"tool_images": True}, UPSTREAMS[upstream].capabilities),
+    )
     assert refused(upstream, sent.body) == []
     if upstream == MESSAGES:
         holder = next(block for block in all_blocks(sent.body) if block["type"] == "tool_result")
@@ -191,9 +197,8 @@ def test_I3_a_system_message_stays_in_place(
     client: str, upstream: str, takes: bool, roles: list[str]
 ) -> None:
     """Where the model refuses it, it is marked text of the user: it does not move to the top."""
-    sent = translate_request(
-        client, upstream, with_system(client), capabilities=Capabilities(mid_system=takes)
-    )
+    capabilities = msgspec.convert({"mid_system": takes}, UPSTREAMS[upstream].capabilities)
+    sent = translate_request(client, upstream, with_system(client), capabilities=capabilities)
     messages = history(upstream, sent.body)
     assert [message["role"] for message in messages] == roles
     assert "system" not in sent.body
@@ -350,7 +355,10 @@ def test_I6_cache_marks_without_a_field_are_losses(client: str, upstream: str) -
 @pairs((CHAT, MESSAGES), [RESPONSES, CHAT])
 def test_I6_cache_marks_are_sent_where_the_upstream_has_them(client: str, upstream: str) -> None:
     sent = translate_request(
-        client, upstream, marked(client)[0], capabilities=Capabilities(cache_marks="breakpoint")
+        client,
+        upstream,
+        marked(client)[0],
+        capabilities=UPSTREAMS[upstream].capabilities(cache_marks="breakpoint"),
     )
     assert "cache_control" not in json.dumps(sent.body)
     assert json.dumps(sent.body).count("prompt_cache_breakpoint") >= 2

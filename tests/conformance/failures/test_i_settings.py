@@ -16,6 +16,8 @@ from laws.clients import spec_of
 from oracle import CHAT, CLIENTS, MESSAGES, PROTOCOL_NAMES, RESPONSES, check_whole
 
 from dragoman import UPSTREAMS, Capabilities, ResponseTranslator
+from dragoman.protocols.anthropic_messages.capabilities import MessagesCapabilities
+from dragoman.protocols.openai_chat.capabilities import ChatCapabilities
 
 pytestmark = pytest.mark.each_protocol
 
@@ -39,7 +41,7 @@ def limit_in(body: Json) -> Json:
 def test_I7_the_limit_has_the_upstreams_name() -> None:
     """And both names of Chat are read."""
     for field in LIMITS[CHAT]:
-        capabilities = Capabilities(max_tokens_field=field)  # type: ignore[arg-type]
+        capabilities = ChatCapabilities(max_tokens_field=field)
         for other in (MESSAGES, RESPONSES):
             (own,) = LIMITS[other]
             body = {**request(other, User("Hi")), own: 77}
@@ -72,7 +74,7 @@ def with_roles(client: str, role: str) -> Json:
 @pytest.mark.parametrize("role", ["developer", "system"])
 def test_I8_roles_that_the_model_refuses_are_changed(role: str) -> None:
     for knows in (True, False):
-        capabilities = Capabilities(developer_role=knows)
+        capabilities = ChatCapabilities(developer_role=knows)
         sent = translate_request(RESPONSES, CHAT, with_roles(RESPONSES, role), capabilities=capabilities).body
         first = sent["messages"][0]
         assert (first["role"], text_in(first["content"])) == (role if knows else "system", "Be brief.")
@@ -85,7 +87,7 @@ def test_I8_roles_that_the_model_refuses_are_changed(role: str) -> None:
 @each("client", (CHAT, RESPONSES))
 def test_I9_max_tokens_is_always_sent(client: str) -> None:
     """A client need not name one; Messages requires one."""
-    for capabilities in (Capabilities(), Capabilities(max_tokens=555)):
+    for capabilities in (MessagesCapabilities(), MessagesCapabilities(max_tokens=555)):
         sent = translate_request(
             client, MESSAGES, request(client, User("Hi")), capabilities=capabilities
         ).body
@@ -224,7 +226,7 @@ def test_I14_the_clients_own_choice_wins(structured: Any, choice: str) -> None:
 @pytest.mark.parametrize("thinking", ["adaptive", "budget"])
 def test_I14_nothing_is_forced_beside_thinking(structured: Any, thinking: Any) -> None:
     """The vendor refuses a forced tool while the model thinks."""
-    capabilities = Capabilities(structured_output=structured, thinking=thinking)
+    capabilities = MessagesCapabilities(structured_output=structured, thinking=thinking)
     sent = translate_request(
         CHAT, MESSAGES, formed(CHAT, reasoning_effort="high"), capabilities=capabilities
     ).body

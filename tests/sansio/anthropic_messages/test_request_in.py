@@ -13,8 +13,8 @@ from dragoman._ir.signatures import Signer
 from dragoman._ir.tools import CacheMark, FunctionTool
 from dragoman._wire.exceptions import RemoteProtocolError
 from dragoman._wire.json import decode
-from dragoman.codec import Capabilities
 from dragoman.protocols.anthropic_messages import SPEC
+from dragoman.protocols.anthropic_messages.capabilities import MessagesCapabilities as Capabilities
 
 NAME = "anthropic_messages"
 HELLO = {"role": "user", "content": "Hello"}

@@ -13,8 +13,8 @@ from core.same_protocol import read_same_protocol
 from dragoman._ir.losses import Ledger
 from dragoman._ir.request import Message, OpaquePart, Request
 from dragoman._wire.json import decode, encode
-from dragoman.codec import Capabilities
 from dragoman.protocols.anthropic_messages import SPEC
+from dragoman.protocols.anthropic_messages.capabilities import MessagesCapabilities as Capabilities
 
 NAME = "anthropic_messages"
 AT = "/messages/0/content/0"

@@ -10,8 +10,8 @@ from dragoman._ir.losses import Ledger
 from dragoman._ir.request import Media, Message, Request, Text, ToolCall, ToolResult
 from dragoman._ir.tools import CacheMark, FunctionTool
 from dragoman._wire.json import decode, encode
-from dragoman.codec import Capabilities
 from dragoman.protocols.anthropic_messages import SPEC
+from dragoman.protocols.anthropic_messages.capabilities import MessagesCapabilities as Capabilities
 
 Ttl = Any
 SHORT = {"type": "ephemeral", "ttl": "5m"}

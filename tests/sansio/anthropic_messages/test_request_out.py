@@ -12,8 +12,8 @@ from dragoman._ir.request import Message, ReasoningConfig, Request, ResponseForm
 from dragoman._ir.tools import CacheMark
 from dragoman._wire.exceptions import RequestRefused
 from dragoman._wire.json import decode, encode
-from dragoman.codec import Capabilities
 from dragoman.protocols.anthropic_messages import SPEC
+from dragoman.protocols.anthropic_messages.capabilities import MessagesCapabilities as Capabilities
 
 USER = Message("user", (Text("Hi"),), "/m/0")
 

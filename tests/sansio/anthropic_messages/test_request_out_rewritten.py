@@ -12,8 +12,8 @@ from dragoman._ir.losses import Ledger
 from dragoman._ir.request import Message, Request, ResponseFormat, Text
 from dragoman._ir.tools import FunctionTool, ToolChoice
 from dragoman._wire.json import decode, encode
-from dragoman.codec import Capabilities
 from dragoman.protocols.anthropic_messages import SPEC
+from dragoman.protocols.anthropic_messages.capabilities import MessagesCapabilities as Capabilities
 
 HI = {"role": "user", "content": "Hi"}
 SCOPED_MARK = {"type": "ephemeral", "ttl": "1h", "scope": "global"}

@@ -21,8 +21,8 @@ from dragoman._ir.request import (
 )
 from dragoman._ir.tools import FunctionTool
 from dragoman._wire.json import decode, encode
-from dragoman.codec import Capabilities
 from dragoman.protocols.anthropic_messages import SPEC
+from dragoman.protocols.anthropic_messages.capabilities import MessagesCapabilities as Capabilities
 
 NAME = "anthropic_messages"
 USER = Message("user", (Text("Hi"),), "/m/0")

@@ -45,8 +45,8 @@ from dragoman._ir.losses import Ledger
 from dragoman._ir.request import Message, Reasoning, Text
 from dragoman._wire.json import decode, encode
 from dragoman._wire.sse import SSEParser
-from dragoman.codec import Capabilities
 from dragoman.protocols.anthropic_messages import SPEC
+from dragoman.protocols.anthropic_messages.capabilities import MessagesCapabilities as Capabilities
 
 EVENT: TypeAdapter[Any] = TypeAdapter(RawMessageStreamEvent)
 

@@ -20,8 +20,8 @@ from dragoman._ir.tools import (
     WebSearch,
 )
 from dragoman._wire.json import decode, encode
-from dragoman.codec import Capabilities
 from dragoman.protocols.anthropic_messages import SPEC
+from dragoman.protocols.anthropic_messages.capabilities import MessagesCapabilities as Capabilities
 
 USER = Message("user", (Text("Hi"),), "/m/0")
 F = FunctionTool("f", "d", {"type": "object", "properties": {}}, path="/tools/0")

@@ -5,8 +5,15 @@ from __future__ import annotations
 import pytest
 
 from dragoman.codec import Capabilities
+from dragoman.protocols.anthropic_messages.capabilities import MessagesCapabilities
+from dragoman.protocols.openai_chat.capabilities import ChatCapabilities
 
 K = 1024
+
+
+def test_those_of_another_protocol_are_refused() -> None:
+    with pytest.raises(TypeError, match="max_tokens_field"):
+        ChatCapabilities().as_type(MessagesCapabilities)
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ from chat_requests import write_request
 from core.same_protocol import read_same_protocol
 
 from dragoman._ir.request import Citation, Message, Request, Text
-from dragoman.codec import Capabilities
 from dragoman.protocols.openai_chat import SPEC
+from dragoman.protocols.openai_chat.capabilities import ChatCapabilities as Capabilities
 
 CHAT = "openai_chat"
 

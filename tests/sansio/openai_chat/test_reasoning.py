@@ -11,8 +11,8 @@ from dragoman._ir.events import Signature
 from dragoman._ir.losses import Ledger
 from dragoman._ir.request import Message, Reasoning, Request, Text
 from dragoman._ir.signatures import Signer
-from dragoman.codec import Capabilities
 from dragoman.protocols.openai_chat import SPEC
+from dragoman.protocols.openai_chat.capabilities import ChatCapabilities as Capabilities
 
 CHAT = "openai_chat"
 

@@ -23,7 +23,7 @@ from dragoman._ir.request import (
     ToolResult,
 )
 from dragoman._ir.tools import CacheMark
-from dragoman.codec import Capabilities
+from dragoman.protocols.openai_chat.capabilities import ChatCapabilities as Capabilities
 
 CHAT = "openai_chat"
 

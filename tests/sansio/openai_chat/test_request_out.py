@@ -25,8 +25,8 @@ from dragoman._ir.request import (
 )
 from dragoman._ir.tools import CacheMark
 from dragoman._wire.exceptions import RequestRefused
-from dragoman.codec import Capabilities
 from dragoman.protocols.openai_chat import SPEC
+from dragoman.protocols.openai_chat.capabilities import ChatCapabilities as Capabilities
 
 CHAT = "openai_chat"
 

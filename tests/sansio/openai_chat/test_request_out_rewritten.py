@@ -15,8 +15,8 @@ from dragoman._ir.events import (
 from dragoman._ir.losses import Ledger
 from dragoman._ir.request import Message, Reasoning, Text, ToolResult
 from dragoman._transforms.reasoning_cache import restore_reasoning
-from dragoman.codec import Capabilities
 from dragoman.protocols.openai_chat import SPEC
+from dragoman.protocols.openai_chat.capabilities import ChatCapabilities as Capabilities
 
 HI = {"role": "user", "content": "Hi"}
 CALL = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}

@@ -12,8 +12,8 @@ from dragoman._ir.request import ReasoningConfig, Request
 from dragoman._ir.signatures import Signer
 from dragoman._ir.tools import FunctionTool
 from dragoman._wire.exceptions import RemoteProtocolError
-from dragoman.codec import Capabilities
 from dragoman.protocols.openai_chat import SPEC
+from dragoman.protocols.openai_chat.capabilities import ChatCapabilities as Capabilities
 
 
 def read(**body: Any) -> Request:

@@ -9,8 +9,8 @@ from chat_requests import write
 
 from dragoman._ir.request import Message, Request, ResponseFormat, Text
 from dragoman._ir.signatures import Signer
-from dragoman.codec import Capabilities
 from dragoman.protocols.openai_chat import SPEC
+from dragoman.protocols.openai_chat.capabilities import ChatCapabilities as Capabilities
 
 
 def read(**body: Any) -> Request:

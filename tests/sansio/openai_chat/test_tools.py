@@ -23,8 +23,8 @@ from dragoman._ir.tools import (
     WebSearch,
 )
 from dragoman._wire.exceptions import RemoteProtocolError
-from dragoman.codec import Capabilities
 from dragoman.protocols.openai_chat import SPEC
+from dragoman.protocols.openai_chat.capabilities import ChatCapabilities as Capabilities
 
 CHAT = "openai_chat"
 CLOSED = {"type": "object", "properties": {}, "additionalProperties": False}

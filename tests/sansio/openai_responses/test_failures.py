@@ -36,8 +36,8 @@ from dragoman._ir.losses import Ledger, LossCode
 from dragoman._ir.request import Message, Reasoning, Request, Text, ToolCall
 from dragoman._wire.json import encode
 from dragoman._wire.sse import encode_frame
-from dragoman.codec import Capabilities
 from dragoman.protocols.openai_responses import SPEC
+from dragoman.protocols.openai_responses.capabilities import ResponsesCapabilities as Capabilities
 
 ORIGIN = "openai_responses"
 

@@ -14,8 +14,8 @@ from dragoman._ir.signatures import Signer
 from dragoman._ir.tools import FunctionTool, ToolChoice, ToolRef
 from dragoman._transforms.extensions import strip_extensions
 from dragoman._wire.exceptions import RemoteProtocolError
-from dragoman.codec import Capabilities
 from dragoman.protocols.openai_responses import SPEC
+from dragoman.protocols.openai_responses.capabilities import ResponsesCapabilities as Capabilities
 
 ORIGIN = "openai_responses"
 

@@ -24,8 +24,8 @@ from dragoman._ir.signatures import WRAPPED_PREFIX, Signer
 from dragoman._ir.tools import CustomTool, FunctionTool
 from dragoman._transforms.extensions import strip_extensions
 from dragoman._wire.exceptions import RemoteProtocolError
-from dragoman.codec import Capabilities
 from dragoman.protocols.openai_responses import SPEC
+from dragoman.protocols.openai_responses.capabilities import ResponsesCapabilities as Capabilities
 
 ORIGIN, MESSAGES = "openai_responses", "anthropic_messages"
 SIGNER = Signer(b"secret")

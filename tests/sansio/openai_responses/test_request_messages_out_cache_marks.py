@@ -9,8 +9,8 @@ import pytest
 from dragoman._ir.losses import Ledger, LossCode
 from dragoman._ir.request import Media, Message, Part, Request, Text, ToolCall, ToolResult
 from dragoman._ir.tools import CacheMark
-from dragoman.codec import Capabilities
 from dragoman.protocols.openai_responses import SPEC
+from dragoman.protocols.openai_responses.capabilities import ResponsesCapabilities as Capabilities
 
 DROPPED, ALTERED = LossCode.DROPPED, LossCode.ALTERED
 EXPLICIT = {"mode": "explicit"}

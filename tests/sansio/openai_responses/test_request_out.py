@@ -10,8 +10,8 @@ from responses_requests import message, write
 from dragoman._ir.losses import Ledger, LossCode
 from dragoman._ir.request import Media, Message, ReasoningConfig, Request, ResponseFormat, Text, ToolResult
 from dragoman._ir.tools import CacheMark
-from dragoman.codec import Capabilities
 from dragoman.protocols.openai_responses import SPEC
+from dragoman.protocols.openai_responses.capabilities import ResponsesCapabilities as Capabilities
 
 CHAT, MESSAGES = "openai_chat", "anthropic_messages"
 

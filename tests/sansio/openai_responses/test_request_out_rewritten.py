@@ -17,8 +17,8 @@ from dragoman._ir.signatures import Signer
 from dragoman._ir.tools import FunctionTool
 from dragoman._transforms.history import repair_history
 from dragoman._wire.json import decode, encode
-from dragoman.codec import Capabilities
 from dragoman.protocols.openai_responses import SPEC
+from dragoman.protocols.openai_responses.capabilities import ResponsesCapabilities as Capabilities
 
 ORIGIN = "openai_responses"
 CHAT, MESSAGES = "openai_chat", "anthropic_messages"

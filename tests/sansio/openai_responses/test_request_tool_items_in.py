@@ -13,8 +13,8 @@ from dragoman._ir.request import Media, Message, OpaquePart, Request, Text, Tool
 from dragoman._transforms.extensions import strip_extensions
 from dragoman._wire.exceptions import RemoteProtocolError
 from dragoman._wire.json import decode
-from dragoman.codec import Capabilities
 from dragoman.protocols.openai_responses import SPEC
+from dragoman.protocols.openai_responses.capabilities import ResponsesCapabilities as Capabilities
 
 ORIGIN = "openai_responses"
 CLICK = {"type": "click", "button": "left", "x": 1, "y": 2}

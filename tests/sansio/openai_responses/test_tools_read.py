@@ -23,8 +23,8 @@ from dragoman._ir.tools import (
     ToolRef,
     WebSearch,
 )
-from dragoman.codec import Capabilities
 from dragoman.protocols.openai_responses import SPEC
+from dragoman.protocols.openai_responses.capabilities import ResponsesCapabilities as Capabilities
 
 ORIGIN = "openai_responses"
 

@@ -21,8 +21,8 @@ from dragoman._ir.tools import (
     ToolRef,
     WebSearch,
 )
-from dragoman.codec import Capabilities
 from dragoman.protocols.openai_responses import SPEC
+from dragoman.protocols.openai_responses.capabilities import ResponsesCapabilities as Capabilities
 
 CHAT, MESSAGES = "openai_chat", "anthropic_messages"
 USER = Message("user", (Text("hi"),), "/messages/9")

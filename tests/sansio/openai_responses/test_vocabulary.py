@@ -25,8 +25,9 @@ from dragoman._ir.tools import CustomTool, FunctionTool, HostedTool
 from dragoman._transforms.extensions import strip_extensions
 from dragoman._wire.json import encode
 from dragoman._wire.sse import Frame
-from dragoman.codec import Capabilities, ResponseContext
+from dragoman.codec import ResponseContext
 from dragoman.protocols.openai_responses import SPEC
+from dragoman.protocols.openai_responses.capabilities import ResponsesCapabilities as Capabilities
 from dragoman.protocols.openai_responses.response_in import _HANDLERS
 from dragoman.protocols.openai_responses.tables import LOST_EVENTS, PROGRESS_EVENTS
 

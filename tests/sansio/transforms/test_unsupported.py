@@ -32,6 +32,7 @@ from dragoman._transforms.unsupported import (
 )
 from dragoman._wire.exceptions import RequestRefused
 from dragoman.codec import Capabilities
+from dragoman.protocols.openai_chat.capabilities import ChatCapabilities
 
 MANY = toy("many", choices=True)
 ONE = toy("one", choices=False, max_stop_sequences=1)
@@ -150,8 +151,8 @@ def test_sampling_that_a_model_takes_at_times(options: dict[str, Any], lost: lis
 NEVER = Capabilities(forced_tools="no")
 NOT_THINKING = Capabilities(forced_tools="not_thinking")
 ALWAYS_REASONS = Capabilities(forced_tools="not_thinking", efforts=("low", "high"))
-UNKNOWN_SETTING = Capabilities(forced_tools="not_thinking", reasoning_setting=None)
-NEVER_REASONS = Capabilities(forced_tools="not_thinking", efforts=(), reasoning_setting=None)
+UNKNOWN_SETTING = ChatCapabilities(forced_tools="not_thinking", reasoning_setting=None)
+NEVER_REASONS = ChatCapabilities(forced_tools="not_thinking", efforts=(), reasoning_setting=None)
 REQUIRED = ToolChoice("required", path="/tool_choice")
 NAMED = ToolChoice("named", "f", path="/tool_choice")
 OFF = ReasoningConfig(mode="disabled")

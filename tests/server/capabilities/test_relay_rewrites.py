@@ -23,7 +23,7 @@ from gateway.scripted import (
 from openai import AsyncOpenAI
 from virtual_time import REAL_BACKENDS
 
-from dragoman import PROTOCOLS
+from dragoman import PROTOCOLS, UPSTREAMS
 from dragoman_server.capabilities.relay_rewrites import RELAY_REWRITES
 from dragoman_server.capabilities.resolve import capabilities_for
 from dragoman_server.proxying.plan import Plan, Planner
@@ -160,8 +160,8 @@ OPENAI = "https://api.openai.com/v1"
 
 
 def relay_at(url: str, protocol: str, model: str, **more: Any) -> str:
-    upstream = UpstreamSettings(name="up", protocol=protocol, base_url=url, **more)
-    return capabilities_for(Settings(upstreams=(upstream,)), upstream, model, protocol).relay
+    upstream = UpstreamSettings.of(name="up", protocol=protocol, base_url=url, **more)
+    return capabilities_for(Settings(upstreams=(upstream,)), upstream, model).relay
 
 
 RELAYS: list[tuple[str, str, str, str]] = [
@@ -207,8 +207,8 @@ def test_hosts_refuse_chat_parameters_only_in_chat() -> None:
     }
     upstream = UpstreamSettings(name="up", **local)
     settings = Settings(upstreams=(upstream,))
-    assert "store" in capabilities_for(settings, upstream, "m", CHAT).refuses
-    assert "store" not in capabilities_for(settings, upstream, "m", RESPONSES).refuses
+    assert "store" in capabilities_for(settings, upstream, "m", UPSTREAMS[CHAT]).refuses
+    assert "store" not in capabilities_for(settings, upstream, "m", UPSTREAMS[RESPONSES]).refuses
 
 
 def test_every_row_has_a_reason_a_source_and_a_date() -> None:
@@ -219,7 +219,7 @@ def test_every_row_has_a_reason_a_source_and_a_date() -> None:
 
 
 def planned(body: dict[str, Any], **upstream: Any) -> Plan:
-    settings = Settings(upstreams=(UpstreamSettings(name="up", **upstream),))
+    settings = Settings(upstreams=(UpstreamSettings.of(name="up", **upstream),))
     data = json.dumps(body).encode()
     return Planner(settings, PROTOCOLS[upstream["protocol"]], {}, "", data, id="a", now=0).first()
 

@@ -1,34 +1,35 @@
 """Capabilities of a model at an upstream: hosts, families and configuration, each overriding the one before."""
 
 import dataclasses
-from typing import Any
+from typing import Any, get_type_hints
 
 import pytest
 
-from dragoman import Capabilities
+from dragoman import UPSTREAMS
 from dragoman_server.capabilities import resolve
 from dragoman_server.capabilities.model_families import MODEL_FAMILIES, normalized_model_name
 from dragoman_server.capabilities.providers import PROVIDERS
 from dragoman_server.capabilities.resolve import capabilities_for
 from dragoman_server.config.values import check_value
 from dragoman_server.settings import (
-    CapabilitySettings,
     ModelCapabilitySettings,
     ServerSettings,
     Settings,
     UpstreamSettings,
+    capability_keys,
     keys_of,
 )
 from dragoman_server.settings.upstreams import SIMULATOR_UPSTREAM
 
 ANTHROPIC, OPENAI = "https://api.anthropic.com", "https://api.openai.com/v1"
 UNKNOWN_HOST = "http://127.0.0.1:9000/v1"
+KEYS = keys_of(UpstreamSettings) | capability_keys(UPSTREAMS.values())
 SAMPLING = frozenset({"temperature", "top_p", "presence_penalty", "frequency_penalty", "logprobs"})
 
 
 def upstream(url: str = UNKNOWN_HOST, **configured: Any) -> UpstreamSettings:
     protocol = "anthropic_messages" if url == ANTHROPIC else "openai_chat"
-    return UpstreamSettings(name="up", protocol=protocol, base_url=url, **configured)
+    return UpstreamSettings.of(name="up", protocol=protocol, base_url=url, **configured)
 
 
 def capabilities(
@@ -36,35 +37,31 @@ def capabilities(
     url: str = UNKNOWN_HOST,
     rows: tuple[ModelCapabilitySettings, ...] = (),
     **configured: Any,
-) -> Capabilities:
+) -> Any:
     settings = upstream(url, **configured)
     return capabilities_for(Settings(upstreams=(settings,), capabilities=rows), settings, model)
 
 
-def test_every_capability_is_a_field_of_the_core() -> None:
-    assert keys_of(CapabilitySettings).keys() == set(Capabilities.__struct_fields__)
-    assert set(keys_of(CapabilitySettings)) <= set(keys_of(UpstreamSettings))
-
-
-def test_every_choice_is_valid_in_the_core() -> None:
-    for name, key in keys_of(CapabilitySettings).items():
-        for choice in key.choices:
-            found = getattr(capabilities(**{name: (choice,) if key.many else choice}), name)
-            if key.many:
-                assert list(found) == [choice], name
-            else:
+def test_every_choice_and_default_is_valid_in_the_core() -> None:
+    for spec in UPSTREAMS.values():
+        for name, key in capability_keys([spec]).items():
+            assert name not in keys_of(UpstreamSettings).keys() | keys_of(ModelCapabilitySettings).keys()
+            values = [(choice,) for choice in key.choices] if key.many else [*key.choices]
+            for value in [*values, key.default] if key.default is not None else values:
+                one = UpstreamSettings.of(
+                    name="up", protocol=spec.name, base_url=UNKNOWN_HOST, **{name: value}
+                )
+                found = getattr(capabilities_for(Settings(), one, "m"), name)
                 # The core has no string for an upstream without such a member or setting.
-                unset = choice == "none" and name in ("reasoning_field", "reasoning_setting")
-                assert found == (None if unset else choice), name
+                unset = value == "none" and name in ("reasoning_field", "reasoning_setting")
+                assert (tuple(found) if key.many else found) == (None if unset else value), name
 
 
-def test_defaults_are_the_cores() -> None:
-    for name, key in keys_of(CapabilitySettings).items():
-        if key.default is not None:
-            found = getattr(capabilities(**{name: key.default}), name)
-            assert found == getattr(Capabilities(), name), name
-        assert not (key.many and getattr(Capabilities(), name)), name
-    assert all(value is None for value in dataclasses.asdict(CapabilitySettings()).values())
+def test_a_name_means_the_same_in_all_protocols() -> None:
+    hints: dict[str, Any] = {}
+    for spec in UPSTREAMS.values():
+        for name, hint in get_type_hints(spec.capabilities, include_extras=True).items():
+            assert hints.setdefault(name, hint) == hint, (spec.name, name)
 
 
 def test_capabilities_of_hosts_are_valid_settings() -> None:
@@ -72,9 +69,7 @@ def test_capabilities_of_hosts_are_valid_settings() -> None:
         for name, value in provider.capabilities.items():
             if value is not None:
                 value_read = list(value) if isinstance(value, tuple) else value
-                assert check_value(keys_of(UpstreamSettings)[name], value_read, value_read) == value, (
-                    provider.name
-                )
+                assert check_value(KEYS[name], value_read, value_read) == value, provider.name
 
 
 def test_capabilities_of_families_are_valid_settings() -> None:
@@ -84,9 +79,7 @@ def test_capabilities_of_families_are_valid_settings() -> None:
         for name, value in family.capabilities.items():
             if value is not None:
                 value_read: Any = list(value) if isinstance(value, tuple) else value
-                assert check_value(keys_of(CapabilitySettings)[name], value_read, value_read) == value, (
-                    family.patterns
-                )
+                assert check_value(KEYS[name], value_read, value_read) == value, family.patterns
 
 
 # Hosts.
@@ -208,8 +201,8 @@ GPT: dict[str, dict[str, Any]] = {
         "tools_with_effort": False,
     },
     "openai/gpt-5.2-2025-12-11": {"efforts": ("none", "low", "medium", "high", "xhigh")},
-    "gpt-5-chat-latest": {"thinking": "none", "reasoning_setting": None, "refuses": frozenset()},
-    "gpt-5.3-chat-latest": {"thinking": "none", "reasoning_setting": None},
+    "gpt-5-chat-latest": {"reasoning_setting": None, "refuses": frozenset()},
+    "gpt-5.3-chat-latest": {"reasoning_setting": None},
     "o1": {"efforts": ("low", "medium", "high"), "refuses": REFUSED | {"verbosity", "parallel_tool_calls"}},
     "o3-mini": {"efforts": ("low", "medium", "high"), "custom_tools": False},
     "o4-mini-2025-04-16": {"refuses": REFUSED | {"verbosity"}},
@@ -220,7 +213,7 @@ GPT: dict[str, dict[str, Any]] = {
         "structured_output": "schema",
         "refuses": frozenset({"verbosity"}),
     },
-    "gpt-4": {"structured_output": "object", "thinking": "none"},
+    "gpt-4": {"structured_output": "object"},
     "gpt-4-1106-preview": {"structured_output": "object"},
     "gpt-4-turbo": {"structured_output": "object"},
     "gpt-3.5-turbo": {"structured_output": "object"},
@@ -297,13 +290,13 @@ def test_later_sources_override_earlier_ones() -> None:
     assert capabilities(model, ANTHROPIC).thinking == "budget"
     assert capabilities(model, ANTHROPIC, thinking="adaptive").thinking == "adaptive"
     rows = (
-        ModelCapabilitySettings(model="claude-*", thinking="none", mid_system=True),
-        ModelCapabilitySettings(model="claude-haiku-*", thinking="budget"),
-        ModelCapabilitySettings(model="claude-haiku-*", upstream="other", thinking="none"),
-        ModelCapabilitySettings(model="gpt-*", thinking="none"),
+        ModelCapabilitySettings.of(model="claude-*", thinking="none", mid_system=True),
+        ModelCapabilitySettings.of(model="claude-haiku-*", thinking="budget"),
+        ModelCapabilitySettings.of(model="claude-haiku-*", upstream="other", thinking="none"),
+        ModelCapabilitySettings.of(model="gpt-*", thinking="none"),
     )
-    found = capabilities(model, ANTHROPIC, rows, thinking="adaptive", cache_marks="breakpoint")
-    assert (found.thinking, found.mid_system, found.cache_marks) == ("budget", True, "breakpoint")
+    found = capabilities(model, ANTHROPIC, rows, thinking="adaptive", call_ids="alnum9")
+    assert (found.thinking, found.mid_system, found.call_ids) == ("budget", True, "alnum9")
 
 
 PATTERNS: list[tuple[str, str, bool]] = [
@@ -321,25 +314,28 @@ PATTERNS: list[tuple[str, str, bool]] = [
 def test_the_pattern_of_a_row() -> None:
     for pattern, model, fits in PATTERNS:
         assert (
-            capabilities(model, rows=(ModelCapabilitySettings(model=pattern, tool_images=True),)).tool_images
+            capabilities(
+                model, rows=(ModelCapabilitySettings.of(model=pattern, tool_images=True),)
+            ).tool_images
             is fits
         ), (pattern, model)
 
 
 def test_a_row_can_set_an_empty_list() -> None:
-    row = ModelCapabilitySettings(model="gpt-5*", refuses=(), efforts=("low",))
+    row = ModelCapabilitySettings.of(model="gpt-5*", refuses=(), efforts=("low",))
     found = capabilities("gpt-5.2", OPENAI, (row,))
     assert (found.refuses, found.efforts) == (frozenset(), ("low",))
 
 
 def test_no_efforts_is_no_reasoning() -> None:
-    found = capabilities(efforts=(), thinking="adaptive", reasoning_setting="reasoning")
-    assert (found.efforts, found.thinking, found.reasoning_setting) == ((), "none", None)
+    found = capabilities(efforts=(), reasoning_setting="reasoning")
+    assert (found.efforts, found.reasoning_setting) == ((), None)
+    assert capabilities(url=ANTHROPIC, efforts=(), thinking="adaptive").thinking == "none"
 
 
 @pytest.mark.parametrize(("upstream_limit", "limit"), [(None, 700), (300, 300)])
 def test_max_tokens_is_the_upstreams_else_the_servers(upstream_limit: int | None, limit: int) -> None:
-    one = upstream(max_tokens=upstream_limit)
+    one = upstream(ANTHROPIC, max_tokens=upstream_limit)
     settings = Settings(server=ServerSettings(default_max_tokens=700), upstreams=(one,))
     assert capabilities_for(settings, one, "m").max_tokens == limit
 

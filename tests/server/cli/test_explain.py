@@ -203,7 +203,7 @@ def test_a_wrong_command_line_exits_with_2(arguments: tuple[str, ...], message: 
 
 
 def test_the_last_source_that_has_a_value_wins() -> None:
-    upstream = UpstreamSettings(
+    upstream = UpstreamSettings.of(
         name="u", protocol="openai_chat", base_url="https://api.mistral.ai/v1", prefill=True
     )
     settings = Settings(upstreams=(upstream,))

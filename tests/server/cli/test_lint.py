@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 from oracle import samples
 from sdk_clients.processes import Simulator
 
-from dragoman import Capabilities, lint
+from dragoman import lint
 from dragoman_server.cli.commands import main
 from dragoman_server.recordings.document import (
     RecordedAttempt,
@@ -149,7 +149,7 @@ def recording(
     to = json.dumps(
         {"model": "m2", "messages": turns if sent is None else sent, "tools": members.get("tools")}
     )
-    attempt = RecordedAttempt(0.1, upstream, oracle.CHAT, "m2", "http://up.test", (), to, Capabilities(), 200)
+    attempt = RecordedAttempt(0.1, upstream, oracle.CHAT, "m2", "http://up.test", (), to, {}, 200)
     request = RecordedRequest(oracle.MESSAGES, path, body=json.dumps(body))
     return Recording(
         id=str(time),

@@ -12,7 +12,6 @@ import pytest
 from click.testing import CliRunner, Result
 from oracle import samples
 
-from dragoman import Capabilities
 from dragoman_server.cli.commands import main
 from dragoman_server.recordings.document import (
     Piece,
@@ -49,7 +48,7 @@ def recording_of(stream: bool = True, *, body: object = REQUEST, upstream: bytes
         response=RecordedResponse(200),
         attempts=(
             RecordedAttempt(
-                0.1, "local", oracle.CHAT, "qwen3", "http://up.test", (), "", Capabilities(), 200, (), (Piece(0.2, upstream.decode()),)
+                0.1, "local", oracle.CHAT, "qwen3", "http://up.test", (), "", {}, 200, (), (Piece(0.2, upstream.decode()),)
             ),
         ),
         model="m",

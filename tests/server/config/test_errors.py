@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from config_text import CANARY, LOCAL, errors, load_text
 
+from dragoman.protocols.openai_chat.capabilities import ChatCapabilities
 from dragoman_server.config.interpolate import MAX_FILE_BYTES
 from dragoman_server.config.loader import _TABLES, load
 from dragoman_server.config.problems import ConfigError
@@ -54,6 +55,7 @@ SERVER = {
     '"a b" = 1': '"a b": unknown key; valid keys are ' + ", ".join(keys_of(ServerSettings)),
     "max_attempts = 0": "max_attempts: 0 is out of range: from 1 to 100",
 }
+CHAT_CAPABILITIES = ", ".join(ChatCapabilities.__struct_fields__)
 UPSTREAM = {
     'apikey = "x"': 'apikey: unknown key; did you mean "api_key"?',
     'protocols = ["openai_chat", "anthropic"]': (
@@ -71,8 +73,9 @@ UPSTREAM = {
     'api_key = ""': "api_key: is empty",
     'reasoning_field = "thoughts"': (
         'reasoning_field: unknown reasoning_field "thoughts"; valid values are '
-        '"reasoning_content", "reasoning", "none"'
+        '"reasoning_content", "reasoning", "reasoning_details", "thinking_blocks", "none"'
     ),
+    'summaries = "auto"': f"summaries: is no capability of openai_chat, which has {CHAT_CAPABILITIES}",
     "headers.a = 1": "headers.a: expected a string, found an integer",
     "connect_s = 0": "connect_s: 0 is out of range: from 0.001 to 3600 seconds",
     'api_key = "${file:/dev/zero}"': f"api_key: the file /dev/zero is larger than {MAX_FILE_BYTES} bytes",

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 import pytest
 from msgspec import Meta
@@ -15,8 +15,6 @@ from dragoman_server.settings.secret import Secret
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Base:
-    UNSET: ClassVar = {"color": "red"}
-
     color: Annotated[str | None, ("blue", "red"), "its color"] = None
 
 
@@ -63,7 +61,7 @@ def test_own_settings_are_first_and_the_kind_follows_from_the_annotation() -> No
 def test_defaults_and_help() -> None:
     keys = keys_of(Toy)
     assert (keys["wait_s"].default, keys["loud"].default, keys["size"].default) == (2.0, False, None)
-    assert (keys["color"].default, keys["color"].help) == ("red", "its color")
+    assert (keys["color"].default, keys["color"].help) == (None, "its color")
 
 
 def checked(name: str, value: object) -> object:

@@ -209,6 +209,10 @@ INVALID: list[tuple[str, str]] = [
     ("[[capabilities]]\n", "capabilities[0].model: missing"),
     ("[[capabilities]]\nmodel = 'm'\nprotocol = 'x'\n", "capabilities[0].protocol: unknown key"),
     (
+        LOCAL + "[[capabilities]]\nmodel = 'm'\nupstream = 'local'\nthinking = 'none'\n",
+        "capabilities[0].thinking: is no capability of openai_chat, which has max_output_tokens, ",
+    ),
+    (
         "[[capabilities]]\nmodel = 'm'\nupstream = 'sin'\n",
         'capabilities[0].upstream: names no upstream; did you mean "sim"?',
     ),
@@ -328,8 +332,8 @@ def test_a_whole_file() -> None:
     assert str(loaded.origins["upstreams[0].api_key"]) == "dragoman.toml:9, LOCAL_KEY"
     assert str(loaded.origins["upstreams[0].headers.x-team"]) == "dragoman.toml:18, file:team"
     assert loaded.settings.capabilities == (
-        ModelCapabilitySettings(model="qwen3*", upstream="local", efforts=(), refuses=("top_k", "seed")),
-        ModelCapabilitySettings(model="*", tool_images=True),
+        ModelCapabilitySettings.of(model="qwen3*", upstream="local", efforts=(), refuses=("top_k", "seed")),
+        ModelCapabilitySettings.of(model="*", tool_images=True),
     )
     assert loaded.settings.client_keys == (ClientKey(name="ci", hash="ab" * 32, loss_policy="refuse"),)
     assert loaded.warnings == ()
@@ -496,7 +500,7 @@ def test_settings_of_a_known_host_are_defaults() -> None:
     assert not load_text(url + "counts_tokens = false\n").settings.upstreams[0].counts_tokens
     assert not load_text(LOCAL).settings.upstreams[0].counts_tokens
     # Capabilities of a model are resolved later, for each requested model.
-    assert list(load_text(url).settings.upstreams[0].explicit_values()) == []
+    assert load_text(url).settings.upstreams[0].capabilities == {}
 
 
 def test_a_body_may_be_as_large_as_the_core_reads() -> None:

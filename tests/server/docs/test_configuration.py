@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from dragoman import UPSTREAMS
 from dragoman_server.cli.commands import main
 from dragoman_server.cli.config_file import json_schema
 from dragoman_server.config.loader import LoadedConfig, load
@@ -18,6 +19,7 @@ from dragoman_server.settings import (
     Price,
     ServerSettings,
     UpstreamSettings,
+    capability_keys,
     keys_of,
 )
 
@@ -34,12 +36,15 @@ ENVIRON = {
 }
 
 
-TABLES = [ServerSettings, UpstreamSettings, ModelCapabilitySettings, ClientKey, Price]
+TABLES = [
+    *map(keys_of, (ServerSettings, UpstreamSettings, ModelCapabilitySettings, ClientKey, Price)),
+    capability_keys(UPSTREAMS.values()),
+]
 
 
 def test_every_setting_is_there() -> None:
     for table in TABLES:
-        for name, key in keys_of(table).items():
+        for name, key in table.items():
             assert f"| `{name}` |" in TEXT, name
             assert key.help in TEXT, name
 

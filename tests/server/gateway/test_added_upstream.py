@@ -5,6 +5,7 @@ import tokenize
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Annotated, Any, Literal
 
 import httpx2
 import pytest
@@ -12,8 +13,9 @@ from core.toy_protocol import read_request, toy
 from gateway.fakes import call
 
 import dragoman_server
-from dragoman import PROTOCOLS, UPSTREAMS
-from dragoman.codec import Endpoint, ModelList, RateLimitHeaders, TokenCount
+from dragoman import PROTOCOLS, UPSTREAMS, Ledger
+from dragoman.codec import Capabilities, Endpoint, ModelList, RateLimitHeaders, TokenCount
+from dragoman.document import Request
 from dragoman_server import simulator
 from dragoman_server.app import Application, create_app
 from dragoman_server.capabilities import providers, relay_rewrites
@@ -247,6 +249,40 @@ async def test_errors_have_its_form(tmp_path: Path, path: str, headers: dict[str
         client = await call(app, path, {}, headers=headers)
     assert client.status in (400, 404)
     assert json.loads(client.body).keys() == {"oops"}
+
+
+class ToyCapabilities(Capabilities, frozen=True):
+    """What only servers of this protocol accept: the one place where that is said."""
+
+    volume: Annotated[Literal["low", "high"] | None, "how loud it plays"] = None
+    colors: Annotated[frozenset[Literal["red", "blue"]], "colors that it has"] = frozenset({"red"})
+
+
+def write_toys(request: Request, capabilities: ToyCapabilities, ledger: Ledger) -> dict[str, Any]:
+    return {"volume": capabilities.volume, "colors": sorted(capabilities.colors)}
+
+
+async def test_its_capabilities_are_settings_of_its_upstreams(tmp_path: Path) -> None:
+    spec = toy(base_path="/toys", capabilities=ToyCapabilities, write_request=write_toys)
+    protocols = {**PROTOCOLS, "toy": spec}
+    file = tmp_path / "dragoman.toml"
+
+    async def sent(more: str) -> Any:
+        file.write_text(CONFIGURATION.replace("[[upstreams]]", "[[upstreams]]\n" + more))
+        settings = load(environ={}, path=str(file), protocols=protocols).settings
+        toys = Toys()
+        app = create_app(
+            settings, client=UpstreamClient(transport=httpx2.MockTransport(toys)), protocols=protocols
+        )
+        async with app.lifespan():
+            await call(app, "/v1/chat/completions", CHAT_REQUEST)
+        return json.loads(toys.last.content)
+
+    assert await sent("") == {"volume": None, "colors": ["red"]}
+    assert await sent('volume = "high"\ncolors = ["blue"]') == {"volume": "high", "colors": ["blue"]}
+    assert await sent('volume = "none"\ncolors = []') == {"volume": None, "colors": []}
+    with pytest.raises(ConfigError, match='unknown volume "5"; valid values are "low", "high", "none"'):
+        await sent('volume = "5"')
 
 
 async def test_a_file_may_name_only_registered_protocols(tmp_path: Path) -> None:

@@ -42,7 +42,7 @@ def plan(
     base = "http://127.0.0.1:9" if protocol == MESSAGES else "http://127.0.0.1:9/v1"
     settings = Settings(
         server=server or ServerSettings(),
-        upstreams=(UpstreamSettings(name="up", protocol=protocol, base_url=base, **upstream),),
+        upstreams=(UpstreamSettings.of(name="up", protocol=protocol, base_url=base, **upstream),),
     )
     data = json.dumps({**BODIES[client], **(body or {})}).encode()
     return Planner(

@@ -194,7 +194,7 @@ class Session:
 
     def _settings(self) -> Settings:
         upstreams = [
-            UpstreamSettings(
+            UpstreamSettings.of(
                 name=name,
                 protocol=protocol,
                 base_url=BASES[protocol].format(name),

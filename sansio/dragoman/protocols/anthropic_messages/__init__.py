@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dragoman._ir.signatures import WRAPPED_MARKER
 from dragoman.codec import Endpoint, ModelList, RateLimitHeaders, ToolLimits, UpstreamSpec
+from dragoman.protocols.anthropic_messages.capabilities import MessagesCapabilities
 from dragoman.protocols.anthropic_messages.errors import is_native_error, read_error, write_error
 from dragoman.protocols.anthropic_messages.observer import MessagesObserver
 from dragoman.protocols.anthropic_messages.request_in import BILLING, read_request
@@ -42,6 +43,7 @@ SPEC = UpstreamSpec(
     ),
     settings=frozenset(SETTING_PATHS),
     read_request=read_request,
+    capabilities=MessagesCapabilities,
     write_request=write_request,
     stream_reader=MessagesReader,
     stream_writer=MessagesWriter,

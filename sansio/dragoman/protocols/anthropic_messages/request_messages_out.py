@@ -28,7 +28,7 @@ from dragoman._ir.request import (
 from dragoman._ir.tools import CacheMark
 from dragoman._wire.exceptions import RequestRefused
 from dragoman._wire.json import JSON, JSONObject, is_object_text
-from dragoman.codec import Capabilities
+from dragoman.protocols.anthropic_messages.capabilities import MessagesCapabilities as Capabilities
 from dragoman.protocols.anthropic_messages.request_thinking import MARKED, UNSIGNED
 from dragoman.protocols.anthropic_messages.tables import (
     CACHE_TTL_NAMES,

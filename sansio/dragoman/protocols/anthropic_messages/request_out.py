@@ -25,7 +25,7 @@ from dragoman._ir.request import (
 )
 from dragoman._wire.exceptions import RequestRefused, dotted_path
 from dragoman._wire.json import JSON, JSONObject
-from dragoman.codec import Capabilities
+from dragoman.protocols.anthropic_messages.capabilities import MessagesCapabilities as Capabilities
 from dragoman.protocols.anthropic_messages.checks import text_or_empty
 from dragoman.protocols.anthropic_messages.request_messages_out import (
     CacheControlWriter,

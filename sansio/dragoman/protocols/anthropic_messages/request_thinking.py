@@ -13,7 +13,8 @@ from dragoman._ir.parameters import BUDGETS, DEFAULT_EFFORT, EFFORTS, MIN_BUDGET
 from dragoman._ir.request import ReasoningConfig, Request
 from dragoman._ir.signatures import Signer, unwrap_summary
 from dragoman._wire.json import JSON, JSONObject
-from dragoman.codec import Capabilities, SignaturePlaces
+from dragoman.codec import SignaturePlaces
+from dragoman.protocols.anthropic_messages.capabilities import MessagesCapabilities as Capabilities
 from dragoman.protocols.anthropic_messages.request_messages_in import is_made_search
 from dragoman.protocols.anthropic_messages.tables import MIN_TOP_P, NATIVE_EFFORTS, SAMPLING_PARAMS
 

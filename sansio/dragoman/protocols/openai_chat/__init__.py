@@ -9,6 +9,7 @@ from __future__ import annotations
 from dragoman._wire.sse import encode_comment
 from dragoman.codec import Endpoint, ModelList, RateLimitHeaders, ToolLimits, UpstreamSpec
 from dragoman.protocols._openai.errors import is_native_error, read_error, write_error
+from dragoman.protocols.openai_chat.capabilities import ChatCapabilities
 from dragoman.protocols.openai_chat.observer import ChatObserver
 from dragoman.protocols.openai_chat.reasoning import SIGNATURE_PLACES
 from dragoman.protocols.openai_chat.request_in import read_request
@@ -39,6 +40,7 @@ SPEC = UpstreamSpec(
     settings=frozenset(SETTING_PATHS),
     message_members=frozenset({"name"}),
     read_request=read_request,
+    capabilities=ChatCapabilities,
     write_request=write_request,
     stream_reader=ChatReader,
     stream_writer=ChatWriter,

@@ -15,8 +15,8 @@ from dragoman._ir.losses import Ledger, LossCode
 from dragoman._ir.request import Media, Message, OpaquePart, Part, Reasoning, Refusal, Request, Text, ToolCall
 from dragoman._ir.tools import CacheMark
 from dragoman._wire.json import JSON, JSONObject
-from dragoman.codec import Capabilities
 from dragoman.protocols._openai.settings import MAX_CACHE_MARKS
+from dragoman.protocols.openai_chat.capabilities import ChatCapabilities as Capabilities
 from dragoman.protocols.openai_chat.checks import write_cache_mark
 from dragoman.protocols.openai_chat.reasoning import (
     add_texts,

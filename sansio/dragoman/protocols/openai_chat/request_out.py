@@ -19,7 +19,7 @@ from dragoman._ir.losses import Ledger, LossCode
 from dragoman._ir.request import Media, Message, Part, Request, Text, ToolResult
 from dragoman._wire.exceptions import RequestRefused, dotted_path
 from dragoman._wire.json import JSON, JSONObject
-from dragoman.codec import Capabilities
+from dragoman.protocols.openai_chat.capabilities import ChatCapabilities as Capabilities
 from dragoman.protocols.openai_chat.request_messages_out import (
     TEXT_PART_KEYS,
     PartWriter,

@@ -24,13 +24,13 @@ from dragoman._ir.request import Param, ReasoningConfig, Request, ResponseFormat
 from dragoman._ir.shape import INTEGER, OBJECT, STRING, JSONType, extra_members
 from dragoman._wire.json import JSON, JSONObject
 from dragoman._wire.json_schema import is_strict
-from dragoman.codec import Capabilities
 from dragoman.protocols._openai.settings import (
     DEFAULT_SCHEMA_NAME,
     INCLUDE_LOGPROBS,
     JSON_INSTRUCTION,
     shared_converters,
 )
+from dragoman.protocols.openai_chat.capabilities import ChatCapabilities as Capabilities
 from dragoman.protocols.openai_chat.checks import CHECKS
 from dragoman.protocols.openai_chat.shapes import FORMAT_SHAPE, SETTING_PATHS
 from dragoman.protocols.openai_chat.tables import (

@@ -26,7 +26,7 @@ from dragoman._ir.tools import (
 from dragoman._wire.exceptions import RemoteProtocolError, dotted_path
 from dragoman._wire.json import JSON, JSONObject, encode_text, wrong_type
 from dragoman._wire.json_schema import is_strict
-from dragoman.codec import Capabilities
+from dragoman.protocols.openai_chat.capabilities import ChatCapabilities as Capabilities
 from dragoman.protocols.openai_chat.checks import CHECKS, read_cache_mark, write_cache_mark
 from dragoman.protocols.openai_chat.shapes import FUNCTION_SHAPE, LOCATION_SHAPE, TOOL_SHAPE, WEB_SEARCH_SHAPE
 from dragoman.protocols.openai_chat.tables import NAME, WEB_SEARCH_OPTIONS

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dragoman._wire.sse import encode_comment
 from dragoman.codec import Endpoint, ModelList, RateLimitHeaders, ToolLimits, UpstreamSpec
 from dragoman.protocols._openai.errors import is_native_error, read_error, write_error
+from dragoman.protocols.openai_responses.capabilities import ResponsesCapabilities
 from dragoman.protocols.openai_responses.observer import END_MARKERS, ResponsesObserver
 from dragoman.protocols.openai_responses.request_in import read_request
 from dragoman.protocols.openai_responses.request_out import SIGNATURE_PLACES, write_request
@@ -31,6 +32,7 @@ SPEC = UpstreamSpec(
     settings=frozenset(SETTING_PATHS),
     message_members=frozenset({"phase"}),
     read_request=read_request,
+    capabilities=ResponsesCapabilities,
     write_request=write_request,
     stream_reader=ResponsesReader,
     stream_writer=ResponsesWriter,

@@ -28,8 +28,8 @@ from dragoman._ir.request import (
 from dragoman._ir.tools import CacheMark
 from dragoman._wire.exceptions import RequestRefused
 from dragoman._wire.json import JSON, JSONObject
-from dragoman.codec import Capabilities
 from dragoman.protocols._openai.settings import CACHE_TTLS, MAX_CACHE_MARKS
+from dragoman.protocols.openai_responses.capabilities import ResponsesCapabilities as Capabilities
 from dragoman.protocols.openai_responses.checks import has_unmapped_citations, write_citations
 from dragoman.protocols.openai_responses.shapes import ITEM_METADATA
 from dragoman.protocols.openai_responses.tables import (

@@ -22,7 +22,7 @@ from dragoman._ir.shape import setting_paths
 from dragoman._ir.signatures import Signer, unwrap_summary
 from dragoman._wire.json import JSON, JSONObject
 from dragoman._wire.json_schema import is_strict
-from dragoman.codec import Capabilities, SignaturePlaces
+from dragoman.codec import SignaturePlaces
 from dragoman.protocols._openai.settings import (
     DEFAULT_SCHEMA_NAME,
     INCLUDE_LOGPROBS,
@@ -30,6 +30,7 @@ from dragoman.protocols._openai.settings import (
     JSON_INSTRUCTION,
     shared_converters,
 )
+from dragoman.protocols.openai_responses.capabilities import ResponsesCapabilities as Capabilities
 from dragoman.protocols.openai_responses.request_messages_out import (
     NO_MARKS,
     InputWriter,

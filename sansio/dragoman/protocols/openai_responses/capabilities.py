@@ -1,0 +1,20 @@
+"""What a Responses server accepts."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from dragoman.codec import CacheMarks, Capabilities
+
+
+class ResponsesCapabilities(Capabilities, frozen=True):
+    """What one Responses upstream accepts."""
+
+    cache_marks: CacheMarks = "none"
+    summaries: Annotated[
+        Literal["auto", "requested", "never"],
+        "summaries of reasoning are requested: with reasoning, if the client requests to see it, or never",
+    ] = "requested"
+    encrypted_reasoning: Annotated[
+        bool, "request encrypted reasoning for all clients, so that it is kept between tool calls"
+    ] = False
