@@ -247,15 +247,12 @@ class RequestTranslator:
             restore_signatures(
                 decoded, named, upstream, self._signer, ledger, signed_reasoning, rewritten=True
             )
-        received = self._client.read_request(decoded, self._signer)
-        if not received.model and head is not None and head.model:  # it was in the path
-            received = msgspec.structs.replace(received, model=head.model)
+        received = self._read(decoded, head)
+        upstream_model = received.model if model is None else model
+        if not upstream_model:
+            raise _no_model()
         tokens = _count(body, received, capabilities.context_window)
         capabilities = capabilities.for_prompt(tokens)
-        MODEL_CHARACTERS.check(len(received.model), "/model")
-        streams = self._endpoint.streams_if(received.stream)
-        if streams is not received.stream:
-            received = msgspec.structs.replace(received, stream=streams)
         context = PassContext(
             self._client,
             upstream,
@@ -268,13 +265,8 @@ class RequestTranslator:
             cache_key=cache_key,
             max_fan_out=self._max_fan_out,
         )
-        request = msgspec.structs.replace(
-            received,
-            model=received.model if model is None else model,
-            native=decoded if context.rewritten else {},
-        )
-        if not request.model:
-            raise _no_model()
+        native = decoded if context.rewritten else {}
+        request = msgspec.structs.replace(received, model=upstream_model, native=native)
         for apply_pass in PASSES:
             request = apply_pass(request, context)
         out = upstream.write_request(request, capabilities, ledger)
@@ -296,6 +288,19 @@ class RequestTranslator:
             echo=self._echo(body, head, decoded),
             rewritten=context.rewritten,
         )
+
+    def _read(self, decoded: JSONObject, head: RequestHead | None) -> Request:
+        """Return the client's request, with the model that its path names and the stream that its endpoint requires."""
+        received = self._client.read_request(decoded, self._signer)
+        model, stream = received.model, self._endpoint.streams_if(received.stream)
+        if head is None:
+            # peek() does it for all others, but would cost a twentieth of a translation here.
+            MODEL_CHARACTERS.check(len(model), "/model")
+        else:
+            model = model or head.model
+        if (model, stream) == (received.model, received.stream):
+            return received
+        return msgspec.structs.replace(received, model=model, stream=stream)
 
     def _echo(self, body: bytes, head: RequestHead | None, decoded: JSONObject) -> JSONObject:
         echo = {name: decoded[name] for name in self._client.echoed_members if name in decoded}

@@ -67,7 +67,7 @@ def peek(body: bytes, model_in_path: str = "") -> RequestHead:
     model = _field(fields, "model")
     if model is not None and type(model) is not str:
         raise RemoteProtocolError(f"model must be a string, not {kind_of(model)}", path="/model")
-    MODEL_CHARACTERS.check(len(model or ""), "/model")
+    MODEL_CHARACTERS.check(max(len(model or ""), len(model_in_path)), "/model")
     stream = _field(fields, "stream")
     if stream is not None and type(stream) is not bool:
         raise RemoteProtocolError(f"stream must be a boolean, not {kind_of(stream)}", path="/stream")

@@ -152,6 +152,9 @@ def test_the_name_of_a_model(upstream: str) -> None:
     with pytest.raises(RemoteProtocolError, match="model has 2001 characters; at most 2000") as refused:
         translator.translate(encode({**BODIES["openai_chat"], "model": longest + "m"}))
     assert (refused.value.status, refused.value.path) == (400, "/model")
+    assert peek(b"{}", longest).model == longest
+    with pytest.raises(RemoteProtocolError, match="model has 2001 characters"):
+        peek(b"{}", longest + "m")
 
 
 def test_a_place_behind_long_names_is_cut() -> None:
