@@ -26,9 +26,15 @@ def test_good_responses_have_no_findings(protocol: str) -> None:
     assert lint.check_whole(protocol, json.dumps(s.WHOLE[protocol]).encode()).findings == []
 
 
+# Its place in the text is missing.
+CITATION = {"type": "file_citation", "file_id": "f", "filename": "f.txt"}
+TEXT = {"type": "output_text", "text": "So.", "annotations": [CITATION], "logprobs": []}
+CITING = {"id": "msg_1", "type": "message", "status": "completed", "role": "assistant", "content": [TEXT]}
+
 BROKEN: list[tuple[str, Change, str]] = [
     (CHAT, drop(0, "choices.0.logprobs"), "chat-nullable"),
     (CHAT, drop(0, "id"), "chat-required"),
+    (CHAT, drop(0, "model"), "chat-required"),
     (CHAT, put(0, "choices.0.finish_reason", "eos"), "chat-finish"),
     (CHAT, put(0, "created", "1"), "chat-type"),
     (CHAT, put(0, "choices.0.finish_reason", "eos"), "chat-value"),
@@ -51,6 +57,7 @@ BROKEN: list[tuple[str, Change, str]] = [
     (MESSAGES, put(0, "stop_sequence", "x"), "messages-stop-sequence"),
     (RESPONSES, drop(0, "metadata"), "responses-nullable"),
     (RESPONSES, put(0, "created_at", None), "responses-type"),
+    (RESPONSES, put(0, "output.0", CITING), "responses-required"),
     (RESPONSES, put(0, "status", "in_progress"), "responses-status"),
     (RESPONSES, put(0, "usage", None), "responses-usage"),
     (RESPONSES, put(0, "output.0.call_id", ""), "responses-item-id"),
