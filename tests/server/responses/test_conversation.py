@@ -206,6 +206,7 @@ def test_a_compaction_item_replaces_all_before_it() -> None:
     assert history() == (old,)
     assert history(message) == (old, message)
     assert history(first) == (first,)
+    assert history(StoredItem("c", b'{"id":"c","type":"compaction"}')) == (first,)
     assert history(message, first, message) == (first, message)
     assert history(first, message, second) == (second,)
 
