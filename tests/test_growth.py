@@ -40,5 +40,6 @@ def test_time_is_linear_in_the_input() -> None:
     for case in drawn:
         if SECONDS and time.monotonic() > deadline:
             break
-        problems.append(shapes.problem(case))
+        if SECONDS or shapes.may_grow(case):
+            problems.append(shapes.problem(case))
     assert not any(problems), "\n".join(filter(None, problems))
