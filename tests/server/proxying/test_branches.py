@@ -147,15 +147,23 @@ async def test_one_refusal_refuses_all(stream: bool) -> None:
     assert branches.closed_at < 1, "the other call was given up at once"
 
 
-async def test_a_refusal_has_its_own_status_and_headers_though_another_branch_begins_meanwhile() -> None:
-    error = {"type": "error", "error": {"type": "rate_limit_error", "message": "slow down"}}
-    body = [Sleep(2), json.dumps(error).encode()]
+@pytest.mark.parametrize(
+    ("status", "content", "media_type", "reported"),
+    [
+        (429, b'{"type":"error","error":{"type":"rate_limit_error","message":"slow down"}}', "json", 429),
+        (203, b"<html>", "html", 502),
+    ],
+)
+async def test_a_refusal_has_its_own_status_and_headers_though_another_branch_begins_meanwhile(
+    status: int, content: bytes, media_type: str, reported: int
+) -> None:
+    headers = [("content-type", f"application/{media_type}"), ("retry-after", "9")]
     begun = message("a", delay=60)
     begun.connect = [Sleep(1)]
-    fake, record = await run(Branches(Script(body, status=429, headers=[("retry-after", "9")]), begun))
-    assert (fake.status, fake.headers["retry-after"]) == (429, "9")
-    assert [each["status"] for each in record.failures] == [429]
-    assert record.upstream_status == 429
+    fake, record = await run(Branches(Script([Sleep(2), content], status=status, headers=headers), begun))
+    assert (fake.status, fake.headers["retry-after"]) == (reported, "9")
+    assert [each["status"] for each in record.failures] == [status]
+    assert record.upstream_status == status
 
 
 async def test_an_upstream_that_cannot_be_reached() -> None:

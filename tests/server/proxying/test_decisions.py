@@ -17,6 +17,8 @@ from dragoman_server.log import DECISIONS, REQUESTS, configure_logging
 
 pytestmark = [pytest.mark.anyio, pytest.mark.backends(VIRTUAL_BACKENDS[0])]
 
+WITHOUT_USAGE = s.render(CHAT, [s.chunk({"content": "Hello"}), s.chunk({}, "stop")])
+
 
 @pytest.fixture
 def debug(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
@@ -81,12 +83,19 @@ async def test_an_upstream_that_cannot_take_the_request(debug: pytest.LogCapture
     assert taken == "plan: openai_chat -> openai_chat at else/two, relayed, streams"
 
 
-async def test_the_losses_of_the_response(debug: pytest.LogCaptureFixture) -> None:
-    without_usage = [s.render(CHAT, [s.chunk({"content": "Hello"}), s.chunk({}, "stop")])]
-    pool = pool_of(CHAT, {"a": RawResponse(without_usage)})
-    await pool.call(MESSAGES)
+@pytest.mark.parametrize(
+    ("upstream", "client", "response", "begins"),
+    [
+        (CHAT, MESSAGES, RawResponse([WITHOUT_USAGE]), "estimated at /usage"),
+        (MESSAGES, CHAT, good("Hello", between=[b'data: {"type":"odd"}\n\n']), "unknown_kind at /"),
+    ],
+)
+async def test_the_losses_of_the_response(
+    debug: pytest.LogCaptureFixture, upstream: str, client: str, response: Any, begins: str
+) -> None:
+    await pool_of(upstream, {"a": response}).call(client)
     (loss,) = decisions(debug, "loss")
-    assert loss.startswith("loss: estimated at /usage of the response: ")
+    assert loss.startswith(f"loss: {begins} of the response: ")
 
 
 async def test_above_debug_nothing_of_it_is_made(
