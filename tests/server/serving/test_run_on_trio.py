@@ -15,7 +15,7 @@ import trio
 import trio.testing
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from dragoman_server.serving.run import CLOSING_S, SHUTDOWN_S, _Worker
+from dragoman_server.serving.run import CLOSING_S, REPORT_S, SHUTDOWN_S, _Worker
 from dragoman_server.serving.signals import SignalMeanings
 from dragoman_server.serving.sockets import StartupError
 from dragoman_server.settings import ServerSettings, Settings
@@ -132,7 +132,7 @@ async def test_a_stop_logs_the_number_of_open_requests_when_it_changes(
     async with await running.get(b"/stream") as first:
         await trio.sleep(10)
         async with await running.get(b"/stream") as second:
-            await trio.sleep(1)  # so that no response ends when the number is looked at
+            await trio.sleep(REPORT_S / 2)  # so that no response ends while the number is looked at
             signal.raise_signal(signal.SIGUSR1)
             await remainder_of(first)
             await remainder_of(second)
