@@ -62,11 +62,12 @@ class Authorize(Protocol):
 class Host:
     """How calls to one kind of servers differ from those of their protocol.
 
-    fit: returns the call as the host takes it, before it is authorized.
+    fit: returns the call as the host takes it, before it is authorized; in a thread, if its body is large. None: as it
+        is.
     authorize: see Authorize.
     """
 
-    fit: Callable[[UpstreamCall, UpstreamSettings], UpstreamCall] = lambda call, upstream: call
+    fit: Callable[[UpstreamCall, UpstreamSettings], UpstreamCall] | None = None
     authorize: Authorize = add_key
 
 

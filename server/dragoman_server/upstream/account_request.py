@@ -6,6 +6,7 @@ from contextlib import AbstractAsyncContextManager
 from dragoman.codec import UpstreamSpec
 from dragoman_server.headers import upstream_request_headers
 from dragoman_server.hosts import HOSTS, UpstreamCall
+from dragoman_server.off_loop import off_loop
 from dragoman_server.settings import AccountSettings, UpstreamSettings
 from dragoman_server.upstream.client import UpstreamTimeouts
 from dragoman_server.upstream.errors import UpstreamIdleClosed
@@ -26,8 +27,10 @@ async def account_request(
     Raises UpstreamError if the host cannot authorize it.
     """
     host, proxy = HOSTS[upstream.host], account.proxy or upstream.proxy
+    if host.fit is not None:
+        call = await off_loop(len(call.content or b""), host.fit, call, upstream)
     return sender.open(
-        await host.authorize(host.fit(call, upstream), upstream, protocol, account, time.time()),
+        await host.authorize(call, upstream, protocol, account, time.time()),
         timeouts=UpstreamTimeouts(upstream.connect_s, upstream.read_s, upstream.write_s, upstream.pool_s),
         proxy=None if proxy is None else proxy.reveal(),
     )

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import threading
 from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -14,6 +15,7 @@ from dragoman.codec import UpstreamSpec
 from dragoman_server.app import create_app
 from dragoman_server.config.loader import load
 from dragoman_server.hosts import HOSTS, Host, UpstreamCall
+from dragoman_server.off_loop import INLINE_BYTES
 from dragoman_server.settings import AccountSettings, Settings, UpstreamSettings
 from dragoman_server.upstream.client import UpstreamClient
 from dragoman_server.upstream.errors import UpstreamUnreachable
@@ -38,10 +40,14 @@ RESPONSE = {
 }
 
 
+THREADS: list[int] = []  # in which calls were fitted
+
+
 def deploy(call: UpstreamCall, upstream: UpstreamSettings) -> UpstreamCall:
     """Put the model into the path, and take it out of the body."""
     if call.content is None:
         return call._replace(url=f"{call.url}?version=7")
+    THREADS.append(threading.get_ident())
     body = json.loads(call.content)
     base = call.url.removesuffix(urlsplit(call.url).path)
     url = f"{base}/deployments/{body.pop('model')}/chat?version=7"
@@ -112,6 +118,18 @@ async def test_each_call_is_fitted_and_signed(tmp_path: Path, monkeypatch: pytes
         token = request.headers["x-token"]
         assert request.headers["x-signature"] == signature(request.content or None, "k", token)
         assert "authorization" not in request.headers
+
+
+async def test_a_large_call_is_fitted_in_a_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(HOSTS, "toy", Host(deploy))
+    transport = httpx2.MockTransport(lambda request: httpx2.Response(200, json=RESPONSE))
+    app = create_app(settings_of(tmp_path), client=UpstreamClient(transport=transport))
+    THREADS.clear()
+    async with app.lifespan():
+        for size in (1, INLINE_BYTES):
+            messages = [{"role": "user", "content": "x" * size}]
+            assert (await call(app, "/v1/chat/completions", {**REQUEST, "messages": messages})).status == 200
+    assert [thread == threading.get_ident() for thread in THREADS] == [True, False]
 
 
 async def test_what_cannot_be_authorized_is_a_failure_of_its_upstream(
