@@ -297,7 +297,7 @@ class StreamReader(Protocol):
 
 
 class StreamWriter(Protocol):
-    """Events in, bytes of the client's stream out. The events are in legal order, see dragoman.testing."""
+    """Events in, whole server-sent events out. The events come in legal order, see dragoman.testing."""
 
     def send(self, event: Event) -> bytes:
         """Return the bytes for one event, b"" if it has none of its own yet."""

@@ -9,6 +9,7 @@ import os
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import anyio
@@ -55,19 +56,17 @@ _LOG = logging.getLogger("dragoman.recordings")
 SCOPE_TAPE = "dragoman.tape"
 
 
+@dataclass(slots=True)
 class _Attempt:
-    """An attempt as it goes on. The attributes are those of RecordedAttempt."""
+    """An attempt as it goes on, see RecordedAttempt. call: with the part of its body that is recorded."""
 
-    def __init__(self, at_s: float, destination: Destination | None, call: UpstreamCall, body: bytes) -> None:
-        self.at_s = at_s
-        self.destination = destination
-        self.url = call.url
-        self.headers = call.headers
-        self.body = body
-        self.status: int | None = None
-        self.response_headers: list[tuple[str, str]] = []
-        self.pieces: list[tuple[float, bytes]] = []
-        self.error: str | None = None
+    at_s: float
+    destination: Destination | None
+    call: UpstreamCall
+    status: int | None = None
+    response_headers: list[tuple[str, str]] = field(default_factory=list)
+    pieces: list[tuple[float, bytes]] = field(default_factory=list)
+    error: str | None = None
 
 
 class Tape:
@@ -156,7 +155,7 @@ class _RecordingSender:
         body = call.content or b""
         named = [each for each in of_upstream if f'"{each.upstream_model}"'.encode() in body]
         destination = next(iter([*named, *of_upstream]), None)
-        attempt = _Attempt(tape.now(), destination, call, tape.keep(body))
+        attempt = _Attempt(tape.now(), destination, call._replace(content=tape.keep(body)))
         tape.attempts.append(attempt)
         return attempt
 
@@ -258,9 +257,9 @@ class Recorder:
             "" if to is None else to.settings.name,
             "" if to is None else to.upstream.name,
             "" if to is None else to.upstream_model,
-            mask(attempt.url),
-            redact_headers(attempt.headers, mask),
-            self._text(attempt.body),
+            mask(attempt.call.url),
+            redact_headers(attempt.call.headers, mask),
+            self._text(attempt.call.content or b""),
             {}
             if to is None
             else msgspec.to_builtins(
