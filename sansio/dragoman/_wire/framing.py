@@ -70,6 +70,11 @@ class FrameDecoder:
         self._limit = max_frame_bytes
         self.error: RemoteProtocolError | None = None
 
+    @property
+    def held_bytes(self) -> int:
+        """The number of bytes that are held of an unfinished frame."""
+        return self._reader.held_bytes
+
     def receive_data(self, data: bytes) -> bytes:
         """Take bytes, and return the events of the frames that they complete. Check `error` after each call."""
         frames: list[Frame] = []  # also those before an error

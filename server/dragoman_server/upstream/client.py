@@ -34,6 +34,7 @@ from dragoman.codec import SSE, Framing
 from dragoman.sse import FrameDecoder
 from dragoman_server.headers import media_type
 from dragoman_server.hosts import UpstreamCall
+from dragoman_server.off_loop import off_loop
 from dragoman_server.streams.byte_stream import Take
 from dragoman_server.upstream.background import BackgroundTaskGroup
 from dragoman_server.upstream.content_coding import CodingError, ContentDecoder, decoder_for
@@ -244,7 +245,7 @@ class UpstreamResponse:
     async def _receive_events(self, frames: FrameDecoder) -> bytes:
         while frames.error is None:
             data = await self._receive_content()
-            events = frames.receive_data(data)
+            events = await off_loop(frames.held_bytes + len(data), frames.receive_data, data)
             if events or not data:
                 return events
         raise UpstreamBroken(f"{self._where}: {frames.error}")

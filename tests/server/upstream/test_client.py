@@ -2,20 +2,23 @@
 
 import gzip
 import sys
+import threading
 import zlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 
 import anyio
 import anyio.lowlevel
 import httpx2
 import pytest
-from core.toy_framing import LENGTHS, in_lengths
+from core.toy_framing import LENGTHS, LengthReader, LengthWriter, in_lengths
 from http_certificate import make_certificate
 from http_server import TIMEOUT_S, DeafServer, Peer, ScriptedServer, answering
 from virtual_time import REAL_BACKENDS
 
 from dragoman.codec import SSE, Framing
+from dragoman.sse import Frame
 from dragoman_server.hosts import UpstreamCall
+from dragoman_server.off_loop import INLINE_BYTES
 from dragoman_server.upstream.client import (
     PoolLimits,
     UpstreamBroken,
@@ -266,6 +269,27 @@ async def test_a_stream_in_the_framing_of_the_call_becomes_server_sent_events(
         received += b"".join(each) + await response.read_all(1000)
         assert received == (b"".join(events) if decoded else stream)
         assert await response.receive() == b""
+
+
+async def test_a_large_frame_is_completed_in_a_thread() -> None:
+    threads = list[int]()
+
+    class Reader(LengthReader):
+        def receive_data(self, data: bytes) -> Iterator[Frame]:
+            threads.append(threading.get_ident())
+            return super().receive_data(data)
+
+    framing = Framing(LENGTHS.media_type, Reader)
+    stream = in_lengths(b"data: 1\n\n") + LengthWriter().send(Frame(b"", bytes(INLINE_BYTES)))
+    head = OK + b"Content-Type: %b\r\nContent-Length: %d\r\n\r\n" % (framing.media_type.encode(), len(stream))
+    async with (
+        ScriptedServer(answering(head, stream)) as server,
+        UpstreamClient() as client,
+        client.open(UpstreamCall("GET", server.url, framing=framing)) as response,
+    ):
+        assert len(await response.read_all(2 * INLINE_BYTES)) > INLINE_BYTES
+    assert threads[0] == threading.get_ident()
+    assert threading.get_ident() not in threads[-2:-1]
 
 
 async def test_a_stream_that_breaks_its_framing() -> None:
