@@ -12,7 +12,7 @@ import re
 from collections.abc import Sequence
 
 from dragoman import RemoteProtocolError, RequestRefused
-from dragoman_server.streams.http1_head import TOKEN
+from dragoman_server.streams.http1_head import FIELD_LINE, TOKEN
 
 # Claude Code and Codex send some 10 KiB of headers.
 MAX_HEAD_BYTES = 64 * 1024
@@ -25,7 +25,7 @@ MAX_TARGET_BYTES = 8 * 1024
 _MAX_LINE_BYTES = MAX_TARGET_BYTES + 64
 
 _REQUEST_LINE = re.compile(rb"(%b) ([!-~]+) HTTP/([0-9])\.([0-9])" % TOKEN)
-_FIELDS = re.compile(rb"(?:%b:[\t -~\x80-\xff]*\r\n)*\r\n" % TOKEN)
+_FIELDS = re.compile(rb"(?:%b\n)*\r\n" % FIELD_LINE)
 _HOST = re.compile(rb"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._~!$&'()*+,;=%-]*)(?::[0-9]*)?")
 _CONTENT_LENGTH = re.compile(rb"[0-9]{1,19}")
 _ABSOLUTE = re.compile(rb"https?://[^/?#]+(?=[/?]|$)", re.IGNORECASE)

@@ -13,6 +13,8 @@ import enum
 import re
 from abc import ABC, abstractmethod
 
+from dragoman_server.streams.http1_head import FIELD_LINE
+
 # Bytes of a size and its extensions. Servers send a few; signed uploads have about a hundred.
 MAX_CHUNK_LINE = 1024
 # Bytes of all trailer fields together, about as many as servers allow for a head.
@@ -26,7 +28,7 @@ _EXTENSION = rb";[\t -~\x80-\xff]{0,%d}" % MAX_CHUNK_LINE
 _SIZE_LINE = re.compile(rb"%b(?:%b%b)?\r\n" % (_SIZE, _BLANKS, _EXTENSION))
 _PADDED_SIZE_LINE = re.compile(rb"%b%b(?:%b)?\r\n" % (_SIZE, _BLANKS, _EXTENSION))
 _SIZE_LINE_START = re.compile(rb"%b%b(?:%b)?\r?" % (_SIZE, _BLANKS, _EXTENSION))
-_TRAILER_LINE = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+:[\t -~\x80-\xff]*\r")
+_TRAILER_LINE = re.compile(FIELD_LINE)
 # A size without extensions or blanks, and its line ending.
 _MAX_PLAIN_LINE = 18
 _HEX_DIGITS = b"0123456789abcdefABCDEF"

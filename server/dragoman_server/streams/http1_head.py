@@ -5,6 +5,8 @@ from collections.abc import Iterable
 
 # Both accept less than h11: no control characters.
 TOKEN = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
+# A header or trailer field, without the LF at its end.
+FIELD_LINE = TOKEN + rb":[\t -~\x80-\xff]*\r"
 _NAME = re.compile(TOKEN)
 _VALUE = re.compile(rb"(?:[!-~\x80-\xff](?:[\t -~\x80-\xff]*[!-~\x80-\xff])?)?")
 

@@ -19,7 +19,7 @@ from dragoman_server.streams.http1_body import (
     LengthBody,
     UntilCloseBody,
 )
-from dragoman_server.streams.http1_head import TOKEN, are_plain
+from dragoman_server.streams.http1_head import FIELD_LINE, are_plain
 
 # Bytes of a response head, with the interim ones before it. h11's default is 16 KiB; some providers' policy and tracing
 # headers come close to that.
@@ -31,9 +31,7 @@ Headers = Sequence[tuple[bytes, bytes]]
 
 # Heads that are written and read without h11. The patterns accept less than h11's: no control characters.
 _TARGET = re.compile(rb"[!-~]+")
-_RESPONSE = re.compile(
-    rb"HTTP/1\.1 ([2-5][0-9][0-9])(?: [\t -~\x80-\xff]*)?\r\n((?:%b:[\t -~\x80-\xff]*\r\n)*)\r\n" % TOKEN
-)
+_RESPONSE = re.compile(rb"HTTP/1\.1 ([2-5][0-9][0-9])(?: [\t -~\x80-\xff]*)?\r\n((?:%b\n)*)\r\n" % FIELD_LINE)
 _MAX_LENGTH_DIGITS = 20  # as in h11
 # Headers that change how a message is framed, or what follows it.
 _REQUEST_FRAMING = frozenset({b"connection", b"expect", b"transfer-encoding", b"upgrade"})
