@@ -12,9 +12,10 @@ from dragoman.codec import Endpoint, ProtocolSpec
 from dragoman_server.accounts.policy import Account, Attempts, Offer, Selection, UpstreamAccounts
 from dragoman_server.capabilities.resolve import capability_sources
 from dragoman_server.headers import HeaderList, with_key
+from dragoman_server.hosts import HOSTS, UpstreamCall, add_key
 from dragoman_server.models.routes import deciding_upstream
 from dragoman_server.proxying.destinations import Destination, find_destinations
-from dragoman_server.proxying.plan import Plan, Planner
+from dragoman_server.proxying.plan import Planner
 from dragoman_server.settings import AccountSettings, Settings
 
 # Of ids and times in what is explained: the same request gives the same text.
@@ -125,7 +126,9 @@ def _explain_one(
         plan = planner.plan(to)
     except (RemoteProtocolError, RequestRefused) as error:
         return _refusal(to.target, error)
-    translated = plan.request.translated
+    fit, call = HOSTS[to.settings.host].fit, plan.call
+    if fit is not None:
+        call = fit(call, to.settings)
     return ExplainedRequest(
         target=to.target,
         rule=to.rule,
@@ -134,9 +137,9 @@ def _explain_one(
         accounts=_order(to),
         selection=to.settings.selection,
         capabilities=tuple(_capabilities(settings, to)),
-        url=settings.mask(plan.url),
-        headers=_masked(settings, plan, to.accounts[0] if to.accounts else None),
-        body=translated.body,
+        url=settings.mask(call.url),
+        headers=_masked(settings, to, call, to.accounts[0] if to.accounts else None),
+        body=call.content or b"",
         times=plan.fan_out,
         losses=tuple((loss.code.value, loss.path, loss.detail) for loss in plan.losses),
         more_losses=plan.losses.overflow,
@@ -163,12 +166,16 @@ def _capabilities(settings: Settings, to: Destination) -> Iterator[KnownCapabili
     yield from sorted(found.values(), key=lambda each: each.name)
 
 
-def _masked(settings: Settings, plan: Plan, account: AccountSettings | None) -> HeaderList:
-    """Return the headers as they would be sent with an account, with masked secrets."""
-    to = plan.destination
+def _masked(
+    settings: Settings, to: Destination, call: UpstreamCall, account: AccountSettings | None
+) -> HeaderList:
+    """Return the headers as they would be sent with an account, with masked secrets.
+
+    Without what a host makes of the account for each call, such as a signature.
+    """
     secret = {name.lower(): str(value) for name, value in to.settings.headers.items()}
-    headers = [(name, secret.get(name, settings.mask(value))) for name, value in plan.headers]
-    if account is None or account.api_key is None:
+    headers = [(name, secret.get(name, settings.mask(value))) for name, value in call.headers]
+    if account is None or account.api_key is None or HOSTS[to.settings.host].authorize is not add_key:
         return headers
     key = account.api_key.reveal()
     return [

@@ -11,9 +11,11 @@ import httpx2
 import pytest
 from gateway.fakes import call
 
+from dragoman import PROTOCOLS
 from dragoman.codec import UpstreamSpec
 from dragoman_server.app import create_app
 from dragoman_server.config.loader import load
+from dragoman_server.diagnosis.explanation import ExplainedRequest, explain
 from dragoman_server.hosts import HOSTS, Host, UpstreamCall
 from dragoman_server.off_loop import INLINE_BYTES
 from dragoman_server.settings import AccountSettings, Settings, UpstreamSettings
@@ -130,6 +132,18 @@ async def test_a_large_call_is_fitted_in_a_thread(tmp_path: Path, monkeypatch: p
             messages = [{"role": "user", "content": "x" * size}]
             assert (await call(app, "/v1/chat/completions", {**REQUEST, "messages": messages})).status == 200
     assert [thread == threading.get_ident() for thread in THREADS] == [True, False]
+
+
+def test_what_would_be_sent_is_explained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    chat = PROTOCOLS["openai_chat"]
+    body = json.dumps(REQUEST).encode()
+    for host, has_key in ((Host(deploy, Signer()), False), (Host(deploy), True)):
+        monkeypatch.setitem(HOSTS, "toy", host)
+        [step] = explain(settings_of(tmp_path), chat, chat.endpoints[0], {}, "", body).steps
+        assert isinstance(step, ExplainedRequest)
+        assert step.url == "http://127.0.0.1:9/deployments/kite/chat?version=7"
+        assert "model" not in json.loads(step.body)
+        assert ("authorization" in dict(step.headers)) is has_key
 
 
 async def test_what_cannot_be_authorized_is_a_failure_of_its_upstream(
