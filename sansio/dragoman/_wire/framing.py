@@ -13,7 +13,7 @@ from typing import Protocol
 import msgspec
 
 from dragoman._wire.exceptions import RemoteProtocolError
-from dragoman._wire.frame_cutter import MAX_EVENT_BYTES
+from dragoman._wire.frame_cutter import MAX_EVENT_BYTES, MAX_IDLE_BYTES
 from dragoman._wire.sse import Frame, encode_frames, parse_frames
 
 
@@ -68,6 +68,7 @@ class FrameDecoder:
     def __init__(self, reader: FrameReader, *, max_frame_bytes: int = MAX_EVENT_BYTES) -> None:
         self._reader = reader
         self._limit = max_frame_bytes
+        self._idle_bytes = 0  # without a frame
         self.error: RemoteProtocolError | None = None
 
     @property
@@ -83,10 +84,15 @@ class FrameDecoder:
                 frames.append(frame)
         except RemoteProtocolError as error:
             self.error = error
-        if self._reader.held_bytes > self._limit:
-            reason = f"one frame has more than {self._limit} bytes"
-            self.error = RemoteProtocolError(reason, status=502, code="event_too_large")
+        self._idle_bytes = 0 if frames else self._idle_bytes + len(data)
+        if self.held_bytes > self._limit:
+            self._give_up(f"one frame has more than {self._limit} bytes")
+        elif self._idle_bytes - self.held_bytes > MAX_IDLE_BYTES:
+            self._give_up(f"more than {MAX_IDLE_BYTES} bytes without a frame")
         return encode_frames(frames)
+
+    def _give_up(self, reason: str) -> None:
+        self.error = RemoteProtocolError(reason, status=502, code="event_too_large")
 
 
 def reframe(writer: FrameWriter, events: bytes) -> bytes:

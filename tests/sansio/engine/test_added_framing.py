@@ -9,6 +9,7 @@ from failures.responses import stream as stream_of_upstream
 from translation import client_request
 
 from dragoman import PROTOCOLS, UPSTREAMS, ErrorKind, Outcome, Relay, ResponseTranslator, WireError
+from dragoman._wire.frame_cutter import MAX_IDLE_BYTES
 from dragoman.codec import Endpoint, ProtocolSpec
 from dragoman.events import (
     BlockEnded,
@@ -92,6 +93,17 @@ def test_a_frame_with_too_many_bytes_is_not_held() -> None:
     assert decoder.receive_data(b"x") == b""
     assert decoder.error is not None
     assert decoder.error.code == "event_too_large"
+
+
+def test_bytes_without_a_frame_have_a_limit_of_their_own() -> None:
+    decoder = FrameDecoder(LengthReader())
+    frame = LengthWriter().send(Frame(b"", bytes(MAX_IDLE_BYTES * 2)))
+    for at in range(0, len(frame), 65_536):  # they belong to a frame
+        decoder.receive_data(frame[at : at + 65_536])
+    decoder.receive_data(bytes(MAX_IDLE_BYTES))  # empty messages
+    assert decoder.error is None
+    decoder.receive_data(bytes(4))
+    assert str(decoder.error) == f"more than {MAX_IDLE_BYTES} bytes without a frame"
 
 
 # Behind writers
