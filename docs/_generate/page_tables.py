@@ -16,7 +16,6 @@ from dragoman.lint import RULES
 from dragoman_server.accounts.error_actions import ERROR_RULES, ErrorAction, ErrorRule
 from dragoman_server.capabilities.model_families import MODEL_FAMILIES
 from dragoman_server.capabilities.providers import PROVIDERS
-from dragoman_server.capabilities.relay_rewrites import RELAY_REWRITES
 from dragoman_server.models.routes import VENDOR_MODELS
 from dragoman_server.settings import ARRAYS, ServerSettings, capability_keys, keys_of
 from dragoman_server.settings.fields import AppliedBy, SettingSpec
@@ -121,25 +120,11 @@ def _hosts() -> str:
     return _table(("host", "settings", "source", "looked up"), *rows)
 
 
-def _rewritten_relays() -> str:
-    rows = [
-        (
-            _code(row.protocol),
-            _code(row.server) if row.port is None else f"{row.server}, port {row.port}",
-            _code(*row.models),
-            row.why,
-            row.source,
-            row.date,
-        )
-        for row in RELAY_REWRITES
-    ]
-    return _table(("protocol", "at", "models", "because", "source", "looked up"), *rows)
-
-
 def _model_families() -> str:
     rows = []
     for each in MODEL_FAMILIES:
         models = _code(*each.patterns) + (f" at {_code(each.provider)}" if each.provider else "")
+        models += f" in {_code(each.protocol)}" if each.protocol else ""
         unset = [f"`{name}` unset" for name, value in each.capabilities.items() if value is None]
         rows.append((models, ", ".join([*_settings(each.capabilities), *unset]), each.source, each.date))
     return _table(("models", "settings", "source", "looked up"), *rows)
@@ -252,7 +237,6 @@ _TABLES: dict[str, Callable[[], str]] = {
     "model_families": _model_families,
     "providers": _providers,
     "hosts": _hosts,
-    "rewritten_relays": _rewritten_relays,
     "families": _families,
     "lint_rules": _lint_rules,
     "simulated_models": _simulated_models,

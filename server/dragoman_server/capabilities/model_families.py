@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from dragoman_server.capabilities.providers import LOOKED_UP
+from dragoman_server.capabilities.providers import CHAT, LOOKED_UP
 from dragoman_server.settings.fields import NONE
 
 _SPECIAL = re.compile(r"[*?[]")
@@ -23,6 +23,7 @@ class ModelFamily:
     patterns: of names, as normalized_model_name() spells them.
     source: where the capabilities are documented. date: when that was read.
     provider: the row applies only at this provider's hosts, by its name in `providers`.
+    protocol: the row applies only to requests in this protocol.
     """
 
     patterns: tuple[str, ...]
@@ -30,14 +31,15 @@ class ModelFamily:
     source: str
     date: str
     provider: str | None = None
+    protocol: str | None = None
 
 
 def _rows(
-    source: str, *rows: tuple[str, Mapping[str, object]], date: str = LOOKED_UP, provider: str | None = None
+    source: str, *rows: tuple[str, Mapping[str, object]], date: str = LOOKED_UP, **where: str
 ) -> list[ModelFamily]:
     """Make rows with one source. Each begins with its patterns, which have a space between them."""
     return [
-        ModelFamily(tuple(patterns.split()), capabilities, source, date, provider)
+        ModelFamily(tuple(patterns.split()), capabilities, source, date, **where)
         for patterns, capabilities in rows
     ]
 
@@ -199,6 +201,13 @@ MODEL_FAMILIES = (
         ("gpt-6*", _GPT_6),
     ),
     *_rows(
+        "itzcrazykns/vane#1173",
+        # A client's effort beside tools is refused as well.
+        ("gpt-5-[4-6] gpt-5-[4-6]-* gpt-6 gpt-6-*", {"relay": "rewrite"}),
+        provider="openai",
+        protocol=CHAT,
+    ),
+    *_rows(
         "kilocode#13022; stacklok/mecatl#1573; bifrost#7240",
         # "prompt_cache_breakpoint is not supported on this model": all older ones.
         ("gpt-5-[6-9]* gpt-6*", {"cache_marks": "breakpoint"}),
@@ -269,20 +278,20 @@ MODEL_FAMILIES = (
 )
 
 
-def families_of(model: str, provider: str | None) -> Iterator[ModelFamily]:
+def families_of(model: str, provider: str | None, protocol: str) -> Iterator[ModelFamily]:
     """Yield the rows that match a model, by its name at the upstream, in order. provider: of the upstream's host."""
     name = normalized_model_name(model)
     for family in MODEL_FAMILIES:
-        if family.provider in (None, provider) and matches_any(name, family.patterns):
+        if (
+            family.provider in (None, provider)
+            and family.protocol in (None, protocol)
+            # fnmatch compiles a pattern when it first matches with it, which costs 0.1 ms: only those of the family.
+            and any(
+                name.startswith(_SPECIAL.split(each, 1)[0]) and fnmatchcase(name, each)
+                for each in family.patterns
+            )
+        ):
             yield family
-
-
-def matches_any(name: str, patterns: tuple[str, ...]) -> bool:
-    """True if one of the patterns matches a name in the spelling of the table."""
-    # fnmatch compiles a pattern when it first matches with it, which costs 0.1 ms: only those of the model's family.
-    return any(
-        name.startswith(_SPECIAL.split(pattern, 1)[0]) and fnmatchcase(name, pattern) for pattern in patterns
-    )
 
 
 def normalized_model_name(model: str) -> str:

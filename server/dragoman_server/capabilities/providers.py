@@ -34,7 +34,8 @@ class Provider:
     protocols: all that it speaks, the preferred one first.
     source: where the capabilities are documented. date: when that was read.
     capabilities: settings for upstreams at its hosts that do not set them; `default_model` is its best known model,
-        `refuses` applies to Chat Completions only.
+        `refuses` and `relay` are about Chat
+        Completions only.
     hosts: further public hosts, such as those of other regions.
     compatible: the protocol of servers that call themselves compatible with it, if that is another one.
     """
@@ -148,7 +149,10 @@ PROVIDERS = (
         "deepseek",
         "https://api.deepseek.com/v1",
         "deepseek-v4-pro",
-        "api-docs.deepseek.com/guides/thinking_mode; cloudwego/eino#994; pi#3636; hermes-webui#2297",
+        "api-docs.deepseek.com/guides/thinking_mode; cloudwego/eino#994; pi#3636; hermes-webui#2297; 9router#773",
+        # Clients adapt to such hosts by their address. Here they have the gateway's, and send what OpenAI accepts: the
+        # role developer is refused, and so are turns without their reasoning.
+        relay="rewrite",
         # "Thinking mode does not support this tool_choice": it is on by default. "reasoning_effort: low, high, max."
         # "minimal goes to low, medium to high."
         # "The `reasoning_content` in the thinking mode must be passed back." There is JSON mode, but no schema.
@@ -177,7 +181,9 @@ PROVIDERS = (
         "groq",
         "https://api.groq.com/openai/v1",
         "openai/gpt-oss-120b",
-        "console.groq.com/docs/openai",
+        "console.groq.com/docs/openai; opencode 1.18.33",
+        # reasoning_content and unknown members are refused.
+        relay="rewrite",
         # Other names are refused: "property 'reasoning_content' is unsupported". Most models refuse an effort
         # and a schema, see the model families. Of those in `refuses`, "a 400 error will be returned".
         reasoning_field="reasoning",
@@ -190,6 +196,7 @@ PROVIDERS = (
         "https://api.cerebras.ai/v1",
         "gpt-oss-120b",
         "req_llm's guide to Cerebras",
+        relay="rewrite",  # of a client's body what is in `refuses`
         # Tools should be strict there, and `tool_choice` is auto or none.
         max_tokens_field="max_completion_tokens",
         reasoning_field="reasoning",
@@ -202,8 +209,9 @@ PROVIDERS = (
         "mistral",
         "https://api.mistral.ai/v1",
         "mistral-large-latest",
-        "eca#231; crush#1590; avante#2695; mistral-go#2",
-        # Unknown members are refused: "Extra inputs are not permitted".
+        "eca#231; crush#1590; avante#2695; mistral-go#2; pi 0.73.1, opencode 1.18.33",
+        # Unknown members are refused, store and reasoning_content too: "Extra inputs are not permitted".
+        relay="rewrite",
         # "Tool call id must be a-z, A-Z, 0-9, with a length of 9." "Unexpected role 'user' after role 'tool'."
         reasoning_field=NONE,
         efforts=(),
@@ -231,9 +239,11 @@ PROVIDERS = (
         "moonshot",
         "https://api.moonshot.ai/v1",
         "kimi-k3",
-        "kimi-code#686; new-api#3121; agentscope's page on Kimi",
+        "kimi-code#686; new-api#3121; agentscope's page on Kimi; VideoAdGuard#34",
+        # Other sampling than the model's own is refused, and tool calls without their reasoning are:
         # "thinking is enabled but reasoning_content is missing in assistant tool call message"
         max_tokens_field="max_completion_tokens",
+        relay="rewrite",
         forced_tools="not_thinking",
         reasoning_back="always",
         tool_images=True,
@@ -257,7 +267,9 @@ PROVIDERS = (
         "minimax",
         "https://api.minimax.io/v1",
         "MiniMax-M3.1",
-        "openclaw#19386; cherry-studio#16431; platform.minimax.io",
+        "openclaw#19386; cherry-studio#16431; platform.minimax.io; qwen-code#11905",
+        # Functions without parameters are refused, too.
+        relay="rewrite",
         # "invalid thinking.type: "enabled" (allowed: adaptive, disabled) (2013)"
         max_tokens_field="max_completion_tokens",
         reasoning_setting="thinking",
@@ -271,6 +283,7 @@ PROVIDERS = (
         "qwen3.8-max",
         "alibabacloud.com/help/model-studio; cloudwego/eino#994",
         # "The tool_choice parameter does not support being set to required or object in thinking mode"
+        relay="rewrite",
         reasoning_setting="enable_thinking",
         efforts=None,
         structured_output="object",
@@ -283,11 +296,22 @@ PROVIDERS = (
         "gemini-3.8-flash",
         "ai.google.dev/gemini-api/docs/openai; paws#103; continue#8865; SkyrimNet-GamePlugin#77",
         # "Function call is missing a thought_signature in functionCall parts." "Unknown name "frequency_penalty"".
+        # Other unknown members are refused as well.
+        relay="rewrite",
         reasoning_field=NONE,
         thought_signatures=True,
         refuses=("frequency_penalty",),
     ),
 )
+
+
+# Local servers are recognized by their default ports. If another server has one, set `relay`.
+_AT_PORTS: Mapping[tuple[str, int | None], Mapping[str, object]] = {
+    # llama.cpp: events without output_index and sequence_number (its server with openai-python 3.54.0).
+    (RESPONSES, 8080): {"relay": "rewrite"},
+    # vLLM: content_index counts on across items (vllm#45742).
+    (RESPONSES, 8000): {"relay": "rewrite"},
+}
 
 
 def host_capabilities(url: str, protocol: str) -> Mapping[str, object]:
@@ -297,10 +321,11 @@ def host_capabilities(url: str, protocol: str) -> Mapping[str, object]:
         known = provider.capabilities
     else:
         # Local servers accept top_k; public ones may refuse it.
-        known = _LOCAL if is_local(url) else _PUBLIC
+        known = {**_LOCAL, **_AT_PORTS.get((protocol, address_of(url)[1]), {})} if is_local(url) else _PUBLIC
     if protocol == CHAT:
         return known
-    known = {name: value for name, value in known.items() if name != "refuses"}
+    only_chat = ("refuses",) if provider is None else ("refuses", "relay")
+    known = {name: value for name, value in known.items() if name not in only_chat}
     return {"billing_header": False, **known} if protocol == MESSAGES else known
 
 

@@ -1,12 +1,12 @@
 """Resolve the capabilities of a model at an upstream from all sources.
 
-Later sources win: the host (`providers`), the model's family (`model_families`), `relay_rewrites`, the configuration's
+Later sources win: the host (`providers`), the model's family (`model_families`), the configuration's
 `[[upstreams]]`, its `[[capabilities]]` in their order. What none of them sets is the default of the core's
 Capabilities.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import get_type_hints
 
 import msgspec
@@ -15,7 +15,6 @@ from dragoman import UPSTREAMS, Capabilities
 from dragoman.codec import UpstreamSpec
 from dragoman_server.capabilities.model_families import families_of
 from dragoman_server.capabilities.providers import host_capabilities, is_local, provider_name
-from dragoman_server.capabilities.relay_rewrites import needs_rewrite
 from dragoman_server.settings import Settings, UpstreamSettings
 from dragoman_server.settings.fields import NONE, is_optional
 from dragoman_server.settings.patterns import matches
@@ -60,30 +59,24 @@ def capability_sources(
     """Yield what is known about a model of an upstream. A later source overrides the values of those before it."""
     protocol = protocol or UPSTREAMS[upstream.protocol]
     names = protocol.capabilities.__struct_fields__
-    for source in _sources(settings, upstream, model, protocol.name):
-        yield replace(source, values={name: value for name, value in source.values.items() if name in names})
 
+    def source(name: str, values: Mapping[str, object]) -> CapabilitySource:
+        return CapabilitySource(name, {each: value for each, value in values.items() if each in names})
 
-def _sources(
-    settings: Settings, upstream: UpstreamSettings, model: str, protocol: str
-) -> Iterator[CapabilitySource]:
-    """Yield the sources with all of their values, also of other protocols."""
-    host, provider = host_capabilities(upstream.base_url, protocol), provider_name(upstream.base_url)
+    host, provider = host_capabilities(upstream.base_url, protocol.name), provider_name(upstream.base_url)
     refused = _names(host.get("refuses"))
     where = "a host on a private network" if is_local(upstream.base_url) else "an unknown public host"
-    yield CapabilitySource(where if provider is None else f"the host of {provider}", host)
-    for family in families_of(model, provider):
+    yield source(where if provider is None else f"the host of {provider}", host)
+    for family in families_of(model, provider, protocol.name):
         values = dict(family.capabilities)
         if "refuses" in values:
             # Servers and models refuse parameters independently, so the union is refused.
             values["refuses"] = (*refused, *_names(values["refuses"]))
-        yield CapabilitySource(f"the model family {' '.join(family.patterns)}", values)
-    if needs_rewrite(upstream.base_url, protocol, model):
-        yield CapabilitySource("the table of hosts whose relays are rewritten", {"relay": "rewrite"})
-    yield CapabilitySource(f"[[upstreams]] {upstream.name}", upstream.capabilities)
+        yield source(f"the model family {' '.join(family.patterns)}", values)
+    yield source(f"[[upstreams]] {upstream.name}", upstream.capabilities)
     for row in settings.capabilities:
         if row.upstream in (None, upstream.name) and matches(model, row.model):
-            yield CapabilitySource(f"[[capabilities]] {row.model}", row.capabilities)
+            yield source(f"[[capabilities]] {row.model}", row.capabilities)
 
 
 def known_capabilities(
@@ -117,7 +110,11 @@ def _resolve(
     known = known_capabilities(settings, upstream, model, protocol)
     known.setdefault("max_tokens", settings.server.default_max_tokens)
     known.setdefault("sampling", _has_sampling(upstream.anthropic_version))
-    known.setdefault("encrypted_reasoning", known.get("efforts") != () and _family_reasons(upstream, model))
+    # The efforts of its host say nothing about one model.
+    family: dict[str, object] = {}
+    for each in families_of(model, provider_name(upstream.base_url), protocol.name):
+        family.update(each.capabilities)
+    known.setdefault("encrypted_reasoning", known.get("efforts") != () and bool(family.get("efforts")))
     if known.get("efforts") == ():
         # No reasoning, by whichever parameter.
         known.update(thinking=NONE, reasoning_setting=NONE)
@@ -131,14 +128,6 @@ def _resolve(
             known[name] = None
     # What is known for models in other protocols is ignored.
     return msgspec.convert(known, protocol.capabilities)
-
-
-def _family_reasons(upstream: UpstreamSettings, model: str) -> bool:
-    """True if the efforts of the model's family are known. Those of its host say nothing about one model."""
-    efforts = None
-    for family in families_of(model, provider_name(upstream.base_url)):
-        efforts = family.capabilities.get("efforts", efforts)
-    return bool(efforts)
 
 
 def _names(value: object) -> tuple[object, ...]:

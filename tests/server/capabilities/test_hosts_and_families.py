@@ -404,6 +404,10 @@ def gpt(model: str, requested: Json, sent: Json) -> Case:
     return Case(model, requested, sent, url=URLS["openai"])
 
 
+def rewritten(model: str) -> Case:
+    return Case(model, TEMPERATURE, NO_TEMPERATURE, CHAT, CHAT, URLS["openai"])
+
+
 def at(name: str, model: str, requested: Json, sent: Json) -> Case:
     return Case(model, requested, sent, url=URLS[name])
 
@@ -498,6 +502,10 @@ CASES: dict[tuple[str, str | None], Case] = {
     ("gpt-5-[4-6]", None): gpt("gpt-5.6", WITH_TOOLS, reasoning_effort("none")),
     ("gpt-5-[4-6]-*", None): gpt("gpt-5.6-luna", WITH_TOOLS, reasoning_effort("none")),
     ("gpt-6*", None): gpt("gpt-6-sol", TEMPERATURE, NO_TEMPERATURE),
+    ("gpt-5-[4-6]", "openai"): rewritten("gpt-5.6"),
+    ("gpt-5-[4-6]-*", "openai"): rewritten("gpt-5.6-luna"),
+    ("gpt-6", "openai"): rewritten("gpt-6"),
+    ("gpt-6-*", "openai"): rewritten("gpt-6-sol"),
     ("gpt-5-[6-9]*", "openai"): gpt("gpt-5.6", CACHED, BREAKPOINT),
     ("gpt-6*", "openai"): gpt("gpt-6-sol", CACHED, BREAKPOINT),
     ("gpt-5*chat*", None): gpt("gpt-5.5-chat-latest", TEMPERATURE, TEMPERATURE),
@@ -585,7 +593,7 @@ def test_each_row_of_a_family_decides_the_request() -> None:
 def test_every_family_has_a_case_of_a_model_of_its_own() -> None:
     assert [(each, family.provider) for family in MODEL_FAMILIES for each in family.patterns] == list(CASES)
     for (pattern, provider), case in CASES.items():
-        fits = families_of(case.model, provider)
+        fits = families_of(case.model, provider, case.upstream)
         assert any(pattern in family.patterns and family.provider == provider for family in fits)
 
 

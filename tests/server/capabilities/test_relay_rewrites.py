@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from typing import Any
 
 import httpx2
@@ -24,7 +23,6 @@ from openai import AsyncOpenAI
 from virtual_time import REAL_BACKENDS
 
 from dragoman import PROTOCOLS, UPSTREAMS
-from dragoman_server.capabilities.relay_rewrites import RELAY_REWRITES
 from dragoman_server.capabilities.resolve import capabilities_for
 from dragoman_server.proxying.plan import Plan, Planner
 from dragoman_server.settings import Settings, UpstreamSettings
@@ -209,13 +207,6 @@ def test_hosts_refuse_chat_parameters_only_in_chat() -> None:
     settings = Settings(upstreams=(upstream,))
     assert "store" in capabilities_for(settings, upstream, "m", UPSTREAMS[CHAT]).refuses
     assert "store" not in capabilities_for(settings, upstream, "m", UPSTREAMS[RESPONSES]).refuses
-
-
-def test_every_row_has_a_reason_a_source_and_a_date() -> None:
-    for row in RELAY_REWRITES:
-        assert row.why, row
-        assert row.source, row
-        assert re.fullmatch(r"20\d\d-\d\d-\d\d", row.date), row
 
 
 def planned(body: dict[str, Any], **upstream: Any) -> Plan:

@@ -18,7 +18,7 @@ from dragoman.codec import Capabilities, Endpoint, ModelList, RateLimitHeaders, 
 from dragoman.document import Request
 from dragoman_server import simulator
 from dragoman_server.app import Application, create_app
-from dragoman_server.capabilities import providers, relay_rewrites
+from dragoman_server.capabilities import providers
 from dragoman_server.config.loader import load
 from dragoman_server.config.problems import ConfigError
 from dragoman_server.keys import hash_client_key
@@ -303,11 +303,8 @@ async def test_an_application_refuses_settings_with_an_unknown_protocol(tmp_path
 # No other code names a protocol.
 
 SERVER = Path(dragoman_server.__file__).parent
-# The simulator plays servers of each protocol, and two tables have the protocols of known hosts.
-NAMING = {
-    *(Path(module.__file__) for module in (relay_rewrites, providers)),
-    *Path(simulator.__file__).parent.rglob("*.py"),
-}
+# The simulator plays servers of each protocol, and a table has the protocols of known hosts.
+NAMING = {Path(providers.__file__), *Path(simulator.__file__).parent.rglob("*.py")}
 
 
 def test_the_server_names_no_protocol() -> None:
@@ -323,5 +320,4 @@ def test_the_server_names_no_protocol() -> None:
 
 def test_the_tables_of_hosts_name_protocols_that_exist() -> None:
     named = {name for row in providers.PROVIDERS for name in (*row.protocols, row.compatible) if name}
-    named |= {row.protocol for row in relay_rewrites.RELAY_REWRITES}
     assert named == set(UPSTREAMS)
