@@ -6,7 +6,7 @@ Capabilities.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import get_type_hints
 
 import msgspec
@@ -46,52 +46,55 @@ def capabilities_for(
 
 
 @dataclass(frozen=True, slots=True)
-class CapabilitySource:
-    """One source of capabilities. name: for people. values: by the names of the settings, None for none."""
+class KnownCapability:
+    """A capability that is not the default. value: as a setting. source: where it comes from, for people."""
 
     name: str
-    values: Mapping[str, object]
+    value: object
+    source: str
 
-
-def capability_sources(
-    settings: Settings, upstream: UpstreamSettings, model: str, protocol: UpstreamSpec | None = None
-) -> Iterator[CapabilitySource]:
-    """Yield what is known about a model of an upstream. A later source overrides the values of those before it."""
-    protocol = protocol or UPSTREAMS[upstream.protocol]
-    names = protocol.capabilities.__struct_fields__
-
-    def source(name: str, values: Mapping[str, object]) -> CapabilitySource:
-        return CapabilitySource(name, {each: value for each, value in values.items() if each in names})
-
-    host, provider = host_capabilities(upstream.base_url, protocol.name), provider_name(upstream.base_url)
-    refused = _names(host.get("refuses"))
-    where = "a host on a private network" if is_local(upstream.base_url) else "an unknown public host"
-    yield source(where if provider is None else f"the host of {provider}", host)
-    for family in families_of(model, provider, protocol.name):
-        values = dict(family.capabilities)
-        if "refuses" in values:
-            # Servers and models refuse parameters independently, so the union is refused.
-            values["refuses"] = (*refused, *_names(values["refuses"]))
-        yield source(f"the model family {' '.join(family.patterns)}", values)
-    yield source(f"[[upstreams]] {upstream.name}", upstream.capabilities)
-    for row in settings.capabilities:
-        if row.upstream in (None, upstream.name) and matches(model, row.model):
-            yield source(f"[[capabilities]] {row.model}", row.capabilities)
+    @property
+    def text(self) -> str:
+        """The value for people: nearly as the configuration has it."""
+        if isinstance(self.value, tuple):
+            return "|".join(map(str, self.value)) or "none"
+        return str(self.value).lower() if isinstance(self.value, bool) else str(self.value)
 
 
 def known_capabilities(
     settings: Settings, upstream: UpstreamSettings, model: str, protocol: UpstreamSpec | None = None
-) -> dict[str, object]:
-    """Return the settings by name, without those that no source sets."""
-    known: dict[str, object] = {}
-    for source in capability_sources(settings, upstream, model, protocol):
-        known.update(source.values)
-        if source.values.get("cache_keys") and "refuses" not in source.values:
+) -> dict[str, KnownCapability]:
+    """Return what is known about a model of an upstream, by name. A later source overrides those before it."""
+    protocol = protocol or UPSTREAMS[upstream.protocol]
+    known: dict[str, KnownCapability] = {}
+    for source, values in _sources(settings, upstream, model, protocol.name):
+        for name in values.keys() & {*protocol.capabilities.__struct_fields__}:
+            known[name] = KnownCapability(name, values[name], source)
+        if values.get("cache_keys") and "refuses" not in values and "refuses" in known:
             # It says what the key is for, so it overrides an earlier source that refuses the key.
-            known["refuses"] = tuple(
-                [each for each in _names(known.get("refuses")) if each != "prompt_cache_key"]
-            )
-    return {name: value for name, value in known.items() if value is not None}
+            refused = tuple([each for each in _names(known["refuses"].value) if each != "prompt_cache_key"])
+            known["refuses"] = replace(known["refuses"], value=refused)
+    return {name: each for name, each in known.items() if each.value is not None}
+
+
+def _sources(
+    settings: Settings, upstream: UpstreamSettings, model: str, protocol: str
+) -> Iterator[tuple[str, Mapping[str, object]]]:
+    """Yield the sources with what they have, also for other protocols. None: an earlier value does not hold."""
+    host, provider = host_capabilities(upstream.base_url, protocol), provider_name(upstream.base_url)
+    refused = _names(host.get("refuses"))
+    where = "a host on a private network" if is_local(upstream.base_url) else "an unknown public host"
+    yield where if provider is None else f"the host of {provider}", host
+    for family in families_of(model, provider, protocol):
+        values = dict(family.capabilities)
+        if "refuses" in values:
+            # Servers and models refuse parameters independently, so the union is refused.
+            values["refuses"] = (*refused, *_names(values["refuses"]))
+        yield f"the model family {' '.join(family.patterns)}", values
+    yield f"[[upstreams]] {upstream.name}", upstream.capabilities
+    for row in settings.capabilities:
+        if row.upstream in (None, upstream.name) and matches(model, row.model):
+            yield f"[[capabilities]] {row.model}", row.capabilities
 
 
 def upstreams_without_grammars(settings: Settings) -> list[str]:
@@ -99,7 +102,8 @@ def upstreams_without_grammars(settings: Settings) -> list[str]:
     found = []
     for upstream in settings.upstreams:
         by_default = any(UPSTREAMS[protocol].tool_limits.custom_by_default for protocol in upstream.protocols)
-        if not known_capabilities(settings, upstream, "").get("custom_tools", by_default):
+        known = known_capabilities(settings, upstream, "").get("custom_tools")
+        if not (by_default if known is None else known.value):
             found.append(upstream.name)
     return found
 
@@ -107,7 +111,9 @@ def upstreams_without_grammars(settings: Settings) -> list[str]:
 def _resolve(
     settings: Settings, upstream: UpstreamSettings, model: str, protocol: UpstreamSpec
 ) -> Capabilities:
-    known = known_capabilities(settings, upstream, model, protocol)
+    known = {
+        name: each.value for name, each in known_capabilities(settings, upstream, model, protocol).items()
+    }
     known.setdefault("max_tokens", settings.server.default_max_tokens)
     known.setdefault("sampling", _has_sampling(upstream.anthropic_version))
     # The efforts of its host say nothing about one model.

@@ -118,7 +118,7 @@ def _step_lines(step: "ExplainedRequest", *, is_first: bool) -> Iterator[str]:
     unused = ", which a relayed request is not fitted to" if step.way == "relayed" else ""
     yield f"  known about the model{unused}:" if step.capabilities else "  nothing is known about the model"
     for each in step.capabilities:
-        yield f"    {each.name} = {_shown(each.value)}    ({each.source})"
+        yield f"    {each.name} = {each.text}    ({each.source})"
     yield "" if step.times == 1 else f"  it is sent {step.times} times, once for each choice"
     yield f"POST {step.url}"
     yield from (f"{name}: {value}" for name, value in step.headers)
@@ -130,13 +130,6 @@ def _step_lines(step: "ExplainedRequest", *, is_first: bool) -> Iterator[str]:
         yield f"  {code} {path or '/'}: {detail}"
     if step.more_losses:
         yield f"  and {step.more_losses} more"
-
-
-def _shown(value: object) -> str:
-    """Return the value of a setting as the configuration has it."""
-    if isinstance(value, tuple):
-        return "|".join(map(str, value)) or "none"
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _shortened(value: JSON) -> JSON:

@@ -10,7 +10,7 @@ from typing import Any
 from dragoman import RemoteProtocolError, RequestRefused, peek
 from dragoman.codec import Endpoint, ProtocolSpec
 from dragoman_server.accounts.policy import Account, Attempts, Offer, Selection, UpstreamAccounts
-from dragoman_server.capabilities.resolve import capability_sources
+from dragoman_server.capabilities.resolve import KnownCapability, known_capabilities
 from dragoman_server.headers import HeaderList, with_key
 from dragoman_server.hosts import HOSTS, UpstreamCall, add_key
 from dragoman_server.models.routes import deciding_upstream
@@ -21,15 +21,6 @@ from dragoman_server.settings import AccountSettings, Settings
 # Of ids and times in what is explained: the same request gives the same text.
 _ID = "0" * 32
 _NOW = 0
-
-
-@dataclass(frozen=True, slots=True)
-class KnownCapability:
-    """A capability that is not the default. source: where the value comes from."""
-
-    name: str
-    value: object
-    source: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +120,7 @@ def _explain_one(
     fit, call = HOSTS[to.settings.host].fit, plan.call
     if fit is not None:
         call = fit(call, to.settings)
+    known = known_capabilities(settings, to.settings, to.upstream_model, to.upstream)
     return ExplainedRequest(
         target=to.target,
         rule=to.rule,
@@ -136,7 +128,7 @@ def _explain_one(
         way=plan.way,
         accounts=_order(to),
         selection=to.settings.selection,
-        capabilities=tuple(_capabilities(settings, to)),
+        capabilities=tuple([known[name] for name in sorted(known)]),
         url=settings.mask(call.url),
         headers=_masked(settings, to, call, to.accounts[0] if to.accounts else None),
         body=call.content or b"",
@@ -155,15 +147,6 @@ def _order(to: Destination) -> tuple[str, ...]:
     accounts = tuple(Account(each.id, float(each.weight)) for each in to.accounts)
     step = Attempts([UpstreamAccounts(accounts, Selection(to.settings.selection))]).next({}, now=0.0)
     return step.accounts if isinstance(step, Offer) else ()
-
-
-def _capabilities(settings: Settings, to: Destination) -> Iterator[KnownCapability]:
-    found: dict[str, KnownCapability] = {}
-    for source in capability_sources(settings, to.settings, to.upstream_model, to.upstream):
-        for name, value in source.values.items():
-            if value is not None:
-                found[name] = KnownCapability(name, value, source.name)
-    yield from sorted(found.values(), key=lambda each: each.name)
 
 
 def _masked(

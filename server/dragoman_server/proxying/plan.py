@@ -363,8 +363,7 @@ class Planner:
         text = "plan: %s -> %s at %s, %s%s"
         log_decision(self.id, text, plan.client.name, to.upstream.name, to.target, plan.way, streams)
         known = known_capabilities(self.settings, to.settings, to.upstream_model, to.upstream)
-        lists = {name: "|".join(map(str, value)) for name, value in known.items() if isinstance(value, tuple)}
-        values = ", ".join([f"{name}={value}" for name, value in sorted({**known, **lists}.items())])
+        values = ", ".join([f"{name}={known[name].text}" for name in sorted(known)])
         log_decision(self.id, "capabilities: %s", values or "the defaults")
         log_losses(self.id, "request", plan.losses)
 

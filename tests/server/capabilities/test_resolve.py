@@ -299,28 +299,6 @@ def test_later_sources_override_earlier_ones() -> None:
     assert (found.thinking, found.mid_system, found.call_ids) == ("budget", True, "alnum9")
 
 
-PATTERNS: list[tuple[str, str, bool]] = [
-    ("qwen3", "qwen3", True),
-    ("qwen3", "qwen3-8b", False),
-    ("qwen3*", "qwen3-8b", True),
-    ("*", "anything/at:all", True),
-    ("Qwen3", "qwen3", False),
-    ("m[1m]", "m[1m]", True),
-    ("m[1m]", "m1", False),
-    ("m?", "mx", False),
-]
-
-
-def test_the_pattern_of_a_row() -> None:
-    for pattern, model, fits in PATTERNS:
-        assert (
-            capabilities(
-                model, rows=(ModelCapabilitySettings.of(model=pattern, tool_images=True),)
-            ).tool_images
-            is fits
-        ), (pattern, model)
-
-
 def test_a_row_can_set_an_empty_list() -> None:
     row = ModelCapabilitySettings.of(model="gpt-5*", refuses=(), efforts=("low",))
     found = capabilities("gpt-5.2", OPENAI, (row,))

@@ -7,9 +7,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from dragoman_server.capabilities.resolve import capability_sources, known_capabilities
 from dragoman_server.cli.commands import main
-from dragoman_server.settings import Settings, UpstreamSettings
 
 KEY, OTHER_KEY, TEAM = (
     "sk-explain-0123456789-abcdef",
@@ -200,15 +198,3 @@ def test_a_wrong_command_line_exits_with_2(arguments: tuple[str, ...], message: 
     result = run(*arguments)
     assert result.exit_code == 2
     assert message in result.stderr
-
-
-def test_the_last_source_that_has_a_value_wins() -> None:
-    upstream = UpstreamSettings.of(
-        name="u", protocol="openai_chat", base_url="https://api.mistral.ai/v1", prefill=True
-    )
-    settings = Settings(upstreams=(upstream,))
-    merged: dict[str, object] = {}
-    for source in capability_sources(settings, upstream, "mistral-large-latest"):
-        merged.update(source.values)
-    assert merged == known_capabilities(settings, upstream, "mistral-large-latest")
-    assert merged["prefill"] is True

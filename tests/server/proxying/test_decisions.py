@@ -43,7 +43,7 @@ async def test_all_decisions_of_a_request(debug: pytest.LogCaptureFixture) -> No
     assert decisions(debug) == [
         "route: fast-1 -> up/one (models.fast*); if that fails, else/two",
         "plan: openai_chat -> anthropic_messages at up/one, translated",
-        "capabilities: billing_header=False, efforts=low|medium|high",
+        "capabilities: billing_header=false, efforts=low|medium|high",
         "loss: dropped at /seed of the request: the upstream's protocol has no such setting",
         "account: up/a; not up/b (next), else/c (fallback)",
     ]
