@@ -13,14 +13,7 @@ from typing import Any, Literal, Protocol, TypeAlias
 import msgspec
 
 from dragoman._ir.assembly import AssembledBlock, AssembledResponse, Fold, ReasoningPart
-from dragoman._ir.capabilities import (
-    CacheMarks,
-    Capabilities,
-    Enforced,
-    HostedUse,
-    MidSystem,
-    TokenLimit,
-)
+from dragoman._ir.capabilities import Capabilities, Enforced, HostedUse
 from dragoman._ir.events import ArgumentsDelta, Event, ReasoningDelta, TextDelta, Usage
 from dragoman._ir.fast_path import DeltaTemplate
 from dragoman._ir.losses import Ledger
@@ -43,7 +36,6 @@ __all__ = [
     "AssembledBlock",
     "AssembledResponse",
     "BillingHeader",
-    "CacheMarks",
     "Capabilities",
     "CheckInput",
     "DeltaTemplate",
@@ -54,7 +46,6 @@ __all__ = [
     "FrameWriter",
     "Framing",
     "HostedUse",
-    "MidSystem",
     "ModelList",
     "ProtocolSpec",
     "RateLimitHeaders",
@@ -65,7 +56,6 @@ __all__ = [
     "StreamReader",
     "StreamWriter",
     "TokenCount",
-    "TokenLimit",
     "ToolLimits",
     "ToolOrigin",
     "Unchecked",

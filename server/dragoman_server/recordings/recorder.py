@@ -252,19 +252,20 @@ class Recorder:
 
     def _attempt(self, attempt: _Attempt) -> RecordedAttempt:
         mask, to = self._settings.mask, attempt.destination
+        upstream, protocol, model, capabilities = "", "", "", {}
+        if to is not None:
+            upstream, protocol, model = to.settings.name, to.upstream.name, to.upstream_model
+            fitted_to = capabilities_for(self._settings, to.settings, model, to.upstream)
+            capabilities = msgspec.to_builtins(fitted_to)
         return RecordedAttempt(
             attempt.at_s,
-            "" if to is None else to.settings.name,
-            "" if to is None else to.upstream.name,
-            "" if to is None else to.upstream_model,
+            upstream,
+            protocol,
+            model,
             mask(attempt.call.url),
             redact_headers(attempt.call.headers, mask),
             self._text(attempt.call.content or b""),
-            {}
-            if to is None
-            else msgspec.to_builtins(
-                capabilities_for(self._settings, to.settings, to.upstream_model, to.upstream)
-            ),
+            capabilities,
             attempt.status,
             redact_headers(attempt.response_headers, mask),
             self._pieces(attempt.pieces),

@@ -70,18 +70,16 @@ Wait = Annotated[Seconds, Meta(ge=0, le=3600)]
 Dollars = Annotated[float, SettingKind.DOLLARS]
 Proxy = Annotated[Secret, SettingKind.PROXY]
 
-# The kind of a setting whose annotation has none, by its type and whether there may be many, with and without choices.
-_KINDS: Mapping[tuple[object, bool], SettingKind] = {
-    (str, False): SettingKind.TEXT,
-    (int, False): SettingKind.INTEGER,
-    (bool, False): SettingKind.SWITCH,
-    (datetime, False): SettingKind.TIME,
-    (Secret, False): SettingKind.SECRET,
-    (str, True): SettingKind.NAMES,
-    (int, True): SettingKind.STATUSES,
-    (Mapping[str, Secret], False): SettingKind.HEADERS,
+# The kind of a setting whose annotation has none, by its type: of one value, and of several.
+_KINDS: Mapping[object, tuple[SettingKind, ...]] = {
+    str: (SettingKind.TEXT, SettingKind.NAMES),
+    int: (SettingKind.INTEGER, SettingKind.STATUSES),
+    bool: (SettingKind.SWITCH,),
+    datetime: (SettingKind.TIME,),
+    Secret: (SettingKind.SECRET,),
+    Mapping[str, Secret]: (SettingKind.HEADERS,),
 }
-_KINDS_OF_CHOICES = {(str, False): SettingKind.CHOICE, (str, True): SettingKind.CHOICES}
+_KINDS_OF_CHOICES = (SettingKind.CHOICE, SettingKind.CHOICES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +138,7 @@ def _spec(field: Field[Any] | structs.FieldInfo, hint: Any) -> SettingSpec:
     choices = by_type.get(tuple, ())
     if get_origin(element) is Literal:
         choices, element = (*get_args(element), *([NONE] if is_optional(hint) else ())), str
-    kind = by_type.get(SettingKind) or (_KINDS_OF_CHOICES if choices else _KINDS)[element, many]
+    kind = by_type.get(SettingKind) or (_KINDS_OF_CHOICES if choices else _KINDS[element])[many]
     made = field.default in (MISSING, NODEFAULT)  # by a factory, so it is empty
     default = None if made else field.default
     return SettingSpec(

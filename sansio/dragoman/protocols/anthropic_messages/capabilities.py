@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from dragoman.codec import Capabilities, MidSystem, TokenLimit
+from dragoman._ir.capabilities import Capabilities, MidSystem, TokenLimit
 
 
 class MessagesCapabilities(Capabilities, frozen=True):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from dragoman.codec import CacheMarks, Capabilities
+from dragoman._ir.capabilities import CacheMarks, Capabilities
 
 
 class ResponsesCapabilities(Capabilities, frozen=True):
