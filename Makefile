@@ -103,8 +103,9 @@ coverage: $(VENV)/.dev ## what `make tests` has covered, by package
 
 # -- beside the checks ------------------------------------------------------------------------------------
 
-# What becomes of every fixture (tests/golden/golden.py).
-golden: $(VENV)/.dev ## write the golden file again, and print what changed
+# What becomes of every fixture (tests/golden/golden.py), and what readers make of each row (tests/_support/core/rows.py).
+golden: $(VENV)/.dev ## write the golden file and the rows of readers again, and print what changed
+	@$(BIN)/python tests/_support/core/rows.py
 	@$(BIN)/python tests/golden/golden.py
 
 # Against recorded answers of real providers, where ../shared or $DRAGOMAN_SHARED has them.

@@ -1,8 +1,8 @@
 """Every fixture, translated over every pair of protocols, with the exact bytes and every entry of the ledger.
 
-    make golden                       write golden.txt again, and print case by case what changed
-    python tests/golden/golden.py     the same
-    pytest tests/golden               fail when anything differs
+    make golden                                 write golden.txt again, and print case by case what changed
+    python tests/golden/golden.py               the same
+    pytest tests/sansio/test_golden.py          fail when anything differs
 
 `fixtures.jsonl` has the inputs as data, one a line: requests of each client protocol ("request"), streams, whole
 responses and HTTP errors of each upstream protocol ("stream", "whole", "error"), and the requests for which responses

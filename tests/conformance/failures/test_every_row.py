@@ -15,9 +15,11 @@ LIST = Path(__file__).with_name("README.md")
 
 # `| A1 | what must not happen again |`
 _ROW = re.compile(r"^\| *([A-Z]\d+) *\|", re.MULTILINE)
-# `def test_A1_what_it_says`, `async def test_i18_i19_both_at_once`, and rows of tables: `"A3 A14 what it says": (`.
+# `def test_A1_what_it_says`, `async def test_i18_i19_both_at_once`, rows of tables: `"A3 A14 what it says": (`, and
+# titles of rows of readers: `# A12 what it says`.
 _TEST = re.compile(
-    r"^(?:async )?def test((?:_[A-Za-z]\d+)+)_\w|^ *(?:id=)?\"((?:[A-Z]\d+ )+)[a-z]", re.MULTILINE
+    r"^(?:async )?def test((?:_[A-Za-z]\d+)+)_\w|^(?:#| *(?:id=)?\")((?:\s?[A-Za-z]\d+ )+)[A-Za-z]",
+    re.MULTILINE,
 )
 
 
@@ -31,11 +33,11 @@ def rows() -> list[str]:
 def named() -> Counter[str]:
     """Id -> how many tests, or rows of a table of tests, are named after it."""
     found: Counter[str] = Counter()
-    for path in TESTS.rglob("test_*.py"):
+    for path in (*TESTS.rglob("test_*.py"), *TESTS.glob("sansio/*/*_in*.txt")):
         if path.is_relative_to(TESTS / "recordings"):
             continue  # `make test` does not run them
         for of_test, of_row in _TEST.findall(path.read_text(encoding="utf-8")):
-            found.update((of_test.upper().replace("_", " ") + of_row).split())
+            found.update((of_test.replace("_", " ") + of_row).upper().split())
     return found
 
 

@@ -7,17 +7,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from core.same_protocol import read_same_protocol
 
 from dragoman._ir.losses import Ledger
-from dragoman._ir.request import Message, OpaquePart, Request
+from dragoman._ir.request import Request
 from dragoman._wire.json import decode, encode
 from dragoman.protocols.anthropic_messages import SPEC
 from dragoman.protocols.anthropic_messages.capabilities import MessagesCapabilities as Capabilities
-
-NAME = "anthropic_messages"
-AT = "/messages/0/content/0"
 
 
 def text(rendered: str) -> dict[str, Any]:
@@ -168,25 +164,9 @@ def read(role: str, *blocks: Any) -> Request:
     return read_same_protocol(SPEC, body)
 
 
-def test_an_opaque_part_has_the_block_and_its_text(subtests: pytest.Subtests) -> None:
-    for block, rendered in BLOCKS:
-        with subtests.test(block=block):
-            assert read("assistant", block).messages == (
-                Message("assistant", (OpaquePart(NAME, block["type"], block, AT, rendered),), "/messages/0"),
-            )
-
-
 def test_opaque_parts_are_written_unchanged() -> None:
     blocks = [block for block, _ in BLOCKS]
     ledger = Ledger()
     written = decode(encode(SPEC.write_request(read("assistant", *blocks), Capabilities(), ledger)))
     assert written["messages"] == [{"role": "assistant", "content": blocks}]
     assert len(ledger) == 0
-
-
-@pytest.mark.parametrize("kind", ["search_result", "tool_reference", "browser_state"])
-def test_opaque_parts_of_a_tool_result(kind: str) -> None:
-    block, rendered = next(row for row in BLOCKS if row[0]["type"] == kind)
-    result = {"type": "tool_result", "tool_use_id": "t", "content": [block]}
-    (part,) = read("user", result).messages[0].parts
-    assert part.parts == (OpaquePart(NAME, kind, block, f"{AT}/content/0", rendered),)  # type: ignore[union-attr]

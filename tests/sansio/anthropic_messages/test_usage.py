@@ -6,15 +6,10 @@ from typing import Any
 
 import pytest
 
-from dragoman._ir.events import Started, Usage
+from dragoman._ir.events import Usage
 from dragoman._ir.losses import Ledger
-from dragoman._ir.request import Request
-from dragoman.codec import ResponseContext
-from dragoman.protocols.anthropic_messages import SPEC
 from dragoman.protocols.anthropic_messages.usage import UsageReader, write_start_usage, write_usage
 
-NAME = "anthropic_messages"
-MESSAGE = {"id": "i", "type": "message", "role": "assistant", "model": "m", "content": []}
 ITERATIONS = [
     {"type": "compaction", "input_tokens": 100, "output_tokens": 30, "cache_read_input_tokens": 4},
     {"type": "message", "input_tokens": 10, "output_tokens": 3, "cache_read_input_tokens": 1},
@@ -76,7 +71,7 @@ ITERATIONS = [
                     1,
                     2,
                     extra={
-                        "cache_creation": {"ephemeral_5m_input_tokens": 3, "ephemeral_1h_input_tokens": 0},
+                        "cache_creation": {"ephemeral_5m_input_tokens": 3, "ephemeral_1h_input_tokens": 0}
                     },
                     searches=2,
                 ),
@@ -100,43 +95,6 @@ ITERATIONS = [
 def test_usage_of_messages_streams(start: Any, later: Any, usages: list[Usage]) -> None:
     reader = UsageReader(Ledger())
     assert [reader.read(start), reader.read(later)] == usages
-
-
-@pytest.mark.parametrize(
-    ("protocol", "usage", "tier", "extra", "figures", "losses"),
-    [
-        ("other", {"service_tier": "standard"}, "default", None, None, []),
-        ("other", {"service_tier": "batch"}, "batch", None, None, []),
-        ("other", {"service_tier": None}, None, None, None, []),
-        ("other", {"service_tier": ["odd"]}, None, None, None, [("dropped", "/usage/service_tier")]),
-        ("other", {"service_tier": "standard", "speed": "fast"}, "priority", None, None, []),
-        ("other", {"speed": ["odd"]}, None, None, None, [("dropped", "/usage/speed")]),
-        (NAME, {"service_tier": "standard", "speed": "fast"}, "default", {"speed": "fast"}, None, []),
-        (
-            NAME,
-            {"cache_creation": {}, "input_tokens": 1, "iterations": [{"input_tokens": 9}]},
-            None,
-            {
-                "cache_creation": {},
-                "iterations": [{"input_tokens": 9}],
-            },
-            1,
-            [],
-        ),
-    ],
-)
-def test_tiers_and_figures_by_the_protocol_of_the_client(
-    protocol: str, usage: Any, tier: str | None, extra: Any, figures: int | None, losses: Any
-) -> None:
-    ledger = Ledger()
-    context = ResponseContext(Request(protocol, "m", ()), "x1", 1, "alias")
-    body = {**MESSAGE, "usage": usage, "stop_reason": "end_turn"}
-    started, counted, *_ = SPEC.read_whole(body, context, ledger)
-    assert isinstance(started, Started)
-    assert isinstance(counted, Usage)
-    assert started.service_tier == tier
-    assert (counted.extra, counted.input) == (extra, figures)
-    assert [(loss.code.value, loss.path) for loss in ledger] == losses
 
 
 @pytest.mark.parametrize(

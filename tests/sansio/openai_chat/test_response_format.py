@@ -7,38 +7,8 @@ from typing import Any
 import pytest
 from chat_requests import write
 
-from dragoman._ir.request import Message, Request, ResponseFormat, Text
-from dragoman._ir.signatures import Signer
-from dragoman.protocols.openai_chat import SPEC
+from dragoman._ir.request import Message, ResponseFormat, Text
 from dragoman.protocols.openai_chat.capabilities import ChatCapabilities as Capabilities
-
-
-def read(**body: Any) -> Request:
-    return SPEC.read_request({"model": "m", "messages": [], **body}, Signer())
-
-
-@pytest.mark.parametrize(
-    ("value", "expected", "extra"),
-    [
-        ({"type": "text"}, None, None),
-        ({"type": "json_object"}, ResponseFormat(path="/response_format"), None),
-        (
-            {"type": "json_schema", "json_schema": {"name": "n", "schema": {"a": 1}, "strict": True, "z": 1}},
-            ResponseFormat({"a": 1}, "n", None, True, {"z": 1}, "/response_format/json_schema"),
-            None,
-        ),
-        (
-            {"type": "json_schema", "json_schema": {"name": "n", "description": "d"}},
-            ResponseFormat({}, "n", "d", path="/response_format/json_schema"),
-            None,
-        ),
-        ({"type": "regex", "pattern": "a"}, None, {"response_format": {"type": "regex", "pattern": "a"}}),
-    ],
-)
-def test_read_response_format(value: Any, expected: Any, extra: Any) -> None:
-    request = read(response_format=value)
-    assert (request.response_format, request.extra) == (expected, extra)
-
 
 CLOSED = {
     "type": "object",
@@ -53,11 +23,7 @@ OPEN = {"type": "object"}
 @pytest.mark.parametrize(
     ("form", "expected", "losses"),
     [
-        (
-            ResponseFormat(CLOSED, path="/output_config/format"),
-            {"name": "response", "schema": CLOSED},
-            [],
-        ),
+        (ResponseFormat(CLOSED, path="/output_config/format"), {"name": "response", "schema": CLOSED}, []),
         (
             ResponseFormat(CLOSED, "n", "d", True, path="/text/format"),
             {"name": "n", "description": "d", "schema": CLOSED, "strict": True},

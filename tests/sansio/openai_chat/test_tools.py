@@ -8,9 +8,7 @@ import pytest
 from chat_requests import write, write_request
 from core.same_protocol import read_same_protocol
 
-from dragoman._ir.events import (
-    ToolKind,
-)
+from dragoman._ir.events import ToolKind
 from dragoman._ir.request import Request
 from dragoman._ir.tools import (
     CacheMark,
@@ -22,7 +20,6 @@ from dragoman._ir.tools import (
     ToolRef,
     WebSearch,
 )
-from dragoman._wire.exceptions import RemoteProtocolError
 from dragoman.protocols.openai_chat import SPEC
 from dragoman.protocols.openai_chat.capabilities import ChatCapabilities as Capabilities
 
@@ -38,110 +35,8 @@ def read(**body: Any) -> Request:
 # -- tools that clients send ------------------------------------------------------------------------------
 
 
-def test_read_tools() -> None:
-    request = read(
-        tools=[
-            {
-                "type": "function",
-                "function": {"name": "f", "description": "d", "parameters": {"a": 1}, "strict": True},
-            },
-            {"function": {"name": "g", "z": 1}, "y": 2, "cache_control": {"type": "ephemeral", "ttl": "1h"}},
-            {"type": "custom", "custom": {"name": "p", "description": "d", "z": 1}},
-            {
-                "type": "custom",
-                "custom": {
-                    "name": "q",
-                    "format": {"type": "grammar", "grammar": {"syntax": "lark", "definition": "start: A"}},
-                },
-            },
-            {"type": "web_search", "x": 1},
-        ]
-    )
-    assert request.tools == (
-        FunctionTool("f", "d", {"a": 1}, True, path="/tools/0"),
-        FunctionTool(
-            "g",
-            cache=CacheMark("/tools/1/cache_control", "long"),
-            extra={"y": 2, "function": {"z": 1}},
-            path="/tools/1",
-        ),
-        CustomTool("p", "d", extra={"custom": {"z": 1}}, path="/tools/2"),
-        CustomTool("q", grammar=Grammar("lark", "start: A"), path="/tools/3"),
-        HostedTool(CHAT, "web_search", {"type": "web_search", "x": 1}, "/tools/4"),
-    )
-    assert request.parallel_tool_calls is None
-
-
-@pytest.mark.parametrize(
-    ("choice", "expected"),
-    [
-        (None, None),
-        ("auto", ToolChoice("auto", path="/tool_choice")),
-        ("none", ToolChoice("none", path="/tool_choice")),
-        ("required", ToolChoice("required", path="/tool_choice")),
-        ({"type": "any"}, ToolChoice("required", path="/tool_choice")),
-        ({"type": "function", "function": {"name": "f"}}, ToolChoice("named", "f", path="/tool_choice")),
-        (
-            {"type": "custom", "custom": {"name": "p"}},
-            ToolChoice("named", "p", ToolKind.CUSTOM, path="/tool_choice"),
-        ),
-        (
-            {
-                "type": "allowed_tools",
-                "allowed_tools": {
-                    "mode": "required",
-                    "tools": [{"type": "function", "function": {"name": "f"}}],
-                },
-            },
-            ToolChoice("allowed", allowed=(ToolRef("f"),), required=True, path="/tool_choice"),
-        ),
-        (
-            {"type": "allowed_tools", "allowed_tools": {"mode": "auto"}},
-            ToolChoice("allowed", path="/tool_choice"),
-        ),
-    ],
-)
-def test_read_tool_choice(choice: Any, expected: Any) -> None:
-    assert read(tool_choice=choice).tool_choice == expected
-
-
-def test_a_reference_without_a_type_is_kept_in_extra() -> None:
-    choice = {"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": [{"type": {}}]}}
-    request = read(tool_choice=choice)
-    assert request.extra == {"tool_choice": choice}
-
-
 def tool(**fields: Any) -> dict[str, Any]:
     return {"tools": [{"type": "function", "function": {"name": "f"}, **fields}]}
-
-
-def custom(form: Any) -> dict[str, Any]:
-    return {"tools": [{"type": "custom", "custom": {"name": "f", "format": form}}]}
-
-
-GRAMMAR = {"type": "grammar", "grammar": {"syntax": "lark", "definition": "d"}}
-
-
-@pytest.mark.parametrize(
-    ("body", "extra"),
-    [
-        (custom({"type": "text"}), None),
-        (custom(GRAMMAR), None),
-        (custom({**GRAMMAR, "x": 1}), {"custom": {"format": {"x": 1}}}),
-        (custom({"type": "odd"}), {"custom": {"format": {"type": "odd"}}}),
-        (custom({"type": "text", "x": 1}), {"custom": {"format": {"type": "text", "x": 1}}}),
-        (tool(x=1), {"x": 1}),
-        (tool(cache_control={"type": "ephemeral", "ttl": "5m"}), None),
-        (
-            tool(cache_control={"type": "ephemeral", "ttl": "9h"}),
-            {"cache_control": {"type": "ephemeral", "ttl": "9h"}},
-        ),
-        ({"functions": [{"name": "f", "x": 1}]}, {"x": 1}),
-    ],
-)
-def test_extra_of_tools(body: Any, extra: Any) -> None:
-    [found] = read(**body).tools
-    assert getattr(found, "extra", None) == extra
 
 
 # -- tools for upstreams ----------------------------------------------------------------------------------
@@ -293,12 +188,6 @@ def test_web_search_options_are_a_hosted_tool(options: Any, use: WebSearch, extr
     assert (body["web_search_options"], losses) == (options, [])
 
 
-def test_web_search_options_of_a_wrong_type() -> None:
-    with pytest.raises(RemoteProtocolError) as caught:
-        read(web_search_options=True)
-    assert caught.value.path == "/web_search_options"
-
-
 SEARCHES = Capabilities(hosted_tools=frozenset({"web_search"}))
 
 NATIVE = {
@@ -330,9 +219,7 @@ def test_a_web_search_of_another_protocol_becomes_web_search_options() -> None:
     assert body == {
         "model": "m",
         "messages": [],
-        "web_search_options": {
-            "user_location": {"type": "approximate", "approximate": {"city": "Oslo"}},
-        },
+        "web_search_options": {"user_location": {"type": "approximate", "approximate": {"city": "Oslo"}}},
     }
     # Domains, uses and cache marks have no counterpart.
     assert losses == [

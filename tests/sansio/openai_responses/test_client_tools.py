@@ -23,97 +23,21 @@ from dragoman._ir.events import (
 from dragoman._ir.losses import Ledger, LossCode
 from dragoman._ir.request import ToolCall
 from dragoman._ir.signatures import Signer
-from dragoman._ir.tools import FunctionTool, HostedTool
+from dragoman._ir.tools import FunctionTool
 from dragoman._transforms.tool_calls import ToolCallStage
 from dragoman._transforms.tools import fit_tools
 from dragoman._wire.json import encode_text
 from dragoman.codec import ToolLimits
 from dragoman.protocols.openai_responses import SPEC
 
-ORIGIN = "openai_responses"
-
 
 def read(*items: dict[str, Any], **body: Any) -> Any:
     return SPEC.read_request({"model": "m", "input": [*items], **body}, Signer())
 
 
-def declared(tool: dict[str, Any]) -> HostedTool:
-    [found] = read({"role": "user", "content": "hi"}, tools=[tool]).tools
-    assert isinstance(found, HostedTool)
-    assert (found.kind, found.native, found.path) == (tool["type"], tool, "/tools/0")
-    return found
-
-
 # --- functions in their place -----------------------------------------------------------------------------------
 
 SEARCHES = {"type": "object", "properties": {"q": {"type": "string"}}}
-FUNCTIONS: list[tuple[dict[str, Any], str, set[str]]] = [
-    ({"type": "shell"}, "shell", {"commands", "timeout_ms", "max_output_length"}),
-    (
-        {"type": "shell", "environment": {"type": "local"}},
-        "shell",
-        {"commands", "timeout_ms", "max_output_length"},
-    ),
-    ({"type": "local_shell"}, "local_shell", {"command", "env", "timeout_ms", "user", "working_directory"}),
-    ({"type": "apply_patch"}, "apply_patch", {"type", "path", "diff"}),
-    ({"type": "computer"}, "computer", {"actions"}),
-    (
-        {
-            "type": "computer_use_preview",
-            "display_width": 9,
-            "display_height": 8,
-            "environment": "browser",
-        },
-        "computer",
-        {"action"},
-    ),
-    ({"type": "tool_search", "execution": "client"}, "tool_search", {"query"}),
-    (
-        {"type": "tool_search", "execution": "client", "parameters": SEARCHES, "description": "finds"},
-        "tool_search",
-        {"q"},
-    ),
-]
-
-
-@pytest.mark.parametrize(("tool", "name", "properties"), FUNCTIONS)
-def test_a_function_with_a_schema_replaces_the_tool(
-    tool: dict[str, Any], name: str, properties: set[str]
-) -> None:
-    found = declared(tool).function_fallback
-    assert isinstance(found, FunctionTool)
-    assert (found.name, found.path) == (name, "/tools/0")
-    assert found.description
-    assert found.parameters["type"] == "object"
-    assert set(found.parameters["properties"]) == properties
-
-
-def test_the_description_has_the_tools_own_description() -> None:
-    skills = [{"name": "pdf", "description": "Reads them.", "path": "/s/pdf"}]
-    shell = declared({"type": "shell", "environment": {"type": "local", "skills": skills}}).function_fallback
-    screen = declared(FUNCTIONS[5][0]).function_fallback
-    search = declared(FUNCTIONS[7][0]).function_fallback
-    assert shell is not None
-    assert (shell.description or "").endswith("Skills that can be read there:\npdf (/s/pdf): Reads them.")
-    assert screen is not None
-    assert (screen.description or "").endswith("The screen has 9 x 8 pixels; it is: browser.")
-    assert search is not None
-    assert search.description == "finds"
-
-
-@pytest.mark.parametrize(
-    "tool",
-    [
-        {"type": "shell", "environment": {"type": "container_auto"}},
-        {"type": "tool_search"},
-        {"type": "tool_search", "execution": "server"},
-        {"type": "file_search", "vector_store_ids": []},
-        {"type": "image_generation"},
-        {"type": "programmatic_tool_calling"},
-    ],
-)
-def test_hosted_tools_have_no_function_in_their_place(tool: dict[str, Any]) -> None:
-    assert declared(tool).function_fallback is None
 
 
 # --- calls in responses -----------------------------------------------------------------------------------------

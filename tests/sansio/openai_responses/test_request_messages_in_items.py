@@ -23,7 +23,6 @@ from dragoman._ir.request import (
 from dragoman._ir.signatures import WRAPPED_PREFIX, Signer
 from dragoman._ir.tools import CustomTool, FunctionTool
 from dragoman._transforms.extensions import strip_extensions
-from dragoman._wire.exceptions import RemoteProtocolError
 from dragoman.protocols.openai_responses import SPEC
 from dragoman.protocols.openai_responses.capabilities import ResponsesCapabilities as Capabilities
 
@@ -112,22 +111,6 @@ def test_tools_that_a_search_found_can_be_called() -> None:
     assert same_protocol_items(*items) == items
 
 
-def test_a_tool_is_declared_once() -> None:
-    old, new = {**FUNCTION, "description": "old"}, {**FUNCTION, "description": "new"}
-    twice = read({**FOUND, "tools": [old, {"type": "shell"}]}, {**FOUND, "tools": [new, {"type": "shell"}]})
-    assert [(tool.path, getattr(tool, "description", None)) for tool in twice.tools] == [
-        ("/input/1/tools/0", "new"),
-        ("/input/1/tools/1", None),
-    ]
-
-
-@pytest.mark.parametrize(("kind", "deferred"), [("tool_search_output", None), ("additional_tools", True)])
-def test_a_deferred_tool_becomes_visible_once_a_search_has_found_it(kind: str, deferred: Any) -> None:
-    hidden = {**FUNCTION, "defer_loading": True}
-    request = read({"type": kind, "call_id": "c", "tools": [hidden]}, tools=[hidden])
-    assert request.tools == (FunctionTool("f", path="/tools/0", deferred=deferred),)
-
-
 def test_tools_declared_twice_return_to_the_same_protocol() -> None:
     hidden = {**FUNCTION, "defer_loading": True}
     body = {"model": "m", "input": [{**FOUND, "tools": [hidden]}], "tools": [hidden]}
@@ -172,12 +155,6 @@ def test_the_last_settings_count() -> None:
 )
 def test_replaced_settings_are_losses(body: Any, item: Any, losses: list[str]) -> None:
     assert [path for _, path in lost(read(item, **body))] == losses
-
-
-def test_invalid_settings_of_an_item_have_its_path() -> None:
-    with pytest.raises(RemoteProtocolError) as caught:
-        read({"type": "configuration_update", "text": {"format": {"type": "xml"}}})
-    assert caught.value.path == "/input/0/text/format/type"
 
 
 TRIGGER = {"type": "compaction_trigger"}
@@ -243,12 +220,6 @@ def test_a_reference_to_the_vendors_store_is_a_previous_response_id(item: dict[s
     assert SPEC.write_request(read_same_protocol(SPEC, body, SIGNER), Capabilities(), Ledger()) == body
 
 
-def test_a_previous_response_counts_more_than_a_reference() -> None:
-    request = read(REFERENCE, previous_response_id="resp_1")
-    assert request.params == {"previous_response_id": "resp_1"}
-    assert request.param_paths["previous_response_id"] == "/previous_response_id"
-
-
 # --- searches of another vendor, with their signature -------------------------------------------------------------
 
 SEARCH = {"type": "web_search_call", "id": "ws_x_1", "action": {"type": "search", "query": "cats"}}
@@ -261,17 +232,3 @@ def test_a_search_is_joined_with_its_signature() -> None:
     reasoning = Reasoning('Searched the web for "cats"', RESULT, "rs_1", path="/input/0")
     assert request.messages == (Message("assistant", (reasoning,), "/input/0"),)
     assert lost(request) == []
-
-
-@pytest.mark.parametrize(
-    "before",
-    [
-        USER,
-        {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "gAAA"},
-        {**WRAPPED, "summary": [{"type": "summary_text", "text": "hm"}]},
-        {**WRAPPED, "encrypted_content": WRAPPED_PREFIX + "AAAA.mac"},
-    ],
-)
-def test_any_other_search_is_a_message_of_its_own(before: dict[str, Any]) -> None:
-    assert len(read(before, SEARCH).messages) == 2
-    assert len(read(SEARCH).messages) == 1
