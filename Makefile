@@ -103,9 +103,9 @@ coverage: $(VENV)/.dev ## what `make tests` has covered, by package
 
 # -- beside the checks ------------------------------------------------------------------------------------
 
-# What becomes of every fixture (tests/golden/golden.py), and what readers make of each row (tests/_support/core/rows.py).
-golden: $(VENV)/.dev ## write the golden file and the rows of readers again, and print what changed
-	@$(BIN)/python tests/_support/core/rows.py
+# What becomes of every fixture (tests/golden/golden.py), and what readers and writers make of each row (core/rows.py).
+golden: $(VENV)/.dev ## write the golden file and the rows again, and print what changed
+	@PYTHONPATH=tests/_support $(BIN)/python -m core.rows
 	@$(BIN)/python tests/golden/golden.py
 
 # Against recorded answers of real providers, where ../shared or $DRAGOMAN_SHARED has them.

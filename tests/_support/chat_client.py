@@ -93,11 +93,7 @@ def whole(
 
 
 def text(block: int, *texts: str, choice: int = 0, kind: BlockKind = TEXT) -> list[Event]:
-    return [
-        BlockStarted(block, kind, choice),
-        *[TextDelta(block, each) for each in texts],
-        BlockEnded(block),
-    ]
+    return [BlockStarted(block, kind, choice), *[TextDelta(block, each) for each in texts], BlockEnded(block)]
 
 
 def call(
@@ -108,12 +104,3 @@ def call(
         *[ArgumentsDelta(block, each) for each in fragments],
         BlockEnded(block),
     ]
-
-
-def first_fragment(index: int, call_id: str, name: str) -> dict[str, Any]:
-    function = {"name": name, "arguments": ""}
-    return {"tool_calls": [{"index": index, "id": call_id, "type": "function", "function": function}]}
-
-
-def next_fragment(index: int, arguments: str) -> dict[str, Any]:
-    return {"tool_calls": [{"index": index, "function": {"arguments": arguments}}]}

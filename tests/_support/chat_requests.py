@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from core.same_protocol import read_same_protocol
-
 from dragoman._ir.losses import Ledger
 from dragoman._ir.request import Message, Part, Request
 from dragoman.protocols.openai_chat import SPEC
@@ -31,13 +29,6 @@ def write(
 def messages_of(*messages: Message, capabilities: Capabilities = Capabilities()) -> tuple[list[Any], Losses]:
     body, losses = write(*messages, capabilities=capabilities)
     return body["messages"], losses
-
-
-def round_trip(body: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """Read a Chat request and write it. Return the body and the paths of the losses."""
-    request = read_same_protocol(SPEC, {"model": "m", **body})
-    written, losses = write_request(request, Capabilities(mid_system=True))
-    return written, [path for _, path in losses]
 
 
 def user(*parts: Part) -> Message:

@@ -5,17 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from dragoman._ir.event_order import EventOrderChecker
-from dragoman._ir.events import (
-    ENDED,
-    BlockEnded,
-    BlockKind,
-    BlockStarted,
-    Event,
-    Signature,
-    SignatureDelta,
-    Started,
-    ToolHead,
-)
+from dragoman._ir.events import BlockKind, BlockStarted, Event, Started
 from dragoman._ir.losses import Ledger
 from dragoman._ir.request import Request
 from dragoman._wire.json import encode
@@ -23,7 +13,6 @@ from dragoman._wire.sse import SSEParser, encode_frame
 from dragoman.codec import ResponseContext
 from dragoman.protocols.anthropic_messages import SPEC
 
-NAME = "anthropic_messages"
 CONTEXT = ResponseContext(Request("other", "m", ()), "x1", 1, "alias")
 START: dict[str, Any] = {
     "type": "message_start",
@@ -51,30 +40,11 @@ def stopped(reason: str | None = "end_turn", usage: Any = None, **fields: Any) -
 
 
 TEXT = opened({"type": "text", "text": ""})
-USE = {"type": "tool_use", "id": "t1", "name": "f", "input": {}}
 
 
 def started(block: int, kind: BlockKind, at: int | None = None, **fields: Any) -> BlockStarted:
     """Return the start of a block. at: its index in the upstream's response, by default its number."""
     return BlockStarted(block, kind, path=f"/content/{block if at is None else at}", **fields)
-
-
-def text(*events: Event) -> list[Event]:
-    """Return the events of a block of text, the first one of a response."""
-    return [started(0, BlockKind.TEXT), *events, BlockEnded(0)]
-
-
-def reasoning(*events: Event) -> list[Event]:
-    return [started(0, BlockKind.REASONING), *events, BlockEnded(0)]
-
-
-def call(*events: Event) -> list[Event]:
-    """Return the events of a call of `USE`."""
-    return [started(0, BlockKind.TOOL_CALL, tool=ToolHead("t1", "f")), *events, BlockEnded(0)]
-
-
-def signature(native: Any, block: int = 0) -> SignatureDelta:
-    return SignatureDelta(block, Signature(NAME, native, "claude-x"))
 
 
 def data_of(*values: Any) -> bytes:
@@ -98,11 +68,3 @@ def events_of(data: bytes, ledger: Ledger | None = None, *, size: int = 0) -> li
     for event in events:
         checker.check(event)
     return events
-
-
-def body_of(*values: Any, stop: Any = None, ledger: Ledger | None = None) -> list[Event]:
-    """Return the events between the start and the end of a stream."""
-    events = events_of(data_of(START, *values, stop or stopped(), STOP), ledger)
-    assert events[0] == STARTED
-    assert events[-1] == ENDED
-    return events[1:-2]

@@ -137,14 +137,3 @@ def call(number: int = 0, *fragments: str, complete: bool = True, **head: Any) -
 
 def reasoning_block(*inside: Event, complete: bool = True, **head: Any) -> list[Event]:
     return [BlockStarted(0, BlockKind.REASONING, **head), *inside, BlockEnded(0, complete)]
-
-
-def message_item(item_id: str, text: str, **fields: Any) -> dict[str, Any]:
-    return {
-        "id": item_id,
-        "type": "message",
-        "status": "completed",
-        "role": "assistant",
-        "content": [{"type": "output_text", "text": text, "annotations": [], "logprobs": []}],
-        **fields,
-    }

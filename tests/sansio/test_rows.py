@@ -1,4 +1,4 @@
-"""What readers make of the rows in the protocols' folders is what stands there: see tests/_support/core/rows.py."""
+"""What readers and writers make of the rows in the protocols' folders is what stands there: see core/rows.py."""
 
 from pathlib import Path
 

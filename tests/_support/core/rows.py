@@ -1,11 +1,12 @@
-"""Tables of readers: what goes in, one line each, and indented below each line what comes out of it.
+"""Tables of readers and writers: what goes in, one line each, and indented below each line what comes out of it.
 
 `response_in*.txt` of a protocol's folder has frames of its streams and whole bodies, with the events that are read from
 them; `request_in*.txt` has bodies of its clients, with what differs from the request of the first row.
-A row looks like this:
+`request_out*.txt` has requests, with the body for the upstream; `response_out*.txt` has events, with the frames of the
+client's stream and the whole body. A row looks like this:
 
     # its title
-    ? prompt_tokens=3                       how the context (or the signer) differs from the usual one, where it does
+    ? prompt_tokens=3                       how the context (the signer, the capabilities) differs from the usual one
     {"type":"message_start",...}            the data of a frame, or the body of a request
     event: error oops                       the data of a frame whose event line is not its type
     whole {"id":...}                        a whole response
@@ -14,35 +15,37 @@ A row looks like this:
       ! dropped /thinking                   an entry of the ledger: code, place
       error 502: JSON is malformed          the exception; nothing follows it
 
-`make golden` (or `python tests/_support/core/rows.py`) writes what comes out again, and prints what changed. Below the
-last line of a stream stands what its end brings. Each stream is read with and without its event lines, its events have
-to be in a legal order, and nothing may follow the end.
+`make golden` writes what comes out again, and prints what changed. Below the last line of a stream stands what its end
+brings. Each stream is read with and without its event lines, its events have to be in a legal order, and nothing may
+follow the end. The oracle judges stream and body of each response that is written; their contents are the same.
 """
 
 from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from enum import Enum
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
+import oracle
 
 from dragoman import PROTOCOLS, UPSTREAMS
 from dragoman._ir import event_order, events, request, tools
+from dragoman._ir.assembly import Fold
 from dragoman._ir.losses import Ledger
 from dragoman._ir.signatures import Signer
 from dragoman._wire import errors
-from dragoman._wire.exceptions import RemoteProtocolError
-from dragoman._wire.json import decode
+from dragoman._wire.exceptions import RemoteProtocolError, RequestRefused
+from dragoman._wire.json import decode, encode
 from dragoman._wire.sse import Frame
-from dragoman.codec import ResponseContext
+from dragoman.codec import Capabilities, ResponseContext
 
 SANSIO = Path(__file__).resolve().parents[2] / "sansio"
-FILES = sorted(SANSIO.glob("*/*_in*.txt"))
+FILES = sorted(SANSIO.glob("*/*.txt"))
 CONTEXT = ResponseContext(request.Request("other", "asked", ()), "x1", 1, "alias")
 VOCABULARY = {**vars(events), **vars(request), **vars(tools), **vars(errors)}
 
@@ -66,10 +69,10 @@ def shown(value: Any) -> str:
         return str(value)
     if isinstance(value, tuple):
         return f"({''.join(f'{shown(each)}, ' for each in value).removesuffix(' ' if len(value) == 1 else ', ')})"
-    return repr(sorted(value)) if isinstance(value, frozenset) else repr(value)
+    return f"frozenset({sorted(value)})" if isinstance(value, frozenset) else repr(value)
 
 
-def of_error(error: RemoteProtocolError) -> str:
+def of_error(error: RemoteProtocolError | RequestRefused) -> str:
     return (
         "error " + " ".join(filter(None, (str(error.status), error.path, error.code))) + f": {error.message}"
     )
@@ -114,11 +117,72 @@ def read_response(
             checker.check(event)
             ended = isinstance(event, events.Ended | events.Failed)
             out[-1].append(shown(event))
-        out[-1] += [f"! {loss.code.value} {loss.path}" for loss in list(ledger)[entries:]]
+        out[-1] += losses(ledger, entries)
         entries = len(ledger)
     if ended and not whole:
         assert not any(reader.read(frame_of(line, named)) for line in lines), "nothing comes after the end"
     return out
+
+
+def write_response(protocol: str, lines: list[str], options: dict[str, Any]) -> list[list[str]]:
+    """The frames of each event, and the whole body of a response that has ended."""
+    spec = PROTOCOLS[protocol]
+    usual = {
+        "request": request.Request(protocol, "alias", (), include_usage=protocol != "openai_chat"),
+        "signer": Signer(b"key"),
+        "prompt_tokens": 11,
+    }
+    context = msgspec.structs.replace(CONTEXT, **(usual | options))
+    fold, checker = Fold(), event_order.EventOrderChecker()
+    ledger, of_whole = Ledger(), Ledger()
+    writer = spec.stream_writer(context, ledger)
+    response: list[Any] = [eval(line, VOCABULARY) for line in lines]
+    out, sent = [], b""
+    for event in response:
+        checker.check(event)
+        fold.send(event)
+        entries, written = len(ledger), writer.send(event)
+        sent += written
+        out.append(
+            [text_of(frame) for frame in written.decode().split("\n\n")[:-1]] + losses(ledger, entries)
+        )
+    ended = checker.state is event_order.ResponseState.ENDED
+    problems = (
+        oracle.check_stream(protocol, sent, include_usage=context.request.include_usage) if ended else []
+    )
+    if ended or (spec.failed_bodies and len(response) > 1 and isinstance(event, events.Failed)):
+        body = encode(spec.write_whole(fold.response(), context, of_whole))
+        problems += oracle.check_whole(protocol, body)
+        streamed, whole = (
+            oracle.meaning_of_client_stream(protocol, sent),
+            oracle.meaning_of_whole(protocol, body),
+        )
+        out[-1] += ["stream and body differ"] * (streamed.choices != whole.choices)
+        out[-1].append("whole: as in the last frame" if body in sent else f"whole {body.decode()}")
+        if sorted(losses(ledger)) != sorted(losses(of_whole)):
+            out[-1] += [f"{loss} (whole)" for loss in losses(of_whole)]
+    out[-1] += ["the oracle objects"] * bool(problems)
+    return out
+
+
+def losses(ledger: Ledger, start: int = 0) -> list[str]:
+    return [f"! {loss.code.value} {loss.path}" for loss in list(ledger)[start:]]
+
+
+def text_of(frame: str) -> str:
+    """A frame in one line: only its data, if its event line is the type of that."""
+    found = re.fullmatch(r'event: (.+)\ndata: (\{"type":"\1".*)', frame)
+    return found[2] if found else frame.replace("\n", "⏎")
+
+
+def write_request(protocol: str, line: str, options: dict[str, Any]) -> list[str]:
+    """The body for an upstream with these capabilities."""
+    ledger = Ledger()
+    try:
+        body = UPSTREAMS[protocol].write_request(eval(line, VOCABULARY), Capabilities(**options), ledger)
+    except RequestRefused as error:
+        return [of_error(error)]
+    return [encode(body).decode(), *losses(ledger)]
 
 
 def read_request(protocol: str, line: str, options: dict[str, Any]) -> request.Request | RemoteProtocolError:
@@ -141,39 +205,66 @@ def parts_of(found: request.Request | RemoteProtocolError, first: request.Reques
     return out
 
 
+class Row(NamedTuple):
+    """heads: title and options, none if the lines are definitions. inputs: the lines in full."""
+
+    heads: list[str]
+    lines: list[str]
+    inputs: list[str]
+    options: dict[str, Any]
+
+
+def rows_of(path: Path, named: dict[str, str]) -> Iterator[Row]:
+    """The rows of a file; what it defines is put into `named`."""
+
+    def full(line: str) -> str:
+        return re.sub(r"\$([A-Z]+)", lambda found: named[found[1]], line)
+
+    for block in path.read_text("utf-8").strip("\n").split("\n\n"):
+        heads = [line for line in block.split("\n") if line.startswith(("#", "?"))]
+        lines = [line for line in block.split("\n") if not line.startswith(("#", "?", "  "))]
+        options = eval(f"dict({''.join(line[2:] for line in heads if line.startswith('? '))})", VOCABULARY)
+        for name, _, text in (line.partition(" = ") for line in lines if not heads):
+            named[name] = full(text)
+        yield Row(heads, lines, [full(line) for line in lines], options)
+
+
 def written(path: Path) -> str:
     """The file, with what comes out today."""
     return "\n".join(blocks(path))
 
 
 def blocks(path: Path) -> Iterator[str]:
+    protocol, kind = path.parent.name, path.stem
     named: dict[str, str] = {}
     first: Any = None
-
-    def full(line: str) -> str:
-        return re.sub(r"\$([A-Z]+)", lambda found: named[found[1]], line)
-
-    for block in path.read_text("utf-8").removesuffix("\n").split("\n\n"):
-        heads = [line for line in block.split("\n") if line.startswith(("#", "?"))]
-        lines = [line for line in block.split("\n") if not line.startswith(("#", "?", "  "))]
-        if not heads:
-            for line in lines:
-                name, _, text = line.partition(" = ")
-                named[name] = full(text)
-            yield block + "\n"
-            continue
-        options = eval(f"dict({''.join(line[2:] for line in heads if line.startswith('? '))})", VOCABULARY)
-        inputs = [full(line) for line in lines]
-        if path.name.startswith("response"):
-            out = read_response(path.parent.name, inputs, options)
-            assert read_response(path.parent.name, inputs, options, named=False) == out, inputs
-        else:
-            requests = [read_request(path.parent.name, body, options) for body in inputs]
+    for heads, lines, inputs, options in rows_of(path, named):
+        out: list[list[str]] = []
+        if kind.startswith("response_out") and heads:
+            out = [
+                [short(each, named) for each in found] for found in write_response(protocol, inputs, options)
+            ]
+        elif kind.startswith("response_in") and heads:
+            out = read_response(protocol, inputs, options)
+            assert read_response(protocol, inputs, options, named=False) == out, inputs
+        elif kind.startswith("request_out") and heads:
+            out = [[short(each, named) for each in write_request(protocol, line, options)] for line in inputs]
+        elif heads:
+            requests = [read_request(protocol, body, options) for body in inputs]
             first = first or requests[0]
             out = [parts_of(each, first) for each in requests]
-        both = zip_longest(([line] for line in lines), out, fillvalue=[])
+        both: Iterable[tuple[list[str], list[str]]] = zip_longest(
+            ([line] for line in lines), out, fillvalue=[]
+        )
         found = [each for line, of_line in both for each in (*line, *(f"  {each}" for each in of_line))]
         yield "".join(f"{line}\n" for line in (*heads, *found))
+
+
+def short(line: str, named: dict[str, str]) -> str:
+    """A line with the names of what is defined, the longest first."""
+    for name, text in sorted(named.items(), key=lambda each: -len(each[1])):
+        line = line.replace(text, f"${name}")
+    return line
 
 
 def differences(path: Path) -> list[str]:

@@ -17,10 +17,5 @@ def check_order(protocol: str, stream: bytes, *, include_usage: bool = False) ->
     return _problems(lint.check_stream(protocol, stream, usage_requested=include_usage))
 
 
-def check_whole_order(protocol: str, body: bytes) -> list[str]:
-    """Problems of a whole response that its types do not show."""
-    return _problems(lint.check_whole(protocol, body))
-
-
 def _problems(report: lint.Report) -> list[str]:
     return [str(each) for each in report.findings if not each.rule.id.endswith(_SHAPES)]

@@ -124,48 +124,7 @@ FOREIGN_SEARCH = Opaque(
     search=Search(("cats", "dogs"), (Source("https://x", "T"), Source("https://y"))),
 )
 SEARCH_SIGNATURE = Signature("openai_responses", {"type": "web_search_call"}, "gpt")
-SEARCHED: list[Event] = [
-    STARTED,
-    *reasoning(0, SEARCH_SIGNATURE),
-    FOREIGN_SEARCH,
-    *text(1, "So."),
-    *END,
-]
-
-
-@pytest.mark.parametrize("written", [streamed, whole])
-def test_a_search_of_another_protocol_has_the_form_of_the_vendors(written: Any) -> None:
-    message = written(*SEARCHED)
-    use, result = message["content"][1:3]
-    assert (use["type"], use["name"], use["input"]) == (
-        "server_tool_use",
-        "web_search",
-        {"query": "cats\ndogs"},
-    )
-    assert result["tool_use_id"] == use["id"]
-    assert [(item["url"], item["title"]) for item in result["content"]] == [
-        ("https://x", "T"),
-        ("https://y", "https://y"),
-    ]
-    assert all(item["encrypted_content"] for item in result["content"])
-    assert message["usage"]["server_tool_use"] == {"web_search_requests": 1, "web_fetch_requests": 0}
-    assert [block["type"] for block in message["content"]] == [
-        "thinking",
-        "server_tool_use",
-        "web_search_tool_result",
-        "text",
-    ]
-
-
-def test_each_search_has_its_own_id() -> None:
-    content = whole(STARTED, FOREIGN_SEARCH, FOREIGN_SEARCH, *END)["content"]
-    assert content[0]["id"] == content[1]["tool_use_id"] != content[2]["id"]
-
-
-def test_a_search_without_queries_and_sources() -> None:
-    event = Opaque("other", "search", {}, search=Search(()))
-    use, result = whole(STARTED, event, *END)["content"]
-    assert (use["input"], result["content"]) == ({"query": ""}, [])
+SEARCHED: list[Event] = [STARTED, *reasoning(0, SEARCH_SIGNATURE), FOREIGN_SEARCH, *text(1, "So."), *END]
 
 
 def read(*messages: Any) -> tuple[Message, ...]:
@@ -202,9 +161,5 @@ def test_a_summary_is_one_compaction_block(written: Any) -> None:
     assert message["stop_reason"] == "compaction"
 
 
-def test_a_summary_of_the_vendor_is_written_unchanged() -> None:
-    native = {"type": "compaction", "content": "So.", "encrypted_content": "theirs"}
-    event = Opaque("anthropic_messages", "compaction", native)
-    for written in (streamed, whole):
-        (block,) = written(STARTED, event, *END)["content"]
-        assert {key: block[key] for key in native} == native
+def test_the_heartbeat() -> None:
+    assert SPEC.endpoints[0].heartbeat == b'event: ping\ndata: {"type":"ping"}\n\n'

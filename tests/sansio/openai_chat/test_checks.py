@@ -8,11 +8,9 @@ import pytest
 from chat_requests import write_request
 from core.same_protocol import read_same_protocol
 
-from dragoman._ir.request import Citation, Message, Request, Text
+from dragoman._ir.request import Citation, Request, Text
 from dragoman.protocols.openai_chat import SPEC
 from dragoman.protocols.openai_chat.capabilities import ChatCapabilities as Capabilities
-
-CHAT = "openai_chat"
 
 
 def read(**body: Any) -> Request:
@@ -63,11 +61,3 @@ def test_annotations_without_a_text_are_kept_in_extra(message: Any) -> None:
     assert request.messages[0].extra == (annotations and {"annotations": annotations})
     body, losses = write_request(request, Capabilities())
     assert (body["messages"], losses) == ([{**message, "content": message["content"] or ""}], [])
-
-
-def test_citations_of_another_protocol_are_a_loss() -> None:
-
-    message = Message("assistant", (Text("a", None, [{}], None, "/m/0", (Citation("https://a"),)),), "/m")
-    body, losses = write_request(Request("other", "m", (message,)), Capabilities())
-    assert body["messages"] == [{"role": "assistant", "content": "a"}]
-    assert losses == [("altered", "/m/0")]

@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from chat_requests import assistant, messages_of, text_part, user
 
 from dragoman._ir.events import Signature
 from dragoman._ir.losses import Ledger
-from dragoman._ir.request import Message, Reasoning, Request, Text
+from dragoman._ir.request import Message, Reasoning, Request
 from dragoman._ir.signatures import Signer
 from dragoman.protocols.openai_chat import SPEC
 from dragoman.protocols.openai_chat.capabilities import ChatCapabilities as Capabilities
@@ -169,67 +168,6 @@ def test_text_before_a_signature_is_a_block_of_its_own() -> None:
 # -- reasoning for upstreams ------------------------------------------------------------------------------
 
 
-THINKING = {"type": "thinking", "thinking": [{"type": "text", "text": "hm"}], "closed": True}
-
-
-DETAIL = {"type": "reasoning.text", "text": "own", "signature": "S", "index": 0}
-
-
-@pytest.mark.parametrize(
-    ("field", "parts", "expected", "losses"),
-    [
-        ("reasoning", [Reasoning("a"), Reasoning("b")], {"reasoning": "a\n\nb"}, []),
-        (
-            "reasoning_details",
-            [Reasoning("a"), Reasoning("b")],
-            {
-                "reasoning_details": [
-                    {"type": "reasoning.text", "text": "a", "format": "unknown", "index": 0},
-                    {"type": "reasoning.text", "text": "b", "format": "unknown", "index": 1},
-                ]
-            },
-            [],
-        ),
-        (
-            "reasoning_details",
-            [Reasoning("own", Signature(CHAT, {"reasoning_details": [DETAIL]})), Reasoning("b")],
-            {
-                "reasoning_details": [
-                    DETAIL,
-                    {"type": "reasoning.text", "text": "b", "format": "unknown", "index": 1},
-                ]
-            },
-            [],
-        ),
-        # Signatures are not forged.
-        ("thinking_blocks", [Reasoning("a", path="/t")], {}, [("dropped", "/t")]),
-        ("reasoning", [Reasoning("", Signature(CHAT, "odd"), path="/t")], {}, [("foreign_signature", "/t")]),
-    ],
-)
-def test_c4_earlier_reasoning_goes_where_the_upstream_reads_it(
-    field: Any, parts: Any, expected: Any, losses: Any
-) -> None:
-    [message], found = messages_of(
-        assistant(*parts, Text("x")), capabilities=Capabilities(reasoning_field=field)
-    )
-    assert message == {"role": "assistant", "content": "x", **expected}
-    assert found == losses
-
-
-def test_a_signature_of_mistral_makes_content_a_list() -> None:
-    part = {"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}
-    signed = Reasoning("hm", Signature(CHAT, {"content": [part]}), path="/t")
-    assert messages_of(assistant(Text("a"), signed, Text("b"))) == (
-        [
-            {
-                "role": "assistant",
-                "content": [part, {"type": "text", "text": "a"}, {"type": "text", "text": "b"}],
-            }
-        ],
-        [],
-    )
-
-
 def test_cached_reasoning_is_written_in_place_of_the_clients() -> None:
     raw = {"model": "m", "messages": [{"role": "assistant", "content": "a"}]}
     request = SPEC.read_request(raw, Signer())
@@ -237,35 +175,3 @@ def test_cached_reasoning_is_written_in_place_of_the_clients() -> None:
     turn = Message("assistant", (reasoning, *request.messages[0].parts), AT)
     body = SPEC.write_request(Request(CHAT, "m", (turn,), native=raw), Capabilities(), Ledger())
     assert body["messages"] == [{"role": "assistant", "content": "a", "reasoning_content": "hm"}]
-
-
-def test_native_signatures_go_back_as_they_came() -> None:
-    one = {"reasoning": "a", "reasoning_details": [{"type": "reasoning.text", "text": "a", "index": 0}]}
-    two = {"reasoning": "b", "reasoning_details": [{"type": "reasoning.text", "signature": "S", "index": 0}]}
-    out, losses = messages_of(
-        assistant(Reasoning("a", Signature(CHAT, one)), Reasoning("b", Signature(CHAT, two)), Text("x")),
-        user(Text("go on")),
-        assistant(Reasoning("hm", Signature(CHAT, {"content": [THINKING, text_part("forged")]})), Text("y")),
-    )
-    assert out[0] == {
-        "role": "assistant",
-        "content": "x",
-        "reasoning": "a\n\nb",
-        "reasoning_details": [{"type": "reasoning.text", "text": "a", "index": 0, "signature": "S"}],
-    }
-    assert out[2] == {"role": "assistant", "content": [THINKING, text_part("y")]}
-    assert losses == []
-
-
-def test_an_upstream_without_a_reasoning_field_gets_none() -> None:
-    out, losses = messages_of(
-        assistant(
-            Reasoning("a", Signature(CHAT, {"reasoning": "a"}), path="/a"),
-            Reasoning("b", Signature("other", 1), path="/b"),
-            Reasoning("", path="/c"),
-            Text("x"),
-        ),
-        capabilities=Capabilities(reasoning_field=None),
-    )
-    assert out == [{"role": "assistant", "content": "x"}]
-    assert losses == [("dropped", "/a"), ("foreign_signature", "/b"), ("dropped", "/b")]

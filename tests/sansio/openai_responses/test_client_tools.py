@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from core.passes import pass_context
-from responses_client import FOREIGN, STARTED, call, kinds, output, response_payloads, stream, text
+from responses_client import FOREIGN, call, output, response_payloads
 
 from dragoman._ir.events import (
-    ENDED,
     ArgumentsDelta,
     BlockEnded,
     BlockKind,
@@ -18,9 +16,8 @@ from dragoman._ir.events import (
     StopReason,
     ToolHead,
     ToolKind,
-    Usage,
 )
-from dragoman._ir.losses import Ledger, LossCode
+from dragoman._ir.losses import Ledger
 from dragoman._ir.request import ToolCall
 from dragoman._ir.signatures import Signer
 from dragoman._ir.tools import FunctionTool
@@ -147,138 +144,6 @@ CALLS: list[tuple[str, Any, str, str, dict[str, Any], dict[str, Any]]] = [
         {"action": CLICK, **CHECKED},
     ),
 ]
-
-
-@pytest.mark.parametrize(("kind", "arguments", "item_type", "prefix", "fields", "begun"), CALLS)
-def test_a_call_comes_back_as_its_own_item(
-    kind: str, arguments: Any, item_type: str, prefix: str, fields: dict[str, Any], begun: dict[str, Any]
-) -> None:
-    payloads = response_payloads(
-        *hosted_call(kind, encode_text(arguments)), stop=Stopped(StopReason.TOOL_USE)
-    )
-    head = {"id": f"{prefix}_x1_0", "type": item_type, "call_id": "c0"}
-    assert output(payloads) == [{**head, **fields, "status": "completed"}]
-    assert payloads[2]["item"] == {**head, **begun, "status": "in_progress"}
-    names = [name for name in kinds(payloads)[2:-1] if not name.startswith("shell_call_command")]
-    assert names == ["output_item.added", "output_item.done"]
-
-
-def test_the_commands_of_a_shell_have_events_of_their_own() -> None:
-    payloads = response_payloads(*hosted_call("shell", '{"commands":["ls","pwd"]}'))
-    reported = [
-        {key: value for key, value in payload.items() if key != "sequence_number"}
-        for payload in payloads
-        if "command_index" in payload
-    ]
-    kind = "response.shell_call_command"
-    assert reported == [
-        {"type": f"{kind}.{state}", "output_index": 0, "command_index": number, field: value}
-        for number, command in enumerate(("ls", "pwd"))
-        for state, field, value in (
-            ("added", "command", ""),
-            ("delta", "delta", command),
-            ("done", "command", command),
-        )
-    ]
-
-
-def test_a_call_among_other_items() -> None:
-    payloads = response_payloads(
-        *text(0), *hosted_call("apply_patch", encode_text(DELETE), 1), *call(2, "{}"), *text(3)
-    )
-    assert [(each["type"], each["id"]) for each in output(payloads)] == [
-        ("message", "msg_x1_0"),
-        ("apply_patch_call", "apc_x1_1"),
-        ("function_call", "fc_x1_2"),
-        ("message", "msg_x1_3"),
-    ]
-
-
-@pytest.mark.parametrize(
-    ("kind", "arguments"),
-    [
-        ("shell", {"commands": ["ls"], "why": "to see"}),
-        ("shell", {"commands": ["ls"], "timeout_ms": "5"}),
-        ("local_shell", {"command": ["ls"], "env": {"A": 1}}),
-        ("apply_patch", {**DELETE, "diff": "+a"}),
-        ("computer", {"actions": [{**CLICK, "why": "so"}]}),
-    ],
-)
-def test_arguments_without_a_place_in_the_item_are_a_loss(kind: str, arguments: Any) -> None:
-    response_payloads(*hosted_call(kind, encode_text(arguments)), lost=("/output/0/arguments",))
-
-
-@pytest.mark.parametrize(
-    ("kind", "arguments"),
-    [
-        ("tool_search", {"a": {"b": [{"c": None, "d": [1, "x"]}, 2]}, "e": {}, "f": []}),
-        ("local_shell", {"command": ["ls"], "env": {}, "user": None}),
-    ],
-)
-def test_arguments_with_a_place_in_the_item_are_no_loss(kind: str, arguments: Any) -> None:
-    response_payloads(*hosted_call(kind, encode_text(arguments)))
-
-
-BREACHES: list[tuple[str, str]] = [
-    ("shell", "{}"),
-    ("shell", '{"commands":"ls"}'),
-    ("shell", '{"commands":[1]}'),
-    ("shell", "not json"),
-    ("shell", "[]"),
-    ("shell", '{"commands":["ls"'),
-    ("local_shell", '{"command":"ls"}'),
-    ("apply_patch", '{"type":"move_file","path":"a"}'),
-    ("apply_patch", '{"type":["delete_file"],"path":"a"}'),
-    ("apply_patch", '{"type":"create_file","path":"a"}'),
-    ("tool_search", '"weather"'),
-    ("computer", '{"actions":[]}'),
-    ("computer", "{}"),
-    ("computer", '{"actions":["click"]}'),
-    ("computer", '{"actions":[{"type":"click","button":"lft","x":1,"y":2}]}'),
-    ("computer", '{"actions":[{"type":"drag","path":[{"x":1}]}]}'),
-    ("computer", '{"actions":[{"type":"move","x":1.5,"y":2}]}'),
-    ("computer_use_preview", '{"actions":[{"type":"wait"},{"type":"wait"}]}'),
-    ("computer_use_preview", "{}"),
-]
-
-
-def test_arguments_of_another_form_stay_a_call_of_the_function(subtests: pytest.Subtests) -> None:
-    for kind, arguments in BREACHES:
-        with subtests.test(kind=kind, arguments=arguments):
-            ledger = Ledger()
-            payloads = stream(
-                STARTED,
-                *hosted_call(kind, arguments),
-                Usage(1, 1),
-                Stopped(StopReason.TOOL_USE),
-                ENDED,
-                ledger=ledger,
-            )
-            assert output(payloads) == [
-                {
-                    "id": "fc_x1_0",
-                    "type": "function_call",
-                    "call_id": "c0",
-                    "name": "computer" if kind.startswith("computer") else kind,
-                    "arguments": arguments,
-                    "status": "completed",
-                }
-            ]
-            assert [(loss.code, loss.path) for loss in ledger] == [(LossCode.BREACH, "/output/0/arguments")]
-            response_payloads(
-                *hosted_call(kind, arguments),
-                stop=Stopped(StopReason.TOOL_USE),
-                lost=("/output/0/arguments",),
-            )
-
-
-@pytest.mark.parametrize("arguments", ['{"commands":["rm', ""])
-def test_a12_a_call_that_was_cut_is_never_done(arguments: str) -> None:
-    events = hosted_call("shell", arguments, complete=False)
-    payloads = response_payloads(*events, stop=Stopped(StopReason.MAX_TOKENS))
-    deltas = ["function_call_arguments.delta"] if arguments else []
-    assert kinds(payloads)[2:] == ["output_item.added", *deltas, "incomplete"]
-    assert [(each["arguments"], each["status"]) for each in output(payloads)] == [(arguments, "incomplete")]
 
 
 # --- a conversation as Codex has it -----------------------------------------------------------------------------

@@ -11,7 +11,6 @@ from responses_client import (
     MESSAGES_SIGNATURE,
     SIGNER,
     call,
-    kinds,
     output,
     reasoning_block,
     response_payloads,
@@ -28,8 +27,6 @@ from dragoman._ir.events import (
     ReasoningDelta,
     Signature,
     SignatureDelta,
-    Stopped,
-    StopReason,
     TextDelta,
 )
 from dragoman._ir.losses import Ledger, LossCode
@@ -102,65 +99,12 @@ def test_h11_what_came_in_deltas_is_also_in_the_final_output() -> None:
     assert len(done) == 5
 
 
-def test_c7_reasoning_has_its_full_life() -> None:
-    payloads = response_payloads(
-        *reasoning_block(
-            ReasoningDelta(0, "a"), ReasoningDelta(0, "b", 1), SignatureDelta(0, MESSAGES_SIGNATURE)
-        )
-    )
-    part = [
-        "reasoning_summary_part.added",
-        "reasoning_summary_text.delta",
-        "reasoning_summary_text.done",
-        "reasoning_summary_part.done",
-    ]
-    assert kinds(payloads)[2:-1] == ["output_item.added", *part, *part, "output_item.done"]
-    assert {each["item_id"] for each in payloads if "item_id" in each} == {"rs_x1_0"}
-    assert [each["summary_index"] for each in payloads if "summary_index" in each] == [0] * 4 + [1] * 4
-
-
 def test_c3_reasoning_of_another_vendor_can_be_sent_back() -> None:
     [item] = output(response_payloads(*reasoning_block(SignatureDelta(0, MESSAGES_SIGNATURE))))
     request = SPEC.read_request({"model": "m", "input": [item]}, SIGNER)
     [found] = request.messages[0].parts
     assert isinstance(found, Reasoning)
     assert found.signature == MESSAGES_SIGNATURE
-
-
-def test_a16_reasoning_after_a_call_is_an_item_of_its_own() -> None:
-    again = [
-        BlockStarted(2, BlockKind.REASONING),
-        ReasoningDelta(2, "so"),
-        SignatureDelta(2, MESSAGES_SIGNATURE),
-        BlockEnded(2),
-    ]
-    items = output(
-        response_payloads(*reasoning_block(SignatureDelta(0, MESSAGES_SIGNATURE)), *call(1, "{}"), *again)
-    )
-    assert [item["id"] for item in items] == ["rs_x1_0", "fc_x1_1", "rs_x1_2"]
-
-
-def test_a11_b13_text_around_a_call_is_two_items_in_order_each_text_once() -> None:
-    payloads = response_payloads(*text(0, "before"), *call(1, "{}"), *text(2, "after"))
-    items = output(payloads)
-    assert [item["type"] for item in items] == ["message", "function_call", "message"]
-    assert len({item["id"] for item in items}) == 3
-    assert [item["content"][0]["text"] for item in items if item["type"] == "message"] == ["before", "after"]
-    assert json.dumps(payloads[-1]).count("before") == 1
-    for index in (0, 2):
-        assert [each["type"].removeprefix("response.") for each in of_item(payloads, index)] == [
-            "output_item.added",
-            "content_part.added",
-            "output_text.delta",
-            "output_text.done",
-            "content_part.done",
-            "output_item.done",
-        ]
-
-
-def test_d8_an_incomplete_response_has_its_usage() -> None:
-    payloads = response_payloads(*text(), stop=Stopped(StopReason.MAX_TOKENS))
-    assert payloads[-1]["response"]["usage"]["total_tokens"] == 15
 
 
 # --- ends, with this protocol on both sides of a translator -------------------------------------------------------
