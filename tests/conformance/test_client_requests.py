@@ -87,9 +87,7 @@ def test_without_another_name_for_the_model_not_a_byte_changes(subtests: pytest.
             assert requested.translated.body == json.dumps(case.body).encode()
 
 
-def test_plain_upstreams_accept_every_request_and_get_all_its_text(
-    subtests: pytest.Subtests,
-) -> None:
+def test_plain_upstreams_accept_every_request_and_get_all_its_text(subtests: pytest.Subtests) -> None:
     """Upstreams with default capabilities may lose more, but never a text."""
     for case in CASES:
         with subtests.test(case=case.name, protocol=case.protocol):
@@ -103,10 +101,7 @@ def test_plain_upstreams_accept_every_request_and_get_all_its_text(
 
 
 # Of Chat Completions, as far as these requests could have them.
-_TAKEN = {
-    "deepseek": {"thinking"},
-    "mistral": {"reasoning_effort"},
-}
+_TAKEN = {"deepseek": {"thinking"}, "mistral": {"reasoning_effort"}}
 _TAKEN_BY_ALL = {
     "max_tokens",
     "messages",

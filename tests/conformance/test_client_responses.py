@@ -439,11 +439,7 @@ def test_the_next_request_of_claude_code_is_translated(upstream: str) -> None:
             "tool_use_id": "call_1",
             "content": [{"type": "tool_reference", "tool_name": DEFERRED}],
         },
-        {
-            "type": "tool_result",
-            "tool_use_id": "call_2",
-            "content": [{"type": "image", "source": picture}],
-        },
+        {"type": "tool_result", "tool_use_id": "call_2", "content": [{"type": "image", "source": picture}]},
     ]
     body = {
         **CLAUDE_CODE,

@@ -36,13 +36,7 @@ PLAIN: dict[str, Body] = {
         "status": "completed",
         "model": "m",
         "output": [
-            {
-                "id": "msg_1",
-                "type": "message",
-                "role": "assistant",
-                "status": "completed",
-                "content": [_TEXT],
-            }
+            {"id": "msg_1", "type": "message", "role": "assistant", "status": "completed", "content": [_TEXT]}
         ],
         "usage": {"input_tokens": 5, "output_tokens": 4, "total_tokens": 9},
     },
@@ -205,7 +199,7 @@ ERRORS: dict[str, tuple[Body, list[Any]]] = {
             {
                 "type": "error",
                 "error": {"type": "t", "code": "server_error", "message": "Busy.", "param": None},
-            },
+            }
         ],
     ),
 }

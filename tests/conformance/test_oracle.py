@@ -14,15 +14,7 @@ import re
 from pathlib import Path
 
 import pytest
-from oracle import (
-    CHAT,
-    MESSAGES,
-    PROTOCOL_NAMES,
-    RESPONSES,
-    check_models,
-    check_stream,
-    check_whole,
-)
+from oracle import CHAT, MESSAGES, PROTOCOL_NAMES, RESPONSES, check_models, check_stream, check_whole
 from oracle import samples as s
 from oracle.changes import (
     CUSTOM,

@@ -7,14 +7,7 @@ import pytest
 from core.toy_protocol import context_of, toy
 
 from dragoman import RequestRefused
-from dragoman.codec import (
-    Capabilities,
-    Endpoint,
-    ProtocolSpec,
-    RateLimitHeaders,
-    ToolLimits,
-    find_endpoint,
-)
+from dragoman.codec import Capabilities, Endpoint, ProtocolSpec, RateLimitHeaders, ToolLimits, find_endpoint
 from dragoman.protocols.openai_chat.capabilities import ChatCapabilities
 
 
@@ -80,12 +73,7 @@ def test_the_id_of_a_response(rewritten: bool, stored: bool, upstream: str, repo
 
 @pytest.mark.parametrize(
     ("streams", "requested", "does"),
-    [
-        ("requested", True, True),
-        ("requested", False, False),
-        ("always", False, True),
-        ("never", True, False),
-    ],
+    [("requested", True, True), ("requested", False, False), ("always", False, True), ("never", True, False)],
 )
 def test_which_endpoints_stream(streams: Any, requested: bool, does: bool) -> None:
     assert Endpoint("/x", streams=streams).streams_if(requested) is does

@@ -70,11 +70,7 @@ def _chat_turn(turn: Model) -> Json:
     }
     reasoning = "".join(block.text for block in turn.blocks if isinstance(block, Reasoning))
     calls = [
-        {
-            "id": block.id,
-            "type": "function",
-            "function": {"name": block.name, "arguments": block.arguments},
-        }
+        {"id": block.id, "type": "function", "function": {"name": block.name, "arguments": block.arguments}}
         for block in turn.blocks
         if isinstance(block, Call)
     ]
@@ -131,12 +127,7 @@ def _responses_item(block: Text | Call | Reasoning) -> Json:
     if isinstance(block, Reasoning):
         summary = [{"type": "summary_text", "text": block.text}]
         return {"type": "reasoning", "summary": summary, "encrypted_content": block.signature}
-    return {
-        "type": "function_call",
-        "call_id": block.id,
-        "name": block.name,
-        "arguments": block.arguments,
-    }
+    return {"type": "function_call", "call_id": block.id, "name": block.name, "arguments": block.arguments}
 
 
 _WRITE = {CHAT: _chat, MESSAGES: _messages, RESPONSES: _responses}

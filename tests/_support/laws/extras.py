@@ -13,9 +13,7 @@ from oracle import CHAT, MESSAGES, RESPONSES
 Extra = tuple[str, Any]
 
 _SAFE = {"hate": {"filtered": False, "severity": "safe"}, "jailbreak": {"filtered": False, "detected": False}}
-_OPENROUTER_USAGE = [
-    ("/usage/is_byok", False),
-]
+_OPENROUTER_USAGE = [("/usage/is_byok", False)]
 _XAI_USAGE = [
     ("/usage/context_details", {"input_tokens": 7, "output_tokens": 2}),
     ("/usage/num_server_side_tools_used", 2),

@@ -71,11 +71,7 @@ class Source:
 
 def requested(client: str, *, streams: bool = True, signer: Signer = OPEN) -> ResponseContext:
     request = Request(
-        protocol=spec_of(client).name,
-        model="alias",
-        messages=(),
-        stream=streams,
-        params={"stop": ["STOP"]},
+        protocol=spec_of(client).name, model="alias", messages=(), stream=streams, params={"stop": ["STOP"]}
     )
     return ResponseContext(
         request=request,

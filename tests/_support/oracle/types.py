@@ -49,12 +49,7 @@ PRESENT: dict[type[BaseModel], set[str]] = {
     c_logprob.TopLogprob: {"bytes"},
     c.ChatCompletionMessage: {"content", "refusal"},
     m.Message: {"container", "diagnostics", "stop_details", "stop_reason", "stop_sequence"},
-    m.Usage: {
-        "cache_creation",
-        "cache_creation_input_tokens",
-        "cache_read_input_tokens",
-        "inference_geo",
-    },
+    m.Usage: {"cache_creation", "cache_creation_input_tokens", "cache_read_input_tokens", "inference_geo"},
     m.MessageDeltaUsage: {"input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens"},
     m_delta.Delta: {"container", "stop_details", "stop_reason", "stop_sequence"},
     m.ToolUseBlock: {"caller"},

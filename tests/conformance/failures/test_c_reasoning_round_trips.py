@@ -142,10 +142,7 @@ def test_C3_encrypted_reasoning_comes_back(client: str, streams: bool, text: str
     assert [part["text"] for part in item["summary"]] == ([text] if text else [])
 
 
-WISHES: dict[str, Json] = {
-    CHAT: {"reasoning_effort": "high"},
-    MESSAGES: {"thinking": {"type": "adaptive"}},
-}
+WISHES: dict[str, Json] = {CHAT: {"reasoning_effort": "high"}, MESSAGES: {"thinking": {"type": "adaptive"}}}
 
 
 @each("client", (CHAT, MESSAGES))

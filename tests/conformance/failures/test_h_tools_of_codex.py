@@ -20,12 +20,7 @@ pytestmark = pytest.mark.each_protocol
 Json = dict[str, Any]
 PATCH = '*** Begin Patch\n*** Add File: "ü".txt\n+\\n is no line end\n*** End Patch\n'
 GRAMMAR = {"type": "grammar", "syntax": "lark", "definition": 'start: "*** Begin Patch" /.*/s'}
-APPLY: Json = {
-    "type": "custom",
-    "name": "apply_patch",
-    "description": "Changes files.",
-    "format": GRAMMAR,
-}
+APPLY: Json = {"type": "custom", "name": "apply_patch", "description": "Changes files.", "format": GRAMMAR}
 # Upstreams without custom tools. Responses upstreams usually have them, so a setting disables them.
 NO_CUSTOM = Capabilities(custom_tools=False)
 CLIENTS = (CHAT, RESPONSES)
@@ -145,11 +140,7 @@ def test_H3_in_a_whole_response_the_call_comes_back_as_custom_tool_call(client: 
     whole = json.loads(body)
     if client == CHAT:
         (call,) = whole["choices"][0]["message"]["tool_calls"]
-        assert call == {
-            "id": "call_a",
-            "type": "custom",
-            "custom": {"name": "apply_patch", "input": PATCH},
-        }
+        assert call == {"id": "call_a", "type": "custom", "custom": {"name": "apply_patch", "input": PATCH}}
     else:
         (item,) = whole["output"]
         assert (item["type"], item["call_id"], item["input"]) == ("custom_tool_call", "call_a", PATCH)

@@ -94,10 +94,7 @@ PARTS: dict[str, tuple[Json, int]] = {
         300,
     ),
     "picture": (turns(IMAGE), 50),
-    "picture of a result": (
-        turns({"type": "tool_result", "tool_use_id": "c", "content": [IMAGE]}),
-        50,
-    ),
+    "picture of a result": (turns({"type": "tool_result", "tool_use_id": "c", "content": [IMAGE]}), 50),
     "calls and results": ({"messages": CALLED}, 600),
 }
 

@@ -34,10 +34,7 @@ def sent(linear: Linearizer, *events: Event) -> list[Event]:
 
 
 CASES: dict[str, tuple[list[Event], list[Event]]] = {
-    "one block": (
-        [A, TextDelta(0, "a"), BlockEnded(0)],
-        [A, TextDelta(0, "a"), BlockEnded(0)],
-    ),
+    "one block": ([A, TextDelta(0, "a"), BlockEnded(0)], [A, TextDelta(0, "a"), BlockEnded(0)]),
     "two in turns": (
         [A, B, TextDelta(0, "a"), TextDelta(1, "b"), TextDelta(0, "c"), BlockEnded(0), BlockEnded(1)],
         [A, TextDelta(0, "a"), TextDelta(0, "c"), BlockEnded(0), B, TextDelta(1, "b"), BlockEnded(1)],

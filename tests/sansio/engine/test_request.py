@@ -5,9 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 from core.events import STARTED, start_of
-from core.toy_protocol import (
-    toy,
-)
+from core.toy_protocol import toy
 
 from dragoman._engine.errors import translate_error
 from dragoman._engine.request import RequestTranslator, TranslatedRequest
@@ -267,10 +265,7 @@ def test_a_repaired_request_goes_through_the_passes() -> None:
     sent = decode(out.body)
     assert (sent["model"], sent["heat"], "dice" in sent) == ("wire", 0.5, False)
     assert [part["t"] for part in sent["messages"][1]["parts"]] == ["result"]
-    assert losses_of(out.losses) == [
-        (LossCode.REPAIRED, "/messages/0/parts/0"),
-        (LossCode.DROPPED, "/dice"),
-    ]
+    assert losses_of(out.losses) == [(LossCode.REPAIRED, "/messages/0/parts/0"), (LossCode.DROPPED, "/dice")]
     assert (out.relayed, out.rewritten, out.response_context(id="x1", now=7).rewritten) == (False, True, True)
     assert out.request.protocol == "client"
 
@@ -365,11 +360,7 @@ class _Bottomless:
 @pytest.mark.promise("S9")
 def test_a_body_that_is_too_deep_for_the_stack_is_an_error() -> None:
     bottomless = _Bottomless()
-    spec = msgspec.structs.replace(
-        toy(),
-        name="bottomless",
-        read_request=bottomless.read,
-    )
+    spec = msgspec.structs.replace(toy(), name="bottomless", read_request=bottomless.read)
     with pytest.raises(RemoteProtocolError, match="nested too deep"):
         RequestTranslator(client=spec, upstream=toy()).translate(b"{}")
 
@@ -438,8 +429,7 @@ SCHEMA = {"type": "object", "properties": {}, "required": [], "additionalPropert
 
 
 @pytest.mark.parametrize(
-    ("enforces", "checked"),
-    [(frozenset(), True), (frozenset({"schema", "tool_choice"}), False)],
+    ("enforces", "checked"), [(frozenset(), True), (frozenset({"schema", "tool_choice"}), False)]
 )
 def test_required_calls_are_checked_unless_the_upstream_enforces_them(enforces: Any, checked: bool) -> None:
     body = request_body(

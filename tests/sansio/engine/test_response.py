@@ -8,16 +8,7 @@ import msgspec
 import pytest
 from core.chop import PROPERTY, all_ways, cut_at, one_by_one, places
 from core.events import ERROR, SIGNATURE, STARTED, responses, start_of
-from core.toy_protocol import (
-    HEARTBEAT,
-    ToyReader,
-    context_of,
-    events_of,
-    frame_of,
-    plain,
-    stream_of,
-    toy,
-)
+from core.toy_protocol import HEARTBEAT, ToyReader, context_of, events_of, frame_of, plain, stream_of, toy
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -244,11 +244,7 @@ def test_a_protocol_says_where_its_signatures_are(bound: bool) -> None:
     wrapped = [
         SIGNER.wrap(Signature("toy", {"n": number}, model)) for number, model in enumerate(("", "other"))
     ]
-    parts = [
-        "text",
-        {"seal": FORGED},
-        *({"type": "thought", "seal": each} for each in wrapped),
-    ]
+    parts = ["text", {"seal": FORGED}, *({"type": "thought", "seal": each} for each in wrapped)]
     body = {"model": MODEL, "messages": [{"role": "assistant", "parts": parts}]}
     out = RequestTranslator(client=spec, upstream=spec, signer=SIGNER).translate(encode(body))
     remaining = [{"n": 0}] if bound else [{"n": 0}, {"n": 1}]

@@ -9,16 +9,7 @@ from core.toy_protocol import HEARTBEAT, context_of, events_of, toy
 
 from dragoman._engine.sinks import ClientSink, ListSink
 from dragoman._ir.assembly import AssembledBlock, AssembledResponse
-from dragoman._ir.events import (
-    ENDED,
-    BlockEnded,
-    BlockKind,
-    Event,
-    Failed,
-    Stopped,
-    StopReason,
-    TextDelta,
-)
+from dragoman._ir.events import ENDED, BlockEnded, BlockKind, Event, Failed, Stopped, StopReason, TextDelta
 from dragoman._ir.losses import Ledger
 from dragoman._wire.json import decode, encode
 from dragoman.codec import Endpoint, ResponseContext

@@ -271,8 +271,7 @@ def test_comments_are_heartbeats(protocol: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("ending", "rules"),
-    [(b"\n", []), (b"\r\n", ["sse-line-end"]), (b"\r", ["sse-carriage-return"])],
+    ("ending", "rules"), [(b"\n", []), (b"\r\n", ["sse-line-end"]), (b"\r", ["sse-carriage-return"])]
 )
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
 def test_every_line_ending_of_the_standard_is_read(protocol: str, ending: bytes, rules: list[str]) -> None:
@@ -413,12 +412,7 @@ def test_the_findings_of_a_report_are_bounded() -> None:
 def test_annotations_are_repeated_in_the_part() -> None:
     def annotate(payloads: list[Any]) -> None:
         added = s.at(
-            "output_text.annotation.added",
-            1,
-            "msg_1",
-            content_index=0,
-            annotation_index=0,
-            annotation=FILE,
+            "output_text.annotation.added", 1, "msg_1", content_index=0, annotation_index=0, annotation=FILE
         )
         payloads[13]["part"]["annotations"] = [FILE]
         payloads[14]["item"]["content"][0]["annotations"] = [FILE]

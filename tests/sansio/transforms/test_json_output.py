@@ -25,12 +25,7 @@ from dragoman._ir.losses import Ledger, LossCode
 from dragoman._ir.request import Message, ReasoningConfig, Request, ResponseFormat, Text
 from dragoman._ir.tools import FunctionTool, ToolChoice
 from dragoman._ir.undo import Undo
-from dragoman._transforms.json_output import (
-    JSON_TOOL,
-    CodeFenceStage,
-    JsonToolStage,
-    fit_format,
-)
+from dragoman._transforms.json_output import JSON_TOOL, CodeFenceStage, JsonToolStage, fit_format
 from dragoman.codec import Capabilities
 
 SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}}

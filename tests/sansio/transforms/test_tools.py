@@ -470,11 +470,7 @@ def test_a_request_whose_tool_the_upstream_does_not_run(
         return
     with pytest.raises(RequestRefused, match="the upstream does not run") as caught:
         fitted(requested, CUSTOM, capabilities)
-    assert (caught.value.param, caught.value.status, caught.value.code) == (
-        refused,
-        400,
-        "unsupported_value",
-    )
+    assert (caught.value.param, caught.value.status, caught.value.code) == (refused, 400, "unsupported_value")
 
 
 def test_a_protocol_may_have_no_form_for_a_hosted_tool() -> None:

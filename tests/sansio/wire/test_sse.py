@@ -259,8 +259,7 @@ def test_frame_and_comment() -> None:
 
 @PROPERTY
 @given(
-    st.binary().filter(lambda data: not {10, 13} & set(data)),
-    st.text("abc._", max_size=5).map(str.encode),
+    st.binary().filter(lambda data: not {10, 13} & set(data)), st.text("abc._", max_size=5).map(str.encode)
 )
 def test_written_requests_are_read_again(data: bytes, event: bytes) -> None:
     assert frames_of([encode_comment(b"c") + encode_frame(data, event)]) == ([(event, data)], [], False)
