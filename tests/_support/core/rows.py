@@ -3,7 +3,8 @@
 `response_in*.txt` of a protocol's folder has frames of its streams and whole bodies, with the events that are read from
 them; `request_in*.txt` has bodies of its clients, with what differs from the request of the first row.
 `request_out*.txt` has requests, with the body for the upstream; `response_out*.txt` has events, with the frames of the
-client's stream and the whole body. A row looks like this:
+client's stream and the whole body; `relayed*.txt` has frames, with what the observer of a relayed stream then knows;
+`errors*.txt` has errors of an upstream and for a client. A row looks like this:
 
     # its title
     ? prompt_tokens=3                       how the context (the signer, the capabilities) differs from the usual one
@@ -42,7 +43,7 @@ from dragoman._wire import errors
 from dragoman._wire.exceptions import RemoteProtocolError, RequestRefused
 from dragoman._wire.json import decode, encode
 from dragoman._wire.sse import Frame
-from dragoman.codec import Capabilities, ResponseContext
+from dragoman.codec import Capabilities, RelayObserver, ResponseContext
 
 SANSIO = Path(__file__).resolve().parents[2] / "sansio"
 FILES = sorted(SANSIO.glob("*/*.txt"))
@@ -205,6 +206,40 @@ def parts_of(found: request.Request | RemoteProtocolError, first: request.Reques
     return out
 
 
+def read_error(protocol: str, line: str) -> list[str]:
+    """An error of an upstream, a status and a body; or a WireError, with status and body for the client."""
+    spec = UPSTREAMS.get(protocol) or PROTOCOLS[protocol]
+    if line.startswith("WireError("):
+        status, body = spec.write_error(eval(line, VOCABULARY), "req_1")
+        return [f"{status} {body.decode()}"]
+    code, _, text = line.partition(" ")
+    sent = text.encode("utf-8", "surrogateescape")
+    official = UPSTREAMS[protocol].is_native_error(sent)
+    return [shown(UPSTREAMS[protocol].read_error(int(code), sent)), *["official"] * official]
+
+
+def relay(protocol: str, lines: list[str], options: dict[str, Any], *, named: bool = True) -> list[list[str]]:
+    """What the observer of a relayed stream knows after each frame that it did not know before."""
+    spec = UPSTREAMS[protocol]
+    observer = spec.observer(msgspec.structs.replace(CONTEXT, **options))
+
+    def state() -> dict[str, str]:
+        return {name: shown(getattr(observer, name)) for name in RelayObserver.__annotations__}
+
+    known = state()
+    out = []
+    for line in lines:
+        frame = frame_of(line, named)
+        observer.observe(frame)
+        now = state()
+        out.append([f"{name}: {value}" for name, value in now.items() if known[name] != value])
+        known = now
+        sent = b"event: %b\ndata: %b" % (frame.event, frame.data)
+        if named and observer.stream_finished and observer.error is None:
+            assert any(mark in sent for mark in spec.end_markers), line
+    return out
+
+
 class Row(NamedTuple):
     """heads: title and options, none if the lines are definitions. inputs: the lines in full."""
 
@@ -247,6 +282,11 @@ def blocks(path: Path) -> Iterator[str]:
         elif kind.startswith("response_in") and heads:
             out = read_response(protocol, inputs, options)
             assert read_response(protocol, inputs, options, named=False) == out, inputs
+        elif kind.startswith("relayed") and heads:
+            out = relay(protocol, inputs, options)
+            assert relay(protocol, inputs, options, named=False) == out, inputs
+        elif kind.startswith("errors") and heads:
+            out = [read_error(protocol, line) for line in inputs]
         elif kind.startswith("request_out") and heads:
             out = [[short(each, named) for each in write_request(protocol, line, options)] for line in inputs]
         elif heads:
