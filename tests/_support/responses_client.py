@@ -27,7 +27,6 @@ from dragoman._ir.events import (
     BlockStarted,
     Event,
     Failed,
-    Signature,
     Started,
     Stopped,
     StopReason,
@@ -48,9 +47,6 @@ FOREIGN = ResponseContext(Request("openai_chat", "alias", ()), "x1", 7, "alias",
 STARTED = Started("up_1", "gpt", 5)
 USAGE = Usage(10, 5, 4, 2, 3)
 # Reasoning of another vendor.
-MESSAGES_SIGNATURE = Signature(
-    "anthropic_messages", {"type": "thinking", "thinking": "hm", "signature": "s"}, "c"
-)
 ENDS_WELL = Stopped(StopReason.END)
 SDK_EVENTS: TypeAdapter[Any] = TypeAdapter(ResponseStreamEvent)
 
