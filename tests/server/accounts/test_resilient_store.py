@@ -4,7 +4,7 @@ The store is a fake that responds, fails or hangs; time is virtual.
 """
 
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from enum import Enum
 
 import anyio
@@ -132,9 +132,18 @@ KEY = Rate("key", 2, 60.0)
 BUDGET = [("budget", None), ("other", NOW + 9)]
 
 
-def made() -> tuple[FakeStore, ResilientStore]:
-    store = FakeStore()
-    return store, ResilientStore(store, MemoryAccountStore())
+@pytest.fixture
+def store() -> FakeStore:
+    return FakeStore()
+
+
+@pytest.fixture
+async def resilient(store: FakeStore) -> AsyncIterator[ResilientStore]:
+    """It runs, and its first probe of the store has succeeded."""
+    resilient = ResilientStore(store, MemoryAccountStore())
+    async with resilient.running():
+        await anyio.wait_all_tasks_blocked()
+        yield resilient
 
 
 async def reserve(
@@ -176,13 +185,11 @@ async def settle() -> None:
 # The deadline and the breaker.
 
 
-async def test_a_store_that_works_decides() -> None:
-    store, resilient = made()
-    async with resilient.running():
-        await store.change("up/a", lambda health: health.after_disabling("by another gateway"))
-        assert await reserve(resilient, A, B) == "up/b"
-        assert resilient.health() == store.health()
-        assert (resilient.local_decisions, resilient.is_open) == (0, False)
+async def test_a_store_that_works_decides(store: FakeStore, resilient: ResilientStore) -> None:
+    await store.change("up/a", lambda health: health.after_disabling("by another gateway"))
+    assert await reserve(resilient, A, B) == "up/b"
+    assert resilient.health() == store.health()
+    assert (resilient.local_decisions, resilient.is_open) == (0, False)
 
 
 CALLS: dict[str, Callable[[AccountStore], Awaitable[object]]] = {
@@ -209,62 +216,57 @@ LOCAL_DECISIONS = ("reserve", "spend", "spend later", "add within", "total")
 @pytest.mark.parametrize("call", CALLS)
 @pytest.mark.promise("R11")
 @pytest.mark.each_choice
-async def test_no_call_fails_or_waits_longer_than_the_deadline(call: str, behaviour: Behaviour) -> None:
-    store, resilient = made()
+async def test_no_call_fails_or_waits_longer_than_the_deadline(
+    call: str, behaviour: Behaviour, store: FakeStore, resilient: ResilientStore
+) -> None:
     model = MemoryAccountStore()
-    async with resilient.running():
-        await anyio.wait_all_tasks_blocked()
-        store.behaviour = behaviour
-        began = anyio.current_time()
-        assert await CALLS[call](resilient) == await CALLS[call](model)
-        assert anyio.current_time() - began <= DEADLINE_S + 1e-9
-        assert dict(resilient.health()) == dict(model.health())
+    store.behaviour = behaviour
+    began = anyio.current_time()
+    assert await CALLS[call](resilient) == await CALLS[call](model)
+    assert anyio.current_time() - began <= DEADLINE_S + 1e-9
+    assert dict(resilient.health()) == dict(model.health())
     assert resilient.local_decisions == (call in LOCAL_DECISIONS)
 
 
-async def test_after_a_few_failures_no_request_waits() -> None:
-    store, resilient = made()
-    async with resilient.running():
-        await anyio.wait_all_tasks_blocked()
-        store.behaviour = Behaviour.HANGS
-        await reserve_until_open(resilient)
-        requested, began = len(store.calls), anyio.current_time()
-        for call in CALLS.values():
-            await call(resilient)
-        assert anyio.current_time() == began
-        assert len(store.calls) == requested
+async def test_after_a_few_failures_no_request_waits(store: FakeStore, resilient: ResilientStore) -> None:
+    store.behaviour = Behaviour.HANGS
+    await reserve_until_open(resilient)
+    requested, began = len(store.calls), anyio.current_time()
+    for call in CALLS.values():
+        await call(resilient)
+    assert anyio.current_time() == began
+    assert len(store.calls) == requested
 
 
-async def test_single_failures_do_not_open_it() -> None:
-    store, resilient = made()
-    async with resilient.running():
-        for _ in range(10):
-            store.behaviour = Behaviour.FAILS
-            await reserve(resilient, A)
-            store.behaviour = Behaviour.WORKS
-            await reserve(resilient, A)
-            assert not resilient.is_open
-        assert resilient.local_decisions == 10
-
-
-async def test_the_breaker_closes_without_a_waiting_request() -> None:
-    store, resilient = made()
-    async with resilient.running():
-        store.behaviour = Behaviour.HANGS
-        await reserve_until_open(resilient)
-        await anyio.sleep(60)
-        assert resilient.is_open
-        assert 100 < store.probes < 300
+async def test_single_failures_do_not_open_it(store: FakeStore, resilient: ResilientStore) -> None:
+    for _ in range(10):
+        store.behaviour = Behaviour.FAILS
+        await reserve(resilient, A)
         store.behaviour = Behaviour.WORKS
-        await settle()
+        await reserve(resilient, A)
         assert not resilient.is_open
-        decisions = resilient.local_decisions
-        assert await reserve(resilient, A) == "up/a"
-        assert resilient.local_decisions == decisions
+    assert resilient.local_decisions == 10
+
+
+async def test_the_breaker_closes_without_a_waiting_request(
+    store: FakeStore, resilient: ResilientStore
+) -> None:
+    store.behaviour = Behaviour.HANGS
+    await reserve_until_open(resilient)
+    await anyio.sleep(60)
+    assert resilient.is_open
+    assert 100 < store.probes < 300
+    store.behaviour = Behaviour.WORKS
+    await settle()
+    assert not resilient.is_open
+    decisions = resilient.local_decisions
+    assert await reserve(resilient, A) == "up/a"
+    assert resilient.local_decisions == decisions
 
 
 async def test_a_store_that_fails_from_the_start_is_detected_before_the_first_request() -> None:
-    store, resilient = made()
+    store = FakeStore()
+    resilient = ResilientStore(store, MemoryAccountStore())
     store.behaviour = Behaviour.HANGS
     async with resilient.running():
         await settle()
@@ -272,253 +274,226 @@ async def test_a_store_that_fails_from_the_start_is_detected_before_the_first_re
 
 
 async def test_the_log_has_a_line_for_each_change_and_none_for_requests(
-    caplog: pytest.LogCaptureFixture,
+    caplog: pytest.LogCaptureFixture, store: FakeStore, resilient: ResilientStore
 ) -> None:
     caplog.set_level(logging.INFO, "dragoman.accounts")
-    store, resilient = made()
-    async with resilient.running():
-        for _ in range(2):
-            store.behaviour = Behaviour.FAILS
-            for _ in range(50):
-                await reserve(resilient, A)
-                await cool(resilient, "up/b")
-            store.behaviour = Behaviour.WORKS
-            await settle()
+    for _ in range(2):
+        store.behaviour = Behaviour.FAILS
+        for _ in range(50):
+            await reserve(resilient, A)
+            await cool(resilient, "up/b")
+        store.behaviour = Behaviour.WORKS
+        await settle()
+    fails = "the account store does not work; this gateway decides from its own memory: out of order"
     assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
-        (
-            "WARNING",
-            "the account store does not work; this gateway decides from its own memory: out of order",
-        ),
+        ("WARNING", fails),
         ("INFO", "the account store works again, after 50 local decisions in all"),
-        (
-            "WARNING",
-            "the account store does not work; this gateway decides from its own memory: out of order",
-        ),
+        ("WARNING", fails),
         ("INFO", "the account store works again, after 100 local decisions in all"),
     ]
 
 
-async def test_a_hang_is_reported_as_a_hang(caplog: pytest.LogCaptureFixture) -> None:
-    store, resilient = made()
-    async with resilient.running():
-        store.behaviour = Behaviour.HANGS
-        await reserve_until_open(resilient)
+async def test_a_hang_is_reported_as_a_hang(
+    caplog: pytest.LogCaptureFixture, store: FakeStore, resilient: ResilientStore
+) -> None:
+    store.behaviour = Behaviour.HANGS
+    await reserve_until_open(resilient)
     assert caplog.messages[-1].endswith("this gateway decides from its own memory: no response within 50 ms")
 
 
 # Decisions of its own.
 
 
-async def test_local_decisions_start_from_the_last_known_state() -> None:
-    store, resilient = made()
+async def test_local_decisions_start_from_the_last_known_state(
+    store: FakeStore, resilient: ResilientStore
+) -> None:
     two = Candidate("up/c", requests=Rate("two", 2, 60.0))
-    async with resilient.running():
-        assert await reserve(resilient, ONE_AT_ONCE, lease="held") == "up/a"
-        assert await reserve(resilient, two) == "up/c"
-        await resilient.reserve([B, A], "conversation", "l", NOW)
-        await store.change("up/bad", lambda health: health.after_disabling("by another gateway"))
-        assert await resilient.spend([(KEY, 1.0)], NOW, at_once=True) == 0.0
-        await store.add("budget", 5.0, None)
-        assert await resilient.total("budget", NOW) == 5.0
-        store.behaviour = Behaviour.FAILS
-        await reserve_until_open(resilient)
-        assert await reserve(resilient, Candidate("up/bad")) is None
-        assert await reserve(resilient, ONE_AT_ONCE, lease="m") is None
-        assert [await reserve(resilient, two) for _ in range(2)] == ["up/c", None]
-        assert await resilient.reserve([A, B], "conversation", "l", NOW) == Reservation(B, "l")
-        assert [await resilient.spend([(KEY, 1.0)], NOW, at_once=True) for _ in range(2)] == [0.0, NOW + 30]
-        await resilient.add("budget", 1.0, None)
-        assert await resilient.total("budget", NOW) == 6.0
-        await resilient.release(Reservation(ONE_AT_ONCE, "held"), 0.0, NOW)
-        assert await reserve(resilient, ONE_AT_ONCE, lease="m") == "up/a"
+    assert await reserve(resilient, ONE_AT_ONCE, lease="held") == "up/a"
+    assert await reserve(resilient, two) == "up/c"
+    await resilient.reserve([B, A], "conversation", "l", NOW)
+    await store.change("up/bad", lambda health: health.after_disabling("by another gateway"))
+    assert await resilient.spend([(KEY, 1.0)], NOW, at_once=True) == 0.0
+    await store.add("budget", 5.0, None)
+    assert await resilient.total("budget", NOW) == 5.0
+    store.behaviour = Behaviour.FAILS
+    await reserve_until_open(resilient)
+    assert await reserve(resilient, Candidate("up/bad")) is None
+    assert await reserve(resilient, ONE_AT_ONCE, lease="m") is None
+    assert [await reserve(resilient, two) for _ in range(2)] == ["up/c", None]
+    assert await resilient.reserve([A, B], "conversation", "l", NOW) == Reservation(B, "l")
+    assert [await resilient.spend([(KEY, 1.0)], NOW, at_once=True) for _ in range(2)] == [0.0, NOW + 30]
+    await resilient.add("budget", 1.0, None)
+    assert await resilient.total("budget", NOW) == 6.0
+    await resilient.release(Reservation(ONE_AT_ONCE, "held"), 0.0, NOW)
+    assert await reserve(resilient, ONE_AT_ONCE, lease="m") == "up/a"
 
 
-async def test_accounts_take_turns_during_the_failure() -> None:
-    store, resilient = made()
-    async with resilient.running():
-        store.behaviour = Behaviour.FAILS
-        for number in range(10):
-            await reserve(resilient, A, now=NOW + number)
-        assert resilient.health()["up/a"].last_used == NOW + 9
-        await cool(resilient, "up/a")
-        assert resilient.health()["up/a"] == Health(
-            NOW + 60, "why", consecutive_cooldowns=1, last_used=NOW + 9
-        )
+async def test_accounts_take_turns_during_the_failure(store: FakeStore, resilient: ResilientStore) -> None:
+    store.behaviour = Behaviour.FAILS
+    for number in range(10):
+        await reserve(resilient, A, now=NOW + number)
+    assert resilient.health()["up/a"].last_used == NOW + 9
+    await cool(resilient, "up/a")
+    assert resilient.health()["up/a"] == Health(NOW + 60, "why", consecutive_cooldowns=1, last_used=NOW + 9)
 
 
 # Missed changes.
 
 
-async def test_changes_are_sent_in_order_after_recovery() -> None:
-    store, resilient = made()
-    async with resilient.running():
-        store.behaviour = Behaviour.FAILS
-        await reserve_until_open(resilient)
-        store.calls.clear()
-        await resilient.change("up/a", lambda health: health.after_disabling("by hand"))
-        await cool(resilient, "up/b")
-        await resilient.change("up/a", Health.after_reset)
-        await fail(resilient, "up/c")
-        await resilient.add("budget", 1.5, None)
-        expected = dict(resilient.health())
-        store.behaviour = Behaviour.WORKS
-        await settle()
-        assert store.calls == ["disable up/a", "failed up/b", "reset up/a", "failed up/c", "add 1.5"]
-        assert dict(resilient.health()) == dict(store.health())
-        assert {account: store.health()[account] for account in ("up/b", "up/c")} == {
-            account: expected[account] for account in ("up/b", "up/c")
-        }
-        assert store.health()["up/a"].usable(NOW)
-        assert await store.total("budget", NOW) == 1.5
+async def test_changes_are_sent_in_order_after_recovery(store: FakeStore, resilient: ResilientStore) -> None:
+    store.behaviour = Behaviour.FAILS
+    await reserve_until_open(resilient)
+    store.calls.clear()
+    await resilient.change("up/a", lambda health: health.after_disabling("by hand"))
+    await cool(resilient, "up/b")
+    await resilient.change("up/a", Health.after_reset)
+    await fail(resilient, "up/c")
+    await resilient.add("budget", 1.5, None)
+    expected = dict(resilient.health())
+    store.behaviour = Behaviour.WORKS
+    await settle()
+    assert store.calls == ["disable up/a", "failed up/b", "reset up/a", "failed up/c", "add 1.5"]
+    assert dict(resilient.health()) == dict(store.health())
+    assert {account: store.health()[account] for account in ("up/b", "up/c")} == {
+        account: expected[account] for account in ("up/b", "up/c")
+    }
+    assert store.health()["up/a"].usable(NOW)
+    assert await store.total("budget", NOW) == 1.5
 
 
-async def test_a_lost_change_is_sent_again_though_the_breaker_never_opened() -> None:
-    store, resilient = made()
-    async with resilient.running():
-        await anyio.wait_all_tasks_blocked()
-        store.behaviour = Behaviour.FAILS
-        await cool(resilient, "up/a")
-        assert resilient.health()["up/a"].cooldown_until == NOW + 60
-        store.behaviour = Behaviour.WORKS
-        await settle()
-        assert store.health()["up/a"].cooldown_until == NOW + 60
-        assert not resilient.is_open
+async def test_a_lost_change_is_sent_again_though_the_breaker_never_opened(
+    store: FakeStore, resilient: ResilientStore
+) -> None:
+    store.behaviour = Behaviour.FAILS
+    await cool(resilient, "up/a")
+    assert resilient.health()["up/a"].cooldown_until == NOW + 60
+    store.behaviour = Behaviour.WORKS
+    await settle()
+    assert store.health()["up/a"].cooldown_until == NOW + 60
+    assert not resilient.is_open
 
 
-async def test_a_change_during_the_replay_is_sent_after_it() -> None:
-    store, resilient = made()
-    async with resilient.running():
-        await anyio.wait_all_tasks_blocked()
-        store.behaviour = Behaviour.FAILS
-        await resilient.change("up/a", lambda health: health.after_disabling("by hand"))
-        store.behaviour = Behaviour.WORKS
-        await resilient.change("up/a", Health.after_reset)
-        assert resilient.health()["up/a"].disabled is None
-        await settle()
-        assert store.calls == ["disable up/a", "disable up/a", "reset up/a"]
-        assert resilient.health() == {"up/a": Health()}
+async def test_a_change_during_the_replay_is_sent_after_it(
+    store: FakeStore, resilient: ResilientStore
+) -> None:
+    store.behaviour = Behaviour.FAILS
+    await resilient.change("up/a", lambda health: health.after_disabling("by hand"))
+    store.behaviour = Behaviour.WORKS
+    await resilient.change("up/a", Health.after_reset)
+    assert resilient.health()["up/a"].disabled is None
+    await settle()
+    assert store.calls == ["disable up/a", "disable up/a", "reset up/a"]
+    assert resilient.health() == {"up/a": Health()}
 
 
-async def test_changes_of_another_gateway_during_the_failure_are_seen() -> None:
-    store, resilient = made()
-    async with resilient.running():
-        store.behaviour = Behaviour.FAILS
-        await cool(resilient, "up/a")
-        await MemoryAccountStore.change(
-            store, "up/b", lambda health: health.after_disabling("by another gateway")
-        )
-        assert resilient.health()["up/b"].disabled == "by another gateway"
-        assert await reserve(resilient, A, B) is None
+async def test_changes_of_another_gateway_during_the_failure_are_seen(
+    store: FakeStore, resilient: ResilientStore
+) -> None:
+    store.behaviour = Behaviour.FAILS
+    await cool(resilient, "up/a")
+    await MemoryAccountStore.change(
+        store, "up/b", lambda health: health.after_disabling("by another gateway")
+    )
+    assert resilient.health()["up/b"].disabled == "by another gateway"
+    assert await reserve(resilient, A, B) is None
 
 
-async def test_tokens_and_money_are_never_counted_twice() -> None:
-    store, resilient = made()
-    async with resilient.running():
-        await anyio.wait_all_tasks_blocked()
-        store.behaviour = Behaviour.DOES_IT_BUT_HANGS
-        await resilient.release(Reservation(TOKENS, "l"), 700.0, NOW)
-        await resilient.add("budget", 1.5, None)
-        store.behaviour = Behaviour.WORKS
-        await settle()
-        assert await store.total("budget", NOW) == 1.5
-        assert await store.spend([(TOKENS.tokens, 300.0)], NOW, at_once=True) == 0.0  # type: ignore[list-item]
+async def test_tokens_and_money_are_never_counted_twice(store: FakeStore, resilient: ResilientStore) -> None:
+    store.behaviour = Behaviour.DOES_IT_BUT_HANGS
+    await resilient.release(Reservation(TOKENS, "l"), 700.0, NOW)
+    await resilient.add("budget", 1.5, None)
+    store.behaviour = Behaviour.WORKS
+    await settle()
+    assert await store.total("budget", NOW) == 1.5
+    assert await store.spend([(TOKENS.tokens, 300.0)], NOW, at_once=True) == 0.0  # type: ignore[list-item]
 
 
-async def test_unread_spending_is_counted_after_recovery() -> None:
-    store, resilient = made()
-    async with resilient.running():
-        store.behaviour = Behaviour.FAILS
-        await reserve_until_open(resilient)
-        await resilient.release(Reservation(TOKENS, "l"), 700.0, NOW)
-        await resilient.spend([(KEY, 2.0)], NOW, at_once=False)
-        await resilient.add("budget", 1.5, None)
-        assert await resilient.add_within(BUDGET, 1.0, 2.0, NOW) == [1.5, 0.0]
-        assert await resilient.add_within(BUDGET, 1.0, 2.0, NOW) == [2.5, 0.0], "which is too much"
-        await resilient.add_key_use("red", KeyUse(1.0))
-        store.behaviour = Behaviour.WORKS
-        await settle()
-        assert await store.total("budget", NOW) == 2.5
-        assert await store.key_uses(["red"]) == [KeyUse(1.0)]
-        assert await store.spend([(TOKENS.tokens, 301.0)], NOW, at_once=True) > NOW  # type: ignore[list-item]
-        assert await store.spend([(KEY, 1.0)], NOW, at_once=True) > NOW
+async def test_unread_spending_is_counted_after_recovery(store: FakeStore, resilient: ResilientStore) -> None:
+    store.behaviour = Behaviour.FAILS
+    await reserve_until_open(resilient)
+    await resilient.release(Reservation(TOKENS, "l"), 700.0, NOW)
+    await resilient.spend([(KEY, 2.0)], NOW, at_once=False)
+    await resilient.add("budget", 1.5, None)
+    assert await resilient.add_within(BUDGET, 1.0, 2.0, NOW) == [1.5, 0.0]
+    assert await resilient.add_within(BUDGET, 1.0, 2.0, NOW) == [2.5, 0.0], "which is too much"
+    await resilient.add_key_use("red", KeyUse(1.0))
+    store.behaviour = Behaviour.WORKS
+    await settle()
+    assert await store.total("budget", NOW) == 2.5
+    assert await store.key_uses(["red"]) == [KeyUse(1.0)]
+    assert await store.spend([(TOKENS.tokens, 301.0)], NOW, at_once=True) > NOW  # type: ignore[list-item]
+    assert await store.spend([(KEY, 1.0)], NOW, at_once=True) > NOW
 
 
-async def test_a_budget_is_checked_with_what_others_have_spent_when_the_store_fails_later() -> None:
-    store, resilient = made()
-    async with resilient.running():
-        await store.add("budget", 1.5, None)
-        await store.add("other", 1.0, NOW + 9)
-        assert await resilient.add_within(BUDGET, 1.0, 3.0, NOW) == [1.5, 1.0]
-        store.behaviour = Behaviour.FAILS
-        await reserve_until_open(resilient)
-        assert await resilient.add_within(BUDGET, 1.0, 3.0, NOW) == [2.5, 1.0], "which is too much"
-        assert await resilient.add_within(BUDGET, 1.0, 3.0, NOW + 9) == [2.5, 0.0]
-        assert await resilient.total("budget", NOW + 9) == 3.5
+async def test_a_budget_is_checked_with_what_others_have_spent_when_the_store_fails_later(
+    store: FakeStore, resilient: ResilientStore
+) -> None:
+    await store.add("budget", 1.5, None)
+    await store.add("other", 1.0, NOW + 9)
+    assert await resilient.add_within(BUDGET, 1.0, 3.0, NOW) == [1.5, 1.0]
+    store.behaviour = Behaviour.FAILS
+    await reserve_until_open(resilient)
+    assert await resilient.add_within(BUDGET, 1.0, 3.0, NOW) == [2.5, 1.0], "which is too much"
+    assert await resilient.add_within(BUDGET, 1.0, 3.0, NOW + 9) == [2.5, 0.0]
+    assert await resilient.total("budget", NOW + 9) == 3.5
 
 
-async def test_a_budget_is_checked_with_what_the_store_has_missed() -> None:
-    store, resilient = made()
-    async with resilient.running():
-        await anyio.wait_all_tasks_blocked()
-        store.behaviour = Behaviour.FAILS
-        await cool(resilient, "up/a")
-        await resilient.add("budget", 1.5, None)  # after the cooldown, which has to be sent again
-        store.behaviour = Behaviour.WORKS
-        assert await resilient.add_within(BUDGET, 1.0, 1.0, NOW) == [1.5, 0.0]
-        await settle()
-        assert await store.total("budget", NOW) == 1.5
+async def test_a_budget_is_checked_with_what_the_store_has_missed(
+    store: FakeStore, resilient: ResilientStore
+) -> None:
+    store.behaviour = Behaviour.FAILS
+    await cool(resilient, "up/a")
+    await resilient.add("budget", 1.5, None)  # after the cooldown, which has to be sent again
+    store.behaviour = Behaviour.WORKS
+    assert await resilient.add_within(BUDGET, 1.0, 1.0, NOW) == [1.5, 0.0]
+    await settle()
+    assert await store.total("budget", NOW) == 1.5
 
 
-async def test_failures_are_not_counted_twice_but_cooldowns_and_disabling_always_arrive() -> None:
-    store, resilient = made()
-    async with resilient.running():
-        await anyio.wait_all_tasks_blocked()
-        store.behaviour = Behaviour.DOES_IT_BUT_HANGS
-        await fail(resilient, "up/a")
-        await cool(resilient, "up/b")
-        store.behaviour = Behaviour.WORKS
-        await settle()
-        assert store.health()["up/a"].failures == (NOW,)
-        assert store.health()["up/b"] == Health(NOW + 60, "why", consecutive_cooldowns=1)
+async def test_failures_are_not_counted_twice_but_cooldowns_and_disabling_always_arrive(
+    store: FakeStore, resilient: ResilientStore
+) -> None:
+    store.behaviour = Behaviour.DOES_IT_BUT_HANGS
+    await fail(resilient, "up/a")
+    await cool(resilient, "up/b")
+    store.behaviour = Behaviour.WORKS
+    await settle()
+    assert store.health()["up/a"].failures == (NOW,)
+    assert store.health()["up/b"] == Health(NOW + 60, "why", consecutive_cooldowns=1)
 
 
 @pytest.mark.parametrize("call", ["spend", "spend later", "add", "add within", "add key use"])
-async def test_what_the_store_may_have_counted_is_not_sent_again(call: str) -> None:
-    store, resilient = made()
-    async with resilient.running():
-        await anyio.wait_all_tasks_blocked()
-        store.behaviour = Behaviour.DOES_IT_BUT_HANGS
-        await CALLS[call](resilient)
-        store.behaviour = Behaviour.WORKS
-        await settle()
-        assert len(store.calls) == 1
+async def test_what_the_store_may_have_counted_is_not_sent_again(
+    store: FakeStore, resilient: ResilientStore, call: str
+) -> None:
+    store.behaviour = Behaviour.DOES_IT_BUT_HANGS
+    await CALLS[call](resilient)
+    store.behaviour = Behaviour.WORKS
+    await settle()
+    assert len(store.calls) == 1
 
 
-async def test_a_lease_of_unknown_outcome_is_given_back() -> None:
-    store, resilient = made()
-    async with resilient.running():
-        await anyio.wait_all_tasks_blocked()
-        store.behaviour = Behaviour.DOES_IT_BUT_HANGS
-        assert await reserve(resilient, ONE_AT_ONCE, lease="lost") == "up/a"
-        assert await MemoryAccountStore.reserve(store, [ONE_AT_ONCE], None, "x", NOW) == NoRoom(NOW + 1.0)
-        store.behaviour = Behaviour.WORKS
-        await settle()
-        assert "release lost 0" in store.calls
-        assert await reserve(store, ONE_AT_ONCE, lease="x") == "up/a"
+async def test_a_lease_of_unknown_outcome_is_given_back(store: FakeStore, resilient: ResilientStore) -> None:
+    store.behaviour = Behaviour.DOES_IT_BUT_HANGS
+    assert await reserve(resilient, ONE_AT_ONCE, lease="lost") == "up/a"
+    assert await MemoryAccountStore.reserve(store, [ONE_AT_ONCE], None, "x", NOW) == NoRoom(NOW + 1.0)
+    store.behaviour = Behaviour.WORKS
+    await settle()
+    assert "release lost 0" in store.calls
+    assert await reserve(store, ONE_AT_ONCE, lease="x") == "up/a"
 
 
-async def test_a_lease_of_a_request_that_left_meanwhile_is_given_back() -> None:
-    store, resilient = made()
-    async with resilient.running():
-        await anyio.wait_all_tasks_blocked()
-        store.behaviour = Behaviour.DOES_IT_BUT_HANGS
-        with anyio.move_on_after(DEADLINE_S / 2) as left:
-            await reserve(resilient, ONE_AT_ONCE, lease="lost")
-        assert left.cancelled_caught
-        store.behaviour = Behaviour.WORKS
-        await settle()
-        assert await reserve(resilient, ONE_AT_ONCE, lease="x") == "up/a"
-        assert (resilient.local_decisions, resilient.is_open) == (0, False)
+async def test_a_lease_of_a_request_that_left_meanwhile_is_given_back(
+    store: FakeStore, resilient: ResilientStore
+) -> None:
+    store.behaviour = Behaviour.DOES_IT_BUT_HANGS
+    with anyio.move_on_after(DEADLINE_S / 2) as left:
+        await reserve(resilient, ONE_AT_ONCE, lease="lost")
+    assert left.cancelled_caught
+    store.behaviour = Behaviour.WORKS
+    await settle()
+    assert await reserve(resilient, ONE_AT_ONCE, lease="x") == "up/a"
+    assert (resilient.local_decisions, resilient.is_open) == (0, False)
 
 
 async def test_a_change_that_always_fails_is_given_up() -> None:
@@ -542,26 +517,26 @@ async def test_a_change_that_always_fails_is_given_up() -> None:
         assert not resilient.is_open
 
 
-async def test_missed_changes_are_bounded_and_the_newest_are_kept() -> None:
-    store, resilient = made()
-    async with resilient.running():
-        store.behaviour = Behaviour.FAILS
-        await reserve_until_open(resilient)
-        store.calls.clear()
-        for number in range(1500):
-            await cool(resilient, f"up/{number}")
-        store.behaviour = Behaviour.WORKS
-        await settle()
-        assert store.calls == [f"failed up/{number}" for number in range(500, 1500)]
+async def test_missed_changes_are_bounded_and_the_newest_are_kept(
+    store: FakeStore, resilient: ResilientStore
+) -> None:
+    store.behaviour = Behaviour.FAILS
+    await reserve_until_open(resilient)
+    store.calls.clear()
+    for number in range(1500):
+        await cool(resilient, f"up/{number}")
+    store.behaviour = Behaviour.WORKS
+    await settle()
+    assert store.calls == [f"failed up/{number}" for number in range(500, 1500)]
 
 
-async def test_a_success_that_changes_nothing_is_not_sent() -> None:
-    store, resilient = made()
-    async with resilient.running():
-        await resilient.change("up/a", lambda health: health.after_success(remaining=None))
-        await cool(resilient, "up/a")
-        await resilient.change("up/a", lambda health: health.after_success(remaining=None))
-        await resilient.change("up/a", lambda health: health.after_success(remaining=None))
-        assert store.calls == ["failed up/a", "succeeded up/a"]
-        await resilient.release(Reservation(A, "l"), 5.0, NOW)
-        assert store.calls[-1] == "succeeded up/a", "there is no limit that it would count for"
+async def test_a_success_that_changes_nothing_is_not_sent(
+    store: FakeStore, resilient: ResilientStore
+) -> None:
+    await resilient.change("up/a", lambda health: health.after_success(remaining=None))
+    await cool(resilient, "up/a")
+    await resilient.change("up/a", lambda health: health.after_success(remaining=None))
+    await resilient.change("up/a", lambda health: health.after_success(remaining=None))
+    assert store.calls == ["failed up/a", "succeeded up/a"]
+    await resilient.release(Reservation(A, "l"), 5.0, NOW)
+    assert store.calls[-1] == "succeeded up/a", "there is no limit that it would count for"
