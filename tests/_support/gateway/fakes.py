@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Collection, Iterable, MutableMapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any, Self, TypeVar
+from urllib.parse import parse_qsl, urlsplit
 
 import anyio
 import canaries
@@ -79,9 +80,9 @@ async def play(step: Step) -> None:
 
 
 class FakeUpstream:
-    """An UpstreamClient that records its request and whether every response was closed."""
+    """One request to an upstream, answered by a script: keeps what was sent, and whether the response was closed."""
 
-    def __init__(self, script: Script) -> None:
+    def __init__(self, script: Script | None) -> None:
         self.script = script
         self.open_count = 0
         self.closed_at: float | None = None
@@ -114,14 +115,76 @@ class FakeUpstream:
         self.closed_at = anyio.current_time()
 
 
+def key_of(account: str) -> str:
+    """The key that an account's requests come with."""
+    return f"canary-of-{account}"
+
+
+def account_of(headers: Mapping[str, str]) -> str:
+    """The account that a request comes from; without a key it is `nobody`."""
+    key = headers.get("x-api-key") or headers.get("authorization", "").removeprefix("Bearer ")
+    return key.removeprefix(key_of("")) or "nobody"
+
+
+@dataclass
+class Sent:
+    """One request to an upstream. at: seconds of the loop's clock. fake: its response."""
+
+    url: str
+    headers: dict[str, str]
+    content: bytes
+    proxy: str | None
+    at: float
+    fake: FakeUpstream
+
+    @property
+    def body(self) -> Any:
+        return json.loads(self.content or b"{}")
+
+    @property
+    def account(self) -> str:
+        return account_of(self.headers)
+
+    @property
+    def closed_at(self) -> float | None:
+        return self.fake.closed_at
+
+    @property
+    def host(self) -> str | None:
+        return urlsplit(self.url).hostname
+
+    @property
+    def query(self) -> dict[str, str]:
+        return dict(parse_qsl(urlsplit(self.url).query))
+
+
 class FakeUpstreams(UpstreamClient):
     """Stands in for the application's client, and connects to nothing.
 
+    scripts: the responses, one after the other; the last one again and again. Subclasses choose by the request.
     entered: 1 while it is open. kept: the URLs and proxies that it was told to keep connections to last.
     """
 
     entered = 0
     kept: tuple[set[str], set[str]] | None = None
+
+    def __init__(self, *scripts: Script) -> None:
+        self.scripts = list(scripts)
+        self.sent: list[Sent] = []
+
+    def script_for(self, url: str, headers: Mapping[str, str], content: bytes) -> Script | None:
+        """Return the response of a request; None if the subclass responds itself."""
+        return next_of(self.scripts)
+
+    def open(self, call: UpstreamCall, *, proxy: str | None = None, **way: Any) -> Any:
+        named, body = dict(call.headers), call.content or b""
+        fake = FakeUpstream(self.script_for(call.url, named, body))
+        self.sent.append(Sent(call.url, named, body, proxy, anyio.current_time(), fake))
+        return fake.open(call)
+
+    @property
+    def open_now(self) -> int:
+        return sum(each.fake.open_count for each in self.sent)
 
     async def __aenter__(self) -> Self:
         self.entered += 1
@@ -134,10 +197,19 @@ class FakeUpstreams(UpstreamClient):
         self.kept = set(urls), set(proxies)
 
 
+Each = TypeVar("Each")
+
+
+def next_of(rest: list[Each]) -> Each:
+    """Return the first one, and leave the last one for ever."""
+    return rest.pop(0) if len(rest) > 1 else rest[0]
+
+
 class OneResponse(FakeUpstreams):
     """All requests get one fake response."""
 
     def __init__(self, script: Script) -> None:
+        super().__init__(script)
         self.fake = FakeUpstream(script)
 
     def open(self, call: UpstreamCall, **way: Any) -> Any:

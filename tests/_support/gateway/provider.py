@@ -18,7 +18,7 @@ import anyio
 from failures.responses import Block, Text, frames
 from failures.responses import stream as stream_of
 from failures.whole import whole as whole_of
-from gateway.fakes import FakeClient, FakeUpstream, FakeUpstreams, Script, Step, http_scope
+from gateway.fakes import FakeClient, FakeUpstreams, Script, Step, account_of, http_scope, key_of, next_of
 from laws.clients import endpoint_of
 from oracle import (
     CHAT,
@@ -38,7 +38,6 @@ from dragoman_server.accounts.stores.base import AccountStore
 from dragoman_server.accounts.stores.memory import MemoryAccountStore
 from dragoman_server.app import Application
 from dragoman_server.gateway import Gateway
-from dragoman_server.hosts import UpstreamCall
 from dragoman_server.proxying.account_pool import AccountPool
 from dragoman_server.settings import (
     AccountSettings,
@@ -96,20 +95,6 @@ class InBand:
 Plays = RawResponse | Good | InBand
 
 
-def key_of(account: str) -> str:
-    """The key that an account's requests come with."""
-    return f"canary-of-{account}"
-
-
-def account_of(headers: Sequence[tuple[str, str]]) -> str:
-    """The account that a request comes from."""
-    sent = dict(headers)
-    key = sent.get("x-api-key") or sent.get("authorization", f"Bearer {key_of('nobody')}").removeprefix(
-        "Bearer "
-    )
-    return key.removeprefix(key_of(""))
-
-
 def good(text: str, **more: Any) -> Good:
     return Good(text, **more)
 
@@ -153,23 +138,11 @@ def in_band(protocol: str, play: InBand, *, stream: bool) -> bytes:
     return s.render(protocol, ending if play.bare else [*beginning, *ending])
 
 
-@dataclass
-class AccountRequest:
-    """One request to the provider."""
-
-    account: str
-    url: str
-    body: Json
-    at: float
-    proxy: str | None
-    upstream: FakeUpstream
-
-
 class Provider(FakeUpstreams):
     """plays: by account, one for each request in their order; the last one again and again."""
 
     def __init__(self, protocols: Mapping[str, str], plays: Mapping[str, Sequence[Plays]]) -> None:
-        self.requests: list[AccountRequest] = []
+        super().__init__()
         self._protocols = protocols  # by the upstream's host
         self._plays = {account: list(each) for account, each in plays.items()}
 
@@ -177,15 +150,10 @@ class Provider(FakeUpstreams):
         """Set the response of an account from now on."""
         self._plays[account] = [play]
 
-    def open(self, call: UpstreamCall, *, proxy: str | None = None, **way: Any) -> Any:
-        account = account_of(call.headers)
-        body = json.loads(call.content or b"{}")
-        plays = self._plays[account]
-        play = plays.pop(0) if len(plays) > 1 else plays[0]
-        protocol = self._protocols[call.url.split("/")[2].removesuffix(".test")]
-        upstream = FakeUpstream(script_of(protocol, play, stream=bool(body.get("stream"))))
-        self.requests.append(AccountRequest(account, call.url, body, anyio.current_time(), proxy, upstream))
-        return upstream.open(call)
+    def script_for(self, url: str, headers: Mapping[str, str], content: bytes) -> Script:
+        protocol = self._protocols[url.split("/")[2].removesuffix(".test")]
+        play = next_of(self._plays[account_of(headers)])
+        return script_of(protocol, play, stream=bool(json.loads(content).get("stream")))
 
 
 @dataclass
@@ -199,7 +167,7 @@ class PoolGateway:
     @property
     def attempted(self) -> list[str]:
         """The accounts, in the order of their requests."""
-        return [each.account for each in self.provider.requests]
+        return [each.account for each in self.provider.sent]
 
     def health(self, account: str) -> Health:
         """account: its name, of the upstream `up`, or with that of another one before a slash."""
@@ -227,9 +195,7 @@ class PoolGateway:
         await self.app(scope, fake.receive, fake.send)
         self._running -= 1
         if not self._running:
-            assert all(not each.upstream.open_count for each in self.provider.requests), (
-                "a response is still open"
-            )
+            assert not self.provider.open_now, "a response is still open"
         return fake
 
 
@@ -251,7 +217,7 @@ def pool_of(
     accounts: more settings of accounts, by name. That called `nobody` has no key.
     upstream: settings of all upstreams. The requests of a test are one conversation, so none is sticky by default.
     others: more upstreams, with their protocol and those accounts of `plays` that are theirs.
-    draw: what chance gives.
+    random: what chance gives.
     server: settings.
     """
     elsewhere = {account: name for name, (_, theirs) in (others or {}).items() for account in theirs}

@@ -1,63 +1,63 @@
 """A gateway whose one upstream plays scripts, called as a server calls the application.
 
-gateway = scripted(MESSAGES, whole({...}), whole({...}), secret=SECRET)
-client = await gateway.call("/v1/chat/completions", {...})
+gateway = scripted(MESSAGES, whole({...}), whole({...}), keys={"red": {"requests_per_minute": 2}})
+client = await gateway.call("/v1/chat/completions", {...}, key="red")
 gateway.sent[-1].body
+gateway.clock.now += 30
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
-from gateway.fakes import FakeClient, FakeUpstream, FakeUpstreams, Script, call
+from gateway.fakes import FakeClient, FakeUpstreams, Script, Sent, call, http_scope, next_of
 
-from dragoman_server.app import Application, create_app
-from dragoman_server.hosts import UpstreamCall
+from dragoman_server.accounts.limits import ClientLimits
+from dragoman_server.accounts.stores.base import AccountStore
+from dragoman_server.app import Application
+from dragoman_server.gateway import Gateway
 from dragoman_server.keys import hash_client_key
-from dragoman_server.settings import ClientKey, ServerSettings, Settings, UpstreamSettings
+from dragoman_server.settings import ClientKey, Price, ServerSettings, Settings, UpstreamSettings
 from dragoman_server.settings.secret import Secret
 
 CHAT, MESSAGES, RESPONSES = PROTOCOL_NAMES = ("openai_chat", "anthropic_messages", "openai_responses")
 PATHS = {CHAT: "/v1/chat/completions", MESSAGES: "/v1/messages", RESPONSES: "/v1/responses"}
 SECRET = Secret("a-secret-of-some-length-0123456789")
+# Noon of a day in the middle of a month.
+NOON = datetime(2026, 11, 21, 12, tzinfo=UTC).timestamp()
 
 
-@dataclass
-class Sent:
-    """One request to the upstream."""
+class Clock:
+    """Seconds since the epoch, as the test says."""
 
-    url: str
-    headers: dict[str, str]
-    body: dict[str, Any]
+    def __init__(self) -> None:
+        self.now = NOON
 
-    @classmethod
-    def of(cls, call: UpstreamCall) -> Sent:
-        return cls(call.url, dict(call.headers), json.loads(call.content or b"{}"))
+    def __call__(self) -> float:
+        return self.now
 
 
-class ScriptedUpstreams(FakeUpstreams):
-    """One script for each request, in their order; the last one again and again."""
-
-    def __init__(self, scripts: Sequence[Script]) -> None:
-        self.sent: list[Sent] = []
-        self.fakes: list[FakeUpstream] = []
-        self._scripts = list(scripts)
-
-    def open(self, call: UpstreamCall, **way: Any) -> Any:
-        self.sent.append(Sent.of(call))
-        script = self._scripts.pop(0) if len(self._scripts) > 1 else self._scripts[0]
-        self.fakes.append(FakeUpstream(script))
-        return self.fakes[-1].open(call)
+def request_body(protocol: str, model: str = "up/m", streams: bool = False) -> dict[str, Any]:
+    """A small request to the path of a protocol."""
+    messages_field = "input" if protocol == RESPONSES else "messages"
+    text: Any = "Hi" if protocol == RESPONSES else [{"role": "user", "content": "Hi"}]
+    body = {"model": model, messages_field: text, "stream": streams}
+    return body | {"max_tokens": 9} if protocol == MESSAGES else body
 
 
 @dataclass
 class ScriptedGateway:
+    """clock: of the limits of client keys. key: that of a request which names none."""
+
     app: Application
-    upstreams: ScriptedUpstreams
-    keys: dict[str, str] = field(default_factory=dict)
+    gateway: Gateway
+    upstreams: FakeUpstreams
+    clock: Clock
+    key: str | None = None
 
     @property
     def sent(self) -> list[Sent]:
@@ -66,35 +66,70 @@ class ScriptedGateway:
     async def call(
         self,
         path: str,
-        body: Mapping[str, Any],
+        body: Any = None,
         headers: Mapping[str, str] | None = None,
         key: str | None = None,
+        *,
+        method: str = "POST",
+        client: FakeClient | None = None,
     ) -> FakeClient:
-        """key: the name of the client key to send."""
-        sent = {**(headers or {}), **({} if key is None else {"x-api-key": self.keys[key]})}
-        return await call(self.app, path, body, headers=sent)
+        """client: who calls, if not one that stays until the end of the response."""
+        key = key or self.key
+        sent = {**(headers or {}), **({} if key is None else {"x-api-key": f"drk_{key}"})}
+        if client is None:
+            return await call(self.app, path, body, method, sent)
+        await self.app(http_scope(path, method, sent), client.receive, client.send)
+        return client
+
+    async def request(
+        self, protocol: str = CHAT, *, key: str | None = None, streams: bool = False, model: str = "up/m"
+    ) -> FakeClient:
+        return await self.call(PATHS[protocol], request_body(protocol, model, streams), key=key)
+
+
+def settings_with(
+    protocol: str,
+    *,
+    upstream: Mapping[str, Any] | None = None,
+    keys: Mapping[str, Mapping[str, Any]] | None = None,
+    prices: Sequence[Price] = (),
+    models: Mapping[str, str | tuple[str, ...]] | None = None,
+    **server: Any,
+) -> Settings:
+    base = "http://up.test" if protocol == MESSAGES else "http://up.test/v1"
+    return Settings(
+        server=ServerSettings(**{"secret": SECRET, **server}),
+        upstreams=tuple(
+            UpstreamSettings.of(name=name, protocol=protocol, base_url=base, **(upstream or {}))
+            for name in ("up", "two")
+        ),
+        models=models or {},
+        client_keys=tuple(
+            ClientKey(name=name, hash=hash_client_key(f"drk_{name}", SECRET), **more)
+            for name, more in (keys or {}).items()
+        ),
+        prices=tuple(prices),
+    )
 
 
 def scripted(
     protocol: str,
     *scripts: Script,
-    upstream: Mapping[str, Any] | None = None,
     keys: Mapping[str, Mapping[str, Any]] | None = None,
-    **server: Any,
+    store: AccountStore | None = None,
+    clock: Clock | None = None,
+    **settings: Any,
 ) -> ScriptedGateway:
-    """keys: name of a client key -> its settings. server: settings. The upstream's models are `up/...`."""
-    base = "http://up.test" if protocol == MESSAGES else "http://up.test/v1"
-    known = {name: f"drk_{name}" for name in keys or {}}
-    settings = Settings(
-        server=ServerSettings(**{"secret": SECRET, **server}),
-        upstreams=(UpstreamSettings.of(name="up", protocol=protocol, base_url=base, **(upstream or {})),),
-        client_keys=tuple(
-            ClientKey(name=name, hash=hash_client_key(known[name], SECRET), **more)
-            for name, more in (keys or {}).items()
-        ),
-    )
-    upstreams = ScriptedUpstreams(scripts)
-    return ScriptedGateway(create_app(settings, client=upstreams), upstreams, known)
+    """keys: name of a client key -> its settings. The upstreams' models are `up/...` and `two/...`.
+
+    scripts: by default a response of a word. settings: see settings_with.
+    """
+    upstreams = FakeUpstreams(*(scripts or (WHOLE_RESPONSES[protocol],)))
+    clock = clock or Clock()
+    made = settings_with(protocol, keys=keys, **settings)
+    gateway = Gateway(made, upstreams, accounts=store)
+    gateway.limits = ClientLimits(made, gateway.accounts, clock)
+    return ScriptedGateway(Application(gateway), gateway, upstreams, clock, next(iter(keys or ()), None))
 
 
 def whole(value: Any, status: int = 200) -> Script:
@@ -175,3 +210,70 @@ def responses_response(output: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         "output": list(output),
         "usage": usage,
     }
+
+
+# The usage in the scripts' responses: 3 tokens in, 4 out.
+TOKENS = 7
+WHOLE_RESPONSES = {
+    CHAT: whole(chat_response({"content": "Hello"})),
+    MESSAGES: whole(messages_response([{"type": "text", "text": "Hello"}])),
+    RESPONSES: whole(responses_response([])),
+}
+STREAMS = {
+    CHAT: stream(
+        chunk({"role": "assistant", "content": "Hello"}),
+        chunk({}, "stop"),
+        chunk(usage={"prompt_tokens": 3, "completion_tokens": 4, "total_tokens": 7}),
+        done=True,
+    ),
+    MESSAGES: stream(
+        {"type": "message_start", "message": {**messages_response([]), "stop_reason": None}},
+        {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
+        {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "Hello"}},
+        {"type": "content_block_stop", "index": 0},
+        {
+            "type": "message_delta",
+            "delta": {"stop_reason": "end_turn", "stop_sequence": None},
+            "usage": {"output_tokens": 4},
+        },
+        {"type": "message_stop"},
+    ),
+    RESPONSES: stream(
+        {"type": "response.created", "sequence_number": 0, "response": responses_response([])},
+        {"type": "response.completed", "sequence_number": 1, "response": responses_response([])},
+    ),
+}
+
+
+class ListingUpstreams(FakeUpstreams):
+    """by_url: the responses of a URL without its query, one after the other; of any other URL a 404."""
+
+    def __init__(self, by_url: dict[str, list[Script]]) -> None:
+        super().__init__()
+        self.by_url = by_url
+
+    async def __aexit__(self, *error: object) -> None:
+        # Whoever asks upstreams must have ended before the connections do.
+        assert self.open_now == 0
+
+    def script_for(self, url: str, headers: Mapping[str, str], content: bytes) -> Script:
+        assert not content
+        return next_of(self.by_url.get(url.partition("?")[0]) or [Script([b"{}"], status=404)])
+
+    def requested_at(self, host: str) -> list[float]:
+        """Return the times of the requests to this host."""
+        return [each.at for each in self.sent if each.host == host]
+
+
+def openai_list(*models: str | dict[str, Any], **more: Any) -> Script:
+    """A list in OpenAI's form. Models are ids, or all that is said of one."""
+    data = [{"id": each} if isinstance(each, str) else each for each in models]
+    return Script([json.dumps({"object": "list", "data": data, **more}).encode()])
+
+
+def anthropic_list(*models: str | dict[str, Any], has_more: bool = False) -> Script:
+    """A list in Anthropic's form."""
+    data = [{"type": "model", **({"id": each} if isinstance(each, str) else each)} for each in models]
+    ids = [each["id"] for each in data] or [None]
+    page = {"data": data, "first_id": ids[0], "last_id": ids[-1], "has_more": has_more}
+    return Script([json.dumps(page).encode()])

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
-from gateway.fakes import FakeClient, FakeUpstream, FakeUpstreams, Script, http_scope
-from gateway.scripted import Sent
+from gateway.fakes import FakeClient, FakeUpstreams, Script, Sent, http_scope
 
 from dragoman_server.app import Application, create_app
 from dragoman_server.hosts import UpstreamCall
@@ -30,27 +29,20 @@ UPSTREAMS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
-class RecordingUpstreams(FakeUpstreams):
-    """Stands in for the application's client.
+class SimulatedUpstreams(FakeUpstreams):
+    """by_end: responses of URLs that end so, instead of the simulator's."""
 
-    scripts: responses of URLs that end so, instead of the simulator's. raw: the bodies that it was given.
-    """
-
-    def __init__(self, scripts: dict[str, Script] | None = None) -> None:
-        self.sent: list[Sent] = []
-        self.raw: list[bytes] = []
-        self.fakes: list[FakeUpstream] = []
-        self._scripts = scripts or {}
+    def __init__(self, by_end: dict[str, Script]) -> None:
+        super().__init__()
+        self._by_end = by_end
         self._simulator = SimulatedUpstream()
 
+    def script_for(self, url: str, headers: Mapping[str, str], content: bytes) -> Script | None:
+        return next((script for end, script in self._by_end.items() if url.endswith(end)), None)
+
     def open(self, call: UpstreamCall, **way: Any) -> Any:
-        self.raw.append(call.content or b"")
-        self.sent.append(Sent.of(call))
-        for end, script in self._scripts.items():
-            if call.url.endswith(end):
-                self.fakes.append(FakeUpstream(script))
-                return self.fakes[-1].open(call)
-        return self._simulator.open(call, **way)
+        response = super().open(call, **way)
+        return self._simulator.open(call, **way) if response.script is None else response
 
 
 @dataclass
@@ -58,7 +50,7 @@ class Gateway:
     """A running application."""
 
     app: Application
-    upstreams: RecordingUpstreams
+    upstreams: SimulatedUpstreams
 
     async def call(
         self,
@@ -95,7 +87,7 @@ async def gateway(
     scripts: dict[str, Script] | None = None, *, keys: tuple[ClientKey, ...] = (), **server: Any
 ) -> AsyncIterator[Gateway]:
     """server: settings."""
-    upstreams = RecordingUpstreams(scripts)
+    upstreams = SimulatedUpstreams(scripts or {})
     base = {"anthropic_messages": "http://up.test"}
     settings = Settings(
         server=ServerSettings(**server),

@@ -17,7 +17,6 @@ from gateway.fakes import FakeUpstreams, OneResponse, Script, Sleep, call
 
 from dragoman_server.accounts.stores.memory import MemoryAccountStore
 from dragoman_server.app import create_app
-from dragoman_server.hosts import UpstreamCall
 from dragoman_server.keys import hash_client_key
 from dragoman_server.log import JSONFormatter
 from dragoman_server.models.routes import resolve_chain
@@ -155,13 +154,11 @@ class _Upstreams(FakeUpstreams):
     """The first requests get no response, all others a whole one."""
 
     def __init__(self, silent: int) -> None:
+        super().__init__()
         self._silent = silent
-        self.opened = 0
 
-    def open(self, call: UpstreamCall, **way: Any) -> Any:
-        self.opened += 1
-        script = Script([Sleep(math.inf)] if self.opened <= self._silent else [_RESPONSE])
-        return OneResponse(script).open(call)
+    def script_for(self, *request: Any) -> Script:
+        return Script([Sleep(math.inf)] if len(self.sent) < self._silent else [_RESPONSE])
 
 
 @asynccontextmanager
@@ -174,7 +171,7 @@ async def _with_open_requests(requests: int) -> AsyncIterator[Work]:
     async with anyio.create_task_group() as tasks:
         for _ in range(requests):
             tasks.start_soon(call, app, "/v1/messages", _body("up0/m"))
-        while upstreams.opened < requests:
+        while len(upstreams.sent) < requests:
             await anyio.lowlevel.checkpoint()
         yield _calls(app)
         tasks.cancel_scope.cancel()

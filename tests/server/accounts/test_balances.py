@@ -2,18 +2,17 @@
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import anyio
 import pytest
-from gateway.fakes import FakeUpstream, FakeUpstreams, Script, Sleep, call
+from gateway.fakes import FakeUpstreams, Script, Sleep, account_of, call
 from gateway.scripted import chat_response, whole
 from virtual_time import VIRTUAL_BACKENDS
 
 from dragoman_server.accounts.balances import REFRESH_INTERVAL_S
 from dragoman_server.app import Application, create_app
-from dragoman_server.hosts import UpstreamCall
 from dragoman_server.settings import AccountSettings, Settings, UpstreamSettings
 from dragoman_server.settings.secret import Secret
 from dragoman_server.upstream.client import UpstreamUnreachable
@@ -24,21 +23,27 @@ DEEPSEEK = ("https://api.deepseek.com/v1", "https://api.deepseek.com/user/balanc
 OPENROUTER = ("https://openrouter.ai/api/v1", "https://openrouter.ai/api/v1/key")
 
 
-@dataclass
 class Upstream(FakeUpstreams):
-    """Reports the balance of each key, responds to every request. requests: address and key of each balance request."""
+    """Reports the balance of each key, and responds to every request."""
 
-    balances: Mapping[str, Script]
-    requests: list[tuple[str, str]] = field(default_factory=list)
-    used: list[str] = field(default_factory=list)
+    def __init__(self, balances: Mapping[str, Script]) -> None:
+        super().__init__()
+        self._balances = balances
 
-    def open(self, call: UpstreamCall, **way: Any) -> Any:
-        key = dict(call.headers)["authorization"].removeprefix("Bearer ")
-        if call.method == "POST":
-            self.used.append(key)
-            return FakeUpstream(whole(chat_response({"role": "assistant", "content": "Hi"})))
-        self.requests.append((call.url, key))
-        return FakeUpstream(self.balances[key])
+    def script_for(self, url: str, headers: Mapping[str, str], content: bytes) -> Script:
+        if content:
+            return whole(chat_response({"role": "assistant", "content": "Hi"}))
+        return self._balances[account_of(headers)]
+
+    @property
+    def used(self) -> list[str]:
+        """The accounts of the requests of clients."""
+        return [sent.account for sent in self.sent if sent.content]
+
+    @property
+    def requests(self) -> list[tuple[str, str]]:
+        """Address and account of each request for a balance."""
+        return [(sent.url, sent.account) for sent in self.sent if not sent.content]
 
 
 @dataclass

@@ -9,15 +9,19 @@ from typing import Any
 import anyio
 import pytest
 from gateway.fakes import FakeClient, Script, Sleep
-from gateway.limits import NOON, STREAMS, WHOLE_RESPONSES, Clock, limited
 from gateway.scripted import (
     CHAT,
     MESSAGES,
+    NOON,
     PATHS,
     PROTOCOL_NAMES,
     RESPONSES,
+    STREAMS,
+    WHOLE_RESPONSES,
+    Clock,
     chat_response,
     messages_response,
+    scripted,
     whole,
 )
 
@@ -136,7 +140,7 @@ async def test_a_spent_budget_is_an_error_of_the_clients_protocol(
     protocol: str, upstream: str, streams: bool
 ) -> None:
     script = (STREAMS if streams else WHOLE_RESPONSES)[upstream]
-    gateway = limited(upstream, script, keys={"red": {"budget": 2.0}}, prices=PRICES)
+    gateway = scripted(upstream, script, keys={"red": {"budget": 2.0}}, prices=PRICES)
     assert [(await gateway.request(protocol, streams=streams)).status for _ in range(2)] == [200, 200]
     client = await gateway.request(protocol, streams=streams)
     status, named, code = SPENT[protocol]
@@ -166,7 +170,7 @@ RENEWALS: list[tuple[str, float, int]] = [
 @pytest.mark.anyio
 async def test_when_a_budget_starts_again() -> None:
     for period, later, status in RENEWALS:
-        gateway = limited(CHAT, keys={"red": {"budget": 1.0, "budget_period": period}}, prices=PRICES)
+        gateway = scripted(CHAT, keys={"red": {"budget": 1.0, "budget_period": period}}, prices=PRICES)
         assert (await gateway.request()).status == 200, (period, later)
         assert (await gateway.request()).status == 429, (period, later)
         gateway.clock.now = NOON + later
@@ -175,7 +179,7 @@ async def test_when_a_budget_starts_again() -> None:
 
 @pytest.mark.anyio
 async def test_a_budget_of_zero_refuses_every_request() -> None:
-    gateway = limited(CHAT, keys={"red": {"budget": 0.0, "budget_period": "total"}}, prices=PRICES)
+    gateway = scripted(CHAT, keys={"red": {"budget": 0.0, "budget_period": "total"}}, prices=PRICES)
     client = await gateway.request()
     assert client.status == 429
     assert error_of(client)["message"].endswith("is spent: 0 US dollars in all")
@@ -185,9 +189,9 @@ async def test_a_budget_of_zero_refuses_every_request() -> None:
 async def test_a_budget_in_a_persistent_store_outlives_the_gateway() -> None:
     store, clock = MemoryAccountStore(), Clock()
     keys = {"red": {"budget": 1.0}, "blue": {"budget": 1.0}}
-    first = limited(CHAT, keys=keys, prices=PRICES, store=store, clock=clock)
+    first = scripted(CHAT, keys=keys, prices=PRICES, store=store, clock=clock)
     assert (await first.request()).status == 200
-    second = limited(CHAT, keys=keys, prices=PRICES, store=store, clock=clock)
+    second = scripted(CHAT, keys=keys, prices=PRICES, store=store, clock=clock)
     assert (await second.request()).status == 429
     assert (await second.request(key="blue")).status == 200
 
@@ -195,7 +199,7 @@ async def test_a_budget_in_a_persistent_store_outlives_the_gateway() -> None:
 @pytest.mark.anyio
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
 async def test_a_key_with_a_budget_may_use_no_model_without_a_price(protocol: str) -> None:
-    gateway = limited(CHAT, keys={"red": {"budget": 1.0}, "blue": {}}, prices=PRICES)
+    gateway = scripted(CHAT, keys={"red": {"budget": 1.0}, "blue": {}}, prices=PRICES)
     client = await gateway.request(protocol, model="two/m")
     assert client.status == 403
     assert "has a budget, and the model 'two/m' has no price here" in error_of(client)["message"]
@@ -205,7 +209,7 @@ async def test_a_key_with_a_budget_may_use_no_model_without_a_price(protocol: st
 
 @pytest.mark.anyio
 async def test_a_model_without_a_route_is_not_found_rather_than_not_priced() -> None:
-    gateway = limited(CHAT, keys={"red": {"budget": 1.0}}, prices=PRICES)
+    gateway = scripted(CHAT, keys={"red": {"budget": 1.0}}, prices=PRICES)
     assert (await gateway.request(model="nowhere")).status == 404
 
 
@@ -221,7 +225,7 @@ CHAIN_PRICES: list[tuple[tuple[str, ...], int]] = [
 @pytest.mark.anyio
 async def test_every_model_of_a_chain_needs_a_price() -> None:
     for prices, status in CHAIN_PRICES:
-        gateway = limited(
+        gateway = scripted(
             CHAT,
             keys={"red": {"budget": 1.0}},
             prices=[Price(model=each, input=1.0, output=1.0) for each in prices],
@@ -262,7 +266,7 @@ async def test_the_log_has_the_price_and_caches_count(
     protocol: str, upstream: str, reply: dict[str, Any], dollars: float, caplog: pytest.LogCaptureFixture
 ) -> None:
     price = Price(model="*", input=1e4, output=1e5, cached_input=1e3, cache_write=2e4)
-    gateway = limited(upstream, whole(reply), keys={"red": {}}, prices=[price])
+    gateway = scripted(upstream, whole(reply), keys={"red": {}}, prices=[price])
     with caplog.at_level(logging.INFO):
         assert (await gateway.request(protocol)).status == 200
     (record,) = [each.__dict__["dragoman"] for each in caplog.records if "dragoman" in each.__dict__]
@@ -279,7 +283,7 @@ SMALL = (Price(model="up/*", input=0.0, output=1.0),)  # a thousandth of a dolla
 @pytest.mark.parametrize(("left", "served"), [(0.0005, 1), (0.001, 1), (0.0025, 3), (1.0, 40)])
 async def test_the_possible_cost_of_requests_under_way_is_reserved(left: float, served: int) -> None:
     slow = Script([Sleep(1), *WHOLE_RESPONSES[CHAT].body])
-    gateway = limited(CHAT, slow, keys={"red": {"budget": left}}, prices=SMALL)
+    gateway = scripted(CHAT, slow, keys={"red": {"budget": left}}, prices=SMALL)
     response: list[FakeClient] = []
 
     async def one() -> None:
@@ -297,7 +301,7 @@ async def test_the_reservation_is_released_and_the_true_price_counts() -> None:
     """For responses, errors of upstreams, requests that are refused later, and clients that leave."""
     keys = {"red": {"budget": 1.0, "budget_period": "total", "requests_per_minute": 5}}
     scripts = (WHOLE_RESPONSES[CHAT], Script([b"{}"], status=400), Script([Sleep(60)]))
-    gateway = limited(CHAT, *scripts, keys=keys, prices=SMALL)
+    gateway = scripted(CHAT, *scripts, keys=keys, prices=SMALL)
 
     async def spent() -> float:
         [key] = gateway.gateway.settings.client_keys

@@ -6,7 +6,7 @@ import logging
 import anyio
 import pytest
 from gateway.fakes import FakeClient, http_scope
-from gateway.limits import CHAT, NOON, TOKENS, Clock, limited
+from gateway.scripted import CHAT, NOON, TOKENS, Clock, scripted
 from virtual_time import VIRTUAL_BACKENDS
 
 from dragoman_server.accounts.key_usage import WRITE_INTERVAL_S, KeyUsage
@@ -77,7 +77,7 @@ async def test_a_store_that_hangs_or_fails_stops_nothing(caplog: pytest.LogCaptu
 async def test_the_operator_sees_what_each_key_has_used() -> None:
     prices = [Price(model="*", input=1_000_000, output=1_000_000)]  # a dollar for a token
     keys = {"red": {"budget": 100.0, "budget_period": "day"}, "blue": {"requests_per_minute": 1}}
-    gateway = limited(CHAT, keys=keys, prices=prices, clock=Clock(), admin_key=Secret(ADMIN))
+    gateway = scripted(CHAT, keys=keys, prices=prices, clock=Clock(), admin_key=Secret(ADMIN))
     async with gateway.app.lifespan():
         assert (await gateway.request()).status == 200
         assert (await gateway.request(streams=True)).status == 200

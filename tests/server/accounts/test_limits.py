@@ -8,15 +8,21 @@ from typing import Any
 import anyio
 import pytest
 from gateway.fakes import FakeClient, Sleep
-from gateway.limits import NOON, STREAMS, TOKENS, WHOLE_RESPONSES, Clock, limited, request_body
 from gateway.scripted import (
     CHAT,
     MESSAGES,
+    NOON,
     PATHS,
     PROTOCOL_NAMES,
     RESPONSES,
+    STREAMS,
+    TOKENS,
+    WHOLE_RESPONSES,
+    Clock,
     chat_response,
     chunk,
+    request_body,
+    scripted,
     stream,
     whole,
 )
@@ -70,7 +76,7 @@ ALLOWED_MODELS: list[tuple[tuple[str, ...], str, int]] = [
 
 async def test_models_that_a_key_may_use() -> None:
     for models, requested, status in ALLOWED_MODELS:
-        gateway = limited(CHAT, keys={"red": {"models": models}}, models={"fast": "up/m"})
+        gateway = scripted(CHAT, keys={"red": {"models": models}}, models={"fast": "up/m"})
         client = await gateway.request(model=requested)
         assert client.status == status, client.body
         assert len(gateway.upstreams.sent) == (status == 200), (models, requested)
@@ -78,7 +84,7 @@ async def test_models_that_a_key_may_use() -> None:
 
 @each_protocol
 async def test_a_refused_model_is_an_error_of_the_clients_protocol(protocol: str) -> None:
-    gateway = limited(CHAT, keys={"red": {"models": ("a", "b*")}})
+    gateway = scripted(CHAT, keys={"red": {"models": ("a", "b*")}})
     client = await gateway.request(protocol)
     assert client.status == 403
     assert error_of(client)["type"] == ENDPOINTS[protocol][1]
@@ -87,7 +93,7 @@ async def test_a_refused_model_is_an_error_of_the_clients_protocol(protocol: str
 
 
 async def test_a_clients_model_name_is_quoted_bounded_and_printable() -> None:
-    gateway = limited(CHAT, keys={"red": {"models": tuple(f"m{number}" for number in range(99))}})
+    gateway = scripted(CHAT, keys={"red": {"models": tuple(f"m{number}" for number in range(99))}})
     message = error_of(await gateway.request(model="x\n" * 999))["message"]
     assert "\n" not in message
     assert len(message) < 500
@@ -100,7 +106,7 @@ WITHOUT_MODEL = {"/v1/responses/{id}/cancel"}
 
 async def test_every_endpoint_with_a_model_checks_the_models_of_the_key() -> None:
     """A new endpoint that accepts a forbidden model fails here."""
-    gateway = limited(CHAT, keys={"red": {"models": ("other",)}})
+    gateway = scripted(CHAT, keys={"red": {"models": ("other",)}})
     paths = [
         route.path
         for route in _routes(gateway.gateway, lambda: (True, {}))
@@ -116,28 +122,28 @@ async def test_every_endpoint_with_a_model_checks_the_models_of_the_key() -> Non
 
 async def test_the_default_model_is_checked_too() -> None:
     keys = {"red": {"models": ("up/a",)}, "blue": {"models": ("up/b",)}}
-    gateway = limited(CHAT, keys=keys, default_model="up/a")
+    gateway = scripted(CHAT, keys=keys, default_model="up/a")
     body = {"messages": [{"role": "user", "content": "Hi"}]}
-    assert (await gateway.call("/chat/json", body, "red")).status == 200
-    assert (await gateway.call("/chat/json", body, "blue")).status == 403
+    assert (await gateway.call("/chat/json", body, key="red")).status == 200
+    assert (await gateway.call("/chat/json", body, key="blue")).status == 403
 
 
 async def test_a_request_without_a_model_is_refused_as_without_keys() -> None:
-    gateway = limited(CHAT, keys={"red": {"models": ("a",)}})
+    gateway = scripted(CHAT, keys={"red": {"models": ("a",)}})
     client = await gateway.call(PATHS[CHAT], {"messages": []})
     assert client.status == 400
     assert "model is required" in error_of(client)["message"]
 
 
 async def test_the_list_has_only_the_models_of_the_key() -> None:
-    gateway = limited(
+    gateway = scripted(
         CHAT, keys={"red": {"models": ("fa*",)}, "blue": {}}, models={"fast": "up/m", "slow": "up/n"}
     )
     async with gateway.app.lifespan():
-        red = json.loads((await gateway.call("/v1/models", None, "red", method="GET")).body)
-        blue = json.loads((await gateway.call("/v1/models", None, "blue", method="GET")).body)
-        assert (await gateway.call("/v1/models/fast", None, "red", method="GET")).status == 200
-        assert (await gateway.call("/v1/models/slow", None, "red", method="GET")).status == 404
+        red = json.loads((await gateway.call("/v1/models", None, key="red", method="GET")).body)
+        blue = json.loads((await gateway.call("/v1/models", None, key="blue", method="GET")).body)
+        assert (await gateway.call("/v1/models/fast", None, key="red", method="GET")).status == 200
+        assert (await gateway.call("/v1/models/slow", None, key="red", method="GET")).status == 404
     assert [each["id"] for each in red["data"]] == ["fast"]
     assert {"fast", "slow"} <= {each["id"] for each in blue["data"]}
 
@@ -151,7 +157,7 @@ async def test_a_refused_request_is_not_sent() -> None:
                 await self.plan(call, json.dumps(request_body(CHAT)).encode()), call
             ).run()
 
-    gateway = limited(CHAT, keys={"red": {}})
+    gateway = scripted(CHAT, keys={"red": {}})
     spec = gateway.gateway.protocols[CHAT]
     endpoint = Forgetful(gateway.gateway, spec, spec.endpoints[0])
     client = FakeClient(json.dumps(request_body(CHAT)).encode())
@@ -167,7 +173,7 @@ async def test_a_refused_request_is_not_sent() -> None:
 
 @each_protocol
 async def test_the_limit_of_requests_per_minute(protocol: str) -> None:
-    gateway = limited(CHAT, keys={"red": {"requests_per_minute": 2}, "blue": {}})
+    gateway = scripted(CHAT, keys={"red": {"requests_per_minute": 2}, "blue": {}})
     statuses = [(await gateway.request(protocol)).status for _ in range(3)]
     assert statuses == [200, 200, 429]
     assert len(gateway.upstreams.sent) == 2
@@ -195,7 +201,7 @@ REPORTED[RESPONSES] = REPORTED[CHAT]
 @each_protocol
 @pytest.mark.parametrize("streams", [False, True])
 async def test_a_limit_is_an_error_of_the_clients_protocol(protocol: str, streams: bool) -> None:
-    gateway = limited(CHAT, keys={"red": {"requests_per_minute": 2}})
+    gateway = scripted(CHAT, keys={"red": {"requests_per_minute": 2}})
     for _ in range(2):
         await gateway.request(protocol)
     client = await gateway.request(protocol, streams=streams)
@@ -211,7 +217,7 @@ async def test_a_limit_is_an_error_of_the_clients_protocol(protocol: str, stream
 
 
 async def test_the_simple_api_reports_when_to_try_again() -> None:
-    gateway = limited(CHAT, keys={"red": {"requests_per_minute": 1}}, default_model="up/m")
+    gateway = scripted(CHAT, keys={"red": {"requests_per_minute": 1}}, default_model="up/m")
     body = {"messages": [{"role": "user", "content": "Hi"}]}
     assert (await gateway.call("/chat/json", body)).status == 200
     client = await gateway.call("/chat/sse", body)
@@ -244,7 +250,7 @@ async def test_the_header_for_the_end_of_a_limit() -> None:
 
 
 async def test_counting_and_listing_are_no_requests() -> None:
-    gateway = limited(CHAT, keys={"red": {"requests_per_minute": 1}})
+    gateway = scripted(CHAT, keys={"red": {"requests_per_minute": 1}})
     counting = {"model": "up/m", "messages": [{"role": "user", "content": "Hi"}]}
     for _ in range(3):
         assert (await gateway.call("/v1/messages/count_tokens", counting)).status == 200
@@ -253,7 +259,7 @@ async def test_counting_and_listing_are_no_requests() -> None:
 
 
 async def test_a_request_that_is_refused_later_counts_too() -> None:
-    gateway = limited(CHAT, keys={"red": {"requests_per_minute": 1}})
+    gateway = scripted(CHAT, keys={"red": {"requests_per_minute": 1}})
     assert (await gateway.request(model="nowhere/x")).status in (400, 404)
     assert (await gateway.request()).status == 429
 
@@ -261,7 +267,7 @@ async def test_a_request_that_is_refused_later_counts_too() -> None:
 async def test_keys_count_on_their_own_and_gateways_together() -> None:
     store, clock = MemoryAccountStore(), Clock()
     keys = {"red": {"requests_per_minute": 1}, "blue": {"requests_per_minute": 1}}
-    one, other = (limited(CHAT, keys=keys, store=store, clock=clock) for _ in range(2))
+    one, other = (scripted(CHAT, keys=keys, store=store, clock=clock) for _ in range(2))
     assert (await one.request()).status == 200
     assert (await other.request()).status == 429
     assert (await other.request(key="blue")).status == 200
@@ -276,7 +282,7 @@ async def test_keys_count_on_their_own_and_gateways_together() -> None:
 @pytest.mark.each_choice
 async def test_tokens_are_counted_at_the_end(protocol: str, upstream: str, streams: bool) -> None:
     script = (STREAMS if streams else WHOLE_RESPONSES)[upstream]
-    gateway = limited(upstream, script, keys={"red": {"tokens_per_minute": TOKENS - 1}})
+    gateway = scripted(upstream, script, keys={"red": {"tokens_per_minute": TOKENS - 1}})
     client = await gateway.request(protocol, streams=streams)
     assert client.status == 200, client.body
     refused = await gateway.request(protocol)
@@ -290,7 +296,7 @@ async def test_tokens_are_counted_at_the_end(protocol: str, upstream: str, strea
 
 
 async def test_a_key_within_its_tokens_is_not_limited() -> None:
-    gateway = limited(CHAT, keys={"red": {"tokens_per_minute": 2 * TOKENS}})
+    gateway = scripted(CHAT, keys={"red": {"tokens_per_minute": 2 * TOKENS}})
     assert [(await gateway.request()).status for _ in range(4)] == [200, 200, 200, 429]
 
 
@@ -299,7 +305,7 @@ async def test_a_key_within_its_tokens_is_not_limited() -> None:
 )
 async def test_the_limit_that_is_reached_is_named(requests: int, tokens: int, named: str) -> None:
     keys = {"red": {"requests_per_minute": requests, "tokens_per_minute": tokens}}
-    gateway = limited(CHAT, keys=keys)
+    gateway = scripted(CHAT, keys=keys)
     assert (await gateway.request()).status == 200
     client = await gateway.request()
     assert client.status == 429
@@ -309,7 +315,7 @@ async def test_the_limit_that_is_reached_is_named(requests: int, tokens: int, na
 
 async def test_a_request_that_the_limit_refuses_does_not_count() -> None:
     keys = {"red": {"requests_per_minute": 2, "tokens_per_minute": 1}}
-    gateway = limited(CHAT, keys=keys)
+    gateway = scripted(CHAT, keys=keys)
     statuses = [(await gateway.request()).status for _ in range(3)]
     assert statuses == [200, 429, 429]
     gateway.clock.now += 60 * TOKENS
@@ -348,7 +354,7 @@ LONG = stream(*(chunk({"content": word}) for word in DELTAS), chunk({}, "stop"),
 async def test_a_client_that_leaves_is_charged_for_what_it_got(
     protocol: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    gateway = limited(CHAT, LONG, keys={"red": {"tokens_per_minute": 10}})
+    gateway = scripted(CHAT, LONG, keys={"red": {"tokens_per_minute": 10}})
     client_that_leaves = LeavingClient(json.dumps(request_body(protocol, streams=True)).encode(), b"word-30")
     with caplog.at_level(logging.INFO):
         await gateway.call(PATHS[protocol], None, client=client_that_leaves)
@@ -363,7 +369,7 @@ async def test_a_client_that_leaves_is_charged_for_what_it_got(
 async def test_a_client_that_leaves_before_content_is_charged_for_its_prompt() -> None:
     script = WHOLE_RESPONSES[CHAT]
     slow = type(script)(script.body, headers=script.headers, connect=[Sleep(60)])
-    gateway = limited(CHAT, slow, keys={"red": {"tokens_per_minute": 1}})
+    gateway = scripted(CHAT, slow, keys={"red": {"tokens_per_minute": 1}})
     client_that_leaves = FakeClient(
         json.dumps(request_body(CHAT)).encode(), leaves_after=anyio.current_time() + 1
     )
@@ -374,14 +380,14 @@ async def test_a_client_that_leaves_before_content_is_charged_for_its_prompt() -
 
 async def test_a_relayed_stream_without_usage_is_estimated() -> None:
     """A Chat client that does not request usage gets none, neither translated nor relayed."""
-    gateway = limited(CHAT, LONG, keys={"red": {"tokens_per_minute": 10}})
+    gateway = scripted(CHAT, LONG, keys={"red": {"tokens_per_minute": 10}})
     assert (await gateway.request(CHAT, streams=True)).status == 200
     assert (await gateway.request(CHAT)).status == 429
 
 
 @pytest.mark.parametrize("status", [400, 500])
 async def test_an_error_of_the_upstream_uses_no_tokens(status: int) -> None:
-    gateway = limited(
+    gateway = scripted(
         CHAT, whole({"error": {"message": "x" * 9999}}, status), keys={"red": {"tokens_per_minute": 1}}
     )
     for _ in range(3):
@@ -410,7 +416,7 @@ class Broken(MemoryAccountStore):
 @pytest.mark.parametrize("silent", [False, True], ids=["fails", "is silent"])
 async def test_a_failing_store_refuses_no_request(silent: bool, caplog: pytest.LogCaptureFixture) -> None:
     store = Broken(silent)
-    gateway = limited(CHAT, keys={"red": {"requests_per_minute": 1, "tokens_per_minute": 1}}, store=store)
+    gateway = scripted(CHAT, keys={"red": {"requests_per_minute": 1, "tokens_per_minute": 1}}, store=store)
     begun = anyio.current_time()
     for _ in range(3):
         assert (await gateway.request()).status == 200
@@ -434,7 +440,7 @@ class Untouchable(MemoryAccountStore):
 
 
 async def test_a_key_without_limits_uses_no_store() -> None:
-    gateway = limited(CHAT, keys={"red": {"models": ("up/*",)}}, store=Untouchable())
+    gateway = scripted(CHAT, keys={"red": {"models": ("up/*",)}}, store=Untouchable())
     assert (await gateway.request()).status == 200
 
 
@@ -442,7 +448,7 @@ async def test_requests_are_counted_when_the_server_stops() -> None:
     """A request that is cancelled in its middle is charged for its tokens so far."""
     slow = stream(*(chunk({"content": word}) for word in DELTAS))
     slow.body = [*slow.body, Sleep(3600)]
-    gateway = limited(CHAT, slow, WHOLE_RESPONSES[CHAT], keys={"red": {"tokens_per_minute": 10}})
+    gateway = scripted(CHAT, slow, WHOLE_RESPONSES[CHAT], keys={"red": {"tokens_per_minute": 10}})
     with anyio.move_on_after(60):
         await gateway.request(CHAT, streams=True)
     assert (await gateway.request()).status == 429
@@ -458,6 +464,6 @@ def test_the_record_has_nothing_about_limits() -> None:
 
 async def test_a_whole_response_without_usage_is_estimated() -> None:
     response = whole(chat_response({"content": "Hello"}, usage=None))
-    gateway = limited(CHAT, response, keys={"red": {"tokens_per_minute": 5}})
+    gateway = scripted(CHAT, response, keys={"red": {"tokens_per_minute": 5}})
     assert (await gateway.request()).status == 200
     assert (await gateway.request()).status == 429

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 from gateway.fakes import FakeClient, http_scope
-from gateway.limits import Clock, limited
-from gateway.scripted import CHAT
+from gateway.scripted import CHAT, Clock, scripted
 from virtual_time import REAL_BACKENDS
 
 from dragoman_server.accounts.stores.sqlite import SQLiteAccountStore
@@ -24,7 +23,7 @@ PRICES = (Price(model="*", input=100_000.0, output=175_000.0),)
 
 async def statuses(file: Path, limits: dict[str, object], clock: Clock, count: int) -> list[int | None]:
     """Return the statuses of one gateway from its start to its end."""
-    gateway = limited(
+    gateway = scripted(
         CHAT, keys={"red": limits}, prices=PRICES, store=SQLiteAccountStore(str(file)), clock=clock
     )
     async with gateway.app.lifespan():
@@ -53,7 +52,7 @@ async def test_spending_outlives_the_gateway(
 async def test_two_gateways_spend_one_budget(tmp_path: Path) -> None:
     clock, file = Clock(), str(tmp_path / "accounts.db")
     one, other = (
-        limited(
+        scripted(
             CHAT, keys={"red": {"budget": 2.0}}, prices=PRICES, store=SQLiteAccountStore(file), clock=clock
         )
         for _ in range(2)
@@ -71,7 +70,7 @@ async def test_changes_of_the_operator_outlive_the_gateway(tmp_path: Path) -> No
         ("POST", "/admin/accounts/up/default/enable"),
         ("GET", "/admin/accounts"),
     ):
-        gateway = limited(CHAT, keys={"red": {}}, store=SQLiteAccountStore(file), admin_key=Secret(admin))
+        gateway = scripted(CHAT, keys={"red": {}}, store=SQLiteAccountStore(file), admin_key=Secret(admin))
         client = FakeClient()
         async with gateway.app.lifespan():
             await gateway.app(http_scope(path, method, {"x-api-key": admin}), client.receive, client.send)

@@ -4,8 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from gateway.limits import request_body, settings_with
-from gateway.scripted import CHAT, MESSAGES, PROTOCOL_NAMES, chunk
+from gateway.scripted import CHAT, MESSAGES, PROTOCOL_NAMES, chunk, request_body, settings_with
 
 from dragoman import PROTOCOLS, Usage
 from dragoman_server.accounts.usage import Meter, usage_of
@@ -39,7 +38,7 @@ def test_sent_bytes_are_measured_in_tokens() -> None:
 
 
 def planned(client: str, upstream: str, body: dict[str, Any] | None = None) -> Plan:
-    settings = settings_with(upstream, {})
+    settings = settings_with(upstream)
     data = json.dumps(body or request_body(client)).encode()
     return Planner(settings, PROTOCOLS[client], {}, "", data, id="a", now=0).first()
 

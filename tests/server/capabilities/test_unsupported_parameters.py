@@ -136,7 +136,7 @@ async def test_a_stream_ends_at_the_stop_and_the_upstream_is_closed() -> None:
     ]
     assert "".join(texts) == "one "
     assert response.body.endswith(b"data: [DONE]\n\n")
-    (fake,) = gateway.upstreams.fakes
+    (fake,) = [sent.fake for sent in gateway.sent]
     assert fake.open_count == 0
     assert fake.closed_at is not None
     assert fake.closed_at < 60, "the client does not wait for bytes that it will not get"

@@ -7,8 +7,8 @@ from typing import Any
 
 import anyio
 import pytest
-from gateway.fakes import FakeClient, Script, Sleep, call, http_scope
-from gateway.scripted import CHAT, SECRET, ScriptedUpstreams, chat_response, chunk, whole
+from gateway.fakes import FakeClient, FakeUpstreams, Script, Sleep, call, http_scope
+from gateway.scripted import CHAT, SECRET, chat_response, chunk, whole
 from virtual_time import VIRTUAL_BACKENDS
 
 from dragoman_server.accounts.health import Health
@@ -64,7 +64,7 @@ async def admin(app: Application, path: str, method: str = "GET") -> FakeClient:
 
 
 async def test_an_open_stream_ends_with_the_configuration_that_it_began_with() -> None:
-    upstreams = ScriptedUpstreams([SLOW, WHOLE])
+    upstreams = FakeUpstreams(SLOW, WHOLE)
     app = create_app(settings_of("one", keys=(key_of("red"),)), client=upstreams)
     client = FakeClient(body_of(streams=True))
     scope = http_scope("/v1/chat/completions", headers={"x-api-key": "drk_red"})
@@ -82,7 +82,7 @@ async def test_an_open_stream_ends_with_the_configuration_that_it_began_with() -
 
 
 async def test_settings_that_cannot_be_used_change_nothing() -> None:
-    upstreams = ScriptedUpstreams([WHOLE])
+    upstreams = FakeUpstreams(WHOLE)
     app = create_app(settings_of(keys=(key_of("red"),)), client=upstreams)
     async with app.lifespan():
         with pytest.raises(ValueError, match=r"client keys need server\.secret"):
@@ -94,7 +94,7 @@ async def test_settings_that_cannot_be_used_change_nothing() -> None:
 async def test_what_is_known_about_accounts_stays() -> None:
     accounts = tuple(AccountSettings(upstream="up", name=name) for name in ("a", "b"))
     settings = replace(settings_of(), accounts=accounts)
-    app = create_app(settings, client=ScriptedUpstreams([WHOLE]))
+    app = create_app(settings, client=FakeUpstreams(WHOLE))
     async with app.lifespan():
         await admin(app, "accounts/up/a/disable", "POST")
         await app.reload(replace(settings, accounts=accounts[:1]))
@@ -110,7 +110,7 @@ async def test_lists_of_models_are_fetched_again_only_for_upstreams_that_changed
     listed = replace(settings_of().upstreams[0], model_list=True)
     other = replace(listed, name="other", base_url="http://other.test/v1")
     settings = replace(settings_of(), upstreams=(listed, other))
-    upstreams = ScriptedUpstreams([models])
+    upstreams = FakeUpstreams(models)
     app = create_app(settings, client=upstreams)
     async with app.lifespan():
         await call(app, "/v1/models", b"", "GET")
@@ -127,7 +127,7 @@ async def test_lists_of_models_are_fetched_again_only_for_upstreams_that_changed
 
 
 async def test_the_operator_reloads_and_gets_the_result() -> None:
-    app = create_app(settings_of(), client=ScriptedUpstreams([WHOLE]))
+    app = create_app(settings_of(), client=FakeUpstreams(WHOLE))
 
     async def reload() -> ReloadResult:
         await app.reload(settings_of("two"))
@@ -149,7 +149,7 @@ async def test_the_operator_reloads_and_gets_the_result() -> None:
 
 
 async def test_a_refused_configuration_is_a_422_with_its_errors() -> None:
-    app = create_app(settings_of(), client=ScriptedUpstreams([WHOLE]))
+    app = create_app(settings_of(), client=FakeUpstreams(WHOLE))
 
     async def reload() -> ReloadResult:
         return ReloadResult(errors=("dragoman.toml:3: server.prot: unknown key",))
@@ -162,7 +162,7 @@ async def test_a_refused_configuration_is_a_422_with_its_errors() -> None:
 
 
 async def test_an_application_that_was_made_in_code_has_nothing_to_load() -> None:
-    app = create_app(settings_of(), client=ScriptedUpstreams([WHOLE]))
+    app = create_app(settings_of(), client=FakeUpstreams(WHOLE))
     async with app.lifespan():
         client = await admin(app, "reload", "POST")
     assert client.status == 404
@@ -178,7 +178,7 @@ async def ready(app: Application) -> tuple[int | None, Any]:
 
 
 async def test_it_is_ready_from_its_start_to_its_stop() -> None:
-    app = create_app(settings_of(), client=ScriptedUpstreams([WHOLE]))
+    app = create_app(settings_of(), client=FakeUpstreams(WHOLE))
     assert await ready(app) == (503, {"status": "not ready"})
     async with app.lifespan():
         assert await ready(app) == (200, {"status": "ready"})
@@ -191,7 +191,7 @@ async def test_it_is_ready_from_its_start_to_its_stop() -> None:
 async def test_it_is_not_ready_without_any_usable_account() -> None:
     spare = UpstreamSettings(name="spare", protocol=CHAT, base_url="http://spare.test/v1")
     app = create_app(
-        replace(settings_of(), upstreams=(*settings_of().upstreams, spare)), client=ScriptedUpstreams([WHOLE])
+        replace(settings_of(), upstreams=(*settings_of().upstreams, spare)), client=FakeUpstreams(WHOLE)
     )
     gateway = app._served.gateway
     gateway.pool.clock = lambda: 1000.0
@@ -217,7 +217,7 @@ async def test_a_proxy_that_cools_down_makes_its_accounts_unusable(caplog: pytes
     caplog.set_level(logging.INFO)
     settings = settings_of()
     behind = replace(settings.upstreams[0], proxy=Secret("http://user:canary-of-proxy@proxy.test:3128"))
-    app = create_app(replace(settings, upstreams=(behind,)), client=ScriptedUpstreams([WHOLE]))
+    app = create_app(replace(settings, upstreams=(behind,)), client=FakeUpstreams(WHOLE))
     gateway = app._served.gateway
     async with app.lifespan():
         (account,) = gateway.settings.accounts_of(behind)

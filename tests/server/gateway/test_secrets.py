@@ -22,10 +22,10 @@ import pytest
 from click.testing import CliRunner
 from failures.responses import Text, frames
 from failures.responses import stream as stream_of
-from gateway.fakes import FakeClient, Script, http_scope
+from gateway.fakes import FakeClient, FakeUpstreams, Script, http_scope
 from gateway.provider import InBand, in_band
 from gateway.provider_errors import anthropic
-from gateway.scripted import CHAT, MESSAGES, PATHS, PROTOCOL_NAMES, ScriptedUpstreams, whole
+from gateway.scripted import CHAT, MESSAGES, PATHS, PROTOCOL_NAMES, whole
 from secret_settings import (
     CANARIES,
     CANARY_TEXTS,
@@ -168,7 +168,7 @@ def _reported(upstream: str) -> bytes:
 
 def gateway(upstream: str, *scripts: Script, **server: Any) -> Application:
     # A store on a server is not called here, and its URL is a secret all the same.
-    return create_app(settings(upstream, **server), client=ScriptedUpstreams(scripts))
+    return create_app(settings(upstream, **server), client=FakeUpstreams(*scripts))
 
 
 async def request(app: Application, client: str, *, stream: bool = True, **more: Any) -> FakeClient:
@@ -259,7 +259,7 @@ async def test_admin_shows_no_cause_with_a_secret() -> None:
     made = settings()
     another = AccountSettings(upstream="two", name="b", api_key=Secret("sk-canary-of-an-account-b"))
     refused = whole({"error": {"message": repeated(), "code": repeated()}}, 401)
-    app = create_app(replace(made, accounts=(*made.accounts, another)), client=ScriptedUpstreams([refused]))
+    app = create_app(replace(made, accounts=(*made.accounts, another)), client=FakeUpstreams(refused))
     await request(app, "openai_chat", model="two/m")
     response = FakeClient()
     key = CANARIES["ServerSettings", "admin_key"].reveal()
@@ -496,7 +496,7 @@ def log_of(app: Application, path: str) -> tuple[str, FakeClient]:
 @pytest.mark.parametrize("status", [200, 401, 500])
 def test_a_list_of_models_that_is_an_error(status: int) -> None:
     refused = whole({"error": {"message": repeated()}, repeated(): repeated()}, status)
-    text, response = log_of(create_app(settings(), client=ScriptedUpstreams([refused])), "/v1/models")
+    text, response = log_of(create_app(settings(), client=FakeUpstreams(refused)), "/v1/models")
     assert "cannot be listed" in text
     assert leaked(text + reported(response)) == []
 
@@ -504,7 +504,7 @@ def test_a_list_of_models_that_is_an_error(status: int) -> None:
 @pytest.mark.promise("S3")
 def test_a_store_that_cannot_be_reached() -> None:
     pytest.importorskip("coredis")
-    app = create_app(settings(account_store="valkey"), client=ScriptedUpstreams([whole({})]))
+    app = create_app(settings(account_store="valkey"), client=FakeUpstreams(whole({})))
     text, _ = log_of(app, "/healthz")
     assert "the account store does not work" in text
     assert leaked(text) == []

@@ -9,8 +9,8 @@ from typing import Any
 
 import anyio
 import pytest
-from gateway.fakes import FakeClient, http_scope
-from gateway.scripted import SECRET, ScriptedUpstreams, chat_response, whole
+from gateway.fakes import FakeClient, FakeUpstreams, http_scope
+from gateway.scripted import SECRET, chat_response, whole
 from starlette.applications import Starlette
 from starlette.routing import BaseRoute, Mount, Route
 
@@ -62,7 +62,7 @@ IDS = ["one/default", "two/a", "two/b"]
 
 
 def app_of(settings: Settings = SETTINGS, store: AccountStore | None = None) -> Application:
-    upstreams = ScriptedUpstreams([whole(chat_response({"content": "Hi"}))])
+    upstreams = FakeUpstreams(whole(chat_response({"content": "Hi"})))
     return Application(Gateway(settings, upstreams, accounts=store))
 
 

@@ -224,7 +224,7 @@ async def test_the_upstream_counts_where_it_can(protocol: str, lines: list[dict[
         else:
             assert up.last.headers["authorization"] == f"Bearer {KEY}"
         assert "cookie" not in up.last.headers
-        assert up.upstreams.fakes[0].open_count == 0
+        assert up.last.fake.open_count == 0
     (line,) = lines
     assert (line["outcome"], line["input_tokens"], line["status"]) == ("completed", 728, 200)
     assert "estimated" not in line
@@ -351,7 +351,7 @@ async def test_i12_when_the_upstream_cannot_count_now_there_is_an_estimate(
         client = await up.call(PATHS[protocol], asking(protocol, f"{VENDORS[protocol]}/m"))
         check_estimate(protocol, client)
         assert len(up.upstreams.sent) == 1, "one request"
-        assert up.upstreams.fakes[0].open_count == 0
+        assert up.last.fake.open_count == 0
     (line,) = lines
     assert (line["outcome"], line["status"], line["estimated"]) == ("completed", 200, True)
     assert line["error"]
@@ -398,7 +398,7 @@ async def test_a_client_that_leaves_ends_the_call(protocol: str, lines: list[dic
         body = json.dumps(asking(protocol, f"{VENDORS[protocol]}/m")).encode()
         client = await up.call(PATHS[protocol], client=FakeClient(body, leaves_after=1))
         assert client.messages == []
-        assert up.upstreams.fakes[0].closed_at == pytest.approx(1)
+        assert up.last.fake.closed_at == pytest.approx(1)
     assert lines[0]["outcome"] == "client_left"
 
 

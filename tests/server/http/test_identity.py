@@ -4,8 +4,7 @@ from collections.abc import Mapping
 
 import pytest
 from agents.requests import CASES
-from gateway.limits import STREAMS, request_body
-from gateway.scripted import PATHS, PROTOCOL_NAMES, SECRET, scripted
+from gateway.scripted import PATHS, PROTOCOL_NAMES, SECRET, STREAMS, request_body, scripted
 
 from dragoman_server import __version__
 from dragoman_server.config.values import InvalidValue, header_name

@@ -10,7 +10,7 @@ import anthropic.types
 import openai.types
 import pytest
 from gateway.fakes import FakeClient, Script, call
-from gateway.models import ListingUpstreams, anthropic_list, openai_list
+from gateway.scripted import ListingUpstreams, anthropic_list, openai_list
 from oracle import check_error, check_models
 
 from dragoman_server.accounts.error_actions import ErrorAction
@@ -402,7 +402,7 @@ async def test_a_disabled_account_requests_no_list() -> None:
             lambda health: health.after_failure(ErrorAction.COOL_DOWN, "slow", now, retry_after=60, random=0),
         )
         assert "claude-x" in await gateway.catalog.entries()
-    (request,) = [each for each in upstreams.requests if "anthropic" in each.url]
+    (request,) = [each for each in upstreams.sent if "anthropic" in each.url]
     assert request.headers["x-api-key"] == "sk-three-0123456789"
 
 

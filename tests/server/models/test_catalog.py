@@ -9,7 +9,7 @@ from typing import Any
 import anyio
 import pytest
 from gateway.fakes import Script, Sleep
-from gateway.models import ListingUpstreams, openai_list
+from gateway.scripted import ListingUpstreams, openai_list
 
 from dragoman_server.models import catalog as catalog_module
 from dragoman_server.models.catalog import (
@@ -248,9 +248,9 @@ async def running(
 async def test_no_list_is_requested_before_the_first_reader() -> None:
     async with running(up=[openai_list("a")]) as it:
         await anyio.sleep(3600)
-        assert it.upstreams.requests == []
+        assert it.upstreams.sent == []
         assert await it.names() == ["up/a"]
-        assert len(it.upstreams.requests) == 1
+        assert len(it.upstreams.sent) == 1
 
 
 @pytest.mark.anyio
@@ -264,7 +264,7 @@ async def test_a_list_that_decides_a_route_is_waited_for() -> None:
     async with running(up=[later(FIRST_WAIT_S - 0.1, openai_list("qwen3"))]) as it:
         await it.catalog.ensure_list_for("qwen3")
         await it.catalog.ensure_list_for("up/claude-opus-5-5")
-        assert it.upstreams.requests == []  # nothing depends on a list
+        assert it.upstreams.sent == []  # nothing depends on a list
         await it.catalog.ensure_list_for("claude-opus-5-5")
         assert list(it.catalog.listed["up"]) == ["qwen3"]
         assert anyio.current_time() == pytest.approx(FIRST_WAIT_S - 0.1)
@@ -312,7 +312,7 @@ async def test_many_at_once_are_one_question() -> None:
         async with anyio.create_task_group() as tasks:
             for _ in range(50):
                 tasks.start_soon(it.names, None, 1)
-        assert len(it.upstreams.requests) == 1
+        assert len(it.upstreams.sent) == 1
 
 
 @pytest.mark.anyio
@@ -329,9 +329,9 @@ async def test_a_list_counts_for_its_time_and_then_until_the_next_has_come() -> 
         assert it.upstreams.requested_at("up.test") == [0, TTL_S]
         # The time counts from when the list came.
         await it.names(at=TTL_S + 5 + TTL_S - 0.1)
-        assert len(it.upstreams.requests) == 2
+        assert len(it.upstreams.sent) == 2
         await it.names(at=TTL_S + 5 + TTL_S)
-        assert len(it.upstreams.requests) == 3
+        assert len(it.upstreams.sent) == 3
 
 
 @pytest.mark.anyio
@@ -375,7 +375,7 @@ async def test_a_failing_upstream_keeps_its_list_and_is_logged_once(
         assert await it.names(at=TTL_S) == ["up/a"]
         assert await it.names(at=TTL_S + step) == ["up/a"]
         assert await it.names(at=TTL_S + 2 * step) == ["up/a"]
-        assert len(it.upstreams.requests) == 4
+        assert len(it.upstreams.sent) == 4
         assert [record.levelname for record in caplog.records] == ["WARNING"]
         assert "upstream up cannot" in caplog.text
         assert "model_list = false" in caplog.text
@@ -436,7 +436,7 @@ async def test_a_client_that_leaves_ends_no_question() -> None:
         assert it.upstreams.open_now == 1
         await anyio.sleep_until(1.1)
         assert await it.names() == ["up/a"]
-        assert len(it.upstreams.requests) == 1
+        assert len(it.upstreams.sent) == 1
 
 
 @pytest.mark.anyio
@@ -448,7 +448,7 @@ async def test_the_end_ends_the_questions() -> None:
     assert anyio.current_time() < 3
     # Later readers get the known list, and no request is sent.
     assert await it.names() == []
-    assert len(it.upstreams.requests) == 1
+    assert len(it.upstreams.sent) == 1
 
 
 @pytest.mark.anyio
@@ -467,7 +467,7 @@ async def test_outside_its_block_no_list_is_requested() -> None:
     client = ListingUpstreams({"http://up.test/v1/models": [openai_list("a")]})
     catalog = ModelCatalog(settings_of(upstream("up", models=("own",))), lambda name: client)
     assert list(await catalog.entries()) == ["own", "up/own"]
-    assert client.requests == []
+    assert client.sent == []
 
 
 @pytest.mark.anyio
@@ -485,4 +485,4 @@ async def test_the_caller_chooses_the_accounts_for_a_list() -> None:
     catalog = ModelCatalog(settings_of(upstream("up")), lambda name: client, accounts=lambda upstream: [good])
     async with client, catalog.running():
         await catalog.entries()
-    assert client.requests[0].headers["authorization"] == f"Bearer {CANARY}"
+    assert client.sent[0].headers["authorization"] == f"Bearer {CANARY}"

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from gateway.fakes import Script
-from gateway.models import ListingUpstreams, anthropic_list, openai_list
+from gateway.scripted import ListingUpstreams, anthropic_list, openai_list
 
 from dragoman_server.models import listing as model_lists
 from dragoman_server.models.listing import ModelListError, can_list, fetch_models
@@ -61,7 +61,7 @@ async def test_the_request_for_a_model_list() -> None:
         upstreams = ListingUpstreams({url: [openai_list("a", "b")]})
         upstream = upstream_of(protocol, base_url, headers={"X-Team": Secret("red")})
         assert await ids_of(upstreams, upstream) == ["a", "b"], base_url
-        (request,) = upstreams.requests
+        (request,) = upstreams.sent
         assert request.headers["x-team"] == "red", base_url
         assert request.headers["accept"] == "application/json", base_url
         assert request.headers["user-agent"].startswith("dragoman/"), base_url
@@ -85,14 +85,14 @@ async def test_the_proxy(of_upstream: str | None, of_account: str | None, used: 
     upstreams = ListingUpstreams({OPENAI_URL: [openai_list("a")]})
     upstream = upstream_of(proxy=None if of_upstream is None else Secret(of_upstream))
     await ids_of(upstreams, upstream, proxy=None if of_account is None else Secret(of_account))
-    assert upstreams.requests[0].proxy == used
+    assert upstreams.sent[0].proxy == used
 
 
 async def test_without_a_key() -> None:
     upstreams = ListingUpstreams({OPENAI_URL: [openai_list("a")]})
     async with upstreams:
         await fetch_models(upstreams, upstream_of(), [AccountSettings(upstream="up", name="default")])
-    assert "authorization" not in upstreams.requests[0].headers
+    assert "authorization" not in upstreams.sent[0].headers
 
 
 @pytest.mark.parametrize(("protocol", "cursor"), [(CHAT, "after"), (MESSAGES, "after_id")])
@@ -106,8 +106,8 @@ async def test_pages_are_followed(protocol: str, cursor: str) -> None:
     upstreams = ListingUpstreams({url: pages})
     base = "http://up.test" if protocol == MESSAGES else "http://up.test/v1"
     assert await ids_of(upstreams, upstream_of(protocol, base)) == ["a", "b", "c&d=/", "e"]
-    assert [request.query.get(cursor) for request in upstreams.requests] == [None, "b", "c&d=/"]
-    assert {request.query.get("limit") for request in upstreams.requests} == {
+    assert [request.query.get(cursor) for request in upstreams.sent] == [None, "b", "c&d=/"]
+    assert {request.query.get("limit") for request in upstreams.sent} == {
         "1000" if protocol == MESSAGES else None
     }
 
@@ -115,20 +115,20 @@ async def test_pages_are_followed(protocol: str, cursor: str) -> None:
 async def test_a_server_without_pages_gets_a_second_request() -> None:
     upstreams = ListingUpstreams({OPENAI_URL: [anthropic_list("a", "b", has_more=True)]})
     assert await ids_of(upstreams) == ["a", "b"]
-    assert len(upstreams.requests) == 2
+    assert len(upstreams.sent) == 2
 
 
 async def test_there_are_only_so_many_pages() -> None:
     endless = [anthropic_list(f"m{number}", has_more=True) for number in range(100)]
     upstreams = ListingUpstreams({OPENAI_URL: endless})
-    assert len(await ids_of(upstreams)) == len(upstreams.requests) == model_lists.MAX_PAGES
+    assert len(await ids_of(upstreams)) == len(upstreams.sent) == model_lists.MAX_PAGES
 
 
 async def test_there_are_only_so_many_models() -> None:
     first = [f"m{number}" for number in range(model_lists.MAX_MODELS + 5)]
     upstreams = ListingUpstreams({OPENAI_URL: [openai_list(*first, has_more=True), openai_list("more")]})
     assert await ids_of(upstreams) == first[: model_lists.MAX_MODELS]
-    assert len(upstreams.requests) == 1
+    assert len(upstreams.sent) == 1
 
 
 @pytest.mark.parametrize(("size", "fits"), [(0, True), (1, False)])
@@ -175,14 +175,14 @@ async def test_a_failure(failure: str, pages: list[Script]) -> None:
         await ids_of(upstreams, accounts=2)
     assert "canary" not in str(caught.value)
     # It is not the account's error, so no other one is tried.
-    assert len(upstreams.requests) == len(pages) + 1
+    assert len(upstreams.sent) == len(pages) + 1
 
 
 @pytest.mark.parametrize("status", [401, 402, 403, 429])
 async def test_after_a_refused_account_the_next_one_is_tried(status: int) -> None:
     upstreams = ListingUpstreams({OPENAI_URL: [Script(status=status), openai_list("a")]})
     assert await ids_of(upstreams, accounts=2) == ["a"]
-    assert [request.headers["authorization"] for request in upstreams.requests] == [
+    assert [request.headers["authorization"] for request in upstreams.sent] == [
         f"Bearer {key}" for key in KEYS[:2]
     ]
 
@@ -191,7 +191,7 @@ async def test_only_so_many_accounts_are_tried() -> None:
     upstreams = ListingUpstreams({OPENAI_URL: [Script([b"canary"], status=401)]})
     with pytest.raises(ModelListError, match="status 401") as caught:
         await ids_of(upstreams, accounts=4)
-    assert len(upstreams.requests) == model_lists.MAX_ACCOUNTS
+    assert len(upstreams.sent) == model_lists.MAX_ACCOUNTS
     assert "canary" not in str(caught.value)
 
 
@@ -199,7 +199,7 @@ async def test_without_accounts_no_list_is_requested() -> None:
     upstreams = ListingUpstreams({})
     with pytest.raises(ModelListError, match="no account"):
         await ids_of(upstreams, accounts=0)
-    assert upstreams.requests == []
+    assert upstreams.sent == []
 
 
 async def test_the_facts_of_a_model_come_along() -> None:
@@ -225,4 +225,4 @@ async def test_a_list_lost_on_an_idle_connection_is_requested_again() -> None:
     lost = Script(connect=[UpstreamIdleClosed("http://up.test: the idle connection was closed")])
     upstreams = ListingUpstreams({OPENAI_URL: [lost, openai_list("m")]})
     assert await ids_of(upstreams) == ["m"]
-    assert len(upstreams.requests) == 2
+    assert len(upstreams.sent) == 2

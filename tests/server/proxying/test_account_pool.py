@@ -237,7 +237,7 @@ async def test_one_account_with_two_models_may_use_both(stream: bool) -> None:
     plays = {"a": [limited(MESSAGES), good("Hello")]}
     pool = pool_of(MESSAGES, plays, models={"m": ("up/large", "up/small")})
     check_text(MESSAGES, await pool.call(MESSAGES, stream=stream, model="m"), "Hello", stream=stream)
-    assert [request.body["model"] for request in pool.provider.requests] == ["large", "small"]
+    assert [request.body["model"] for request in pool.provider.sent] == ["large", "small"]
     assert pool.store.health() == {"up/a": Health(last_used=EPOCH)}, "its use is recorded, and no failure"
 
 
@@ -282,7 +282,7 @@ async def test_a_patient_request_waits_for_the_first_account_that_comes_back(
     await cooling(pool, a=40, b=25)
     response = await pool.call(client, stream=stream)
     check_text(client, response, "Hello from b", stream=stream)
-    assert [(request.account, request.at) for request in pool.provider.requests] == [("b", 25)]
+    assert [(request.account, request.at) for request in pool.provider.sent] == [("b", 25)]
     if stream:  # and the client gets heartbeats
         assert [when for when, _ in response.messages][:2] == [10, 10]
 
@@ -315,7 +315,7 @@ async def test_the_wait_is_for_free_slots_as_well(stream: bool) -> None:
         await anyio.lowlevel.checkpoint()
         response = await pool.call(MESSAGES, stream=stream)
     check_text(MESSAGES, response, "Hello", stream=stream)
-    assert [request.at for request in pool.provider.requests] == [0, 5]
+    assert [request.at for request in pool.provider.sent] == [0, 5]
 
 
 # Heartbeats before the first content.
@@ -379,8 +379,8 @@ async def test_a_chain_continues_with_the_next_upstream(
     pool = pool_of(first, plays, others={"else": (second, ["c"])}, models={"m": ("up/one", "else/two")})
     check_text(client, await pool.call(client, stream=stream, model="m"), "Hello from c", stream=stream)
     assert pool.attempted == ["a", "b", "c"]
-    assert [request.body["model"] for request in pool.provider.requests] == ["one", "one", "two"]
-    assert "//else.test/" in pool.provider.requests[2].url
+    assert [request.body["model"] for request in pool.provider.sent] == ["one", "one", "two"]
+    assert "//else.test/" in pool.provider.sent[2].url
 
 
 @BOTH
@@ -504,7 +504,7 @@ async def test_the_first_upstreams_error_is_returned_though_other_accounts_cool_
         ),
     )
     response = await pool.call(CHAT, stream=stream, model="m", body=MANY)
-    assert [(request.account, request.at) for request in pool.provider.requests] == [("a", 6)]
+    assert [(request.account, request.at) for request in pool.provider.sent] == [("a", 6)]
     assert response.status == 500
 
 

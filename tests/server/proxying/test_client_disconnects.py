@@ -12,8 +12,7 @@ from typing import Any
 import anyio
 import pytest
 from gateway.fakes import FakeClient, FakeUpstream, Script, Sleep
-from gateway.limits import STREAMS, request_body
-from gateway.scripted import CHAT, MESSAGES, PROTOCOL_NAMES, RESPONSES, chunk, stream
+from gateway.scripted import CHAT, MESSAGES, PROTOCOL_NAMES, RESPONSES, STREAMS, chunk, request_body, stream
 from virtual_time import VIRTUAL_BACKENDS
 
 from dragoman import PROTOCOLS

@@ -273,7 +273,7 @@ async def test_a_proxy_that_fails_cools_down_and_not_the_account(failure: RawRes
         response = await pool.call(MESSAGES, stream=stream, model="m")
         check_text(MESSAGES, response, "Hello from b", stream=stream)
     assert pool.attempted == ["a", "b"] * 3
-    assert [request.proxy for request in pool.provider.requests[:2]] == [ONE.reveal()] * 2
+    assert [request.proxy for request in pool.provider.sent[:2]] == [ONE.reveal()] * 2
     assert untouched(pool.health("a"))
     assert "hidden" not in repr(pool.store.health())
 
@@ -286,7 +286,7 @@ async def test_all_accounts_behind_a_cooling_proxy_are_passed_over(stream: bool)
         response = await pool.call(MESSAGES, stream=stream, model="m")
         check_text(MESSAGES, response, "Hello from c", stream=stream)
         assert pool.attempted[before:] == requested
-    assert pool.provider.requests[-1].proxy == TWO.reveal()
+    assert pool.provider.sent[-1].proxy == TWO.reveal()
     assert untouched(pool.health("a"))
     assert untouched(pool.health("b"))
     await anyio.sleep(5)

@@ -71,9 +71,9 @@ async def test_the_second_account_is_tried_after_the_delay_and_may_win(
     pool = hedged(upstream, {"a": silent(60), "b": silent(1, "Hello from b")})
     response = await pool.call(client, stream=stream)
     check_text(client, response, "Hello from b", stream=stream)
-    assert [(request.account, request.at) for request in pool.provider.requests] == [("a", 0), ("b", 2)]
+    assert [(request.account, request.at) for request in pool.provider.sent] == [("a", 0), ("b", 2)]
     assert ended_at(response) == 3
-    assert pool.provider.requests[0].upstream.closed_at == 3, "the slower one is ended at once"
+    assert pool.provider.sent[0].closed_at == 3, "the slower one is ended at once"
     assert (record()["account"], record()["attempts"], record()["outcome"]) == ("up/b", 2, "completed")
     assert record()["hedge"] == {"account": "up/a", "outcome": "cancelled"}
 
@@ -83,7 +83,7 @@ async def test_the_first_account_may_still_win(stream: bool, record: Any) -> Non
     response = await pool.call(MESSAGES, stream=stream)
     check_text(MESSAGES, response, "Hello from a", stream=stream)
     assert pool.attempted == ["a", "b"]
-    assert pool.provider.requests[1].upstream.closed_at == 5
+    assert pool.provider.sent[1].closed_at == 5
     assert (record()["account"], record()["outcome"]) == ("up/a", "completed")
     assert record()["hedge"] == {"account": "up/b", "outcome": "cancelled"}
 
@@ -140,7 +140,7 @@ async def test_a_hedge_may_cross_upstreams_and_protocols(stream: bool) -> None:
     )
     response = await pool.call(RESPONSES, stream=stream, model="m")
     check_text(RESPONSES, response, "Hello from c", stream=stream)
-    assert [request.body["model"] for request in pool.provider.requests] == ["one", "two"]
+    assert [request.body["model"] for request in pool.provider.sent] == ["one", "two"]
 
 
 # Failures.
@@ -150,7 +150,7 @@ async def test_a_failure_within_the_delay_is_followed_by_the_next_account(stream
     plays = {"a": late(broken(MESSAGES), 1), "b": silent(9, "Hello from b"), "c": good("Hello from c")}
     pool = hedged(MESSAGES, plays)
     check_text(MESSAGES, await pool.call(MESSAGES, stream=stream), "Hello from c", stream=stream)
-    assert [(request.account, request.at) for request in pool.provider.requests] == [
+    assert [(request.account, request.at) for request in pool.provider.sent] == [
         ("a", 0),
         ("b", 1),
         ("c", 3),
@@ -186,7 +186,7 @@ async def test_when_both_fail_a_third_is_tried(stream: bool) -> None:
     plays = {"a": late(broken(MESSAGES), 5), "b": late(limited(MESSAGES), 5), "c": good("Hello from c")}
     pool = hedged(MESSAGES, plays)
     check_text(MESSAGES, await pool.call(MESSAGES, stream=stream), "Hello from c", stream=stream)
-    assert [(request.account, request.at) for request in pool.provider.requests] == [
+    assert [(request.account, request.at) for request in pool.provider.sent] == [
         ("a", 0),
         ("b", 2),
         ("c", 7),
@@ -217,7 +217,7 @@ async def test_an_error_of_the_request_ends_both(first: bool, stream: bool, reco
     assert response.status == 400
     assert check_error(MESSAGES, 400, response.body) == []
     assert ended_at(response) == (4 if first else 6)
-    assert {request.upstream.closed_at for request in pool.provider.requests} == {ended_at(response)}
+    assert {request.closed_at for request in pool.provider.sent} == {ended_at(response)}
     assert pool.attempted == ["a", "b"]
 
 
@@ -229,7 +229,7 @@ async def test_a_client_that_leaves_ends_both(leaves: float, stream: bool, recor
     store = SlowStore()
     pool = hedged(MESSAGES, {"a": silent(60), "b": silent(60)}, store=store)
     await pool.call(MESSAGES, stream=stream, leaves_after=leaves)
-    assert {request.upstream.closed_at for request in pool.provider.requests} == {leaves}
+    assert {request.closed_at for request in pool.provider.sent} == {leaves}
     assert len(pool.attempted) == (1 if leaves == 1 else 2)
     assert store.leases() == 0
     assert record()["outcome"] == "client_left"
@@ -335,7 +335,7 @@ async def test_a_failure_that_is_being_stored_is_not_hedged(stream: bool) -> Non
     store = SlowStore(failed_s=3)
     pool = hedged(MESSAGES, {"a": late(broken(MESSAGES), 1), "b": good("Hello from b")}, store=store)
     check_text(MESSAGES, await pool.call(MESSAGES, stream=stream), "Hello from b", stream=stream)
-    assert [(request.account, request.at) for request in pool.provider.requests] == [("a", 0), ("b", 4)]
+    assert [(request.account, request.at) for request in pool.provider.sent] == [("a", 0), ("b", 4)]
 
 
 # Several choices for one request, each a branch of its own.

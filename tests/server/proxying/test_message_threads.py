@@ -34,8 +34,8 @@ async def test_the_sdks_tool_runner_keeps_its_history(upstream: str) -> None:
         runner = sdk.beta.messages.tool_runner(model="up/m", max_tokens=100, tools=[add], messages=[question])
         last = await runner.until_done()
     assert [block.text for block in last.content if block.type == "text"] == ["It is 3."]
-    assert len(pool.provider.requests) == 2
-    sent = json.dumps(pool.provider.requests[-1].body)
+    assert len(pool.provider.sent) == 2
+    sent = json.dumps(pool.provider.sent[-1].body)
     assert "What is 1 + 2?" in sent
     assert "call_1" in sent
     assert '"3"' in sent
@@ -78,4 +78,4 @@ async def test_a_thread_goes_to_an_upstream_of_its_protocol() -> None:
     pool = pool_of(CHAT, plays, others=others, models={"m": ("up/m", "else/m")})
     response = await pool.call(MESSAGES, body={"thread": thread}, model="m")
     assert (response.status, pool.attempted) == (200, ["b"])
-    assert pool.provider.requests[0].body["thread"] == thread
+    assert pool.provider.sent[0].body["thread"] == thread

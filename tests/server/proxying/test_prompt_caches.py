@@ -16,8 +16,9 @@ from typing import Any, NamedTuple
 import anyio
 import pytest
 from failures.responses import Call, Reasoning
-from gateway.fakes import call
-from gateway.provider import BASES, EPOCH, Plays, Provider, RawResponse, account_of, good, key_of
+from gateway.fakes import Script as ScriptedResponse
+from gateway.fakes import account_of, call, key_of
+from gateway.provider import BASES, EPOCH, Plays, Provider, RawResponse, good
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from laws.clients import endpoint_of
@@ -28,7 +29,6 @@ from virtual_time import VIRTUAL_BACKENDS, backend
 from dragoman_server.accounts.stores.memory import MemoryAccountStore
 from dragoman_server.app import Application
 from dragoman_server.gateway import Gateway
-from dragoman_server.hosts import UpstreamCall
 from dragoman_server.keys import hash_client_key, make_signer
 from dragoman_server.settings import AccountSettings, ClientKey, ServerSettings, Settings, UpstreamSettings
 from dragoman_server.settings.secret import Secret
@@ -116,12 +116,12 @@ class Upstreams(Provider):
         )
         self._world = world
 
-    def open(self, call: UpstreamCall, **way: Any) -> Any:
-        account = account_of(call.headers)
-        before, refused = self._plays[account], self._refusal(account, call.content or b"")
+    def script_for(self, url: str, headers: Mapping[str, str], content: bytes) -> ScriptedResponse:
+        account = account_of(headers)
+        before, refused = self._plays[account], self._refusal(account, content)
         if refused is not None:
             self._plays[account] = [refused]
-        found = super().open(call, **way)
+        found = super().script_for(url, headers, content)
         self._plays[account] = before
         return found
 
@@ -177,7 +177,7 @@ class Session:
                     whole, sent = sent, json.loads(body)["input"]
                     if number >= continued:
                         body = continuing(body, len(whole), previous)
-                first = len(provider.requests)
+                first = len(provider.sent)
                 response = await call(app, endpoint_of(self.client).path, body, headers=headers)
                 if response.status != 200:
                     assert response.status == 400, response.body
@@ -187,10 +187,11 @@ class Session:
 
     def _keep(self, provider: Provider, first: int) -> None:
         """Keep what was accepted. Accounts that read no signatures have a cache of their own, as all have in fact."""
-        for sent in provider.requests[first:]:
-            if sent.upstream.script.status == 200 and not sent.upstream.script.connect:
+        for sent in provider.sent[first:]:
+            script = sent.fake.script
+            if script is not None and script.status == 200 and not script.connect:
                 where = sent.account if sent.account in self.world.strict else sent.url.split("/")[2]
-                self.bodies.setdefault(where, []).append(sent.upstream.content)
+                self.bodies.setdefault(where, []).append(sent.content)
 
     def _settings(self) -> Settings:
         upstreams = [

@@ -268,7 +268,7 @@ async def test_an_account_is_not_tried_before_its_retry_after(header: tuple[str,
                     ErrorAction.COOL_DOWN, "", pool.pool.clock(), retry_after=5, random=0, backoff=Backoff()
                 ),
             )
-    requested = [each.at for each in pool.provider.requests if each.account == "a"]
+    requested = [each.at for each in pool.provider.sent if each.account == "a"]
     assert requested == [0, pytest.approx(back + 0.01)]
 
 
@@ -344,7 +344,7 @@ async def test_f5_no_further_attempt_for_a_client_that_has_left(
     failing = RawResponse([Sleep(0.5), b"{}"], 500, before=[Sleep(8)])
     pool = pool_of(MESSAGES, {"a": failing, "b": good("Hello", before=[Sleep(60)]), "c": good("Hello")})
     await left(pool, after, stream=stream)
-    assert {request.account: request.upstream.closed_at for request in pool.provider.requests} == closed
+    assert {request.account: request.closed_at for request in pool.provider.sent} == closed
 
 
 WAITING: dict[str, Any] = {
@@ -359,7 +359,7 @@ async def test_f6_a_client_that_leaves_before_the_first_token_ends_the_request(w
     """The client is watched from the moment its request was read."""
     pool = pool_of(MESSAGES, {"a": WAITING[where], "b": good("Hello")})
     await left(pool, 5, stream=True)
-    assert [(request.account, request.upstream.closed_at) for request in pool.provider.requests] == [("a", 5)]
+    assert [(request.account, request.closed_at) for request in pool.provider.sent] == [("a", 5)]
     assert pool.health("a") == Health(last_used=EPOCH)
 
 
@@ -368,7 +368,7 @@ async def test_f7_a_client_that_leaves_a_whole_response_ends_the_request(where: 
     plays = {**WAITING, "for the rest": good("Hello", between=[Sleep(60)])}
     pool = pool_of(MESSAGES, {"a": plays[where], "b": good("Hello")})
     await left(pool, 5, stream=False)
-    assert [(request.account, request.upstream.closed_at) for request in pool.provider.requests] == [("a", 5)]
+    assert [(request.account, request.closed_at) for request in pool.provider.sent] == [("a", 5)]
     assert pool.health("a") == Health(last_used=EPOCH)
 
 

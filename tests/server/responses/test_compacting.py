@@ -169,4 +169,4 @@ async def test_a_client_that_leaves_ends_the_call() -> None:
         body = json.dumps({"model": "messages/m", "input": STORY}).encode()
         client = await up.call(PATH, client=FakeClient(body, leaves_after=1))
         assert client.messages == []
-        assert up.upstreams.fakes[0].closed_at == pytest.approx(1)
+        assert up.last.fake.closed_at == pytest.approx(1)

@@ -310,7 +310,7 @@ async def test_an_unknown_id_is_relayed_unchanged(name: str, upstream: str, serv
         sent = json.dumps(body, indent=1).encode()
         client = await up.call(PATH, sent)
         assert client.status == 200, client.body
-        assert up.upstreams.raw[-1] == sent.replace(f"{upstream}/".encode(), b"")
+        assert up.last.content == sent.replace(f"{upstream}/".encode(), b"")
         # Only the upstream has the whole of such a conversation.
         await up.get(f"{PATH}/{json.loads(client.body)['id']}", 404 if server else 400)
 

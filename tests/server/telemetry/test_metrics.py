@@ -171,7 +171,7 @@ async def test_open_streams_and_the_client_that_leaves() -> None:
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(pool.call, CHAT)
-        while not pool.provider.requests:
+        while not pool.provider.sent:
             await anyio.lowlevel.checkpoint()
         assert await samples(pool.app, "dragoman_open_requests") == {(): 1}
         assert await samples(pool.app, "dragoman_open_streams") == {(): 1}
