@@ -155,45 +155,12 @@ async def test_a_spent_budget_is_an_error_of_the_clients_protocol(
     assert len(gateway.upstreams.sent) == 2
 
 
-DAY = 86_400
-
-
-RENEWALS: list[tuple[str, float, int]] = [
-    ("day", DAY / 2 - 1, 429),
-    ("day", DAY / 2, 200),
-    ("month", 9 * DAY, 429),
-    ("month", 10 * DAY, 200),
-    ("total", 99_999 * DAY, 429),
-]
-
-
-@pytest.mark.anyio
-async def test_when_a_budget_starts_again() -> None:
-    for period, later, status in RENEWALS:
-        gateway = scripted(CHAT, keys={"red": {"budget": 1.0, "budget_period": period}}, prices=PRICES)
-        assert (await gateway.request()).status == 200, (period, later)
-        assert (await gateway.request()).status == 429, (period, later)
-        gateway.clock.now = NOON + later
-        assert (await gateway.request()).status == status, (period, later)
-
-
 @pytest.mark.anyio
 async def test_a_budget_of_zero_refuses_every_request() -> None:
     gateway = scripted(CHAT, keys={"red": {"budget": 0.0, "budget_period": "total"}}, prices=PRICES)
     client = await gateway.request()
     assert client.status == 429
     assert error_of(client)["message"].endswith("is spent: 0 US dollars in all")
-
-
-@pytest.mark.anyio
-async def test_a_budget_in_a_persistent_store_outlives_the_gateway() -> None:
-    store, clock = MemoryAccountStore(), Clock()
-    keys = {"red": {"budget": 1.0}, "blue": {"budget": 1.0}}
-    first = scripted(CHAT, keys=keys, prices=PRICES, store=store, clock=clock)
-    assert (await first.request()).status == 200
-    second = scripted(CHAT, keys=keys, prices=PRICES, store=store, clock=clock)
-    assert (await second.request()).status == 429
-    assert (await second.request(key="blue")).status == 200
 
 
 @pytest.mark.anyio

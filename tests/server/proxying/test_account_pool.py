@@ -245,19 +245,14 @@ async def test_one_account_with_two_models_may_use_both(stream: bool) -> None:
 
 
 @BOTH
-@pytest.mark.parametrize("max_attempts", [1, 3])
-async def test_the_limit_of_attempts(max_attempts: int, stream: bool, record: Any) -> None:
-    pool = pool_of(CHAT, {name: broken(CHAT) for name in "abcde"}, max_attempts=max_attempts)
+@pytest.mark.parametrize(
+    ("server", "attempts"), [({"max_attempts": 1}, 1), ({"max_attempts": 3}, 3), ({}, 10)]
+)
+async def test_the_limit_of_attempts(server: Any, attempts: int, stream: bool, record: Any) -> None:
+    pool = pool_of(CHAT, {name: broken(CHAT) for name in "abcdefghijkl"}, **server)
     assert (await pool.call(CHAT, stream=stream)).status == 500
-    assert pool.attempted == list("abcde")[:max_attempts]
-    assert record()["attempts"] == max_attempts
-
-
-@one_backend
-async def test_ten_attempts_by_default() -> None:
-    pool = pool_of(CHAT, {f"a{number:02}": broken(CHAT) for number in range(12)})
-    await pool.call(CHAT)
-    assert len(pool.attempted) == len(set(pool.attempted)) == 10
+    assert pool.attempted == list("abcdefghijkl")[:attempts]
+    assert record()["attempts"] == attempts
 
 
 async def cooling(pool: PoolGateway, **seconds: float) -> None:
@@ -319,8 +314,6 @@ async def test_the_wait_is_for_free_slots_as_well(stream: bool) -> None:
 
 
 # Heartbeats before the first content.
-
-PING = b"event: ping"
 
 
 @every_pair(PROTOCOL_NAMES)
@@ -511,15 +504,6 @@ async def test_the_first_upstreams_error_is_returned_though_other_accounts_cool_
 # Which of several.
 
 
-@BOTH
-async def test_the_one_that_was_unused_for_longest_is_next(stream: bool) -> None:
-    pool = pool_of(CHAT, {name: good("Hello") for name in "abc"})
-    for _ in range(7):
-        await pool.call(CHAT, stream=stream)
-        await anyio.sleep(1)
-    assert "".join(pool.attempted) == "abcabca"
-
-
 @pytest.mark.parametrize(("random", "account"), [(0.0, "a"), (0.2, "a"), (0.3, "b"), (0.99, "b")])
 async def test_weights(random: float, account: str) -> None:
     limits = {"a": {"weight": 1}, "b": {"weight": 3}}
@@ -574,15 +558,6 @@ async def test_a_conversation_moves_when_it_must_and_stays_there(stream: bool) -
         await pool.call(CHAT, stream=stream)
         await anyio.sleep(9)
     assert pool.attempted == ["a", "a", "b", "b", "b"]
-
-
-@BOTH
-async def test_stickiness_is_a_setting(stream: bool) -> None:
-    pool = pool_of(CHAT, {name: good("Hello") for name in "ab"}, upstream={"sticky": False})
-    for _ in range(4):
-        await pool.call(CHAT, stream=stream)
-        await anyio.sleep(1)
-    assert pool.attempted == ["a", "b", "a", "b"]
 
 
 async def test_a_session_that_the_client_names_counts_more_than_the_messages() -> None:

@@ -596,6 +596,7 @@ async def test_the_request_that_disables_the_last_key(client: str, stream: bool,
     assert pool.attempted == ["a", "b"]
     for each_one in (response, after):
         assert (each_one.status, each_one.headers["x-should-retry"]) == (503, "false")
+        assert "retry-after" not in each_one.headers
         assert check_error(client, 503, each_one.body) == []
     assert record()["status"] == 503
 
