@@ -19,10 +19,10 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import canaries
-from command.process import DEADLINE_S, Server
+from command.process import DEADLINE_S, GatewayProcess
 
 BACKENDS = ("asyncio", "uvloop", "trio")
 # For tests in which no transport matters: on uvloop the same code runs as on asyncio.
@@ -232,13 +232,11 @@ class Upstream:
             conversation.close()
 
 
-class EdgeGateway(Server):
+class EdgeGateway(GatewayProcess):
     """A running `dragoman serve` with one upstream `up` that speaks Chat and is the given one.
 
     server: lines of [server]; upstream_lines: of the upstream; more: text behind it all.
     """
-
-    COMMAND: ClassVar[tuple[str, ...]] = ("-m", "dragoman_server", "serve", "--port", "0")
 
     def __init__(
         self,

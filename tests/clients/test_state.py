@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from functools import cache
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import anthropic
 import openai
 import pytest
-from command.process import Server
+from command.process import GatewayProcess
 from oracle import CHAT, MESSAGES, RESPONSES
 from sdk_clients.processes import Gateway, Simulator, each_backend
 from sdk_clients.sdk import TIMEOUT_S, async_clients, sync_sdk
@@ -31,10 +31,8 @@ LONG = "some words of instruction " * 100
 TOOL: dict[str, Any] = {"type": "object", "properties": {}}
 
 
-class StatefulGateway(Server):
+class StatefulGateway(GatewayProcess):
     """A running `dragoman serve` with a response store, in front of a simulator and of another gateway."""
-
-    COMMAND: ClassVar[tuple[str, ...]] = ("-m", "dragoman_server", "serve", "--port", "0", "--workers", "2")
 
     def __init__(
         self,
@@ -72,11 +70,7 @@ class StatefulGateway(Server):
         for name, key in (keys or {}).items():
             lines += ["[[client_keys]]", f'name = "{name}"', f'hash = "{hash_client_key(key, SECRET)}"']
         file.write_text("\n".join(lines))
-        super().__init__("--config", str(file), "--backend", backend)
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
+        super().__init__("--config", str(file), "--backend", backend, "--workers", "2")
 
 
 @pytest.fixture(scope="module")

@@ -21,17 +21,12 @@ from edge import (
     STREAM_HEAD,
     Conversation,
     EdgeGateway,
-    Script,
     Upstream,
     chat,
     post,
     read_response,
     whole,
 )
-from failures.responses import Text, frames
-from failures.responses import stream as stream_of
-from gateway.provider import InBand, in_band
-from gateway.provider_errors import anthropic, openai
 from http_certificate import Certificate
 from oracle import CHAT, MESSAGES, RESPONSES
 from translation import client_request
@@ -83,68 +78,6 @@ def running(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         with gateway.ready():
             yield Running(upstream, gateway)
         assert "canary" not in "\n".join(gateway.output)
-
-
-NAMES = {CHAT: "up", MESSAGES: "messages", RESPONSES: "responses"}
-
-
-def error_of(protocol: str, text: str) -> dict[str, object]:
-    return anthropic("api_error", text) if protocol == MESSAGES else openai(text, text, "server_error")
-
-
-def repeats(protocol: str, way: str) -> Script:
-    """Return the script of an upstream that repeats its whole request in an error."""
-
-    def script(conversation: Conversation) -> None:
-        request = conversation.read()
-        if request is None:
-            return
-        head = request.partition(b"\r\n\r\n")[0].decode()
-        assert KEY in head
-        error = error_of(protocol, f"no: {head}")
-        good = frames(stream_of(protocol, Text("Hello")))
-        bare = InBand(error, bare=True)
-        close = "connection: close\r\n"
-        if way == "before content":
-            conversation.send(STREAM_HEAD + in_band(protocol, InBand(error), stream=True))
-        elif way == "after content":
-            conversation.send(STREAM_HEAD + b"".join(good[:-3]))
-            for byte in in_band(protocol, bare, stream=True):
-                conversation.send(bytes([byte]))
-        elif way == "JSON with 200":
-            conversation.send(whole(json.loads(in_band(protocol, bare, stream=False)), headers=close))
-        elif way == "an error response":
-            conversation.send(
-                whole(error, f"500 {KEY}", f"{close}x-ratelimit-a: {KEY}\r\nx-request-id: {TEAM}\r\n")
-            )
-        else:
-            conversation.send(
-                f"HTTP/1.1 302 {KEY}\r\nlocation: http://me:{KEY}@127.0.0.1:9/v1?key={TEAM}\r\n{close}"
-                "content-length: 0\r\n\r\n".encode()
-            )
-
-    return script
-
-
-WAYS = ("before content", "after content", "JSON with 200", "an error response", "a redirect")
-
-
-@pytest.mark.promise("S3", "S18")
-@pytest.mark.parametrize("way", WAYS)
-def test_an_upstream_that_repeats_its_key(running: Running, way: str) -> None:
-    """In all pairs of protocols: no secret gets to the client, nor into the log."""
-    lines = len(running.gateway.output)
-    for upstream in PROTOCOL_NAMES:
-        for client in PROTOCOL_NAMES:
-            running.upstream.script = repeats(upstream, way)
-            response = running.request(client, f"{NAMES[upstream]}/m")
-            assert b"HTTP/1.1 " in response
-            assert b"error" in response
-            assert KEY.encode() not in response, (client, upstream)
-            assert TEAM.encode() not in response, (client, upstream)
-            assert str(running.upstream.port).encode() not in response, (client, upstream)
-    output = "\n".join(running.gateway.output[lines:])
-    assert (KEY in output, TEAM in output) == (False, False)
 
 
 @pytest.mark.promise("S18")

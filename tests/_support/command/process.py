@@ -159,3 +159,13 @@ class Server:
         self.wait()
         assert self._process.stderr is not None
         self._process.stderr.close()
+
+
+class GatewayProcess(Server):
+    """The real command, at any free port."""
+
+    COMMAND: ClassVar[tuple[str, ...]] = ("-m", "dragoman_server", "serve", "--port", "0")
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import ClassVar, NamedTuple
 
 import pytest
-from command.process import DEADLINE_S, Server
+from command.process import DEADLINE_S, GatewayProcess, Server
 from oracle import CHAT, MESSAGES, PROTOCOL_NAMES, RESPONSES
 
 __all__ = [
@@ -110,19 +110,13 @@ class Simulator(Server):
             connection.close()
 
 
-class Gateway(Server):
+class Gateway(GatewayProcess):
     """A running `dragoman serve` in front of a simulator."""
-
-    COMMAND: ClassVar[tuple[str, ...]] = ("-m", "dragoman_server", "serve", "--port", "0")
 
     def __init__(self, directory: Path, simulator: Simulator, backend: str) -> None:
         file = directory / "dragoman.toml"
         file.write_text(_config(simulator.port))
         super().__init__("--config", str(file), "--backend", backend)
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
 
 
 def _config(port: int) -> str:

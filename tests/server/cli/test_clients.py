@@ -2,18 +2,18 @@
 
 import json
 import shlex
-import threading
 import tomllib
 from collections.abc import Iterator
 from dataclasses import replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from functools import partial
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
+from command.cli import json_server, listing
+from command.cli import run as run_command
 
 from dragoman_server.cli.clients import CLIENTS, SDKS, ClientTarget, client_of, options_for, variables_for
-from dragoman_server.cli.commands import main
 
 URL = "http://127.0.0.1:1234"
 TARGET = ClientTarget(
@@ -35,19 +35,6 @@ base_url = "http://127.0.0.1:9/v1"
 models = ["qwen3", "text-embedding-3"]
 model_list = false
 """
-
-
-@pytest.fixture(autouse=True)
-def _clean_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    for name in (
-        "OPENAI_API_KEY",
-        "ANTHROPIC_API_KEY",
-        "ANTHROPIC_AUTH_TOKEN",
-        "DRAGOMAN_CONFIG",
-        "DRAGOMAN_KEY",
-    ):
-        monkeypatch.delenv(name, raising=False)
 
 
 def test_claude_code_gets_a_token_and_all_its_models() -> None:
@@ -158,8 +145,7 @@ def test_the_key_is_not_in_a_repr() -> None:
 # Models.
 
 
-def run(*arguments: str, **environ: str) -> Result:
-    return CliRunner(env=environ).invoke(main, ["run", "--print-env", *arguments])
+run = partial(run_command, "run", "--print-env")
 
 
 def models_of(result: Result) -> dict[str, str]:
@@ -198,29 +184,12 @@ def test_a_client_keeps_names_of_its_own_vendor() -> None:
     assert models_of(run("python")) == {"OPUS": "local/qwen3", "HAIKU": "local/qwen3"}
 
 
-class _Models(BaseHTTPRequestHandler):
-    def log_message(self, *_: object) -> None:
-        pass
-
-    def do_GET(self) -> None:
-        models = [{"id": "qwen3", "max_model_len": 32_768}, {"id": "small", "max_model_len": 8_192}]
-        data = json.dumps({"data": models}).encode()
-        self.send_response(200)
-        self.send_header("content-length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
-
-
 @pytest.fixture
 def upstream() -> Iterator[str]:
     """The configuration of a server that lists two models with their context windows."""
-    with ThreadingHTTPServer(("127.0.0.1", 0), _Models) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        url = f"http://127.0.0.1:{server.server_address[1]}/v1"
+    models = ({"id": "qwen3", "max_model_len": 32_768}, {"id": "small", "max_model_len": 8_192})
+    with json_server(listing(*models)) as url:
         yield f'[[upstreams]]\nname = "local"\nprotocol = "openai_chat"\nbase_url = "{url}"\n'
-        server.shutdown()
-        thread.join()
 
 
 def test_the_context_window_of_the_upstream_reaches_the_client(upstream: str) -> None:
@@ -276,17 +245,3 @@ def test_the_key_of_the_user_is_printed_and_a_missing_one_is_a_warning() -> None
     secret = {"DRAGOMAN_SECRET": "0123456789abcdef0123456789abcdef"}
     assert run("claude", **secret).stderr == "warning: the gateway needs a client key: set DRAGOMAN_KEY\n"
     assert "export ANTHROPIC_AUTH_TOKEN=mine\n" in run("claude", DRAGOMAN_KEY="mine", **secret).stdout
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        (),
-        ("--gateway", "127.0.0.1:8080", "--print-env"),
-        ("--gateway", "http://127.0.0.1:8080", "--log", "x", "y"),
-        ("--client", "cluade", "x"),
-        ("--log", "no/such/directory/x", "true"),
-    ],
-)
-def test_a_wrong_command_line_exits_with_2(arguments: tuple[str, ...]) -> None:
-    assert CliRunner().invoke(main, ["run", *arguments]).exit_code == 2

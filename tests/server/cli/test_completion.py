@@ -7,9 +7,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
-
-from dragoman_server.cli.commands import main
 
 # A command line up to the cursor, and what may follow.
 LINES = {
@@ -74,9 +71,3 @@ def test_zsh(line: str) -> None:
     _dragoman_completion
     """
     assert LINES[line] <= set(run("zsh", script))
-
-
-def test_another_shell_is_a_wrong_command_line() -> None:
-    result = CliRunner().invoke(main, ["completion", "tcsh"])
-    assert result.exit_code == 2
-    assert "'tcsh' is not one of 'bash', 'zsh', 'fish'" in result.output

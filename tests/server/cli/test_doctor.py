@@ -6,55 +6,28 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import click
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
+from command.cli import json_server, listing, run
 from command.process import DEADLINE_S
 from config_text import CANARY, LOCAL
 
-from dragoman_server.cli.commands import main
 from dragoman_server.extras import install_command
 
 
 @pytest.fixture(autouse=True)
-def _clean_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def _any_port(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DRAGOMAN_PORT", "0")
-    for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "DRAGOMAN_CONFIG"):
-        monkeypatch.delenv(name, raising=False)
-
-
-def run(*arguments: str, **environ: str) -> Result:
-    return CliRunner(env=environ).invoke(main, arguments)
-
-
-class _Handler(BaseHTTPRequestHandler):
-    def log_message(self, *_: object) -> None:
-        pass
-
-    def do_GET(self) -> None:
-        body = b'{"data": [{"id": "qwen3"}]}'
-        self.send_response(200)
-        self.send_header("content-length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
 
 
 @pytest.fixture
 def upstream() -> Iterator[str]:
-    with HTTPServer(("127.0.0.1", 0), _Handler) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_address[1]}/v1"
-        finally:
-            server.shutdown()
-            thread.join()
+    with json_server(listing({"id": "qwen3"})) as url:
+        yield url
 
 
 def closed_url() -> str:
@@ -132,11 +105,6 @@ def test_a_file_that_does_not_exist_can_be_written() -> None:
         "error    my file.toml: cannot read the configuration: No such file or directory",
         "         fix: dragoman init --config 'my file.toml'",
     ]
-
-
-@pytest.mark.parametrize("arguments", [("--timeout", "0"), ("--sepnd",), ("extra",)])
-def test_a_wrong_command_line_exits_with_2(arguments: tuple[str, ...]) -> None:
-    assert run("doctor", *arguments).exit_code == 2
 
 
 def test_without_a_configuration_the_next_step_is_named() -> None:

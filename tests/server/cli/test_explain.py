@@ -5,9 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
-
-from dragoman_server.cli.commands import main
+from click.testing import Result
+from command.cli import run as run_command
 
 KEY, OTHER_KEY, TEAM = (
     "sk-explain-0123456789-abcdef",
@@ -54,13 +53,12 @@ REQUEST = {
 
 
 @pytest.fixture(autouse=True)
-def _configured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def _configured() -> None:
     Path("dragoman.toml").write_text(CONFIG)
 
 
 def run(*arguments: str, body: Any = REQUEST) -> Result:
-    result = CliRunner().invoke(main, ("explain", *arguments), input=json.dumps(body).encode())
+    result = run_command("explain", *arguments, body=body)
     for secret in (KEY, OTHER_KEY, TEAM):
         assert secret not in result.output
     return result

@@ -8,15 +8,15 @@ import sys
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
-from command.process import DEADLINE_S, Server
+from command.cli import run as run_command
+from command.process import DEADLINE_S
 from config_text import CANARY
 
 from dragoman_server.capabilities.providers import PROVIDERS
-from dragoman_server.cli.commands import main
 from dragoman_server.config.loader import LoadedConfig, load
 from dragoman_server.diagnosis import initial_config
 from dragoman_server.diagnosis.listeners import Listener
@@ -36,22 +36,17 @@ def servers() -> list[FoundServer]:
 
 
 @pytest.fixture(autouse=True)
-def _clean_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, servers: list[FoundServer]) -> None:
+def _this_machine(monkeypatch: pytest.MonkeyPatch, servers: list[FoundServer]) -> None:
     async def find_local_servers(environ: Mapping[str, str]) -> list[FoundServer]:
         return servers
 
-    monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(initial_config, "find_local_servers", find_local_servers)
-    for name in os.environ:
-        if name.endswith(("_API_KEY", "_AUTH_TOKEN", "_BASE_URL")) or name.startswith("DRAGOMAN_"):
-            monkeypatch.delenv(name)
     # One that is free on every machine that runs this.
     with socket.create_server(("127.0.0.1", 0)) as listener:
         monkeypatch.setenv("DRAGOMAN_PORT", str(listener.getsockname()[1]))
 
 
-def run(*arguments: str, **environ: str) -> Result:
-    return CliRunner(env=environ).invoke(main, ["init", *arguments])
+run = partial(run_command, "init")
 
 
 def written(**environ: str) -> LoadedConfig:
@@ -260,12 +255,3 @@ def test_the_question_on_a_terminal(terminal: tuple[int, int], answer: bytes, co
     assert process.returncode == code, process.stderr
     assert b"Write dragoman.toml? [Y/n]: " in process.stderr
     assert FILE.exists() == (code == 0)
-
-
-@pytest.mark.process
-def test_the_file_is_served(servers: list[FoundServer]) -> None:
-    servers.append(FoundServer(BY_NAME["jan"], (ModelInfo("q"),)))
-    written(OPENAI_API_KEY=CANARY)
-    with Server("--config", str(FILE), "--port", "0", env={"OPENAI_API_KEY": CANARY}).ready() as server:
-        assert b'"openai/gpt-5.6"' in server.get("/v1/models") or server.get("/healthz")
-    assert server.output[0].endswith("configured by dragoman.toml")

@@ -9,12 +9,12 @@ from pathlib import Path
 from stat import S_ISDIR
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
+from command.cli import run
 from edge import EdgeGateway, Upstream
 
 from dragoman_server.cli import config_writer
 from dragoman_server.cli.client_key_tables import ClientKeyTables
-from dragoman_server.cli.commands import main
 from dragoman_server.cli.config_writer import ConfigEditError
 from dragoman_server.cli.keys import parse_duration, parse_when
 from dragoman_server.config.loader import load
@@ -26,17 +26,6 @@ from dragoman_server.settings.secret import Secret
 RELOAD = "a running gateway needs a reload for it: dragoman reload, or SIGHUP"
 ADMIN = "admin-canary-0123456789-0123456789-wq7zk"
 NOW = datetime(2026, 11, 23, 12, tzinfo=UTC)
-
-
-@pytest.fixture(autouse=True)
-def _clean_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "DRAGOMAN_CONFIG"):
-        monkeypatch.delenv(name, raising=False)
-
-
-def run(*arguments: str, **environ: str) -> Result:
-    return CliRunner(env=environ).invoke(main, arguments)
 
 
 SECRET = "a-secret-of-some-length-0123456789-wq7zk"

@@ -9,10 +9,10 @@ from pathlib import Path
 import msgspec
 import oracle
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
+from command.cli import run as run_command
 from oracle import samples
 
-from dragoman_server.cli.commands import main
 from dragoman_server.recordings.document import (
     Piece,
     RecordedAttempt,
@@ -79,7 +79,7 @@ def replaced(old: str, new: str) -> Change:
 def run(tmp_path: Path, recording: Recording, *arguments: str) -> Result:
     place = tmp_path / "r.json"
     place.write_bytes(encode(recording))
-    return CliRunner().invoke(main, ("replay", str(place), *arguments))
+    return run_command("replay", str(place), *arguments)
 
 
 @pytest.mark.parametrize("stream", [True, False])
@@ -144,7 +144,7 @@ def test_a_wrong_value_in_a_stream_is_shrunk(tmp_path: Path) -> None:
     assert len(kept) < 120
     assert b'"content":"Let' in kept
     assert "metadata" not in small.request.body
-    again = CliRunner().invoke(main, ("replay", str(tmp_path / "r.min.json")))
+    again = run_command("replay", str(tmp_path / "r.min.json"))
     assert again.exit_code == 1
     assert "the response differs at event 0" in again.stdout
 
@@ -257,6 +257,6 @@ def test_a_fan_out_cannot_be_replayed(tmp_path: Path) -> None:
 def test_a_file_that_is_no_recording_exits_with_2(tmp_path: Path) -> None:
     place = tmp_path / "x.json"
     place.write_text("[]")
-    result = CliRunner().invoke(main, ("replay", str(place)))
+    result = run_command("replay", str(place))
     assert result.exit_code == 2
     assert "not a recording" in result.stderr

@@ -13,17 +13,13 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import ClassVar
 from urllib.parse import urlsplit
 
 import canaries
 import pytest
-from click.testing import CliRunner
-from command.process import DEADLINE_S, Server
+from command.cli import run as run_command
+from command.process import DEADLINE_S, GatewayProcess
 from sdk_clients.processes import Gateway, Simulator, each_backend
-
-from dragoman_server.capabilities.providers import PROVIDERS
-from dragoman_server.cli.commands import main
 
 pytestmark = pytest.mark.process
 
@@ -181,19 +177,9 @@ def test_only_the_key_of_this_run_is_accepted(tmp_path: Path) -> None:
         connection.close()
 
 
-@pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A directory without a configuration, for commands in the process of the tests."""
-    monkeypatch.chdir(tmp_path)
-    names = [name for provider in PROVIDERS for name, _ in provider.keys]
-    for name in ("DRAGOMAN_CONFIG", "DRAGOMAN_KEY", *names):
-        monkeypatch.delenv(name, raising=False)
-    return tmp_path
-
-
 def run_here(*arguments: str, **environ: str) -> tuple[int, list[str]]:
     """Return the exit status and the lines of the command itself."""
-    result = CliRunner(env=environ).invoke(main, ["run", *arguments])
+    result = run_command("run", *arguments, **environ)
     return result.exit_code, result.output.splitlines()
 
 
@@ -201,15 +187,14 @@ def run_here(*arguments: str, **environ: str) -> tuple[int, list[str]]:
     ("arguments", "status"),
     [(("exit", "0"), 0), (("exit", "7"), 7), (("die", "SIGTERM"), 143), (("die", "SIGKILL"), 137)],
 )
-@pytest.mark.usefixtures("here")
 def test_the_exit_status_is_that_of_the_program(arguments: tuple[str, str], status: int) -> None:
     assert run_here("--", *TOY, *arguments) == (status, [SIMULATOR_WARNING, NO_REQUEST])
 
 
-def test_a_command_that_cannot_be_run(here: Path) -> None:
-    (here / "plain").write_text("")
-    (here / "broken").write_text("#!/nowhere/at/all\n")
-    (here / "broken").chmod(0o700)
+def test_a_command_that_cannot_be_run(tmp_path: Path) -> None:
+    (tmp_path / "plain").write_text("")
+    (tmp_path / "broken").write_text("#!/nowhere/at/all\n")
+    (tmp_path / "broken").chmod(0o700)
     assert run_here("no-such-command") == (127, ["dragoman: no-such-command: command not found"])
     assert run_here("./none") == (127, ["dragoman: ./none: command not found"])
     assert run_here("./plain") == (126, ["dragoman: ./plain is not an executable file"])
@@ -386,10 +371,10 @@ UNREACHABLE: list[tuple[str, tuple[str, ...], bool]] = [
 
 @pytest.mark.parametrize(("text", "arguments", "starts"), UNREACHABLE)
 def test_an_upstream_that_is_not_there_is_reported_before_the_command(
-    here: Path, text: str, arguments: tuple[str, ...], starts: bool
+    tmp_path: Path, text: str, arguments: tuple[str, ...], starts: bool
 ) -> None:
-    (here / "dragoman.toml").write_text(text)
-    program = here / "program"
+    (tmp_path / "dragoman.toml").write_text(text)
+    program = tmp_path / "program"
     program.write_text("#!/bin/sh\nexit 0\n")
     program.chmod(0o700)
     line = text.splitlines().index('base_url = "http://127.0.0.1:1/v1"') + 1
@@ -412,15 +397,14 @@ def test_nothing_is_said_of_an_upstream_that_works(tmp_path: Path) -> None:
         assert run_to_end(tmp_path, *TOY, "post", "dead/echo") == (0, ["Hello"], [])
 
 
-def test_a_server_that_only_waits_does_not_keep_the_command_from_starting(here: Path) -> None:
+def test_a_server_that_only_waits_does_not_keep_the_command_from_starting(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-        (here / "dragoman.toml").write_text(DEAD.replace("http://127.0.0.1:1", url))
+        (tmp_path / "dragoman.toml").write_text(DEAD.replace("http://127.0.0.1:1", url))
         status, lines = run_here("--model", "dead/x", "--", *TOY, "exit", "3")
     assert (status, lines[0]) == (3, f"error    upstream dead: {url} sent no response head within 2.0 s")
 
 
-@pytest.mark.usefixtures("here")
 def test_what_outranks_the_users_own_settings_is_a_file_that_nobody_else_reads(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -440,10 +424,6 @@ def test_what_outranks_the_users_own_settings_is_a_file_that_nobody_else_reads(
     assert capfd.readouterr().out == "-p\n"
 
 
-class SimulatorGateway(Server):
-    COMMAND: ClassVar[tuple[str, ...]] = ("-m", "dragoman_server", "serve", "--port", "0")
-
-
 @pytest.fixture(scope="module")
 def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
     folder = tmp_path_factory.mktemp("gateway")
@@ -451,7 +431,6 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
         yield gateway
 
 
-@pytest.mark.usefixtures("here")
 def test_a_running_gateway_is_used_and_goes_on(gateway: Gateway, capfd: pytest.CaptureFixture[str]) -> None:
     names = ("OPENAI_BASE_URL", "OPENAI_API_KEY", "OPENAI_MODEL")
     command = ("--gateway", gateway.url + "/v1/", *TOY, "env", *names)
@@ -464,11 +443,10 @@ def test_a_running_gateway_is_used_and_goes_on(gateway: Gateway, capfd: pytest.C
     assert accepts(gateway.url)
 
 
-@pytest.mark.usefixtures("here")
 def test_a_client_keeps_its_names_if_a_running_gateway_lists_them(tmp_path: Path) -> None:
     config = tmp_path / "dragoman.toml"
     config.write_text('[server]\nsimulator = true\n[models]\n"claude-x" = "sim/echo"\n')
-    with SimulatorGateway("--config", str(config)).ready() as gateway:
+    with GatewayProcess("--config", str(config)).ready() as gateway:
         url = f"http://127.0.0.1:{gateway.port}"
         status, lines = run_here("--gateway", url, "--print-env", "claude")
         assert status == 0
@@ -477,7 +455,6 @@ def test_a_client_keeps_its_names_if_a_running_gateway_lists_them(tmp_path: Path
         assert any('model="claude-x"' in line for line in lines)
 
 
-@pytest.mark.usefixtures("here")
 def test_a_gateway_that_does_not_respond() -> None:
     status, lines = run_here("--gateway", "http://127.0.0.1:1", *TOY, "exit", "0")
     assert status == 1
@@ -503,16 +480,16 @@ def test_a_shell_loads_the_printed_variables(tmp_path: Path, gateway: Gateway) -
     assert shell(tmp_path, script, environ_of(tmp_path)) == "Hello\n"
 
 
-def test_a_wrong_configuration_starts_nothing(here: Path) -> None:
-    (here / "dragoman.toml").write_text("[server]\nprot = 1\n")
+def test_a_wrong_configuration_starts_nothing(tmp_path: Path) -> None:
+    (tmp_path / "dragoman.toml").write_text("[server]\nprot = 1\n")
     assert run_here(*TOY, "exit", "0") == (
         2,
         ['dragoman.toml:2: server.prot: unknown key; did you mean "port"?'],
     )
 
 
-def test_a_gateway_that_cannot_start(here: Path) -> None:
-    (here / "dragoman.toml").write_text(
+def test_a_gateway_that_cannot_start(tmp_path: Path) -> None:
+    (tmp_path / "dragoman.toml").write_text(
         '[server]\nresponse_store = "sqlite"\nresponse_store_path = "none/at/all"\n'
     )
     status, lines = run_here("--log", "log", *TOY, "exit", "0")

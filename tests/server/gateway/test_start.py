@@ -6,7 +6,6 @@ import signal
 import socket
 import threading
 from pathlib import Path
-from typing import ClassVar
 
 import pytest
 from command.process import DEADLINE_S, Server
@@ -59,7 +58,7 @@ RESPONSE = (
 
 
 class ReportingServer(Server):
-    COMMAND: ClassVar[tuple[str, ...]] = ("-c", REPORT, "serve")
+    COMMAND = ("-c", REPORT, "serve")
 
     def imports_since(self, line: int) -> set[str]:
         return {each.removeprefix("imports ") for each in self.output[line:] if each.startswith("imports ")}

@@ -1,11 +1,12 @@
 """POST /v1/responses/compact, as a server drives the application: forwarded, or served by a summary."""
 
 import json
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 from gateway.fakes import FakeClient, Script, Sleep
-from gateway.simulated import gateway
+from gateway.simulated import Gateway, gateway
 from oracle import RESPONSES, check_error
 
 from dragoman_server.upstream.client import UpstreamUnreachable
@@ -13,6 +14,13 @@ from dragoman_server.upstream.client import UpstreamUnreachable
 pytestmark = pytest.mark.anyio
 
 PATH = "/v1/responses/compact"
+
+
+@pytest.fixture
+async def up() -> AsyncIterator[Gateway]:
+    async with gateway() as up:
+        yield up
+
 
 each_translated = pytest.mark.parametrize("upstream", ["messages", "chat"])
 
@@ -27,54 +35,51 @@ STORY = [
 
 
 @pytest.mark.parametrize("upstream", ["messages", "chat", "stateless"])
-async def test_h12_a_conversation_is_summed_up(upstream: str) -> None:
+async def test_h12_a_conversation_is_summed_up(up: Gateway, upstream: str) -> None:
     """The case: Codex gets 404 and stops."""
-    async with gateway() as up:
-        # `stream` is no setting of this endpoint, but clients send their usual settings.
-        body = {
-            "model": f"{upstream}/echo",
-            "input": STORY,
-            "instructions": "Be brief",
-            "stream": True,
-            "store": True,
-        }
-        client = await up.call(PATH, body)
-        assert client.status == 200, client.body
-        assert client.headers["content-type"] == "application/json"
-        response = json.loads(client.body)
-        assert response.keys() == {"id", "object", "created_at", "output", "usage"}
-        assert response["object"] == "response.compaction"
-        assert response["id"].startswith("resp_")
-        assert isinstance(response["created_at"], int)
-        assert response["usage"]["total_tokens"] > 0
-        # "a list of all user messages, followed by a single compaction item"
-        assert [item["type"] for item in response["output"]] == ["message", "message", "compaction"]
-        content = [item["content"][0] for item in response["output"][:2]]
-        assert content == [{"type": "input_text", "text": text} for text in ("Build a ship", "A brig")]
-        assert all(item["id"] for item in response["output"])
-        assert upstream == "stateless" or not up.last.body.get("stream")
+    # `stream` is no setting of this endpoint, but clients send their usual settings.
+    body = {
+        "model": f"{upstream}/echo",
+        "input": STORY,
+        "instructions": "Be brief",
+        "stream": True,
+        "store": True,
+    }
+    client = await up.call(PATH, body)
+    assert client.status == 200, client.body
+    assert client.headers["content-type"] == "application/json"
+    response = json.loads(client.body)
+    assert response.keys() == {"id", "object", "created_at", "output", "usage"}
+    assert response["object"] == "response.compaction"
+    assert response["id"].startswith("resp_")
+    assert isinstance(response["created_at"], int)
+    assert response["usage"]["total_tokens"] > 0
+    # "a list of all user messages, followed by a single compaction item"
+    assert [item["type"] for item in response["output"]] == ["message", "message", "compaction"]
+    content = [item["content"][0] for item in response["output"][:2]]
+    assert content == [{"type": "input_text", "text": text} for text in ("Build a ship", "A brig")]
+    assert all(item["id"] for item in response["output"])
+    assert upstream == "stateless" or not up.last.body.get("stream")
 
 
 @each_translated
-async def test_the_summary_replaces_the_conversation(upstream: str) -> None:
-    async with gateway() as up:
-        compacted = await up.json(PATH, {"model": f"{upstream}/echo", "input": STORY})
-        await up.json(
-            "/v1/responses",
-            {
-                "model": f"{upstream}/echo",
-                "input": [*compacted["output"], {"role": "user", "content": "Go on"}],
-            },
-        )
-        sent = json.dumps(up.last.body)
-        assert "Summary of the conversation so far" in sent
-        assert "wood" not in sent.replace("Summary", "")
+async def test_the_summary_replaces_the_conversation(up: Gateway, upstream: str) -> None:
+    compacted = await up.json(PATH, {"model": f"{upstream}/echo", "input": STORY})
+    await up.json(
+        "/v1/responses",
+        {
+            "model": f"{upstream}/echo",
+            "input": [*compacted["output"], {"role": "user", "content": "Go on"}],
+        },
+    )
+    sent = json.dumps(up.last.body)
+    assert "Summary of the conversation so far" in sent
+    assert "wood" not in sent.replace("Summary", "")
 
 
-async def test_a_text_is_a_conversation() -> None:
-    async with gateway() as up:
-        response = await up.json(PATH, {"model": "messages/echo", "input": "Build a ship"})
-        assert [item["type"] for item in response["output"]] == ["message", "compaction"]
+async def test_a_text_is_a_conversation(up: Gateway) -> None:
+    response = await up.json(PATH, {"model": "messages/echo", "input": "Build a ship"})
+    assert [item["type"] for item in response["output"]] == ["message", "compaction"]
 
 
 async def test_a_stored_conversation_is_summed_up() -> None:

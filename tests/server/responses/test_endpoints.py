@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from gateway.fakes import Script
-from gateway.simulated import frames, gateway
+from gateway.simulated import Gateway, frames, gateway
 from gateway.stored import ON, PATH, USER, create_response, each_mode, each_stateless, refused
 from oracle import RESPONSES, check_error
 
@@ -17,31 +17,29 @@ pytestmark = pytest.mark.anyio
 
 @each_stateless
 @each_mode
-async def test_a_response_can_be_retrieved(upstream: str, stream: bool) -> None:
-    async with gateway(**ON) as up:
-        first = await create_response(up, upstream, "one two", stream=stream, metadata={"a": "b"})
-        found = await up.get(f"{PATH}/{first['id']}?include=message.output_text.logprobs")
-        assert found == {**first, "store": True, "previous_response_id": None}
-        second = await create_response(up, upstream, "three", stream=stream, previous_response_id=first["id"])
-        found = await up.get(f"{PATH}/{second['id']}")
-        assert found == {**second, "store": True, "previous_response_id": first["id"]}
+async def test_a_response_can_be_retrieved(up: Gateway, upstream: str, stream: bool) -> None:
+    first = await create_response(up, upstream, "one two", stream=stream, metadata={"a": "b"})
+    found = await up.get(f"{PATH}/{first['id']}?include=message.output_text.logprobs")
+    assert found == {**first, "store": True, "previous_response_id": None}
+    second = await create_response(up, upstream, "three", stream=stream, previous_response_id=first["id"])
+    found = await up.get(f"{PATH}/{second['id']}")
+    assert found == {**second, "store": True, "previous_response_id": first["id"]}
 
 
-async def test_a_deleted_response_is_gone_and_the_conversation_goes_on() -> None:
-    async with gateway(**ON) as up:
-        first = await create_response(up, "chat", "one")
-        second = await create_response(up, "chat", "two", previous_response_id=first["id"])
-        path = f"{PATH}/{first['id']}"
-        assert await up.json(path, method="DELETE") == {
-            "id": first["id"],
-            "object": "response",
-            "deleted": True,
-        }
-        await up.get(path, 404)
-        await up.json(path, method="DELETE", status=404)
-        await refused(up, 400, {"model": "chat/echo", "input": "x", "previous_response_id": first["id"]})
-        third = await create_response(up, "chat", "three", previous_response_id=second["id"])
-        assert third["usage"]["input_tokens"] == 5
+async def test_a_deleted_response_is_gone_and_the_conversation_goes_on(up: Gateway) -> None:
+    first = await create_response(up, "chat", "one")
+    second = await create_response(up, "chat", "two", previous_response_id=first["id"])
+    path = f"{PATH}/{first['id']}"
+    assert await up.json(path, method="DELETE") == {
+        "id": first["id"],
+        "object": "response",
+        "deleted": True,
+    }
+    await up.get(path, 404)
+    await up.json(path, method="DELETE", status=404)
+    await refused(up, 400, {"model": "chat/echo", "input": "x", "previous_response_id": first["id"]})
+    third = await create_response(up, "chat", "three", previous_response_id=second["id"])
+    assert third["usage"]["input_tokens"] == 5
 
 
 @pytest.mark.parametrize("id", ["resp_unknown", "%F0%9F%90%89", "a b", "."])
@@ -49,28 +47,27 @@ async def test_a_deleted_response_is_gone_and_the_conversation_goes_on() -> None
     ("method", "path"), [("GET", ""), ("DELETE", ""), ("GET", "/input_items"), ("POST", "/cancel")]
 )
 @pytest.mark.each_choice
-async def test_an_unknown_response_is_404_in_the_right_form(id: str, method: str, path: str) -> None:
-    async with gateway(**ON) as up:
-        client = await up.call(f"{PATH}/{id}{path}", {}, method)
-        assert client.status == 404
-        assert check_error(RESPONSES, 404, client.body) == []
-        message = json.loads(client.body)["error"]["message"]
-        assert message == f"Response with id '{id}' not found."
+async def test_an_unknown_response_is_404_in_the_right_form(
+    up: Gateway, id: str, method: str, path: str
+) -> None:
+    client = await up.call(f"{PATH}/{id}{path}", {}, method)
+    assert client.status == 404
+    assert check_error(RESPONSES, 404, client.body) == []
+    message = json.loads(client.body)["error"]["message"]
+    assert message == f"Response with id '{id}' not found."
 
 
-async def test_there_is_nothing_to_cancel() -> None:
-    async with gateway(**ON) as up:
-        first = await create_response(up, "chat", "one")
-        error = await refused(up, 400, {}, f"{PATH}/{first['id']}/cancel")
-        assert error["message"] == "Cannot cancel a synchronous response."
+async def test_there_is_nothing_to_cancel(up: Gateway) -> None:
+    first = await create_response(up, "chat", "one")
+    error = await refused(up, 400, {}, f"{PATH}/{first['id']}/cancel")
+    assert error["message"] == "Cannot cancel a synchronous response."
 
 
 @pytest.mark.parametrize("path", ["", "/input_items", "/cancel"])
-async def test_other_methods_are_not_allowed(path: str) -> None:
-    async with gateway(**ON) as up:
-        client = await up.call(f"{PATH}/resp_1{path}", {}, "PUT")
-        assert client.status == 405
-        assert check_error(RESPONSES, 405, client.body) == []
+async def test_other_methods_are_not_allowed(up: Gateway, path: str) -> None:
+    client = await up.call(f"{PATH}/resp_1{path}", {}, "PUT")
+    assert client.status == 405
+    assert check_error(RESPONSES, 405, client.body) == []
 
 
 # Replaying.
@@ -81,54 +78,51 @@ def deltas_of(events: list[dict[str, Any]]) -> str:
 
 
 @each_stateless
-async def test_a_response_can_be_replayed_as_a_stream(upstream: str) -> None:
-    async with gateway(**ON) as up:
-        first = await create_response(up, upstream, "one two three", metadata={"a": "b"})
-        path = f"{PATH}/{first['id']}?stream=true"
-        client = await up.call(path, method="GET")
-        assert client.status == 200
-        assert client.headers["content-type"] == "text/event-stream; charset=utf-8"
-        events = frames(client.body)
-        assert [event["sequence_number"] for event in events] == list(range(len(events)))
-        assert [event["type"] for event in events[:3]] == [
-            "response.created",
-            "response.in_progress",
-            "response.output_item.added",
-        ]
-        assert events[0]["response"]["id"] == first["id"]
-        assert (events[0]["response"]["status"], events[0]["response"]["output"]) == ("in_progress", [])
-        assert deltas_of(events) == "one two three"
-        assert events[-1]["type"] == "response.completed"
-        assert events[-1]["response"] == await up.get(f"{PATH}/{first['id']}")
-        later = await up.call(f"{path}&starting_after=3", method="GET")
-        assert frames(later.body) == events[4:]
-        assert frames((await up.call(f"{path}&starting_after=9999", method="GET")).body) == []
+async def test_a_response_can_be_replayed_as_a_stream(up: Gateway, upstream: str) -> None:
+    first = await create_response(up, upstream, "one two three", metadata={"a": "b"})
+    path = f"{PATH}/{first['id']}?stream=true"
+    client = await up.call(path, method="GET")
+    assert client.status == 200
+    assert client.headers["content-type"] == "text/event-stream; charset=utf-8"
+    events = frames(client.body)
+    assert [event["sequence_number"] for event in events] == list(range(len(events)))
+    assert [event["type"] for event in events[:3]] == [
+        "response.created",
+        "response.in_progress",
+        "response.output_item.added",
+    ]
+    assert events[0]["response"]["id"] == first["id"]
+    assert (events[0]["response"]["status"], events[0]["response"]["output"]) == ("in_progress", [])
+    assert deltas_of(events) == "one two three"
+    assert events[-1]["type"] == "response.completed"
+    assert events[-1]["response"] == await up.get(f"{PATH}/{first['id']}")
+    later = await up.call(f"{path}&starting_after=3", method="GET")
+    assert frames(later.body) == events[4:]
+    assert frames((await up.call(f"{path}&starting_after=9999", method="GET")).body) == []
 
 
-async def test_all_kinds_of_items_can_be_replayed() -> None:
+async def test_all_kinds_of_items_can_be_replayed(up: Gateway) -> None:
     tool = {"type": "function", "name": "look", "parameters": {"type": "object", "properties": {}}}
-    async with gateway(**ON) as up:
-        body = {
-            "model": "messages/reasoning",
-            "input": "look",
-            "tools": [tool, {"type": "custom", "name": "write"}],
-            "reasoning": {"effort": "low", "summary": "auto"},
-            "include": ["reasoning.encrypted_content"],
-        }
-        first = await up.json(PATH, body)
-        assert {"reasoning", "function_call"} <= {item["type"] for item in first["output"]}
-        client = await up.call(f"{PATH}/{first['id']}?stream=true", method="GET")
-        assert client.status == 200, client.body
-        assert frames(client.body)[-1]["response"]["output"] == first["output"]
+    body = {
+        "model": "messages/reasoning",
+        "input": "look",
+        "tools": [tool, {"type": "custom", "name": "write"}],
+        "reasoning": {"effort": "low", "summary": "auto"},
+        "include": ["reasoning.encrypted_content"],
+    }
+    first = await up.json(PATH, body)
+    assert {"reasoning", "function_call"} <= {item["type"] for item in first["output"]}
+    client = await up.call(f"{PATH}/{first['id']}?stream=true", method="GET")
+    assert client.status == 200, client.body
+    assert frames(client.body)[-1]["response"]["output"] == first["output"]
 
 
-async def test_an_incomplete_response_is_replayed_as_one() -> None:
-    async with gateway(**ON) as up:
-        first = await up.json(PATH, {"model": "messages/length", "input": "one"})
-        client = await up.call(f"{PATH}/{first['id']}?stream=true", method="GET")
-        last = frames(client.body)[-1]
-        assert last["type"] == "response.incomplete"
-        assert last["response"]["output"] == first["output"]
+async def test_an_incomplete_response_is_replayed_as_one(up: Gateway) -> None:
+    first = await up.json(PATH, {"model": "messages/length", "input": "one"})
+    client = await up.call(f"{PATH}/{first['id']}?stream=true", method="GET")
+    last = frames(client.body)[-1]
+    assert last["type"] == "response.incomplete"
+    assert last["response"]["output"] == first["output"]
 
 
 async def test_a_response_that_would_change_is_not_replayed() -> None:
@@ -184,70 +178,63 @@ async def test_an_invalid_query_is_refused() -> None:
 # Input items.
 
 
-async def test_input_items_are_the_whole_input_of_the_model() -> None:
-    async with gateway(**ON) as up:
-        first = await create_response(up, "chat", "one")
-        named = {
-            "type": "message",
-            "id": "msg_mine",
-            "role": "user",
-            "content": [{"type": "input_text", "text": "two"}],
-        }
-        second = await create_response(
-            up, "chat", [named, {"role": "assistant", "content": "hm"}], previous_response_id=first["id"]
-        )
-        page = await up.get(
-            f"{PATH}/{second['id']}/input_items?order=asc&include=reasoning.encrypted_content"
-        )
-        assert page["object"] == "list"
-        assert page["has_more"] is False
-        data = page["data"]
-        assert [item["content"][0]["text"] for item in data] == ["one", "one", "two", "hm"]
-        assert [item["role"] for item in data] == ["user", "assistant", "user", "assistant"]
-        assert [item["content"][0]["type"] for item in data] == [
-            "input_text",
-            "output_text",
-            "input_text",
-            "output_text",
-        ]
-        assert all(
-            item["id"] and item["type"] == "message" and item["status"] == "completed" for item in data
-        )
-        assert data[1] == first["output"][0]
-        assert data[2] == {**named, "status": "completed"}
-        assert (page["first_id"], page["last_id"]) == (data[0]["id"], data[-1]["id"])
-        assert len({item["id"] for item in data}) == 4
+async def test_input_items_are_the_whole_input_of_the_model(up: Gateway) -> None:
+    first = await create_response(up, "chat", "one")
+    named = {
+        "type": "message",
+        "id": "msg_mine",
+        "role": "user",
+        "content": [{"type": "input_text", "text": "two"}],
+    }
+    second = await create_response(
+        up, "chat", [named, {"role": "assistant", "content": "hm"}], previous_response_id=first["id"]
+    )
+    page = await up.get(f"{PATH}/{second['id']}/input_items?order=asc&include=reasoning.encrypted_content")
+    assert page["object"] == "list"
+    assert page["has_more"] is False
+    data = page["data"]
+    assert [item["content"][0]["text"] for item in data] == ["one", "one", "two", "hm"]
+    assert [item["role"] for item in data] == ["user", "assistant", "user", "assistant"]
+    assert [item["content"][0]["type"] for item in data] == [
+        "input_text",
+        "output_text",
+        "input_text",
+        "output_text",
+    ]
+    assert all(item["id"] and item["type"] == "message" and item["status"] == "completed" for item in data)
+    assert data[1] == first["output"][0]
+    assert data[2] == {**named, "status": "completed"}
+    assert (page["first_id"], page["last_id"]) == (data[0]["id"], data[-1]["id"])
+    assert len({item["id"] for item in data}) == 4
 
 
-async def test_input_items_come_in_pages() -> None:
-    async with gateway(**ON) as up:
-        items = [{"role": "user", "content": f"word{number}"} for number in range(45)]
-        first = await create_response(up, "chat", items)
-        path = f"{PATH}/{first['id']}/input_items"
+async def test_input_items_come_in_pages(up: Gateway) -> None:
+    items = [{"role": "user", "content": f"word{number}"} for number in range(45)]
+    first = await create_response(up, "chat", items)
+    path = f"{PATH}/{first['id']}/input_items"
 
-        async def text(query: str) -> tuple[list[str], dict[str, Any]]:
-            page = await up.get(f"{path}?{query}")
-            return [item["content"][0]["text"] for item in page["data"]], page
+    async def text(query: str) -> tuple[list[str], dict[str, Any]]:
+        page = await up.get(f"{path}?{query}")
+        return [item["content"][0]["text"] for item in page["data"]], page
 
-        newest, page = await text("")
-        assert newest == [f"word{number}" for number in range(44, 24, -1)]
-        assert page["has_more"] is True
-        older, page = await text(f"after={page['last_id']}&limit=100")
-        assert older == [f"word{number}" for number in range(24, -1, -1)]
-        assert page["has_more"] is False
-        none, page = await text(f"after={page['last_id']}")
-        assert (none, page["first_id"], page["last_id"], page["has_more"]) == ([], None, None, False)
-        oldest, page = await text("order=asc&limit=2")
-        assert oldest == ["word0", "word1"]
-        assert (await text(f"order=asc&limit=2&after={page['last_id']}"))[0] == ["word2", "word3"]
+    newest, page = await text("")
+    assert newest == [f"word{number}" for number in range(44, 24, -1)]
+    assert page["has_more"] is True
+    older, page = await text(f"after={page['last_id']}&limit=100")
+    assert older == [f"word{number}" for number in range(24, -1, -1)]
+    assert page["has_more"] is False
+    none, page = await text(f"after={page['last_id']}")
+    assert (none, page["first_id"], page["last_id"], page["has_more"]) == ([], None, None, False)
+    oldest, page = await text("order=asc&limit=2")
+    assert oldest == ["word0", "word1"]
+    assert (await text(f"order=asc&limit=2&after={page['last_id']}"))[0] == ["word2", "word3"]
 
 
-async def test_other_items_are_listed_as_they_came() -> None:
+async def test_other_items_are_listed_as_they_came(up: Gateway) -> None:
     call = {"type": "function_call", "call_id": "c1", "name": "look", "arguments": "{}"}
     result = {"type": "function_call_output", "call_id": "c1", "output": "a ship"}
-    async with gateway(**ON) as up:
-        first = await create_response(up, "chat", [USER, call, result])
-        page = await up.get(f"{PATH}/{first['id']}/input_items?order=asc")
-        ids = [item.pop("id") for item in page["data"]]
-        assert page["data"][1:] == [call, result]
-        assert [id.split("_")[0] for id in ids] == ["msg", "fc", "fco"]
+    first = await create_response(up, "chat", [USER, call, result])
+    page = await up.get(f"{PATH}/{first['id']}/input_items?order=asc")
+    ids = [item.pop("id") for item in page["data"]]
+    assert page["data"][1:] == [call, result]
+    assert [id.split("_")[0] for id in ids] == ["msg", "fc", "fco"]

@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from gateway.simulated import gateway
+from gateway.simulated import Gateway, gateway
 from gateway.stored import (
     ON,
     PATH,
@@ -26,40 +26,37 @@ pytestmark = pytest.mark.anyio
 
 @each_stateless
 @each_mode
-async def test_the_conversation_goes_on(upstream: str, stream: bool) -> None:
-    async with gateway(**ON) as up:
-        first = await create_response(up, upstream, "one two", stream=stream)
-        second = await create_response(up, upstream, "three", stream=stream, previous_response_id=first["id"])
-        third = await create_response(
-            up, upstream, "four five", stream=stream, previous_response_id=second["id"]
-        )
-        assert [text_of(each) for each in (first, second, third)] == ["one two", "three", "four five"]
-        # Each word of the user is repeated once.
-        assert [each["usage"]["input_tokens"] for each in (first, second, third)] == [2, 5, 8]
-        assert "previous_response_id" not in up.last.body
+async def test_the_conversation_goes_on(up: Gateway, upstream: str, stream: bool) -> None:
+    first = await create_response(up, upstream, "one two", stream=stream)
+    second = await create_response(up, upstream, "three", stream=stream, previous_response_id=first["id"])
+    third = await create_response(up, upstream, "four five", stream=stream, previous_response_id=second["id"])
+    assert [text_of(each) for each in (first, second, third)] == ["one two", "three", "four five"]
+    # Each word of the user is repeated once.
+    assert [each["usage"]["input_tokens"] for each in (first, second, third)] == [2, 5, 8]
+    assert "previous_response_id" not in up.last.body
 
 
-async def test_the_conversation_goes_on_at_another_upstream() -> None:
-    async with gateway(**ON) as up:
-        id = None
-        for turn, upstream in enumerate(["messages", "stateless", "chat", "openai", "messages"]):
-            more = {} if id is None else {"previous_response_id": id}
-            response = await create_response(up, upstream, f"turn {turn}", **more)
-            if upstream == "openai":
-                break
-            id = response["id"]
-        assert response["usage"]["input_tokens"] == 3 * 4 + 2
-        assert up.last.body["input"][-1] == {"type": "message", "role": "user", "content": "turn 3"}
+async def test_the_conversation_goes_on_at_another_upstream(up: Gateway) -> None:
+    id = None
+    for turn, upstream in enumerate(["messages", "stateless", "chat", "openai", "messages"]):
+        more = {} if id is None else {"previous_response_id": id}
+        response = await create_response(up, upstream, f"turn {turn}", **more)
+        if upstream == "openai":
+            break
+        id = response["id"]
+    assert response["usage"]["input_tokens"] == 3 * 4 + 2
+    assert up.last.body["input"][-1] == {"type": "message", "role": "user", "content": "turn 3"}
 
 
 @each_translated
 @each_mode
-async def test_the_response_has_the_previous_id_that_the_client_sent(upstream: str, stream: bool) -> None:
-    async with gateway(**ON) as up:
-        first = await create_response(up, upstream, "one", stream=stream)
-        assert first["previous_response_id"] is None
-        second = await create_response(up, upstream, "two", stream=stream, previous_response_id=first["id"])
-        assert second["previous_response_id"] == first["id"]
+async def test_the_response_has_the_previous_id_that_the_client_sent(
+    up: Gateway, upstream: str, stream: bool
+) -> None:
+    first = await create_response(up, upstream, "one", stream=stream)
+    assert first["previous_response_id"] is None
+    second = await create_response(up, upstream, "two", stream=stream, previous_response_id=first["id"])
+    assert second["previous_response_id"] == first["id"]
 
 
 @each_translated
@@ -90,67 +87,62 @@ async def test_a_response_that_is_not_stored_is_a_loss() -> None:
         assert "store" in error["message"]
 
 
-async def test_instructions_are_not_inherited() -> None:
+async def test_instructions_are_not_inherited(up: Gateway) -> None:
     """ "the instructions from a previous response will not be carried over to the next response" """
-    async with gateway(**ON) as up:
-        first = await create_response(up, "chat", "one", instructions="Speak like a pirate")
-        await create_response(
-            up, "chat", "two", previous_response_id=first["id"], instructions="Speak like a judge"
-        )
-        sent = json.dumps(up.last.body)
-        assert "judge" in sent
-        assert "pirate" not in sent
+    first = await create_response(up, "chat", "one", instructions="Speak like a pirate")
+    await create_response(
+        up, "chat", "two", previous_response_id=first["id"], instructions="Speak like a judge"
+    )
+    sent = json.dumps(up.last.body)
+    assert "judge" in sent
+    assert "pirate" not in sent
 
 
-async def test_tool_calls_and_results_go_on() -> None:
+async def test_tool_calls_and_results_go_on(up: Gateway) -> None:
     tool = {"type": "function", "name": "look", "parameters": {"type": "object", "properties": {}}}
-    async with gateway(**ON) as up:
-        body = {"model": "messages/tools", "input": "look", "tools": [tool]}
-        first = await up.json(PATH, body)
-        (call,) = [item for item in first["output"] if item["type"] == "function_call"]
-        result = {"type": "function_call_output", "call_id": call["call_id"], "output": "a ship"}
-        second = await up.json(PATH, {**body, "input": [result], "previous_response_id": first["id"]})
-        assert text_of(second) == "look returned: a ship"
+    body = {"model": "messages/tools", "input": "look", "tools": [tool]}
+    first = await up.json(PATH, body)
+    (call,) = [item for item in first["output"] if item["type"] == "function_call"]
+    result = {"type": "function_call_output", "call_id": call["call_id"], "output": "a ship"}
+    second = await up.json(PATH, {**body, "input": [result], "previous_response_id": first["id"]})
+    assert text_of(second) == "look returned: a ship"
 
 
-async def test_reasoning_goes_on_as_it_was() -> None:
+async def test_reasoning_goes_on_as_it_was(up: Gateway) -> None:
     """The simulated model returns 400 unless its reasoning comes back unchanged."""
     tool = {"type": "function", "name": "look", "parameters": {"type": "object", "properties": {}}}
-    async with gateway(**ON) as up:
-        body = {
-            "model": "messages/reasoning",
-            "input": "look",
-            "tools": [tool],
-            "reasoning": {"effort": "low", "summary": "auto"},
-            "include": ["reasoning.encrypted_content"],
-        }
-        first = await up.json(PATH, body)
-        assert first["output"][0]["type"] == "reasoning"
-        call = next(item for item in first["output"] if item["type"] == "function_call")
-        result = {"type": "function_call_output", "call_id": call["call_id"], "output": "a ship"}
-        second = await up.json(PATH, {**body, "input": [result], "previous_response_id": first["id"]})
-        assert second["status"] == "completed"
+    body = {
+        "model": "messages/reasoning",
+        "input": "look",
+        "tools": [tool],
+        "reasoning": {"effort": "low", "summary": "auto"},
+        "include": ["reasoning.encrypted_content"],
+    }
+    first = await up.json(PATH, body)
+    assert first["output"][0]["type"] == "reasoning"
+    call = next(item for item in first["output"] if item["type"] == "function_call")
+    result = {"type": "function_call_output", "call_id": call["call_id"], "output": "a ship"}
+    second = await up.json(PATH, {**body, "input": [result], "previous_response_id": first["id"]})
+    assert second["status"] == "completed"
 
 
-async def test_b9_ids_and_empty_reasoning_do_not_reach_a_server_that_has_not_stored_them() -> None:
-    async with gateway(**ON) as up:
-        first = await up.json(
-            PATH, {"model": "messages/reasoning", "input": "hm", "reasoning": {"effort": "low"}}
-        )
-        await create_response(up, "openai", "and now?", previous_response_id=first["id"])
-        sent = up.last.body["input"]
-        assert all("id" not in item for item in sent)
-        assert [item["type"] for item in sent] == ["message", "message", "message"]
-        assert "drg1." not in json.dumps(sent)
+async def test_b9_ids_and_empty_reasoning_do_not_reach_a_server_that_has_not_stored_them(up: Gateway) -> None:
+    first = await up.json(
+        PATH, {"model": "messages/reasoning", "input": "hm", "reasoning": {"effort": "low"}}
+    )
+    await create_response(up, "openai", "and now?", previous_response_id=first["id"])
+    sent = up.last.body["input"]
+    assert all("id" not in item for item in sent)
+    assert [item["type"] for item in sent] == ["message", "message", "message"]
+    assert "drg1." not in json.dumps(sent)
 
 
-async def test_each_stored_response_can_be_continued() -> None:
+async def test_each_stored_response_can_be_continued(up: Gateway) -> None:
     """A conversation may fork."""
-    async with gateway(**ON) as up:
-        first = await create_response(up, "chat", "one")
-        left = await create_response(up, "chat", "left left", previous_response_id=first["id"])
-        right = await create_response(up, "chat", "right", previous_response_id=first["id"])
-        assert (left["usage"]["input_tokens"], right["usage"]["input_tokens"]) == (4, 3)
+    first = await create_response(up, "chat", "one")
+    left = await create_response(up, "chat", "left left", previous_response_id=first["id"])
+    right = await create_response(up, "chat", "right", previous_response_id=first["id"])
+    assert (left["usage"]["input_tokens"], right["usage"]["input_tokens"]) == (4, 3)
 
 
 # Items.
@@ -158,33 +150,30 @@ async def test_each_stored_response_can_be_continued() -> None:
 
 @each_stateless
 @pytest.mark.parametrize("bare", [False, True], ids=["typed", "bare"])
-async def test_an_item_reference_stands_for_the_item(upstream: str, bare: bool) -> None:
-    async with gateway(**ON) as up:
-        first = await create_response(up, upstream, "one two three")
-        reference = {"id": first["output"][0]["id"]} | ({} if bare else {"type": "item_reference"})
-        second = await create_response(up, upstream, [USER, reference, {**USER, "content": "end"}])
-        assert second["usage"]["input_tokens"] == 1 + 3 + 1
-        sent = json.dumps(up.last.body)
-        assert "item_reference" not in sent
-        assert "one two three" in sent
+async def test_an_item_reference_stands_for_the_item(up: Gateway, upstream: str, bare: bool) -> None:
+    first = await create_response(up, upstream, "one two three")
+    reference = {"id": first["output"][0]["id"]} | ({} if bare else {"type": "item_reference"})
+    second = await create_response(up, upstream, [USER, reference, {**USER, "content": "end"}])
+    assert second["usage"]["input_tokens"] == 1 + 3 + 1
+    sent = json.dumps(up.last.body)
+    assert "item_reference" not in sent
+    assert "one two three" in sent
 
 
-async def test_a_reference_to_an_item_of_the_conversation_adds_nothing() -> None:
+async def test_a_reference_to_an_item_of_the_conversation_adds_nothing(up: Gateway) -> None:
     """ "Duplicate item found with id ...": the vendor's server accepts no item twice."""
-    async with gateway(**ON) as up:
-        first = await create_response(up, "chat", "one two three")
-        reference = {"type": "item_reference", "id": first["output"][0]["id"]}
-        second = await create_response(up, "chat", [reference, USER], previous_response_id=first["id"])
-        assert second["usage"]["input_tokens"] == 3 + 3 + 1
+    first = await create_response(up, "chat", "one two three")
+    reference = {"type": "item_reference", "id": first["output"][0]["id"]}
+    second = await create_response(up, "chat", [reference, USER], previous_response_id=first["id"])
+    assert second["usage"]["input_tokens"] == 3 + 3 + 1
 
 
 @each_stateless
-async def test_a_reference_that_is_repeated_adds_nothing(upstream: str) -> None:
-    async with gateway(**ON) as up:
-        first = await create_response(up, upstream, "one two three")
-        reference = {"type": "item_reference", "id": first["output"][0]["id"]}
-        second = await create_response(up, upstream, [reference, USER] + [reference] * 99)
-        assert second["usage"]["input_tokens"] == 3 + 1
+async def test_a_reference_that_is_repeated_adds_nothing(up: Gateway, upstream: str) -> None:
+    first = await create_response(up, upstream, "one two three")
+    reference = {"type": "item_reference", "id": first["output"][0]["id"]}
+    second = await create_response(up, upstream, [reference, USER] + [reference] * 99)
+    assert second["usage"]["input_tokens"] == 3 + 1
 
 
 @each_translated
@@ -208,13 +197,12 @@ async def test_references_count_for_the_size_of_the_request(upstream: str) -> No
 
 @each_translated
 @pytest.mark.parametrize("id", ["msg_no", "not an id at all"])
-async def test_an_unknown_item_is_refused(upstream: str, id: str) -> None:
-    async with gateway(**ON) as up:
-        body = {"model": f"{upstream}/echo", "input": [USER, {"type": "item_reference", "id": id}]}
-        error = await refused(up, 404, body)
-        assert (error["code"], error["param"]) == ("item_not_found", "input[1].id")
-        assert error["message"].startswith(f"Item with id '{id}' not found.")
-        assert not up.upstreams.sent
+async def test_an_unknown_item_is_refused(up: Gateway, upstream: str, id: str) -> None:
+    body = {"model": f"{upstream}/echo", "input": [USER, {"type": "item_reference", "id": id}]}
+    error = await refused(up, 404, body)
+    assert (error["code"], error["param"]) == ("item_not_found", "input[1].id")
+    assert error["message"].startswith(f"Item with id '{id}' not found.")
+    assert not up.upstreams.sent
 
 
 # Responses that cannot be continued.
@@ -222,16 +210,15 @@ async def test_an_unknown_item_is_refused(upstream: str, id: str) -> None:
 
 @each_translated
 @pytest.mark.parametrize("id", ["resp_unknown", "not an id at all", "\ud800", "resp_" + "x" * 500])
-async def test_an_unknown_response_is_refused_as_openai_does(upstream: str, id: str) -> None:
-    async with gateway(**ON) as up:
-        body = {"model": f"{upstream}/echo", "input": "x", "previous_response_id": id}
-        error = await refused(up, 400, body)
-        assert error["code"] == "previous_response_not_found"
-        assert error["param"] == "previous_response_id"
-        assert error["type"] == "invalid_request_error"
-        if len(id) < 100 and id.isascii():
-            assert error["message"] == f"Previous response with id '{id}' not found."
-        assert not up.upstreams.sent
+async def test_an_unknown_response_is_refused_as_openai_does(up: Gateway, upstream: str, id: str) -> None:
+    body = {"model": f"{upstream}/echo", "input": "x", "previous_response_id": id}
+    error = await refused(up, 400, body)
+    assert error["code"] == "previous_response_not_found"
+    assert error["param"] == "previous_response_id"
+    assert error["type"] == "invalid_request_error"
+    if len(id) < 100 and id.isascii():
+        assert error["message"] == f"Previous response with id '{id}' not found."
+    assert not up.upstreams.sent
 
 
 WRONG: dict[str, tuple[dict[str, Any], str, str]] = {
@@ -243,12 +230,11 @@ WRONG: dict[str, tuple[dict[str, Any], str, str]] = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-async def test_wrong_types_are_errors(name: str) -> None:
+async def test_wrong_types_are_errors(up: Gateway, name: str) -> None:
     wrong, param, message = WRONG[name]
-    async with gateway(**ON) as up:
-        error = await refused(up, 400, {"model": "chat/echo", "input": "x", **wrong})
-        assert error["param"] == param
-        assert message in error["message"]
+    error = await refused(up, 400, {"model": "chat/echo", "input": "x", **wrong})
+    assert error["param"] == param
+    assert message in error["message"]
 
 
 # Switched off, as it is by default.
@@ -320,19 +306,17 @@ async def test_a_lookalike_is_no_reference() -> None:
         assert text_of(await create_response(up, "chat", [{**USER, "extra": {"id": "x"}}])) == "again"
 
 
-async def test_a_response_that_the_upstream_stores_is_not_stored_here() -> None:
-    async with gateway(**ON) as up:
-        first = await create_response(up, "openai", "one")
-        await up.get(f"{PATH}/{first['id']}", 404)
+async def test_a_response_that_the_upstream_stores_is_not_stored_here(up: Gateway) -> None:
+    first = await create_response(up, "openai", "one")
+    await up.get(f"{PATH}/{first['id']}", 404)
 
 
-async def test_an_upstream_that_stores_gets_our_items_and_keeps_its_own_references() -> None:
-    async with gateway(**ON) as up:
-        first = await create_response(up, "chat", "one two")
-        ours = {"type": "item_reference", "id": first["output"][0]["id"]}
-        theirs = {"type": "item_reference", "id": "msg_theirs"}
-        await create_response(up, "openai", [theirs, ours, USER])
-        sent = up.last.body["input"]
-        assert sent[0] == theirs
-        assert sent[1]["content"][0]["text"] == "one two"
-        assert sent[2] == USER
+async def test_an_upstream_that_stores_gets_our_items_and_keeps_its_own_references(up: Gateway) -> None:
+    first = await create_response(up, "chat", "one two")
+    ours = {"type": "item_reference", "id": first["output"][0]["id"]}
+    theirs = {"type": "item_reference", "id": "msg_theirs"}
+    await create_response(up, "openai", [theirs, ours, USER])
+    sent = up.last.body["input"]
+    assert sent[0] == theirs
+    assert sent[1]["content"][0]["text"] == "one two"
+    assert sent[2] == USER

@@ -1,7 +1,6 @@
 """Reasoning that only its vendor can read, through the whole gateway and back, and its losses."""
 
 import json
-import logging
 from typing import Any
 
 import anyio
@@ -306,7 +305,7 @@ MOVED = [
 
 @pytest.mark.parametrize(("protocol", "body", "replies", "place", "left"), MOVED)
 async def test_c11_reasoning_of_another_account_is_left_out_once_and_recorded(
-    protocol: str, body: dict[str, Any], replies: list[Any], place: list[Any], left: Any
+    protocol: str, body: dict[str, Any], replies: list[Any], place: list[Any], left: Any, record: Any
 ) -> None:
     gateway = scripted(protocol, whole(replies[0], 400), whole(replies[1]))
     client = await gateway.call(PATHS[protocol], {"model": "up/m", **body})
@@ -318,6 +317,11 @@ async def test_c11_reasoning_of_another_account_is_left_out_once_and_recorded(
     for step in place:
         second = second[step]
     assert second == left
+    line = record()
+    assert (line["attempts"], line["outcome"], line["upstream_status"]) == (2, "completed", 200)
+    assert [(each["account"], each["model"], each["status"], each["cause"]) for each in line["failures"]] == [
+        ("up/default", "up/m", 400, replies[0]["error"]["message"])
+    ]
 
 
 async def test_a_translated_conversation_is_repeated_without_it_too() -> None:
@@ -329,56 +333,26 @@ async def test_a_translated_conversation_is_repeated_without_it_too() -> None:
     assert "foreign_signature=/messages/1/content/0" in reported
 
 
-@pytest.mark.parametrize(("protocol", "body", "replies", "place", "left"), MOVED)
-async def test_the_log_has_both_times_that_it_was_sent(
-    protocol: str,
-    body: dict[str, Any],
-    replies: list[Any],
-    place: list[Any],
-    left: Any,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    caplog.set_level(logging.INFO, "dragoman.requests")
-    gateway = scripted(protocol, whole(replies[0], 400), whole(replies[1]))
-    await gateway.call(PATHS[protocol], {"model": "up/m", **body})
-    line: dict[str, Any] = caplog.records[-1].dragoman  # type: ignore[attr-defined]
-    assert (line["attempts"], line["outcome"], line["upstream_status"]) == (2, "completed", 200)
-    assert [(each["account"], each["model"], each["status"], each["cause"]) for each in line["failures"]] == [
-        ("up/default", "up/m", 400, replies[0]["error"]["message"])
-    ]
-
-
-async def test_it_is_tried_once() -> None:
-    gateway = scripted(MESSAGES, whole(UNSIGNED, 400))
-    turn = {"role": "assistant", "content": [THINKING, {"type": "text", "text": "Four."}]}
-    client = await gateway.call(
-        PATHS[MESSAGES], {"model": "up/m", "max_tokens": 9, "messages": [*QUESTION, turn, AGAIN]}
-    )
-    assert (client.status, json.loads(client.body)["error"], len(gateway.sent)) == (400, UNSIGNED["error"], 2)
+SIGNED_TURN = {"role": "assistant", "content": [THINKING, {"type": "text", "text": "Four."}]}
 
 
 @pytest.mark.parametrize(
-    ("messages", "headers"),
+    ("messages", "headers", "sent"),
     [
-        (QUESTION, {}),  # there is nothing to leave out
-        (
-            [
-                *QUESTION,
-                {"role": "assistant", "content": [THINKING, {"type": "text", "text": "Four."}]},
-                AGAIN,
-            ],
-            {"dragoman-loss-policy": "refuse"},
-        ),
+        ([*QUESTION, SIGNED_TURN, AGAIN], {}, 2),
+        ([*QUESTION, SIGNED_TURN, AGAIN], {"dragoman-loss-policy": "refuse"}, 1),
+        (QUESTION, {}, 1),  # there is nothing to leave out
     ],
+    ids=["once", "never in strict mode", "without reasoning"],
 )
-async def test_in_strict_mode_left_out_reasoning_is_an_error(
-    messages: list[Any], headers: dict[str, str]
+async def test_how_often_it_is_tried_without_reasoning(
+    messages: list[Any], headers: dict[str, str], sent: int
 ) -> None:
     gateway = scripted(MESSAGES, whole(UNSIGNED, 400))
-    client = await gateway.call(
-        PATHS[MESSAGES], {"model": "up/m", "max_tokens": 9, "messages": messages}, headers
-    )
-    assert (client.status, json.loads(client.body)["error"], len(gateway.sent)) == (400, UNSIGNED["error"], 1)
+    body = {"model": "up/m", "max_tokens": 9, "messages": messages}
+    client = await gateway.call(PATHS[MESSAGES], body, headers)
+    assert (client.status, json.loads(client.body)["error"]) == (400, UNSIGNED["error"])
+    assert len(gateway.sent) == sent
 
 
 SYSTEM = {"role": "system", "content": "be brief"}

@@ -60,6 +60,12 @@ def kind(request: pytest.FixtureRequest, tmp_path: Path) -> Kind:
 
 
 @pytest.fixture
+async def store(kind: Kind) -> AsyncIterator[ResponseStore]:
+    async with kind() as store:
+        yield store
+
+
+@pytest.fixture
 def sqlite(tmp_path: Path) -> Kind:
     return Kind("sqlite", tmp_path)
 
@@ -93,121 +99,100 @@ def response(
     return StoredResponse(id, owner, created, body, input_items, output_items)
 
 
-async def test_a_stored_response_is_found_unchanged(kind: Kind) -> None:
+async def test_a_stored_response_is_found_unchanged(store: ResponseStore) -> None:
     input_items = (item("a"), item("b"), item("a"), item("c", "語"))
     stored = response(body=b'{"id":"resp_1"}', input_items=input_items, output_items=(item("d"), item("b")))
-    async with kind() as store:
-        assert await store.put(stored)
-        assert await store.get("", "resp_1", NOW) == stored
+    for each in (stored, response(input_items=(), output_items=())):
+        assert await store.put(each)
+        assert await store.get("", "resp_1", NOW) == each
 
 
-async def test_no_items_at_all(kind: Kind) -> None:
-    stored = response(input_items=(), output_items=())
-    async with kind() as store:
-        assert await store.put(stored)
-        assert await store.get("", "resp_1", NOW) == stored
+async def test_an_unknown_id_is_not_found(store: ResponseStore) -> None:
+    assert await store.get("", "resp_1", NOW) is None
+    assert await item_of(store, "", "msg_1", NOW) is None
+    assert not await store.delete("", "resp_1")
 
 
-async def test_an_unknown_id_is_not_found(kind: Kind) -> None:
-    async with kind() as store:
-        assert await store.get("", "resp_1", NOW) is None
-        assert await item_of(store, "", "msg_1", NOW) is None
-        assert not await store.delete("", "resp_1")
+async def test_a_response_with_the_same_id_replaces_the_first(store: ResponseStore) -> None:
+    await store.put(response(input_items=(item("old"),)))
+    await store.put(response(input_items=(item("new"),)))
+    found = await store.get("", "resp_1", NOW)
+    assert found is not None
+    assert [each.id for each in found.input] == ["new"]
+    assert await item_of(store, "", "old", NOW) is None
 
 
-async def test_a_response_with_the_same_id_replaces_the_first(kind: Kind) -> None:
-    async with kind() as store:
-        await store.put(response(input_items=(item("old"),)))
-        await store.put(response(input_items=(item("new"),)))
-        found = await store.get("", "resp_1", NOW)
+async def test_items_are_found_by_their_ids(store: ResponseStore) -> None:
+    await store.put(response())
+    assert await item_of(store, "", "msg_1", NOW) == item("msg_1")
+    assert await item_of(store, "", "msg_2", NOW) == item("msg_2")
+
+
+async def test_of_two_items_with_one_id_the_later_one_is_found(store: ResponseStore) -> None:
+    await store.put(response("resp_1", input_items=(item("x", "first"),)))
+    await store.put(response("resp_2", input_items=(item("x", "second"),)))
+    assert await item_of(store, "", "x", NOW) == item("x", "second")
+    for id, text in (("resp_1", "first"), ("resp_2", "second")):
+        found = await store.get("", id, NOW)
         assert found is not None
-        assert [each.id for each in found.input] == ["new"]
-        assert await item_of(store, "", "old", NOW) is None
+        assert found.input == (item("x", text),)
+    await store.delete("", "resp_1")
+    assert await item_of(store, "", "x", NOW) == item("x", "second")
 
 
-async def test_items_are_found_by_their_ids(kind: Kind) -> None:
-    async with kind() as store:
-        await store.put(response())
-        assert await item_of(store, "", "msg_1", NOW) == item("msg_1")
-        assert await item_of(store, "", "msg_2", NOW) == item("msg_2")
-
-
-async def test_of_two_items_with_one_id_the_later_one_is_found(kind: Kind) -> None:
-    async with kind() as store:
-        await store.put(response("resp_1", input_items=(item("x", "first"),)))
-        await store.put(response("resp_2", input_items=(item("x", "second"),)))
-        assert await item_of(store, "", "x", NOW) == item("x", "second")
-        for id, text in (("resp_1", "first"), ("resp_2", "second")):
-            found = await store.get("", id, NOW)
-            assert found is not None
-            assert found.input == (item("x", text),)
-
-
-async def test_the_later_one_stays_when_the_first_one_goes(kind: Kind) -> None:
-    async with kind() as store:
-        await store.put(response("resp_1", input_items=(item("x", "first"),)))
-        await store.put(response("resp_2", input_items=(item("x", "second"),)))
-        await store.delete("", "resp_1")
-        assert await item_of(store, "", "x", NOW) == item("x", "second")
-
-
-async def test_deleting_one_leaves_the_others_whole(kind: Kind) -> None:
+async def test_deleting_one_leaves_the_others_whole(store: ResponseStore) -> None:
     """The conversation of the second one goes on, though the first one is deleted."""
     first = response("resp_1")
     second = response(
         "resp_2", input_items=(*first.input, *first.output, item("msg_3")), output_items=(item("msg_4"),)
     )
-    async with kind() as store:
-        await store.put(first)
-        await store.put(second)
-        assert await store.delete("", "resp_1")
-        assert not await store.delete("", "resp_1")
-        assert await store.get("", "resp_1", NOW) is None
-        assert await store.get("", "resp_2", NOW) == second
-        assert await item_of(store, "", "msg_1", NOW) == item("msg_1")
-        assert await store.delete("", "resp_2")
-        assert await item_of(store, "", "msg_1", NOW) is None
+    await store.put(first)
+    await store.put(second)
+    assert await store.delete("", "resp_1")
+    assert not await store.delete("", "resp_1")
+    assert await store.get("", "resp_1", NOW) is None
+    assert await store.get("", "resp_2", NOW) == second
+    assert await item_of(store, "", "msg_1", NOW) == item("msg_1")
+    assert await store.delete("", "resp_2")
+    assert await item_of(store, "", "msg_1", NOW) is None
 
 
-async def test_owners_do_not_see_each_other(kind: Kind) -> None:
+async def test_owners_do_not_see_each_other(store: ResponseStore) -> None:
     mine, theirs = response(owner="me"), response(owner="them", body=b'{"theirs":1}')
-    async with kind() as store:
-        await store.put(mine)
-        await store.put(theirs)
-        assert await store.get("me", "resp_1", NOW) == mine
-        assert await store.get("them", "resp_1", NOW) == theirs
-        assert await store.get("", "resp_1", NOW) is None
-        assert await item_of(store, "", "msg_1", NOW) is None
-        assert not await store.delete("", "resp_1")
-        assert await store.delete("them", "resp_1")
-        assert await store.get("me", "resp_1", NOW) == mine
-        assert await item_of(store, "them", "msg_1", NOW) is None
-        assert await item_of(store, "me", "msg_1", NOW) == item("msg_1")
+    await store.put(mine)
+    await store.put(theirs)
+    assert await store.get("me", "resp_1", NOW) == mine
+    assert await store.get("them", "resp_1", NOW) == theirs
+    assert await store.get("", "resp_1", NOW) is None
+    assert await item_of(store, "", "msg_1", NOW) is None
+    assert not await store.delete("", "resp_1")
+    assert await store.delete("them", "resp_1")
+    assert await store.get("me", "resp_1", NOW) == mine
+    assert await item_of(store, "them", "msg_1", NOW) is None
+    assert await item_of(store, "me", "msg_1", NOW) == item("msg_1")
 
 
 # Limits.
 
 
-async def test_old_responses_expire(kind: Kind) -> None:
-    async with kind() as store:
-        await store.put(response("resp_old", input_items=(item("old"),), output_items=()))
-        await store.put(response("resp_new", created=NOW + 1, input_items=(item("new"),), output_items=()))
-        last = NOW + LIMITS.max_age_s
-        assert await store.get("", "resp_old", last) is not None
-        assert await store.get("", "resp_old", last + 1) is None
-        assert await item_of(store, "", "old", last + 1) is None
-        assert await store.get("", "resp_new", last + 1) is not None
-        assert await item_of(store, "", "new", last + 1) is not None
-        assert await item_of(store, "", "new", last + 2) is None
-        assert await store.get("", "resp_new", NOW) is None, "it is not merely hidden"
+async def test_old_responses_expire(store: ResponseStore) -> None:
+    await store.put(response("resp_old", input_items=(item("old"),), output_items=()))
+    await store.put(response("resp_new", created=NOW + 1, input_items=(item("new"),), output_items=()))
+    last = NOW + LIMITS.max_age_s
+    assert await store.get("", "resp_old", last) is not None
+    assert await store.get("", "resp_old", last + 1) is None
+    assert await item_of(store, "", "old", last + 1) is None
+    assert await store.get("", "resp_new", last + 1) is not None
+    assert await item_of(store, "", "new", last + 1) is not None
+    assert await item_of(store, "", "new", last + 2) is None
+    assert await store.get("", "resp_new", NOW) is None, "it is not merely hidden"
 
 
-async def test_storing_drops_expired_responses(kind: Kind) -> None:
-    async with kind() as store:
-        await store.put(response("resp_old"))
-        await store.put(response("resp_new", created=NOW + LIMITS.max_age_s + 1))
-        assert await store.get("", "resp_old", NOW) is None
-        assert await store.get("", "resp_new", NOW) is not None
+async def test_storing_drops_expired_responses(store: ResponseStore) -> None:
+    await store.put(response("resp_old"))
+    await store.put(response("resp_new", created=NOW + LIMITS.max_age_s + 1))
+    assert await store.get("", "resp_old", NOW) is None
+    assert await store.get("", "resp_new", NOW) is not None
 
 
 async def ids_of(store: ResponseStore, count: int) -> list[int]:

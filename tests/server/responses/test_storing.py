@@ -86,20 +86,18 @@ BEGUN: dict[str, tuple[str, bytes]] = {
 
 
 @each_mode
-async def test_a_response_with_store_false_is_not_stored(stream: bool) -> None:
-    async with gateway(**ON) as up:
-        first = await create_response(up, "chat", "one", stream=stream, store=False)
-        await refused(up, 400, {"model": "chat/echo", "input": "x", "previous_response_id": first["id"]})
-        await up.get(f"{PATH}/{first['id']}", 404)
+async def test_a_response_with_store_false_is_not_stored(up: Gateway, stream: bool) -> None:
+    first = await create_response(up, "chat", "one", stream=stream, store=False)
+    await refused(up, 400, {"model": "chat/echo", "input": "x", "previous_response_id": first["id"]})
+    await up.get(f"{PATH}/{first['id']}", 404)
 
 
-async def test_an_incomplete_response_is_stored() -> None:
-    async with gateway(**ON) as up:
-        first = await up.json(PATH, {"model": "messages/length", "input": "one"})
-        assert first["status"] == "incomplete"
-        found = await up.get(f"{PATH}/{first['id']}")
-        assert found["status"] == "incomplete"
-        assert found["incomplete_details"] == {"reason": "max_output_tokens"}
+async def test_an_incomplete_response_is_stored(up: Gateway) -> None:
+    first = await up.json(PATH, {"model": "messages/length", "input": "one"})
+    assert first["status"] == "incomplete"
+    found = await up.get(f"{PATH}/{first['id']}")
+    assert found["status"] == "incomplete"
+    assert found["incomplete_details"] == {"reason": "max_output_tokens"}
 
 
 async def refuses_to_go_on_from(up: Gateway, response: dict[str, Any]) -> None:
@@ -110,32 +108,30 @@ async def refuses_to_go_on_from(up: Gateway, response: dict[str, Any]) -> None:
 
 
 @each_stateless
-async def test_a_failed_response_is_stored_as_failed(upstream: str) -> None:
-    async with gateway(**ON) as up:
-        client = await up.call(PATH, {"model": f"{upstream}/error-mid", "input": "one", "stream": True})
-        last = frames(client.body)[-1]
-        assert last["type"] == "response.failed"
-        reported = last["response"]
-        found = await up.get(f"{PATH}/{reported['id']}")
-        assert (found["status"], found["error"]) == ("failed", reported["error"])
-        # Items that had begun are there as well.
-        assert found["output"] == reported["output"]
-        assert [item["status"] for item in found["output"]] == ["incomplete"]
-        (item,) = (await up.get(f"{PATH}/{reported['id']}/input_items"))["data"]
-        assert item["content"][0]["text"] == "one"
-        await refuses_to_go_on_from(up, found)
+async def test_a_failed_response_is_stored_as_failed(up: Gateway, upstream: str) -> None:
+    client = await up.call(PATH, {"model": f"{upstream}/error-mid", "input": "one", "stream": True})
+    last = frames(client.body)[-1]
+    assert last["type"] == "response.failed"
+    reported = last["response"]
+    found = await up.get(f"{PATH}/{reported['id']}")
+    assert (found["status"], found["error"]) == ("failed", reported["error"])
+    # Items that had begun are there as well.
+    assert found["output"] == reported["output"]
+    assert [item["status"] for item in found["output"]] == ["incomplete"]
+    (item,) = (await up.get(f"{PATH}/{reported['id']}/input_items"))["data"]
+    assert item["content"][0]["text"] == "one"
+    await refuses_to_go_on_from(up, found)
 
 
 @each_translated
-async def test_a_failed_response_is_replayed_as_failed(upstream: str) -> None:
-    async with gateway(**ON) as up:
-        client = await up.call(PATH, {"model": f"{upstream}/error-mid", "input": "one", "stream": True})
-        id = frames(client.body)[-1]["response"]["id"]
-        events = frames((await up.call(f"{PATH}/{id}?stream=true", method="GET")).body)
-        assert [event["sequence_number"] for event in events] == list(range(len(events)))
-        assert (events[0]["type"], events[0]["response"]["error"]) == ("response.created", None)
-        assert events[-1]["type"] == "response.failed"
-        assert events[-1]["response"] == await up.get(f"{PATH}/{id}")
+async def test_a_failed_response_is_replayed_as_failed(up: Gateway, upstream: str) -> None:
+    client = await up.call(PATH, {"model": f"{upstream}/error-mid", "input": "one", "stream": True})
+    id = frames(client.body)[-1]["response"]["id"]
+    events = frames((await up.call(f"{PATH}/{id}?stream=true", method="GET")).body)
+    assert [event["sequence_number"] for event in events] == list(range(len(events)))
+    assert (events[0]["type"], events[0]["response"]["error"]) == ("response.created", None)
+    assert events[-1]["type"] == "response.failed"
+    assert events[-1]["response"] == await up.get(f"{PATH}/{id}")
 
 
 @each_stateless
@@ -395,13 +391,12 @@ async def broken(self: Any, *arguments: Any) -> Any:
 
 
 async def test_a_response_that_cannot_be_stored_is_sent_all_the_same(
-    monkeypatch: pytest.MonkeyPatch, errors: list[str]
+    up: Gateway, monkeypatch: pytest.MonkeyPatch, errors: list[str]
 ) -> None:
     monkeypatch.setattr(MemoryResponseStore, "put", broken)
-    async with gateway(**ON) as up:
-        first = await create_response(up, "chat", "one", stream=True)
-        assert text_of(first) == "one"
-        assert errors == [f"response {first['id']} was not stored: the disk is full"]
+    first = await create_response(up, "chat", "one", stream=True)
+    assert text_of(first) == "one"
+    assert errors == [f"response {first['id']} was not stored: the disk is full"]
 
 
 @pytest.mark.promise("R11")
@@ -426,33 +421,33 @@ async def test_a_response_that_is_too_large_to_be_stored_is_logged(errors: list[
         assert errors == [f"response {first['id']} is too large for the response store"]
 
 
-async def test_a_store_that_cannot_be_read_is_503(monkeypatch: pytest.MonkeyPatch, errors: list[str]) -> None:
+async def test_a_store_that_cannot_be_read_is_503(
+    up: Gateway, monkeypatch: pytest.MonkeyPatch, errors: list[str]
+) -> None:
     for name in ("get", "items", "delete"):
         monkeypatch.setattr(MemoryResponseStore, name, broken)
-    async with gateway(**ON) as up:
-        body: dict[str, Any] = {"model": "chat/echo", "input": "x"}
-        error = await refused(up, 503, {**body, "previous_response_id": "resp_1"})
-        assert "try again later" in error["message"]
-        assert "disk" not in error["message"]
-        await refused(up, 503, {**body, "input": [{"type": "item_reference", "id": "msg_1"}]})
-        await up.get(f"{PATH}/resp_1", 503)
-        await up.json(f"{PATH}/resp_1", method="DELETE", status=503)
-        assert errors == ["the disk is full"] * 4
+    body: dict[str, Any] = {"model": "chat/echo", "input": "x"}
+    error = await refused(up, 503, {**body, "previous_response_id": "resp_1"})
+    assert "try again later" in error["message"]
+    assert "disk" not in error["message"]
+    await refused(up, 503, {**body, "input": [{"type": "item_reference", "id": "msg_1"}]})
+    await up.get(f"{PATH}/resp_1", 503)
+    await up.json(f"{PATH}/resp_1", method="DELETE", status=503)
+    assert errors == ["the disk is full"] * 4
 
 
 # Odd responses and requests.
 
 
-async def test_lone_surrogates_survive() -> None:
-    async with gateway(**ON) as up:
-        body = b'{"model":"chat/echo","input":[{"role":"user","content":"cut \\ud83d"}]}'
-        client = await up.call(PATH, body)
-        assert client.status == 200
-        id = json.loads(client.body)["id"]
-        page = await up.get(f"{PATH}/{id}/input_items")
-        assert page["data"][0]["content"][0]["text"] == "cut \ud83d"
-        second = await create_response(up, "chat", "two", previous_response_id=id)
-        assert text_of(second) == "two"
+async def test_lone_surrogates_survive(up: Gateway) -> None:
+    body = b'{"model":"chat/echo","input":[{"role":"user","content":"cut \\ud83d"}]}'
+    client = await up.call(PATH, body)
+    assert client.status == 200
+    id = json.loads(client.body)["id"]
+    page = await up.get(f"{PATH}/{id}/input_items")
+    assert page["data"][0]["content"][0]["text"] == "cut \ud83d"
+    second = await create_response(up, "chat", "two", previous_response_id=id)
+    assert text_of(second) == "two"
 
 
 async def test_a_response_without_an_id_is_not_stored() -> None:
@@ -461,16 +456,15 @@ async def test_a_response_without_an_id_is_not_stored() -> None:
         assert await create_response(up, "stateless", "one") == reply
 
 
-async def test_a_compacted_conversation_continues_from_the_summary() -> None:
-    async with gateway(**ON) as up:
-        first = await create_response(up, "messages", "a long story that need not be told again")
-        trigger = {"type": "compaction_trigger"}
-        second = await create_response(up, "messages", [trigger], previous_response_id=first["id"])
-        assert [item["type"] for item in second["output"]] == ["compaction"]
-        await create_response(up, "messages", "and now?", previous_response_id=second["id"])
-        sent = json.dumps(up.last.body)
-        assert "Summary of the conversation so far" in sent
-        assert "need not be told again" not in sent.replace("Write only the summary", "")
+async def test_a_compacted_conversation_continues_from_the_summary(up: Gateway) -> None:
+    first = await create_response(up, "messages", "a long story that need not be told again")
+    trigger = {"type": "compaction_trigger"}
+    second = await create_response(up, "messages", [trigger], previous_response_id=first["id"])
+    assert [item["type"] for item in second["output"]] == ["compaction"]
+    await create_response(up, "messages", "and now?", previous_response_id=second["id"])
+    sent = json.dumps(up.last.body)
+    assert "Summary of the conversation so far" in sent
+    assert "need not be told again" not in sent.replace("Write only the summary", "")
 
 
 # Files, with real time: a thread is at work.

@@ -12,10 +12,10 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
-from command.process import DEADLINE_S, Server
+from command.process import DEADLINE_S, GatewayProcess
 from prometheus_client.parser import text_string_to_metric_families
 
 from dragoman_server.settings import ServerSettings, Settings
@@ -29,8 +29,8 @@ BODY = json.dumps({"model": "sim/echo", "messages": [{"role": "user", "content":
 REQUESTS = 8
 
 
-class Gateway(Server):
-    COMMAND: ClassVar[tuple[str, ...]] = ("-m", "dragoman_server", "serve", "--port", "0", "--workers", "2")
+class Gateway(GatewayProcess):
+    COMMAND = (*GatewayProcess.COMMAND, "--workers", "2")
 
     def call(self, method: str, path: str, body: str | None = None) -> str:
         """Send a request on a connection of its own, so that any worker may get it."""
