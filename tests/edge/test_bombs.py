@@ -13,8 +13,8 @@ from functools import cache
 
 import pytest
 from edge import (
-    CHAT_PATH,
     LOOPS,
+    CHAT_PATH,
     MESSAGES_PATH,
     Conversation,
     EdgeGateway,

@@ -15,7 +15,7 @@ import h2.connection
 import h2.events
 import pytest
 from command.process import DEADLINE_S
-from edge import BACKENDS, CHAT_PATH, CHAT_WHOLE, Conversation, EdgeGateway, Gateways, Upstream, chat, whole
+from edge import CHAT_PATH, CHAT_WHOLE, LOOPS, Conversation, EdgeGateway, Gateways, Upstream, chat, whole
 from http_certificate import Certificate
 
 pytestmark = [pytest.mark.process, pytest.mark.promise("S1", "S15")]
@@ -52,7 +52,7 @@ class Site:
         return sum(len(each.requests) for each in self.upstream.conversations)
 
 
-@pytest.fixture(scope="module", params=BACKENDS)
+@pytest.fixture(scope="module", params=LOOPS)
 def site(
     request: pytest.FixtureRequest, gateways: Gateways, certificate: Certificate, tls: str
 ) -> Iterator[Site]:

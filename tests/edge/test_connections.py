@@ -59,10 +59,6 @@ def reset(client: socket.socket) -> None:
     client.close()
 
 
-def assert_quiet(gateway: EdgeGateway) -> None:
-    assert not [line for line in gateway.output if "Traceback" in line]
-
-
 @pytest.mark.promise("S11")
 def test_without_http2_its_preface_is_no_request(gateways: Gateways, backend: str) -> None:
     with gateways.lend(backend, server="http2 = false") as (_, gateway):
@@ -96,16 +92,6 @@ def test_a_connection_that_the_client_closed_costs_no_descriptor(
             read_response(client)
             leave(client)
         wait_until(lambda: gateway.descriptors <= before)
-
-
-@pytest.mark.parametrize("request_", [GET, GET.replace(b"healthz", b"nothing")])
-def test_a_client_that_ends_its_side_gets_what_needs_no_upstream(
-    gateways: Gateways, backend: str, request_: bytes
-) -> None:
-    with gateways.lend(backend) as (_, gateway), gateway.connect() as client:
-        client.sendall(request_)
-        client.shutdown(socket.SHUT_WR)
-        assert read_response(client).startswith(b"HTTP/1.1 ")
 
 
 @pytest.mark.promise("R1")

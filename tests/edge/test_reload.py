@@ -10,8 +10,9 @@ import signal
 import socket
 import ssl
 import threading
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,8 @@ from edge import (
     STREAM_HEAD,
     Conversation,
     EdgeGateway,
+    Running,
+    Script,
     Upstream,
     chat,
     chunk,
@@ -33,16 +36,30 @@ from edge import (
 )
 from http_certificate import Certificate, make_certificate
 
-pytestmark = [pytest.mark.process, pytest.mark.parametrize("backend", LOOPS)]
+pytestmark = [pytest.mark.process, pytest.mark.parametrize("backend", LOOPS), pytest.mark.each_choice]
 
 ADMIN = "admin-canary-0123456789-0123456789-wq7zk"
 SERVER = f'admin_key = "{ADMIN}"'
 REQUESTS, RELOADS, CLIENTS = 100, 10, 5
 
+each_worker_count = pytest.mark.parametrize("workers", [1, 2])
+
 
 def responds(conversation: Conversation) -> None:
     while conversation.read() is not None:
         conversation.send(whole(CHAT_WHOLE))
+
+
+@contextmanager
+def serving(
+    directory: Path, backend: str, workers: int = 1, more: str = "", script: Script = responds
+) -> Iterator[Running]:
+    server = f"{SERVER}\nworkers = {workers}\n{more}"
+    with (
+        Upstream(script) as upstream,
+        EdgeGateway(directory, upstream, backend=backend, server=server) as gateway,
+    ):
+        yield Running(upstream, gateway.ready())
 
 
 class Files:
@@ -76,21 +93,22 @@ def request(
         connection.close()
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+def ask(gateway: EdgeGateway) -> int:
+    """Return the status of a request to the upstream."""
+    body = json.dumps(chat("m", stream=False)).encode()
+    return request(gateway, "POST", CHAT_PATH, {"content-type": "application/json"}, body)[0]
+
+
+@each_worker_count
 def test_no_request_is_lost(tmp_path: Path, backend: str, workers: int) -> None:
     """A hundred requests through ten reloads, half of them by signal, which move the upstream to and fro."""
-    with (
-        Upstream(responds) as one,
-        Upstream(responds) as two,
-        EdgeGateway(tmp_path, one, backend=backend, server=f"{SERVER}\nworkers = {workers}") as gateway,
-    ):
-        gateway.ready()
-        files, body = Files(tmp_path), json.dumps(chat("m", stream=False)).encode()
+    with Upstream(responds) as two, serving(tmp_path, backend, workers) as (one, gateway):
+        files = Files(tmp_path)
         urls = [one.url, two.url]
         done = threading.Semaphore(0)
 
         def send(_: int) -> int:
-            status, _body = request(gateway, "POST", CHAT_PATH, {"content-type": "application/json"}, body)
+            status = ask(gateway)
             done.release()
             return status
 
@@ -118,15 +136,11 @@ def reloads(gateway: EdgeGateway) -> int:
     return sum("the configuration was reloaded" in line for line in gateway.output)
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+@each_worker_count
 def test_a_wrong_configuration_changes_nothing_and_is_reported(
     tmp_path: Path, backend: str, workers: int
 ) -> None:
-    with (
-        Upstream(responds) as upstream,
-        EdgeGateway(tmp_path, upstream, backend=backend, server=f"{SERVER}\nworkers = {workers}") as gateway,
-    ):
-        gateway.ready()
+    with serving(tmp_path, backend, workers) as (_, gateway):
         Files(tmp_path).replace('models = ["m"]', 'model = "m"')
         status, result = reload(gateway)
         problem = result["errors"][0]
@@ -137,16 +151,11 @@ def test_a_wrong_configuration_changes_nothing_and_is_reported(
         gateway.signal(signal.SIGHUP)
         for _ in range(2):
             gateway.wait_for_line("the configuration was not reloaded: .*unknown key")
-        body = json.dumps(chat("m", stream=False)).encode()
-        assert request(gateway, "POST", CHAT_PATH, {"content-type": "application/json"}, body)[0] == 200
+        assert ask(gateway) == 200
 
 
 def test_a_replaced_worker_has_the_new_configuration(tmp_path: Path, backend: str) -> None:
-    with (
-        Upstream(responds) as upstream,
-        EdgeGateway(tmp_path, upstream, backend=backend, server=f"{SERVER}\nworkers = 2") as gateway,
-    ):
-        gateway.ready()
+    with serving(tmp_path, backend, 2) as (_, gateway):
         Files(tmp_path).replace('models = ["m"]', 'models = ["n"]')
         assert reload(gateway)[0] == 200
         Files(tmp_path).replace('models = ["n"]', 'models = "broken"')
@@ -164,11 +173,7 @@ def test_a_worker_that_is_starting_gets_the_new_configuration_once_it_serves(
 ) -> None:
     # With a store in a file, the application takes a while to start.
     store = 'account_store = "sqlite"\naccount_store_path = "accounts.db"'
-    with (
-        Upstream(responds) as upstream,
-        EdgeGateway(tmp_path, upstream, backend=backend, server=f"{SERVER}\nworkers = 2\n{store}") as gateway,
-    ):
-        gateway.ready()
+    with serving(tmp_path, backend, 2, store) as (_, gateway):
         before = workers_of(gateway)
         os.kill(before[0], signal.SIGKILL)
         wait_until(lambda: len({*workers_of(gateway)} - {*before}) == 1)
@@ -180,13 +185,9 @@ def test_a_worker_that_is_starting_gets_the_new_configuration_once_it_serves(
     ]
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+@each_worker_count
 def test_a_signal_is_a_reload_whatever_it_interrupts(tmp_path: Path, backend: str, workers: int) -> None:
-    with (
-        Upstream(responds) as upstream,
-        EdgeGateway(tmp_path, upstream, backend=backend, server=f"{SERVER}\nworkers = {workers}") as gateway,
-    ):
-        gateway.ready()
+    with serving(tmp_path, backend, workers) as (_, gateway):
         for _ in range(100):
             gateway.signal(signal.SIGHUP)
             assert request(gateway, "GET", "/healthz")[0] == 200
@@ -225,17 +226,11 @@ def test_connections_to_an_old_upstream_are_closed_when_its_last_request_ends(
             conversation.send(whole(CHAT_WHOLE))
             conversation.until_closed()
 
-    with (
-        Upstream(script) as old,
-        Upstream(responds) as new,
-        EdgeGateway(tmp_path, old, backend=backend, server=SERVER) as gateway,
-    ):
-        gateway.ready()
-        body = json.dumps(chat("m", stream=False)).encode()
+    with Upstream(responds) as new, serving(tmp_path, backend, script=script) as (old, gateway):
         with gateway.connect() as client:
             client.sendall(post(CHAT_PATH, chat("m")))
             old.wait_for(1)
-            assert request(gateway, "POST", CHAT_PATH, {"content-type": "application/json"}, body)[0] == 200
+            assert ask(gateway) == 200
             idle = old.wait_for(2)
             Files(tmp_path).replace(old.url, new.url)
             assert reload(gateway)[0] == 200
@@ -252,12 +247,7 @@ def test_a_renewed_certificate_is_used_by_the_next_connection(
     cert, key = tmp_path / "server.pem", tmp_path / "server.key"
     cert.write_bytes(Path(certificate.cert).read_bytes())
     key.write_bytes(Path(certificate.key).read_bytes())
-    server = f'{SERVER}\ncertfile = "{cert}"\nkeyfile = "{key}"'
-    with (
-        Upstream(responds) as upstream,
-        EdgeGateway(tmp_path, upstream, backend=backend, server=server) as gateway,
-    ):
-        gateway.ready()
+    with serving(tmp_path, backend, more=f'certfile = "{cert}"\nkeyfile = "{key}"') as (_, gateway):
         before = certificate_of(gateway)
         cert.write_bytes(Path(renewed.cert).read_bytes())
         gateway.signal(signal.SIGHUP)
@@ -276,14 +266,10 @@ def certificate_of(gateway: EdgeGateway) -> bytes | None:
         return client.getpeercert(binary_form=True)
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+@each_worker_count
 def test_a_file_that_blocks_does_not_block_a_stop(tmp_path: Path, backend: str, workers: int) -> None:
     """A named pipe that nobody writes to, as a file system that hangs."""
-    with (
-        Upstream(responds) as upstream,
-        EdgeGateway(tmp_path, upstream, backend=backend, server=f"{SERVER}\nworkers = {workers}") as gateway,
-    ):
-        gateway.ready()
+    with serving(tmp_path, backend, workers) as (_, gateway):
         file = tmp_path / "dragoman.toml"
         file.unlink()
         os.mkfifo(file)
@@ -294,22 +280,16 @@ def test_a_file_that_blocks_does_not_block_a_stop(tmp_path: Path, backend: str, 
         assert gateway.wait() == 0
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+@each_worker_count
 def test_load_balancers_see_a_stop_before_connections_are_refused(
     tmp_path: Path, backend: str, workers: int
 ) -> None:
-    server = f"{SERVER}\nworkers = {workers}\ndrain_delay_s = 3600"
-    with (
-        Upstream(responds) as upstream,
-        EdgeGateway(tmp_path, upstream, backend=backend, server=server) as gateway,
-    ):
-        gateway.ready()
+    with serving(tmp_path, backend, workers, "drain_delay_s = 3600") as (_, gateway):
         assert request(gateway, "GET", "/readyz") == (200, {"status": "ready"})
         gateway.signal(signal.SIGTERM)
         wait_until(lambda: request(gateway, "GET", "/readyz") == (503, {"status": "draining"}))
         assert request(gateway, "GET", "/healthz")[0] == 200
-        body = json.dumps(chat("m", stream=False)).encode()
-        assert request(gateway, "POST", CHAT_PATH, {"content-type": "application/json"}, body)[0] == 200
+        assert ask(gateway) == 200
         gateway.signal(signal.SIGTERM)  # the second signal waits for nothing
         assert gateway.wait() == 0
     with pytest.raises(OSError, match="refused"):

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 import httpx2
 import pytest
 from edge import (
-    BACKENDS,
     CHAT_STREAM,
     CHAT_WHOLE,
     LOOPS,
@@ -172,7 +171,7 @@ def with_headers(conversation: Conversation) -> None:
         conversation.send(whole(CHAT_WHOLE, headers=OF_UPSTREAM))
 
 
-@pytest.fixture(scope="module", params=BACKENDS)
+@pytest.fixture(scope="module", params=LOOPS)
 def over_tls(
     request: pytest.FixtureRequest, tls: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Running]:
