@@ -13,8 +13,8 @@ from functools import cache
 
 import pytest
 from edge import (
-    LOOPS,
     CHAT_PATH,
+    LOOPS,
     MESSAGES_PATH,
     Conversation,
     EdgeGateway,
