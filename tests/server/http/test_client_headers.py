@@ -8,11 +8,11 @@ import json
 from typing import Any
 
 import pytest
-from agents.requests import CASES, CLAUDE_CODE, HEADERS, Case
-from gateway.fakes import FakeClient, Script
+from agents.requests import CASES, HEADERS, Case
+from gateway.fakes import FakeClient
 from gateway.simulated import KEY as UPSTREAM_KEY
 from gateway.simulated import Gateway, gateway
-from oracle import CHAT, MESSAGES, PROTOCOL_NAMES, RESPONSES, check_error, check_stream
+from oracle import CHAT, MESSAGES, PROTOCOL_NAMES, RESPONSES
 
 from dragoman_server.headers import USER_AGENT
 from dragoman_server.keys import hash_client_key
@@ -96,19 +96,6 @@ async def test_an_upstream_gets_these_headers_and_no_others(case: Case, upstream
 
 @clients
 @each_upstream
-@pytest.mark.each_choice
-async def test_the_response_is_in_the_clients_protocol(case: Case, upstream: str) -> None:
-    async with gateway(keys=KEYS, secret=SECRET) as running:
-        client = await send(running, case, upstream, key_headers(KEY_HEADER[case.protocol]))
-    assert client.headers["content-type"] == "text/event-stream; charset=utf-8"
-    include_usage = case.protocol != CHAT or "stream_options" in case.body
-    problems = check_stream(case.protocol, client.body, include_usage=include_usage)
-    # Codex gets its own tools back as it sent them.
-    assert [p for p in problems if "search_content_types: unknown" not in p] == []
-
-
-@clients
-@each_upstream
 @pytest.mark.promise("S4")
 @pytest.mark.each_choice
 async def test_the_clients_key_goes_no_further(case: Case, upstream: str) -> None:
@@ -117,32 +104,6 @@ async def test_the_clients_key_goes_no_further(case: Case, upstream: str) -> Non
         assert (await send(running, case, upstream, headers)).status == 200
         sent = json.dumps([running.last.url, running.last.headers, running.last.body])
     assert CLIENT_KEY not in sent
-
-
-@clients
-@pytest.mark.parametrize(
-    ("headers", "status"),
-    [
-        pytest.param(key_headers("x-api-key"), 200, id="x-api-key"),
-        pytest.param(key_headers("authorization"), 200, id="bearer"),
-        pytest.param({**key_headers("authorization"), **key_headers("x-api-key")}, 200, id="both"),
-        # Anthropic's own server uses x-api-key if both are there.
-        pytest.param({"authorization": "Bearer other", **key_headers("x-api-key")}, 200, id="another bearer"),
-        pytest.param({**key_headers("authorization"), "x-api-key": "other"}, 401, id="another x-api-key"),
-        pytest.param(key_headers("authorization", "other"), 401, id="unknown"),
-        pytest.param({}, 401, id="none"),
-    ],
-)
-@pytest.mark.each_choice
-async def test_both_key_headers_are_taken(case: Case, headers: dict[str, str], status: int) -> None:
-    async with gateway(keys=KEYS, secret=SECRET) as running:
-        client = await send(running, case, CHAT, headers)
-        assert client.status == status
-        if status == 200:
-            assert running.last.headers["authorization"] == f"Bearer {UPSTREAM_KEY}"
-        else:
-            assert running.upstreams.sent == []
-            assert check_error(case.protocol, 401, client.body) == []
 
 
 # --- API versions and betas of Messages -------------------------------------------------------------------------
@@ -171,15 +132,6 @@ async def test_both_api_versions_with_either_key(case: Case, version: str, key_h
         assert running.last.body == {**case.body, "model": "echo", "system": system}
 
 
-@pytest.mark.parametrize(("upstream", "mark"), [(MESSAGES, "?beta=true"), (CHAT, ""), (RESPONSES, "")])
-async def test_the_query_for_beta_forms_is_only_for_messages(upstream: str, mark: str) -> None:
-    """It is in the URL of Claude Code's requests, and the vendor accepts some fields only with it."""
-    async with gateway() as running:
-        assert (await send(running, FIRST["claude-code", MESSAGES], upstream, {})).status == 200
-        _, question, query = running.last.url.partition("?")
-    assert question + query == mark
-
-
 @messages_clients
 @pytest.mark.parametrize("upstream", [CHAT, RESPONSES])
 @pytest.mark.each_choice
@@ -206,30 +158,6 @@ async def test_no_other_client_can_switch_betas_on(protocol: str) -> None:
         assert (await send(running, case, MESSAGES, headers)).status == 200
         assert "anthropic-beta" not in running.last.headers
         assert running.last.headers["anthropic-version"] == NEWEST
-
-
-async def test_claude_code_counts_tokens_with_its_betas() -> None:
-    fields = ("messages", "system", "tools", "thinking", "output_config")
-    body = {"model": "anthropic/echo", **{name: CLAUDE_CODE[name] for name in fields}}
-    scripts = {"/v1/messages/count_tokens?beta=true": Script([b'{"input_tokens": 7}'])}
-    async with gateway(scripts, keys=KEYS, secret=SECRET) as running:
-        headers = {**HEADERS["claude-code", MESSAGES], **key_headers("x-api-key")}
-        client = await running.call("/v1/messages/count_tokens?beta=true", body, headers=headers)
-        assert client.status == 200
-        assert json.loads(client.body) == {"input_tokens": 7}
-        assert running.last.headers["anthropic-beta"] == HEADERS["claude-code", MESSAGES]["anthropic-beta"]
-        assert running.last.headers["anthropic-version"] == OLDER
-        assert running.last.headers["x-api-key"] == UPSTREAM_KEY
-
-
-async def test_claude_code_finds_models() -> None:
-    async with gateway(keys=KEYS, secret=SECRET) as running:
-        headers = {**HEADERS["claude-code", MESSAGES], **key_headers("x-api-key")}
-        client = await running.call("/v1/models?limit=1000", method="GET", headers=headers)
-    assert client.status == 200
-    listed = json.loads(client.body)
-    assert {"data", "first_id", "last_id", "has_more"} <= listed.keys()
-    assert {model["type"] for model in listed["data"]} <= {"model"}
 
 
 # --- Codex ------------------------------------------------------------------------------------------------------

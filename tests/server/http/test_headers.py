@@ -3,6 +3,8 @@
 import pytest
 
 from dragoman import UPSTREAMS, Ledger, LossCode
+from dragoman_server import __version__
+from dragoman_server.config.values import InvalidValue, header_name
 from dragoman_server.headers import (
     USER_AGENT,
     client_response_headers,
@@ -19,40 +21,58 @@ CHAT, MESSAGES, RESPONSES = PROTOCOL_NAMES = ("openai_chat", "anthropic_messages
 
 # Headers of real clients, and the protocols to whose upstreams they are forwarded, from a client of the same protocol.
 REQUEST_HEADERS: dict[str, tuple[str, ...]] = {
-    "accept": (),
-    "accept-encoding": (),
     "anthropic-beta": (MESSAGES,),
-    "anthropic-dangerous-direct-browser-access": (),
     "anthropic-user-profile-id": (MESSAGES,),
     "anthropic-version": (MESSAGES,),
     "anthropic-workspace-id": (MESSAGES,),
-    "api-key": (),
-    "authorization": (),
-    "connection": (),
-    "content-encoding": (),
-    "content-length": (),
-    "cookie": (),
-    "expect": (),
-    "forwarded": (),
-    "host": (),
     "idempotency-key": (CHAT, RESPONSES),
-    "keep-alive": (),
     "openai-beta": (CHAT, RESPONSES),
-    "openai-organization": (),
-    "openai-project": (),
-    "origin": (),
-    "proxy-authorization": (),
-    "proxy-connection": (),
-    "te": (),
-    "trailer": (),
-    "transfer-encoding": (),
-    "upgrade": (),
-    "x-api-key": (),
     "x-codex-beta-features": (RESPONSES,),
-    "x-forwarded-for": (),
-    "x-forwarded-host": (),
-    "x-goog-api-key": (),
-    "x-stainless-lang": (),
+    **dict.fromkeys(
+        [
+            "accept",
+            "accept-encoding",
+            "anthropic-dangerous-direct-browser-access",
+            "api-key",
+            "authorization",
+            "chatgpt-account-id",
+            "connection",
+            "content-encoding",
+            "content-length",
+            "conversation_id",
+            "cookie",
+            "expect",
+            "forwarded",
+            "host",
+            "http-referer",
+            "keep-alive",
+            "openai-organization",
+            "openai-project",
+            "origin",
+            "originator",
+            "proxy-authorization",
+            "proxy-connection",
+            "session-id",
+            "session_id",
+            "te",
+            "trailer",
+            "transfer-encoding",
+            "upgrade",
+            "user-agent",
+            "via",
+            "x-api-key",
+            "x-app",
+            "x-claude-code-session-id",
+            "x-client-request-id",
+            "x-forwarded-for",
+            "x-forwarded-host",
+            "x-goog-api-key",
+            "x-stainless-lang",
+            "x-stainless-runtime",
+            "x-title",
+        ],
+        (),
+    ),
 }
 
 
@@ -132,6 +152,19 @@ def test_the_header_for_the_upstreams_key() -> None:
         assert {"authorization", "x-api-key"} & headers.keys() == {name}, (protocol, auth)
 
 
+@pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
+def test_the_gateway_is_itself_whatever_client_and_settings_say(protocol: str) -> None:
+    assert f"dragoman/{__version__}" == USER_AGENT
+    claude = "claude-cli/2.1.0 (external, cli)"
+    headers = sent(protocol, protocol, {"user-agent": claude}, headers={"User-Agent": Secret(claude)})
+    assert headers["user-agent"] == USER_AGENT
+    for name in ("User-Agent", "x-app", "Originator", "X-Stainless-OS", "x-stainless-retry-count"):
+        with pytest.raises(InvalidValue, match="the gateway sends its own"):
+            header_name(name)
+    for name in ("HTTP-Referer", "X-Title", "x-team", "anthropic-beta"):
+        assert header_name(name) == name.lower(), "an operator may say who they are"
+
+
 def test_headers_of_the_upstreams_settings_win_over_all_but_the_key() -> None:
     extra = {"OpenAI-Beta": Secret("ours"), "authorization": Secret("other"), "x-team": Secret("red")}
     headers = sent(CHAT, CHAT, {"openai-beta": "theirs"}, headers=extra, api_key=Secret("k"))
@@ -164,18 +197,6 @@ def test_i4_betas_are_the_clients_or_the_translations_and_the_configured() -> No
         assert dict(headers).get("anthropic-beta") == sent_on, (client, client_headers, configured)
 
 
-@pytest.mark.parametrize("protocol", [CHAT, RESPONSES])
-def test_i4_betas_are_sent_only_to_messages(protocol: str) -> None:
-    client_headers = {"anthropic-beta": "a", "anthropic-version": "2026-10-21"}
-    for client in PROTOCOL_NAMES:
-        headers = dict(
-            upstream_request_headers(
-                upstream(protocol), UPSTREAMS[protocol], UPSTREAMS[client], client_headers, stream=False
-            )
-        )
-        assert not {"anthropic-beta", "anthropic-version"} & headers.keys()
-
-
 def test_g13_the_clients_accept_encoding_stays_with_us() -> None:
     for protocol in PROTOCOL_NAMES:
         headers = sent(protocol, protocol, {"accept-encoding": "br, zstd"})
@@ -189,34 +210,44 @@ def test_g11_the_coding_of_a_response_is_undone_and_its_header_removed() -> None
 
 # Headers of an upstream's response that reach the client.
 RESPONSE_HEADERS = {
-    "anthropic-organization-id": False,  # whose account it is
-    "anthropic-ratelimit-requests-remaining": True,
-    "alt-svc": False,
-    "cf-ray": False,
-    "connection": False,
-    "content-encoding": False,
-    "content-length": False,
-    "content-type": False,
-    "date": False,
-    "keep-alive": False,
-    "location": False,
-    "openai-organization": False,
-    "openai-processing-ms": True,
-    "proxy-authenticate": False,
-    "retry-after": True,
-    "retry-after-ms": True,
-    "server": False,
-    "set-cookie": False,
-    "strict-transport-security": False,
-    "trailer": False,
-    "transfer-encoding": False,
-    "upgrade": False,
-    "via": False,
-    "www-authenticate": False,
-    "x-internal-host": False,
-    "x-ratelimit-limit-tokens": True,
-    "x-should-retry": True,
-    "access-control-allow-origin": False,
+    **dict.fromkeys(
+        [
+            "anthropic-ratelimit-requests-remaining",
+            "openai-processing-ms",
+            "retry-after",
+            "retry-after-ms",
+            "x-ratelimit-limit-tokens",
+            "x-should-retry",
+        ],
+        True,
+    ),
+    **dict.fromkeys(
+        [
+            "anthropic-organization-id",
+            "alt-svc",
+            "cf-ray",
+            "connection",
+            "content-encoding",
+            "content-length",
+            "content-type",
+            "date",
+            "keep-alive",
+            "location",
+            "openai-organization",
+            "proxy-authenticate",
+            "server",
+            "set-cookie",
+            "strict-transport-security",
+            "trailer",
+            "transfer-encoding",
+            "upgrade",
+            "via",
+            "www-authenticate",
+            "x-internal-host",
+            "access-control-allow-origin",
+        ],
+        False,
+    ),
 }
 
 
