@@ -158,7 +158,7 @@ def test_a_client_that_requests_and_does_not_read_is_disconnected(gateway: EdgeG
     """The responses that wait for it are bounded: here heads only, which no window holds back."""
     connected = socket.socket()
     connected.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-    connected.settimeout(1)
+    connected.settimeout(2)
     connected.connect(("127.0.0.1", gateway.port))
     before = gateway.resident_bytes
     with Peer(connected) as peer, another_client(gateway) as took, suppress(ConnectionError, TimeoutError):
