@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import given
@@ -63,6 +63,20 @@ def take(
     return Try(step.upstream_index, step.accounts[0])
 
 
+def trying(*accounts: str, **more: Any) -> Driven:
+    """Return the attempts of a request whose first account is being tried."""
+    attempts = Driven([upstream(*accounts)], **more)
+    take(attempts)
+    return attempts
+
+
+def hedging(*accounts: str) -> Driven:
+    """Return the same, with another account that is offered as a hedge."""
+    attempts = trying(*accounts)
+    attempts.hedge({}, 0.0)
+    return attempts
+
+
 def test_r6_each_account_once_in_the_order_of_the_chain() -> None:
     attempts = Driven([upstream("a", "b"), upstream("c")])
     steps: list[Try | Wait | GiveUp] = []
@@ -83,8 +97,7 @@ def test_an_account_of_two_upstreams_is_two() -> None:
 
 
 def test_f10_an_error_of_the_request_is_returned_at_once() -> None:
-    attempts = Driven([upstream("a", "b")])
-    take(attempts)
+    attempts = trying("a", "b")
     assert fail(attempts, WRONG) is ErrorAction.RETURN_TO_CLIENT
     assert attempts.next({}, 0.0) == GiveUp(WRONG, None)
 
@@ -107,8 +120,7 @@ def test_r6_the_limit_of_attempts() -> None:
 
 @pytest.mark.promise("R6")
 def test_a_resend_counts_among_the_attempts() -> None:
-    attempts = Driven([upstream("a", "b", "c")], max_attempts=3)
-    take(attempts)
+    attempts = trying("a", "b", "c", max_attempts=3)
     assert attempts.resend("a")
     fail(attempts)
     assert take(attempts) == Try(0, "b")
@@ -130,9 +142,7 @@ def test_only_an_account_under_way_is_tried_again() -> None:
 
 
 def test_no_account_is_tried_again_after_an_error_for_the_client() -> None:
-    attempts = Driven([upstream("a", "b")])
-    take(attempts)
-    attempts.hedge({}, 0.0)
+    attempts = hedging("a", "b")
     attempts.accepted("b")
     attempts.failed("a", WRONG)
     assert not attempts.resend("b")
@@ -177,8 +187,7 @@ def test_f4_a_passing_error_is_reported_before_a_lasting_one() -> None:
 
 
 def test_f10_an_error_of_the_request_has_no_retry_after() -> None:
-    attempts = Driven([upstream("a", "b")])
-    take(attempts)
+    attempts = trying("a", "b")
     fail(attempts, WRONG)
     assert attempts.next({"b": Health(cooldown_until=9.0)}, 0.0) == GiveUp(WRONG, None)
 
@@ -202,8 +211,7 @@ def test_waiting_for_an_account_that_comes_back_soon() -> None:
 
 
 def test_an_account_that_was_tried_is_not_waited_for() -> None:
-    attempts = Driven([upstream("a")], max_wait=60.0)
-    take(attempts)
+    attempts = trying("a", max_wait=60.0)
     fail(attempts, BUSY)
     assert attempts.next({"a": Health(cooldown_until=1.0)}, 0.0) == GiveUp(BUSY, 1.0)
 
@@ -214,8 +222,7 @@ def test_no_account_at_all() -> None:
 
 @pytest.mark.promise("R5")
 def test_r5_after_content_there_is_no_other_attempt() -> None:
-    attempts = Driven([upstream("a", "b")])
-    take(attempts)
+    attempts = trying("a", "b")
     attempts.committed()
     assert attempts.state is AttemptState.DONE
     for call in (
@@ -291,18 +298,14 @@ def test_a_hedge_is_another_account_beside_the_first() -> None:
 
 
 def test_a_hedge_without_a_free_account_leaves_the_first_running() -> None:
-    attempts = Driven([upstream("a", "b")])
-    take(attempts)
-    attempts.hedge({}, 0.0)
+    attempts = hedging("a", "b")
     attempts.declined(5.0)
     assert attempts.state is AttemptState.TRYING
     attempts.committed()
 
 
 def test_an_offered_hedge_stays_valid_when_the_first_one_fails() -> None:
-    attempts = Driven([upstream("a", "b")])
-    take(attempts)
-    attempts.hedge({}, 0.0)
+    attempts = hedging("a", "b")
     attempts.failed("a", DOWN)
     assert attempts.state is AttemptState.OFFERED
     attempts.accepted("b")
@@ -310,18 +313,14 @@ def test_an_offered_hedge_stays_valid_when_the_first_one_fails() -> None:
 
 
 def test_a_hedge_without_a_free_account_after_the_first_one_failed() -> None:
-    attempts = Driven([upstream("a", "b")])
-    take(attempts)
-    attempts.hedge({}, 0.0)
+    attempts = hedging("a", "b")
     attempts.failed("a", DOWN)
     attempts.declined(5.0)
     assert attempts.next({}, 0.0) == GiveUp(DOWN, 5.0)
 
 
 def test_an_offered_hedge_is_void_after_an_error_for_the_client() -> None:
-    attempts = Driven([upstream("a", "b")])
-    take(attempts)
-    attempts.hedge({}, 0.0)
+    attempts = hedging("a", "b")
     attempts.failed("a", WRONG)
     assert attempts.state is AttemptState.CHOOSING
     with pytest.raises(LocalProtocolError, match="choosing, not offered"):
@@ -330,18 +329,14 @@ def test_an_offered_hedge_is_void_after_an_error_for_the_client() -> None:
 
 
 def test_an_offered_hedge_is_void_after_content_was_sent() -> None:
-    attempts = Driven([upstream("a", "b")])
-    take(attempts)
-    attempts.hedge({}, 0.0)
+    attempts = hedging("a", "b")
     attempts.committed()
     with pytest.raises(LocalProtocolError, match="done, not offered"):
         attempts.accepted("b")
 
 
 def test_a_dropped_attempt_changes_nothing_of_its_account() -> None:
-    attempts = Driven([upstream("a", "b")])
-    take(attempts)
-    attempts.hedge({}, 0.0)
+    attempts = hedging("a", "b")
     attempts.accepted("b")
     attempts.failed("a", WRONG)
     assert attempts.state is AttemptState.TRYING
@@ -360,15 +355,12 @@ def test_no_attempt_is_dropped_or_fails_before_a_first_one_runs() -> None:
 
 
 def test_a_hedge_counts_among_the_attempts() -> None:
-    attempts = Driven([upstream("a", "b")], max_attempts=1)
-    take(attempts)
+    attempts = trying("a", "b", max_attempts=1)
     assert attempts.hedge({}, 0.0) is None
 
 
 def test_an_error_for_the_client_ends_both() -> None:
-    attempts = Driven([upstream("a", "b", "c")])
-    take(attempts)
-    attempts.hedge({}, 0.0)
+    attempts = hedging("a", "b", "c")
     attempts.accepted("b")
     attempts.failed("a", WRONG)
     attempts.failed("b", DOWN)
