@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -12,6 +13,7 @@ from failures.responses import Text, frames
 from failures.responses import stream as stream_of_upstream
 from gateway.fakes import call
 from translation import client_request
+from virtual_time import REAL_BACKENDS
 
 from dragoman import PROTOCOLS, UPSTREAMS
 from dragoman.codec import Endpoint, Framing, UpstreamSpec
@@ -28,7 +30,9 @@ from dragoman.events import (
 from dragoman.sse import SSEParser
 from dragoman_server.app import create_app
 from dragoman_server.hosts import HOSTS, Host
-from dragoman_server.settings import Settings, UpstreamSettings
+from dragoman_server.recordings.document import Recording, joined, load
+from dragoman_server.recordings.replay import first_difference, replay
+from dragoman_server.settings import ServerSettings, Settings, UpstreamSettings
 from dragoman_server.upstream.client import UpstreamClient
 
 pytestmark = pytest.mark.anyio
@@ -70,6 +74,7 @@ async def responses(
     *,
     requests: dict[str, dict[str, Any]] = REQUESTS,
     spec: UpstreamSpec = TOY,
+    record: str | None = None,
     **upstream: Any,
 ) -> dict[str, bytes]:
     """Return what clients get at each path if the upstream sends this in pieces of this size."""
@@ -85,7 +90,8 @@ async def responses(
 
     up = UpstreamSettings(name="up", protocol=protocol, base_url="http://127.0.0.1:9/v1", **upstream)
     client = UpstreamClient(transport=httpx2.MockTransport(respond))
-    app = create_app(Settings(upstreams=(up,)), client=client, protocols=protocols)
+    settings = Settings(server=ServerSettings(record=record), upstreams=(up,))
+    app = create_app(settings, client=client, protocols=protocols)
     got = {}
     async with app.lifespan():
         for path, request in requests.items():
@@ -117,6 +123,22 @@ async def test_a_host_may_frame_a_protocol_in_its_own_way(
     for size in (1, 10_000):
         got = await responses(protocol, in_lengths(stream), size, host="toy")
         assert all(texts(path, body) for path, body in got.items())
+
+
+def recordings(folder: Path) -> list[Recording]:
+    return [load(path) for path in sorted(folder.iterdir())]
+
+
+@pytest.mark.backends(*REAL_BACKENDS)  # a thread writes the files
+async def test_what_is_recorded_are_events(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So texts can be found in it, and it can be replayed without the framing."""
+    monkeypatch.setitem(HOSTS, "toy", Host(lambda call, upstream: call._replace(framing=LENGTHS)))
+    stream = b"".join(frames(stream_of_upstream("openai_chat", Text("Hello"))))
+    await responses("openai_chat", in_lengths(stream), 5, host="toy", record=str(tmp_path))
+    recorded = {each.request.path: each for each in recordings(tmp_path)}
+    for path in [spec.endpoints[0].path for spec in UPSTREAMS.values()]:
+        assert joined(recorded[path].attempts[0].pieces) == stream
+        assert first_difference(recorded[path], replay(recorded[path])) is None
 
 
 async def test_a_whole_response_has_no_framing() -> None:
