@@ -224,7 +224,9 @@ class UpstreamResponse:
         try:
             if self._frames is not None:
                 return await self._receive_events(self._frames)
-            return await self._receive_content()
+            if self._decoder is None:
+                return await self._body.receive()
+            return await self._receive_decoded(self._decoder)
         except httpx2.HTTPError as error:
             raise _failure(error, self._where, direct=isinstance(self._body, ResponseBody)) from None
         except CodingError as error:
@@ -243,17 +245,15 @@ class UpstreamResponse:
                 raise _failure(error, self._where, direct=True) from None
 
     async def _receive_events(self, frames: FrameDecoder) -> bytes:
+        decoder = self._decoder
         while frames.error is None:
-            data = await self._receive_content()
+            data = await (self._body.receive() if decoder is None else self._receive_decoded(decoder))
             events = await off_loop(frames.held_bytes + len(data), frames.receive_data, data)
             if events or not data:
                 return events
         raise UpstreamBroken(f"{self._where}: {frames.error}")
 
-    async def _receive_content(self) -> bytes:
-        decoder = self._decoder
-        if decoder is None:
-            return await self._body.receive()
+    async def _receive_decoded(self, decoder: ContentDecoder) -> bytes:
         while True:
             portion = decoder.next_portion()
             if portion is not None:
