@@ -43,7 +43,7 @@ from dragoman._wire import errors
 from dragoman._wire.exceptions import RemoteProtocolError, RequestRefused
 from dragoman._wire.json import decode, encode
 from dragoman._wire.sse import Frame
-from dragoman.codec import Capabilities, RelayObserver, ResponseContext
+from dragoman.codec import RelayObserver, ResponseContext
 
 SANSIO = Path(__file__).resolve().parents[2] / "sansio"
 FILES = sorted(SANSIO.glob("*/*.txt"))
@@ -178,9 +178,9 @@ def text_of(frame: str) -> str:
 
 def write_request(protocol: str, line: str, options: dict[str, Any]) -> list[str]:
     """The body for an upstream with these capabilities."""
-    ledger = Ledger()
+    ledger, spec = Ledger(), UPSTREAMS[protocol]
     try:
-        body = UPSTREAMS[protocol].write_request(eval(line, VOCABULARY), Capabilities(**options), ledger)
+        body = spec.write_request(eval(line, VOCABULARY), spec.capabilities(**options), ledger)
     except RequestRefused as error:
         return [of_error(error)]
     return [encode(body).decode(), *losses(ledger)]
