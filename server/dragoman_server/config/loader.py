@@ -293,17 +293,15 @@ class _Loader(ConfigSources):
                 values["protocol"] = values["protocols"][0]
             self.report_missing(path, {**table, **values}, self.upstream_keys)
             self._check_upstream(path, values, server)
-            protocol = values.get("protocol")
-            self._check_capabilities(
-                path, values, values.get("protocols") or (protocol and (protocol,)) or ()
-            )
             if len(self.problems) == problems_before:
                 yield _upstream(values)
 
     def _check_upstream(self, path: KeyPath, values: Mapping[str, Any], server: ServerSettings) -> None:
         """Check what depends on more than one key."""
         protocol, name = values.get("protocol"), values.get("name")
-        if protocol and protocol not in values.get("protocols", (protocol,)):
+        protocols = values.get("protocols", (protocol,) if protocol else ())
+        self._check_capabilities(path, values, protocols)
+        if protocol and protocol not in protocols:
             text = f"does not list {quote_value(protocol)}, the preferred protocol"
             self.add_problem((*path, "protocols"), text)
         if "base_url" in values and _is_this_gateway(values["base_url"], server):

@@ -98,6 +98,7 @@ def test_each_capability_has_its_source() -> None:
     first, second = explained()["upstreams"]
     sources = {each["name"]: (each["value"], each["source"]) for each in first["capabilities"]}
     assert sources["prefill"] == (False, "[[capabilities]] qwen*")
+    assert list(sources) == sorted(sources)
     assert sources["max_tokens_field"] == ("max_tokens", "a host on a private network")
     assert {each["source"] for each in second["capabilities"]} >= {
         "the host of anthropic",
