@@ -26,14 +26,12 @@ from edge import (
     read_response,
     whole,
 )
+from gateway.scripted import CHAT, MESSAGES, PATHS, PROTOCOL_NAMES, RESPONSES
 from http_certificate import Certificate
-from oracle import CHAT, MESSAGES, RESPONSES
 from translation import client_request
 
 pytestmark = pytest.mark.process
 
-PROTOCOL_NAMES = (CHAT, MESSAGES, RESPONSES)
-PATHS = {CHAT: "/v1/chat/completions", MESSAGES: "/v1/messages", RESPONSES: "/v1/responses"}
 KEY = "sk-canary-0123456789-0123456789"
 TEAM = "canary-of-the-team"
 PROXY = "canary-of-the-proxy"

@@ -276,6 +276,12 @@ class FakeClient:
         return b"".join(m.get("body", b"") for _, m in self.messages if m["type"] == "http.response.body")
 
     @property
+    def error(self) -> dict[str, Any]:
+        """The error of the body, in any protocol."""
+        error: dict[str, Any] = json.loads(self.body)["error"]
+        return error
+
+    @property
     def finished(self) -> bool:
         last = self.messages[-1][1] if self.messages else {}
         return last.get("type") == "http.response.body" and not last.get("more_body")

@@ -118,11 +118,6 @@ def test_the_counter_of_a_budget_period() -> None:
 PRICES = (Price(model="up/*", input=100_000.0, output=175_000.0),)
 
 
-def error_of(client: FakeClient) -> dict[str, Any]:
-    error: dict[str, Any] = json.loads(client.body)["error"]
-    return error
-
-
 # The status, the type and the code (if any) of a spent budget in each protocol.
 SPENT = {
     CHAT: (429, "insufficient_quota", "insufficient_quota"),
@@ -145,7 +140,7 @@ async def test_a_spent_budget_is_an_error_of_the_clients_protocol(
     client = await gateway.request(protocol, streams=streams)
     status, named, code = SPENT[protocol]
     assert client.status == status
-    error = error_of(client)
+    error = client.error
     assert (error["type"], error.get("code")) == (named, code)
     assert "budget of the client key red is spent: 2 US dollars a month" in error["message"]
     assert "starts again at 2026-12-01T00:00:00Z" in error["message"]
@@ -160,7 +155,7 @@ async def test_a_budget_of_zero_refuses_every_request() -> None:
     gateway = scripted(CHAT, keys={"red": {"budget": 0.0, "budget_period": "total"}}, prices=PRICES)
     client = await gateway.request()
     assert client.status == 429
-    assert error_of(client)["message"].endswith("is spent: 0 US dollars in all")
+    assert client.error["message"].endswith("is spent: 0 US dollars in all")
 
 
 @pytest.mark.anyio
@@ -169,8 +164,8 @@ async def test_a_key_with_a_budget_may_use_no_model_without_a_price(protocol: st
     gateway = scripted(CHAT, keys={"red": {"budget": 1.0}, "blue": {}}, prices=PRICES)
     client = await gateway.request(protocol, model="two/m")
     assert client.status == 403
-    assert "has a budget, and the model 'two/m' has no price here" in error_of(client)["message"]
-    assert "[[prices]]" in error_of(client)["message"]
+    assert "has a budget, and the model 'two/m' has no price here" in client.error["message"]
+    assert "[[prices]]" in client.error["message"]
     assert (await gateway.request(protocol, model="two/m", key="blue")).status == 200
 
 

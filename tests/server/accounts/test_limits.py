@@ -46,11 +46,6 @@ ENDPOINTS = {
 each_protocol = pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
 
 
-def error_of(client: FakeClient) -> dict[str, Any]:
-    error: dict[str, Any] = json.loads(client.body)["error"]
-    return error
-
-
 # Models.
 
 
@@ -85,14 +80,14 @@ async def test_a_refused_model_is_an_error_of_the_clients_protocol(protocol: str
     gateway = scripted(CHAT, keys={"red": {"models": ("a", "b*")}})
     client = await gateway.request(protocol)
     assert client.status == 403
-    assert error_of(client)["type"] == ENDPOINTS[protocol][1]
-    assert "may not use the model 'up/m'; it may use a, b*" in error_of(client)["message"]
+    assert client.error["type"] == ENDPOINTS[protocol][1]
+    assert "may not use the model 'up/m'; it may use a, b*" in client.error["message"]
     assert "retry-after" not in client.headers
 
 
 async def test_a_clients_model_name_is_quoted_bounded_and_printable() -> None:
     gateway = scripted(CHAT, keys={"red": {"models": tuple(f"m{number}" for number in range(99))}})
-    message = error_of(await gateway.request(model="x\n" * 999))["message"]
+    message = (await gateway.request(model="x\n" * 999)).error["message"]
     assert "\n" not in message
     assert len(message) < 500
     assert message.endswith("m9, ...")
@@ -130,7 +125,7 @@ async def test_a_request_without_a_model_is_refused_as_without_keys() -> None:
     gateway = scripted(CHAT, keys={"red": {"models": ("a",)}})
     client = await gateway.call(PATHS[CHAT], {"messages": []})
     assert client.status == 400
-    assert "model is required" in error_of(client)["message"]
+    assert "model is required" in client.error["message"]
 
 
 async def test_the_list_has_only_the_models_of_the_key() -> None:
@@ -204,10 +199,8 @@ async def test_a_limit_is_an_error_of_the_clients_protocol(protocol: str, stream
         await gateway.request(protocol)
     client = await gateway.request(protocol, streams=streams)
     assert client.status == 429
-    assert error_of(client)["type"] == ENDPOINTS[protocol][2]
-    assert (
-        "the client key red may use 2 requests a minute; try again in 30.000s" in error_of(client)["message"]
-    )
+    assert client.error["type"] == ENDPOINTS[protocol][2]
+    assert "the client key red may use 2 requests a minute; try again in 30.000s" in client.error["message"]
     assert (client.headers["retry-after"], client.headers["retry-after-ms"]) == ("30", "30000")
     assert {name: value for name, value in client.headers.items() if "ratelimit" in name} == REPORTED[
         protocol
@@ -293,7 +286,7 @@ async def test_the_limit_that_is_reached_is_named(requests: int, tokens: int, na
     assert (await gateway.request()).status == 200
     client = await gateway.request()
     assert client.status == 429
-    assert f"{named} a minute" in error_of(client)["message"]
+    assert f"{named} a minute" in client.error["message"]
     assert f"x-ratelimit-limit-{named}" in client.headers
 
 

@@ -81,7 +81,7 @@ async def test_more_choices_than_the_gateway_allows() -> None:
     gateway = scripted(MESSAGES, text_response("a"))
     client = await gateway.call(PATHS[CHAT], {**REQUEST, "n": 17})
     assert (client.status, gateway.sent) == (400, [])
-    assert "at most 16" in json.loads(client.body)["error"]["message"]
+    assert "at most 16" in client.error["message"]
 
 
 # stop.

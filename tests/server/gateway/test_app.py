@@ -17,6 +17,7 @@ import pytest
 from failures.responses import Text
 from failures.whole import whole
 from gateway.fakes import FakeClient, FakeUpstream, OneResponse, Script, Sleep, call, http_scope
+from gateway.scripted import CHAT, MESSAGES, PATHS, PROTOCOL_NAMES, RESPONSES
 from oracle import check_error
 from oracle import samples as s
 from starlette.applications import Starlette
@@ -37,8 +38,6 @@ from dragoman_server.upstream.client import (
 
 pytestmark = pytest.mark.anyio
 
-CHAT, MESSAGES, RESPONSES = PROTOCOL_NAMES = ("openai_chat", "anthropic_messages", "openai_responses")
-PATHS = {CHAT: "/v1/chat/completions", MESSAGES: "/v1/messages", RESPONSES: "/v1/responses"}
 BODIES: dict[str, dict[str, Any]] = {
     CHAT: {"model": "up/m", "messages": [{"role": "user", "content": "Hi"}]},
     MESSAGES: {"model": "up/m", "max_tokens": 50, "messages": [{"role": "user", "content": "Hi"}]},
@@ -80,11 +79,6 @@ def app_of(*steps: Any, settings: Settings | None = None, **script: Any) -> tupl
 
 def asking(protocol: str, **more: Any) -> bytes:
     return json.dumps({**BODIES[protocol], **more}).encode()
-
-
-def message_of(client: FakeClient) -> str:
-    message: str = json.loads(client.body)["error"]["message"]
-    return message
 
 
 def check_refusal(protocol: str, client: FakeClient, status: int, request: object = None) -> None:
@@ -146,7 +140,7 @@ async def test_a_bad_body(protocol: str, name: str, lines: LogLines) -> None:
     app, fake = app_of(settings=settings_of(CHAT if protocol != CHAT else MESSAGES))
     client = await call(app, PATHS[protocol], body)
     check_refusal(protocol, client, 400)
-    assert message in message_of(client)
+    assert message in client.error["message"]
     assert fake.closed_at is None, "no upstream was called"
     assert lines.one()["outcome"] == "refused"
 
@@ -164,7 +158,7 @@ async def test_a_value_of_the_wrong_type_is_named(protocol: str) -> None:
     app, _ = app_of(settings=settings_of(CHAT if protocol != CHAT else MESSAGES))
     client = await call(app, PATHS[protocol], asking(protocol, **changes))
     check_refusal(protocol, client, 400)
-    error = json.loads(client.body)["error"]
+    error = client.error
     assert place in error["message"]
     if protocol != MESSAGES:
         assert error["param"].startswith(place)
@@ -184,7 +178,7 @@ async def test_an_unknown_model_is_a_404_with_a_suggestion(protocol: str) -> Non
     app, _ = app_of()
     client = await call(app, PATHS[protocol], asking(protocol, model="othr/one"))
     check_refusal(protocol, client, 404)
-    assert 'did you mean "other/one"?' in message_of(client)
+    assert 'did you mean "other/one"?' in client.error["message"]
 
 
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
@@ -195,7 +189,7 @@ async def test_a_body_that_is_too_large(protocol: str, declared: bool) -> None:
     headers = {"content-length": str(len(body))} if declared else {}
     client = await call(app, PATHS[protocol], body, headers=headers)
     check_refusal(protocol, client, 413)
-    assert "more than 2000 bytes" in message_of(client)
+    assert "more than 2000 bytes" in client.error["message"]
 
 
 async def test_a_header_that_is_repeated_counts_whole() -> None:
@@ -230,12 +224,12 @@ async def test_a_path_without_an_endpoint(
     client = await call(app, path, method=method, headers=headers)
     check_refusal(protocol, client, 404)
     expected = "'none' is not listed" if "models" in path else "POST /v1/messages"
-    assert expected in message_of(client)
+    assert expected in client.error["message"]
     line = lines.one()
     assert (line["outcome"], line["status"], line["path"]) == ("refused", 404, path)
     assert line["id"] == client.headers["request-id"]
     if protocol == CHAT and "models" not in path:
-        assert json.loads(client.body)["error"]["code"] == "unknown_url"
+        assert client.error["code"] == "unknown_url"
 
 
 WRONG_PATHS: list[tuple[str, str, str]] = [
@@ -262,7 +256,7 @@ async def test_a_request_with_a_wrong_base_url_gets_the_right_one(headers: dict[
         client = await call(app, path, headers={"host": "gate.test:8080", **headers})
         protocol = MESSAGES if headers else CHAT
         check_refusal(protocol, client, 404, path)
-        assert message_of(client) == (
+        assert client.error["message"] == (
             f"there is nothing at this path; the base URL for a client that adds {path_end} is http://gate.test:8080{base}"
         ), path
 
@@ -295,7 +289,7 @@ SERVED = [
 async def test_another_path_lists_the_endpoints() -> None:
     for path in OTHER_PATHS:
         app, _ = app_of()
-        message = message_of(await call(app, path))
+        message = (await call(app, path)).error["message"]
         assert message.endswith(f"; this gateway serves {', '.join(SERVED)}"), path
 
 
@@ -314,7 +308,7 @@ async def test_a_method_that_is_not_allowed() -> None:
         client = await call(app, path, method=method)
         check_refusal(protocol, client, 405, (method, path))
         assert set(client.headers["allow"].split(", ")) == allowed, (method, path)
-        assert message_of(client).startswith(f"{method} is not allowed here; allowed: "), (method, path)
+        assert client.error["message"].startswith(f"{method} is not allowed here; allowed: "), (method, path)
 
 
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
@@ -335,7 +329,7 @@ async def test_an_upstream_that_is_down(
     client = await call(app, PATHS[protocol], asking(protocol, stream=stream))
     assert client.status in (status, 500, 529)  # Messages has fewer classes
     check_refusal(protocol, client, client.status)
-    assert message_of(client) == str(error).replace("http://127.0.0.1:9", 'upstream "up"')
+    assert client.error["message"] == str(error).replace("http://127.0.0.1:9", 'upstream "up"')
     line = lines.one()
     assert (line["level"], line["outcome"], line["status"]) == ("warning", "failed", client.status)
 
@@ -502,7 +496,7 @@ async def test_the_line_of_a_request_that_the_server_cancels(lines: LogLines) ->
     line = lines.one()
     assert (line["outcome"], line["duration_s"], line["status"]) == ("cancelled", 2.0, 503)
     assert client.status == 503
-    assert "send the request again" in json.loads(client.body)["error"]["message"]
+    assert "send the request again" in client.error["message"]
     assert fake.open_count == 0
 
 

@@ -1,6 +1,5 @@
 """The ledger through the application: the header, the log line, and strict mode."""
 
-import json
 import logging
 import re
 from typing import Any
@@ -143,7 +142,7 @@ async def test_a_strict_refusal_names_the_place_in_the_clients_form(client: str)
     gateway = scripted(CHAT if client != CHAT else MESSAGES, WHOLE_RESPONSE)
     response = await gateway.call(PATHS[client], LOSSY_OF[client], REQUEST_STRICT)
     assert check_error(client, 400, response.body) == []
-    message = json.loads(response.body)["error"]["message"]
+    message = response.error["message"]
     place = {CHAT: "/logit_bias", MESSAGES: "/container", RESPONSES: "/truncation"}[client]
     assert message.startswith("strict mode: ")
     assert place in message or "/seed" in message

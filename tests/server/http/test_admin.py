@@ -367,7 +367,7 @@ async def test_an_unknown_account() -> None:
         store = MemoryAccountStore()
         client = await call(app_of(store=store), f"/admin/accounts/{id}/disable", "POST", ADMIN)
         assert client.status == 404, id
-        assert "there is no account" in json.loads(client.body)["error"]["message"], id
+        assert "there is no account" in client.error["message"], id
         assert not store.health(), id
 
 

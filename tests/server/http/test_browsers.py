@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 from gateway.fakes import FakeClient, FakeUpstream, OneResponse, Script, http_scope
-from oracle import CHAT, MESSAGES, RESPONSES, check_error
+from gateway.scripted import CHAT, MESSAGES, PATHS, RESPONSES
+from oracle import check_error
 from virtual_time import REAL_BACKENDS
 
 from dragoman_server.app import create_app
@@ -27,7 +28,6 @@ ADMIN = Secret("fedcba9876543210" * 4)
 KEY = new_key()
 KEYS = (ClientKey(name="me", hash=hash_client_key(KEY, SECRET)),)
 EVIL = "https://evil.example"
-PATHS = {CHAT: "/v1/chat/completions", MESSAGES: "/v1/messages", RESPONSES: "/v1/responses"}
 BODY = json.dumps({"model": "up/m", "messages": [{"role": "user", "content": "Hi"}]}).encode()
 RESPONSE = (
     b'data: {"id":"x","model":"m","choices":[{"index":0,"delta":{"role":"assistant","content":"Hello"}}]}\n\n'
@@ -147,7 +147,7 @@ async def test_another_host_is_refused_before_anything_is_done(origin: str | Non
         headers = {"host": host} | ({"origin": f"http://{host}"} if origin else {})
         client = await gateway.request(headers)
         check_refused_early(gateway, client, 421, host)
-        message = json.loads(client.body)["error"]["message"]
+        message = client.error["message"]
         assert "server.allowed_hosts (DRAGOMAN_ALLOWED_HOSTS, --allowed-hosts)" in message, host
 
 
@@ -261,7 +261,7 @@ async def test_other_pages_are_refused() -> None:
         gateway = Gateway()
         client = await gateway.request({"origin": origin, "content-type": "text/plain"})
         check_refused_early(gateway, client, 403, origin)
-        message = json.loads(client.body)["error"]["message"]
+        message = client.error["message"]
         assert "server.cors_origins (DRAGOMAN_CORS_ORIGINS, --cors-origins)" in message, origin
         assert client.headers["x-should-retry"] == "false", origin
 
@@ -410,7 +410,7 @@ async def test_a_preflight_of_a_foreign_origin_names_the_setting(keys: bool) -> 
     client = await Gateway(keys=keys).request(preflight, method="OPTIONS")
     assert client.status == 403
     assert check_error(CHAT, 403, client.body) == []
-    assert "server.cors_origins" in json.loads(client.body)["error"]["message"]
+    assert "server.cors_origins" in client.error["message"]
 
 
 @pytest.mark.parametrize("origins", [("loopback",), ("*",)])

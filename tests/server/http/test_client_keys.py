@@ -216,7 +216,7 @@ async def test_the_reason_is_in_the_form_of_the_clients_protocol() -> None:
     for spec in PROTOCOLS.values():
         client = await call_app(app, spec.endpoints[0].path, b"{}", headers={"x-api-key": KEY})
         assert client.status == 401
-        assert "the client key red is disabled" in json.loads(client.body)["error"]["message"]
+        assert "the client key red is disabled" in client.error["message"]
         assert client.headers["www-authenticate"] == "Bearer"
 
 
@@ -259,7 +259,7 @@ async def test_a_request_without_a_valid_key_is_refused_in_the_protocol_of_its_p
             assert response.status == 401, (endpoint, headers)
             assert response.headers["www-authenticate"] == "Bearer", (endpoint, headers)
             assert response.headers["x-should-retry"] == "false", (endpoint, headers)
-            message = json.loads(response.body)["error"]
+            message = response.error
             text = message if isinstance(message, str) else message["message"]
             assert (
                 "needs a client key" if not headers else "the client key is not known to this gateway"

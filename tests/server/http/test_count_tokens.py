@@ -78,7 +78,7 @@ def check_estimate(protocol: str, client: FakeClient) -> int:
 def check_refusal(protocol: str, client: FakeClient, status: int, message: str) -> None:
     assert client.status == status, client.body
     assert check_error(protocol, status, client.body) == []
-    assert message in json.loads(client.body)["error"]["message"]
+    assert message in client.error["message"]
 
 
 # Estimates.

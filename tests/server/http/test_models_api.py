@@ -224,7 +224,7 @@ async def test_an_unknown_model(protocol: str) -> None:
             client = await get(app, f"/v1/models/{name}", protocol)
         assert client.status == 404, name
         assert check_error(protocol, 404, client.body) == [], name
-        error = json.loads(client.body)["error"]
+        error = client.error
         assert name[:100] in error["message"], name
         assert len(error["message"]) < 200, name
         if protocol == CHAT:
@@ -320,7 +320,7 @@ async def test_an_invalid_page_is_refused() -> None:
             client = await get(app, f"/v1/models?{query}", MESSAGES)
         assert client.status == 400, query
         assert check_error(MESSAGES, 400, client.body) == [], query
-        assert message in json.loads(client.body)["error"]["message"], query
+        assert message in client.error["message"], query
 
 
 @pytest.mark.parametrize(

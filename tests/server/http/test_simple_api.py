@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 import pytest
-from gateway.fakes import FakeClient, FakeUpstream, OneResponse, Script, Sleep
+from gateway.fakes import FakeUpstream, OneResponse, Script, Sleep
 from gateway.fakes import call as call_app
 from oracle import (
     CHAT,
@@ -74,11 +74,6 @@ call = partial(call_app, headers={"content-type": "application/json", "authoriza
 
 def asking(**more: Any) -> dict[str, Any]:
     return {"model": "nick", "messages": HI, **more}
-
-
-def error_of(client: FakeClient) -> dict[str, Any]:
-    error: dict[str, Any] = json.loads(client.body)["error"]
-    return error
 
 
 # --- responses -------------------------------------------------------------------------------------------------
@@ -164,7 +159,7 @@ async def test_strict_mode_refuses_in_the_apis_own_form() -> None:
     app, fake = app_of(Script([WHOLE]), settings_of(loss_policy="refuse"))
     client = await call(app, LINES, asking(top_p=0.5))
     assert client.status == 400
-    assert error_of(client)["code"] == "lossy_translation"
+    assert client.error["code"] == "lossy_translation"
     assert fake.closed_at is None, "no upstream was called"
 
 
@@ -190,7 +185,7 @@ async def test_without_a_default_a_model_is_required(path: str) -> None:
     app, _ = app_of(Script([WHOLE]))
     client = await call(app, path, {"messages": HI})
     assert client.status == 400
-    assert error_of(client) == {
+    assert client.error == {
         "message": "model is missing, and this gateway has no default: name one, or have server.default_model set",
         "type": "invalid_request_error",
         "code": "missing_required_parameter",
@@ -245,7 +240,7 @@ async def test_an_invalid_request_is_refused_with_its_reason(path: str) -> None:
         assert client.status == status, body
         assert client.headers["content-type"] == "application/json", body
         assert check_error(SIMPLE_LINES, status, client.body) == [], body
-        assert message in error_of(client)["message"], body
+        assert message in client.error["message"], body
         assert fake.closed_at is None, "no upstream was called"
 
 
@@ -255,7 +250,7 @@ async def test_an_error_before_the_response_has_a_status(path: str) -> None:
     app, _ = app_of(Script([busy], status=429, headers=[("retry-after", "7")]))
     client = await call(app, path, asking())
     assert (client.status, client.headers["retry-after"]) == (429, "7")
-    assert error_of(client) == {"message": "Slow down", "type": "rate_limit_error", "code": "busy"}
+    assert client.error == {"message": "Slow down", "type": "rate_limit_error", "code": "busy"}
 
 
 @pytest.mark.parametrize("path", ENDPOINTS)
@@ -263,7 +258,7 @@ async def test_an_upstream_that_cannot_be_reached(path: str) -> None:
     app, _ = app_of(Script(connect=[UpstreamUnreachable("connection to 127.0.0.1:9 refused")]))
     client = await call(app, path, asking())
     assert client.status == 502
-    assert error_of(client)["code"] == "upstream_unreachable"
+    assert client.error["code"] == "upstream_unreachable"
 
 
 @pytest.mark.parametrize("cut", ["ended", "broke off"])
@@ -338,7 +333,7 @@ async def test_a_path_below_an_endpoint() -> None:
     client = await call(app, "/chat/sse/", b"{}")
     assert client.status == 404
     assert check_error(SIMPLE_LINES, 404, client.body) == []
-    assert "POST /chat/sse" in error_of(client)["message"]
+    assert "POST /chat/sse" in client.error["message"]
 
 
 async def test_the_root_names_the_endpoints() -> None:

@@ -45,7 +45,7 @@ async def test_the_simulator_holds_none_either() -> None:
     pool = pool_of(CHAT, {"a": good("Hello")}, simulator=True)
     response = await pool.call(MESSAGES, body={"thread": {"type": "create"}}, model="sim/echo")
     assert response.status == 400
-    assert json.loads(response.body)["error"]["details"] == {"error_code": "thread_unsupported_request"}
+    assert response.error["details"] == {"error_code": "thread_unsupported_request"}
 
 
 @FOREIGN
@@ -61,7 +61,7 @@ async def test_a_thread_is_refused(upstream: str, thread: Any, stream: bool) -> 
     assert pool.attempted == []
     assert response.status == 400
     assert check_error(MESSAGES, 400, response.body) == []
-    assert json.loads(response.body)["error"]["details"] == {"error_code": "thread_unsupported_request"}
+    assert response.error["details"] == {"error_code": "thread_unsupported_request"}
 
 
 @pytest.mark.parametrize("upstream", [CHAT, RESPONSES, MESSAGES])

@@ -1,6 +1,5 @@
 """What upstreams refuse by name: recognized, left out of the next request, forgotten after a time."""
 
-import json
 import logging
 from typing import Any
 
@@ -109,7 +108,7 @@ async def test_where_losses_are_refused_the_client_gets_the_error() -> None:
     gateway = scripted(CHAT, whole(REFUSAL, 400), whole(chat_response({"content": "Yes."})))
     client = await gateway.call(PATHS[CHAT], {**HELLO, "seed": 7}, headers={"dragoman-loss-policy": "refuse"})
     assert (client.status, len(gateway.sent)) == (400, 1)
-    assert "Unsupported parameter" in json.loads(client.body)["error"]["message"]
+    assert "Unsupported parameter" in client.error["message"]
 
 
 @pytest.mark.anyio
@@ -120,5 +119,5 @@ async def test_a_request_that_has_more_values_in_the_upstreams_form_than_a_clien
     body = {**HELLO, "messages": [{"role": "user", "content": "Hi"}] * 80_000, "temperature": 1}
     for _ in "again", "with what is remembered":
         client = await gateway.call(PATHS[CHAT], body)
-        assert (client.status, json.loads(client.body)["error"]["message"]) == (400, "No.")
+        assert (client.status, client.error["message"]) == (400, "No.")
     assert [each.body.get("temperature") for each in gateway.sent] == [1, None, None]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from typing import Any
 
@@ -13,7 +12,7 @@ import pytest
 from failures.responses import Text, frames
 from failures.responses import stream as stream_of
 from failures.translate import each
-from gateway.fakes import FakeClient, Sleep
+from gateway.fakes import Sleep
 from gateway.provider import InBand, Plays, RawResponse, good, in_band, key_of, pool_of, with_headers
 from gateway.provider_errors import anthropic, broken, limited, openai, refusal, unauthorized
 from msgspec.structs import replace as replace_struct
@@ -44,11 +43,6 @@ URL = "https://llm.corp.test:8443/v1/chat/completions"
 PAGE = b"\n <!doctype html><title>Welcome</title>"
 HTML = ("content-type", "text/html; charset=utf-8")
 CREDIT = "Your credit balance is too low to access the API."
-
-
-def message_of(response: FakeClient) -> str:
-    text: str = json.loads(response.body)["error"]["message"]
-    return text
 
 
 def upstream(**more: Any) -> UpstreamSettings:
@@ -349,12 +343,12 @@ async def test_the_error_that_a_client_gets(client: str, upstream: str, case: st
     response = await pool.call(client)
     assert response.status == statuses[client != MESSAGES]
     assert check_error(client, response.status or 0, response.body) == []
-    assert message_of(response) == message
+    assert response.error["message"] == message
     assert b".test" not in response.body
     cause = record()["error"]
     assert cause == more or cause.startswith(message + more)
     assert record()["failures"][0]["cause"] == cause
-    code = json.loads(response.body)["error"].get("code")
+    code = response.error.get("code")
     assert code != "model_not_found"
     assert (code == "insufficient_quota") is ("credit" in case and client != MESSAGES)
 
@@ -391,8 +385,8 @@ async def test_an_unreadable_response_is_502_with_one_sentence(
     pool = pool_of(upstream, {"a": RawResponse([UNREADABLE[case][not stream]])})
     response = await pool.call(client, stream=stream)
     assert response.status == 502
-    assert message_of(response).count("cannot be read") == 1
-    assert message_of(response).startswith("the upstream's response cannot be read: ")
+    assert response.error["message"].count("cannot be read") == 1
+    assert response.error["message"].startswith("the upstream's response cannot be read: ")
 
 
 @each("client")
@@ -411,7 +405,7 @@ async def test_the_log_has_the_cause_after_heartbeats_too(client: str, record: A
 @each("client")
 async def test_an_end_without_a_response_is_one_sentence(client: str) -> None:
     response = await pool_of(CHAT, {"a": RawResponse([b"data: [DONE]\n\n"])}).call(client, stream=False)
-    assert (response.status, message_of(response)) == (
+    assert (response.status, response.error["message"]) == (
         502,
         "the upstream's response cannot be read: it ended without any choices",
     )
@@ -471,8 +465,8 @@ async def test_an_error_says_that_the_request_went_to_another_model(
     pool = pool_of(upstream, {"a": play(upstream)}, models={"claude-*": "up/gpt-y"})
     response = await pool.call(client, model=model)
     assert check_error(client, response.status or 0, response.body) == []
-    assert message_of(response).endswith(note)
-    assert ("was routed to" in message_of(response)) is bool(note)
+    assert response.error["message"].endswith(note)
+    assert ("was routed to" in response.error["message"]) is bool(note)
     assert record().get("rule") == rule
 
 
@@ -480,7 +474,7 @@ async def test_an_error_says_that_the_request_went_to_another_model(
 async def test_a_secret_that_a_client_sends_as_a_model_is_masked_in_the_error() -> None:
     play = refusal(CHAT, 404, NO_MODEL, "not_found_error")
     response = await pool_of(CHAT, {"a": play}, models={"*": "up/gpt-y"}).call(CHAT, model=key_of("a"))
-    assert message_of(response) == f'{NO_MODEL} ("****" was routed to "up/gpt-y": models.*)'
+    assert response.error["message"] == f'{NO_MODEL} ("****" was routed to "up/gpt-y": models.*)'
 
 
 # -- whether to try again
@@ -590,9 +584,9 @@ async def test_the_request_that_disables_the_last_key(client: str, stream: bool,
     response = await pool.call(client, stream=stream)
     assert pool.attempted == ["a", "b"]
     last = MONEY.format(" (402)", CREDIT).replace('"a"', '"b"')
-    assert message_of(response) == f"{OUT_OF_USE} ({last})"
+    assert response.error["message"] == f"{OUT_OF_USE} ({last})"
     after = await pool.call(client, stream=stream)
-    assert message_of(after) == OUT_OF_USE
+    assert after.error["message"] == OUT_OF_USE
     assert pool.attempted == ["a", "b"]
     for each_one in (response, after):
         assert (each_one.status, each_one.headers["x-should-retry"]) == (503, "false")
@@ -609,7 +603,7 @@ async def test_a_disabled_key_beside_a_cooling_account(client: str) -> None:
     response = await pool.call(client)
     assert pool.attempted == ["a", "b"]
     assert (response.status, response.headers["retry-after"]) == (429, "60")
-    assert message_of(response).startswith(
+    assert response.error["message"].startswith(
         "every account of this model's upstreams is cooling down; the first is available in 60 s"
     )
     assert "x-should-retry" not in response.headers
@@ -620,7 +614,7 @@ async def test_a_disabled_key_when_others_could_not_be_tried(client: str) -> Non
     pool = pool_of(CHAT, {"a": unauthorized(CHAT), "b": good("Hello")}, max_attempts=1)
     response = await pool.call(client)
     assert response.status in (503, 529)
-    assert message_of(response).startswith(
+    assert response.error["message"].startswith(
         "the accounts that were tried are disabled; other accounts may serve the next"
     )
     assert "x-should-retry" not in response.headers
@@ -681,7 +675,7 @@ async def test_an_unknown_model_of_an_agent_is_an_error_with_the_line_to_add(
     pool = pool_of(CHAT, {"a": refusal(CHAT, status, refused_with)}, upstream={"model_list": False})
     response = await pool.call(client, model=model)
     line = ' (add to dragoman.toml, below [models]: "claude-*" = "up/MODEL")'
-    assert (response.status, message_of(response)) == (status, refused_with + (line if advised else ""))
+    assert (response.status, response.error["message"]) == (status, refused_with + (line if advised else ""))
 
 
 @pytest.mark.parametrize("order", ["ac", "ca"])

@@ -53,7 +53,7 @@ async def test_an_unknown_response_is_404_in_the_right_form(
     client = await up.call(f"{PATH}/{id}{path}", {}, method)
     assert client.status == 404
     assert check_error(RESPONSES, 404, client.body) == []
-    message = json.loads(client.body)["error"]["message"]
+    message = client.error["message"]
     assert message == f"Response with id '{id}' not found."
 
 
@@ -150,7 +150,7 @@ async def test_a_response_that_would_change_is_not_replayed() -> None:
         client = await up.call(f"{PATH}/resp_two?stream=true", method="GET")
         assert client.status == 400
         assert check_error(RESPONSES, 400, client.body) == []
-        assert "without stream" in json.loads(client.body)["error"]["message"]
+        assert "without stream" in client.error["message"]
 
 
 BAD_QUERIES = {
@@ -172,7 +172,7 @@ async def test_an_invalid_query_is_refused() -> None:
             client = await up.call(f"{PATH}/{first['id']}{query}", method="GET")
             assert client.status == 400, query
             assert check_error(RESPONSES, 400, client.body) == [], query
-            assert BAD_QUERIES[query] in json.loads(client.body)["error"]["message"], query
+            assert BAD_QUERIES[query] in client.error["message"], query
 
 
 # Input items.

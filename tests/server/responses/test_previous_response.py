@@ -264,7 +264,7 @@ async def test_off_no_response_is_found_and_the_error_has_the_reason(method: str
         client = await up.call(f"{PATH}/resp_1{path}", {}, method)
         assert client.status == 400
         assert check_error(RESPONSES, 400, client.body) == []
-        error = json.loads(client.body)["error"]
+        error = client.error
         assert error["code"] == "unsupported_operation"
         assert "server.response_store" in error["message"]
 

@@ -351,7 +351,7 @@ async def test_how_often_it_is_tried_without_reasoning(
     gateway = scripted(MESSAGES, whole(UNSIGNED, 400))
     body = {"model": "up/m", "max_tokens": 9, "messages": messages}
     client = await gateway.call(PATHS[MESSAGES], body, headers)
-    assert (client.status, json.loads(client.body)["error"]) == (400, UNSIGNED["error"])
+    assert (client.status, client.error) == (400, UNSIGNED["error"])
     assert len(gateway.sent) == sent
 
 

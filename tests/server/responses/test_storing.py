@@ -198,7 +198,7 @@ async def test_a_failure_before_content_is_a_plain_error(
         client = await up.call(PATH, {"model": "stateless/m", "input": "one", "stream": stream})
         assert client.status >= 400
         message = "oops" if stream or status == "failed" else "the response was cancelled at the upstream"
-        assert json.loads(client.body)["error"]["message"] == message
+        assert client.error["message"] == message
     assert stored == []
 
 
@@ -215,7 +215,7 @@ async def test_the_response_to_a_client_that_leaves_is_stored_as_cancelled(upstr
         await refuses_to_go_on_from(up, found)
         client = await up.call(f"{PATH}/{id}?stream=true", method="GET")
         assert client.status == 400
-        assert "without stream" in json.loads(client.body)["error"]["message"]
+        assert "without stream" in client.error["message"]
 
 
 async def test_nothing_is_stored_for_a_client_that_leaves_before_its_response(
@@ -346,7 +346,7 @@ def test_responses_of_another_key_are_not_found(kind: str, real_backend: str, tm
             for method, path in BELOW.values():
                 client = await up.call(f"{PATH}/{first['id']}{path}", {}, method, BLUE)
                 assert client.status == 404, (method, path)
-                message = json.loads(client.body)["error"]["message"]
+                message = client.error["message"]
                 assert message == f"Response with id '{first['id']}' not found."
             going_on = {**body, "previous_response_id": first["id"]}
             reference = {"type": "item_reference", "id": first["output"][0]["id"]}
@@ -355,7 +355,7 @@ def test_responses_of_another_key_are_not_found(kind: str, real_backend: str, tm
             for path in ("", "/compact", "/input_tokens"):
                 client = await up.call(PATH + path, going_on, headers=BLUE)
                 assert client.status == 400
-                assert json.loads(client.body)["error"]["code"] == "previous_response_not_found"
+                assert client.error["code"] == "previous_response_not_found"
                 assert (await up.call(PATH + path, referring, headers=BLUE)).status == 404
             assert len(up.upstreams.sent) == sent
             for mine in (going_on, referring):
@@ -498,7 +498,7 @@ async def test_a_gateway_without_the_protocol_has_none_of_its_paths() -> None:
     client = FakeClient()
     await app(http_scope(f"{PATH}/resp_1", "GET"), client.receive, client.send)
     assert client.status == 404
-    assert "there is nothing at this path" in json.loads(client.body)["error"]["message"]
+    assert "there is nothing at this path" in client.error["message"]
 
 
 async def test_a_store_without_its_file_is_an_error() -> None:

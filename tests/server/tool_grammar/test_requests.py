@@ -143,7 +143,7 @@ async def test_strict_mode_refuses_a_grammar_that_the_upstream_cannot_enforce() 
     gateway = scripted(CHAT, call_of(VALID, CHAT), loss_policy="refuse")
     client = await gateway.call(PATHS[RESPONSES], asking())
     assert client.status == 400
-    assert "/tools/0/format" in json.loads(client.body)["error"]["message"]
+    assert "/tools/0/format" in client.error["message"]
     assert gateway.sent == []
 
 
