@@ -1,5 +1,7 @@
 """Clients that cause much work with few bytes over HTTP/2: they get ENHANCE_YOUR_CALM, and others are not affected."""
 
+# ruff: noqa: E501 -- the tables are read by row
+
 from __future__ import annotations
 
 import socket
@@ -76,45 +78,18 @@ FLOODS = [
     Flood("frames of an unknown type", 3000, lambda _, __: [raw(0x16, 0, 0)]),
     Flood("WINDOW_UPDATE", 3000, lambda _, __: [window(0, 1).serialize()]),
     Flood("empty DATA", 3000, once(lambda p: p.request(1, POST, end=False).serialize(), data(1).serialize())),
-    Flood(
-        "DATA of one byte",
-        3000,
-        once(lambda p: p.request(1, POST, end=False).serialize(), data(1, b"x").serialize()),
-    ),
+    Flood("DATA of one byte", 3000, once(lambda p: p.request(1, POST, end=False).serialize(), data(1, b"x").serialize())),
     Flood("rapid reset", 10_000, lambda p, n: [request(p, n), reset(2 * n + 1).serialize()]),
-    Flood(
-        "made you reset, by a window",
-        2000,
-        lambda p, n: [request(p, n, end=False), window(2 * n + 1, 2**31 - 1).serialize()],
-    ),
-    Flood(
-        "made you reset, by DATA behind the end",
-        2000,
-        lambda p, n: [request(p, n), data(2 * n + 1, bytes(64)).serialize()],
-    ),
-    Flood(
-        "made you reset, by what is malformed",
-        2000,
-        lambda p, n: [p.request(2 * n + 1, headers(path=None)).serialize()],
-    ),
-    Flood(
-        "made you reset, by a path",
-        2000,
-        lambda p, n: [p.request(2 * n + 1, headers(path="nowhere")).serialize()],
-    ),
-    Flood(
-        "more requests than streams", 3000, lambda p, n: [p.request(2 * n + 1, POST, end=False).serialize()]
-    ),
+    Flood("made you reset, by a window", 2000, lambda p, n: [request(p, n, end=False), window(2 * n + 1, 2**31 - 1).serialize()]),
+    Flood("made you reset, by DATA behind the end", 2000, lambda p, n: [request(p, n), data(2 * n + 1, bytes(64)).serialize()]),
+    Flood("made you reset, by what is malformed", 2000, lambda p, n: [p.request(2 * n + 1, headers(path=None)).serialize()]),
+    Flood("made you reset, by a path", 2000, lambda p, n: [p.request(2 * n + 1, headers(path="nowhere")).serialize()]),
+    Flood("more requests than streams", 3000, lambda p, n: [p.request(2 * n + 1, POST, end=False).serialize()]),
     Flood("empty CONTINUATION", 3000, once(unfinished, ContinuationFrame(1).serialize()), "PROTOCOL_ERROR"),
-    Flood(
-        "CONTINUATION",
-        65,
-        once(unfinished, ContinuationFrame(1, data=bytes(16384)).serialize()),
-        "PROTOCOL_ERROR",
-    ),
+    Flood("CONTINUATION", 65, once(unfinished, ContinuationFrame(1, data=bytes(16384)).serialize()), "PROTOCOL_ERROR"),
     Flood("a small block of large headers", 1, bomb),
     Flood("a large block of no headers", 1, table_sizes),
-]
+]  # fmt: skip
 
 
 @contextmanager

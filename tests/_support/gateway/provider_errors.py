@@ -247,25 +247,17 @@ def _in_band() -> Iterator[Case]:
             ("insufficient", try_next, {"error": {"code": 403, "message": "Insufficient tokens"}}),
             ("plan", try_next, openai("Please upgrade your plan", "permission_error")),
             ("cost", return_to_client, {"error": {"code": 403, "message": "Estimated cost is too high"}}),
-            (
-                "too long",
-                return_to_client,
-                openai("too long", "invalid_request_error", "context_length_exceeded"),
-            ),
+            ("too long", return_to_client, openai("too long", "invalid_request_error", "context_length_exceeded")),
         ],
         RESPONSES: [
             ("broken", retry_later, openai("The server had an error", "server_error", "server_error")),
             ("overloaded", retry_later, openai("Slow down", "server_error", "server_is_overloaded")),
             ("limit", cool_down, openai(_OPENAI_LIMIT, "tokens", "rate_limit_exceeded")),
             ("quota", disable, openai("You exceeded your quota", "insufficient_quota", "insufficient_quota")),
-            (
-                "too long",
-                return_to_client,
-                openai("too long", "invalid_request_error", "context_length_exceeded"),
-            ),
+            ("too long", return_to_client, openai("too long", "invalid_request_error", "context_length_exceeded")),
             ("prompt", return_to_client, openai("Invalid prompt", "invalid_request_error", "invalid_prompt")),
         ],
-    }
+    }  # fmt: skip
     for protocol, rows in errors.items():
         for name, action, error in rows:
             for bare in (False, True):

@@ -1,5 +1,7 @@
 """Dimensions of the gateway: requests with everything that a configuration, or other clients, may have many of."""
 
+# ruff: noqa: E501 -- the tables are read by row
+
 from __future__ import annotations
 
 import json
@@ -306,15 +308,8 @@ DIMENSIONS = (
     Dimension("request", "upstreams, listed model", _ONE_TO_200, partial(_with_upstreams, model="m{}")),
     Dimension("request", "models of an upstream", _ONE_TO_5000, _with_models),
     Dimension("request", "aliases", _ONE_TO_5000, partial(_with_aliases, alias="m{}", model="m{}")),
-    Dimension(
-        "request",
-        "aliases, none of which fits",
-        _ONE_TO_5000,
-        partial(_with_aliases, alias="m{}", model="up0/m"),
-    ),
-    Dimension(
-        "request", "aliases with *", _ONE_TO_5000, partial(_with_aliases, alias="m{}-*", model="m{}-x")
-    ),
+    Dimension("request", "aliases, none of which fits", _ONE_TO_5000, partial(_with_aliases, alias="m{}", model="up0/m")),
+    Dimension("request", "aliases with *", _ONE_TO_5000, partial(_with_aliases, alias="m{}-*", model="m{}-x")),
     Dimension("request", "prices", _ONE_TO_5000, _with_prices),
     Dimension("request", "models of a client key", _ONE_TO_5000, _with_models_of_a_key),
     Dimension("request", "open requests", _ONE_TO_500, _with_open_requests),
@@ -322,10 +317,5 @@ DIMENSIONS = (
     Dimension("connection", "idle connections to upstreams", _ONE_TO_200, _with_idle_connections),
     Dimension("budget", "budgets", (1, 10, 100, 1000), _with_budgets),
     Dimension("log line", "secrets", (10, 100, 1000, 4000), _with_secrets),
-    Dimension(
-        "route of an agent's model",
-        "models that upstreams list",
-        (2, 20, 100, 1000, 5000),
-        _with_listed_models,
-    ),
-)
+    Dimension("route of an agent's model", "models that upstreams list", (2, 20, 100, 1000, 5000), _with_listed_models),
+)  # fmt: skip

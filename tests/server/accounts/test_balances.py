@@ -93,11 +93,7 @@ def key(left: float | None) -> Script:
 REPORTED = [
     (DEEPSEEK, {"a": balance(deepseek("5.00")), "b": balance(deepseek("110.00"))}, "b"),
     # In dollars, where it has several currencies.
-    (
-        DEEPSEEK,
-        {"a": balance(deepseek("900"), deepseek("1", "USD")), "b": balance(deepseek("2", "USD"))},
-        "b",
-    ),
+    (DEEPSEEK, {"a": balance(deepseek("900"), deepseek("1", "USD")), "b": balance(deepseek("2", "USD"))}, "b"),
     (OPENROUTER, {"a": key(0.5), "b": key(74.5)}, "b"),
     (OPENROUTER, {"a": key(0.5), "b": key(-0.1)}, "a"),
     # A key without a limit, and one without a usable balance, count like the richest.
@@ -106,7 +102,7 @@ REPORTED = [
     (OPENROUTER, {"a": key(0.5), "b": key(74.5), "c": whole({"data": {"limit_remaining": "NaN"}})}, "bc"),
     (OPENROUTER, {"a": key(0.5), "b": key(74.5), "c": Script([b"<html>"])}, "bc"),
     (OPENROUTER, {"a": key(0.5), "b": key(74.5), "c": Script(connect=[UpstreamUnreachable("no")])}, "bc"),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("host", "balances", "richest"), REPORTED)

@@ -52,12 +52,8 @@ COSTS: list[tuple[Price, Usage, float]] = [
     (FULL, Usage(input=MILLION, cache_write=MILLION), 3.75),
     (FULL, Usage(input=4 * MILLION, cached=MILLION, cache_write=MILLION), 2 * 3.0 + 0.3 + 3.75),
     (FULL, Usage(input=MILLION, cached=2 * MILLION), 0.3),  # no part is larger than its whole
-    (
-        Price(model="*", input=3.0, output=15.0, cached_input=0.0),
-        Usage(input=MILLION, cached=MILLION),
-        0.0,
-    ),
-]
+    (Price(model="*", input=3.0, output=15.0, cached_input=0.0), Usage(input=MILLION, cached=MILLION), 0.0),
+]  # fmt: skip
 
 
 def test_the_cost_of_a_request() -> None:

@@ -45,17 +45,14 @@ ACTIONS: list[tuple[WireError, ErrorAction]] = [
     (WireError(ErrorKind.OVERLOADED, "inside a stream"), ErrorAction.RETRY_LATER),
     (WireError(ErrorKind.RATE_LIMIT, "inside a stream"), ErrorAction.COOL_DOWN),
     (WireError(ErrorKind.PERMISSION, "Insufficient tokens, inside a stream"), ErrorAction.TRY_NEXT),
-    (
-        WireError(ErrorKind.PERMISSION, "Estimated cost is too high, inside a stream"),
-        ErrorAction.RETURN_TO_CLIENT,
-    ),
+    (WireError(ErrorKind.PERMISSION, "Estimated cost is too high, inside a stream"), ErrorAction.RETURN_TO_CLIENT),
     (of(400, "Incorrect API key provided. You can obtain one at x.ai."), ErrorAction.DISABLE),
     *(
         (of(status), ErrorAction.RETURN_TO_CLIENT)
         for status in (400, 403, 404, 405, 409, 413, 415, 418, 422, 499)
     ),
     (of(400, kind=ErrorKind.CONTEXT_LENGTH), ErrorAction.RETURN_TO_CLIENT),
-]
+]  # fmt: skip
 
 
 def test_f10_only_errors_that_depend_on_the_account_are_tried_on_another() -> None:
@@ -102,15 +99,12 @@ def test_texts_are_compared_in_lower_case() -> None:
 
 
 SIGNATURE_ERRORS: list[tuple[WireError, bool]] = [
-    (
-        of(400, "The encrypted content gAAA could not be verified.", code="invalid_encrypted_content"),
-        True,
-    ),
+    (of(400, "The encrypted content gAAA could not be verified.", code="invalid_encrypted_content"), True),
     (of(400, "messages.1.content.0: Invalid `signature` in `thinking` block"), True),
     (of(400, "messages.1.content.0: Invalid signature in thinking block"), True),
     (of(500, "Invalid signature in thinking block"), False),
     (of(400, "messages.1.content.0: Input should be an object"), False),
-]
+]  # fmt: skip
 
 
 def test_c11_errors_about_reasoning_of_another_organization() -> None:

@@ -191,18 +191,13 @@ def test_the_chat_request_for_an_unknown_host() -> None:
     ("name", "model", "effort", "expected"),
     [
         # "minimal goes to low, medium to high": DeepSeek converts them itself.
-        (
-            "deepseek",
-            "deepseek-v4-pro",
-            "medium",
-            {"thinking": {"type": "enabled"}, "reasoning_effort": "medium"},
-        ),
+        ("deepseek", "deepseek-v4-pro", "medium", {"thinking": {"type": "enabled"}, "reasoning_effort": "medium"}),
         ("openrouter", "qwen/qwen3.8-max", "max", {"reasoning": {"effort": "max"}}),
         # OpenAI accepts no tools beside `reasoning_effort`.
         ("openrouter", "openai/gpt-5.6", "high", {"reasoning": {"effort": "high"}}),
         ("openai", "gpt-5.6", "high", {"reasoning_effort": "none"}),
     ],
-)
+)  # fmt: skip
 def test_the_reasoning_setting_of_a_host(name: str, model: str, effort: str, expected: Json) -> None:
     requested = {**REQUEST, "tool_choice": {"type": "auto"}, "output_config": {"effort": effort}}
     found = sent(URLS[name], MESSAGES, CHAT, model, requested)
@@ -535,12 +530,7 @@ CASES: dict[tuple[str, str | None], Case] = {
     ("devstral-*", None): Case(
         "Devstral-Small-2507",
         ASSISTANT_FIRST,
-        {
-            "messages": [
-                {"role": "user", "content": "(The assistant speaks first.)"},
-                *ASSISTANT_FIRST["messages"],
-            ]
-        },
+        {"messages": [{"role": "user", "content": "(The assistant speaks first.)"}, *ASSISTANT_FIRST["messages"]]},
     ),
     ("mistral-small-latest", "mistral"): at(
         "mistral", "mistral-small-latest", effort("max"), reasoning_effort("high")
@@ -564,7 +554,7 @@ CASES: dict[tuple[str, str | None], Case] = {
     ("glm-5-3*", "zai"): at("zai", "glm-5.3", OFF, {"thinking": None, **reasoning_effort("low")}),
     ("qwen3-8-max*", "dashscope"): at("dashscope", "qwen3.8-max", FORMAT, SCHEMA_UNCHANGED),
     ("gemini-2-5-flash*", "gemini"): at("gemini", "gemini-2.5-flash", OFF, reasoning_effort("none")),
-}
+}  # fmt: skip
 
 
 def request_members(case: Case) -> Json:

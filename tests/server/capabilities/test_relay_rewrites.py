@@ -1,5 +1,7 @@
 """Upstreams that implement the protocol only in part: exact relays keep their responses, rewriting ones repair them."""
 
+# ruff: noqa: E501 -- the tables are read by row
+
 from __future__ import annotations
 
 import json
@@ -56,15 +58,8 @@ def bare_response(status: str, **more: Any) -> dict[str, Any]:
 BARE_RESPONSES = stream(
     {"type": "response.created", "response": bare_response("in_progress")},
     {"type": "response.in_progress", "response": bare_response("in_progress")},
-    {
-        "type": "response.output_item.added",
-        "item": {**MESSAGE, "status": "in_progress", "content": []},
-    },
-    {
-        "type": "response.content_part.added",
-        "item_id": "msg_7",
-        "part": {"type": "output_text", "text": ""},
-    },
+    {"type": "response.output_item.added", "item": {**MESSAGE, "status": "in_progress", "content": []}},
+    {"type": "response.content_part.added", "item_id": "msg_7", "part": {"type": "output_text", "text": ""}},
     {"type": "response.output_text.delta", "item_id": "msg_7", "delta": "Let me "},
     {"type": "response.output_text.delta", "item_id": "msg_7", "delta": "look."},
     {"type": "response.output_text.done", "item_id": "msg_7", "text": "Let me look."},
@@ -74,13 +69,8 @@ BARE_RESPONSES = stream(
     {"type": "response.function_call_arguments.delta", "item_id": "fc_7", "delta": ARGUMENTS},
     {"type": "response.function_call_arguments.done", "item_id": "fc_7", "arguments": ARGUMENTS},
     {"type": "response.output_item.done", "item": OUTPUT[1]},
-    {
-        "type": "response.completed",
-        "response": bare_response(
-            "completed", output=OUTPUT, usage={"input_tokens": 3, "output_tokens": 4, "total_tokens": 7}
-        ),
-    },
-)
+    {"type": "response.completed", "response": bare_response("completed", output=OUTPUT, usage={"input_tokens": 3, "output_tokens": 4, "total_tokens": 7})},
+)  # fmt: skip
 
 
 async def final_response(relay: str) -> Any:
@@ -244,21 +234,11 @@ SENT_TURN: dict[str, Any] = {
 @pytest.mark.parametrize(
     ("url", "model", "settings", "reasoning"),
     [
-        (
-            "https://api.deepseek.com/v1",
-            "deepseek-v4-pro",
-            {"thinking": {"type": "enabled"}, "reasoning_effort": "medium"},
-            {"reasoning_content": "Hm."},
-        ),
+        ("https://api.deepseek.com/v1", "deepseek-v4-pro", {"thinking": {"type": "enabled"}, "reasoning_effort": "medium"}, {"reasoning_content": "Hm."}),
         ("https://api.mistral.ai/v1", "mistral-large-latest", {}, {}),
-        (
-            "https://api.groq.com/openai/v1",
-            "openai/gpt-oss-120b",
-            {"reasoning_effort": "medium"},
-            {"reasoning": "Hm."},
-        ),
+        ("https://api.groq.com/openai/v1", "openai/gpt-oss-120b", {"reasoning_effort": "medium"}, {"reasoning": "Hm."}),
     ],
-)
+)  # fmt: skip
 def test_chat_clients_of_strict_hosts(
     url: str, model: str, settings: dict[str, Any], reasoning: dict[str, Any]
 ) -> None:

@@ -3,6 +3,8 @@
 Each case is a request that the vendor is known to refuse unchanged; the row of the family makes it valid.
 """
 
+# ruff: noqa: E501 -- the tables are read by row
+
 import json
 from typing import Any
 
@@ -60,24 +62,9 @@ CLAUDE: list[tuple[str, dict[str, Any], dict[str, Any], list[tuple[str, str]]]] 
     ("claude-sonnet-4-0", {"temperature": 0.2, "top_p": 0.9}, {"temperature": 0.2, "top_p": 0.9}, []),
     # "Thinking may not be enabled when tool_choice forces tool use." Left out, adaptive thinking is on.
     ("claude-opus-5-5", FORCED, {"tool_choice": ANY, "thinking": OFF}, []),
-    (
-        "claude-opus-4-7",
-        {**FORCED, "reasoning_effort": "high"},
-        {"tool_choice": ANY, "thinking": OFF, "output_config": None},
-        [("altered", "/reasoning_effort")],
-    ),
-    (
-        "claude-sonnet-4-6",
-        {**FORCED, "reasoning_effort": "high"},
-        {"tool_choice": ANY, "thinking": OFF, "output_config": None},
-        [("altered", "/reasoning_effort")],
-    ),
-    (
-        "claude-haiku-4-5",
-        {**FORCED, "reasoning_effort": "high"},
-        {"tool_choice": ANY, "thinking": None},
-        [("altered", "/reasoning_effort")],
-    ),
+    ("claude-opus-4-7", {**FORCED, "reasoning_effort": "high"}, {"tool_choice": ANY, "thinking": OFF, "output_config": None}, [("altered", "/reasoning_effort")]),
+    ("claude-sonnet-4-6", {**FORCED, "reasoning_effort": "high"}, {"tool_choice": ANY, "thinking": OFF, "output_config": None}, [("altered", "/reasoning_effort")]),
+    ("claude-haiku-4-5", {**FORCED, "reasoning_effort": "high"}, {"tool_choice": ANY, "thinking": None}, [("altered", "/reasoning_effort")]),
     (
         "claude-fable-5-1",
         {**FORCED, "reasoning_effort": "high"},
@@ -85,7 +72,7 @@ CLAUDE: list[tuple[str, dict[str, Any], dict[str, Any], list[tuple[str, str]]]] 
         [("altered", "/tool_choice")],
     ),
     ("claude-opus-5-5", CHAT_TOOLS, {"tool_choice": None, "thinking": None}, []),
-]
+]  # fmt: skip
 
 
 def test_the_request_for_a_claude_model() -> None:
@@ -121,18 +108,12 @@ GPT: list[tuple[str, str, dict[str, Any], dict[str, Any], list[tuple[str, str]]]
     (RESPONSES, "gpt-5.2", {**SAMPLING, **LOW}, NO_SAMPLING, DROPPED),
     (RESPONSES, "gpt-5.1-codex", SAMPLING, NO_SAMPLING, DROPPED),
     # "Function tools with reasoning_effort are not supported for gpt-5.6-luna in /v1/chat/completions."
-    (
-        CHAT,
-        "gpt-5.6-luna",
-        {**TOOLS, **LOW},
-        {"reasoning_effort": "none"},
-        [("altered", "/output_config/effort")],
-    ),
+    (CHAT, "gpt-5.6-luna", {**TOOLS, **LOW}, {"reasoning_effort": "none"}, [("altered", "/output_config/effort")]),
     (CHAT, "gpt-6", {**TOOLS, **LOW}, {"reasoning_effort": None}, [("altered", "/output_config/effort")]),
     (CHAT, "gpt-5.6-luna", LOW, {"reasoning_effort": "low"}, []),
     (CHAT, "gpt-5.2", {**TOOLS, **LOW}, {"reasoning_effort": "low"}, []),
     (RESPONSES, "gpt-5.6-luna", {**TOOLS, **LOW}, {"reasoning": {"effort": "low"}}, []),
-]
+]  # fmt: skip
 
 
 def test_the_request_for_a_gpt_model() -> None:

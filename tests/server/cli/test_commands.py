@@ -240,17 +240,9 @@ REPORTED: ModelLists = {
 EXAMPLE_MODELS: list[tuple[Settings, ModelLists, tuple[str | None, int | None]]] = [
     (Settings(), {}, ("sim/echo", None)),
     # Names of the configuration come first.
-    (
-        Settings(server=ServerSettings(default_model="a/d"), upstreams=(upstream("a", "x"),)),
-        {},
-        ("a/d", None),
-    ),
+    (Settings(server=ServerSettings(default_model="a/d"), upstreams=(upstream("a", "x"),)), {}, ("a/d", None)),
     (Settings(upstreams=(upstream("a", "x"),), models={"m-*": "a/y", "m": "a/x"}), REPORTED, ("m", None)),
-    (
-        Settings(upstreams=(upstream("a", "x"),), models={"n-*": "a/*", "m-*": ("a/y", "a/x")}),
-        {},
-        ("a/y", None),
-    ),
+    (Settings(upstreams=(upstream("a", "x"),), models={"n-*": "a/*", "m-*": ("a/y", "a/x")}), {}, ("a/y", None)),
     (Settings(upstreams=(upstream("a"),), models={"m": "a/small"}), REPORTED, ("m", 32_768)),
     (Settings(upstreams=(upstream("a"), upstream("b", "x", "y"))), {}, ("b/x", None)),
     (Settings(upstreams=(replace(upstream("a", "x"), default_model="y"),)), {}, ("a/y", None)),
@@ -258,7 +250,7 @@ EXAMPLE_MODELS: list[tuple[Settings, ModelLists, tuple[str | None, int | None]]]
     (Settings(upstreams=(upstream("b"), upstream("a"))), REPORTED, ("a/small", 32_768)),
     (Settings(upstreams=(upstream("a"),)), {}, (None, None)),
     (Settings(upstreams=(upstream("b"),)), REPORTED, (None, None)),
-]
+]  # fmt: skip
 
 
 def test_the_model_of_the_example() -> None:

@@ -154,12 +154,9 @@ def test_several_choices_are_several_requests() -> None:
     [
         ({"model": "gpt"}, 'the gateway refuses it: status 404: the model "gpt" is not known here; '),
         ([], "the gateway refuses it: status 400: the request body must be a JSON object, not an array"),
-        (
-            {"model": "local/x"},
-            "local/x cannot take it: status 400: max_tokens: Field required (at /max_tokens)",
-        ),
+        ({"model": "local/x"}, "local/x cannot take it: status 400: max_tokens: Field required (at /max_tokens)"),
     ],
-)
+)  # fmt: skip
 def test_a_request_that_would_be_refused_exits_with_1(body: Any, line: str) -> None:
     result = run(body=body)
     assert result.exit_code == 1
@@ -185,14 +182,11 @@ def test_a_model_that_a_list_may_decide_has_a_note() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (
-            ("--path", "/x"),
-            "dragoman: no model is requested at '/x': write one of /v1/chat/completions, /v1/messages",
-        ),
+        (("--path", "/x"), "dragoman: no model is requested at '/x': write one of /v1/chat/completions, /v1/messages"),
         (("--header", "x"), "Invalid value for --header: write NAME: VALUE"),
         (("--config", "missing.toml"), "missing.toml"),
     ],
-)
+)  # fmt: skip
 def test_a_wrong_command_line_exits_with_2(arguments: tuple[str, ...], message: str) -> None:
     result = run(*arguments)
     assert result.exit_code == 2

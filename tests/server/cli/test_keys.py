@@ -99,14 +99,10 @@ def test_a_key_can_be_made_for_a_gateway_that_must_not_start_without() -> None:
         ),
         (("add", "new", "--expires", "soon"), {"DRAGOMAN_SECRET": SECRET}, "'soon' is not a time: write 30d"),
         (("add", "new", "--expires", "2020-01-01"), {"DRAGOMAN_SECRET": SECRET}, "2020-01-01 is in the past"),
-        (
-            ("add", "new", "--budget-period", "week"),
-            {"DRAGOMAN_SECRET": SECRET},
-            'unknown budget_period "week"',
-        ),
+        (("add", "new", "--budget-period", "week"), {"DRAGOMAN_SECRET": SECRET}, 'unknown budget_period "week"'),
         (("rotate", "old", "--overlap", "1y"), {"DRAGOMAN_SECRET": SECRET}, "'1y' is not a duration"),
     ],
-)
+)  # fmt: skip
 def test_invalid_key_commands(arguments: tuple[str, ...], environ: dict[str, str], message: str) -> None:
     if environ:
         Path("dragoman.toml").write_text(add("old")[1])

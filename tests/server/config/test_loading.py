@@ -1,5 +1,7 @@
 """Configuration: TOML text in, settings out."""
 
+# ruff: noqa: E501 -- the tables are read by row
+
 import dataclasses
 import json
 import re
@@ -208,43 +210,18 @@ INVALID: list[tuple[str, str]] = [
     ("[capabilities]\n", "capabilities: expected an array of tables, found a table"),
     ("[[capabilities]]\n", "capabilities[0].model: missing"),
     ("[[capabilities]]\nmodel = 'm'\nprotocol = 'x'\n", "capabilities[0].protocol: unknown key"),
-    (
-        LOCAL + "[[capabilities]]\nmodel = 'm'\nupstream = 'local'\nthinking = 'none'\n",
-        "capabilities[0].thinking: is no capability of openai_chat, which has max_output_tokens, ",
-    ),
-    (
-        "[[capabilities]]\nmodel = 'm'\nupstream = 'sin'\n",
-        'capabilities[0].upstream: names no upstream; did you mean "sim"?',
-    ),
-    (
-        "[[capabilities]]\nmodel = 'm'\nrefuses = ['temprature']\n",
-        'capabilities[0].refuses[0]: unknown refuse "temprature"; did you mean "temperature"?',
-    ),
+    (LOCAL + "[[capabilities]]\nmodel = 'm'\nupstream = 'local'\nthinking = 'none'\n", "capabilities[0].thinking: is no capability of openai_chat, which has max_output_tokens, "),
+    ("[[capabilities]]\nmodel = 'm'\nupstream = 'sin'\n", 'capabilities[0].upstream: names no upstream; did you mean "sim"?'),
+    ("[[capabilities]]\nmodel = 'm'\nrefuses = ['temprature']\n", 'capabilities[0].refuses[0]: unknown refuse "temprature"; did you mean "temperature"?'),
     ("[[client_keys]]\nname = 'a'\n", "client_keys[0].hash: missing"),
-    (
-        "[[client_keys]]\nname = 'a'\nhash = 'sk-secret'\n",
-        "client_keys[0].hash: is not the hash of a key: write what `dragoman keys add` printed",
-    ),
+    ("[[client_keys]]\nname = 'a'\nhash = 'sk-secret'\n", "client_keys[0].hash: is not the hash of a key: write what `dragoman keys add` printed"),
     (KEY, "client_keys: need server.secret: their hashes are keyed with it"),
     (KEY + KEY, 'client_keys[1].name: "ci" is already the name of another key'),
     ("[server]\nsecret = 'short'\n", "server.secret: is too short: at least 32 characters are required"),
-    (
-        "[server]\nadmin_key = 'sk-secret'\n",
-        "server.admin_key: is too short: at least 32 characters are required",
-    ),
-    (
-        KEY + "expires = 2026-12-31T18:00:00\n",
-        "client_keys[0].expires: 2026-12-31 18:00:00 has no offset from UTC: write a date, or a time such as "
-        "2026-12-31T18:00:00Z",
-    ),
-    (
-        KEY + "expires = 'soon'\n",
-        "client_keys[0].expires: expected a date, or a time with its offset from UTC, found a string",
-    ),
-    (
-        KEY + f"previous_hash = '{'1' * 64}'\n",
-        "client_keys[0]: needs previous_expires as well: previous_hash and previous_expires go together",
-    ),
+    ("[server]\nadmin_key = 'sk-secret'\n", "server.admin_key: is too short: at least 32 characters are required"),
+    (KEY + "expires = 2026-12-31T18:00:00\n", "client_keys[0].expires: 2026-12-31 18:00:00 has no offset from UTC: write a date, or a time such as 2026-12-31T18:00:00Z"),
+    (KEY + "expires = 'soon'\n", "client_keys[0].expires: expected a date, or a time with its offset from UTC, found a string"),
+    (KEY + f"previous_hash = '{'1' * 64}'\n", "client_keys[0]: needs previous_expires as well: previous_hash and previous_expires go together"),
     (
         "[server]\nworkers = 2\n" + KEY + "requests_per_minute = 5\n",
         "server.account_store: is memory, so each of the 2 workers would count the limits of client keys and "
@@ -252,9 +229,7 @@ INVALID: list[tuple[str, str]] = [
         "or valkey",
     ),
     (
-        "[server]\nworkers = 2\n"
-        + LOCAL
-        + "[[accounts]]\nupstream = 'local'\nname = 'a'\ntokens_per_minute = 5\n",
+        "[server]\nworkers = 2\n" + LOCAL + "[[accounts]]\nupstream = 'local'\nname = 'a'\ntokens_per_minute = 5\n",
         "server.account_store: is memory, so each of the 2 workers would count",
     ),
     (KEY + "models = 'a'\n", "client_keys[0].models: expected an array of strings, found a string"),
@@ -263,14 +238,11 @@ INVALID: list[tuple[str, str]] = [
     (KEY + "budget = -1\n", "client_keys[0].budget: -1 is out of range: from 0 to 1e+09 US dollars"),
     (KEY + "budget = nan\n", "client_keys[0].budget: nan is out of range"),
     (KEY + "budget_period = 'week'\n", 'client_keys[0].budget_period: unknown budget_period "week"'),
-    (
-        KEY + "budget = 1\n",
-        "client_keys[0].budget: needs [[prices]]: without a price, a key with a budget may use no model",
-    ),
+    (KEY + "budget = 1\n", "client_keys[0].budget: needs [[prices]]: without a price, a key with a budget may use no model"),
     ("[[prices]]\nmodel = 'm'\ninput = 1\n", "prices[0].output: missing"),
     (PRICE + "cached = 1\n", 'prices[0].cached: unknown key; did you mean "cached_input"?'),
     (PRICE + PRICE, 'prices[1].model: "m" has a price already'),
-]
+]  # fmt: skip
 
 
 def test_errors_in_other_tables() -> None:

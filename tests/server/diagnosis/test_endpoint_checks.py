@@ -193,13 +193,10 @@ async def test_a_connection_that_breaks_is_one_finding_among_others() -> None:
 @pytest.mark.parametrize(
     ("response", "message"),
     [
-        (
-            httpx2.Response(404),
-            r"the models cannot be listed \(it returned status 404\): name one with --model",
-        ),
+        (httpx2.Response(404), r"the models cannot be listed \(it returned status 404\): name one with --model"),
         (httpx2.Response(200, json={"data": []}), "the endpoint lists no models: name one with --model"),
     ],
-)
+)  # fmt: skip
 async def test_a_model_is_needed(response: httpx2.Response, message: str) -> None:
     async with client_of(lambda request: response) as client:
         with pytest.raises(EndpointError, match=message):

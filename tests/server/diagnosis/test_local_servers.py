@@ -1,5 +1,7 @@
 """Servers of models on this machine: which are found, by their ports and by what they list."""
 
+# ruff: noqa: E501 -- the tables are read by row
+
 import json
 from collections.abc import Mapping
 from dataclasses import replace
@@ -56,36 +58,15 @@ LISTS = [
         },
         [("qwen3:8b", 4096), ("llama", None)],
     ),
-    (
-        "vllm",
-        {"/v1/models": {"data": [{"id": "q", "owned_by": "vllm", "max_model_len": 8192}]}},
-        [("q", 8192)],
-    ),
-    (
-        "llamacpp",
-        {"/v1/models": {"data": [{"id": "q.gguf", "owned_by": "llamacpp", "meta": {"n_ctx": 16_384}}]}},
-        [("q.gguf", 16_384)],
-    ),
-    (
-        "lmstudio",
-        {
-            "/v1/models": {"data": [{"id": "q"}]},
-            "/api/v0/models": {
-                "data": [{"id": "q", "max_context_length": 9000, "loaded_context_length": 5000}]
-            },
-        },
-        [("q", 5000)],
-    ),
+    ("vllm", {"/v1/models": {"data": [{"id": "q", "owned_by": "vllm", "max_model_len": 8192}]}}, [("q", 8192)]),
+    ("llamacpp", {"/v1/models": {"data": [{"id": "q.gguf", "owned_by": "llamacpp", "meta": {"n_ctx": 16_384}}]}}, [("q.gguf", 16_384)]),
+    ("lmstudio", {"/v1/models": {"data": [{"id": "q"}]}, "/api/v0/models": {"data": [{"id": "q", "max_context_length": 9000, "loaded_context_length": 5000}]}}, [("q", 5000)]),
     ("lmstudio", {"/v1/models": {"data": [{"id": "q"}]}}, [("q", None)]),
     ("lmstudio", {"/v1/models": {"data": [{"id": "q"}]}, "/api/v0/models": "no list"}, [("q", None)]),
-    (
-        "sglang",
-        {"/v1/models": {"data": [{"id": "q", "owned_by": "sglang", "max_model_len": 8192}]}},
-        [("q", 8192)],
-    ),
+    ("sglang", {"/v1/models": {"data": [{"id": "q", "owned_by": "sglang", "max_model_len": 8192}]}}, [("q", 8192)]),
     ("jan", {"/v1/models": {"data": []}}, []),
     ("koboldcpp", {"/v1/models": {"data": [{"id": "k", "owned_by": "koboldcpp"}]}}, [("k", None)]),
-]
+]  # fmt: skip
 
 
 async def test_each_server_is_found_with_its_models_and_their_context_windows() -> None:

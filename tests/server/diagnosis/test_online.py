@@ -1,5 +1,7 @@
 """`dragoman doctor` before servers with one fault each: what is found, and what mends it."""
 
+# ruff: noqa: E501 -- the tables are read by row
+
 import json
 import socket
 from collections.abc import Collection, Mapping
@@ -114,29 +116,14 @@ async def test_an_upstream_that_works() -> None:
 
 STATUSES = [
     (401, KEY, ("error", "key", "its key is refused (status 401)"), "change it: LOCAL_KEY (dragoman.toml:5)"),
-    (
-        403,
-        KEY,
-        ("error", "key", "its key may not be used for this (status 403)"),
-        "LOCAL_KEY (dragoman.toml:5)",
-    ),
-    (
-        401,
-        "",
-        ("error", "key", "it requires a key, and none is configured: its key is refused (status 401)"),
-        'add api_key = "${NAME}": dragoman.toml:2',
-    ),
+    (403, KEY, ("error", "key", "its key may not be used for this (status 403)"), "LOCAL_KEY (dragoman.toml:5)"),
+    (401, "", ("error", "key", "it requires a key, and none is configured: its key is refused (status 401)"), 'add api_key = "${NAME}": dragoman.toml:2'),
     (402, KEY, ("error", "key", "its account has no money left"), "LOCAL_KEY (dragoman.toml:5)"),
     (429, KEY, ("warning", "key", "its account is at its limit (status 429)"), "wait, or add [[accounts]]"),
-    (
-        503,
-        KEY,
-        ("error", "connect", "it has an error of its own (status 503)"),
-        "look at the log of http://127",
-    ),
+    (503, KEY, ("error", "connect", "it has an error of its own (status 503)"), "look at the log of http://127"),
     (400, KEY, ("error", "base_url", "it returned status 400"), "write https:// if that server speaks TLS"),
     (418, KEY, ("error", "base_url", "it returned status 418"), "correct the base URL: dragoman.toml:4"),
-]
+]  # fmt: skip
 
 
 async def test_error_statuses() -> None:

@@ -1,5 +1,7 @@
 """Log lines: a record in, one line out, whatever its content."""
 
+# ruff: noqa: E501 -- the tables are read by row
+
 import io
 import json
 import logging
@@ -106,19 +108,10 @@ FAILED = {**SERVED, "outcome": "failed", "status": 429, "attempts": 2}
 LINES: list[tuple[dict[str, Any], list[str]]] = [
     (SERVED, [f"{WHERE} 200 0.31s"]),
     ({**SERVED, "input_tokens": 12, "output_tokens": 40}, [f"{WHERE} 200 0.31s 12>40 tokens"]),
-    (
-        {**SERVED, "input_tokens": 12, "output_tokens": 40, "cached_share": 0.915},
-        [f"{WHERE} 200 0.31s 12>40 tokens (92% cached)"],
-    ),
+    ({**SERVED, "input_tokens": 12, "output_tokens": 40, "cached_share": 0.915}, [f"{WHERE} 200 0.31s 12>40 tokens (92% cached)"]),
     ({**SERVED, "input_tokens": 12, "cached_share": 0.0}, [f"{WHERE} 200 0.31s 12>- tokens"]),
-    (
-        {**SERVED, "input_tokens": 12, "output_tokens": 40, "losses": ["dropped /seed"]},
-        [f"{WHERE} 200 0.31s 12>40 tokens, 1 loss"],
-    ),
-    (
-        {**SERVED, "input_tokens": 12, "estimated": True, "losses": ["dropped /a", "dropped /b"]},
-        [f"{WHERE} 200 0.31s ~12>- tokens, 2 losses"],
-    ),
+    ({**SERVED, "input_tokens": 12, "output_tokens": 40, "losses": ["dropped /seed"]}, [f"{WHERE} 200 0.31s 12>40 tokens, 1 loss"]),
+    ({**SERVED, "input_tokens": 12, "estimated": True, "losses": ["dropped /a", "dropped /b"]}, [f"{WHERE} 200 0.31s ~12>- tokens, 2 losses"]),
     ({**SERVED, "cost_usd": 0.00012}, [f"{WHERE} 200 0.31s $0.00012"]),
     ({**SERVED, "stream": True, "first_byte_s": 0.1}, [f"{WHERE} 200 0.31s first byte 0.10s"]),
     ({**SERVED, "stream": False, "first_byte_s": 0.3}, [f"{WHERE} 200 0.31s"]),
@@ -127,31 +120,16 @@ LINES: list[tuple[dict[str, Any], list[str]]] = [
     ({**SERVED, "client_key": "laptop"}, [f"{WHERE} 200 0.31s key laptop"]),
     ({**SERVED, "client_address": "192.0.2.7"}, [f"{WHERE} 200 0.31s from 192.0.2.7"]),
     ({**SERVED, "client_address": "127.0.0.1"}, [f"{WHERE} 200 0.31s"]),
-    (
-        {**SERVED, "hedge": {"account": "up/b", "outcome": "cancelled"}},
-        [f"{WHERE} 200 0.31s hedge up/b cancelled"],
-    ),
+    ({**SERVED, "hedge": {"account": "up/b", "outcome": "cancelled"}}, [f"{WHERE} 200 0.31s hedge up/b cancelled"]),
     ({**SERVED, "outcome": "client_left"}, [f"{WHERE} 200 0.31s client left"]),
     ({**SERVED, "outcome": "client_left", "status": None}, [f"{WHERE} - 0.31s client left"]),
     ({**SERVED, "outcome": "cancelled", "status": 503}, [f"{WHERE} 503 0.31s cancelled"]),
     ({**SERVED, "rule": "models.*"}, [f"{WHERE} 200 0.31s"]),
     ({**SERVED, "outcome": "cancelled", "rule": "models.*"}, [f"{WHERE} 200 0.31s cancelled, by models.*"]),
     ({**SERVED, "model": "my model"}, ['POST /v1/messages "my model" -> local/qwen3 200 0.31s']),
-    (
-        {
-            "method": "GET",
-            "path": "/x",
-            "outcome": "refused",
-            "status": 404,
-            "error": "there is nothing here",
-        },
-        ["GET /x 404 refused", "there is nothing here (request abc)"],
-    ),
+    ({"method": "GET", "path": "/x", "outcome": "refused", "status": 404, "error": "there is nothing here"}, ["GET /x 404 refused", "there is nothing here (request abc)"]),
     # An attempt failed, and another one has succeeded.
-    (
-        {**SERVED, "attempts": 2, "failures": [FAILURE]},
-        [f"{WHERE} 200 0.31s 2 attempts", "up/a (up/m) failed with 429 after 0.12s: slow down"],
-    ),
+    ({**SERVED, "attempts": 2, "failures": [FAILURE]}, [f"{WHERE} 200 0.31s 2 attempts", "up/a (up/m) failed with 429 after 0.12s: slow down"]),
     # The client got the error of an attempt, which is not repeated.
     (
         {**FAILED, "failures": [NO_RESPONSE, FAILURE], "error": "slow down"},
@@ -171,7 +149,7 @@ LINES: list[tuple[dict[str, Any], list[str]]] = [
             "every account is cooling down (request abc)",
         ],
     ),
-]
+]  # fmt: skip
 
 
 @pytest.mark.usefixtures("logger")
@@ -509,10 +487,7 @@ def uncaught() -> None:
 @pytest.mark.parametrize(
     ("cause", "expected"),
     [
-        (
-            lambda: logging.getLogger("asyncio").error("socket.accept() of %s", SECRET),
-            "socket.accept() of ****",
-        ),
+        (lambda: logging.getLogger("asyncio").error("socket.accept() of %s", SECRET), "socket.accept() of ****"),
         (lambda: logging.getLogger("trio.x").warning("no %s %s", "one"), "no %s %s"),
         (warn, "careful with ****"),
         (uncaught, "uncaught ValueError"),
@@ -520,7 +495,7 @@ def uncaught() -> None:
         (Unraisable, "uncaught ValueError"),
     ],
     ids=["asyncio", "trio", "a warning", "uncaught", "in a thread", "unraisable"],
-)
+)  # fmt: skip
 def test_lines_of_libraries_are_formatted_like_ours(
     others: Callable[[str], Callable[[], list[Any]]], form: str, cause: Callable[[], object], expected: str
 ) -> None:

@@ -116,12 +116,7 @@ def ways(upstream: str) -> dict[str, Script]:
         "a redirect": Script(
             [],
             302,
-            [
-                (
-                    "location",
-                    f"http://me:{CANARY_TEXTS[0]}@new.test/v1?key={CANARY_TEXTS[5]}#{CANARY_TEXTS[9]}",
-                )
-            ],
+            [("location", f"http://me:{CANARY_TEXTS[0]}@new.test/v1?key={CANARY_TEXTS[5]}#{CANARY_TEXTS[9]}")],
         ),
         "in the stream": Script([in_band(upstream, InBand(error), stream=True)]),
         "in the stream, alone": Script([bare]),
@@ -139,12 +134,7 @@ def ways(upstream: str) -> dict[str, Script]:
             [b"".join(good[:-3]) + b"event: error\ndata: " + repeated().encode() + b"\n\n"]
         ),
         "in the stream, without a type": Script(
-            [
-                b"".join(good[:-3])
-                + b"data: "
-                + json.dumps({"error": {"message": repeated()}}).encode()
-                + b"\n\n"
-            ]
+            [b"".join(good[:-3]) + b"data: " + json.dumps({"error": {"message": repeated()}}).encode() + b"\n\n"]
         ),
         "JSON in place of a stream": Script(
             [in_band(upstream, InBand(error, bare=True), stream=False)], headers=json_type
@@ -156,7 +146,7 @@ def ways(upstream: str) -> dict[str, Script]:
             [*good[:-3], UpstreamBroken("http://up.corp.test: reading the body failed")]
         ),
         "its address": Script([b"".join(good[:-3]), _reported(upstream)]),
-    }
+    }  # fmt: skip
 
 
 def _reported(upstream: str) -> bytes:

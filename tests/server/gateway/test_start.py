@@ -125,12 +125,10 @@ PROXY = 'proxy = "http://proxy.example:3128"'
     ("lines", "environ"),
     [
         pytest.param([HTTP, PROXY], {}, id="a proxy"),
-        pytest.param(
-            [HTTP, "[[accounts]]", 'upstream = "up"', 'name = "a"', PROXY], {}, id="an account's proxy"
-        ),
+        pytest.param([HTTP, "[[accounts]]", 'upstream = "up"', 'name = "a"', PROXY], {}, id="an account's proxy"),
         pytest.param([HTTP], {"http_proxy": "http://proxy.example:3128"}, id="a proxy of the environment"),
     ],
-)
+)  # fmt: skip
 def test_what_requests_by_a_proxy_need_is_loaded_at_the_start(
     lines: list[str], environ: dict[str, str], tmp_path: Path
 ) -> None:

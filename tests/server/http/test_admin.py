@@ -1,5 +1,7 @@
 """The admin routes: nothing without the key, no secret with it, and changes of accounts."""
 
+# ruff: noqa: E501 -- the tables are read by row
+
 import json
 import logging
 import time
@@ -286,24 +288,15 @@ SHOWN: list[tuple[Health, dict[str, Any]]] = [
     (Health(), {}),
     (Health(last_used=NOW - 0.5), {"last_used": "2026-11-21T11:59:59.500Z"}),
     (Health(remaining=0.25, failures=(NOW,)), {"remaining": 0.25, "troubles": 1}),
-    (
-        Health(cooldown_until=NOW + 30, cause="429", consecutive_cooldowns=2),
-        {"state": "cooling", "cause": "429", "cools_until": "2026-11-21T12:00:30.000Z", "strikes": 2},
-    ),
+    (Health(cooldown_until=NOW + 30, cause="429", consecutive_cooldowns=2), {"state": "cooling", "cause": "429", "cools_until": "2026-11-21T12:00:30.000Z", "strikes": 2}),
     (
         Health(cooldown_until=NOW, cause="429", consecutive_cooldowns=1),
         {"strikes": 1},
     ),  # its cooldown has ended
     (Health(disabled="401"), {"state": "disabled", "cause": "401"}),
-    (
-        Health(disabled="401", cooldown_until=NOW + 1, cause="429"),
-        {"state": "disabled", "cause": "401", "cools_until": "2026-11-21T12:00:01.000Z"},
-    ),
-    (
-        Health(cooldown_until=1e300, cause="429"),
-        {"state": "cooling", "cause": "429", "cools_until": "9999-12-31T00:00:00.000Z"},
-    ),
-]
+    (Health(disabled="401", cooldown_until=NOW + 1, cause="429"), {"state": "disabled", "cause": "401", "cools_until": "2026-11-21T12:00:01.000Z"}),
+    (Health(cooldown_until=1e300, cause="429"), {"state": "cooling", "cause": "429", "cools_until": "9999-12-31T00:00:00.000Z"}),
+]  # fmt: skip
 
 
 def test_an_account_in_json() -> None:

@@ -1,5 +1,7 @@
 """Client keys: which requests are accepted, in every protocol; no part of a key is shown."""
 
+# ruff: noqa: E501 -- the tables are read by row
+
 import hmac
 import json
 import logging
@@ -155,25 +157,14 @@ def at(seconds: float) -> datetime:
 
 # The key as it is configured, and why it is refused.
 ENDED = [
+    (ClientKey(name="red", hash=KEYS[0].hash, disabled=True), "the client key red is disabled: have it enabled"),
+    (ClientKey(name="red", hash=KEYS[0].hash, expires=at(0)), "the client key red expired at 2026-11-23T12:00:00Z: have another one made (dragoman keys rotate red)"),
+    (ClientKey(name="red", hash=KEYS[1].hash, previous_hash=KEYS[0].hash, previous_expires=at(-60)), "this key of red ended at 2026-11-23T11:59:00Z: send the newer one"),
     (
-        ClientKey(name="red", hash=KEYS[0].hash, disabled=True),
-        "the client key red is disabled: have it enabled",
-    ),
-    (
-        ClientKey(name="red", hash=KEYS[0].hash, expires=at(0)),
-        "the client key red expired at 2026-11-23T12:00:00Z: have another one made (dragoman keys rotate red)",
-    ),
-    (
-        ClientKey(name="red", hash=KEYS[1].hash, previous_hash=KEYS[0].hash, previous_expires=at(-60)),
-        "this key of red ended at 2026-11-23T11:59:00Z: send the newer one",
-    ),
-    (
-        ClientKey(
-            name="red", hash=KEYS[1].hash, previous_hash=KEYS[0].hash, previous_expires=at(60), expires=at(-1)
-        ),
+        ClientKey(name="red", hash=KEYS[1].hash, previous_hash=KEYS[0].hash, previous_expires=at(60), expires=at(-1)),
         "this key of red ended at 2026-11-23T11:59:59Z: send the newer one",
     ),
-]
+]  # fmt: skip
 
 
 @pytest.mark.promise("S2")

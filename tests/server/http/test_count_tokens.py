@@ -127,10 +127,7 @@ MORE = {
                 "role": "user",
                 "content": [
                     {"type": "text", "text": "Hello"},
-                    {
-                        "type": "image",
-                        "source": {"type": "base64", "media_type": "image/png", "data": "iVBORw0KGgo="},
-                    },
+                    {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "iVBORw0KGgo="}},
                 ],
             }
         ],
@@ -150,7 +147,7 @@ MORE = {
             }
         ],
     },
-}
+}  # fmt: skip
 
 
 @each_protocol

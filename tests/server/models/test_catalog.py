@@ -168,23 +168,14 @@ UNKNOWN = ModelInfo("unknown")
 ENTRIES: list[tuple[str, CatalogEntry]] = [
     ("up/big", CatalogEntry("up/big", "Big One (up)", "up", BIG)),
     ("only", CatalogEntry("only", "only", "up", BIG)),
-    (
-        "chain",
-        CatalogEntry("chain", "chain", "up", ModelInfo("big", "Big One", 8000, 64_000, 5, None, "active")),
-    ),
-    (
-        "upwards",
-        CatalogEntry("upwards", "upwards", "other", ModelInfo("small", context=8000, output=64_000)),
-    ),
-    (
-        "shortened",
-        CatalogEntry("shortened", "shortened", "other", ModelInfo("short", context=200_000, output=4000)),
-    ),
+    ("chain", CatalogEntry("chain", "chain", "up", ModelInfo("big", "Big One", 8000, 64_000, 5, None, "active"))),
+    ("upwards", CatalogEntry("upwards", "upwards", "other", ModelInfo("small", context=8000, output=64_000))),
+    ("shortened", CatalogEntry("shortened", "shortened", "other", ModelInfo("short", context=200_000, output=4000))),
     ("unsure", CatalogEntry("unsure", "unsure", "other", SMALL)),
     ("unheard", CatalogEntry("unheard", "unheard", "other", ModelInfo("of"))),
     ("nowhere", CatalogEntry("nowhere", "nowhere", "dragoman", ModelInfo(""))),
     ("other/small", CatalogEntry("other/small", "other/small", "other", SMALL)),
-]
+]  # fmt: skip
 
 
 def test_the_catalog_entry_of_a_name() -> None:

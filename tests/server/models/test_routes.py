@@ -1,5 +1,7 @@
 """Routing: a table of settings and names in, routes out."""
 
+# ruff: noqa: E501 -- the tables are read by row
+
 from dataclasses import replace
 
 import pytest
@@ -190,54 +192,15 @@ LINE = ', or add to dragoman.toml, below [models]: "{}" = "{}"'
 UNKNOWN = [
     (TWO, "", "the request names no model", None),
     (NOTHING, "", "the request names no model", None),
-    (
-        TWO,
-        "zzz",
-        'the model "zzz" is not known here; '
-        + ADVICE.format("openai, anthropic")
-        + LINE.format("zzz", "openai/MODEL"),
-        None,
-    ),
+    (TWO, "zzz", 'the model "zzz" is not known here; ' + ADVICE.format("openai, anthropic") + LINE.format("zzz", "openai/MODEL"), None),
     # A prefix needs a model after it.
-    (
-        TWO,
-        "openai/",
-        'the model "openai/" is not known here; '
-        + ADVICE.format("openai, anthropic")
-        + LINE.format("openai/", "openai/MODEL"),
-        None,
-    ),
-    (
-        TWO,
-        "opnai/gpt-5",
-        'the model "opnai/gpt-5" is not known here; did you mean "openai/gpt-5"? '
-        + ADVICE.format("openai, anthropic"),
-        "openai/gpt-5",
-    ),
-    (
-        MANY,
-        "fasst",
-        'the model "fasst" is not known here; did you mean "fast"? ' + ADVICE.format("local, proxy, openai"),
-        "fast",
-    ),
+    (TWO, "openai/", 'the model "openai/" is not known here; ' + ADVICE.format("openai, anthropic") + LINE.format("openai/", "openai/MODEL"), None),
+    (TWO, "opnai/gpt-5", 'the model "opnai/gpt-5" is not known here; did you mean "openai/gpt-5"? ' + ADVICE.format("openai, anthropic"), "openai/gpt-5"),
+    (MANY, "fasst", 'the model "fasst" is not known here; did you mean "fast"? ' + ADVICE.format("local, proxy, openai"), "fast"),
     (MANY, "just-", 'the model "just-" is routed to no model of the upstream "proxy"', None),
-    (
-        TWO,
-        "qq/x",
-        'the model "qq/x" is not known here; '
-        + ADVICE.format("openai, anthropic")
-        + LINE.format("qq/x", "openai/MODEL"),
-        None,
-    ),
+    (TWO, "qq/x", 'the model "qq/x" is not known here; ' + ADVICE.format("openai, anthropic") + LINE.format("qq/x", "openai/MODEL"), None),
     # Default models of agents get one line for all of them, with an existing model.
-    (
-        NO_CLAUDE,
-        "claude-opus-5-5",
-        'the model "claude-opus-5-5" is not known here; '
-        + ADVICE.format("local, openai")
-        + LINE.format("claude-*", "local/qwen3"),
-        None,
-    ),
+    (NO_CLAUDE, "claude-opus-5-5", 'the model "claude-opus-5-5" is not known here; ' + ADVICE.format("local, openai") + LINE.format("claude-*", "local/qwen3"), None),
     (
         TWO,
         "\x1b[31m" + "x" * 200,
@@ -248,7 +211,7 @@ UNKNOWN = [
         + LINE.format("?[31m" + "x" * 95 + "...", "openai/MODEL"),
         None,
     ),
-]
+]  # fmt: skip
 
 
 def test_an_unknown_name_gets_advice() -> None:

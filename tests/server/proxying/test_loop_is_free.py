@@ -5,6 +5,8 @@ The measure is the CPU time of the loop's own thread between two of its turns, s
 threads count.
 """
 
+# ruff: noqa: E501 -- the tables are read by row
+
 import gc
 import gzip
 import json
@@ -231,12 +233,8 @@ MODELS = ",".join([f'{{"id":"m{number}","created":1,"owned_by":"x"}}' for number
 FUNCTION = '"function":{"name":"f","parameters":{}}'
 TOOLS = f'"messages":[{HI}],"tools":[' + ",".join([f'{{"type":"function",{FUNCTION}}}'] * 40_000) + "]"
 AMBIGUOUS = json.dumps(
-    {
-        "type": "custom",
-        "name": "f",
-        "format": {"type": "grammar", "syntax": "lark", "definition": 'start: start start | "a"'},
-    }
-)
+    {"type": "custom", "name": "f", "format": {"type": "grammar", "syntax": "lark", "definition": 'start: start start | "a"'}}
+)  # fmt: skip
 CHECKED_CALLS = [
     {
         "id": f"c{number}",

@@ -1,5 +1,7 @@
 """One request planned: settings, headers and bytes in; the upstream's bytes, URL and headers out."""
 
+# ruff: noqa: E501 -- the tables are read by row
+
 import json
 from typing import Any
 
@@ -481,18 +483,14 @@ SETTINGS: list[tuple[str, str, dict[str, Any], dict[str, Any], dict[str, Any]]] 
         for field, more in (
             ("reasoning_content", {"reasoning_content": "Hm."}), ("reasoning", {"reasoning": "Hm."}), ("none", {}))
     ),
-    (RESPONSES, CHAT, DEVELOPER, {"developer_role": True},
-     {"messages": [turn("developer", "Be brief."), turn("user", "Hi")]}),
-    (RESPONSES, CHAT, DEVELOPER, {"developer_role": False},
-     {"messages": [turn("system", "Be brief."), turn("user", "Hi")]}),
+    (RESPONSES, CHAT, DEVELOPER, {"developer_role": True}, {"messages": [turn("developer", "Be brief."), turn("user", "Hi")]}),
+    (RESPONSES, CHAT, DEVELOPER, {"developer_role": False}, {"messages": [turn("system", "Be brief."), turn("user", "Hi")]}),
     (CHAT, MESSAGES, {"messages": MID}, {"mid_system": True}, {"messages": MID}),
-    (CHAT, MESSAGES, {"messages": MID}, {"mid_system": False},
-     {"messages": [{"role": "user", "content": [{"type": "text", "text": text} for text in MARKED]}]}),
+    (CHAT, MESSAGES, {"messages": MID}, {"mid_system": False}, {"messages": [{"role": "user", "content": [{"type": "text", "text": text} for text in MARKED]}]}),
     (RESPONSES, CHAT, {"input": MID}, {"mid_system": True}, {"messages": MID}),
     (RESPONSES, CHAT, {"input": MID}, {"mid_system": False}, {"messages": [turn("user", "\n\n".join(MARKED))]}),
     (CHAT, MESSAGES, LOW, {"thinking": "budget"}, {"thinking": BUDGET, "output_config": None}),
-    (CHAT, MESSAGES, LOW, {"thinking": "adaptive"},
-     {"thinking": {"type": "adaptive"}, "output_config": {"effort": "low"}}),
+    (CHAT, MESSAGES, LOW, {"thinking": "adaptive"}, {"thinking": {"type": "adaptive"}, "output_config": {"effort": "low"}}),
 ]  # fmt: skip
 
 
@@ -580,13 +578,8 @@ VERSIONS_BY_SAMPLING: list[tuple[dict[str, Any], str, bool | None, str]] = [
     ({"temperature": 1}, "claude-haiku-4-5", None, OLD),
     ({"temperature": 1}, "claude-opus-5", True, OLD),
     # Settings that thinking forbids are left out, and then nothing needs the old version.
-    (
-        {"temperature": 0.5, "reasoning_effort": "high", "max_tokens": 32_000},
-        "claude-haiku-4-5",
-        None,
-        NEW,
-    ),
-]
+    ({"temperature": 0.5, "reasoning_effort": "high", "max_tokens": 32_000}, "claude-haiku-4-5", None, NEW),
+]  # fmt: skip
 
 
 def test_the_old_api_version_is_sent_only_if_sampling_needs_it() -> None:

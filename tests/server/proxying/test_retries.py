@@ -1,5 +1,7 @@
 """F. Retries, the pool and cancelling: the known failures of gateways, one by one."""
 
+# ruff: noqa: E501 -- the tables are read by row
+
 from __future__ import annotations
 
 import random
@@ -130,12 +132,8 @@ _CALL = {"id": "call_1", "type": "function", "index": 0, "function": {"name": "a
 _RESPONSES_TEXT: list[dict[str, Any]] = [
     {"type": "response.created", "response": s.response()},
     {"type": "response.output_item.added", "output_index": 0, "item": _TEXT_ITEM},
-    {
-        "type": "response.content_part.added",
-        "part": {"type": "output_text", "text": "", "annotations": []},
-        **_TEXT_PART,
-    },
-]
+    {"type": "response.content_part.added", "part": {"type": "output_text", "text": "", "annotations": []}, **_TEXT_PART},
+]  # fmt: skip
 _MESSAGES_TEXT: list[dict[str, Any]] = [
     {"type": "message_start", "message": s.message()},
     {"type": "ping"},
@@ -143,11 +141,7 @@ _MESSAGES_TEXT: list[dict[str, Any]] = [
 ]
 OPENINGS: dict[str, tuple[dict[str, list[dict[str, Any]]], bool]] = {
     "an empty block": (
-        {
-            CHAT: [s.chunk({"role": "assistant", "content": ""})],
-            MESSAGES: _MESSAGES_TEXT,
-            RESPONSES: _RESPONSES_TEXT,
-        },
+        {CHAT: [s.chunk({"role": "assistant", "content": ""})], MESSAGES: _MESSAGES_TEXT, RESPONSES: _RESPONSES_TEXT},
         False,
     ),
     "an empty delta": (
@@ -211,7 +205,7 @@ OPENINGS: dict[str, tuple[dict[str, list[dict[str, Any]]], bool]] = {
         },
         True,
     ),
-}
+}  # fmt: skip
 
 
 @pytest.mark.promise("R5")

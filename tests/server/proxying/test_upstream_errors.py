@@ -1,5 +1,7 @@
 """Failures of upstreams, as clients get them: whose they are, what to do, and if to try again."""
 
+# ruff: noqa: E501 -- the tables are read by row
+
 from __future__ import annotations
 
 from dataclasses import replace
@@ -50,11 +52,7 @@ def upstream(**more: Any) -> UpstreamSettings:
 
 
 FAILURES: list[tuple[Any, ErrorKind, str]] = [
-    (
-        UpstreamUnreachable("cannot connect to https://llm.corp.test:8443: Connection refused"),
-        ErrorKind.UNREACHABLE,
-        'cannot connect to upstream "ok": Connection refused',
-    ),
+    (UpstreamUnreachable("cannot connect to https://llm.corp.test:8443: Connection refused"), ErrorKind.UNREACHABLE, 'cannot connect to upstream "ok": Connection refused'),
     (
         UpstreamUnreachable(
             "cannot connect to https://llm.corp.test:8443: certificate is not valid for 'llm.corp.test'"
@@ -63,23 +61,13 @@ FAILURES: list[tuple[Any, ErrorKind, str]] = [
         "cannot connect to upstream \"ok\": certificate is not valid for 'its host'",
     ),
     (
-        UpstreamTimeout(
-            "https://llm.corp.test:8443 sent no response head within 5 s", UpstreamTimeoutPhase.READ
-        ),
+        UpstreamTimeout("https://llm.corp.test:8443 sent no response head within 5 s", UpstreamTimeoutPhase.READ),
         ErrorKind.TIMEOUT,
         'upstream "ok" sent no response head within 5 s',
     ),
-    (
-        UpstreamBroken("the connection broke"),
-        ErrorKind.UNREACHABLE,
-        'upstream "ok": the connection broke',
-    ),
-    (
-        UpstreamRequestInvalid("the upstream's URL is not valid"),
-        ErrorKind.MISCONFIGURED,
-        'upstream "ok": the upstream\'s URL is not valid',
-    ),
-]
+    (UpstreamBroken("the connection broke"), ErrorKind.UNREACHABLE, 'upstream "ok": the connection broke'),
+    (UpstreamRequestInvalid("the upstream's URL is not valid"), ErrorKind.MISCONFIGURED, 'upstream "ok": the upstream\'s URL is not valid'),
+]  # fmt: skip
 
 
 @pytest.mark.promise("S18")
@@ -115,26 +103,11 @@ REFUSED = WireError(ErrorKind.AUTHENTICATION, "Incorrect API key provided: sk-1*
     ("name", "account", "key", "message"),
     [
         ("ok", "default", "k", 'upstream "ok" refused its key (401): check api_key of [[upstreams]] ok'),
-        (
-            "ok",
-            "default",
-            None,
-            'upstream "ok" refused a request without a key (401): set api_key of [[upstreams]] ok',
-        ),
-        (
-            "ok",
-            "b",
-            "k",
-            'upstream "ok" refused the key of account "b" (401): check api_key of [[accounts]] b',
-        ),
-        (
-            "anthropic",
-            "default",
-            "k",
-            'upstream "anthropic" refused its key (401): check api_key of [[upstreams]] anthropic',
-        ),
+        ("ok", "default", None, 'upstream "ok" refused a request without a key (401): set api_key of [[upstreams]] ok'),
+        ("ok", "b", "k", 'upstream "ok" refused the key of account "b" (401): check api_key of [[accounts]] b'),
+        ("anthropic", "default", "k", 'upstream "anthropic" refused its key (401): check api_key of [[upstreams]] anthropic'),
     ],
-)
+)  # fmt: skip
 def test_a_refused_key_is_reported_with_its_place(
     name: str, account: str, key: str | None, message: str
 ) -> None:
@@ -283,9 +256,7 @@ REPORTED: dict[str, tuple[Any, tuple[int, int], str, str]] = {
         "",
     ),
     "words": (
-        lambda protocol: RawResponse(
-            [b"It works!"], headers=(("content-type", "text/plain; charset=utf-8"),)
-        ),
+        lambda protocol: RawResponse([b"It works!"], headers=(("content-type", "text/plain; charset=utf-8"),)),
         (502, 502),
         f'upstream "up" sent a body that is not a response (text/plain): {RIGHT}',
         "",
@@ -322,14 +293,12 @@ REPORTED: dict[str, tuple[Any, tuple[int, int], str, str]] = {
     ),
     "nothing": (lambda protocol: RawResponse(), (502, 502), 'upstream "up" sent an empty body', ""),
     "no connection": (
-        lambda protocol: RawResponse(
-            before=[UpstreamUnreachable("cannot connect to http://up.test: refused")]
-        ),
+        lambda protocol: RawResponse(before=[UpstreamUnreachable("cannot connect to http://up.test: refused")]),
         (502, 502),
         'cannot connect to upstream "up": refused',
         "cannot connect to http://up.test: refused",
     ),
-}
+}  # fmt: skip
 PATH_OF = {CHAT: "/chat/completions", MESSAGES: "/v1/messages", RESPONSES: "/responses"}
 
 
@@ -430,9 +399,7 @@ RENAMED: dict[str, tuple[Any, str, str, str | None]] = {
         "models.claude-*",
     ),
     "an error of the gateway's": (
-        lambda protocol: RawResponse(
-            before=[UpstreamUnreachable("cannot connect to http://up.test: refused")]
-        ),
+        lambda protocol: RawResponse(before=[UpstreamUnreachable("cannot connect to http://up.test: refused")]),
         "claude-x",
         ' ("claude-x" was routed to "up/gpt-y": models.claude-*)',
         "models.claude-*",
@@ -451,7 +418,7 @@ RENAMED: dict[str, tuple[Any, str, str, str | None]] = {
         "",
         None,
     ),
-}
+}  # fmt: skip
 
 
 @each("client")

@@ -1,5 +1,7 @@
 """Reasoning that only its vendor can read, through the whole gateway and back, and its losses."""
 
+# ruff: noqa: E501 -- the tables are read by row
+
 import json
 from typing import Any
 
@@ -35,17 +37,8 @@ REASONING = {
     "encrypted_content": "gAAAA-canary",
 }
 RESPONSES_RESPONSE = responses_response(
-    [
-        REASONING,
-        {
-            "type": "message",
-            "id": "m_1",
-            "role": "assistant",
-            "status": "completed",
-            "content": [{"type": "output_text", "text": "Four.", "annotations": []}],
-        },
-    ]
-)
+    [REASONING, {"type": "message", "id": "m_1", "role": "assistant", "status": "completed", "content": [{"type": "output_text", "text": "Four.", "annotations": []}]}]
+)  # fmt: skip
 THINKING = {"type": "thinking", "thinking": "Let me see.", "signature": "EqQB-canary"}
 MESSAGES_RESPONSE = messages_response([THINKING, {"type": "text", "text": "Four."}])
 
@@ -283,10 +276,7 @@ RESULT_R = {"type": "function_call_output", "call_id": "t1", "output": "4"}
 MOVED = [
     pytest.param(
         MESSAGES,
-        {
-            "max_tokens": 9000,
-            "messages": [*QUESTION, {"role": "assistant", "content": [THINKING, CALL_M]}, RESULT_M],
-        },
+        {"max_tokens": 9000, "messages": [*QUESTION, {"role": "assistant", "content": [THINKING, CALL_M]}, RESULT_M]},
         [UNSIGNED, MESSAGES_RESPONSE],
         ["messages", 1, "content"],
         [CALL_M],
@@ -300,7 +290,7 @@ MOVED = [
         [QUESTION[0], CALL_R, RESULT_R],
         id="responses",
     ),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("protocol", "body", "replies", "place", "left"), MOVED)

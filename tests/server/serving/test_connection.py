@@ -187,13 +187,9 @@ OPENINGS: list[tuple[list[bytes], bool, bytes]] = [
     ([b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"], True, b"\0"),
     ([b"PR", b"I * HTTP/2.0\r\n\r\n", b"SM\r\n\r\n"], True, b"\0"),
     ([b"P", POST[1:], b"123456789"], True, b"HTTP/1.1 200"),
-    (
-        [GET[:-2] + b"connection: upgrade\r\nupgrade: h2c\r\nhttp2-settings:\r\n\r\n"],
-        True,
-        b"HTTP/1.1 200",
-    ),
+    ([GET[:-2] + b"connection: upgrade\r\nupgrade: h2c\r\nhttp2-settings:\r\n\r\n"], True, b"HTTP/1.1 200"),
     ([b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"], False, b"HTTP/1.1 "),
-]
+]  # fmt: skip
 
 
 async def test_http2_in_clear_text_begins_with_its_preface() -> None:

@@ -74,11 +74,8 @@ WITHOUT: list[tuple[bytes, Streams]] = [
     (head("GET / HTTP/1.0"), Streams(direct=True)),
     (head("HEAD / HTTP/1.1"), Streams(direct=True)),
     (head("GET / HTTP/1.1"), Streams(direct=True, status=204)),
-    (
-        head("GET / HTTP/1.1"),
-        Streams(direct=True, headers=[(b"Content-Length", b"%d" % (sum(map(len, PIECES)) + 9))]),
-    ),
-]
+    (head("GET / HTTP/1.1"), Streams(direct=True, headers=[(b"Content-Length", b"%d" % (sum(map(len, PIECES)) + 9))])),
+]  # fmt: skip
 
 
 async def test_a_body_that_is_not_chunked_goes_the_slow_way() -> None:

@@ -32,11 +32,7 @@ CASES: list[tuple[str, Any, Any]] = [
     ("array of three", {"items": {"type": "boolean"}, "minItems": 3}, [True, True, True]),
     ("tuple", {"type": "array", "prefixItems": [{"const": 1}, {"const": 2}]}, [1, 2]),
     ("empty array", {"type": "array", "maxItems": 0}, []),
-    (
-        "required properties",
-        {"properties": {"a": {"type": "integer"}, "b": {}}, "required": ["a"]},
-        {"a": 1},
-    ),
+    ("required properties", {"properties": {"a": {"type": "integer"}, "b": {}}, "required": ["a"]}, {"a": 1}),
     ("all properties where none is named", {"properties": {"a": {"type": "string"}}}, {"a": "some a"}),
     ("no property", {"type": "object", "properties": {"a": {}}, "required": []}, {}),
     ("required but not described", {"type": "object", "required": ["x"]}, {"x": "some x"}),
@@ -54,7 +50,7 @@ CASES: list[tuple[str, Any, Any]] = [
     ("reference", {"$ref": "#/$defs/a~1b", "$defs": {"a/b": {"const": "found"}}}, "found"),
     ("reference to nothing", {"$ref": "#/$defs/none"}, "some value"),
     ("anything", True, "some value"),
-]
+]  # fmt: skip
 
 
 def test_an_example_fits_its_schema() -> None:
@@ -91,16 +87,13 @@ def test_tool_arguments_are_always_an_object(schema: Any) -> None:
 
 GREEDY: list[tuple[str, Any]] = [
     ("two of itself", {"properties": {"a": {"$ref": "#"}, "b": {"$ref": "#"}}, "required": ["a", "b"]}),
-    (
-        "arrays in arrays",
-        {"items": {"items": {"items": {}, "minItems": 999}, "minItems": 999}, "minItems": 999},
-    ),
+    ("arrays in arrays", {"items": {"items": {"items": {}, "minItems": 999}, "minItems": 999}, "minItems": 999}),
     ("a long text", {"type": "string", "minLength": 10**12}),
     ("many long texts", {"items": {"type": "string", "minLength": 10**5}, "minItems": 10**9}),
     ("many constants", {"items": {"const": "x" * 10**5}, "minItems": 10**9}),
     ("tiny steps", {"type": "number", "multipleOf": 5e-324}),
     ("bounds beyond floats", {"type": "integer", "minimum": 10**400, "maximum": -(10**400)}),
-]
+]  # fmt: skip
 
 
 def test_an_example_has_a_bounded_size() -> None:
@@ -139,10 +132,8 @@ LEAVES = st.one_of(
     st.booleans(),
     st.integers(-3, 10**6),
     st.floats(allow_nan=False, allow_infinity=False),
-    st.sampled_from(
-        ["#", "#/$defs", "object", "array", "string", "integer", "number", "null", "boolean", "date"]
-    ),
-)
+    st.sampled_from(["#", "#/$defs", "object", "array", "string", "integer", "number", "null", "boolean", "date"]),
+)  # fmt: skip
 SCHEMAS = st.recursive(
     LEAVES,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner, max_size=5),

@@ -1,5 +1,7 @@
 """The responses of each simulated model, in all protocols, streamed and whole."""
 
+# ruff: noqa: E501 -- the tables are read by row
+
 import hashlib
 import json
 from collections.abc import Callable
@@ -79,24 +81,14 @@ def refused(protocol: str, body: Body) -> tuple[int, str]:
 # model, other settings of the request, stop reason, text (None: see other tests)
 CASES: list[tuple[str, dict[str, Any], Stop, str | None]] = [
     ("echo", {"text": "Hello  there,\n\tworld "}, Stop.END, "Hello  there,\n\tworld "),
-    (
-        "echo",
-        {"text": "<reminder>\nBe brief.\n</reminder>\n \nWhat now?\nTell me.\n\n"},
-        Stop.END,
-        "What now?\nTell me.",
-    ),
+    ("echo", {"text": "<reminder>\nBe brief.\n</reminder>\n \nWhat now?\nTell me.\n\n"}, Stop.END, "What now?\nTell me."),
     ("echo", {"text": " "}, Stop.END, "There is no user text to repeat."),
     ("tools", {}, Stop.END, "There is no tool to call: the request offers none, or forbids them."),
     ("tools", {"tools": ("one", "two", "three")}, Stop.TOOL, ""),
     ("custom", {"custom": ("patch",)}, Stop.TOOL, ""),
     ("custom", {"tools": ("one",)}, Stop.END, "There is no free-text tool to call."),
     ("shell", {"tools": ("Bash",), "text": "Please run `true`"}, Stop.TOOL, ""),
-    (
-        "shell",
-        {"tools": ("one",), "text": "run `true`"},
-        Stop.END,
-        "There is no command to run, or no shell tool that is known to the simulator.",
-    ),
+    ("shell", {"tools": ("one",), "text": "run `true`"}, Stop.END, "There is no command to run, or no shell tool that is known to the simulator."),
     ("reasoning", {"text": "Why?"}, Stop.END, "You said: Why?"),
     ("reasoning", {"tools": ("one",)}, Stop.TOOL, ""),
     ("long", {}, Stop.END, None),
@@ -113,7 +105,7 @@ CASES: list[tuple[str, dict[str, Any], Stop, str | None]] = [
     ("count", {"max_tokens": 3}, Stop.LENGTH, "1 2 3"),
     ("filter", {}, Stop.FILTER, None),
     ("empty", {}, Stop.END, ""),
-]
+]  # fmt: skip
 
 
 @protocols
@@ -243,15 +235,7 @@ CHOICES: list[tuple[str, dict[str, Body], list[str]]] = [
         },
         ["a"],
     ),
-    (
-        "none",
-        {
-            CHAT: {"tool_choice": "none"},
-            MESSAGES: {"tool_choice": {"type": "none"}},
-            RESPONSES: {"tool_choice": "none"},
-        },
-        [],
-    ),
+    ("none", {CHAT: {"tool_choice": "none"}, MESSAGES: {"tool_choice": {"type": "none"}}, RESPONSES: {"tool_choice": "none"}}, []),
     (
         "named",
         {
@@ -261,7 +245,7 @@ CHOICES: list[tuple[str, dict[str, Body], list[str]]] = [
         },
         ["b"],
     ),
-]
+]  # fmt: skip
 
 
 @protocols

@@ -70,23 +70,17 @@ def test_a_patch_that_keeps_to_its_grammar(text: str) -> None:
 PATCHES: list[tuple[str, str | None]] = [
     (GOOD_PATCH.replace("+Text", "Text"), "the text does not match the grammar, line 5, column 1"),
     (GOOD_PATCH.replace("+# Größe", "+# Größe\r"), None),  # a dot takes a carriage return
-    (
-        GOOD_PATCH.replace("*** End Patch\n", ""),
-        "the text ends where more must follow, line 16, column 1",
-    ),
+    (GOOD_PATCH.replace("*** End Patch\n", ""), "the text ends where more must follow, line 16, column 1"),
     (f"```\n{GOOD_PATCH}```", "the text does not match the grammar, line 1, column 1"),
     (GOOD_PATCH + "Done.", "the text does not match the grammar, line 17, column 1"),
     (
         "*** Begin Patch\n*** End Patch\n",
         "the text does not match the grammar, line 2, column 5",
     ),  # of "*** Add File: "
-    (
-        "*** Begin Patch\n*** Add File: \n+x\n*** End Patch",
-        "the text does not match the grammar, line 2, column 15",
-    ),
+    ("*** Begin Patch\n*** Add File: \n+x\n*** End Patch", "the text does not match the grammar, line 2, column 15"),
     ("*** Begin Patch\n*** Add File: ä LF", "the text ends where more must follow, line 2, column 19"),
     ("", "the text ends where more must follow, line 1, column 1"),
-]
+]  # fmt: skip
 
 
 def test_a_patch_that_does_not_fit_is_reported_with_its_place() -> None:
