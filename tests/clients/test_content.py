@@ -11,7 +11,7 @@ import pytest
 from oracle import CHAT, MESSAGES, RESPONSES, Kind, Stop
 from pydantic import BaseModel
 from sdk_clients.processes import PAIRS, Pair
-from sdk_clients.sdk import Body, Sdk, Way, body_of, each_way, fold, send
+from sdk_clients.sdk import Body, Sdk, Way, body_of, each_way, send
 from simulator_requests import IMAGE
 
 from dragoman_server.simulator.scripts import REFUSAL_TEXT
@@ -113,17 +113,6 @@ def test_a_stop_sequence(pair: Pair, sdk: Sdk, way: Way) -> None:
     response = send(sdk, pair.client, way, body)
     assert response.meaning.text(Kind.TEXT) == "one two "
     assert (response.meaning.stop, response.meaning.stop_sequence) == (Stop.SEQUENCE, "STOP")
-
-
-def test_losses_of_a_translation_are_in_a_header(gateway: Any, sdk_of: Any) -> None:
-    client = sdk_of("sync", gateway.url).client(CHAT)
-    body = body_of(CHAT, "responses/echo", "one") | {"seed": 7}
-    whole = client.chat.completions.with_raw_response.create(**body)
-    assert "/seed" in whole.headers["dragoman-loss"]
-    streamed = client.chat.completions.with_raw_response.create(**body, stream=True)
-    assert "/seed" in streamed.headers["dragoman-loss"]
-    events = [chunk.to_dict() for chunk in streamed.parse()]
-    assert fold(CHAT, events).meaning.text(Kind.TEXT) == "one"
 
 
 # Messages has no JSON mode without a schema.

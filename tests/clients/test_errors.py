@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from typing import Any
 
 import anthropic
@@ -73,15 +72,6 @@ def test_a_response_that_breaks_off(pair: Pair, sdk: Sdk, model: str, text: str)
         assert not any(choice.finish_reason for chunk in events for choice in chunk.choices)
     else:
         assert not FINISHED & {event.type for event in events}
-
-
-def test_an_unknown_model(pair: Pair, sdk: Sdk) -> None:
-    """Once it is the upstream's error, once the gateway's."""
-    expected = CLASSES["error-404"][pair.client == MESSAGES]
-    requested = ((pair.model("ecko"), "echo"), ("nobody/echo", "upstream/model"))
-    for way, (model, hint) in itertools.product(Way, requested):
-        with pytest.raises(expected, match=hint):
-            send(sdk, pair.client, way, body_of(pair.client, model, "Hello"))
 
 
 # In a relay, the upstream decides.

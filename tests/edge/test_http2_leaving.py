@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import json
-import signal
 import socket
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 from edge import (
     BACKENDS,
     CHAT_PATH,
-    CHAT_STREAM,
     STREAM_HEAD,
     Conversation,
     EdgeGateway,
@@ -36,12 +33,8 @@ from h2_client import (
     data,
     goaway,
     headers,
-    over_tls,
     reset,
-    settings,
-    window,
 )
-from http_certificate import Certificate
 from hyperframe.frame import ContinuationFrame, DataFrame, GoAwayFrame, HeadersFrame, RstStreamFrame
 from trials import trials
 
@@ -232,61 +225,3 @@ def test_a_head_that_is_too_large_is_refused_in_the_form_of_its_protocol(
 def refused(gateway: EdgeGateway) -> list[int]:
     """Return the statuses of the refusals that the log has."""
     return [line["status"] for line in gateway.log() if line.get("outcome") == "refused"]
-
-
-@pytest.mark.promise("R2")
-def test_a_stop_finishes_open_requests_and_refuses_new_ones(tmp_path: Path, backend: str) -> None:
-    ends: list[Conversation] = []
-
-    def script(conversation: Conversation) -> None:
-        if conversation.read() is not None:
-            conversation.send(STREAM_HEAD + chunk("Hello"))
-            ends.append(conversation)
-            conversation.until_closed()
-
-    with Upstream(script) as upstream, EdgeGateway(tmp_path, upstream, backend=backend).ready() as gateway:
-        with Peer(gateway.connect()) as peer, Peer(gateway.connect()) as idle:
-            idle.begin()
-            idle.settle()
-            peer.begin()
-            send_request(peer, 1)
-            peer.until(lambda frame: isinstance(frame, DataFrame))
-            gateway.signal(signal.SIGTERM)
-            found = peer.until(lambda frame: isinstance(frame, GoAwayFrame))[-1]
-            assert (code_of(found), found.last_stream_id) == ("NO_ERROR", 1)
-            assert answered(idle.until_closed(), GoAwayFrame)
-            # The client may not have seen it yet.
-            send_request(peer, 3)
-            assert peer.status_of(3) == "REFUSED_STREAM"
-            peer.send(data(3, b"x"), window(0, 1), settings({4: 65535}), reset(3))
-            peer.settle()
-            ends[0].send(CHAT_STREAM)
-            ends[0].socket.shutdown(socket.SHUT_RDWR)
-            assert peer.status_of(1) == "200"
-            assert b"[DONE]" in peer.contents[1]
-            assert answered(peer.until_closed(), RstStreamFrame) == []
-        assert gateway.wait() == 0
-        assert [line for line in gateway.log() if line["level"] in ("error", "critical")] == []
-
-
-def test_with_tls_too_a_refusal_leaves_the_other_streams_as_they_are(
-    gateways: Gateways, certificate: Certificate, tls: str, backend: str
-) -> None:
-    with gateways.lend(backend, play, server=tls) as (upstream, gateway):
-        with Peer(over_tls(gateway.connect(), certificate.client())) as peer:
-            peer.begin()
-            send_request(peer, 1, user="begins")
-            peer.until(lambda frame: isinstance(frame, DataFrame))
-            peer.send(peer.request(3, headers(method="POST"), end=False))
-            assert peer.status_of(3) == "405"
-            peer.send(data(3, b"x"))
-            peer.settle()
-            peer.send(peer.request(5))
-            assert peer.status_of(5) == "200"
-            peer.send(reset(1))
-            upstream.wait_closed(upstream.conversations[0])
-        # Any bytes but the preface get a GOAWAY.
-        with Peer(over_tls(gateway.connect(), certificate.client())) as peer:
-            peer.send(b"GET / HTTP/1.1\r\n\r\n")
-            (found,) = answered(peer.until_closed(), GoAwayFrame)
-            assert code_of(found) == "PROTOCOL_ERROR"

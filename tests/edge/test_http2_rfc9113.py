@@ -291,14 +291,6 @@ def test_a_server_begins_with_its_settings_and_acknowledges_those_of_the_client(
         assert [frame.flags for frame in frames[1:] if isinstance(frame, SettingsFrame)] == [{"ACK"}]
 
 
-def test_the_first_frame_is_settings(gateway: EdgeGateway) -> None:
-    """3.4."""
-    with Peer(gateway.connect()) as peer:
-        peer.send(PREFACE, ping())
-        (found,) = answered(peer.until_closed(), GoAwayFrame)
-        assert code_of(found) == "PROTOCOL_ERROR"
-
-
 def test_a_ping_is_acknowledged_with_its_data(gateway: EdgeGateway) -> None:
     """6.7."""
     with Peer(gateway.connect()) as peer:

@@ -51,17 +51,11 @@ each_protocol = pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
 
 ALLOWED_MODELS: list[tuple[tuple[str, ...], str, int]] = [
     ((), "up/m", 200),
-    (("up/m",), "up/m", 200),
-    (("up/m",), "up/n", 403),
     (("up/*",), "up/n", 200),
-    (("up/*",), "two/n", 403),
     (("m",), "up/m", 403),  # by the name that the client sends, not by its route
     (("fast",), "fast", 200),
     (("fast",), "up/m", 403),
     (("up/*",), "fast", 403),
-    (("fast",), "Fast", 403),
-    (("fast",), " fast", 403),
-    (("f[a]st", "f?st"), "fast", 403),
     (("nowhere",), "nowhere", 404),
     (("fast",), "nowhere", 403),  # nothing about existing models
 ]

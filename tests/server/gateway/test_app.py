@@ -3,16 +3,12 @@
 import io
 import json
 import logging
-import socket
 from collections.abc import AsyncIterator, MutableMapping
 from contextlib import asynccontextmanager
 from typing import Any
 
 import anyio
 import httpx2
-import hypercorn
-import hypercorn.asyncio
-import hypercorn.trio
 import pytest
 from failures.responses import Text
 from failures.whole import whole
@@ -31,9 +27,6 @@ from dragoman_server.settings import ServerSettings, Settings, UpstreamSettings
 from dragoman_server.settings.secret import Secret
 from dragoman_server.upstream.client import (
     UpstreamBroken,
-    UpstreamTimeout,
-    UpstreamTimeoutPhase,
-    UpstreamUnreachable,
 )
 
 pytestmark = pytest.mark.anyio
@@ -311,29 +304,6 @@ async def test_a_method_that_is_not_allowed() -> None:
         assert client.error["message"].startswith(f"{method} is not allowed here; allowed: "), (method, path)
 
 
-@pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
-@pytest.mark.parametrize("stream", [True, False])
-@pytest.mark.parametrize(
-    ("error", "status"),
-    [
-        (UpstreamUnreachable("http://127.0.0.1:9: cannot connect"), 502),
-        (UpstreamBroken("http://127.0.0.1:9: the connection broke"), 502),
-        (UpstreamTimeout("http://127.0.0.1:9: read timeout", UpstreamTimeoutPhase.READ), 504),
-    ],
-)
-@pytest.mark.each_choice
-async def test_an_upstream_that_is_down(
-    protocol: str, stream: bool, error: Any, status: int, lines: LogLines
-) -> None:
-    app, _ = app_of(connect=[error])
-    client = await call(app, PATHS[protocol], asking(protocol, stream=stream))
-    assert client.status in (status, 500, 529)  # Messages has fewer classes
-    check_refusal(protocol, client, client.status)
-    assert client.error["message"] == str(error).replace("http://127.0.0.1:9", 'upstream "up"')
-    line = lines.one()
-    assert (line["level"], line["outcome"], line["status"]) == ("warning", "failed", client.status)
-
-
 # Bugs of our own.
 
 
@@ -509,17 +479,6 @@ async def test_a_hostile_name_is_one_line(lines: LogLines) -> None:
 
 
 # Streams.
-
-
-@pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
-async def test_the_headers_of_a_stream(protocol: str) -> None:
-    app, _ = app_of(START + END)
-    client = await call(app, PATHS[protocol], asking(protocol, stream=True))
-    assert client.headers["content-type"] == "text/event-stream; charset=utf-8"
-    assert client.headers["cache-control"] == "no-cache"
-    assert client.headers["x-accel-buffering"] == "no"
-    assert "connection" not in client.headers, "only the server knows what becomes of it"
-    assert "content-length" not in client.headers
 
 
 OPTIONS_PATHS = [*PATHS.values(), "/v1/models", "/", "/nothing"]
@@ -824,44 +783,3 @@ async def test_a_websocket_on_a_server_without_http_responses_to_it() -> None:
     peer = Handshake()
     await app(websocket_scope("/v1/responses"), peer.receive, peer.send)
     assert peer.messages == [{"type": "websocket.close", "code": 1008}]
-
-
-# A request of Codex, and the response that it expects.
-HANDSHAKE = (
-    b"GET /v1/responses HTTP/1.1\r\n"
-    b"host: 127.0.0.1\r\n"
-    b"connection: Upgrade\r\n"
-    b"upgrade: websocket\r\n"
-    b"sec-websocket-version: 13\r\n"
-    b"sec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
-    b"authorization: Bearer client-canary\r\n\r\n"
-)
-
-
-@pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
-async def test_hypercorn_refuses_a_websocket_with_426(anyio_backend: str) -> None:
-    listener = socket.create_server(("127.0.0.1", 0))
-    port = listener.getsockname()[1]
-    config = hypercorn.Config()
-    config.bind = [f"fd://{listener.detach()}"]
-    config.errorlog = None
-    serve = hypercorn.asyncio.serve if anyio_backend == "asyncio" else hypercorn.trio.serve
-    stop = anyio.Event()
-    async with anyio.create_task_group() as tasks:
-        app: Any = create_app(settings_of())
-
-        async def run() -> None:
-            await serve(app, config, shutdown_trigger=stop.wait)  # type: ignore[operator]
-
-        tasks.start_soon(run)
-        response = b""
-        with anyio.fail_after(30):
-            async with await anyio.connect_tcp("127.0.0.1", port) as stream:
-                await stream.send(HANDSHAKE)
-                while b'"error"' not in response:
-                    response += await stream.receive()
-        stop.set()
-    head, _, body = response.partition(b"\r\n\r\n")
-    assert head.startswith(b"HTTP/1.1 426 ")
-    assert b"content-type: application/json" in head.lower()
-    assert check_error(RESPONSES, 426, body) == []

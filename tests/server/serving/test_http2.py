@@ -431,6 +431,7 @@ async def test_headers_that_cannot_be_sent_reset_the_stream() -> None:
 # Ends.
 
 
+@pytest.mark.promise("R2")
 async def test_a_stop_is_announced_and_open_streams_go_on() -> None:
     app = Endless()
     async with serving(app) as client:
