@@ -1,10 +1,11 @@
 """Tables of readers and writers: what goes in, one line each, and indented below each line what comes out of it.
 
-`response_in*.txt` of a protocol's folder has frames of its streams and whole bodies, with the events that are read from
-them; `request_in*.txt` has bodies of its clients, with what differs from the request of the first row.
-`request_out*.txt` has requests, with the body for the upstream; `response_out*.txt` has events, with the frames of the
-client's stream and the whole body; `relayed*.txt` has frames, with what the observer of a relayed stream then knows;
-`errors*.txt` has errors of an upstream and for a client. A row looks like this:
+`response_in.txt` of a protocol's folder has frames of its streams and whole bodies, with the events that are read from
+them; `request_in.txt` has bodies of its clients, with what differs from the request of the first row; `request_out.txt`
+has requests, with the body for the upstream; `response_out.txt` has events, with the frames of the client's stream and
+the whole body; `relayed.txt` has frames, with what the observer of a relayed stream then knows; `errors.txt` has errors
+of an upstream and for a client. In the folder of the transforms, `passes.txt` has requests, with what a pass changes,
+and `stages.txt` events, with what a stage makes of them. A row looks like this:
 
     # its title
     ? prompt_tokens=3                       how the context (the signer, the capabilities) differs from the usual one
@@ -25,7 +26,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from enum import Enum
 from itertools import zip_longest
 from pathlib import Path
@@ -33,22 +34,32 @@ from typing import Any, NamedTuple
 
 import msgspec
 import oracle
+from core import passes
 
-from dragoman import PROTOCOLS, UPSTREAMS
-from dragoman._ir import event_order, events, request, tools
+from dragoman import PROTOCOLS, UPSTREAMS, codec
+from dragoman._ir import event_order, events, request, tools, undo
 from dragoman._ir.assembly import Fold
 from dragoman._ir.losses import Ledger
 from dragoman._ir.signatures import Signer
+from dragoman._ir.undo import Undo
+from dragoman._transforms import compaction, json_output, response_checks, stop_sequences, tool_calls
+from dragoman._transforms import tools as fit
+from dragoman._transforms.pass_context import Pass
+from dragoman._transforms.pipeline import Stage
 from dragoman._wire import errors
 from dragoman._wire.exceptions import RemoteProtocolError, RequestRefused
 from dragoman._wire.json import decode, encode
 from dragoman._wire.sse import Frame
-from dragoman.codec import RelayObserver, ResponseContext
+from dragoman.codec import Capabilities, RelayObserver, ResponseContext, ToolLimits
 
 SANSIO = Path(__file__).resolve().parents[2] / "sansio"
 FILES = sorted(SANSIO.glob("*/*.txt"))
 CONTEXT = ResponseContext(request.Request("other", "asked", ()), "x1", 1, "alias")
-VOCABULARY = {**vars(events), **vars(request), **vars(tools), **vars(errors)}
+VOCABULARY: dict[str, Any] = {}
+for module in (events, request, tools, errors, undo, codec):
+    VOCABULARY |= vars(module)
+for module in (compaction, json_output, response_checks, stop_sequences, tool_calls, fit):
+    VOCABULARY |= {name: value for name, value in vars(module).items() if name[0] != "_"}
 
 
 def usual(field: msgspec.structs.FieldInfo) -> Any:
@@ -70,6 +81,8 @@ def shown(value: Any) -> str:
         return str(value)
     if isinstance(value, tuple):
         return f"({''.join(f'{shown(each)}, ' for each in value).removesuffix(' ' if len(value) == 1 else ', ')})"
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{name!r}: {shown(each)}' for name, each in value.items())}}}"
     return f"frozenset({sorted(value)})" if isinstance(value, frozenset) else repr(value)
 
 
@@ -240,6 +253,35 @@ def relay(protocol: str, lines: list[str], options: dict[str, Any], *, named: bo
     return out
 
 
+def run_pass(
+    line: str, run: Pass, capabilities: Capabilities = Capabilities(), limits: ToolLimits | None = None
+) -> list[str]:
+    """The fields of the request that a pass has changed, what the response has to undo, and the losses."""
+    before = eval(line, VOCABULARY)
+    context = passes.pass_context(before, capabilities=capabilities, limits=limits)
+    try:
+        out = parts_of(run(before, context), before)
+    except RequestRefused as error:
+        out = [of_error(error)]
+    undone = [f"undo: {shown(context.undo)}"] if context.undo != Undo() else []
+    return [*out, *undone, *details(context.ledger)]
+
+
+def run_stage(lines: list[str], stage: Callable[[Ledger], Stage]) -> list[list[str]]:
+    """The events that take the place of each event, "=" for itself, and the losses."""
+    ledger = Ledger()
+    made = stage(ledger)
+    out = []
+    for event in (eval(line, VOCABULARY) for line in lines):
+        entries, found = len(ledger), list(made.send(event))
+        out.append((["="] if found == [event] else [*map(shown, found)]) + details(ledger)[entries:])
+    return out
+
+
+def details(ledger: Ledger) -> list[str]:
+    return [f"! {loss.code.value} {loss.path}: {loss.detail}" for loss in ledger]
+
+
 class Row(NamedTuple):
     """heads: title and options, none if the lines are definitions. inputs: the lines in full."""
 
@@ -285,6 +327,10 @@ def blocks(path: Path) -> Iterator[str]:
         elif kind.startswith("relayed") and heads:
             out = relay(protocol, inputs, options)
             assert relay(protocol, inputs, options, named=False) == out, inputs
+        elif kind == "passes" and heads:
+            out = [run_pass(line, **options) for line in inputs]
+        elif kind == "stages" and heads:
+            out = run_stage(inputs, **options)
         elif kind.startswith("errors") and heads:
             out = [read_error(protocol, line) for line in inputs]
         elif kind.startswith("request_out") and heads:
