@@ -141,12 +141,19 @@ def read_response(
 def write_response(protocol: str, lines: list[str], options: dict[str, Any]) -> list[list[str]]:
     """The frames of each event, and the whole body of a response that has ended."""
     spec = PROTOCOLS[protocol]
-    usual = {
+    usual: dict[str, Any] = {
         "request": request.Request(protocol, "alias", (), include_usage=protocol != "openai_chat"),
         "signer": Signer(b"key"),
         "prompt_tokens": 11,
     }
-    context = msgspec.structs.replace(CONTEXT, **(usual | options))
+    endpoints = {endpoint.path: endpoint for endpoint in spec.endpoints}
+    endpoint = endpoints[options.get("path", spec.endpoints[0].path)]
+    usual |= {"endpoint": endpoint, **options}
+    usual.pop("path", None)
+    context = msgspec.structs.replace(CONTEXT, **usual)
+    simple = oracle.SIMPLE_LINES if endpoint.framing == "ndjson" else oracle.SIMPLE_EVENTS
+    judge = simple if protocol == "simple_chat" else protocol
+    end = "\n" if endpoint.framing == "ndjson" else "\n\n"
     fold, checker = Fold(), event_order.EventOrderChecker()
     ledger, of_whole = Ledger(), Ledger()
     writer = spec.stream_writer(context, ledger)
@@ -157,19 +164,15 @@ def write_response(protocol: str, lines: list[str], options: dict[str, Any]) -> 
         fold.send(event)
         entries, written = len(ledger), writer.send(event)
         sent += written
-        out.append(
-            [text_of(frame) for frame in written.decode().split("\n\n")[:-1]] + losses(ledger, entries)
-        )
+        out.append([text_of(frame) for frame in written.decode().split(end)[:-1]] + losses(ledger, entries))
     ended = checker.state is event_order.ResponseState.ENDED
-    problems = (
-        oracle.check_stream(protocol, sent, include_usage=context.request.include_usage) if ended else []
-    )
+    problems = oracle.check_stream(judge, sent, include_usage=context.request.include_usage) if ended else []
     if ended or (spec.failed_bodies and len(response) > 1 and isinstance(event, events.Failed)):
         body = encode(spec.write_whole(fold.response(), context, of_whole))
-        problems += oracle.check_whole(protocol, body)
+        problems += oracle.check_whole(judge, body)
         streamed, whole = (
-            oracle.meaning_of_client_stream(protocol, sent),
-            oracle.meaning_of_whole(protocol, body),
+            oracle.meaning_of_client_stream(judge, sent),
+            oracle.meaning_of_whole(judge, body),
         )
         out[-1] += ["stream and body differ"] * (streamed.choices != whole.choices)
         out[-1].append("whole: as in the last frame" if body in sent else f"whole {body.decode()}")
