@@ -53,12 +53,6 @@ def test_everything_else_passes(events: list[Event]) -> None:
     assert staged(quiet)[0] == quiet
 
 
-# Arguments
-
-
-# Names
-
-
 # Emulated custom tools
 
 
@@ -77,12 +71,6 @@ def test_wrapped_input_comes_out(text: str) -> None:
         assert folded_input(out) == text
         assert len(ledger) == 0
         assert all(event.text for event in out if isinstance(event, ArgumentsDelta))
-
-
-# Clients that have less than the upstream
-
-
-# Ids
 
 
 # Both passes

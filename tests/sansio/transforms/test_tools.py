@@ -105,12 +105,6 @@ def test_fit_call_id(subtests: pytest.Subtests) -> None:
             assert re.fullmatch(re.escape(wire).replace(r"\*", "[0-9a-f]{8}"), fit_call_id(call_id, rule))
 
 
-# What need not change does not
-
-
-# Names of tools, calls and choices change together
-
-
 # Custom tools
 
 
