@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from laws.conversations import MODEL, SCRIPTS, SIGNER, Script, check_prefixes, requests
 from oracle import MESSAGES, PROTOCOL_NAMES
 
-from dragoman import RequestRefused, RequestTranslator
+from dragoman import UPSTREAMS, RequestRefused, RequestTranslator
 from dragoman.codec import Capabilities
 
 # Of each pair of protocols.
@@ -26,37 +26,42 @@ def one_of(*values: Any) -> st.SearchStrategy[Any]:
     return st.sampled_from(values)
 
 
-CAPABILITIES = st.builds(
-    Capabilities,
-    custom_tools=one_of(None, True, False),
-    text_content=one_of("string", "parts"),
-    turn_order=one_of("any", "any", "no_user_after_tool", "alternate"),
-    developer_role=st.booleans(),
-    mid_system=st.booleans(),
-    reasoning_field=one_of(None, "reasoning_content", "reasoning", "reasoning_details"),
-    cache_marks=one_of("none", "breakpoint", "cache_control"),
-    reasoning_back=one_of("never", "tool_loop", "always"),
-    thought_signatures=st.booleans(),
-    tool_images=st.booleans(),
-    call_ids=one_of("any", "alnum9"),
-    prefill=st.booleans(),
-    thinking=one_of("adaptive", "none"),
-    context_window=one_of(None, 3000, 9000),
-    relay=one_of("exact", "rewrite"),
-    refuses=st.frozensets(
+FIELDS: dict[str, st.SearchStrategy[Any]] = {
+    "custom_tools": one_of(None, True, False),
+    "text_content": one_of("string", "parts"),
+    "turn_order": one_of("any", "any", "no_user_after_tool", "alternate"),
+    "developer_role": st.booleans(),
+    "mid_system": st.booleans(),
+    "reasoning_field": one_of(None, "reasoning_content", "reasoning", "reasoning_details"),
+    "cache_marks": one_of("none", "breakpoint", "cache_control"),
+    "reasoning_back": one_of("never", "tool_loop", "always"),
+    "thought_signatures": st.booleans(),
+    "tool_images": st.booleans(),
+    "call_ids": one_of("any", "alnum9"),
+    "prefill": st.booleans(),
+    "thinking": one_of("adaptive", "none"),
+    "context_window": one_of(None, 3000, 9000),
+    "relay": one_of("exact", "rewrite"),
+    "refuses": st.frozensets(
         one_of("image", "file", "cache_control", "message_name", "tool_strict"), max_size=3
     ),
-)
+}
+
+
+def capabilities_of(upstream: str) -> st.SearchStrategy[Capabilities]:
+    made = UPSTREAMS[upstream].capabilities
+    return st.builds(made, **{name: FIELDS[name] for name in made.__struct_fields__ if name in FIELDS})
 
 
 @pytest.mark.promise("R14")
 @pytest.mark.parametrize("upstream", PROTOCOL_NAMES)
 @pytest.mark.parametrize("client", PROTOCOL_NAMES)
 @settings(max_examples=CONVERSATIONS, deadline=None, derandomize=True, database=None)
-@given(SCRIPTS, CAPABILITIES, st.booleans())
+@given(SCRIPTS, st.data(), st.booleans())
 def test_what_an_upstream_gets_begins_with_what_it_got(
-    client: str, upstream: str, script: Script, capabilities: Capabilities, signed: bool
+    client: str, upstream: str, script: Script, data: st.DataObject, signed: bool
 ) -> None:
+    capabilities = data.draw(capabilities_of(upstream))
     translator = RequestTranslator(client=client, upstream=upstream, capabilities=capabilities, signer=SIGNER)
     sent = []
     for body in requests(script, client):

@@ -67,7 +67,7 @@ async def test_both_sides_are_recorded_and_replayed(tmp_path: Path, upstream: st
     assert recording.id in client.headers.values()
     [attempt] = recording.attempts
     assert (attempt.upstream, attempt.model, attempt.status) == (upstream, "reasoning", 200)
-    assert attempt.body.encode() == running.upstreams.raw[-1]
+    assert attempt.body.encode() == running.upstreams.sent[-1].content
     assert [piece.at_s for piece in attempt.pieces] == sorted(piece.at_s for piece in attempt.pieces)
     assert first_difference(recording, replay(recording)) is None
 
