@@ -346,6 +346,7 @@ class ProtocolSpec(msgspec.Struct, frozen=True, kw_only=True):
         write_error: An error and the gateway's request id or None -> status and body for the client.
         returns_signatures: A REASONING block with a signature reaches the client, and the client sends it back.
         message_members: Which of `name` and `phase` its messages may have.
+        file_store: The vendor's store that its file ids refer to. Protocols with the same store can exchange ids.
         clients_drop_signatures: Many of its clients do not send it back, so it is cached for them, see
             `_transforms.reasoning_cache`.
         shows_searches: Its writer has a form for an Opaque of another protocol with a web search in it.
@@ -375,6 +376,7 @@ class ProtocolSpec(msgspec.Struct, frozen=True, kw_only=True):
     settings: frozenset[Param] = frozenset()
     returns_signatures: bool = True
     message_members: frozenset[str] = frozenset()
+    file_store: str = ""
     clients_drop_signatures: bool = False
     shows_searches: bool = False
     needs_usage: bool = True
@@ -441,6 +443,13 @@ class UpstreamSpec(ProtocolSpec, frozen=True, kw_only=True):
         base_path: The end of the base URL that the vendor's own SDK takes: "/v1", or nothing.
         error_markers: Every frame that reports an error has one of these byte strings in it.
         max_stop_sequences: How many stop sequences a request may have, None for any number.
+        max_cache_marks: How many cache marks a request may have.
+        cache_mark_forms: The values of Capabilities.cache_marks with which its servers accept marks on content, and the
+            member that a mark then is. None: all accept them, on tools too, one for the whole request counts among
+            them, and longer ones come first.
+        media: The kinds of Media that a request may have.
+        file_id_media: Those that it may have by file id.
+        checks_strict_schemas: Its servers refuse a schema as strict that does not close and require all of its objects.
         model_bound_signatures: Its signatures can be read only by the model that made them.
         request_headers: A written body -> names and values of the headers that it requires.
         wrapped_markers: A body with one of these byte strings has a value that was put into the conversation on behalf
@@ -471,6 +480,11 @@ class UpstreamSpec(ProtocolSpec, frozen=True, kw_only=True):
     base_path: str = "/v1"
     error_markers: tuple[bytes, ...] = (b"error",)
     max_stop_sequences: int | None = None
+    max_cache_marks: int = 4
+    cache_mark_forms: Mapping[str, str] | None = {}
+    media: frozenset[str] = frozenset(("image", "file"))
+    file_id_media: frozenset[str] = frozenset(("image", "file"))
+    checks_strict_schemas: bool = False
     model_bound_signatures: bool = True
     request_headers: Callable[[JSONObject], Sequence[tuple[str, str]]] = lambda body: ()
     wrapped_markers: tuple[bytes, ...] = (WRAPPED_MARKER,)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from core.passes import fit_and_write
+
 from dragoman._ir.losses import Ledger
 from dragoman._ir.request import Message, Part, Request
 from dragoman.protocols.openai_chat import SPEC
@@ -15,7 +17,7 @@ Losses = list[tuple[str, str]]
 def write_request(request: Request, capabilities: Capabilities) -> tuple[dict[str, Any], Losses]:
     """Return the body, and the losses as (code, path)."""
     ledger = Ledger()
-    body = SPEC.write_request(request, capabilities, ledger)
+    body = fit_and_write(SPEC, request, capabilities, ledger)
     return body, [(loss.code.value, loss.path) for loss in ledger]
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from core.passes import fit_and_write
+
 from dragoman._ir.losses import Ledger, LossCode
 from dragoman._ir.request import Message, Request
 from dragoman._wire.json import decode, encode
@@ -19,7 +21,7 @@ def write(
 ) -> tuple[dict[str, Any], list[tuple[LossCode, str]]]:
     """Return the body for a request that came in a protocol, and the losses as (code, path)."""
     ledger = Ledger()
-    body = SPEC.write_request(Request(protocol, "m", messages, **fields), capabilities, ledger)
+    body = fit_and_write(SPEC, Request(protocol, "m", messages, **fields), capabilities, ledger)
     assert decode(encode(body)) == body
     return body, [(loss.code, loss.path) for loss in ledger]
 

@@ -29,6 +29,7 @@ def test_a_spec_is_checked_when_it_is_made() -> None:
     absent = {field for field in spec.__struct_fields__ if getattr(spec, field) is None}
     assert absent == {
         "billing_header",
+        "cache_mark_forms",
         "max_stop_sequences",
         "model_list",
         "rate_limit_headers",

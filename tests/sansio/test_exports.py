@@ -26,6 +26,7 @@ ALLOWED = frozenset(
         "__future__",
         "base64",
         "binascii",
+        "bisect",
         "collections",
         "email",  # for the form of dates in HTTP, and imported when one comes
         "enum",

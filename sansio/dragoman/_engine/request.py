@@ -265,8 +265,12 @@ class RequestTranslator:
             cache_key=cache_key,
             max_fan_out=self._max_fan_out,
         )
-        native = decoded if context.rewritten else {}
-        request = msgspec.structs.replace(received, model=upstream_model, native=native)
+        request = msgspec.structs.replace(
+            received,
+            model=upstream_model,
+            native=decoded if context.rewritten else {},
+            received=received if context.rewritten else None,
+        )
         for apply_pass in PASSES:
             request = apply_pass(request, context)
         out = upstream.write_request(request, capabilities, ledger)

@@ -3,26 +3,24 @@
 Readers build it, passes change it, writers write it. Conversation content is typed; plain settings (temperature,
 seed, ...) are a mapping from neutral names to JSON values, so another setting is a row in a protocol's table and not
 a line of code. Every object has its place in the client's body (`path`, a JSON Pointer) so that a loss can be named,
-and the fields that its protocol does not define (`extra`). Objects are frozen: a pass returns a new document.
+and the JSON object that it was read from (see `Node`). Objects are frozen: a pass returns a new document.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, Literal, TypeAlias
 
 import msgspec
 
 from dragoman._ir.events import Signature, ToolKind
 from dragoman._ir.losses import Loss
-from dragoman._ir.tools import CacheMark, Namespace, Tool, ToolChoice
+from dragoman._ir.native import Node, changed
+from dragoman._ir.shape import Param as Param
+from dragoman._ir.tools import CacheMark, Namespace, Tool, ToolChoice, native_mark
 from dragoman._wire.json import JSON, JSONObject
 
 Role: TypeAlias = Literal["system", "developer", "user", "assistant"]
-
-# The neutral name of a plain setting, OpenAI's where it has one. The shape of a protocol's requests maps members to
-# them, a writer's table maps them to its own members; one without a row there goes into the ledger.
-Param: TypeAlias = str
 
 # What an upstream may refuse beside the plain settings: members elsewhere in a request. `tool_strict` is `strict` of a
 # function, `message_name` is `name` of a message, `image` and `file` are those in the conversation, `allowed_tools` is
@@ -55,14 +53,13 @@ class Citation(msgspec.Struct, frozen=True, gc=False):
     end: int | None = None
 
 
-class Text(msgspec.Struct, frozen=True, gc=False):
+class Text(Node, frozen=True, gc=False):
     """A text of a message.
 
     Attributes:
         text: The characters.
         cache: A cache mark on it, or None.
         citations: The annotations that it came with, as they came.
-        extra: Fields that the protocol does not define, None for none.
         path: A JSON Pointer to it in the client's body.
         sources: Those annotations that are web pages, in a form that other protocols can write.
         rendered: The text was rendered from a block that has no counterpart, and is no part of the text beside it.
@@ -71,27 +68,26 @@ class Text(msgspec.Struct, frozen=True, gc=False):
     text: str
     cache: CacheMark | None = None
     citations: JSON = None
-    extra: JSONObject | None = None
     path: str = ""
     sources: tuple[Citation, ...] = ()
     rendered: bool = False
 
 
-class Refusal(msgspec.Struct, frozen=True, gc=False):
+class Refusal(Node, frozen=True, gc=False):
     """Text in which the assistant refused.
 
     Attributes:
         text: The characters.
-        extra: Fields that the protocol does not define, None for none.
         path: A JSON Pointer to it in the client's body.
     """
 
     text: str
-    extra: JSONObject | None = None
     path: str = ""
 
+    cache = None
 
-class Media(msgspec.Struct, frozen=True, gc=False):
+
+class Media(Node, frozen=True, gc=False):
     """An image, a file or a sound.
 
     Attributes:
@@ -104,7 +100,6 @@ class Media(msgspec.Struct, frozen=True, gc=False):
         context: The document field of Messages, as it came.
         citations: The document field of Messages, as it came.
         cache: A cache mark on it, or None.
-        extra: Fields that the protocol does not define, None for none.
         path: A JSON Pointer to it in the client's body.
     """
 
@@ -117,31 +112,28 @@ class Media(msgspec.Struct, frozen=True, gc=False):
     context: str | None = None
     citations: JSON = None
     cache: CacheMark | None = None
-    extra: JSONObject | None = None
     path: str = ""
 
 
-class Reasoning(msgspec.Struct, frozen=True, gc=False):
+class Reasoning(Node, frozen=True, gc=False):
     """Reasoning of an earlier assistant turn.
 
     Attributes:
         text: What can be read of it, "" for redacted reasoning or reasoning without a summary.
         signature: Its signature, None if it came unsigned.
-        item_id: The id of the item in its protocol, if it has one.
-        extra: Fields that the protocol does not define, None for none.
         path: A JSON Pointer to it in the client's body.
         forged: It came with a wrapped signature (see `_ir.signatures`) that was not made here, or was changed.
     """
 
     text: str
     signature: Signature | None = None
-    item_id: str | None = None
-    extra: JSONObject | None = None
     path: str = ""
     forged: bool = False
 
+    cache = None
 
-class ToolCall(msgspec.Struct, frozen=True, gc=False):
+
+class ToolCall(Node, frozen=True, gc=False):
     """A tool call that the assistant made.
 
     Attributes:
@@ -150,9 +142,7 @@ class ToolCall(msgspec.Struct, frozen=True, gc=False):
         input: JSON text for a function, free text for a custom tool.
         kind: How the tool is called.
         namespace: Of the tool, or None.
-        item_id: The id of the item in its protocol, if it has one.
         cache: A cache mark on it, or None.
-        extra: Fields that the protocol does not define, None for none.
         path: A JSON Pointer to it in the client's body.
         hosted: The kind of the HostedTool that was called (`shell`, say), if its calls have a form of their own in the
             client's protocol. `name` and `input` are then those of its function.
@@ -163,14 +153,12 @@ class ToolCall(msgspec.Struct, frozen=True, gc=False):
     input: str
     kind: ToolKind = ToolKind.FUNCTION
     namespace: str | None = None
-    item_id: str | None = None
     cache: CacheMark | None = None
-    extra: JSONObject | None = None
     path: str = ""
     hosted: str | None = None
 
 
-class ToolResult(msgspec.Struct, frozen=True, gc=False):
+class ToolResult(Node, frozen=True, gc=False):
     """The result of a tool call.
 
     Attributes:
@@ -178,9 +166,7 @@ class ToolResult(msgspec.Struct, frozen=True, gc=False):
         parts: The content of the result.
         kind: How the tool was called.
         is_error: The tool failed; None if the protocol has no such member.
-        item_id: The id of the item in its protocol, if it has one.
         cache: A cache mark on it, or None.
-        extra: Fields that the protocol does not define, None for none.
         path: A JSON Pointer to it in the client's body.
         hosted: As in ToolCall.
     """
@@ -189,9 +175,7 @@ class ToolResult(msgspec.Struct, frozen=True, gc=False):
     parts: tuple[Text | Media | OpaquePart, ...]
     kind: ToolKind = ToolKind.FUNCTION
     is_error: bool | None = None
-    item_id: str | None = None
     cache: CacheMark | None = None
-    extra: JSONObject | None = None
     path: str = ""
     hosted: str | None = None
 
@@ -206,6 +190,8 @@ class OpaquePart(msgspec.Struct, frozen=True, gc=False):
         path: A JSON Pointer to it in the client's body.
         text: Its plain text for upstreams of other protocols; None if it has none by itself, "" if it is not for the
             model but for the server.
+        shape: The members that are elsewhere in the document, of an item with settings or tools: what other protocols
+            have of it, they do not lose. None for all others.
     """
 
     origin: str
@@ -213,12 +199,20 @@ class OpaquePart(msgspec.Struct, frozen=True, gc=False):
     native: JSON
     path: str = ""
     text: str | None = None
+    shape: Any = None
+
+    before = None  # as in a Node
+
+    @property
+    def cache(self) -> CacheMark | None:
+        """A cache mark on it, or None."""
+        return native_mark(self.native, self.path)
 
 
 Part: TypeAlias = Text | Refusal | Media | Reasoning | ToolCall | ToolResult | OpaquePart
 
 
-class Message(msgspec.Struct, frozen=True, gc=False):
+class Message(Node, frozen=True, gc=False):
     """One message or item, in the order of the conversation.
 
     Tool results are in messages of role "user". Readers keep the client's boundaries; writers regroup.
@@ -229,8 +223,6 @@ class Message(msgspec.Struct, frozen=True, gc=False):
         path: A JSON Pointer to it in the client's body.
         name: OpenAI's `name` of the participant, or None.
         phase: Responses' `phase`, or None.
-        item_id: The id of the item in its protocol, if it has one.
-        extra: Fields that the protocol does not define, None for none.
     """
 
     role: Role
@@ -238,8 +230,6 @@ class Message(msgspec.Struct, frozen=True, gc=False):
     path: str = ""
     name: str | None = None
     phase: str | None = None
-    item_id: str | None = None
-    extra: JSONObject | None = None
 
 
 class ReasoningConfig(msgspec.Struct, frozen=True, gc=False):
@@ -314,9 +304,10 @@ class Request(msgspec.Struct, frozen=True, gc=False):
         extra: Top-level fields that no reader takes.
         compact: The client requests a summary of the conversation, in the form its protocol has for that.
         repairs: What the reader repaired, because it broke the protocol, or altered.
-        defined: Names of fields in any `extra` that the protocol defines and no other has.
+        defined: Names of fields without a place in the document that the protocol defines and no other has.
         native: The client's body, of a request that is fitted to an upstream of its own protocol (Capabilities.relay).
-            Its writer takes from it what the document has no place for.
+            Its writer sends what no pass has changed as it came.
+        received: That request as its reader returned it, None for all others.
     """
 
     protocol: str
@@ -338,6 +329,48 @@ class Request(msgspec.Struct, frozen=True, gc=False):
     repairs: tuple[Loss, ...] = ()
     defined: frozenset[str] = frozenset()
     native: JSONObject = {}
+    received: Request | None = None
+
+    def changed_settings(self, fitted: Collection[Param] = ()) -> Request:
+        """Return the request with those settings only that the client's body does not have as they are now.
+
+        fitted: settings that its writer writes all the same.
+        """
+        was = self.received
+        if was is None:
+            return self
+        params = {
+            param: value
+            for param, value in self.params.items()
+            if param in fitted or was.params.get(param) is not value
+        }
+        form = None if self.response_format is was.response_format else self.response_format
+        return msgspec.structs.replace(self, params=params, response_format=form)
+
+    def native_body(
+        self, out: JSONObject, written: Iterable[str], format_places: Iterable[str]
+    ) -> JSONObject:
+        """Return the client's body with the members in `out`, and without the settings that passes have removed.
+
+        written: the paths of members that are only in `out`. format_places: those of the response's format.
+        """
+        was = self.received
+        if was is None:
+            return out
+        gone = {*written, *[was.path_of(param) for param in was.params if param not in self.params]}
+        if self.response_format is not was.response_format:
+            gone.update(format_places)
+        body: JSONObject = {}
+        for name, left in self.native.items():
+            is_gone, new = f"/{name}" in gone, out.get(name)
+            if type(left) is dict and left:
+                left = {key: value for key, value in left.items() if f"/{name}/{key}" not in gone}
+                is_gone = is_gone or not left
+            if name in out:
+                body[name] = {**left, **new} if type(left) is type(new) is dict and not is_gone else new
+            elif not is_gone:
+                body[name] = left
+        return {**body, **{name: value for name, value in out.items() if name not in body}}
 
     def path_of(self, param: Param) -> str:
         """Return a JSON Pointer to a setting, with its neutral name if the client's body has none."""
@@ -345,13 +378,13 @@ class Request(msgspec.Struct, frozen=True, gc=False):
 
 
 def map_parts(
-    request: Request, changes: Mapping[type[Part], Callable[[Any], Part]], role: Role | None = None
+    request: Request, changes: Mapping[type[Part], Callable[[Any], Part | None]], role: Role | None = None
 ) -> Request:
-    """Return the request with its parts changed, itself if none was.
+    """Return the request with its parts changed, itself if none was. A message without parts left is dropped.
 
-    changes: by the type of a part. role: changes only messages of this role.
+    changes: by the type of a part; None drops it. role: changes only messages of this role.
     """
-    messages: list[Message] | None = None
+    messages: list[Message | None] | None = None
     for number, message in enumerate(request.messages):
         if role is not None and message.role != role:
             continue
@@ -360,13 +393,17 @@ def map_parts(
                 break
         else:
             continue  # nearly all of them
-        parts: list[Part] = []
+        parts: list[Part | None] = []
         for index, part in enumerate(message.parts):
             change = changes.get(type(part))
-            if change is not None and (changed := change(part)) is not part:
+            if change is not None and (new := change(part)) is not part:
                 parts = parts or list(message.parts)
-                parts[index] = changed
+                parts[index] = new
         if parts:
             messages = messages or list(request.messages)
-            messages[number] = msgspec.structs.replace(message, parts=tuple(parts))
-    return request if messages is None else msgspec.structs.replace(request, messages=tuple(messages))
+            left = tuple([part for part in parts if part is not None])
+            messages[number] = changed(message, parts=left) if left else None
+    if messages is None:
+        return request
+    kept = tuple([message for message in messages if message is not None])
+    return msgspec.structs.replace(request, messages=kept)

@@ -14,9 +14,12 @@ from typing import TypeAlias
 import msgspec
 
 from dragoman._ir.losses import Ledger, LossCode, child
-from dragoman._ir.request import Param
 from dragoman._wire.exceptions import RemoteProtocolError
 from dragoman._wire.json import JSON, JSONObject
+
+# The neutral name of a plain setting, OpenAI's where it has one. The shape of a protocol's requests maps members to
+# them, a writer's table maps them to its own members; one without a row there goes into the ledger.
+Param: TypeAlias = str
 
 
 class JSONType(msgspec.Struct, frozen=True):
@@ -46,16 +49,24 @@ class Setting(msgspec.Struct, frozen=True):
         param: Its neutral name. None: only this protocol has it, so it stays among the members without a place in the
             document, and is dropped for upstreams of others.
         type: Of its value, None for any.
+        implied: The value that a request without it has, too.
     """
 
     param: Param | None
     type: JSONType | None = None
+    implied: JSON = None
 
 
 class ByType(msgspec.Struct, frozen=True):
     """An object whose `type` selects its shape. The reader takes other types whole."""
 
     shapes: Mapping[str, Shape]
+
+
+class OneOf(msgspec.Struct, frozen=True):
+    """A member of a request of which the reader takes only these values."""
+
+    values: tuple[JSON, ...]
 
 
 class Counters(msgspec.Struct, frozen=True):
@@ -76,10 +87,9 @@ class DroppedUnless(msgspec.Struct, frozen=True):
 # and the server's own bookkeeping (its ids, times, prices).
 # A string: the reason why it is dropped. It is a loss if the value has any content.
 # A mapping: an object with these members. A list of one: an array of such values.
-# In requests only, a JSONType: the reader takes the value, which has to be of this type.
-Shape: TypeAlias = (
-    str | DroppedUnless | ByType | Counters | Setting | JSONType | dict[str, "Shape"] | list["Shape"] | None
-)
+# In requests only, a JSONType or a OneOf: the reader takes the value, which has to be of this type or one of these.
+Shape: TypeAlias = "str | _Row | dict[str, Shape] | list[Shape] | None"
+_Row: TypeAlias = DroppedUnless | ByType | OneOf | Counters | Setting | JSONType
 
 # Returns the error for the value at a path that has to be of a type (by its name), in the words of the client's
 # protocol. A value that is None is missing.
@@ -140,15 +150,36 @@ def extra_members(value: JSONObject, shape: Mapping[str, Shape]) -> JSONObject |
     extra: JSONObject = {}
     for name, member in value.items():
         row = shape.get(name, _NATIVE)
-        if row is None or member is None:
+        if row is None or member is None or type(row) is JSONType:
             continue
         if type(row) is dict and type(member) is dict:
             inner = extra_members(member, row)
             if inner is not None:
                 extra[name] = inner
-        elif type(row) is Setting and row.param is None:
+        elif type(row) is Setting:
+            if row.param is None and member != row.implied:
+                extra[name] = member
+        elif not _is_read(member, row):
             extra[name] = member
     return extra or None
+
+
+def _is_read(member: JSON, row: Shape) -> bool:
+    """True if a member has no members that its reader leaves."""
+    if type(row) is OneOf:
+        return member in row.values
+    if type(row) is ByType:
+        kind = member.get("type") if type(member) is dict else None
+        shape = row.shapes.get(kind) if type(kind) is str else None
+        return type(shape) is dict and extra_members(member, shape) is None
+    if type(row) is list and type(member) is list:
+        [inner] = row
+        return all(
+            extra_members(item, inner) is None
+            for item in member
+            if type(item) is dict and type(inner) is dict
+        )
+    return True
 
 
 # The row of a member that is not in a shape.

@@ -12,6 +12,7 @@ import msgspec
 
 from dragoman._ir.events import ToolKind
 from dragoman._ir.losses import LossCode
+from dragoman._ir.native import Node
 from dragoman._wire.json import JSON, JSONObject
 
 
@@ -27,6 +28,20 @@ class CacheMark(msgspec.Struct, frozen=True, gc=False):
     ttl: Literal["short", "long"] | None = None
 
 
+def native_mark(native: JSON, path: str) -> CacheMark | None:
+    """Return the mark of an object that stays as it came, None if it has none."""
+    mark = native.get("cache_control") if type(native) is dict else None
+    if mark is None:
+        return None
+    return CacheMark(
+        f"{path}/cache_control", "long" if type(mark) is dict and mark.get("ttl") == "1h" else None
+    )
+
+
+# The neutral values of `ttl` in the setting `prompt_cache_options`.
+SHORT_CACHE_OPTION, LONG_CACHE_OPTION = "30m", "12h"
+
+
 class Grammar(msgspec.Struct, frozen=True, gc=False):
     """The grammar of a custom tool's input.
 
@@ -39,7 +54,7 @@ class Grammar(msgspec.Struct, frozen=True, gc=False):
     definition: str
 
 
-class FunctionTool(msgspec.Struct, frozen=True, gc=False):
+class FunctionTool(Node, frozen=True, gc=False):
     """A tool with a JSON Schema.
 
     Attributes:
@@ -49,7 +64,6 @@ class FunctionTool(msgspec.Struct, frozen=True, gc=False):
         strict: The input must match the schema; None if the client sent nothing.
         namespace: Of the tool, or None.
         cache: A cache mark on it, or None.
-        extra: Fields that the protocol does not define, None for none.
         path: A JSON Pointer to it in the client's body.
         deferred: The model gets it only when a tool search finds it (`defer_loading`); None if the client sent nothing.
         examples: Inputs that show its use (Messages' `input_examples`), None if there are none.
@@ -61,13 +75,12 @@ class FunctionTool(msgspec.Struct, frozen=True, gc=False):
     strict: bool | None = None
     namespace: str | None = None
     cache: CacheMark | None = None
-    extra: JSONObject | None = None
     path: str = ""
     deferred: bool | None = None
     examples: list[JSON] | None = None
 
 
-class CustomTool(msgspec.Struct, frozen=True, gc=False):
+class CustomTool(Node, frozen=True, gc=False):
     """A tool that takes free text.
 
     Attributes:
@@ -76,7 +89,6 @@ class CustomTool(msgspec.Struct, frozen=True, gc=False):
         grammar: Of the input, None if any text is allowed.
         namespace: Of the tool, or None.
         cache: A cache mark on it, or None.
-        extra: Fields that the protocol does not define, None for none.
         path: A JSON Pointer to it in the client's body.
     """
 
@@ -85,7 +97,6 @@ class CustomTool(msgspec.Struct, frozen=True, gc=False):
     grammar: Grammar | None = None
     namespace: str | None = None
     cache: CacheMark | None = None
-    extra: JSONObject | None = None
     path: str = ""
 
 
@@ -151,6 +162,11 @@ class HostedTool(msgspec.Struct, frozen=True, gc=False):
     function_fallback: FunctionTool | None = None
 
     @property
+    def cache(self) -> CacheMark | None:
+        """A cache mark on it, or None."""
+        return native_mark(self.native, self.path)
+
+    @property
     def loss_code(self) -> LossCode:
         """The code of the loss if the upstream does not run it: a use that other protocols have is no unknown kind."""
         return LossCode.UNKNOWN_KIND if self.use is None else LossCode.DROPPED
@@ -159,17 +175,15 @@ class HostedTool(msgspec.Struct, frozen=True, gc=False):
 Tool: TypeAlias = FunctionTool | CustomTool | HostedTool
 
 
-class Namespace(msgspec.Struct, frozen=True, gc=False):
+class Namespace(Node, frozen=True, gc=False):
     """A namespace of tools. The tools have its name, see FunctionTool.namespace.
 
     Attributes:
         description: For the model, or None.
-        extra: Fields that the protocol does not define, None for none.
         path: A JSON Pointer to it in the client's body.
     """
 
     description: str | None = None
-    extra: JSONObject | None = None
     path: str = ""
 
 

@@ -8,11 +8,23 @@ sent instead. Tools whose loading is deferred wait for the search that finds the
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
+from operator import is_
+from typing import Any
 
 import msgspec
 
-from dragoman._ir.losses import Ledger
-from dragoman._ir.request import Media, Message, OpaquePart, Param, Part, Request, Text, ToolCall, ToolResult
+from dragoman._ir.losses import Ledger, LossCode
+from dragoman._ir.native import changed, unknown_members
+from dragoman._ir.request import (
+    OpaquePart,
+    Param,
+    Request,
+    Text,
+    ToolCall,
+    ToolResult,
+    map_parts,
+)
 from dragoman._ir.tools import FunctionTool, HostedTool, Tool
 from dragoman._transforms.pass_context import PassContext
 from dragoman._wire.exceptions import RequestRefused, dotted_path
@@ -33,52 +45,39 @@ def strip_extensions(request: Request, context: PassContext) -> Request:
 
     Raises RequestRefused if the request refers to a conversation that a server of that protocol would have.
     """
+    for repair in request.repairs:
+        if repair.code is LossCode.REPAIRED or not context.rewritten:
+            context.ledger.add(repair.code, repair.path, repair.detail)
     if context.rewritten:
         return request
     refuse_server_state(request, context.client.server_state_params)
-    ledger, defined = context.ledger, request.defined
-    for repair in request.repairs:
-        ledger.add(repair.code, repair.path, repair.detail)
-    ledger.unknown_fields("", request.extra, defined)
+    ledger, contents = context.ledger, context.contents(request.messages)
+
+    def note(node: Any) -> None:
+        if node.shape is not None:
+            ledger.unknown_fields(node.path, unknown_members(node), request.defined)
+
+    ledger.unknown_fields("", request.extra, request.defined)
     for tool in request.tools:
-        if not isinstance(tool, HostedTool) and tool.extra is not None:
-            ledger.unknown_fields(tool.path, tool.extra, defined)
+        if not isinstance(tool, HostedTool):
+            note(tool)
     for namespace in request.namespaces:
         if namespace.description:
             ledger.dropped(
                 f"{namespace.path}/description", "the namespace was taken apart: other protocols have none"
             )
-        ledger.unknown_fields(namespace.path, namespace.extra, defined)
+        note(namespace)
     for config in (request.reasoning, request.response_format):
         if config is not None:
-            ledger.unknown_fields(config.path, config.extra, defined)
-    messages: list[Message] | None = None
-    for number, message in enumerate(request.messages):
-        if message.extra is not None:
-            ledger.unknown_fields(message.path, message.extra, defined)
-        if len(message.parts) == 1:
-            part = message.parts[0]
-            if type(part) is Text and part.extra is None:
-                continue  # nearly all of them
-        changed: list[Part | None] | None = None
-        for index, part in enumerate(message.parts):
-            if type(part) is ToolResult:
-                if part.extra is None and len(part.parts) == 1:
-                    only = part.parts[0]
-                    if type(only) is Text and only.extra is None:
-                        continue  # as nearly all results are
-            elif type(part) is not OpaquePart and part.extra is None:  # type: ignore[union-attr]
-                continue  # nearly all others
-            plain = _plain(part, defined, ledger)
-            if plain is not part:
-                changed = changed or list(message.parts)
-                changed[index] = plain
-        if changed is not None:
-            messages = messages or list(request.messages)
-            parts = tuple([part for part in changed if part is not None])
-            messages[number] = msgspec.structs.replace(message, parts=parts)
-    if messages is not None:
-        request = msgspec.structs.replace(request, messages=tuple(messages))
+            ledger.unknown_fields(config.path, config.extra, request.defined)
+    for message in request.messages:
+        if message.shape is not None:
+            note(message)
+    for part in contents.parts:
+        if part.shape is not None:
+            note(part)
+    if OpaquePart in contents.kinds:
+        request = map_parts(request, dict.fromkeys((OpaquePart, ToolResult), partial(_plain, ledger=ledger)))
     if any(type(tool) is FunctionTool and tool.deferred for tool in request.tools):
         request = msgspec.structs.replace(request, tools=_loaded(request, ledger))
     return request
@@ -113,31 +112,16 @@ def _loaded(request: Request, ledger: Ledger) -> tuple[Tool, ...]:
     return tuple(loaded)
 
 
-def _plain(part: Part, defined: frozenset[str], ledger: Ledger) -> Part | None:
+def _plain(part: Any, ledger: Ledger) -> Any:
     """Return the part itself, or its text; None for what is not for the model."""
-    if isinstance(part, OpaquePart):
-        if part.text == "":
-            ledger.dropped(part.path, f"the {part.kind} is only for its own provider")
-            return None
-        return _as_text(part, ledger)
-    if part.extra is not None:
-        ledger.unknown_fields(part.path, part.extra, defined)
-    if isinstance(part, ToolResult):
-        inner: list[Text | Media | OpaquePart] = []
-        for each in part.parts:
-            if isinstance(each, OpaquePart):
-                inner.append(_as_text(each, ledger))
-                continue
-            if each.extra is not None:
-                ledger.unknown_fields(each.path, each.extra, defined)
-            inner.append(each)
-        if any(new is not old for new, old in zip(inner, part.parts, strict=True)):
-            return msgspec.structs.replace(part, parts=tuple(inner))
-    return part
-
-
-def _as_text(part: OpaquePart, ledger: Ledger) -> Text | OpaquePart:
-    if part.text is None:
+    if type(part) is ToolResult:
+        inner = tuple([_plain(each, ledger) or each for each in part.parts])
+        return part if all(map(is_, inner, part.parts)) else changed(part, parts=inner)
+    if type(part) is not OpaquePart or part.text is None:
         return part
+    if part.text == "":
+        if part.shape is None:
+            ledger.dropped(part.path, f"the {part.kind} is only for its own provider")
+        return None
     ledger.altered(part.path, f"{part.kind} has no counterpart: its content was sent as text")
     return Text(part.text, path=part.path, rendered=True)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from enum import Enum
 
+from dragoman._ir.native import unknown_members
 from dragoman._ir.tools import CustomTool, FunctionTool
 from dragoman._wire.exceptions import RemoteProtocolError
 from dragoman._wire.json import JSONObject, decode, encode_text
@@ -51,8 +52,8 @@ def custom_tool_as_function(tool: CustomTool, name: str) -> FunctionTool:
         description="\n\n".join(line for line in lines if line),
         parameters=_SCHEMA,
         cache=tool.cache,
-        extra=tool.extra,
         path=tool.path,
+        before=unknown_members(tool),
     )
 
 

@@ -18,6 +18,7 @@ from operator import is_
 import msgspec
 
 from dragoman._ir.losses import Ledger, LossCode
+from dragoman._ir.native import changed, unknown_members
 from dragoman._ir.request import Message, Part, Request, Text, ToolCall, ToolResult
 from dragoman._transforms.pass_context import PassContext
 
@@ -136,9 +137,8 @@ class _HistoryRepair:
         if rest:
             (self._out if assistant else self._rest).append(_with_parts(message, rest))
         elif not is_of_answers:
-            self._ledger.unknown_fields(
-                message.path, message.extra
-            )  # nothing is left that they could stay with
+            # Nothing is left that they could stay with.
+            self._ledger.unknown_fields(message.path, unknown_members(message))
             if not message.parts:
                 self._note(message.path, "an empty message was left out: the upstream refuses it")
 
@@ -152,7 +152,7 @@ class _HistoryRepair:
                 distinct = f"{client_id}_{number}"
             self._numbers[client_id] = number
             self._note(call.path, "an earlier call has the same id: this one got another")
-            call = msgspec.structs.replace(call, call_id=distinct)
+            call = changed(call, call_id=distinct)
         self._seen.add(distinct)
         self._waiting.setdefault(client_id, deque()).append(call)
         return call
@@ -165,7 +165,7 @@ class _HistoryRepair:
         if is_late:
             self._note(result.path, "the result was moved to the place after its call")
         call_id = calls.popleft().call_id
-        return result if call_id == result.call_id else msgspec.structs.replace(result, call_id=call_id)
+        return result if call_id == result.call_id else changed(result, call_id=call_id)
 
     def _orphan(self, result: ToolResult, message: Message) -> list[Part]:
         """Return a result without a call as text, marked so that the model can distinguish it from the user's."""
@@ -179,7 +179,7 @@ class _HistoryRepair:
                 parts.append(part)
             elif part.text:
                 marked = f"<tool_result>\n{part.text}\n</tool_result>"
-                parts.append(msgspec.structs.replace(part, text=marked))
+                parts.append(changed(part, text=marked))
         return parts
 
     def _finish_turn(self) -> None:
@@ -206,4 +206,4 @@ def _with_parts(message: Message, parts: Sequence[Part]) -> Message:
     """Return the message with these parts, itself if it has them."""
     if len(parts) == len(message.parts) and all(map(is_, parts, message.parts)):
         return message
-    return msgspec.structs.replace(message, parts=tuple(parts))
+    return changed(message, parts=tuple(parts))

@@ -8,10 +8,9 @@ follow-up requests, preserve and resend phase on all assistant messages — drop
 
 from __future__ import annotations
 
-from operator import is_
-
 import msgspec
 
+from dragoman._ir.native import changed
 from dragoman._ir.request import Message, Part, Reasoning, Request
 from dragoman._ir.signatures import unwrap_phase
 from dragoman._transforms.pass_context import PassContext
@@ -22,18 +21,17 @@ _MEMBERS = {"name": "names on messages", "phase": "message phases"}
 
 def fit_message_members(request: Request, context: PassContext) -> Request:
     """Put carried phases back, and drop the members of messages that the upstream does not have."""
-    for message in request.messages:
-        if message.name is not None or message.phase is not None or Reasoning in map(type, message.parts):
-            break
-    else:
-        return request  # as most are
-    messages: list[Message] = []
-    for message in request.messages:
-        pieces = _with_phases(message) if message.role == "assistant" else (message,)
-        messages += [_fit(piece, context) for piece in pieces]
-    if len(messages) == len(request.messages) and all(map(is_, messages, request.messages)):
-        return request
-    return msgspec.structs.replace(request, messages=tuple(messages))
+    messages, is_changed = list(request.messages), False
+    if Reasoning in context.contents(request.messages).kinds:
+        messages = []
+        for message in request.messages:
+            messages += _with_phases(message) if message.role == "assistant" else (message,)
+        is_changed = tuple(map(id, messages)) != tuple(map(id, request.messages))
+    for number, message in enumerate(messages):
+        if message.name is not None or message.phase is not None:
+            messages[number] = _fit(message, context)
+            is_changed = is_changed or messages[number] is not message
+    return msgspec.structs.replace(request, messages=tuple(messages)) if is_changed else request
 
 
 def _with_phases(message: Message) -> tuple[Message, ...]:
@@ -47,13 +45,10 @@ def _with_phases(message: Message) -> tuple[Message, ...]:
             pieces.append((phase, []))
     if len(pieces) == 1:
         return (message,)
-    replace = msgspec.structs.replace
-    return tuple([replace(message, parts=tuple(parts), phase=phase) for phase, parts in pieces if parts])
+    return tuple([changed(message, parts=tuple(parts), phase=phase) for phase, parts in pieces if parts])
 
 
 def _fit(message: Message, context: PassContext) -> Message:
-    if message.name is None and message.phase is None:
-        return message  # nearly all of them
     for member, what in _MEMBERS.items():
         if getattr(message, member) is None:
             continue
@@ -62,5 +57,5 @@ def _fit(message: Message, context: PassContext) -> Message:
             or f"message_{member}" in context.capabilities.refuses
         ):
             context.ledger.dropped(f"{message.path}/{member}", f"the upstream does not accept {what}")
-            message = msgspec.structs.replace(message, **{member: None})
+            message = changed(message, (member,), **{member: None})
     return message

@@ -8,7 +8,7 @@ from typing import TypeAlias
 import msgspec
 
 from dragoman._ir.losses import Ledger
-from dragoman._ir.request import Reasoning, Request
+from dragoman._ir.request import Message, Part, Reasoning, Request, ToolResult
 from dragoman._ir.undo import Undo
 from dragoman.codec import Capabilities, ProtocolSpec, UpstreamSpec
 
@@ -16,6 +16,22 @@ from dragoman.codec import Capabilities, ProtocolSpec, UpstreamSpec
 CacheKeySource: TypeAlias = Callable[[], str | None]
 # Call ids of a turn, as the client has them -> the reasoning that was cached for them.
 ReasoningLookup: TypeAlias = Callable[[tuple[str, ...]], Sequence[Reasoning] | None]
+
+
+class Contents(msgspec.Struct, frozen=True):
+    """What messages hold: passes look here for what concerns them, which is nothing nearly always.
+
+    Attributes:
+        messages: The messages.
+        parts: All parts of them in the order of the prompt, those inside of results before the results.
+        ends: The number of parts up to the end of each message.
+        kinds: The classes of the parts.
+    """
+
+    messages: tuple[Message, ...]
+    parts: list[Part]
+    ends: list[int]
+    kinds: set[type]
 
 
 class PassContext(msgspec.Struct):
@@ -48,6 +64,26 @@ class PassContext(msgspec.Struct):
     max_fan_out: int = 1
     fan_out: int = 1
     undo: Undo = Undo()
+    _contents: Contents | None = None
+
+    def contents(self, messages: tuple[Message, ...]) -> Contents:
+        """Return what the messages hold."""
+        found = self._contents
+        if found is not None and found.messages is messages:
+            return found
+        parts: list[Part] = []
+        ends: list[int] = []
+        end = 0
+        for message in messages:
+            for part in message.parts:
+                if type(part) is ToolResult:
+                    parts += part.parts
+                    end += len(part.parts)
+                parts.append(part)
+                end += 1
+            ends.append(end)
+        self._contents = found = Contents(messages, parts, ends, set(map(type, parts)))
+        return found
 
 
 # One change to a request: returns it as it is if nothing has to change.

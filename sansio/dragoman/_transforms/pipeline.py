@@ -13,6 +13,7 @@ from typing import Protocol
 from dragoman._ir.events import Event
 from dragoman._ir.losses import Ledger
 from dragoman._transforms.compaction import CompactionStage, request_summary
+from dragoman._transforms.content import fit_cache_marks, fit_media
 from dragoman._transforms.extensions import strip_extensions
 from dragoman._transforms.history import end_with_user, repair_history
 from dragoman._transforms.json_output import CodeFenceStage, JsonToolStage, fit_format
@@ -27,8 +28,6 @@ from dragoman._transforms.tools import fit_tools
 from dragoman._transforms.unsupported import (
     add_cache_key,
     drop_unsupported,
-    fit_cache_marks,
-    fit_media,
     fit_tool_settings,
 )
 from dragoman.codec import CheckInput, ProtocolSpec, ResponseContext
@@ -44,8 +43,8 @@ PASSES: tuple[Pass, ...] = (
     end_with_user,
     drop_foreign_signatures,
     fit_format,
-    fit_cache_marks,
     fit_media,
+    fit_cache_marks,
     fit_tool_settings,
     add_cache_key,
     fit_tools,

@@ -13,6 +13,7 @@ from typing import TypeAlias
 import msgspec
 
 from dragoman._ir.events import BlockStarted, Event, SignatureDelta
+from dragoman._ir.native import changed
 from dragoman._ir.request import Message, Reasoning, Request, ToolCall
 from dragoman._transforms.pass_context import PassContext
 
@@ -45,7 +46,7 @@ def restore_reasoning(request: Request, context: PassContext) -> Request:
             found = [msgspec.structs.replace(part, path=message.path) for part in cached]
             rest = [part for part in message.parts if type(part) is not Reasoning]
             messages = messages or list(request.messages)
-            messages[number] = msgspec.structs.replace(message, parts=(*found, *rest))
+            messages[number] = changed(message, parts=(*found, *rest))
     return request if messages is None else msgspec.structs.replace(request, messages=tuple(messages))
 
 

@@ -14,6 +14,7 @@ import msgspec
 
 from dragoman._ir.events import BlockEnded, BlockKind, BlockStarted, Event, Opaque, Signature, SignatureDelta
 from dragoman._ir.losses import Ledger, LossCode
+from dragoman._ir.native import changed
 from dragoman._ir.request import Reasoning, Request, map_parts
 from dragoman._ir.signatures import phase_signature
 from dragoman._transforms.pass_context import PassContext
@@ -43,7 +44,7 @@ def drop_foreign_signatures(request: Request, context: PassContext) -> Request:
         if reason is None or not _is_signed(signature, context.upstream):
             return part
         context.ledger.add(LossCode.FOREIGN_SIGNATURE, part.path, reason)
-        return msgspec.structs.replace(part, signature=None)
+        return changed(part, signature=None)
 
     return map_parts(request, {Reasoning: without_foreign_signature}, role="assistant")
 

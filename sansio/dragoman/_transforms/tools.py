@@ -14,6 +14,7 @@ import re
 import msgspec
 
 from dragoman._ir.events import ToolKind
+from dragoman._ir.native import changed, unknown_members
 from dragoman._ir.request import Request, ToolCall, ToolResult, map_parts
 from dragoman._ir.tools import CustomTool, FunctionTool, HostedTool, Tool, ToolChoice, ToolRef
 from dragoman._ir.undo import ToolOrigin
@@ -200,7 +201,7 @@ class _ToolFitter:
         if name == tool.name and namespace == tool.namespace:
             return tool
         self.origins[name] = ToolOrigin(tool.name, tool.namespace, kind, wrapped=False)
-        fitted: CustomTool | FunctionTool = msgspec.structs.replace(tool, name=name, namespace=namespace)
+        fitted: CustomTool | FunctionTool = changed(tool, name=name, namespace=namespace)
         return fitted
 
     def _as_function(self, tool: HostedTool, function: FunctionTool) -> FunctionTool:
@@ -215,7 +216,7 @@ class _ToolFitter:
         )
         self._functions[tool.kind] = name
         self._ledger.altered(tool.path, f"the tool {tool.kind} was sent as a function")
-        return function if name == function.name else msgspec.structs.replace(function, name=name)
+        return function if name == function.name else changed(function, name=name)
 
     def choice(self, choice: ToolChoice) -> ToolChoice:
         allowed = tuple([self._ref(each) for each in choice.allowed])
@@ -248,7 +249,9 @@ class _ToolFitter:
             name, namespace = self._name(call.name, call.namespace)
         if not as_function and call_id == call.call_id and name == call.name and namespace == call.namespace:
             return call
-        return msgspec.structs.replace(
+        if as_function:  # an object of another form
+            call = msgspec.structs.replace(call, native=None, before=unknown_members(call), shape=None)
+        return changed(
             call,
             call_id=call_id,
             name=name,
@@ -263,7 +266,7 @@ class _ToolFitter:
         if not as_function and call_id == result.call_id:
             return result
         kind = ToolKind.FUNCTION if as_function else result.kind
-        return msgspec.structs.replace(result, call_id=call_id, kind=kind)
+        return changed(result, call_id=call_id, kind=kind)
 
     def _id(self, call_id: str) -> str:
         sent = self.sent_ids[call_id] = fit_call_id(call_id, self._limits, self._call_id_form)

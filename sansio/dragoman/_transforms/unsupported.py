@@ -1,49 +1,30 @@
 """Settings and tool choices that the upstream does not support.
 
 What the model is known to refuse is dropped, or lowered to what it accepts, and recorded as a loss, because otherwise
-the whole request is refused. Two
-settings are not lost with an upstream that lacks them: stop sequences are searched for in the response, and several
-choices are requested by several requests, if the caller can do that. A required tool call has priority over reasoning,
-which is disabled for a model that cannot do both.
+the whole request is refused. Two settings are not lost with an upstream that lacks them: stop sequences are searched
+for in the response, and several choices are requested by several requests, if the caller can do that. A required tool
+call has priority over reasoning, which is disabled for a model that cannot do both.
 """
 
 from __future__ import annotations
 
-from functools import partial
-from typing import Any
-
 import msgspec
 
 from dragoman._ir.losses import Ledger
+from dragoman._ir.native import changed
 from dragoman._ir.parameters import fit_effort
-from dragoman._ir.request import (
-    Media,
-    OpaquePart,
-    Param,
-    ReasoningConfig,
-    Request,
-    Text,
-    ToolCall,
-    ToolResult,
-    map_parts,
-)
-from dragoman._ir.tools import FunctionTool, HostedTool, Tool
+from dragoman._ir.request import Param, ReasoningConfig, Request
+from dragoman._ir.tools import FunctionTool, Tool
 from dragoman._transforms.pass_context import PassContext
 from dragoman._transforms.stop_sequences import split_stop_sequences
 from dragoman._wire.exceptions import RequestRefused
 from dragoman._wire.json import JSON
+from dragoman._wire.json_schema import is_strict
 from dragoman._wire.limits import CHOICES
 from dragoman.codec import Capabilities
 
 # An upstream that refuses these settings never does what they turn on, so dropping `false` loses nothing.
 _NO_LOSS_IF_FALSE: frozenset[Param] = frozenset(("background", "logprobs", "store"))
-
-_NO_MARKS = "the upstream does not accept cache marks"
-
-# The parts that may have one.
-_MARKED = (Text, Media, ToolCall, ToolResult, OpaquePart)
-
-_MEDIA = frozenset(("image", "file"))
 
 # GPT-5.1 to 5.4 accept temperature, top_p and logprobs only with effort none, which is the default of some (OpenAI's
 # model guide, cited in vercel/ai#10932, read 2026-11-22).
@@ -104,63 +85,6 @@ def add_cache_key(request: Request, context: PassContext) -> Request:
     return msgspec.structs.replace(request, params={**request.params, "prompt_cache_key": name})
 
 
-def fit_cache_marks(request: Request, context: PassContext) -> Request:
-    """Drop cache marks if the upstream refuses `cache_control`."""
-    if "cache_control" not in context.capabilities.refuses:
-        return request
-    ledger = context.ledger
-    unmark = partial(_without_cache_marks, ledger=ledger)
-    request = map_parts(request, dict.fromkeys(_MARKED, unmark))
-    tools = [unmark(tool) for tool in request.tools]
-    params = request.params
-    if "prompt_cache_options" in params:
-        ledger.dropped(request.path_of("prompt_cache_options"), _NO_MARKS)
-        params = {param: value for param, value in params.items() if param != "prompt_cache_options"}
-    return msgspec.structs.replace(request, tools=tuple(tools), params=params)
-
-
-def _without_cache_marks(value: Any, ledger: Ledger) -> Any:
-    """Return the part or tool without its marks, itself if it has none."""
-    if isinstance(value, (OpaquePart, HostedTool)):
-        native = value.native
-        if type(native) is not dict or native.get("cache_control") is None:
-            return value
-        ledger.dropped(f"{value.path}/cache_control", _NO_MARKS)
-        native = {name: each for name, each in native.items() if name != "cache_control"}
-        return msgspec.structs.replace(value, native=native)
-    if isinstance(value, ToolResult):
-        inner = tuple([_without_cache_marks(part, ledger) for part in value.parts])
-        value = msgspec.structs.replace(value, parts=inner)
-    if value.cache is None:
-        return value
-    ledger.dropped(value.cache.path, _NO_MARKS)
-    extra = {name: each for name, each in (value.extra or {}).items() if name != "cache_control"}
-    return msgspec.structs.replace(value, cache=None, extra=extra or None)
-
-
-def fit_media(request: Request, context: PassContext) -> Request:
-    """Replace images and files that the upstream refuses, because one in the history would fail each later turn."""
-    refused = context.capabilities.refuses & _MEDIA
-    if not refused:
-        return request
-
-    def fit(media: Media) -> Media | Text:
-        kind = media.kind
-        if kind not in refused or media.source == "text":
-            return media
-        context.ledger.dropped(
-            media.path, f"the upstream does not accept {kind}s: a text was sent in its place"
-        )
-        text = f"[{kind}: left out, you cannot see {kind}s]"
-        return Text(text, media.cache, path=media.path, rendered=True)
-
-    def fit_result(result: ToolResult) -> ToolResult:
-        inner = tuple([fit(each) if isinstance(each, Media) else each for each in result.parts])
-        return msgspec.structs.replace(result, parts=inner)
-
-    return map_parts(request, {Media: fit, ToolResult: fit_result})
-
-
 def fit_tool_settings(request: Request, context: PassContext) -> Request:
     """Drop `strict`, `parallel_tool_calls` and a forced choice that the upstream does not support."""
     capabilities, ledger = context.capabilities, context.ledger
@@ -168,6 +92,8 @@ def fit_tool_settings(request: Request, context: PassContext) -> Request:
     if "tool_strict" in refuses:
         tools = tuple([_without_strict(tool, ledger) for tool in request.tools])
         request = msgspec.structs.replace(request, tools=tools)
+    elif not context.rewritten and context.upstream.checks_strict_schemas:
+        request = _fit_strict(request, ledger)
     if "parallel_tool_calls" in refuses and request.parallel_tool_calls is not None:
         if not request.parallel_tool_calls:
             ledger.dropped(request.parallel_path, "the upstream has no setting for parallel calls")
@@ -175,12 +101,31 @@ def fit_tool_settings(request: Request, context: PassContext) -> Request:
     return _fit_choice(request, capabilities, ledger)
 
 
+def _fit_strict(request: Request, ledger: Ledger) -> Request:
+    """Return the request with `strict` only where the server accepts the schema as that."""
+    form, tools = request.response_format, list(request.tools)
+    for number, tool in enumerate(tools):
+        if type(tool) is FunctionTool and tool.strict and not is_strict(tool.parameters):
+            ledger.altered(f"{tool.path}/strict", _NOT_STRICT)
+            tools[number] = changed(tool, strict=False)
+            request = msgspec.structs.replace(request, tools=tuple(tools))
+    if form is not None and form.strict and form.schema is not None and not is_strict(form.schema):
+        ledger.altered(form.path, _NOT_STRICT)
+        request = msgspec.structs.replace(
+            request, response_format=msgspec.structs.replace(form, strict=False)
+        )
+    return request
+
+
+_NOT_STRICT = "the server does not accept this schema as strict"
+
+
 def _without_strict(tool: Tool, ledger: Ledger) -> Tool:
     if not isinstance(tool, FunctionTool) or tool.strict is None:
         return tool
     if tool.strict:
         ledger.dropped(f"{tool.path}/strict", "the upstream is not known to enforce a tool's schema")
-    return msgspec.structs.replace(tool, strict=None)
+    return changed(tool, ("strict",), strict=None)
 
 
 def _fit_choice(request: Request, capabilities: Capabilities, ledger: Ledger) -> Request:

@@ -7,8 +7,13 @@ from core.toy_protocol import toy
 
 from dragoman._ir.losses import Ledger
 from dragoman._ir.request import Request
+from dragoman._transforms.content import fit_cache_marks, fit_media
+from dragoman._transforms.message_members import fit_message_members
 from dragoman._transforms.pass_context import PassContext
-from dragoman.codec import Capabilities, ToolLimits
+from dragoman._transforms.unsupported import fit_tool_settings
+from dragoman._wire.json import JSONObject
+from dragoman.codec import Capabilities, ToolLimits, UpstreamSpec
+from dragoman.protocols import PROTOCOLS
 
 CLIENT, UPSTREAM = toy(), toy("another")
 
@@ -27,3 +32,16 @@ def pass_context(
         fields["upstream"] = msgspec.structs.replace(fields["upstream"], tool_limits=limits)
     ledger = Ledger() if ledger is None else ledger
     return PassContext(capabilities=capabilities, ledger=ledger, received=request, **fields)
+
+
+def fit_and_write(
+    spec: UpstreamSpec, request: Request, capabilities: Capabilities, ledger: Ledger
+) -> JSONObject:
+    """Return what the upstream's writer makes of a request whose content the passes have fitted."""
+    client = PROTOCOLS.get(request.protocol, CLIENT)
+    context = pass_context(
+        request, ledger, capabilities, client=client, upstream=spec, rewritten=bool(request.native)
+    )
+    for apply_pass in (fit_message_members, fit_media, fit_cache_marks, fit_tool_settings):
+        request = apply_pass(request, context)
+    return spec.write_request(request, capabilities, ledger)

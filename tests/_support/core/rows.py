@@ -40,6 +40,7 @@ from dragoman import PROTOCOLS, UPSTREAMS, codec
 from dragoman._ir import event_order, events, request, tools, undo
 from dragoman._ir.assembly import Fold
 from dragoman._ir.losses import Ledger
+from dragoman._ir.native import Node, unknown_members
 from dragoman._ir.signatures import Signer
 from dragoman._ir.undo import Undo
 from dragoman._transforms import compaction, json_output, response_checks, stop_sequences, tool_calls
@@ -48,9 +49,10 @@ from dragoman._transforms.pass_context import Pass
 from dragoman._transforms.pipeline import Stage
 from dragoman._wire import errors
 from dragoman._wire.exceptions import RemoteProtocolError, RequestRefused
+from dragoman._wire.framing import reframe
 from dragoman._wire.json import decode, encode
 from dragoman._wire.sse import Frame
-from dragoman.codec import Capabilities, RelayObserver, ResponseContext, ToolLimits
+from dragoman.codec import NDJSON, Capabilities, RelayObserver, ResponseContext, ToolLimits
 
 SANSIO = Path(__file__).resolve().parents[2] / "sansio"
 FILES = sorted(SANSIO.glob("*/*.txt"))
@@ -60,6 +62,10 @@ for module in (events, request, tools, errors, undo, codec):
     VOCABULARY |= vars(module)
 for module in (compaction, json_output, response_checks, stop_sequences, tool_calls, fit):
     VOCABULARY |= {name: value for name, value in vars(module).items() if name[0] != "_"}
+
+
+# What a document is made of, of which only the members that have no place in it are shown.
+NODE = [field.name for field in msgspec.structs.fields(Node)]
 
 
 def usual(field: msgspec.structs.FieldInfo) -> Any:
@@ -74,8 +80,10 @@ def shown(value: Any) -> str:
             inner = getattr(value, field.name)
             if field.required:
                 parts.append(shown(inner))
-            elif field.name != "native" and inner != usual(field):
+            elif field.name not in ("native", *NODE) and inner != usual(field):
                 parts.append(f"{field.name}={shown(inner)}")
+        if isinstance(value, Node) and (unknown := unknown_members(value)):
+            parts.append(f"unknown={shown(unknown)}")
         return f"{type(value).__name__}({', '.join(parts)})"
     if isinstance(value, Enum):
         return str(value)
@@ -151,18 +159,20 @@ def write_response(protocol: str, lines: list[str], options: dict[str, Any]) -> 
     usual |= {"endpoint": endpoint, **options}
     usual.pop("path", None)
     context = msgspec.structs.replace(CONTEXT, **usual)
-    simple = oracle.SIMPLE_LINES if endpoint.framing == "ndjson" else oracle.SIMPLE_EVENTS
+    simple = oracle.SIMPLE_LINES if endpoint.framing is NDJSON else oracle.SIMPLE_EVENTS
     judge = simple if protocol == "simple_chat" else protocol
-    end = "\n" if endpoint.framing == "ndjson" else "\n\n"
+    end = "\n" if endpoint.framing is NDJSON else "\n\n"
     fold, checker = Fold(), event_order.EventOrderChecker()
     ledger, of_whole = Ledger(), Ledger()
     writer = spec.stream_writer(context, ledger)
+    framed = endpoint.framing.writer and endpoint.framing.writer()
     response: list[Any] = [eval(line, VOCABULARY) for line in lines]
     out, sent = [], b""
     for event in response:
         checker.check(event)
         fold.send(event)
         entries, written = len(ledger), writer.send(event)
+        written = written if framed is None else reframe(framed, written)
         sent += written
         out.append([text_of(frame) for frame in written.decode().split(end)[:-1]] + losses(ledger, entries))
     ended = checker.state is event_order.ResponseState.ENDED
@@ -216,7 +226,9 @@ def parts_of(found: request.Request | RemoteProtocolError, first: request.Reques
     out = []
     for field in msgspec.structs.fields(found):
         value = getattr(found, field.name)
-        if field.name != "native" and (found is first or value != getattr(first, field.name)):
+        if field.name not in ("native", "received") and (
+            found is first or value != getattr(first, field.name)
+        ):
             values = value if value and isinstance(value, tuple) else [value]
             out += [f"{field.name}: {shown(each)}" for each in values]
     return out

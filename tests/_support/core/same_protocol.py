@@ -13,4 +13,5 @@ from dragoman.codec import UpstreamSpec
 
 def read_same_protocol(spec: UpstreamSpec, body: dict[str, Any], signer: Signer = Signer()) -> Request:
     """Read a body as RequestTranslator does if it fits it to such an upstream."""
-    return msgspec.structs.replace(spec.read_request(body, signer), native=body)
+    received = spec.read_request(body, signer)
+    return msgspec.structs.replace(received, native=body, received=received)

@@ -50,7 +50,7 @@ from dragoman._ir.request import (
 )
 from dragoman._ir.shape import Setting, Shape, extra_members, read_settings, setting_paths
 from dragoman._ir.signatures import Signer
-from dragoman._ir.tools import CustomTool, FunctionTool, HostedTool, ToolChoice
+from dragoman._ir.tools import CustomTool, FunctionTool, HostedTool, Node, ToolChoice
 from dragoman._wire.errors import STATUS_BY_KIND, ErrorKind, WireError, kind_of_status
 from dragoman._wire.exceptions import RemoteProtocolError
 from dragoman._wire.json import decode, decode_object, encode, wrong_type
@@ -135,7 +135,7 @@ def events_of(data: bytes) -> list[Event]:
 
 
 def _object(table: dict[str, type[Any]], value: Any, path: str, origin: str) -> Any:
-    """A part or tool. What its type has no field for is kept in `extra`."""
+    """A part or tool. What its type has no field for is kept as its unknown members."""
     if type(value) is not dict or value.get("t") not in table:
         raise RemoteProtocolError(f"no toy {' or '.join(table)}", path=path, code="invalid_value")
     kind = table[value["t"]]
@@ -144,13 +144,16 @@ def _object(table: dict[str, type[Any]], value: Any, path: str, origin: str) -> 
     if "origin" in kind.__struct_fields__:
         known["origin"] = origin
     extra = {key: each for key, each in value.items() if key not in {"t", *kind.__struct_fields__}}
-    if extra and "extra" in kind.__struct_fields__:
-        known["extra"] = extra
+    if extra and issubclass(kind, Node):
+        known |= {"native": extra, "shape": {}}
     if kind is ToolResult:
         inner = value.get("parts", [])
         parts = tuple(_object(PARTS, each, f"{path}/parts/{at}", origin) for at, each in enumerate(inner))
         return ToolResult(**known, parts=parts)
     return msgspec.convert(known, kind)
+
+
+HIDDEN = frozenset(("path", "native", "before", "shape", "cache", "forged", "rendered"))
 
 
 def _plain_object(value: Any) -> dict[str, Any]:
@@ -159,7 +162,7 @@ def _plain_object(value: Any) -> dict[str, Any]:
         each = getattr(value, name)
         if name == "parts":
             out[name] = [_plain_object(part) for part in each]
-        elif name not in ("path", "extra", "cache", "forged", "rendered") and each is not None and each != ():
+        elif name not in HIDDEN and each is not None and each != ():
             out[name] = msgspec.to_builtins(each)
     return out
 
@@ -177,7 +180,7 @@ def read_request(body: dict[str, Any], signer: Signer, *, name: str) -> Request:
             _object(PARTS, part, f"{path}/parts/{index}", name) for index, part in enumerate(value["parts"])
         )
         extra = {key: each for key, each in value.items() if key not in ("role", "parts")} or None
-        messages.append(Message(role=value["role"], parts=parts, path=path, extra=extra))
+        messages.append(Message(role=value["role"], parts=parts, path=path, native=extra, shape={}))
     tools = tuple(_object(TOOLS, tool, f"/tools/{at}", name) for at, tool in enumerate(body.get("tools", [])))
     return Request(
         protocol=name,
@@ -366,6 +369,13 @@ def write_error(error: WireError, request_id: str | None) -> tuple[int, bytes]:
 ANY_TOOLS = ToolLimits()
 
 
+ANY_CONTENT: dict[str, Any] = {
+    "cache_mark_forms": None,
+    "media": frozenset(("image", "file", "audio")),
+    "message_members": frozenset(("name",)),
+}
+
+
 def toy(
     name: str = "toy",
     *,
@@ -404,7 +414,7 @@ def toy(
         output_member="blocks",
         returns_signatures=returns_signatures,
         needs_usage=needs_usage,
-        **habits,
+        **{**ANY_CONTENT, **habits},
     )
 
 

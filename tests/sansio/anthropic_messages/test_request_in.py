@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from core.natives import with_unknown_members
 
 from dragoman import LossPolicy, RequestTranslator, TranslatedRequest, peek
 from dragoman._ir.losses import Ledger, LossCode
@@ -21,7 +22,10 @@ HELLO = {"role": "user", "content": "Hello"}
 def read(*messages: Any, **fields: Any) -> Request:
     """Read a body with a message of the user and `messages`. A field "absent" is left out."""
     body = {"model": "claude-x", "max_tokens": 9, "messages": [HELLO, *messages], **fields}
-    return SPEC.read_request({key: value for key, value in body.items() if value != "absent"}, Signer(b"key"))
+    return with_unknown_members(
+        SPEC,
+        SPEC.read_request({key: value for key, value in body.items() if value != "absent"}, Signer(b"key")),
+    )
 
 
 LINE = "x-anthropic-billing-header: cc_version=2.1.329.01c; cc_entrypoint=cli; cch=36ee5;"

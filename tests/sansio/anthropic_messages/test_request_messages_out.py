@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from core.passes import fit_and_write
 
 from dragoman._ir.events import Signature, ToolKind
 from dragoman._ir.losses import Ledger
@@ -35,7 +36,7 @@ def write(
 ) -> tuple[Any, Any]:
     """Return the body, and the ledger as a list of (code, path)."""
     ledger = Ledger()
-    body = decode(encode(SPEC.write_request(Request(protocol, "m", messages), capabilities, ledger)))
+    body = decode(encode(fit_and_write(SPEC, Request(protocol, "m", messages), capabilities, ledger)))
     return body, [(loss.code.value, loss.path) for loss in ledger]
 
 
@@ -244,7 +245,7 @@ def test_a_system_message_in_mid_conversation(mid_system: bool, written: Any, lo
             id="assistant blocks",
         ),
         pytest.param(
-            [user(Text("a", CacheMark("/c", "short"), citations=[1], extra={"odd": 1}, path="/x"))],
+            [user(Text("a", CacheMark("/c", "short"), citations=[1], native={"odd": 1}, path="/x"))],
             [
                 {
                     "role": "user",
@@ -275,7 +276,7 @@ def test_turns(messages: list[Message], written: Any, losses: Any) -> None:
 def test_tool_input_has_the_characters_of_the_model(text: str, written: bytes, losses: Any) -> None:
     ledger = Ledger()
     request = Request("other", "m", (USER, assistant(call("1", text)), user(result("1"))))
-    raw = encode(SPEC.write_request(request, Capabilities(), ledger))
+    raw = encode(fit_and_write(SPEC, request, Capabilities(), ledger))
     assert b'"input":' + written + b"}" in raw
     assert [(loss.code.value, loss.path) for loss in ledger] == losses
 
@@ -314,7 +315,7 @@ def after_call(protocol: str, *parts: Part) -> Any:
     """The after_call for a call and a message of these parts."""
     call = Message("assistant", (ToolCall("c", "f", "{}"),), "/a")
     request = Request(protocol, "m", (call, Message("user", parts, "/u")))
-    return decode(encode(SPEC.write_request(request, Capabilities(), Ledger())))["messages"][1:]
+    return decode(encode(fit_and_write(SPEC, request, Capabilities(), Ledger())))["messages"][1:]
 
 
 @pytest.mark.parametrize("inner", [(Text("a"),), (Text(" "),), (Text("a"), Text("b")), (Text(""),), ()])
@@ -342,7 +343,7 @@ def write_system(mid_system: bool, protocol: str, *parts: Any) -> tuple[Any, lis
     hello = Message("user", (Text("Hi"),), "/m")
     ledger = Ledger()
     request = Request(protocol, "m", (hello, Message("system", parts, "/s")))
-    body = decode(encode(SPEC.write_request(request, Capabilities(mid_system=mid_system), ledger)))
+    body = decode(encode(fit_and_write(SPEC, request, Capabilities(mid_system=mid_system), ledger)))
     return body["messages"][-1], [(loss.code.value, loss.path) for loss in ledger]
 
 

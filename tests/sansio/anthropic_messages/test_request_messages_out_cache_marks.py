@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from core.passes import fit_and_write
 
 from dragoman._ir.losses import Ledger
 from dragoman._ir.request import Media, Message, Request, Text, ToolCall, ToolResult
@@ -35,7 +36,7 @@ def marks_of(value: Any) -> list[Any]:
 
 def write(*messages: Message, **fields: Any) -> tuple[list[Any], list[tuple[str, str]]]:
     ledger = Ledger()
-    body = SPEC.write_request(Request("other", "m", messages, **fields), Capabilities(), ledger)
+    body = fit_and_write(SPEC, Request("other", "m", messages, **fields), Capabilities(), ledger)
     return marks_of(decode(encode(body))), [(loss.code.value, loss.path) for loss in ledger]
 
 
@@ -96,3 +97,8 @@ def test_marks_count_in_the_order_of_the_prompt() -> None:
     written, losses = write(*messages, tools=(FunctionTool("f", cache=mark("tool")),))
     assert len(written) == 4
     assert losses == [("dropped", "/tool"), ("dropped", "/system"), ("dropped", "/text")]
+
+
+def test_a_blank_text_with_a_mark_is_left_out_and_not_joined() -> None:
+    blank = Text(" ", CacheMark("/1/cache_control"), path="/1")
+    assert write(user(Text("a"), blank)) == ([], [("repaired", "/1")])

@@ -6,6 +6,7 @@ from hashlib import sha256
 from typing import Any
 
 import pytest
+from core.passes import fit_and_write
 
 from dragoman._ir.losses import Ledger
 from dragoman._ir.request import Message, ReasoningConfig, Request, ResponseFormat, Text
@@ -24,7 +25,7 @@ def write(
     """The body, and the ledger as a list of (code, path)."""
     ledger = Ledger()
     request = Request(protocol, "m", messages or (USER,), **fields)
-    body = decode(encode(SPEC.write_request(request, capabilities, ledger)))
+    body = decode(encode(fit_and_write(SPEC, request, capabilities, ledger)))
     return body, [(loss.code.value, loss.path) for loss in ledger]
 
 

@@ -6,9 +6,11 @@ from typing import Any
 
 import msgspec
 import pytest
+from core.passes import fit_and_write
 from core.same_protocol import read_same_protocol
 
 from dragoman._ir.losses import Ledger
+from dragoman._ir.native import changed
 from dragoman._ir.request import Message, Request, ResponseFormat, Text
 from dragoman._ir.tools import FunctionTool, ToolChoice
 from dragoman._wire.json import decode, encode
@@ -116,7 +118,7 @@ def round_trip(
 ) -> tuple[Any, Ledger]:
     ledger = Ledger()
     request = read_same_protocol(SPEC, body)
-    return decode(encode(SPEC.write_request(request, capabilities, ledger))), ledger
+    return decode(encode(fit_and_write(SPEC, request, capabilities, ledger))), ledger
 
 
 def test_a_body_is_written_unchanged() -> None:
@@ -156,36 +158,12 @@ def test_thinking_is_written_unchanged(kind: str) -> None:
     assert round_trip(body)[0] == body
 
 
-def test_turns_that_the_api_would_refuse_are_joined() -> None:
-    body: dict[str, Any] = {
-        "model": "m",
-        "max_tokens": 1,
-        "messages": [
-            {"role": "system", "content": "First.", "odd": 1},
-            {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "gone", "content": "kept"}]},
-            {
-                "role": "assistant",
-                "content": [
-                    {"type": "thinking", "thinking": "t", "signature": "s", "cache_control": SCOPED_MARK}
-                ],
-            },
-            {"role": "assistant", "content": [{"type": "tool_use", "id": "t1", "name": "f", "input": {}}]},
-        ],
-    }
-    written, ledger = round_trip(body)
-    assert "system" not in written
-    assert written["messages"] == [
-        {"role": "system", "content": "First.", "odd": 1},
-        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "gone", "content": "kept"}]},
-        {
-            "role": "assistant",
-            "content": [
-                {"type": "thinking", "thinking": "t", "signature": "s"},
-                {"type": "tool_use", "id": "t1", "name": "f", "input": {}},
-            ],
-        },
-    ]
-    assert [loss.path for loss in ledger] == ["/messages/2/content/0/cache_control"]
+def test_a_mark_on_reasoning_is_removed() -> None:
+    thinking = {"type": "thinking", "thinking": "t", "signature": "s"}
+    turn = {"role": "assistant", "odd": 1, "content": [{**thinking, "cache_control": SCOPED_MARK}]}
+    body = {"model": "m", "max_tokens": 1, "messages": [turn, turn]}
+    assert round_trip(body)[0]["messages"] == [{**turn, "content": [thinking] * 2}]
+    assert [loss.path for loss in read(messages=[turn]).repairs] == ["/messages/0/content/0/cache_control"]
 
 
 def test_a_request_without_messages() -> None:
@@ -207,139 +185,24 @@ def read(**body: Any) -> Request:
 def rewrite(request: Request, **capabilities: Any) -> tuple[dict[str, Any], list[str]]:
     """Return the body without `model` and `max_tokens`, and the paths in the ledger."""
     ledger = Ledger()
-    out = decode(encode(SPEC.write_request(request, Capabilities(relay="rewrite", **capabilities), ledger)))
+    out = decode(encode(fit_and_write(SPEC, request, Capabilities(relay="rewrite", **capabilities), ledger)))
     return (
         {name: value for name, value in out.items() if name not in ("model", "max_tokens")},
         [loss.path for loss in ledger],
     )
 
 
-@pytest.mark.parametrize(
-    ("capabilities", "before", "after", "losses"),
-    [
-        # Thinking, as the capabilities have it.
-        (
-            {},
-            {"thinking": {"type": "enabled", "budget_tokens": 2000}},
-            {"thinking": {"type": "adaptive"}, "output_config": {"effort": "low"}},
-            ["/thinking"],
-        ),
-        (
-            {"thinking": "budget"},
-            {"thinking": {"type": "enabled", "budget_tokens": 2000, "new": 1}},
-            {"thinking": {"type": "enabled", "budget_tokens": 2000, "new": 1}},
-            [],
-        ),
-        (
-            {"thinking": "budget"},
-            {"thinking": {"type": "adaptive"}, "output_config": {"effort": "low", "task_budget": {"a": 1}}},
-            {
-                "thinking": {"type": "enabled", "budget_tokens": 2048},
-                "output_config": {"task_budget": {"a": 1}},
-            },
-            [],
-        ),
-        ({"thinking": "none"}, {"thinking": {"type": "adaptive"}}, {}, ["/thinking"]),
-        (
-            {"efforts": ("low", "high")},
-            {"thinking": {"type": "adaptive"}, "output_config": {"effort": "max", "task_budget": {"a": 1}}},
-            {"thinking": {"type": "adaptive"}, "output_config": {"effort": "high", "task_budget": {"a": 1}}},
-            ["/output_config/effort"],
-        ),
-        (
-            {},
-            {"temperature": 0.5, "thinking": {"type": "adaptive"}},
-            {"thinking": {"type": "adaptive"}},
-            ["/temperature"],
-        ),
-        ({"sampling": False}, {"temperature": 0.5}, {}, ["/temperature"]),
-        ({}, {"tool_choice": {"type": "auto", "new": 1}}, {}, ["/tool_choice/new"]),
-    ],
-)
-def test_rewritten_settings_and_tools(
-    capabilities: dict[str, Any], before: dict[str, Any], after: dict[str, Any], losses: list[str]
-) -> None:
-    out, lost = rewrite(read(**before), **capabilities)
-    del out["messages"]
-    assert out == after
-    assert lost == losses
-
-
-@pytest.mark.parametrize(
-    "fields",
-    [
-        {"temperature": 0.5, "top_k": 7},
-        {"metadata": {"user_id": "u", "new": 1}},
-        {"context_management": {"edits": [{"type": "odd"}]}},
-        {"service_tier": "standard_only", "new": 1},
-        {"system": [{"type": "text", "text": "S", "new": 1}]},
-        {"stop_sequences": ["a", "b"]},
-        {"output_config": {"format": {"type": "json_schema", "schema": SCHEMA}}},
-        {
-            "tools": [{**TOOL, "defer_loading": True, "input_examples": [{}], "new": 1}],
-            "tool_choice": {"type": "any", "new": 1},
-        },
-        {
-            "tools": [{"type": "web_search_20250305", "name": "web_search"}],
-            "tool_choice": {"type": "tool", "name": "web_search"},
-        },
-        {"tools": [{"type": "mcp_toolset", "mcp_server_name": "s"}]},
-        {"mcp_servers": [{"type": "url", "name": "s", "url": "https://s.test"}]},
-        {"messages": [{"role": "user", "content": [{"type": "text", "text": "a", "cache_control": MARK}]}]},
-        {"messages": [{"role": "user", "content": [{"type": "odd", "odd": 1}]}]},
-        # Reasoning that a server did not sign is good for that server.
-        {"messages": [HI, {"role": "assistant", "content": [UNSIGNED, CALL]}]},
-    ],
-)
-def test_everything_else_of_the_protocol_stays(fields: dict[str, Any]) -> None:
-    assert rewrite(read(**fields)) == ({"messages": [HI], **fields}, [])
-
-
-@pytest.mark.parametrize(
-    ("capabilities", "before", "after", "losses"),
-    [
-        (
-            {},
-            [HI, {"role": "system", "content": "S"}],
-            [
-                {
-                    "role": "user",
-                    "content": [
-                        {"type": "text", "text": "Hi"},
-                        {"type": "text", "text": "<system>\nS\n</system>"},
-                    ],
-                }
-            ],
-            ["/messages/1"],
-        ),
-        ({"mid_system": True}, [HI, {"role": "system", "content": "S"}], None, []),
-        (
-            {"thinking": "none"},
-            [
-                HI,
-                {
-                    "role": "assistant",
-                    "content": [
-                        {"type": "thinking", "thinking": "so", "signature": "s"},
-                        {"type": "text", "text": "a"},
-                    ],
-                },
-            ],
-            [HI, {"role": "assistant", "content": "a"}],
-            ["/messages/1/content/0"],
-        ),
-    ],
-)
-def test_rewritten_conversations(
-    capabilities: dict[str, Any],
-    before: list[dict[str, Any]],
-    after: list[dict[str, Any]] | None,
-    losses: list[str],
-) -> None:
-    """after: None when it stays as it came."""
-    out, lost = rewrite(read(messages=before), **capabilities)
-    assert out["messages"] == (before if after is None else after)
-    assert lost == losses
+def test_a_system_message_in_mid_conversation() -> None:
+    before = [HI, {"role": "system", "content": "S"}]
+    marked = [HI, {"role": "user", "content": "<system>\nS\n</system>"}]
+    out, lost = rewrite(read(messages=before))
+    assert (out["messages"], lost) == (marked, ["/messages/1"])
+    out, lost = rewrite(read(messages=before), mid_system=True)
+    assert (out["messages"], lost) == (before, [])
+    system = [Message("system", (Text(text),)) for text in "ab"]
+    request = Request("other", "m", (Message("user", (Text("Hi"),)), *system))
+    turns = [HI, {"role": "system", "content": "a"}, {"role": "system", "content": "b"}]
+    assert rewrite(request, mid_system=True)[0]["messages"] == turns
 
 
 def test_excess_cache_marks_are_dropped() -> None:
@@ -349,12 +212,40 @@ def test_excess_cache_marks_are_dropped() -> None:
     assert lost == ["/messages/0/content/0/cache_control", "/messages/0/content/1/cache_control"]
 
 
+@pytest.mark.parametrize(
+    "block",
+    [
+        {"type": "text", "text": "a", "citations": [{"type": "odd"}], "new": 1},
+        {"type": "image", "source": {"type": "file", "file_id": "f"}, "transformations": {"a": 1}},
+        {"type": "tool_result", "tool_use_id": "c", "is_error": True, "content": "a", "toolset_name": "t"},
+    ],
+)
+def test_a_block_without_its_mark_keeps_all_else(block: dict[str, Any]) -> None:
+    content = [{**block, "cache_control": {"type": "odd", "ttl": "5m"}}]
+    request = read(messages=[{"role": "user", "content": content}])
+    out, lost = rewrite(request, refuses=frozenset(("cache_control",)))
+    assert out["messages"] == [{"role": "user", "content": [block]}]
+    assert lost == ["/messages/0/content/0/cache_control"]
+
+
+def test_of_a_changed_message_the_other_blocks_stay_as_they_came() -> None:
+    odd = {"citations": [], "text": "b", "type": "text"}
+    content = [{"type": "text", "text": "a", "cache_control": MARK}, odd]
+    out, _ = rewrite(
+        read(messages=[{"role": "user", "content": content, "clear_at": 1}]),
+        refuses=frozenset(("cache_control",)),
+    )
+    [message] = out["messages"]
+    assert message == {"role": "user", "content": [{"type": "text", "text": "a"}, odd], "clear_at": 1}
+    assert list(message["content"][1]) == ["citations", "text", "type"]
+
+
 def test_an_effort_in_mid_conversation_without_system_messages_is_that_of_the_request() -> None:
     later = {"role": "system", "content": "S", "output_config": {"effort": "low"}}
     for first, also_lost in ({}, []), ({"output_config": {"effort": "max"}}, ["/output_config/effort"]):
         out, lost = rewrite(read(messages=[HI, later, HI], **first), mid_system=False)
         assert out["output_config"] == {"effort": "low"}
-        assert [turn["role"] for turn in out["messages"]] == ["user"]
+        assert [turn["role"] for turn in out["messages"]] == ["user"] * 3
         assert lost == ["/messages/1", *also_lost]
 
 
@@ -367,7 +258,7 @@ def test_a_rewritten_effort_in_mid_conversation_stays_there() -> None:
 
 def test_the_limit_that_a_pass_removed_is_written() -> None:
     request = msgspec.structs.replace(read(), params={})
-    out = SPEC.write_request(request, Capabilities(relay="rewrite", max_tokens=99), Ledger())
+    out = fit_and_write(SPEC, request, Capabilities(relay="rewrite", max_tokens=99), Ledger())
     assert out["max_tokens"] == 99
 
 
@@ -422,3 +313,38 @@ def test_a_schema_that_a_pass_replaced_by_system_text() -> None:
         {"type": "text", "text": "S", "cache_control": MARK},
     ]
     assert rewrite(request) == ({"system": system, "messages": [HI]}, [])
+
+
+def test_an_image_in_another_form_within_a_result_is_written_again() -> None:
+    odd = {"type": "image_url", "image_url": "https://i.test/a.png", "new": 1}
+    result = {"type": "tool_result", "tool_use_id": "t1", "content": [odd], "toolset_name": "s"}
+    rest = {"type": "tool_result", "tool_use_id": "t2", "content": [{"type": "text", "text": "b"}]}
+    deferred = {**TOOL, "defer_loading": True}
+    out, lost = rewrite(read(messages=[HI, {"role": "user", "content": [result, rest]}], tools=[deferred]))
+    assert out["tools"] == [deferred]
+    image = {"type": "image", "source": {"type": "url", "url": "https://i.test/a.png"}, "new": 1}
+    assert out["messages"][1]["content"] == [{**result, "content": [image]}, rest]
+    assert lost == []
+
+
+def test_a_model_that_does_not_reason_gets_no_reasoning() -> None:
+    thinking = {"type": "thinking", "thinking": "so", "signature": "s"}
+    text = {"type": "text", "text": "a", "new": 1}
+    turns = [
+        HI,
+        {"role": "assistant", "content": [thinking, text]},
+        HI,
+        {"role": "assistant", "content": [text]},
+    ]
+    out, lost = rewrite(read(messages=turns), thinking="none")
+    assert out["messages"] == [HI, {"role": "assistant", "content": [text]}, HI, turns[3]]
+    assert lost == ["/messages/1/content/0"]
+
+
+def test_a_call_that_a_pass_has_changed_keeps_all_else() -> None:
+    request = read(messages=[HI, {"role": "assistant", "content": [{**CALL, "toolset_name": "s"}, UNSIGNED]}])
+    turn = request.messages[1]
+    call = changed(turn.parts[0], call_id="t9")  # type: ignore[type-var]
+    turn = changed(turn, parts=(call, turn.parts[1]))
+    out, _ = rewrite(msgspec.structs.replace(request, messages=(request.messages[0], turn)))
+    assert out["messages"][1]["content"] == [{**CALL, "id": "t9", "toolset_name": "s"}, UNSIGNED]

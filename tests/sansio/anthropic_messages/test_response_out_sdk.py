@@ -10,6 +10,7 @@ from anthropic.lib.streaming._messages import accumulate_event
 from anthropic.types import Message as SdkMessage
 from anthropic.types import RawMessageStreamEvent
 from anthropic.types.beta import BetaMessage, BetaRawMessageStreamEvent
+from core.natives import with_unknown_members
 from messages_client import (
     COUNTED,
     FOREIGN,
@@ -128,7 +129,9 @@ SEARCHED: list[Event] = [STARTED, *reasoning(0, SEARCH_SIGNATURE), FOREIGN_SEARC
 
 
 def read(*messages: Any) -> tuple[Message, ...]:
-    return SPEC.read_request({"model": "m", "max_tokens": 9, "messages": list(messages)}, SIGNER).messages
+    return with_unknown_members(
+        SPEC, SPEC.read_request({"model": "m", "max_tokens": 9, "messages": list(messages)}, SIGNER).messages
+    )
 
 
 def test_search_blocks_that_come_back_are_dropped_and_the_signature_is_unwrapped() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from core.passes import fit_and_write
 
 from dragoman._ir.losses import Ledger
 from dragoman._ir.request import Message, Request, Text
@@ -33,7 +34,7 @@ def write(*tools: Tool, capabilities: Capabilities = Capabilities(), **fields: A
     """The body, and the ledger as a list of (code, path)."""
     ledger = Ledger()
     request = Request("other", "m", (USER,), tools=tools, **fields)
-    body = decode(encode(SPEC.write_request(request, capabilities, ledger)))
+    body = decode(encode(fit_and_write(SPEC, request, capabilities, ledger)))
     return body, [(loss.code.value, loss.path) for loss in ledger]
 
 
@@ -42,7 +43,7 @@ def write(*tools: Tool, capabilities: Capabilities = Capabilities(), **fields: A
     [
         (FunctionTool("f"), {"name": "f", "input_schema": {"type": "object", "properties": {}}}, []),
         (
-            FunctionTool("f", "d", {"properties": {}}, False, cache=CacheMark("/c"), extra={"odd": 1}),
+            FunctionTool("f", "d", {"properties": {}}, False, cache=CacheMark("/c"), native={"odd": 1}),
             {
                 "name": "f",
                 "description": "d",

@@ -173,7 +173,7 @@ def test_a_request_that_is_rewritten_has_its_signatures_restored_first(
     elif protocol == CHAT:
         assert sent["messages"][1].get("reasoning_details", []) == expected
     else:
-        assert sent["messages"][1]["content"] == ([*expected, TEXT] if expected else "a")
+        assert sent["messages"][1]["content"] == [*expected, TEXT]
     codes = [LossCode.FOREIGN_SIGNATURE] * (1 if signed_reasoning else 2)
     assert [code for code, _ in losses_of(out)] == codes
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from chat_client import call, text
 from chat_requests import wire_call
+from core.natives import with_unknown_members
 
 from dragoman._ir.assembly import Fold
 from dragoman._ir.events import (
@@ -38,7 +39,8 @@ AT = "/messages/0"
 
 def read(message: Any) -> tuple[Part, ...]:
     request = SPEC.read_request({"model": "m", "messages": [message]}, Signer())
-    return request.messages[0].parts
+    parts: tuple[Part, ...] = with_unknown_members(SPEC, request.messages[0].parts)
+    return parts
 
 
 def signature(n: int) -> Signature:
@@ -159,5 +161,5 @@ def test_a_split_text_keeps_its_mark_and_citations_at_its_end() -> None:
     assert read(message) == (
         Text("ab", path=path),
         Reasoning("", signature(1), path=f"{AT}/reasoning_details/0/data"),
-        Text("cd", CacheMark(f"{AT}/cache_control"), cites, None, path, (Citation("https://a"),)),
+        Text("cd", CacheMark(f"{AT}/cache_control"), cites, path, (Citation("https://a"),)),
     )

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from core.natives import with_unknown_members
 
 from dragoman._ir.events import ToolKind
 from dragoman._ir.request import Message
@@ -22,13 +23,15 @@ TURN = {"role": "assistant", "content": "so", "tool_calls": [CALL]}
 
 
 def read_messages(*messages: Any) -> tuple[Message, ...]:
-    return SPEC.read_request({"model": "m", "messages": [*messages]}, Signer()).messages
+    request = SPEC.read_request({"model": "m", "messages": [*messages]}, Signer())
+    found: tuple[Message, ...] = with_unknown_members(SPEC, request.messages)
+    return found
 
 
 def bare(part: Any) -> Any:
     """Return a message or part without its extra members."""
     inner = {"parts": tuple(map(bare, part.parts))} if hasattr(part, "parts") else {}
-    return msgspec.structs.replace(part, extra=None, **inner)
+    return msgspec.structs.replace(part, native=None, **inner)
 
 
 # Common shapes, and each with a member more, so that the general code reads it.

@@ -53,11 +53,6 @@ MEDIA: list[tuple[Media, Any, Any]] = [
         [],
     ),
     (
-        Media("image", "file_id", "f-1", path="/i", cache=CacheMark("/i/c")),
-        [],
-        [("dropped", "/i"), ("dropped", "/i/c")],
-    ),
-    (
         Media("file", "base64", "QQ==", "application/pdf", path="/d"),
         [
             {
@@ -98,11 +93,6 @@ MEDIA: list[tuple[Media, Any, Any]] = [
             {"type": "file", "file": {"filename": "a.csv", "file_data": "data:text/csv;base64,QQ=="}},
         ],
         [("altered", "/d/context"), ("dropped", "/d/citations")],
-    ),
-    (
-        Media("file", "file_id", "f-1", path="/d"),
-        [{"type": "file", "file": {"file_id": "f-1"}}],
-        [("altered", "/d")],
     ),
     (
         Media("file", "url", "https://d", path="/d"),

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 from chat_requests import assistant, messages_of, text_part, user, write
+from core.passes import fit_and_write
 
 from dragoman._ir.events import (
     ToolKind,
@@ -232,13 +233,12 @@ def test_results_without_a_text_form_are_losses() -> None:
             result(
                 "a",
                 OpaquePart("other", "tool_reference", {}, "/o"),
-                Media("image", "file_id", "file-1", path="/i"),
                 document,
             )
         )
     )
     assert out == [{"role": "tool", "tool_call_id": "a", "content": "words"}]
-    assert losses == [("unknown_kind", "/o"), ("dropped", "/i")]
+    assert losses == [("unknown_kind", "/o")]
 
 
 def results(*parts: Any) -> tuple[Message, Message]:
@@ -346,7 +346,7 @@ def test_a_developer_message_after_a_system_message_is_merged_into_it() -> None:
 
 def written(*messages: Message) -> tuple[Any, list[str]]:
     ledger = Ledger()
-    body = SPEC.write_request(Request("other", "m", messages), Capabilities(), ledger)
+    body = fit_and_write(SPEC, Request("other", "m", messages), Capabilities(), ledger)
     for message in body["messages"]:
         message.pop("name", None)
     return body["messages"], [loss.path for loss in ledger]

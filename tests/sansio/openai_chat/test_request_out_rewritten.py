@@ -6,14 +6,16 @@ from typing import Any
 
 import msgspec
 import pytest
-from core.passes import pass_context
+from core.passes import fit_and_write, pass_context
 from core.same_protocol import read_same_protocol
 
 from dragoman._ir.events import (
     Signature,
 )
 from dragoman._ir.losses import Ledger
+from dragoman._ir.native import changed
 from dragoman._ir.request import Message, Reasoning, Text, ToolResult
+from dragoman._ir.tools import CacheMark
 from dragoman._transforms.reasoning_cache import restore_reasoning
 from dragoman.protocols.openai_chat import SPEC
 from dragoman.protocols.openai_chat.capabilities import ChatCapabilities as Capabilities
@@ -31,7 +33,7 @@ def rewrite(body: dict[str, Any], **capabilities: Any) -> tuple[dict[str, Any], 
     """Return the body for the upstream, and the paths in the ledger."""
     ledger = Ledger()
     request = read_same_protocol(SPEC, {"model": "m", **body})
-    out = SPEC.write_request(request, Capabilities(relay="rewrite", **capabilities), ledger)
+    out = fit_and_write(SPEC, request, Capabilities(relay="rewrite", **capabilities), ledger)
     return out, [loss.path for loss in ledger]
 
 
@@ -290,7 +292,7 @@ def test_cached_reasoning_replaces_the_clients(field: str) -> None:
     request = restore_reasoning(
         request, pass_context(request, client=SPEC, reasoning_lookup=lambda calls: (cached,))
     )
-    out = SPEC.write_request(request, Capabilities(relay="rewrite", reasoning_field=field), Ledger())
+    out = fit_and_write(SPEC, request, Capabilities(relay="rewrite", reasoning_field=field), Ledger())
     assert out["messages"][1] == {**CALLS, field: "so"}
 
 
@@ -361,6 +363,7 @@ SETTINGS_TOOLS: list[tuple[dict[str, Any], dict[str, Any], dict[str, Any], list[
 # Settings of a template are sent on, unless the upstream has another setting for reasoning.
 UNCHANGED_SETTINGS: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({}, {"service_tier": "ludicrous"}),
+    ({}, {"new": 1, "metadata": {}}),
     ({}, {"top_logprobs": 3, "logprobs": False}),
     ({}, {"metadata": {"user_id": "u"}}),
     ({"cache_marks": "breakpoint"}, {"prompt_cache_options": {"mode": "implicit"}}),
@@ -400,7 +403,7 @@ def test_a_message_that_a_pass_has_added_gets_no_members_of_the_clients() -> Non
     result = ToolResult("c1", (Text("none"),), path=call.path)
     messages = (*request.messages, Message("user", (result,), call.path))
     changed = msgspec.structs.replace(request, messages=messages)
-    out = SPEC.write_request(changed, Capabilities(relay="rewrite"), ledger)
+    out = fit_and_write(SPEC, changed, Capabilities(relay="rewrite"), ledger)
     assert out["messages"][2] == {"role": "tool", "tool_call_id": "c1", "content": "none"}
 
 
@@ -422,3 +425,36 @@ def test_a_repaired_request_gets_required_members() -> None:
         "extra_content": {"google": {"thought_signature": "skip_thought_signature_validator"}},
     }
     assert losses == ["/messages/1"]
+
+
+def test_what_a_pass_has_changed_keeps_all_else() -> None:
+    by_id = {"type": "file", "file": {"file_id": "file-1"}}
+    by_url = {"type": "file", "file": {"file_data": "https://d"}, "new": 1}
+    user = {"role": "user", "content": [{**by_id, "cache_control": MARK}, {**by_url, "cache_control": MARK}]}
+    call = {**CALL, "new": 1, "provider_specific_fields": {"a": 1}}
+    out, losses = rewrite({"messages": [user, {**CALLS, "new": 1, "tool_calls": [call]}]})
+    assert out["messages"] == [
+        {**user, "content": [by_id, by_url]},
+        {**CALLS, "new": 1, "tool_calls": [{**CALL, "new": 1}]},
+    ]
+    assert losses == [
+        "/messages/0/content/0/cache_control",
+        "/messages/0/content/1/cache_control",
+        "/messages/1/tool_calls/0/provider_specific_fields",
+    ]
+    plain = {"role": "assistant", "content": "a"}
+    out, losses = rewrite({"messages": [HI, {**plain, "provider_specific_fields": {"a": 1}}]})
+    assert (out["messages"][1], losses) == (plain, ["/messages/1/provider_specific_fields"])
+    request = read_same_protocol(SPEC, {"model": "m", "messages": [HI], "tools": [{**FUNCTION, "new": 1}]})
+    marked = changed(request.tools[0], name="g", cache=CacheMark("/tools/0/cache_control"))  # type: ignore[type-var]
+    request = msgspec.structs.replace(request, tools=(marked,))
+    body = fit_and_write(SPEC, request, Capabilities(cache_marks="cache_control"), Ledger())
+    function = {**FUNCTION["function"], "name": "g"}  # type: ignore[dict-item]
+    assert body["tools"] == [{"type": "function", "function": function, "new": 1, "cache_control": BARE_MARK}]
+    result = {"role": "tool", "tool_call_id": "c1", "content": "x", "new": 1}
+    request = read_same_protocol(SPEC, {"model": "m", "messages": [HI, CALLS, result]})
+    message = request.messages[2]
+    message = changed(message, parts=(changed(message.parts[0], call_id="c9"),))  # type: ignore[type-var]
+    request = msgspec.structs.replace(request, messages=(*request.messages[:2], message))
+    body = fit_and_write(SPEC, request, Capabilities(), Ledger())
+    assert body["messages"][2] == {**result, "tool_call_id": "c9"}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from core.natives import with_unknown_members
 from core.passes import pass_context
 from core.same_protocol import read_same_protocol
 
@@ -18,7 +19,7 @@ from dragoman.protocols.openai_responses.capabilities import ResponsesCapabiliti
 
 
 def read(signer: Signer = Signer(), **body: Any) -> Request:
-    return read_same_protocol(SPEC, {"model": "m", "input": "hi", **body}, signer)
+    return with_unknown_members(SPEC, read_same_protocol(SPEC, {"model": "m", "input": "hi", **body}, signer))
 
 
 SCHEMA = {"type": "object", "properties": {}}
@@ -85,5 +86,4 @@ def test_a_call_whose_output_names_its_id(kind: str, text: Any) -> None:
         "call_1",
         "call_2",
     ]
-    assert [part.item_id for part in parts if isinstance(part, ToolCall)] == [None, "fc_2"]
     assert repaired(request) == ["/input/0"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from core.natives import with_unknown_members
 from core.passes import pass_context
 from core.same_protocol import read_same_protocol
 
@@ -43,9 +44,14 @@ def same_protocol_items(*items: Any, **body: Any) -> list[Any]:
     return written
 
 
+def is_read(message: Message) -> bool:
+    """True for an item without a message, which is kept for the same protocol only."""
+    return any(isinstance(part, OpaquePart) and part.shape is not None for part in message.parts)
+
+
 def lost(request: Request) -> list[tuple[str, str]]:
     ledger = Ledger()
-    strip_extensions(request, pass_context(request, ledger))
+    strip_extensions(request, pass_context(request, ledger, client=SPEC))
     return [(loss.code.value, loss.path) for loss in ledger]
 
 
@@ -64,7 +70,6 @@ def test_what_the_parser_of_openais_sdk_adds_is_no_unknown_field() -> None:
     part = {**ANSWER["content"][0], "logprobs": None, "annotations": [], "parsed": {"a": 1}}  # type: ignore[index]
     request = read(USER, call, OUTPUT, {**ANSWER, "phase": None, "content": [part]})
     assert lost(request) == []
-    assert same_protocol_items(USER, {**CALL, "parsed_arguments": {"a": 1}}, OUTPUT) == [USER, CALL, OUTPUT]
 
 
 def test_what_a_client_notes_on_each_item_is_its_own() -> None:
@@ -90,8 +95,11 @@ def test_h7_additional_tools_are_tools() -> None:
         {"type": "additional_tools", "role": "developer"},
     ]
     request = read(*items, tools=[{"type": "function", "name": "a"}])
-    assert request.tools == (FunctionTool("a", path="/tools/0"), CustomTool("b", path="/input/1/tools/0"))
-    assert [message.path for message in request.messages] == ["/input/0"]
+    assert with_unknown_members(SPEC, request.tools) == (
+        FunctionTool("a", path="/tools/0"),
+        CustomTool("b", path="/input/1/tools/0"),
+    )
+    assert [is_read(message) for message in request.messages] == [False, True, True]
     assert lost(request) == []
     assert same_protocol_items(*items) == items
 
@@ -105,7 +113,7 @@ def test_tools_that_a_search_found_can_be_called() -> None:
         {**FOUND, "tools": [{**FUNCTION, "defer_loading": True}, {"type": "apply_patch"}]},
     ]
     request = read(*items)
-    assert request.tools[0] == FunctionTool("f", path="/input/1/tools/0")
+    assert with_unknown_members(SPEC, request.tools[0]) == FunctionTool("f", path="/input/1/tools/0")
     assert tool_names(request) == ["f", "apply_patch"]
     assert isinstance(request.messages[1].parts[0], ToolResult)
     assert same_protocol_items(*items) == items
@@ -128,7 +136,7 @@ def test_the_last_settings_count() -> None:
         effort="low", path="/reasoning", effort_path="/input/2/reasoning/effort"
     )
     assert request.response_format == ResponseFormat({"type": "object"}, "n", path="/input/2/text/format")
-    assert [message.path for message in request.messages] == ["/input/1"]
+    assert [is_read(message) for message in request.messages] == [True, False, True]
     assert lost(request) == []
     assert same_protocol_items(first, USER, UPDATE, reasoning={"effort": "max"}) == [first, USER, UPDATE]
 
@@ -163,7 +171,7 @@ TRIGGER = {"type": "compaction_trigger"}
 def test_a_trigger_at_the_end_requests_compaction() -> None:
     request = read(USER, TRIGGER)
     assert request.compact
-    assert len(request.messages) == 1
+    assert [is_read(message) for message in request.messages] == [False, True]
     assert lost(request) == []
     assert same_protocol_items(USER, TRIGGER) == [USER, TRIGGER]
 
@@ -185,7 +193,7 @@ def test_a_summary_made_here_is_a_text() -> None:
     item = compaction(SIGNER.wrap(Signature("dragoman", {"summary": "all of it"})))
     place = "/input/0/encrypted_content"
     text = Text("Summary of the conversation so far:\nall of it", path=place)
-    assert read(item).messages == (Message("user", (text,), "/input/0"),)
+    assert with_unknown_members(SPEC, read(item).messages) == (Message("user", (text,), "/input/0"),)
     assert same_protocol_items(item) == [
         {"type": "message", "role": "user", "content": [{"type": "input_text", "text": text.text}]}
     ]
@@ -229,6 +237,6 @@ WRAPPED = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content"
 
 def test_a_search_is_joined_with_its_signature() -> None:
     request = read(WRAPPED, SEARCH)
-    reasoning = Reasoning('Searched the web for "cats"', RESULT, "rs_1", path="/input/0")
-    assert request.messages == (Message("assistant", (reasoning,), "/input/0"),)
+    reasoning = Reasoning('Searched the web for "cats"', RESULT, path="/input/0")
+    assert with_unknown_members(SPEC, request.messages) == (Message("assistant", (reasoning,), "/input/0"),)
     assert lost(request) == []

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from core.passes import fit_and_write
 
 from dragoman._ir.losses import Ledger, LossCode
 from dragoman._ir.request import Media, Message, Part, Request, Text, ToolCall, ToolResult
@@ -21,7 +22,7 @@ Losses = list[tuple[LossCode, str]]
 def write(*messages: Message, capabilities: Capabilities = TAKES) -> tuple[list[Any], Losses]:
     ledger = Ledger()
     request = Request("anthropic_messages", "m", messages)
-    items: list[Any] = SPEC.write_request(request, capabilities, ledger)["input"]
+    items: list[Any] = fit_and_write(SPEC, request, capabilities, ledger)["input"]
     return items, [(loss.code, loss.path) for loss in ledger]
 
 
@@ -52,6 +53,8 @@ OUTPUT_TEXT = assistant(Text("so"))
 CASES: list[tuple[tuple[Message, ...], list[Any], Losses]] = [
     ((user(Text("a", mark(ttl="short"))),), [(0, 0, "30m")], []),
     ((user(Text("a", mark(ttl="long")), Text("b")),), [(0, 0, "12h")], []),
+    # `instructions` can have none.
+    ((Message("system", (Text("a", mark()),)), user(Text("b"))), [(0, 0, None)], []),
     ((user(Media("image", "url", "u", cache=mark())),), [(0, 0, None)], []),
     ((user(Media("file", "url", "u", cache=mark())),), [(0, 0, None)], []),
     # A mark on a result is on its last part; a text becomes a part.

@@ -6,12 +6,13 @@ from typing import Any
 
 import msgspec
 import pytest
-from core.passes import pass_context
+from core.passes import fit_and_write, pass_context
 from core.same_protocol import read_same_protocol
 from laws.fixtures import REQUESTS
 
 from dragoman._ir.events import Signature
 from dragoman._ir.losses import Ledger, LossCode
+from dragoman._ir.native import changed
 from dragoman._ir.request import ReasoningConfig, Request, ResponseFormat
 from dragoman._ir.signatures import Signer
 from dragoman._ir.tools import FunctionTool
@@ -29,23 +30,15 @@ MARKS = Capabilities(cache_marks="breakpoint")
 
 def round_trip(body: dict[str, Any]) -> dict[str, Any]:
     ledger = Ledger()
-    out = SPEC.write_request(read_same_protocol(SPEC, body), MARKS, ledger)
+    out = fit_and_write(SPEC, read_same_protocol(SPEC, body), MARKS, ledger)
     assert list(ledger) == []
     return out
-
-
-def with_types(body: dict[str, Any]) -> dict[str, Any]:
-    """Add the type of bare messages, the only change."""
-    if not isinstance(body.get("input"), list):
-        return body
-    items = [item if "type" in item else {"type": "message", **item} for item in body["input"]]
-    return {**body, "input": items}
 
 
 @pytest.mark.parametrize("name", REQUESTS[ORIGIN])
 def test_requests_return_whole(name: str) -> None:
     body = REQUESTS[ORIGIN][name]
-    assert round_trip(body) == with_types(body)
+    assert round_trip(body) == body
 
 
 @pytest.mark.parametrize(
@@ -99,7 +92,7 @@ def test_a_signature_of_another_protocol_is_a_loss() -> None:
     }
     ledger = Ledger()
     request = read_same_protocol(SPEC, {"model": "m", "input": [wrapped]})
-    assert SPEC.write_request(request, Capabilities(), ledger)["input"] == []
+    assert fit_and_write(SPEC, request, Capabilities(), ledger)["input"] == []
     assert [(loss.code, loss.path) for loss in ledger] == [(LossCode.FOREIGN_SIGNATURE, "/input/0")]
 
 
@@ -107,7 +100,7 @@ def test_a_tool_of_another_kind_copies_nothing_from_the_body() -> None:
     custom = {"type": "custom", "name": "c", "format": {"type": "text"}}
     request = read_same_protocol(SPEC, {"model": "m", "input": "hi", "tools": [custom]})
     changed = msgspec.structs.replace(request, tools=(FunctionTool("c", path="/tools/0"),))
-    assert SPEC.write_request(changed, Capabilities(), Ledger())["tools"] == [
+    assert fit_and_write(SPEC, changed, Capabilities(), Ledger())["tools"] == [
         {"type": "function", "name": "c"}
     ]
 
@@ -133,7 +126,7 @@ def read(**body: Any) -> Request:
 def written(request: Request, **capabilities: Any) -> tuple[dict[str, Any], list[str]]:
     """Return the body for the upstream without its model, and the paths of the losses."""
     ledger = Ledger()
-    out = decode(encode(SPEC.write_request(request, Capabilities(relay="rewrite", **capabilities), ledger)))
+    out = decode(encode(fit_and_write(SPEC, request, Capabilities(relay="rewrite", **capabilities), ledger)))
     del out["model"]
     return out, [loss.path for loss in ledger]
 
@@ -195,7 +188,7 @@ def test_fields_of_the_protocol_stay(fields: dict[str, Any]) -> None:
 
 def test_a_request_without_input_stays_without() -> None:
     body = {"model": "m", "previous_response_id": "resp_1"}
-    assert SPEC.write_request(read_same_protocol(SPEC, body), Capabilities(), Ledger()) == body
+    assert fit_and_write(SPEC, read_same_protocol(SPEC, body), Capabilities(), Ledger()) == body
 
 
 def test_marks_are_removed_for_an_upstream_without_them() -> None:
@@ -264,4 +257,21 @@ def test_a_repaired_history_takes_nothing_back_from_the_clients_body() -> None:
     assert made_up.keys() == {"type", "call_id", "output"}
     assert (made_up["type"], made_up["call_id"]) == ("function_call_output", "c1")
     # The call itself is written once.
-    assert [item["type"] for item in repaired(SHELL, HI)] == ["shell_call", "function_call_output", "message"]
+    [call, result, message] = repaired(SHELL, HI)
+    assert (call, result["type"], message) == (SHELL, "function_call_output", HI)
+
+
+def test_what_a_pass_has_changed_keeps_all_else() -> None:
+    cited = {"type": "output_text", "text": "a", "annotations": [{"type": "file_path"}], "new": 1}
+    marked = {**cited, "prompt_cache_breakpoint": {"mode": "explicit"}}
+    refusal = {"type": "refusal", "refusal": "b", "new": 2}
+    said = {"type": "message", "id": "msg_1", "role": "assistant", "content": [marked, refusal], "new": 3}
+    out, lost = written(read(input=[said]))
+    assert out["input"] == [{**said, "content": [cited, refusal]}]
+    assert lost == ["/input/0/content/0/prompt_cache_breakpoint"]
+    request = read(input=[SHELL])
+    [message] = request.messages
+    message = changed(message, parts=(changed(message.parts[0], call_id="c9"),))  # type: ignore[type-var]
+    assert written(msgspec.structs.replace(request, messages=(message,)))[0]["input"] == [
+        {**SHELL, "call_id": "c9"}
+    ]

@@ -28,7 +28,7 @@ SERVER = {"server_label": "files"}
 
 def lost(request: Request) -> list[tuple[str, str]]:
     ledger = Ledger()
-    strip_extensions(request, pass_context(request, ledger))
+    strip_extensions(request, pass_context(request, ledger, client=SPEC))
     return [(loss.code.value, loss.path) for loss in ledger]
 
 

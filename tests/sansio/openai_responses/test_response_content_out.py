@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 import pytest
+from core.natives import with_unknown_members
 from responses_client import (
     SIGNER,
     STARTED,
@@ -118,7 +119,9 @@ def test_a_summary_is_one_compaction_item_only() -> None:
     item = {"id": "cmp_x1_0", "type": "compaction", "encrypted_content": wrapped}
     assert output(payloads) == [item]
     assert kinds(payloads)[2:] == ["output_item.added", "output_item.done", "completed"]
-    [message] = SPEC.read_request({"model": "m", "input": [item]}, SIGNER).messages
+    [message] = with_unknown_members(
+        SPEC, SPEC.read_request({"model": "m", "input": [item]}, SIGNER).messages
+    )
     assert message == Message(
         "user",
         (Text("Summary of the conversation so far:\nall of it", path="/input/0/encrypted_content"),),

@@ -52,8 +52,8 @@ INPUT_ITEMS: list[tuple[dict[str, Any], str | None, list[str]]] = [
     ({"type": "function_call_output", "output": "a", "call_id": "c"}, "ToolResult", []),
     ({"type": "tool_search_call", "arguments": {}, "execution": "client", **CALL}, "ToolCall", []),
     ({"type": "tool_search_output", "tools": [FUNCTION], **CALL}, "ToolResult", ["altered"]),
-    ({"type": "additional_tools", "role": "developer", "tools": [FUNCTION]}, None, []),
-    ({"type": "configuration_update", "reasoning": {"effort": "low"}}, None, []),
+    ({"type": "additional_tools", "role": "developer", "tools": [FUNCTION]}, "OpaquePart", []),
+    ({"type": "configuration_update", "reasoning": {"effort": "low"}}, "OpaquePart", []),
     ({"type": "reasoning", "id": "i", "summary": [], "encrypted_content": "g"}, "Reasoning", []),
     ({"type": "compaction", "encrypted_content": "g"}, "OpaquePart", []),
     ({"type": "image_generation_call", "id": "i", "result": "aW1n"}, "OpaquePart", ["altered"]),
@@ -74,7 +74,7 @@ INPUT_ITEMS: list[tuple[dict[str, Any], str | None, list[str]]] = [
     ({"type": "mcp_call", "id": "i", "arguments": "{}", "name": "n"}, "OpaquePart", ["altered"]),
     ({"type": "custom_tool_call_output", "call_id": "c", "output": "a"}, "ToolResult", []),
     ({"type": "custom_tool_call", "call_id": "c", "input": "a", "name": "f"}, "ToolCall", []),
-    ({"type": "compaction_trigger"}, None, []),
+    ({"type": "compaction_trigger"}, "OpaquePart", []),
     ({"type": "item_reference", "id": "i"}, "OpaquePart", []),
     ({"type": "program", "id": "i", "call_id": "c", "code": "x"}, "OpaquePart", ["altered"]),
     ({"type": "program_output", "id": "i", "call_id": "c", "result": "y"}, "OpaquePart", ["altered"]),
@@ -90,11 +90,9 @@ def test_input_items(subtests: pytest.Subtests) -> None:
         with subtests.test(item=item):
             body = {"model": "m", "input": [item]}
             request = read_same_protocol(SPEC, body)
-            assert [type(each).__name__ for message in request.messages for each in message.parts] == (
-                [] if part is None else [part]
-            )
+            assert [type(each).__name__ for message in request.messages for each in message.parts] == [part]
             foreign, same_protocol = Ledger(), Ledger()
-            strip_extensions(request, pass_context(request, foreign))
+            strip_extensions(request, pass_context(request, foreign, client=SPEC))
             assert [loss.code.value for loss in foreign] == losses
             assert SPEC.write_request(request, Capabilities(), same_protocol) == body
             assert list(same_protocol) == []

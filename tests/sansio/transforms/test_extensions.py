@@ -65,24 +65,31 @@ def test_every_unknown_field_is_recorded_once() -> None:
         Message(
             "user",
             (
-                Text("a", extra=X, path="/m/0/0"),
-                Media("image", "url", "u", extra=X, path="/m/0/1"),
-                ToolResult("c", (Text("b", extra=X, path="/m/0/2/0"), Text("c")), extra=X, path="/m/0/2"),
+                Text("a", native=X, shape={}, path="/m/0/0"),
+                Media("image", "url", "u", native=X, shape={}, path="/m/0/1"),
+                ToolResult(
+                    "c",
+                    (Text("b", native=X, shape={}, path="/m/0/2/0"), Text("c")),
+                    native=X,
+                    shape={},
+                    path="/m/0/2",
+                ),
             ),
             path="/m/0",
-            extra={"x": 1, "y/z": 2},
+            native={"x": 1, "y/z": 2},
+            shape={},
         ),
         Message(
             "assistant",
             (
-                Reasoning("t", extra=X, path="/m/1/0"),
-                Refusal("r", extra=X, path="/m/1/1"),
-                ToolCall("c", "look", "{}", extra=X, path="/m/1/2"),
+                Reasoning("t", native=X, shape={}, path="/m/1/0"),
+                Refusal("r", native=X, shape={}, path="/m/1/1"),
+                ToolCall("c", "look", "{}", native=X, shape={}, path="/m/1/2"),
             ),
         ),
         tools=(
-            FunctionTool("look", extra=X, path="/t/0"),
-            CustomTool("run", extra=X, path="/t/1"),
+            FunctionTool("look", native=X, shape={}, path="/t/0"),
+            CustomTool("run", native=X, shape={}, path="/t/1"),
             HostedTool("toy", "search", {"x": 1}, path="/t/2"),
         ),
         reasoning=ReasoningConfig(extra=X, path="/r"),
@@ -94,7 +101,7 @@ def test_every_unknown_field_is_recorded_once() -> None:
     paths = [path for _, path in losses]
     assert paths == [
         *["/x", "/t/0/x", "/t/1/x", "/r/x", "/f/x", "/m/0/x", "/m/0/y~1z", "/m/0/0/x", "/m/0/1/x"],
-        *["/m/0/2/x", "/m/0/2/0/x", "/m/1/0/x", "/m/1/1/x", "/m/1/2/x"],
+        *["/m/0/2/0/x", "/m/0/2/x", "/m/1/0/x", "/m/1/1/x", "/m/1/2/x"],
     ]
     assert {code for code, _ in losses} == {LossCode.UNKNOWN_FIELD}
 
@@ -102,7 +109,10 @@ def test_every_unknown_field_is_recorded_once() -> None:
 def test_fields_of_the_own_protocol_are_not_unknown() -> None:
     defined = frozenset({"caller", "edits"})
     requested = request(
-        Message("assistant", (ToolCall("c", "look", "{}", extra={"caller": "code", "x": 1}, path="/m/0/0"),)),
+        Message(
+            "assistant",
+            (ToolCall("c", "look", "{}", native={"caller": "code", "x": 1}, shape={}, path="/m/0/0"),),
+        ),
         extra={"management": {"edits": [], "caller": 1}, "other": {"edits": [], "x": 1}, "empty": {}},
         defined=defined,
     )
@@ -117,15 +127,19 @@ def test_fields_of_the_own_protocol_are_not_unknown() -> None:
 
 
 def test_corrections_by_the_reader_are_recorded() -> None:
-    repair = Loss(LossCode.REPAIRED, "/tools/0", "in another form")
-    _, losses = left(request(repairs=(repair,)))
-    assert losses == [(LossCode.REPAIRED, "/tools/0")]
+    # Also where the request stays in its protocol, unless what was read is sent as it came.
+    repairs = Loss(LossCode.REPAIRED, "/tools/0", "in another form"), Loss(LossCode.ALTERED, "/t", "moved")
+    both = [(loss.code, loss.path) for loss in repairs]
+    assert left(request(repairs=repairs))[1] == both
+    ledger = Ledger()
+    strip_extensions(request(repairs=repairs), pass_context(request(), ledger, rewritten=True))
+    assert [(loss.code, loss.path) for loss in ledger] == both[:1]
 
 
 def test_namespaces_are_taken_apart() -> None:
     requested = request(
         namespaces=(
-            Namespace("Files.", extra=X, path="/t/0"),
+            Namespace("Files.", native=X, shape={}, path="/t/0"),
             Namespace(path="/t/1"),
         )
     )
@@ -151,7 +165,10 @@ def test_parts_without_a_counterpart_leave_their_text() -> None:
 
 
 def test_a_message_of_one_text_is_passed_over_unless_it_has_unknown_fields() -> None:
-    plain, odd = Message("user", (Text("a"),)), Message("user", (Text("b", extra=X, path="/m/1/0"),))
+    plain, odd = (
+        Message("user", (Text("a"),)),
+        Message("user", (Text("b", native=X, shape={}, path="/m/1/0"),)),
+    )
     out, losses = left(request(plain, odd))
     assert out.messages == (plain, odd)
     assert losses == [(LossCode.UNKNOWN_FIELD, "/m/1/0/x")]

@@ -38,9 +38,7 @@ def unwrapped(fragments: list[str]) -> tuple[str, bool]:
 
 def test_as_function() -> None:
     mark = CacheMark("/tools/0/cache_control")
-    tool = CustomTool(
-        "patch", "Changes files.", Grammar("lark", "start: /x/"), None, mark, {"x": 1}, "/tools/0"
-    )
+    tool = CustomTool("patch", "Changes files.", Grammar("lark", "start: /x/"), None, mark, "/tools/0")
     function = custom_tool_as_function(tool, "patch_1")
     assert function.name == "patch_1"
     assert function.description == (
@@ -49,7 +47,7 @@ def test_as_function() -> None:
     )
     assert function.parameters["required"] == ["input"]
     assert function.parameters["properties"]["input"]["type"] == "string"
-    assert (function.cache, function.extra, function.path) == (mark, {"x": 1}, "/tools/0")
+    assert (function.cache, function.path) == (mark, "/tools/0")
 
 
 def test_as_function_without_a_description() -> None:

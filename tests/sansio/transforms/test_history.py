@@ -228,7 +228,7 @@ def test_a_conversation_that_ends_with_the_assistant(prefill: bool, before: str,
 
 def test_a_message_of_results_keeps_its_other_members() -> None:
     [call, text, result, other] = history("a:Cx | u:T | u:Rx | u:E")
-    result, other = [msgspec.structs.replace(each, extra={"more": 1}) for each in (result, other)]
+    result, other = [msgspec.structs.replace(each, native={"more": 1}, shape={}) for each in (result, other)]
     ledger = Ledger()
     out = repaired(Request("toy", "m", (call, text, result, other)), ledger)
     assert out.messages == (call, result, text)

@@ -9,25 +9,14 @@ from core.toy_protocol import toy
 
 from dragoman._ir.losses import Ledger, LossCode
 from dragoman._ir.request import (
-    Media,
-    Message,
-    OpaquePart,
     Param,
-    Part,
-    Reasoning,
     ReasoningConfig,
-    Refusal,
     Request,
-    Text,
-    ToolCall,
-    ToolResult,
 )
-from dragoman._ir.tools import CacheMark, FunctionTool, HostedTool, Tool, ToolChoice, ToolRef
+from dragoman._ir.tools import FunctionTool, HostedTool, ToolChoice, ToolRef
 from dragoman._transforms.unsupported import (
     add_cache_key,
     drop_unsupported,
-    fit_cache_marks,
-    fit_media,
     fit_tool_settings,
 )
 from dragoman._wire.exceptions import RequestRefused
@@ -255,104 +244,6 @@ def test_a_session_names_the_cache_of_the_prompt(
     assert add_cache_key(request, without) is request
     refuses = Capabilities(cache_keys=keys, refuses=frozenset(("prompt_cache_key",)))
     assert add_cache_key(request, pass_context(request, None, refuses, cache_key=lambda: named)) is request
-
-
-# Cache marks
-
-NO_MARKS = Capabilities(refuses=frozenset({"cache_control"}))
-
-
-def marked(path: str) -> CacheMark:
-    return CacheMark(f"{path}/cache_control")
-
-
-def test_cache_marks_stay_where_they_are_accepted() -> None:
-    request = Request("toy", "m", (Message("user", (Text("a", marked("/p")),)),))
-    assert fit_cache_marks(request, pass_context(request)) is request
-
-
-@pytest.mark.parametrize(
-    ("part", "left", "lost"),
-    [
-        (Text("a"), Text("a"), []),
-        (Text("a", marked("/p")), Text("a"), ["/p"]),
-        (
-            Text("a", marked("/p"), extra={"cache_control": {"scope": "x"}, "more": 1}),
-            Text("a", extra={"more": 1}),
-            ["/p"],
-        ),
-        (ToolCall("c", "f", "{}", cache=marked("/p")), ToolCall("c", "f", "{}"), ["/p"]),
-        (
-            ToolResult("c", (Text("a", marked("/p/0")),), cache=marked("/p")),
-            ToolResult("c", (Text("a"),)),
-            ["/p/0", "/p"],
-        ),
-        (
-            OpaquePart("toy", "k", {"a": 1, "cache_control": {}}, "/p"),
-            OpaquePart("toy", "k", {"a": 1}, "/p"),
-            ["/p"],
-        ),
-        (OpaquePart("toy", "k", [1]), OpaquePart("toy", "k", [1]), []),
-        (Refusal("no"), Refusal("no"), []),
-        (Reasoning("so"), Reasoning("so"), []),
-    ],
-)
-def test_refused_cache_marks_are_removed(part: Part, left: Part, lost: list[str]) -> None:
-    ledger = Ledger()
-    request = Request("toy", "m", (Message("user", (part,)),))
-    out = fit_cache_marks(request, pass_context(request, ledger, NO_MARKS))
-    assert out.messages[0].parts == (left,)
-    assert [(loss.code, loss.path) for loss in ledger] == [
-        (LossCode.DROPPED, f"{path}/cache_control") for path in lost
-    ]
-
-
-def test_marks_of_tools_and_of_the_whole_request() -> None:
-    tools: tuple[Tool, ...] = (
-        FunctionTool("f", cache=marked("/tools/0")),
-        HostedTool("toy", "h", {"type": "h", "cache_control": {}}, "/tools/1"),
-    )
-    params: dict[Param, Any] = {"prompt_cache_options": {"mode": "implicit"}, "seed": 1}
-    request = Request(
-        "toy", "m", (), tools=tools, params=params, param_paths={"prompt_cache_options": "/all"}
-    )
-    ledger = Ledger()
-    out = fit_cache_marks(request, pass_context(request, ledger, NO_MARKS))
-    assert out.tools == (FunctionTool("f"), HostedTool("toy", "h", {"type": "h"}, "/tools/1"))
-    assert out.params == {"seed": 1}
-    assert [loss.path for loss in ledger] == ["/tools/0/cache_control", "/tools/1/cache_control", "/all"]
-
-
-# Images and files
-
-IMAGE = Media("image", "base64", "AAAA", "image/png", cache=marked("/p/1"), path="/p/1")
-PLACEHOLDER = Text("[image: left out, you cannot see images]", marked("/p/1"), path="/p/1", rendered=True)
-
-
-@pytest.mark.parametrize(
-    ("part", "left"),
-    [
-        (Text("a"), Text("a")),
-        (IMAGE, PLACEHOLDER),
-        (ToolResult("c", (Text("a"), IMAGE)), ToolResult("c", (Text("a"), PLACEHOLDER))),
-        (Media("file", "text", "AAAA"), Media("file", "text", "AAAA")),
-        (
-            Media("file", "base64", "AAAA", path="/p/1"),
-            Text("[file: left out, you cannot see files]", path="/p/1", rendered=True),
-        ),
-        (Media("audio", "base64", "AAAA"), Media("audio", "base64", "AAAA")),
-    ],
-)
-def test_images_and_files_that_are_refused_become_text(part: Part, left: Part) -> None:
-    ledger = Ledger()
-    request = Request("toy", "m", (Message("user", (part,)),))
-    refusing = Capabilities(refuses=frozenset({"image", "file"}))
-    out = fit_media(request, pass_context(request, ledger, refusing))
-    assert out.messages[0].parts == (left,)
-    assert [(loss.code, loss.path) for loss in ledger] == (
-        [] if part == left else [(LossCode.DROPPED, "/p/1")]
-    )
-    assert fit_media(request, pass_context(request, ledger)) is request
 
 
 @pytest.mark.parametrize(

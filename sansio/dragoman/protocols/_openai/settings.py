@@ -29,6 +29,8 @@ MAX_CACHE_MARKS = 4
 # OpenAI refuses the format `json_object` if no message has the word: "'messages' must contain the word 'json' in some
 # form, to use 'response_format' of type 'json_object'." (xray.koplugin#33, read 2026-11-22)
 JSON_INSTRUCTION = "Answer with one JSON object."
+# The vendor's store of files. Both protocols have their ids.
+FILE_STORE = "openai"
 # A schema needs a name (openai-python 3.54.0).
 DEFAULT_SCHEMA_NAME = "response"
 

@@ -2,7 +2,7 @@
 
 Content blocks of a stream come strictly one after another, so reader and writer follow an index. Requests have two
 roles that must alternate, so the writer builds turns. Blocks and fields that only this protocol has are kept as opaque
-blocks and extra fields.
+blocks and in the objects that parts were read from.
 """
 
 from __future__ import annotations
@@ -42,6 +42,7 @@ SPEC = UpstreamSpec(
         max_name=128, max_call_id=None, call_id_chars=True, custom=False, namespaces=False, allowed=False
     ),
     settings=frozenset(SETTING_PATHS),
+    file_store="anthropic",
     read_request=read_request,
     capabilities=MessagesCapabilities,
     write_request=write_request,
@@ -58,6 +59,9 @@ SPEC = UpstreamSpec(
     # lib/threads/_thread_state.py).
     server_state_params={"thread": "thread_unsupported_request"},
     output_member="content",
+    # "A maximum of 4 blocks with cache_control may be provided" (Anthropic.SDK#50, read 2026-11-22).
+    max_cache_marks=4,
+    cache_mark_forms=None,
     request_headers=request_headers,
     wrapped_markers=(WRAPPED_MARKER, f'"{SEARCH_ID_PREFIX}'.encode()),
     signature_places=SIGNATURE_PLACES,

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from dragoman._ir.checks import Checks
-from dragoman._ir.shape import ARRAY, BOOLEAN, INTEGER, NUMBER, STRING, Shape, extra_members
+from dragoman._ir.shape import ARRAY, BOOLEAN, INTEGER, NUMBER, STRING
 from dragoman._ir.tools import CacheMark
 from dragoman._wire.exceptions import RemoteProtocolError
 from dragoman._wire.json import JSON, JSONObject
@@ -50,24 +48,12 @@ def text_or_empty(value: JSON) -> str:
     return value if type(value) is str else ""
 
 
-def read_cache_mark(
-    value: JSONObject, path: str, shape: Mapping[str, Shape]
-) -> tuple[CacheMark | None, JSONObject | None]:
-    """Return the cache mark of a block, a tool or the body, and the extra members beside it."""
-    extra = extra_members(value, shape)
+def read_cache_mark(value: JSONObject, path: str) -> CacheMark | None:
+    """Return the cache mark of a block, a tool or the body."""
     if value.get("cache_control") is None:
-        return None, extra  # as nearly always
+        return None  # as nearly always
     mark = CHECKS.object(value, "cache_control", path)
-    unread: JSONObject = {}
-    ttl = CACHE_TTLS.get(text_or_empty(mark.get("ttl")))
-    if ttl is None and mark.get("ttl") is not None:
-        unread["ttl"] = mark["ttl"]
-    if mark.get("type") not in (None, "ephemeral"):
-        unread["type"] = mark["type"]
-    if unread:
-        extra = extra or {}
-        extra["cache_control"] = {**extra.get("cache_control", {}), **unread}
-    return CacheMark(f"{path}/cache_control", ttl), extra
+    return CacheMark(f"{path}/cache_control", CACHE_TTLS.get(text_or_empty(mark.get("ttl"))))
 
 
 def cited_url(citation: JSONObject) -> str | None:

@@ -1,8 +1,8 @@
 """Read a client's body into the neutral request.
 
-Content blocks are read in `request_messages_in`, tools in `tools`; unknown fields are kept as extra fields. Settings
-that newer clients send in the middle of a conversation (more tools, another effort, a summary of all before it) move to
-where the neutral request has them. Each setting that is more than a name and a value has a function.
+Content blocks are read in `request_messages_in`, tools in `tools`; unknown fields stay in the objects they came in.
+Settings that newer clients send in the middle of a conversation (more tools, another effort, a summary of all before
+it) move to where the neutral request has them. Each setting that is more than a name and a value has a function.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Literal
 
 import msgspec
 
+from dragoman._ir.native import changed
 from dragoman._ir.request import (
     Message,
     OpaquePart,
@@ -73,8 +74,8 @@ def read_request(body: JSONObject, signer: Signer) -> Request:
         if body.get(name) is None:
             raise invalid_request(f"/{name}", "Field required")
     # Each function below adds the values that it cannot read.
-    mark, extra = read_cache_mark(body, "", REQUEST_SHAPE)
-    extra = extra or {}
+    mark = read_cache_mark(body, "")
+    extra = extra_members(body, REQUEST_SHAPE) or {}
     context = ReadContext(signer)
     messages: list[Message] = []
     system = body.get("system")
@@ -87,7 +88,7 @@ def read_request(body: JSONObject, signer: Signer) -> Request:
     if context.summary is not None:
         messages = _start_at_summary(messages, first_message, context.summary)
     if context.effort is not None:
-        messages = [_without_effort(message, context.effort) for message in messages]
+        messages = [_with_read_effort(message, context.effort) for message in messages]
     tools = read_tools(body, extra)
     if context.has_system_messages or any(isinstance(tool, FunctionTool) and tool.deferred for tool in tools):
         tools = _add_found_tools(tools, messages[first_message:])
@@ -114,6 +115,7 @@ def read_request(body: JSONObject, signer: Signer) -> Request:
         reasoning=_read_reasoning(body, context.effort, extra),
         response_format=_read_response_format(body, extra),
         extra=extra or None,
+        repairs=tuple(context.repairs),
         defined=NATIVE_MEMBERS,
         compact=body.get("compaction") is not None,
     )
@@ -135,17 +137,17 @@ def _read_messages(body_messages: list[JSON], context: ReadContext, messages: li
             raise invalid_request(f"{path}/content", "Field required")
         parts: tuple[Part, ...]
         if type(content) is str and content:
-            parts = (Text(content, None, None, None, path + "/content"),)  # by far the most frequent
+            parts = (Text(content, None, None, path + "/content"),)  # by far the most frequent
         else:
             parts = () if content is None else read_content(content, f"{path}/content", context)
+        shape = None if len(message) == 2 else MESSAGE_SHAPE
         if role == "system":
             context.has_system_messages = True
-        if len(message) == 2 and content is not None:
-            messages.append(Message(role, parts, path))
-            continue
-        if role == "system" and message.get("output_config") is not None:
-            context.effort = _read_effort(message, path) or context.effort
-        messages.append(Message(role, parts, path, extra=extra_members(message, MESSAGE_SHAPE)))
+            if message.get("output_config") is not None:
+                context.effort = _read_effort(message, path) or context.effort
+        read = Message(role, parts, path, native=message, shape=shape)
+        messages.append(read if context.is_native else changed(read))
+        context.is_native = True
 
 
 def _split_billing_header(parts: tuple[Part, ...], system: JSON) -> tuple[Part, ...]:
@@ -158,7 +160,7 @@ def _split_billing_header(parts: tuple[Part, ...], system: JSON) -> tuple[Part, 
         return parts
     line, _, rest = first.text.partition("\n")
     if rest.strip():
-        parts = (msgspec.structs.replace(first, text=rest.lstrip("\n")), *parts[1:])
+        parts = (changed(first, text=rest.lstrip("\n")), *parts[1:])
         block: JSON = {"type": "text", "text": line}
     else:
         parts = parts[1:]
@@ -190,15 +192,11 @@ def _read_effort(message: JSONObject, path: str) -> EffortOverride | None:
     return None if effort is None else (f"{path}/output_config/effort", effort)
 
 
-def _without_effort(message: Message, override: EffortOverride) -> Message:
-    """Return the message without the effort that is now the one of the request."""
-    if message.extra is None or f"{message.path}/output_config/effort" != override[0]:
+def _with_read_effort(message: Message, override: EffortOverride) -> Message:
+    """Return the message with the effort that is now the one of the request as a member that was read."""
+    if f"{message.path}/output_config/effort" != override[0]:
         return message
-    extra = dict(message.extra)
-    config = {key: value for key, value in extra.pop("output_config").items() if key != "effort"}
-    if config:
-        extra["output_config"] = config
-    return msgspec.structs.replace(message, extra=extra or None)
+    return msgspec.structs.replace(message, shape={**MESSAGE_SHAPE, "output_config": {"effort": None}})
 
 
 def _start_at_summary(messages: list[Message], first_message: int, summary: Text) -> list[Message]:
@@ -206,7 +204,7 @@ def _start_at_summary(messages: list[Message], first_message: int, summary: Text
     index = next(index for index, message in enumerate(messages) if summary in message.parts)
     message = messages[index]
     rest = message.parts[message.parts.index(summary) + 1 :]
-    after = [msgspec.structs.replace(message, parts=rest)] if rest else []
+    after = [changed(message, parts=rest)] if rest else []
     return [
         *messages[:first_message],
         Message("user", (summary,), summary.path),

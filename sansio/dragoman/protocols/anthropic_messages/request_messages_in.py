@@ -14,6 +14,8 @@ from typing import Any
 import msgspec
 
 from dragoman._ir.events import Signature, ToolKind
+from dragoman._ir.losses import Loss, LossCode
+from dragoman._ir.native import changed
 from dragoman._ir.request import Citation, Media, OpaquePart, Part, Reasoning, Text, ToolCall, ToolResult
 from dragoman._ir.shape import BOOLEAN, OBJECT, STRING, extra_members, read_settings
 from dragoman._ir.signatures import Signer, unwrap_summary
@@ -37,7 +39,7 @@ from dragoman.protocols.anthropic_messages.shapes import (
     TOOL_RESULT_SHAPE,
     TOOL_USE_SHAPE,
 )
-from dragoman.protocols.anthropic_messages.tables import NAME, SEARCH_ID_PREFIX, SOURCE_TYPES
+from dragoman.protocols.anthropic_messages.tables import MARKED, NAME, SEARCH_ID_PREFIX, SOURCE_TYPES
 
 _FUNCTION = ToolKind.FUNCTION  # looking up a member of an Enum is slow
 
@@ -53,12 +55,16 @@ class ReadContext(msgspec.Struct):
     summary: the last part that replaces everything before it, None if there is none.
     effort: the last effort that a system message in mid-conversation sets, None if none does.
     has_system_messages: True if a system message stands among the messages.
+    is_native: False if a part of the message means something else than the block that it was read from.
+    repairs: what the blocks lose.
     """
 
     signer: Signer
     summary: Text | None = None
     effort: EffortOverride | None = None
     has_system_messages: bool = False
+    is_native: bool = True
+    repairs: list[Loss] = []
 
 
 # Returns None for a block without a neutral form.
@@ -82,23 +88,26 @@ def read_content(
             raise invalid_request(block_path, "Input should be an object")
         kind = block.get("type")
         if kind == "text" and len(block) == 2 and type(block.get("text")) is str:
-            parts.append(Text(block["text"], None, None, None, block_path))
+            parts.append(Text(block["text"], None, None, block_path, native=block))
             continue
         if type(kind) is not str:
             raise wrong_type(f"{block_path}/type", STRING.name, kind)
         reader = readers.get(kind)
         if reader is not None and (part := reader(block, block_path, context)) is not None:
             parts.append(part)
-        elif not is_made_search(block):  # the search itself comes back in the wrapped signature beside it
+        elif is_made_search(block):  # the search itself comes back in the wrapped signature beside it
+            context.is_native = False
+        else:
             parts.append(OpaquePart(NAME, kind, block, block_path, render_text(block)))
     return tuple(parts)
 
 
 def _read_text(block: JSONObject, path: str, context: ReadContext) -> Part:
     text = CHECKS.required(block, "text", path, STRING)
-    cache, extra = read_cache_mark(block, path, TEXT_SHAPE)
     citations = block.get("citations") or None
-    return Text(text, cache, citations, extra, path, _read_citations(citations))
+    sources = _read_citations(citations)
+    mark = read_cache_mark(block, path)
+    return Text(text, mark, citations, path, sources, native=block, shape=TEXT_SHAPE)
 
 
 def _read_citations(citations: JSON) -> tuple[Citation, ...]:
@@ -123,7 +132,6 @@ def _read_media(block: JSONObject, path: str, context: ReadContext) -> Part | No
     data = source.get(member)
     if neutral is None or type(data) is not str:
         return None
-    cache, extra = read_cache_mark(block, path, shape)
     return Media(
         kind="image" if is_image else "file",
         source=neutral,
@@ -132,9 +140,10 @@ def _read_media(block: JSONObject, path: str, context: ReadContext) -> Part | No
         filename=None if is_image else block.get("title"),
         context=None if is_image else block.get("context"),
         citations=None if is_image else block.get("citations"),
-        cache=cache,
-        extra=extra,
+        cache=read_cache_mark(block, path),
         path=path,
+        native=block,
+        shape=shape,
     )
 
 
@@ -147,8 +156,9 @@ def _read_image_url(block: JSONObject, path: str, context: ReadContext) -> Part:
         raise wrong_type(f"{path}/image_url", OBJECT.name, image)
     url = CHECKS.required(image, "url", f"{path}/image_url", STRING)
     detail = CHECKS.optional(image, "detail", f"{path}/image_url", STRING)
-    cache, extra = read_cache_mark(block, path, IMAGE_URL_SHAPE)
-    return Media("image", "url", url, detail=detail, cache=cache, extra=extra, path=path)
+    context.is_native = False
+    mark, extra = read_cache_mark(block, path), extra_members(block, IMAGE_URL_SHAPE)
+    return Media("image", "url", url, detail=detail, cache=mark, path=path, before=extra, shape={})
 
 
 def _read_reasoning(block: JSONObject, path: str, context: ReadContext) -> Part:
@@ -160,17 +170,18 @@ def _read_reasoning(block: JSONObject, path: str, context: ReadContext) -> Part:
         )
     else:
         text, carrier = "", CHECKS.required(block, "data", path, STRING)
-    signature: Signature | None = None
-    extra = extra_members(block, THINKING_BLOCK_SHAPE)
-    if carrier and not context.signer.is_wrapped(carrier):
-        # The block goes back whole, but for a mark, which is refused: "thinking.cache_control: Extra inputs are not
-        # permitted" (inspect_ai#3967, read 2026-11-22).
-        native = {key: value for key, value in block.items() if key != "cache_control"}
-        signature = Signature(NAME, native)
-        extra = {key: value for key, value in (extra or {}).items() if key == "cache_control"} or None
-    elif carrier:
+    if carrier and context.signer.is_wrapped(carrier):
         signature = context.signer.unwrap(carrier)
-    return Reasoning(text, signature, extra=extra, path=path, forged=bool(carrier) and signature is None)
+        context.is_native = False
+        extra = extra_members(block, THINKING_BLOCK_SHAPE)
+        return Reasoning(text, signature, path, signature is None, before=extra, shape={})
+    if "cache_control" in block:
+        context.is_native = False
+        context.repairs.append(Loss(LossCode.REPAIRED, f"{path}/cache_control", MARKED))
+        block = {name: value for name, value in block.items() if name != "cache_control"}
+    if carrier:
+        return Reasoning(text, Signature(NAME, block), path, native=block)
+    return Reasoning(text, None, path, native=block, shape=THINKING_BLOCK_SHAPE)
 
 
 def _read_tool_use(block: JSONObject, path: str, context: ReadContext) -> Part:
@@ -180,39 +191,43 @@ def _read_tool_use(block: JSONObject, path: str, context: ReadContext) -> Part:
         call_id, name = block.get("id"), block.get("name")
         if type(call_id) is str and type(name) is str:
             text = encode_text(arguments) if arguments else "{}"
-            return ToolCall(call_id, name, text, _FUNCTION, None, None, None, None, path)
+            return ToolCall(call_id, name, text, _FUNCTION, None, None, path, native=block)
     call_id = CHECKS.required(block, "id", path, STRING)
     name = CHECKS.required(block, "name", path, STRING)
     # Clients that rebuild calls send null or nothing when there are no arguments.
     if arguments is not None and type(arguments) is not dict:
         raise invalid_request(f"{path}/input", "Input should be a valid dictionary")
-    cache, extra = read_cache_mark(block, path, TOOL_USE_SHAPE)
-    if extra is not None and extra.get("caller") == {"type": "direct"}:
-        del extra["caller"]  # the default
     text = encode_text(arguments) if arguments else "{}"
-    return ToolCall(call_id, name, text, cache=cache, extra=extra or None, path=path)
+    mark = read_cache_mark(block, path)
+    return ToolCall(call_id, name, text, cache=mark, path=path, native=block, shape=TOOL_USE_SHAPE)
 
 
 def _read_tool_result(block: JSONObject, path: str, context: ReadContext) -> Part:
     call_id = CHECKS.required(block, "tool_use_id", path, STRING)
     content = block.get("content")
     parts: tuple[Any, ...] = ()
+    is_native, context.is_native = context.is_native, True
     if type(content) is str and content:
-        parts = (Text(content, None, None, None, path + "/content"),)
+        parts = (Text(content, None, None, path + "/content"),)
     elif content is not None:
         parts = read_content(content, f"{path}/content", context, _RESULT_READERS)
     if len(block) == 3 and content is not None:
         # A shortcut for nearly all results: only type, id and content.
-        return ToolResult(call_id, parts, _FUNCTION, None, None, None, None, path)
-    cache, extra = read_cache_mark(block, path, TOOL_RESULT_SHAPE)
-    return ToolResult(
-        call_id,
-        parts,
-        is_error=CHECKS.optional(block, "is_error", path, BOOLEAN),
-        cache=cache,
-        extra=extra,
-        path=path,
-    )
+        result = ToolResult(call_id, parts, _FUNCTION, None, None, path, native=block)
+    else:
+        result = ToolResult(
+            call_id,
+            parts,
+            is_error=CHECKS.optional(block, "is_error", path, BOOLEAN),
+            cache=read_cache_mark(block, path),
+            path=path,
+            native=block,
+            shape=TOOL_RESULT_SHAPE,
+        )
+    if not context.is_native:
+        return changed(result)
+    context.is_native = is_native
+    return result
 
 
 def is_made_search(block: JSONObject) -> bool:
@@ -225,8 +240,8 @@ def _read_compaction(block: JSONObject, path: str, context: ReadContext) -> Part
     summary = unwrap_summary(block, context.signer)
     if summary is None:
         return None
-    cache, extra = read_cache_mark(block, path, COMPACTION_SHAPE)
-    context.summary = Text(summary, cache, None, extra, path)
+    extra = extra_members(block, COMPACTION_SHAPE)
+    context.summary = Text(summary, read_cache_mark(block, path), path=path, before=extra, shape={})
     return context.summary
 
 

@@ -14,6 +14,7 @@ from collections.abc import Iterable
 import msgspec
 
 from dragoman._ir.losses import Ledger, LossCode
+from dragoman._ir.native import overlaid
 from dragoman._ir.request import (
     Media,
     Message,
@@ -21,6 +22,7 @@ from dragoman._ir.request import (
     Part,
     Reasoning,
     Refusal,
+    Role,
     Text,
     ToolCall,
     ToolResult,
@@ -29,12 +31,11 @@ from dragoman._ir.tools import CacheMark
 from dragoman._wire.exceptions import RequestRefused
 from dragoman._wire.json import JSON, JSONObject, is_object_text
 from dragoman.protocols.anthropic_messages.capabilities import MessagesCapabilities as Capabilities
-from dragoman.protocols.anthropic_messages.request_thinking import MARKED, UNSIGNED
+from dragoman.protocols.anthropic_messages.request_thinking import UNSIGNED
 from dragoman.protocols.anthropic_messages.tables import (
     CACHE_TTL_NAMES,
     IMAGE_TYPES,
     MAGIC,
-    MAX_CACHE_MARKS,
     NAME,
 )
 
@@ -42,46 +43,41 @@ from dragoman.protocols.anthropic_messages.tables import (
 class ConversationWriter:
     """Builds `messages`: call add() for each message in order, then read `turns`.
 
-    same_protocol: the request came in this protocol, so extra fields are written again.
+    native: the request came in this protocol, so what no pass has changed is written as it came.
     """
 
-    __slots__ = ("_capabilities", "_last", "_ledger", "_marks", "_same_protocol", "turns")
+    __slots__ = ("_capabilities", "_last", "_ledger", "_native", "turns")
 
-    def __init__(
-        self,
-        capabilities: Capabilities,
-        marks: CacheControlWriter,
-        ledger: Ledger,
-        same_protocol: bool = False,
-    ) -> None:
+    def __init__(self, capabilities: Capabilities, ledger: Ledger, native: bool = False) -> None:
         self.turns: list[JSONObject] = []
         self._ledger = ledger
-        self._marks = marks
-        self._same_protocol = same_protocol
+        self._native = native
         self._capabilities = capabilities
-        self._last = ""  # the role of the last turn
+        self._last = ""  # the role of the last turn, "" if it is the client's own
 
     def add(self, message: Message) -> None:
         """Write a message as a turn, or into the last turn if the role is the same."""
         role = message.role
-        parts = message.parts
-        # A shortcut for nearly all messages of a long conversation: a new turn of plain text.
-        if len(parts) == 1 and role != self._last and (role == "user" or role == "assistant"):
-            part = parts[0]
-            if (
-                type(part) is Text
-                and part.cache is None
-                and part.citations is None
-                and part.extra is None
-                and message.extra is None
-            ):
+        is_turn = role == "user" or role == "assistant"
+        if self._native:
+            is_kept = is_turn or self._capabilities.mid_system
+            if self._capabilities.thinking == "none":
+                is_kept = is_kept and Reasoning not in map(type, message.parts)
+            if message.native is not None and is_kept:
+                self.turns.append(message.native)
+                self._last = ""
+                return
+        elif is_turn and len(message.parts) == 1 and role != self._last:
+            # A shortcut for nearly all messages of a long conversation: a new turn of plain text.
+            part = message.parts[0]
+            if type(part) is Text and part.cache is None and part.citations is None:
                 text = part.text
                 if text and not text.isspace():
                     self.turns.append({"role": role, "content": text})
                     self._last = role
                     return
-        if role == "assistant" or role == "user":
-            self._add_turn(message)
+        if is_turn:
+            self._append(role, self._turn_blocks(message), message)
         else:
             self._add_system(message)
 
@@ -91,63 +87,51 @@ class ConversationWriter:
         """Return the blocks of a system message: texts, and opaque blocks of this protocol that change the tools."""
         blocks: list[JSONObject] = []
         for part in message.parts:
-            if isinstance(part, Text):
-                blocks += self._text_blocks(part)
-            elif isinstance(part, OpaquePart):
-                blocks += self._opaque_blocks(part)
+            if isinstance(part, (Text, OpaquePart)):
+                blocks += self._blocks(part)
             else:
                 self._ledger.dropped(part.path, "a system message can contain only text")
         return blocks
 
     def _add_system(self, message: Message) -> None:
         if self._capabilities.mid_system:
-            turn: JSONObject = {"role": "system"}
-            blocks = self.system_blocks(message)
-            if blocks:
-                turn["content"] = plain_or_blocks(blocks)
-            if self._same_protocol:
-                merge_extra(turn, message.extra)
-            if len(turn) > 1:
-                self.turns.append(turn)
-                self._last = "system"
+            self._last = ""
+            self._append("system", self.system_blocks(message), message)
             return
         # Not into `system`: there it would apply from the start, and change the cached prefix.
         self._ledger.altered(
             message.path, "sent as marked user text: the upstream does not accept the system role here"
         )
-        blocks = []
+        blocks: list[JSONObject] = []
         for part in message.parts:
             if isinstance(part, OpaquePart) and part.text is not None:
                 part = Text(part.text, path=part.path)
-            if isinstance(part, Text):
-                for block in self._text_blocks(part):
-                    block["text"] = f"<system>\n{block['text']}\n</system>"
-                    blocks.append(block)
-            else:
+            if not isinstance(part, Text):
                 self._ledger.dropped(part.path, "a system message can contain only text")
-        if blocks:
-            self._append("user", blocks)
+            for block in self._blocks(part) if isinstance(part, Text) else ():
+                blocks.append({**block, "text": f"<system>\n{block['text']}\n</system>"})
+        self._append("user", blocks)
 
-    def _add_turn(self, message: Message) -> None:
-        assistant = message.role == "assistant"
+    def _turn_blocks(self, message: Message) -> list[JSONObject]:
         blocks: list[JSONObject] = []
+        role = message.role
         for part in message.parts:
-            if type(part) is ToolCall:
-                blocks.append(self._call_block(part))
-            elif type(part) is ToolResult and not assistant:
-                blocks.append(self._result_block(part))
-            elif (
-                type(part) is Text and part.text.isspace() and self._append_blank(part, message.role, blocks)
-            ):
-                continue
-            else:
-                blocks += self._blocks(part, assistant)
-        if blocks:
-            self._append(message.role, blocks)
-            if self._same_protocol:
-                merge_extra(self.turns[-1], message.extra)
+            kind = type(part)
+            if self._native:
+                blocks += self._blocks(part, role)
+            elif kind is ToolCall:
+                blocks.append(self._call_block(part))  # type: ignore[arg-type]
+            elif kind is ToolResult and role == "user":
+                blocks.append(self._result_block(part))  # type: ignore[arg-type]
+            elif kind is not Text or not part.text.isspace() or not self._append_blank(part, role, blocks):  # type: ignore[union-attr,arg-type]
+                blocks += self._new_blocks(part, role)
+        return blocks
 
-    def _append(self, role: str, blocks: list[JSONObject]) -> None:
+    def _append(self, role: str, blocks: list[JSONObject], message: Message | None = None) -> None:
+        """Add blocks as a turn, or to the last one if that has the role. message: that they are all of."""
+        before = message.before if message is not None and self._native else None
+        if not blocks and (before is None or "output_config" not in before):
+            return
         if role == self._last:
             turn = self.turns[-1]
             if type(turn["content"]) is str:
@@ -156,13 +140,15 @@ class ConversationWriter:
         else:
             self.turns.append({"role": role, "content": plain_or_blocks(blocks)})
             self._last = role
+        if before is not None:
+            self.turns[-1] = {**before, **self.turns[-1]}
 
     def _append_blank(self, part: Text, role: str, blocks: list[JSONObject]) -> bool:
         """Append a blank text to the text before it in the turn, such as a line break between two cited texts.
 
         A block of its own would be refused. Return False if there is no such text, or the part has a mark.
         """
-        if self._same_protocol or part.cache is not None:
+        if part.cache is not None:
             return False
         before = blocks or (self.turns[-1]["content"] if role == self._last else None)
         if type(before) is str:
@@ -175,10 +161,27 @@ class ConversationWriter:
 
     # --- blocks -------------------------------------------------------------------------------------------
 
-    def _blocks(self, part: Part, assistant: bool = False) -> Iterable[JSONObject]:
-        """Return the block of a part, or none if the part is empty or the API does not accept it here."""
+    def _blocks(self, part: Part, role: Role | None = None) -> Iterable[JSONObject]:
+        """Return the block of a part, or none if the part is empty or the API does not accept it here.
+
+        role: of the turn, None in system messages and results.
+        """
+        if self._native:
+            if type(part) is Reasoning and self._capabilities.thinking == "none":
+                self._ledger.dropped(part.path, "the model does not reason")
+                return ()
+            if part.native is not None:
+                return (part.native,)
+            return [overlaid(block, part) for block in self._new_blocks(part, role)]  # type: ignore[arg-type]
+        return self._new_blocks(part, role)
+
+    def _new_blocks(self, part: Part, role: Role | None) -> Iterable[JSONObject]:
         if isinstance(part, Text):
             return self._text_blocks(part)
+        if isinstance(part, ToolCall) and role is not None:
+            return (self._call_block(part),)
+        if isinstance(part, ToolResult) and role == "user":
+            return (self._result_block(part),)
         if isinstance(part, Reasoning):
             return self._thinking_blocks(part)
         if isinstance(part, OpaquePart):
@@ -189,46 +192,35 @@ class ConversationWriter:
         if isinstance(part, (ToolResult, ToolCall)):
             self._ledger.dropped(part.path, "tool calls and results are not allowed here")
             return ()
-        if assistant and not self._same_protocol:
+        if role == "assistant":
             # The API refuses documents in assistant messages (its documentation of version 2026-10-21, read in November
             # 2026), and images.
             self._ledger.dropped(part.path, "an assistant message cannot contain images or files")
             return ()
-        return (self._with_extras(write_media(part, self._same_protocol, self._ledger), part),)
+        return (_marked(write_media(part, self._ledger), part.cache),)
 
     def _text_blocks(self, part: Text) -> Iterable[JSONObject]:
-        """Return a text block with its mark, its citations and its extra fields, none if the API would refuse it."""
-        if not self._same_protocol and not has_visible_text(part.text):
+        """Return a text block with its mark, none if the API would refuse it."""
+        if not has_visible_text(part.text):
             self._ledger.add(LossCode.REPAIRED, part.path, "a blank text was left out: it is refused")
             return ()
-        block: JSONObject = {"type": "text", "text": part.text}
-        if self._same_protocol and part.citations is not None:
-            block["citations"] = part.citations
-        elif part.citations is not None:
+        if part.citations is not None and not self._native:
             self._ledger.altered(part.path, "sent without its citations: the upstream accepts only its own")
-        return (self._with_extras(block, part),)
+        return (_marked({"type": "text", "text": part.text}, part.cache),)
 
     def _thinking_blocks(self, part: Reasoning) -> Iterable[JSONObject]:
-        if self._same_protocol and self._capabilities.thinking == "none":
-            self._ledger.dropped(part.path, "the model does not reason")
-            return ()
         signature = part.signature
-        if signature is None and self._same_protocol and part.text and not part.forged:
-            # A server that signs nothing takes back its own reasoning.
-            return ({"type": "thinking", "thinking": part.text, "signature": "", **(part.extra or {})},)
         if signature is None:
             self._ledger.dropped(part.path, UNSIGNED)
-            return ()
-        if signature.origin != NAME:
+        elif signature.origin != NAME:
             self._ledger.add(
                 LossCode.FOREIGN_SIGNATURE,
                 part.path,
                 f"reasoning of {signature.origin or 'a response that was cut off'}, which this upstream cannot read",
             )
-            return ()
-        if self._same_protocol and part.extra:
-            self._ledger.dropped(f"{part.path}/cache_control", MARKED)
-        return (signature.native,)
+        else:
+            return (signature.native,)
+        return ()
 
     def _opaque_blocks(self, part: OpaquePart) -> Iterable[JSONObject]:
         """Return a block of this protocol unchanged, none for one of another protocol."""
@@ -244,10 +236,11 @@ class ConversationWriter:
             "name": part.name,
             "input": input_object(part.input, part.path, self._ledger),
         }
-        return self._with_extras(block, part)
+        return block if part.cache is None else _marked(block, part.cache)
 
     def _result_block(self, part: ToolResult) -> JSONObject:
-        if len(part.parts) == 1 and part.is_error is None and part.cache is None and not self._same_protocol:
+        block: JSONObject = {"type": "tool_result", "tool_use_id": part.call_id}
+        if len(part.parts) == 1 and part.is_error is None and part.cache is None and not self._native:
             only = part.parts[0]
             if (
                 type(only) is Text
@@ -256,8 +249,8 @@ class ConversationWriter:
                 and has_visible_text(only.text)
             ):
                 # A shortcut for nearly all results.
-                return {"type": "tool_result", "tool_use_id": part.call_id, "content": only.text}
-        block: JSONObject = {"type": "tool_result", "tool_use_id": part.call_id}
+                block["content"] = only.text
+                return block
         content: list[JSONObject] = []
         for inner in part.parts:
             if type(inner) is Text and not inner.text:
@@ -267,14 +260,19 @@ class ConversationWriter:
             block["content"] = plain_or_blocks(content)
         if part.is_error is not None:
             block["is_error"] = part.is_error
-        return self._with_extras(block, part)
+        return _marked(block, part.cache)
 
-    def _with_extras(self, block: JSONObject, part: Text | ToolCall | ToolResult | Media) -> JSONObject:
-        if part.cache is not None:
-            self._marks.put(block, part.cache)
-        if self._same_protocol and part.extra:
-            merge_extra(block, part.extra)
-        return block
+
+def _marked(block: JSONObject, mark: CacheMark | None) -> JSONObject:
+    """Return a block with its cache mark."""
+    if mark is not None:
+        block["cache_control"] = write_cache_mark(mark)
+    return block
+
+
+def write_cache_mark(mark: CacheMark) -> JSONObject:
+    """Return the value of `cache_control`."""
+    return {"type": "ephemeral", **({} if mark.ttl is None else {"ttl": CACHE_TTL_NAMES[mark.ttl]})}
 
 
 def has_visible_text(text: str) -> bool:
@@ -302,13 +300,6 @@ def input_object(text: str, path: str, ledger: Ledger) -> JSON:
     return {"_raw": text}
 
 
-def merge_extra(block: JSONObject, extra: JSONObject | None) -> None:
-    """Write extra fields into a block. Objects on both sides are merged."""
-    for key, value in (extra or {}).items():
-        written = block.get(key)
-        block[key] = {**written, **value} if type(written) is dict and type(value) is dict else value
-
-
 # Media.
 
 # Media types that are text although they do not begin with text/.
@@ -317,17 +308,11 @@ _TEXT_TYPES = frozenset(
 )
 
 
-def write_media(part: Media, same_protocol: bool, ledger: Ledger) -> JSONObject:
-    """Return the block of an image or a file, without mark and extra fields. Raises RequestRefused (400)."""
+def write_media(part: Media, ledger: Ledger) -> JSONObject:
+    """Return the block of an image or a file, without its mark. Raises RequestRefused (400)."""
     if part.detail not in (None, "auto"):
         ledger.altered(part.path, "sent without its detail: Messages has no such setting")
-    if part.kind == "audio":
-        raise _refused(part, "the upstream does not accept audio; send a transcript as text")
     if part.source == "file_id":
-        if not same_protocol:
-            raise _refused(
-                part, "a file id is valid only at the vendor that issued it; send the file's data or URL"
-            )
         source: JSONObject = {"type": "file", "file_id": part.data}
     elif part.source == "url" and not part.data.startswith("data:"):
         if not part.data.startswith(("https://", "http://")):
@@ -384,54 +369,3 @@ def _document_source(part: Media, media_type: str, data: str, ledger: Ledger) ->
 
 def _refused(part: Media, message: str) -> RequestRefused:
     return RequestRefused(message, status=400, path=part.path, code="unsupported_value")
-
-
-# Cache marks.
-
-
-class CacheControlWriter:
-    """The cache marks of one request.
-
-    Blocks are marked in the order in which the upstream builds the prompt (tools, system, messages). finish() applies
-    the rules about all marks: their number, and that longer ones come first.
-    """
-
-    __slots__ = ("_written",)
-
-    def __init__(self) -> None:
-        self._written: list[tuple[JSONObject, CacheMark]] = []
-
-    def put(self, block: JSONObject, mark: CacheMark) -> None:
-        """Mark a block."""
-        block["cache_control"] = (
-            {"type": "ephemeral"}
-            if mark.ttl is None
-            else {"type": "ephemeral", "ttl": CACHE_TTL_NAMES[mark.ttl]}
-        )
-        self._written.append((block, mark))
-
-    def finish(self, top: JSONObject | None, ledger: Ledger) -> None:
-        """Drop and shorten marks that the API would refuse. top: the mark at the top level, which counts as well."""
-        limit = MAX_CACHE_MARKS if top is None else MAX_CACHE_MARKS - 1
-        excess = max(len(self._written) - limit, 0)
-        for block, mark in self._written[:excess]:
-            del block["cache_control"]
-            ledger.dropped(
-                mark.path, f"at most {MAX_CACHE_MARKS} cache marks are allowed: the last ones are kept"
-            )
-        after_short = False
-        for block, mark in self._written[excess:]:
-            if mark.ttl != "long":
-                after_short = True
-            elif after_short:
-                # "a ttl='1h' cache_control block must not come after a ttl='5m' cache_control block"
-                # (claude-code-cache-fix#44, read 2026-11-22)
-                block["cache_control"]["ttl"] = CACHE_TTL_NAMES["short"]
-                ledger.altered(
-                    mark.path, "kept for the shorter time: a longer time must not follow a shorter one"
-                )
-        if after_short and top is not None and top.get("ttl") == CACHE_TTL_NAMES["long"]:
-            top["ttl"] = CACHE_TTL_NAMES["short"]
-            ledger.altered(
-                "/prompt_cache_options/ttl", "kept for the shorter time, as the marks before it are"
-            )

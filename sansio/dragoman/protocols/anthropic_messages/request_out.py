@@ -17,9 +17,7 @@ import msgspec
 from dragoman._ir.losses import Ledger, child
 from dragoman._ir.parameters import Converter, write_params
 from dragoman._ir.request import (
-    Message,
     Param,
-    ReasoningConfig,
     Request,
     ResponseFormat,
 )
@@ -28,9 +26,7 @@ from dragoman._wire.json import JSON, JSONObject
 from dragoman.protocols.anthropic_messages.capabilities import MessagesCapabilities as Capabilities
 from dragoman.protocols.anthropic_messages.checks import text_or_empty
 from dragoman.protocols.anthropic_messages.request_messages_out import (
-    CacheControlWriter,
     ConversationWriter,
-    merge_extra,
     plain_or_blocks,
 )
 from dragoman.protocols.anthropic_messages.request_thinking import resolve_thinking_conflicts, write_thinking
@@ -41,7 +37,6 @@ from dragoman.protocols.anthropic_messages.tables import (
     COMPACT_EDIT,
     DEFAULT_COMPACT_THRESHOLD,
     IMPLIED_INCLUDES,
-    NAME,
     NO_OP_VALUES,
     REJECTED_PARAMS,
     REQUEST_TIER_NAMES,
@@ -56,45 +51,92 @@ _NAMES: dict[Param, str] = {param: path[1:] for param, path in SETTING_PATHS.ite
 _JSON_SENTENCE = "Answer with one JSON object and nothing else."
 
 
+# The members of a body that are always written again, and the places of the response's format.
+_WRITTEN = ("/system", "/tools", "/tool_choice")
+_WRITTEN_REASONING = ("/thinking", "/output_config/effort")
+_FORMAT_PLACES = ("/output_config/format", "/output_format")
+
+
 def write_request(request: Request, capabilities: Capabilities, ledger: Ledger) -> JSONObject:
     """Return the body. Raises RequestRefused (400) for settings that may not be left out."""
-    if request.protocol == NAME:
-        return _rewrite_body(request, capabilities, ledger)
+    native, settings, config = request.native, request.changed_settings(), request.reasoning
+    # The client's own system message sets the effort from there on.
+    in_message = (
+        bool(native) and config is not None and (config.effort_path or config.path).startswith("/messages/")
+    )
+    keeps_reasoning = in_message and capabilities.mid_system
     out: JSONObject = {
         "model": request.model,
         "max_tokens": resolve_max_tokens(request, capabilities.default_max_tokens),
     }
-    write_params(request, _NAMES, CONVERTERS, out, ledger)
-    marks = CacheControlWriter()
-    tools = write_tools(request, capabilities, marks, ledger)
-    leading = list(takewhile(lambda message: message.role in ("system", "developer"), request.messages))
-    if leading and len(leading) == len(request.messages):
+    write_params(settings, _NAMES, CONVERTERS, out, ledger)
+    write_user_and_tier(settings, out, ledger)
+    _write_conversation(request, capabilities, out, ledger)
+    out.update(write_tools(request, capabilities, ledger))
+    if not keeps_reasoning:
+        write_thinking(request, capabilities, out, ledger)
+    form = settings.response_format
+    if form is not None and form.schema is not None:
+        out.setdefault("output_config", {})["format"] = _write_format(form, ledger)
+    if native:
+        if in_message and not keeps_reasoning and "effort" in (native.get("output_config") or {}):
+            ledger.dropped("/output_config/effort", "a later message sets another effort")
+        _add_unknown_members(request, out, ledger)
+        written = _WRITTEN if keeps_reasoning else _WRITTEN + _WRITTEN_REASONING
+        out = request.native_body(out, written, _FORMAT_PLACES)
+    elif request.stream:
+        out["stream"] = True
+    resolve_thinking_conflicts(request, capabilities, out, ledger)
+    return out
+
+
+def _write_conversation(
+    request: Request, capabilities: Capabilities, out: JSONObject, ledger: Ledger
+) -> None:
+    """Write `system` and `messages`."""
+    native, messages = request.native, request.messages
+    leading = list(
+        takewhile(
+            lambda message: (
+                message.role in ("system", "developer")
+                and not (native and message.path.startswith("/messages/"))
+            ),
+            messages,
+        )
+    )
+    if leading and len(leading) == len(messages) and not native:
         # "at least one message is required" (langchain#31696, read 2026-11-22): the last one becomes the user's.
         leading.pop()
         capabilities = msgspec.structs.replace(capabilities, mid_system=False)
-    conversation = ConversationWriter(capabilities, marks, ledger)
+    conversation = ConversationWriter(capabilities, ledger, bool(native))
     system: list[JSONObject] = []
     for message in leading:
         system += conversation.system_blocks(message)
     response_format = request.response_format
-    if response_format is not None and response_format.schema is None:
+    if response_format is not None and response_format.schema is None and not native:
         ledger.altered(response_format.path, "requested by an instruction: Messages has no such setting")
         system.append({"type": "text", "text": _JSON_SENTENCE})
-    if system:
+    was = request.received
+    if was is not None and len(leading) == 1 and leading[0] is was.messages[0]:
+        out["system"] = native["system"]  # no pass has changed it
+    elif system:
         out["system"] = plain_or_blocks(system)
-    for message in request.messages[len(leading) :]:
-        conversation.add(message)
+    for message in messages[len(leading) :]:
+        if message.path != "/compaction/instructions" or not native:
+            conversation.add(message)
     out["messages"] = conversation.turns
-    out.update(tools)
-    write_user_and_tier(request, out, ledger)
-    write_thinking(request, capabilities, out, ledger)
-    resolve_thinking_conflicts(request, capabilities, out, ledger)
-    if response_format is not None and response_format.schema is not None:
-        out.setdefault("output_config", {})["format"] = _write_format(response_format, ledger)
-    marks.finish(out.get("cache_control"), ledger)
-    if request.stream:
-        out["stream"] = True
-    return out
+
+
+def _add_unknown_members(request: Request, out: JSONObject, ledger: Ledger) -> None:
+    """Add what the choice of a tool and the settings of reasoning have beside the document."""
+    extra, config = request.extra or {}, request.reasoning
+    choice = extra.get("tool_choice")
+    if choice and "tool_choice" in out:
+        out["tool_choice"].update(choice)
+    else:
+        ledger.unknown_fields("/tool_choice", choice)
+    if config is not None and "thinking" in out:
+        out["thinking"].update(config.extra or {})
 
 
 def _write_format(response_format: ResponseFormat, ledger: Ledger) -> JSONObject:
@@ -112,96 +154,6 @@ def _write_format(response_format: ResponseFormat, ledger: Ledger) -> JSONObject
                     f"{path}/{'name' if key == 'title' else key}", f"the schema has a {key} of its own"
                 )
     return {"type": "json_schema", "schema": schema}
-
-
-# Requests of this protocol.
-
-
-def _rewrite_body(request: Request, capabilities: Capabilities, ledger: Ledger) -> JSONObject:
-    """Return the client's body with its conversation written again, and all that passes and capabilities change."""
-    out = dict(request.native)
-    out["model"] = request.model
-    marks = CacheControlWriter()
-    conversation = ConversationWriter(capabilities, marks, ledger, same_protocol=True)
-    out.pop("system", None)
-    system: list[JSONObject] = []
-    for message in request.messages:
-        is_first = message.role == "system" and not conversation.turns
-        if message.path == "/system" or (is_first and not message.path.startswith("/messages/")):
-            # The client's system text, and messages that a pass has put before it.
-            system += conversation.system_blocks(message)
-        elif message.path != "/compaction/instructions":
-            conversation.add(_with_effort(message, request.reasoning))
-    if system:
-        out["system"] = plain_or_blocks(system)
-    out["messages"] = conversation.turns
-    _rewrite_settings(request, capabilities, out, marks, ledger)
-    resolve_thinking_conflicts(request, capabilities, out, ledger)
-    marks.finish(out.get("cache_control"), ledger)
-    return out
-
-
-def _with_effort(message: Message, config: ReasoningConfig | None) -> Message:
-    """Return the message with the effort that it sets from there on, as passes have left it."""
-    path = f"{message.path}/output_config/effort"
-    if config is None or config.effort is None or (config.effort_path or config.path) != path:
-        return message
-    extra = dict(message.extra or {})
-    merge_extra(extra, {"output_config": {"effort": config.effort}})
-    return msgspec.structs.replace(message, extra=extra)
-
-
-def _rewrite_settings(
-    request: Request, capabilities: Capabilities, out: JSONObject, marks: CacheControlWriter, ledger: Ledger
-) -> None:
-    """Write again what passes may have changed in the client's body, and what capabilities change."""
-    params, extra = request.params, request.extra or {}
-    for param, path in request.param_paths.items():
-        if param not in params:
-            _remove(out, path)
-    out["max_tokens"] = resolve_max_tokens(request, capabilities.default_max_tokens)
-    if "stop" in params:
-        out["stop_sequences"] = params["stop"]
-    for name in ("tools", "tool_choice"):
-        out.pop(name, None)
-    out.update(write_tools(request, capabilities, marks, ledger))
-    if "tool_choice" in out:
-        merge_extra(out["tool_choice"], extra.get("tool_choice"))
-    else:
-        ledger.unknown_fields("/tool_choice", extra.get("tool_choice"))
-    response_format = request.response_format
-    if response_format is None or response_format.schema is None:
-        # A pass has replaced it by a system text or a tool.
-        _remove(out, "/output_config/format")
-        _remove(out, "/output_format")
-    config = request.reasoning
-    in_message = config is not None and (config.effort_path or config.path).startswith("/messages/")
-    if in_message and capabilities.mid_system:
-        return  # written with that message
-    if "effort" in (extra.get("output_config") or {}):
-        ledger.dropped("/output_config/effort", "a later message sets another effort")
-    _remove(out, "/thinking")
-    _remove(out, "/output_config/effort")
-    written: JSONObject = {"max_tokens": out["max_tokens"]}
-    write_thinking(request, capabilities, written, ledger)
-    if config is not None and "thinking" in written:
-        merge_extra(written["thinking"], config.extra)
-    if "output_config" in written:
-        written["output_config"] = {**(out.get("output_config") or {}), **written["output_config"]}
-    out.update(written)
-
-
-def _remove(out: JSONObject, path: str) -> None:
-    """Delete the member at a path of one or two steps, and its object if that is then empty."""
-    name, _, inner = path[1:].partition("/")
-    if inner and type(out.get(name)) is dict:
-        rest = {key: value for key, value in out[name].items() if key != inner}
-        if rest:
-            out[name] = rest
-            return
-    elif inner:
-        return
-    out.pop(name, None)
 
 
 # Settings.

@@ -16,7 +16,7 @@ from dragoman._wire.json import JSON, JSONObject
 from dragoman.codec import SignaturePlaces
 from dragoman.protocols.anthropic_messages.capabilities import MessagesCapabilities as Capabilities
 from dragoman.protocols.anthropic_messages.request_messages_in import is_made_search
-from dragoman.protocols.anthropic_messages.tables import MIN_TOP_P, NATIVE_EFFORTS, SAMPLING_PARAMS
+from dragoman.protocols.anthropic_messages.tables import MARKED, MIN_TOP_P, NATIVE_EFFORTS, SAMPLING_PARAMS
 
 
 def write_thinking(request: Request, capabilities: Capabilities, out: JSONObject, ledger: Ledger) -> None:
@@ -190,7 +190,6 @@ def _effort_path(config: ReasoningConfig) -> str:
 _FIELDS = {"thinking": "signature", "redacted_thinking": "data"}
 
 UNSIGNED = "unsigned reasoning: the upstream accepts only what it signed"
-MARKED = "cache_control cannot be set on thinking blocks"
 
 
 def _replace_signed_block(

@@ -17,15 +17,17 @@ from dragoman._ir.shape import (
     ByType,
     Counters,
     DroppedUnless,
+    OneOf,
     Setting,
     Shape,
     native_members,
     setting_paths,
 )
+from dragoman.protocols.anthropic_messages.tables import CACHE_TTLS
 
 # Requests.
 
-_CACHE_CONTROL: Shape = {"type": None, "ttl": None}
+_CACHE_CONTROL: Shape = {"type": OneOf(("ephemeral",)), "ttl": OneOf(tuple(CACHE_TTLS))}
 
 REQUEST_SHAPE: dict[str, Shape] = {
     "model": STRING,
@@ -119,7 +121,7 @@ TOOL_USE_SHAPE: dict[str, Shape] = {
     "name": None,
     "input": None,
     "cache_control": _CACHE_CONTROL,
-    "caller": Setting(None),
+    "caller": Setting(None, implied={"type": "direct"}),
     "toolset_name": Setting(None),
 }
 TOOL_RESULT_SHAPE: dict[str, Shape] = {
@@ -130,7 +132,6 @@ TOOL_RESULT_SHAPE: dict[str, Shape] = {
     "cache_control": _CACHE_CONTROL,
     "toolset_name": Setting(None),
 }
-
 # A tool with a schema: its `type` is absent or "custom".
 TOOL_SHAPE: dict[str, Shape] = {
     "type": None,
@@ -143,16 +144,6 @@ TOOL_SHAPE: dict[str, Shape] = {
     "cache_control": _CACHE_CONTROL,
     "allowed_callers": Setting(None),
     "eager_input_streaming": Setting(None),
-}
-# A tool that the client runs and whose schema is the vendor's: its description has the other members, see
-# `client_tools`.
-CLIENT_TOOL_SHAPE: dict[str, Shape] = {
-    **TOOL_SHAPE,
-    "max_characters": None,
-    "display_width_px": None,
-    "display_height_px": None,
-    "display_number": None,
-    "enable_zoom": None,
 }
 WEB_SEARCH_SHAPE: dict[str, Shape] = {
     "allowed_domains": ARRAY,
@@ -168,7 +159,7 @@ MCP_SERVER_SHAPE: dict[str, Shape] = {
     "tool_configuration": None,
 }
 
-# Members of requests that only this protocol has. Of the last three a reader takes only some values.
+# Members of requests that only this protocol has. Of the first ones a reader takes only some values.
 NATIVE_MEMBERS = frozenset({"display", "edits", "type"}).union(
     *map(
         native_members,

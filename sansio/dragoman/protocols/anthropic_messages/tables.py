@@ -116,6 +116,9 @@ MAGIC: tuple[tuple[str, str], ...] = (
     ("JVBERi", "application/pdf"),
 )
 
+# What is said of a mark on reasoning: "thinking.cache_control: Extra inputs are not permitted" (inspect_ai#3967, read
+# 2026-11-22).
+MARKED = "cache_control cannot be set on thinking blocks"
 CACHE_TTLS: dict[str, Literal["short", "long"]] = {"5m": "short", "1h": "long"}
 CACHE_TTL_NAMES: dict[str, str] = {ttl: name for name, ttl in CACHE_TTLS.items()}
 # The same for the mark at the top level, which is `prompt_cache_options` in the neutral request.
@@ -123,10 +126,6 @@ CACHE_OPTION_TTLS: dict[str, str] = {"short": "30m", "long": "12h"}
 CACHE_OPTION_TTL_NAMES: dict[str, str] = {
     option: CACHE_TTL_NAMES[ttl] for ttl, option in CACHE_OPTION_TTLS.items()
 }
-
-# "A maximum of 4 blocks with cache_control may be provided" (Anthropic.SDK#50, read 2026-11-22), the one at the top
-# level included.
-MAX_CACHE_MARKS = 4
 
 # Settings.
 

@@ -9,14 +9,15 @@ each.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import msgspec
 
 from dragoman._ir.losses import Ledger, LossCode, child
+from dragoman._ir.native import written
 from dragoman._ir.request import Request
-from dragoman._ir.shape import ARRAY, BOOLEAN, OBJECT, STRING, Shape, extra_members, read_settings
+from dragoman._ir.shape import ARRAY, BOOLEAN, OBJECT, STRING, extra_members, read_settings
 from dragoman._ir.tools import CodeExecution, FunctionTool, HostedTool, McpServer, Tool, ToolChoice, WebSearch
 from dragoman._wire.json import JSON, JSONObject, encode_text
 from dragoman.codec import Capabilities
@@ -28,9 +29,8 @@ from dragoman.protocols.anthropic_messages.checks import (
     wrong_type,
 )
 from dragoman.protocols.anthropic_messages.client_tools import fallback_schema
-from dragoman.protocols.anthropic_messages.request_messages_out import CacheControlWriter, merge_extra
+from dragoman.protocols.anthropic_messages.request_messages_out import write_cache_mark
 from dragoman.protocols.anthropic_messages.shapes import (
-    CLIENT_TOOL_SHAPE,
     MCP_SERVER_SHAPE,
     TOOL_SHAPE,
     WEB_SEARCH_SHAPE,
@@ -57,7 +57,7 @@ def read_tool(tool: JSONObject, path: str, servers: dict[str, JSONObject]) -> To
     """Return one tool. servers: the MCP servers by name."""
     kind = CHECKS.optional(tool, "type", path, STRING)
     if kind is None or kind == "custom":
-        return _read_function(tool, path, TOOL_SHAPE)
+        return _read_function(tool, path, tool)
     if kind.startswith("web_search_"):
         return HostedTool(NAME, kind, tool, path, _read_web_search(tool, path))
     if kind.startswith("code_execution_"):
@@ -70,22 +70,22 @@ def read_tool(tool: JSONObject, path: str, servers: dict[str, JSONObject]) -> To
     if described is not None:
         description, schema = described
         function = {**tool, "description": description, "input_schema": schema, "strict": None}
-        fallback = _read_function(function, path, CLIENT_TOOL_SHAPE)
+        fallback = _read_function(function, path)
     return HostedTool(NAME, kind, tool, path, function_fallback=fallback)
 
 
-def _read_function(tool: JSONObject, path: str, shape: Mapping[str, Shape]) -> FunctionTool:
-    cache, extra = read_cache_mark(tool, path, shape)
+def _read_function(tool: JSONObject, path: str, native: JSONObject | None = None) -> FunctionTool:
     return FunctionTool(
         CHECKS.required(tool, "name", path, STRING),
         CHECKS.optional(tool, "description", path, STRING),
         CHECKS.optional(tool, "input_schema", path, OBJECT),
         CHECKS.optional(tool, "strict", path, BOOLEAN),
-        cache=cache,
-        extra=extra,
+        cache=read_cache_mark(tool, path),
         path=path,
         deferred=CHECKS.optional(tool, "defer_loading", path, BOOLEAN),
         examples=CHECKS.optional(tool, "input_examples", path, ARRAY),
+        native=native,
+        shape=TOOL_SHAPE,
     )
 
 
@@ -161,13 +161,11 @@ def read_tool_choice(body: JSONObject, tools: list[Tool]) -> tuple[ToolChoice | 
 # Written.
 
 
-def write_tools(
-    request: Request, capabilities: Capabilities, marks: CacheControlWriter, ledger: Ledger
-) -> JSONObject:
+def write_tools(request: Request, capabilities: Capabilities, ledger: Ledger) -> JSONObject:
     """Return the members `tools`, `tool_choice` and `mcp_servers`, as far as the request has them."""
     if not request.tools and request.tool_choice is None and "max_tool_calls" not in request.params:
         return {}
-    return _ToolWriter(request, request.protocol == NAME, capabilities, marks, ledger).write()
+    return _ToolWriter(request, bool(request.native), capabilities, ledger).write()
 
 
 # `require_approval` of MCP tools in other protocols with the meaning that this protocol always has.
@@ -185,23 +183,22 @@ class _ToolWriter(msgspec.Struct):
     """
 
     request: Request
-    same_protocol: bool
+    native: bool
     capabilities: Capabilities
-    marks: CacheControlWriter
     ledger: Ledger
     servers: list[JSONObject] = []
     hosted: dict[str, JSONObject] = {}
 
     def write(self) -> JSONObject:
         choice = self.request.tool_choice
-        written = [block for block in map(self._write_tool, self.request.tools) if block is not None]
+        tools = [block for block in map(self._write_tool, self.request.tools) if block is not None]
         self._limit_calls()
-        if not written:
+        if not tools:
             if choice is not None and choice.mode not in ("auto", "none"):
                 self.ledger.dropped(choice.path, "no tool can be called")
             return {}
-        out: JSONObject = {"tools": written}
-        tool_choice = None if choice is None else self._write_choice(choice, written)
+        out: JSONObject = {"tools": tools}
+        tool_choice = None if choice is None else self._write_choice(choice, tools)
         if self.request.parallel_tool_calls is False:
             # The flag is a member of the choice, and "auto" is the default. "none" does not have the flag (anthropic
             # 2.12.0, types/tool_choice_none_param.py).
@@ -227,16 +224,16 @@ class _ToolWriter(msgspec.Struct):
         return {"type": "tool", "name": name}
 
     def _write_tool(self, tool: Tool) -> JSONObject | None:
-        if self.same_protocol and tool.path.startswith(_OTHER_PLACES):
+        if self.native and tool.path.startswith(_OTHER_PLACES):
             return None
         if isinstance(tool, FunctionTool):
-            return self._write_function(tool)
+            return written(tool, self._write_function) if self.native else self._write_function(tool)
         if not isinstance(tool, HostedTool):
             self.ledger.add(
                 LossCode.UNKNOWN_KIND, tool.path, "the upstream has no tools with free-text input"
             )
             return None
-        if self.same_protocol:
+        if self.native:
             block: JSONObject = tool.native
         else:
             need, write = _USES.get(type(tool.use), ("", None))
@@ -265,21 +262,14 @@ class _ToolWriter(msgspec.Struct):
         block["input_schema"] = schema
         if tool.strict is not None:
             block["strict"] = tool.strict
-        if self.same_protocol:
-            if tool.deferred is not None:
-                block["defer_loading"] = tool.deferred
-            if tool.examples is not None:
-                block["input_examples"] = tool.examples
-        elif tool.deferred:
+        if tool.deferred and not self.native:
             # Without a tool search of this vendor a deferred tool would never be found.
             self.ledger.dropped(
                 f"{tool.path}/defer_loading",
                 "the tool is sent at once: without a tool search it would never be found",
             )
         if tool.cache is not None:
-            self.marks.put(block, tool.cache)
-        if self.same_protocol:
-            merge_extra(block, tool.extra)
+            block["cache_control"] = write_cache_mark(tool.cache)
         return block
 
     def _write_web_search(self, tool: HostedTool, use: WebSearch) -> JSONObject:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dragoman._wire.sse import encode_comment
 from dragoman.codec import Endpoint, ModelList, RateLimitHeaders, ToolLimits, UpstreamSpec
 from dragoman.protocols._openai.errors import is_native_error, read_error, write_error
+from dragoman.protocols._openai.settings import FILE_STORE, MAX_CACHE_MARKS
 from dragoman.protocols.openai_chat.capabilities import ChatCapabilities
 from dragoman.protocols.openai_chat.observer import ChatObserver
 from dragoman.protocols.openai_chat.reasoning import SIGNATURE_PLACES
@@ -17,7 +18,7 @@ from dragoman.protocols.openai_chat.request_out import write_request
 from dragoman.protocols.openai_chat.response_in import ChatReader, read_whole
 from dragoman.protocols.openai_chat.response_out import ChatWriter, write_whole
 from dragoman.protocols.openai_chat.shapes import SETTING_PATHS
-from dragoman.protocols.openai_chat.tables import FORWARDED_HEADERS, MAX_STOPS, NAME
+from dragoman.protocols.openai_chat.tables import CACHE_MARK_NAMES, FORWARDED_HEADERS, MAX_STOPS, NAME
 
 __all__ = ["SPEC"]
 
@@ -39,6 +40,7 @@ SPEC = UpstreamSpec(
     ),
     settings=frozenset(SETTING_PATHS),
     message_members=frozenset({"name"}),
+    file_store=FILE_STORE,
     read_request=read_request,
     capabilities=ChatCapabilities,
     write_request=write_request,
@@ -54,6 +56,11 @@ SPEC = UpstreamSpec(
     error_markers=(b"error", b'"detail"', b'"message"'),
     output_member="choices",
     max_stop_sequences=MAX_STOPS,
+    max_cache_marks=MAX_CACHE_MARKS,
+    checks_strict_schemas=True,
+    cache_mark_forms=CACHE_MARK_NAMES,
+    media=frozenset({"image", "file", "audio"}),
+    file_id_media=frozenset({"file"}),
     echoed_members=("functions", "tools"),
     signature_places=SIGNATURE_PLACES,
     content_members=frozenset({"model", "messages", "tools", "functions", "stream"}),

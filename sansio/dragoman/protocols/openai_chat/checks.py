@@ -11,27 +11,13 @@ from dragoman.protocols.openai_chat.tables import CACHE_MARKS
 CHECKS = Checks(wrong_type)
 
 
-def read_cache_mark(
-    value: JSONObject, path: str, extra: JSONObject | None
-) -> tuple[CacheMark | None, JSONObject | None]:
-    """Return the cache mark of a part, message or tool, and its extra members with a mark that has more than a ttl.
-
-    The mark has the official form or the one for Claude models.
-    """
-    found: CacheMark | None = None
-    if "cache_control" not in value and "prompt_cache_breakpoint" not in value:
-        return None, extra  # as nearly always
-    for key, (members, lifetimes) in CACHE_MARKS.items():
+def read_cache_mark(value: JSONObject, path: str) -> CacheMark | None:
+    """Return the cache mark of a part, message or tool, in the official form or the one for Claude models."""
+    for key in CACHE_MARKS:
         mark = value.get(key)
-        if type(mark) is not dict:
-            continue
-        ttl = mark.get("ttl")
-        is_plain = {**members, **mark, "ttl": ttl} == {**members, "ttl": ttl}
-        if found is not None or not is_plain or ttl not in (None, *lifetimes.values()):
-            extra = {**(extra or {}), key: mark}
-        if found is None:
-            found = CacheMark(f"{path}/{key}", _LIFETIMES.get(str(ttl)))
-    return found, extra
+        if type(mark) is dict:
+            return CacheMark(f"{path}/{key}", _LIFETIMES.get(str(mark.get("ttl"))))
+    return None
 
 
 # Of both forms, because clients mix them up.

@@ -295,12 +295,12 @@ def _signed_entry(
     before: the texts of the summary entries before it, which are the readable side of a ciphertext. They are joined
     only for an entry that takes them, so that each is joined once.
     """
-    extra = extra_members(entry, REASONING_ENTRY_SHAPE)
     for key in CLOSING_KEYS:
         value = entry.get(key)
         if type(value) is str and Signer.is_wrapped(value):
             text, signature = "".join([*before, entry_text(entry)]), signer.unwrap(value)
-            block = Reasoning(text, signature, extra=extra, path=f"{path}/{key}", forged=signature is None)
+            extra = extra_members(entry, REASONING_ENTRY_SHAPE)
+            block = Reasoning(text, signature, f"{path}/{key}", signature is None, before=extra, shape={})
             return block, position_of(entry)
     signature = _vendor_signature(entry, before)
     if signature is None:
@@ -309,7 +309,8 @@ def _signed_entry(
     text = (
         "" if kind == "redacted_thinking" else "".join(before) if kind == "reasoning" else entry_text(entry)
     )
-    return Reasoning(text, signature, extra=extra, path=path), _START
+    extra = extra_members(entry, REASONING_ENTRY_SHAPE)
+    return Reasoning(text, signature, path, before=extra, shape={}), _START
 
 
 def _vendor_signature(entry: JSONObject, before: list[str]) -> Signature | None:

@@ -7,13 +7,14 @@ unknown type is kept as an opaque part; only wrong JSON types of required member
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from itertools import chain, count
 from typing import Literal
 
 import msgspec
 
 from dragoman._ir.events import Signature, ToolKind
+from dragoman._ir.native import changed
 from dragoman._ir.request import (
     Media,
     Message,
@@ -27,12 +28,7 @@ from dragoman._ir.request import (
     ToolCall,
     ToolResult,
 )
-from dragoman._ir.shape import (
-    OBJECT,
-    STRING,
-    extra_members,
-    read_settings,
-)
+from dragoman._ir.shape import OBJECT, STRING, Setting, Shape, extra_members, read_settings
 from dragoman._ir.signatures import Signer
 from dragoman._ir.tools import CacheMark
 from dragoman._wire.exceptions import RemoteProtocolError, dotted_path
@@ -52,7 +48,7 @@ from dragoman.protocols.openai_chat.shapes import (
     SETTING_PATHS,
     TOOL_MESSAGE_SHAPE,
 )
-from dragoman.protocols.openai_chat.tables import NAME
+from dragoman.protocols.openai_chat.tables import CACHE_MARKS, NAME
 from dragoman.protocols.openai_chat.tools import read_tools
 
 _LEGACY_SETTING_PATHS: dict[Param, str] = {**SETTING_PATHS, "max_output_tokens": "/max_tokens"}
@@ -121,7 +117,8 @@ def _read_messages(items: JSON, signer: Signer) -> tuple[Message, ...]:
         if type(role) is not str:
             read = None
         elif len(item) == 2 and role in _PLAIN_ROLES and type(content := item.get("content")) is str:
-            out.append(Message(role, (Text(content, None, None, None, content_path),), path))  # type: ignore[arg-type]
+            text = Text(content, None, None, content_path)
+            out.append(Message(role, (text,), path, native=item))  # type: ignore[arg-type]
             continue
         else:
             read = _ROLES.get(role)
@@ -147,7 +144,7 @@ class _MessageReader:
 
     def plain(self, item: JSONObject, path: str) -> Message:
         parts = _read_parts(item.get("content"), f"{path}/content")
-        return _message(item, path, parts, extra_members(item, MESSAGE_SHAPE))
+        return _message(item, path, parts, MESSAGE_SHAPE)
 
     def assistant(self, item: JSONObject, path: str) -> Message:
         parts: list[Part]
@@ -157,14 +154,14 @@ class _MessageReader:
             parts = _assistant_parts(item["content"], path + "/content", calls)
             for index, call in enumerate(calls):
                 parts.append(self._call(call, f"{path}/tool_calls/{index}"))
-            return Message("assistant", tuple(parts), path)
+            return Message("assistant", tuple(parts), path, native=item)
         parts = _assistant_parts(item.get("content"), f"{path}/content", calls)
-        extra = extra_members(item, ASSISTANT_SHAPE)
+        shape = ASSISTANT_SHAPE
         if item.get("annotations") and not _attach_citations(parts, item["annotations"]):
-            extra = {**(extra or {}), "annotations": item["annotations"]}
+            shape = {**shape, "annotations": Setting(None)}
         refusal = CHECKS.optional(item, "refusal", path, STRING)
         if refusal is not None:
-            parts.append(Refusal(refusal, None, f"{path}/refusal"))
+            parts.append(Refusal(refusal, f"{path}/refusal"))
         audio = item.get("audio")
         if audio is not None:
             parts.append(OpaquePart(NAME, "audio", audio, f"{path}/audio"))
@@ -176,7 +173,8 @@ class _MessageReader:
         legacy = CHECKS.optional(item, "function_call", path, OBJECT)
         if legacy is not None:
             call_parts.append(self._legacy_call(legacy, path))
-        return _message(item, path, read_turn(item, path, self._signer, parts, call_parts), extra)
+        message = _message(item, path, read_turn(item, path, self._signer, parts, call_parts), shape)
+        return message if legacy is None else changed(message)
 
     def _legacy_call(self, legacy: JSONObject, path: str) -> ToolCall:
         at = f"{path}/function_call"
@@ -185,7 +183,9 @@ class _MessageReader:
         call_id = f"call_{path.rpartition('/')[2]}_{name}"
         self._legacy = name, call_id
         extra = extra_members(legacy, FUNCTION_CALL_SHAPE)
-        return ToolCall(call_id, name, arguments_text(legacy.get("arguments")), extra=extra, path=at)
+        return ToolCall(
+            call_id, name, arguments_text(legacy.get("arguments")), path=at, before=extra, shape={}
+        )
 
     def _call(self, call: JSON, path: str) -> ToolCall:
         if type(call) is not dict:
@@ -195,7 +195,7 @@ class _MessageReader:
             # A shortcut: only the members that every call has.
             call_id, name, text = call.get("id"), function.get("name"), function.get("arguments")
             if type(call_id) is str and type(name) is str and type(text) is str:
-                return ToolCall(call_id, name, text, _FUNCTION, None, None, None, None, path)
+                return ToolCall(call_id, name, text, _FUNCTION, None, None, path, native=call)
         call_id = CHECKS.required(call, "id", path, STRING)
         kind = _CUSTOM if type(call.get("custom")) is dict else _FUNCTION
         function = CHECKS.required(call, kind.value, path, OBJECT)
@@ -205,17 +205,18 @@ class _MessageReader:
             text = CHECKS.required(function, "input", at, STRING)
         else:
             text = arguments_text(function.get("arguments"))
-        cache, extra = read_cache_mark(call, path, extra_members(call, CALL_SHAPE))
+        cache = read_cache_mark(call, path)
         name = CHECKS.required(function, "name", at, STRING)
-        return ToolCall(call_id, name, text, kind, cache=cache, extra=extra, path=path)
+        return ToolCall(call_id, name, text, kind, cache=cache, path=path, native=call, shape=CALL_SHAPE)
 
     def tool(self, item: JSONObject, path: str) -> Message:
         call_id, content = item.get("tool_call_id"), item.get("content")
         if len(item) == 3 and type(call_id) is str and type(content) is str:
             # A shortcut: role, id and text.
             kind = _CUSTOM if call_id in self._custom else _FUNCTION
-            text = Text(content, None, None, None, path + "/content")
-            return Message("user", (ToolResult(call_id, (text,), kind, None, None, None, None, path),), path)
+            text = Text(content, None, None, path + "/content")
+            result = ToolResult(call_id, (text,), kind, None, None, path)
+            return Message("user", (result,), path, native=item)
         return self._result(item, path, CHECKS.required(item, "tool_call_id", path, STRING))
 
     def function(self, item: JSONObject, path: str) -> Message:
@@ -230,7 +231,6 @@ class _MessageReader:
     def _result(self, item: JSONObject, path: str, call_id: str) -> Message:
         content: JSON = item.get("content")
         parts = _read_parts(content, f"{path}/content")
-        cache, extra = read_cache_mark(item, path, extra_members(item, TOOL_MESSAGE_SHAPE))
         result = ToolResult(
             call_id,
             # Parts that only an assistant's message may have are opaque in a result.
@@ -247,13 +247,15 @@ class _MessageReader:
                 for index, part in enumerate(parts)
             ),
             _CUSTOM if call_id in self._custom else _FUNCTION,
-            cache=cache,
-            extra=extra,
+            cache=read_cache_mark(item, path),
             path=path,
+            before=extra_members(item, TOOL_MESSAGE_SHAPE),
+            shape={},
         )
         # The name of role `function` is that of its call; in other roles it is the speaker's.
         name = item.get("name") if item["role"] == "tool" else None
-        return Message("user", (result,), path, name=name)
+        message = Message("user", (result,), path, name, native=item)
+        return message if item["role"] == "tool" else changed(message)
 
 
 _ROLES: dict[str, Callable[[_MessageReader, JSONObject, str], Message]] = {
@@ -266,16 +268,18 @@ _ROLES: dict[str, Callable[[_MessageReader, JSONObject, str], Message]] = {
 }
 
 
-def _message(item: JSONObject, path: str, parts: list[Part], extra: JSONObject | None) -> Message:
+def _message(item: JSONObject, path: str, parts: list[Part], shape: Mapping[str, Shape]) -> Message:
     """Build a message. A cache mark on the message is read as one on its last part."""
-    mark, extra = read_cache_mark(item, path, extra)
+    mark = read_cache_mark(item, path)
     if mark is not None:
         last = parts[-1] if parts else None
         if isinstance(last, (Text, Media, ToolCall)):
-            parts[-1] = msgspec.structs.replace(last, cache=mark)
+            parts[-1] = changed(last, cache=mark)
         else:
-            extra = {**(extra or {}), "cache_control": item["cache_control"]}
-    return Message(item["role"], tuple(parts), path, name=item.get("name"), extra=extra)
+            shape = {**shape, **dict.fromkeys(CACHE_MARKS, Setting(None))}
+    message = Message(item["role"], tuple(parts), path, item.get("name"), native=item, shape=shape)
+    is_odd = any(part.native is None and part.shape is not None for part in parts)
+    return changed(message) if is_odd else message
 
 
 def _attach_citations(parts: list[Part], annotations: JSON) -> bool:
@@ -304,8 +308,13 @@ def _read_parts(content: JSON, path: str) -> list[Part]:
             raise wrong_type(at, "a content part", part)
         kind: JSON = part.get("type")
         read = _PARTS.get(kind) if type(kind) is str else None
-        if read is not None:
-            out.append(read(part, at, *read_cache_mark(part, at, extra_members(part, PART_SHAPES[kind]))))
+        if kind == "text" and len(part) == 2 and type(part.get("text")) is str:
+            out.append(Text(part["text"], None, None, at, native=part))
+        elif read is not None:
+            new = read(part, at, read_cache_mark(part, at))
+            new = msgspec.structs.replace(new, native=part, shape=PART_SHAPES[kind])
+            is_odd = type(part.get("image_url")) is str  # not official, but common
+            out.append(changed(new, ("image_url",)) if is_odd else new)  # type: ignore[type-var]
         elif kind == "thinking":  # earlier reasoning in Mistral's form
             out.append(Reasoning(part_text(part), Signature(NAME, {"content": [part]}), path=at))
         else:
@@ -318,34 +327,34 @@ def _assistant_parts(content: JSON, path: str, calls: JSON) -> list[Part]:
     return [] if content == "" and calls else _read_parts(content, path)
 
 
-def _text_part(part: JSONObject, path: str, cache: CacheMark | None, extra: JSONObject | None) -> Part:
-    return Text(CHECKS.required(part, "text", path, STRING), cache, None, extra, path)
+def _text_part(part: JSONObject, path: str, cache: CacheMark | None) -> Part:
+    return Text(CHECKS.required(part, "text", path, STRING), cache, path=path)
 
 
-def _refusal_part(part: JSONObject, path: str, cache: CacheMark | None, extra: JSONObject | None) -> Part:
-    return Refusal(CHECKS.required(part, "refusal", path, STRING), extra, path)
+def _refusal_part(part: JSONObject, path: str, cache: CacheMark | None) -> Part:
+    return Refusal(CHECKS.required(part, "refusal", path, STRING), path)
 
 
-def _image_part(part: JSONObject, path: str, cache: CacheMark | None, extra: JSONObject | None) -> Part:
+def _image_part(part: JSONObject, path: str, cache: CacheMark | None) -> Part:
     image = part.get("image_url")
     at = f"{path}/image_url"
-    if type(image) is str:  # not official, but common
+    if type(image) is str:
         image = {"url": image}
     elif type(image) is not dict:
         raise wrong_type(at, "an object with a url", image)
     source, data, media_type = _split_url(CHECKS.required(image, "url", at, STRING))
     detail = image.get("detail")
-    return Media("image", source, data, media_type, detail=detail, cache=cache, extra=extra, path=path)
+    return Media("image", source, data, media_type, detail=detail, cache=cache, native=part, path=path)
 
 
-def _audio_part(part: JSONObject, path: str, cache: CacheMark | None, extra: JSONObject | None) -> Part:
+def _audio_part(part: JSONObject, path: str, cache: CacheMark | None) -> Part:
     audio = CHECKS.required(part, "input_audio", path, OBJECT)
     data = CHECKS.required(audio, "data", f"{path}/input_audio", STRING)
     media_type = f"audio/{audio['format']}" if audio.get("format") else None
-    return Media("audio", "base64", data, media_type, cache=cache, extra=extra, path=path)
+    return Media("audio", "base64", data, media_type, cache=cache, native=part, path=path)
 
 
-def _file_part(part: JSONObject, path: str, cache: CacheMark | None, extra: JSONObject | None) -> Part:
+def _file_part(part: JSONObject, path: str, cache: CacheMark | None) -> Part:
     file = CHECKS.required(part, "file", path, OBJECT)
     at = f"{path}/file"
     filename = file.get("filename")
@@ -359,11 +368,11 @@ def _file_part(part: JSONObject, path: str, cache: CacheMark | None, extra: JSON
         media_type = found or media_type
         if not data.startswith(("http://", "https://")):
             source = "base64"
-    return Media("file", source, data, media_type, filename, cache=cache, extra=extra, path=path)
+    return Media("file", source, data, media_type, filename, cache=cache, native=part, path=path)
 
 
-# Type -> the reader, which gets the part, its path, its cache mark and its extra members.
-_PARTS: dict[str, Callable[[JSONObject, str, CacheMark | None, JSONObject | None], Part]] = {
+# Type -> the reader, which gets the part, its path and its cache mark.
+_PARTS: dict[str, Callable[[JSONObject, str, CacheMark | None], Part]] = {
     "text": _text_part,
     "image_url": _image_part,
     "input_audio": _audio_part,

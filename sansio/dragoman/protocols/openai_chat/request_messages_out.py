@@ -12,10 +12,21 @@ from collections.abc import Sequence
 
 from dragoman._ir.events import ToolKind
 from dragoman._ir.losses import Ledger, LossCode
-from dragoman._ir.request import Media, Message, OpaquePart, Part, Reasoning, Refusal, Request, Text, ToolCall
+from dragoman._ir.native import AnyNode, changed, overlaid
+from dragoman._ir.request import (
+    Media,
+    Message,
+    OpaquePart,
+    Part,
+    Reasoning,
+    Refusal,
+    Request,
+    Text,
+    ToolCall,
+    ToolResult,
+)
 from dragoman._ir.tools import CacheMark
 from dragoman._wire.json import JSON, JSONObject
-from dragoman.protocols._openai.settings import MAX_CACHE_MARKS
 from dragoman.protocols.openai_chat.capabilities import ChatCapabilities as Capabilities
 from dragoman.protocols.openai_chat.checks import write_cache_mark
 from dragoman.protocols.openai_chat.reasoning import (
@@ -26,6 +37,7 @@ from dragoman.protocols.openai_chat.reasoning import (
     stands_in_fields,
 )
 from dragoman.protocols.openai_chat.tables import (
+    CACHE_MARK_NAMES,
     CALL_EXTRAS,
     DUMMY_THOUGHT_SIGNATURE,
     EXTRA_CONTENT,
@@ -46,98 +58,103 @@ _SPEAKER = {"role", "name"}
 
 TEXT_PART_KEYS = {"type", "text"}
 
+# The members of a message that its writer writes, and those of messages and calls that are not for servers, or that
+# the writer puts elsewhere.
+_WRITTEN = frozenset(
+    (
+        *("role", "content", "name", "tool_call_id", "tool_calls", "function_call", "refusal", "audio"),
+        *REASONING_FIELDS,
+    )
+)
+_SDK_MEMBERS = ("index", "parsed", "cache_control", "prompt_cache_breakpoint", PROVIDER_FIELDS)
+
 
 class PartWriter:
     """Writes the parts of one request.
 
-    same_protocol: the request came as Chat Completions, so its own members are sent on.
+    native: the request came as Chat Completions, so what no pass has changed is sent as it came.
     joins_texts: several texts of a message are sent as one string. Not where one of them can have a cache mark: marks
         move, and the others have to stay as the upstream has cached them.
     """
 
-    __slots__ = ("_cache_marks", "_request", "capabilities", "joins_texts", "ledger", "same_protocol")
+    __slots__ = ("capabilities", "joins_texts", "ledger", "native")
 
     def __init__(self, request: Request, capabilities: Capabilities, ledger: Ledger) -> None:
-        self._request = request
-        self.same_protocol = request.protocol == NAME
+        self.native = bool(request.native)
         self.capabilities = capabilities
         self.joins_texts = capabilities.text_content == "string" and capabilities.cache_marks == "none"
         self.ledger = ledger
-        self._cache_marks: list[tuple[JSONObject, str, CacheMark]] = []  # in order
 
     def write_part(self, part: Part, message: Message, content: list[JSONObject]) -> None:
         """Append a part of a message to its content, as any number of wire parts."""
-        start = len(content)
+        if self.native and part.native is not None:
+            content.append(part.native)
+            return
         if isinstance(part, Text):
             content.append({"type": "text", "text": part.text})
-            if part.citations is not None and not self.same_protocol:
+            if part.citations is not None and not self.native:
                 self.ledger.altered(
                     part.path, "sent without its citations: Chat Completions has none in text parts"
                 )
         elif isinstance(part, Media):
             self._media(part, content)
         elif isinstance(part, OpaquePart):
-            if part.origin == NAME:
-                content.append(part.native)
-            else:
-                self.ledger.add(
-                    LossCode.UNKNOWN_KIND, part.path, f"Chat Completions has no counterpart of {part.kind}"
-                )
+            self.ledger.add(
+                LossCode.UNKNOWN_KIND, part.path, f"Chat Completions has no counterpart of {part.kind}"
+            )
             return
         else:
             # A user's call, reasoning or refusal. No protocol has them, but an embedder's request may.
             self.ledger.dropped(part.path, f"a {message.role} message cannot contain a {type(part).__name__}")
             return
-        if len(content) > start:
-            last = content[-1]
-            self.write_mark(part.cache, last)
-            if self.same_protocol and part.extra:
-                last.update(deep_merge(last, part.extra))
-        elif part.cache is not None:
-            self.ledger.dropped(part.cache.path, "the marked part was left out")
+        self.write_mark(part.cache, content[-1])
+        if self.native:
+            content[-1] = overlaid(content[-1], part)
 
     def write_mark(self, mark: CacheMark | None, part: JSONObject) -> None:
         """Put a cache mark on a wire part, or record its loss."""
         if mark is None:
             return
-        if self.capabilities.cache_marks == "none":
-            self.ledger.dropped(mark.path, "the upstream does not accept cache marks")
+        name = CACHE_MARK_NAMES[self.capabilities.cache_marks]
+        if name in part:
+            self.ledger.altered(mark.path, "merged with the mark before it: both are at the same place")
         else:
-            name = _MARK_NAMES[self.capabilities.cache_marks]
-            if name in part:
-                self.ledger.altered(mark.path, "merged with the mark before it: both are at the same place")
-            else:
-                part[name] = write_cache_mark(mark, name)
-                self._cache_marks.append((part, name, mark))
-
-    def drop_excess_marks(self) -> None:
-        """Remove the first cache marks if there are too many. The last ones cover the most."""
-        for part, name, mark in self._cache_marks[:-MAX_CACHE_MARKS]:
-            del part[name]
-            self.ledger.dropped(
-                mark.path, f"at most {MAX_CACHE_MARKS} cache marks are allowed: the last ones are kept"
-            )
+            part[name] = write_cache_mark(mark, name)
 
     def write_message_fields(self, message: Message, body: JSONObject) -> None:
         """Put the members of a message beside its content into `body`."""
+        if self.native:
+            members = self.without_sdk_members(message).before or {}
+            body.update(
+                {key: value for key, value in members.items() if key not in _WRITTEN and value is not None}
+            )
         if message.name is not None:
             body["name"] = message.name
-        if not self.same_protocol:
-            return
-        annotations = self.raw_message(message).get("annotations")
-        if annotations is not None:
-            body["annotations"] = annotations
-        body.update(self.own_members(message))
 
-    def own_members(self, part: Message | ToolCall) -> JSONObject:
-        """Return the members that only this protocol has, without those that servers refuse and only an SDK reads."""
-        extra = part.extra or {}
-        if PROVIDER_FIELDS in extra:
+    def without_sdk_members(self, node: AnyNode) -> AnyNode:
+        """Return a message or call, as a changed one, without what servers refuse and only an SDK reads."""
+        if (node.native or node.before or {}).get(PROVIDER_FIELDS) is not None:
             self.ledger.dropped(
-                f"{part.path}/{PROVIDER_FIELDS}", "what LiteLLM adds to a response, for its callers"
+                f"{node.path}/{PROVIDER_FIELDS}",  # type: ignore[attr-defined]
+                "what LiteLLM adds to a response, for its callers",
             )
-            return {name: value for name, value in extra.items() if name != PROVIDER_FIELDS}
-        return extra
+        return changed(node, _SDK_MEMBERS)
+
+    def keeps(self, message: Message) -> bool:
+        """True if the upstream accepts a message of this protocol as it came."""
+        raw = message.native
+        if raw is None or not self.native or PROVIDER_FIELDS in raw or not message.parts:
+            return False
+        content = raw.get("content")
+        if type(content) is list and self.joins_texts and all(type(part) is Text for part in message.parts):
+            return False
+        for part in message.parts:
+            kind = type(part)
+            if kind is Reasoning or kind is OpaquePart or (kind is ToolResult and type(content) is not str):
+                return False
+            if kind is ToolCall and (not part.input.strip() or PROVIDER_FIELDS in (part.native or {})):  # type: ignore[union-attr]
+                return False
+        return True
 
     def write_content(self, parts: list[JSONObject]) -> JSON:
         """Return the parts, plain texts as one string with blank lines between them if that is enough."""
@@ -145,12 +162,6 @@ class PartWriter:
         if as_string and all(part.keys() == TEXT_PART_KEYS and part["type"] == "text" for part in parts):
             return "\n\n".join([part["text"] for part in parts])
         return parts
-
-    def raw_message(self, message: Message) -> JSONObject:
-        """Return the message as the client sent it, {} for one that a pass has added."""
-        head, _, index = message.path.rpartition("/")
-        found: JSONObject = self._request.native["messages"][int(index)] if head == "/messages" else {}
-        return found
 
     def _media(self, part: Media, content: list[JSONObject]) -> None:
         if part.context is not None:
@@ -167,11 +178,6 @@ class PartWriter:
             content.append({"type": "input_audio", "input_audio": sound})
 
     def _image(self, part: Media, content: list[JSONObject]) -> None:
-        if part.source == "file_id":
-            self.ledger.dropped(
-                part.path, "Chat Completions accepts images by URL or as data, not by file id"
-            )
-            return
         image: JSONObject = {"url": part.data if part.source == "url" else _data_uri(part)}
         if part.detail is not None:
             image["detail"] = part.detail
@@ -190,9 +196,7 @@ class PartWriter:
             file["file_data"] = part.data if part.media_type is None else _data_uri(part)
         elif part.source == "file_id":
             file["file_id"] = part.data
-            if not self.same_protocol:
-                self.ledger.altered(part.path, "a file id is valid only at the vendor that issued it")
-        elif self.same_protocol:
+        elif self.native:
             file["file_data"] = part.data
         else:
             content.append({"type": "text", "text": self._file_as_text(part)})
@@ -210,10 +214,6 @@ class PartWriter:
             return part.data
         self.ledger.altered(f"{part.path}/title", "sent as the first line of the document's text")
         return f"{part.filename}\n\n{part.data}"
-
-
-# Capabilities.cache_marks -> the member of a part.
-_MARK_NAMES = {"breakpoint": "prompt_cache_breakpoint", "cache_control": "cache_control"}
 
 
 def _data_uri(part: Media) -> str:
@@ -249,7 +249,7 @@ def write_turn(run: Sequence[Message], writer: PartWriter) -> JSONObject | None:
         before: Part | None = None
         for part in message.parts:
             turn.add(part, message)
-            if before is not None and not writer.same_protocol and _is_split_by_citation(before, part):
+            if before is not None and not writer.native and _is_split_by_citation(before, part):
                 first = turn.content.pop(-2)
                 turn.content[-1]["text"] = first["text"] + turn.content[-1]["text"]
             before = part
@@ -281,20 +281,17 @@ class _TurnWriter:
         self.reasoning: list[tuple[Reasoning, int, Message]] = []
 
     def add(self, part: Part, message: Message) -> None:
-        same_protocol = self._writer.same_protocol
+        native = self._writer.native
         if isinstance(part, ToolCall):
             self._add_call(part)
         elif isinstance(part, Reasoning):
             self.reasoning.append((part, len(self.calls), message))
-        elif isinstance(part, Refusal):
-            if same_protocol and part.path != f"{message.path}/refusal":
-                self.content.append(deep_merge({"type": "refusal", "refusal": part.text}, part.extra or {}))
-            else:
-                self.refusals.append(part.text)
+        elif isinstance(part, Refusal) and not (native and part.native is not None):
+            self.refusals.append(part.text)
         elif isinstance(part, OpaquePart) and part.kind == "audio" and part.origin == NAME:
             self.body["audio"] = part.native
         else:
-            if self.calls and not same_protocol and isinstance(part, Text):
+            if self.calls and not native and isinstance(part, Text):
                 self._writer.ledger.altered(part.path, "text after a tool call is sent before it")
             self._writer.write_part(part, message, self.content)
 
@@ -303,9 +300,7 @@ class _TurnWriter:
         body = _tool_call(call)
         mark = call.cache
         if mark is not None:
-            if writer.capabilities.cache_marks == "none":
-                writer.write_mark(mark, body)
-            elif self.content and self.content[-1].keys() >= TEXT_PART_KEYS:
+            if self.content and self.content[-1].keys() >= TEXT_PART_KEYS:
                 writer.ledger.altered(
                     mark.path,
                     "tool calls cannot have cache marks in Chat Completions: moved to the text before",
@@ -313,9 +308,7 @@ class _TurnWriter:
                 writer.write_mark(mark, self.content[-1])
             else:
                 writer.ledger.dropped(mark.path, "there is no text before the tool call to put the mark on")
-        self.calls.append(
-            deep_merge(body, writer.own_members(call)) if writer.same_protocol and call.extra else body
-        )
+        self.calls.append(overlaid(body, writer.without_sdk_members(call)) if writer.native else body)
 
     def finish(self, message: Message) -> JSONObject | None:
         """Return the wire message, None if nothing is left of it. message: the first one of the turn."""
@@ -365,13 +358,13 @@ class _TurnWriter:
         ledger = self._writer.ledger
         field = self._writer.capabilities.reasoning_field
         # Whether the client's own members are sent on.
-        returns_fields = self._writer.same_protocol and field is not None
+        returns_fields = self._writer.native and field is not None
         own: dict[str, JSONObject] = {}  # those members, by the path of the message
         natives: list[JSONObject] = []
         texts: list[str] = []
         for reasoning, _, message in self.reasoning:
             if returns_fields and stands_in_fields(reasoning):
-                raw = self._writer.raw_message(message)
+                raw: JSONObject = message.native or message.before or {}
                 own[message.path] = {key: raw[key] for key in REASONING_FIELDS if raw.get(key)}
                 continue
             native = native_reasoning(reasoning)

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dragoman._ir.losses import Ledger, LossCode
+from dragoman._ir.native import overlaid
 from dragoman._ir.request import Media, Message, Part, Request, Text, ToolResult
 from dragoman._wire.exceptions import RequestRefused, dotted_path
 from dragoman._wire.json import JSON, JSONObject
@@ -27,12 +28,12 @@ from dragoman.protocols.openai_chat.request_messages_out import (
     write_turn,
 )
 from dragoman.protocols.openai_chat.request_settings import (
+    REASONING_SETTINGS,
     write_reasoning,
     write_response_format,
     write_settings,
 )
 from dragoman.protocols.openai_chat.tables import (
-    NAME,
     REJECTED_PARAMS,
 )
 from dragoman.protocols.openai_chat.tools import deep_merge, write_tools
@@ -52,6 +53,7 @@ def write_request(request: Request, capabilities: Capabilities, ledger: Ledger) 
                 path=path,
                 code="unsupported_value",
             )
+    settings = request.changed_settings(_FITTED_PARAMS) if request.native else request
     messages = MessageWriter(request, capabilities, ledger).write(request.messages)
     out: JSONObject = {"model": request.model, "messages": messages}
     if request.stream:
@@ -59,13 +61,34 @@ def write_request(request: Request, capabilities: Capabilities, ledger: Ledger) 
         # Always requested. A writer for a client that did not request it leaves it out.
         out["stream_options"] = {"include_usage": True}
     write_tools(request, capabilities, out, ledger)
-    write_response_format(request, messages, out, ledger)
+    write_response_format(request, settings, messages, out, ledger)
     write_reasoning(request, capabilities, out, ledger)
-    write_settings(request, capabilities, out, ledger)
-    if request.protocol == NAME:
-        for key, value in (request.extra or {}).items():
-            out[key] = deep_merge(out.get(key), value)
-    return out
+    write_settings(settings, capabilities, out, ledger)
+    if not request.native:
+        return out
+    for name, value in (request.extra or {}).items():
+        if f"/{name}" in _WRITTEN:
+            out[name] = deep_merge(out.get(name), value)
+    return request.native_body(out, _WRITTEN, ("/response_format",))
+
+
+# Settings that are fitted to the upstream even if no pass has changed them, and the members that are always written.
+_FITTED_PARAMS = ("max_output_tokens", "prompt_cache_options")
+_WRITTEN = [
+    f"/{name}"
+    for name in (
+        "functions",
+        "function_call",
+        "max_tokens",
+        "max_completion_tokens",
+        "parallel_tool_calls",
+        "prompt_cache_options",
+        "tools",
+        "tool_choice",
+        "web_search_options",
+        *REASONING_SETTINGS,
+    )
+]
 
 
 # Inserted where an upstream requires another order of turns than the client's.
@@ -82,24 +105,20 @@ class MessageWriter:
     __slots__ = (
         "_capabilities",
         "_ledger",
+        "_native",
         "_out",
-        "_same_protocol",
         "_simple_turns",
         "_started",
         "_writer",
     )
 
     def __init__(self, request: Request, capabilities: Capabilities, ledger: Ledger) -> None:
-        self._same_protocol = request.protocol == NAME
+        self._native = bool(request.native)
         self._capabilities = capabilities
         self._ledger = ledger
         self._writer = PartWriter(request, capabilities, ledger)
         # True if no turn needs reasoning or signatures.
-        self._simple_turns = (
-            not self._same_protocol
-            and capabilities.reasoning_back == "never"
-            and not capabilities.thought_signatures
-        )
+        self._simple_turns = capabilities.reasoning_back == "never" and not capabilities.thought_signatures
         self._started = False  # some message was not a system message
         self._out: list[JSONObject] = []
 
@@ -117,13 +136,16 @@ class MessageWriter:
                     end += 1
                 self._write_between_turns(messages[index:end])
             index = end
-        self._writer.drop_excess_marks()
         return self._out
 
     def _write_assistant_turn(self, run: Sequence[Message]) -> None:
         """Write a run of assistant messages as one, unless nothing is left of it."""
         self._started = True
-        body = write_simple_turn(run, self._writer) if self._simple_turns else None
+        body: JSONObject | None = None
+        if self._simple_turns and not self._native:
+            body = write_simple_turn(run, self._writer)
+        elif self._simple_turns and len(run) == 1 and self._writer.keeps(run[0]):
+            body = run[0].native
         if body is None:
             body = write_turn(run, self._writer)
         if body is not None:
@@ -140,7 +162,7 @@ class MessageWriter:
 
     def _write_between_turns(self, run: Sequence[Message]) -> None:
         """Write the messages between two assistant turns: results, then their media, then the rest in order."""
-        if len(run) == 1 and run[0].role == "user" and not self._same_protocol:
+        if len(run) == 1 and run[0].role == "user" and not self._native:
             simple = _simple_message(run[0])
             if simple is not None:
                 self._started = True
@@ -154,7 +176,7 @@ class MessageWriter:
             role: str = message.role
             if role == "user":
                 self._started = True
-                simple = None if self._same_protocol else _simple_message(message)
+                simple = None if self._native else _simple_message(message)
                 if simple is not None:
                     if simple["role"] == "tool":
                         results.append(simple)
@@ -238,6 +260,8 @@ class MessageWriter:
 
     def _write_plain(self, message: Message, role: str, parts: Sequence[Part]) -> JSONObject | None:
         """Return a message of any role but assistant and tool, None if nothing of it is left."""
+        if self._writer.keeps(message) and message.native is not None and role == message.native["role"]:
+            return dict(message.native)
         content: list[JSONObject] = []
         for part in parts:
             self._writer.write_part(part, message, content)
@@ -251,17 +275,17 @@ class MessageWriter:
 
     def _write_result(self, result: ToolResult, message: Message, media: list[JSONObject]) -> JSONObject:
         """Return a tool message. Media that it cannot hold are appended to `media`."""
+        if message.native is not None and self._writer.keeps(message):
+            return dict(message.native)
         content: list[JSONObject] = []
         images = self._capabilities.tool_images
         for part in result.parts:
             if not isinstance(part, Media) or part.source == "text" or (part.kind == "image" and images):
                 self._writer.write_part(part, message, content)
                 continue
-            before = len(media)
             self._writer.write_part(part, message, media)
-            if len(media) > before:
-                content.append({"type": "text", "text": f"[{part.kind}: see the next message]"})
-                self._ledger.altered(part.path, "moved out of the tool result into a user message after it")
+            content.append({"type": "text", "text": f"[{part.kind}: see the next message]"})
+            self._ledger.altered(part.path, "moved out of the tool result into a user message after it")
         if result.is_error:
             _prefix(content, "Error: ")
             self._ledger.altered(f"{result.path}/is_error", 'sent as the text "Error: " before the output')
@@ -275,9 +299,7 @@ class MessageWriter:
                 self._ledger.dropped(mark.path, "the result has no text to put the cache mark on")
         body["content"] = self._writer.write_content(content)
         self._writer.write_message_fields(message, body)
-        if self._same_protocol:
-            body.update(result.extra or {})
-        return body
+        return overlaid(body, result) if self._native else body
 
 
 def _simple_message(message: Message) -> JSONObject | None:

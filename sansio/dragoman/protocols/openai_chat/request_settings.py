@@ -23,7 +23,6 @@ from dragoman._ir.parameters import (
 from dragoman._ir.request import Param, ReasoningConfig, Request, ResponseFormat
 from dragoman._ir.shape import INTEGER, OBJECT, STRING, JSONType, extra_members
 from dragoman._wire.json import JSON, JSONObject
-from dragoman._wire.json_schema import is_strict
 from dragoman.protocols._openai.settings import (
     DEFAULT_SCHEMA_NAME,
     INCLUDE_LOGPROBS,
@@ -35,7 +34,6 @@ from dragoman.protocols.openai_chat.checks import CHECKS
 from dragoman.protocols.openai_chat.shapes import FORMAT_SHAPE, SETTING_PATHS
 from dragoman.protocols.openai_chat.tables import (
     IMPLIED_INCLUDES,
-    NAME,
     TITLE,
 )
 
@@ -63,6 +61,9 @@ _PLACES: dict[str, dict[str, tuple[str, JSONType | Mapping[JSON, str]]]] = {
     "thinking_budget": {"": ("budget", INTEGER)},
     "include_reasoning": {"": ("display", {True: "summarized", False: "omitted"})},
 }
+
+
+REASONING_SETTINGS = tuple(_PLACES)
 
 
 def read_reasoning(body: JSONObject, extra: JSONObject) -> ReasoningConfig | None:
@@ -111,7 +112,7 @@ def write_reasoning(request: Request, capabilities: Capabilities, out: JSONObjec
     if config is None:
         return
     if (
-        request.protocol == NAME
+        request.native
         and config.path == f"/{_TEMPLATE}"
         and capabilities.reasoning_setting == "reasoning_effort"
     ):
@@ -212,7 +213,7 @@ def read_response_format(body: JSONObject, extra: JSONObject) -> ResponseFormat 
 
 
 def write_response_format(
-    request: Request, messages: list[JSONObject], out: JSONObject, ledger: Ledger
+    request: Request, settings: Request, messages: list[JSONObject], out: JSONObject, ledger: Ledger
 ) -> None:
     """Put the response format into `out`. messages: the wire messages, to which an instruction may be added."""
     form = request.response_format
@@ -227,16 +228,14 @@ def write_response_format(
                 path, "the server requires the word JSON in the messages: an instruction was added"
             )
         return
+    if settings.response_format is None:
+        return  # no pass has changed it
     schema: JSONObject = {"name": form.name or DEFAULT_SCHEMA_NAME}
     if form.description is not None:
         schema["description"] = form.description
     schema["schema"] = form.schema
     if form.strict is not None:
-        schema["strict"] = form.strict and is_strict(form.schema)
-        if form.strict and not schema["strict"]:
-            ledger.altered(path, "the server does not accept this schema as strict")
-    if form.extra and request.protocol == NAME:
-        schema.update(form.extra)
+        schema["strict"] = form.strict
     out["response_format"] = {"type": "json_schema", "json_schema": schema}
 
 
@@ -272,10 +271,8 @@ def write_settings(request: Request, capabilities: Capabilities, out: JSONObject
         converters = {**CONVERTERS, **shared_converters(request, refuses_tiers, TITLE)}
         if capabilities.cache_marks != "breakpoint":
             converters["prompt_cache_options"] = _drop_cache_options
-        if request.protocol == NAME:
-            del converters["service_tier"]  # the client names tiers as the upstream does
         write_params(request, _SETTING_NAMES[capabilities.max_tokens_field], converters, out, ledger)
-        if request.protocol != NAME:
+        if not request.native:
             _derived_settings(request, capabilities, out, ledger)
 
 

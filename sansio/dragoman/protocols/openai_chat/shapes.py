@@ -1,7 +1,7 @@
 """The members that objects of requests and responses have, see `_ir.shape`.
 
 They are those in the types of openai-python 3.54.0 and of widespread compatible servers. What a request has beside them
-is its `extra`: sent on to an upstream of the same protocol, recorded as a loss for any other. Names in comments are of
+is unknown: sent on to an upstream of the same protocol, recorded as a loss for any other. Names in comments are of
 hosts and servers in whose recorded responses we have seen a member (November 2026).
 """
 
@@ -16,6 +16,7 @@ from dragoman._ir.shape import (
     ByType,
     Counters,
     DroppedUnless,
+    OneOf,
     Setting,
     Shape,
     native_members,
@@ -84,7 +85,14 @@ REQUEST_SHAPE: dict[str, Shape] = {
 }
 SETTING_PATHS: dict[Param, str] = setting_paths(REQUEST_SHAPE)
 
-_MARKS: dict[str, Shape] = dict.fromkeys(CACHE_MARKS)
+# The members of a mark are read if they have the values that ours have.
+_MARKS: dict[str, Shape] = {
+    name: {
+        **{key: OneOf((value,)) for key, value in members.items()},
+        "ttl": OneOf(tuple(lifetimes.values())),
+    }
+    for name, (members, lifetimes) in CACHE_MARKS.items()
+}
 # Content parts by type. The reader takes other types whole.
 PART_SHAPES: dict[str, dict[str, Shape]] = {
     "text": {"type": None, "text": None, **_MARKS},
@@ -95,7 +103,7 @@ PART_SHAPES: dict[str, dict[str, Shape]] = {
 }
 
 # A message of any role but assistant. `cache_control` is what agents send for Claude models.
-MESSAGE_SHAPE: dict[str, Shape] = {"role": None, "content": None, "name": None, "cache_control": None}
+MESSAGE_SHAPE: dict[str, Shape] = {"role": None, "content": None, "name": None, **_MARKS}
 TOOL_MESSAGE_SHAPE: dict[str, Shape] = {**MESSAGE_SHAPE, "tool_call_id": None}
 ASSISTANT_SHAPE: dict[str, Shape] = {
     **MESSAGE_SHAPE,
@@ -125,7 +133,7 @@ _CALL: dict[str, Shape] = {
 }
 CALL_SHAPE: dict[str, Shape] = {
     **_CALL,
-    "cache_control": None,
+    **_MARKS,
     EXTRA_CONTENT: Setting(None),
     # As in messages: the stream helper of OpenAI's SDK leaves the position, and its parser the arguments as an object.
     "function": {**FUNCTION_CALL_SHAPE, "parsed_arguments": None},
@@ -141,9 +149,14 @@ TOOL_SHAPE: dict[str, Shape] = {
     "custom": {
         "name": None,
         "description": None,
-        "format": {"type": None, "grammar": {"definition": None, "syntax": None}},
+        "format": ByType(
+            {
+                "text": {"type": None},
+                "grammar": {"type": None, "grammar": {"definition": None, "syntax": None}},
+            }
+        ),
     },
-    "cache_control": None,
+    **_MARKS,
 }
 LOCATION_SHAPE: dict[str, Shape] = {"city": None, "country": None, "region": None, "timezone": None}
 WEB_SEARCH_SHAPE: dict[str, Shape] = {

@@ -44,6 +44,9 @@ CACHE_MARKS: dict[str, tuple[JSONObject, dict[Literal["short", "long"], str]]] =
     "cache_control": ({"type": "ephemeral"}, {"short": "5m", "long": "1h"}),
 }
 
+# Capabilities.cache_marks -> the member of a part.
+CACHE_MARK_NAMES = {"breakpoint": "prompt_cache_breakpoint", "cache_control": "cache_control"}
+
 # The first five finish reasons are official (openai-python 3.54.0), the others come from compatible servers. Any other
 # one counts as END.
 STOP_REASONS: dict[str, StopReason] = {

@@ -1,8 +1,8 @@
 """Read and write the tools of a request, and the choice among them.
 
 Functions and custom tools have types of their own. The setting `web_search_options` is read as a hosted tool, and
-written from one. Tools of unknown types are kept as they came. What a tool has beyond the members here is its `extra`;
-on the way out it goes into the description if the model can use it, and into the ledger otherwise.
+written from one. Tools of unknown types are kept as they came. What a tool has beyond the members here
+goes into the description if the model can use it, and into the ledger otherwise.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from dragoman._ir.events import ToolKind
 from dragoman._ir.losses import Ledger, child
+from dragoman._ir.native import written
 from dragoman._ir.request import Request
 from dragoman._ir.shape import OBJECT, STRING, extra_members
 from dragoman._ir.tools import (
@@ -25,7 +26,6 @@ from dragoman._ir.tools import (
 )
 from dragoman._wire.exceptions import RemoteProtocolError, dotted_path
 from dragoman._wire.json import JSON, JSONObject, encode_text, wrong_type
-from dragoman._wire.json_schema import is_strict
 from dragoman.protocols.openai_chat.capabilities import ChatCapabilities as Capabilities
 from dragoman.protocols.openai_chat.checks import CHECKS, read_cache_mark, write_cache_mark
 from dragoman.protocols.openai_chat.shapes import FUNCTION_SHAPE, LOCATION_SHAPE, TOOL_SHAPE, WEB_SEARCH_SHAPE
@@ -68,19 +68,19 @@ def _read_tool(tool: JSONObject, path: str) -> Tool:
     at = f"{path}/{kind}"
     name = CHECKS.required(inner, "name", at, STRING)
     description = CHECKS.optional(inner, "description", at, STRING)
-    cache, extra = read_cache_mark(tool, path, extra_members(tool, TOOL_SHAPE))
+    cache = read_cache_mark(tool, path)
     if kind == "function":
         parameters, strict = inner.get("parameters"), inner.get("strict")
-        return FunctionTool(name, description, parameters, strict, cache=cache, extra=extra, path=path)
+        return FunctionTool(
+            name, description, parameters, strict, cache=cache, path=path, native=tool, shape=TOOL_SHAPE
+        )
     # A grammar is nested one deeper than in Responses: {type: grammar, grammar: {definition, syntax}}.
     form, grammar = inner.get("format"), None
     if type(form) is dict and form.get("type") == "grammar" and type(form.get("grammar")) is dict:
         at = f"{at}/format/grammar"
         syntax = CHECKS.required(form["grammar"], "syntax", at, STRING)
         grammar = Grammar(syntax, CHECKS.required(form["grammar"], "definition", at, STRING))
-    elif form not in (None, {"type": "text"}):
-        extra = deep_merge(extra or {}, {"custom": {"format": form}})
-    return CustomTool(name, description, grammar, cache=cache, extra=extra, path=path)
+    return CustomTool(name, description, grammar, cache=cache, path=path, native=tool, shape=TOOL_SHAPE)
 
 
 def _read_legacy_function(function: JSONObject, path: str) -> FunctionTool:
@@ -89,8 +89,9 @@ def _read_legacy_function(function: JSONObject, path: str) -> FunctionTool:
         CHECKS.optional(function, "description", path, STRING),
         function.get("parameters"),
         function.get("strict"),
-        extra=extra_members(function, FUNCTION_SHAPE),
         path=path,
+        before=extra_members(function, FUNCTION_SHAPE),
+        shape={},
     )
 
 
@@ -158,12 +159,15 @@ def _is_plain_choice(received: JSONObject, choice: ToolChoice) -> bool:
 def write_tools(request: Request, capabilities: Capabilities, out: JSONObject, ledger: Ledger) -> None:
     """Put tools, choice and web search into `out`."""
     tools: list[JSONObject] = []
-    same_protocol = request.protocol == NAME
+    native, was = bool(request.native), request.received
+
+    def write(tool: FunctionTool | CustomTool) -> JSONObject:
+        return _write_tool(tool, ledger)
+
     for tool in request.tools:
         if not isinstance(tool, HostedTool):
-            body = _write_tool(tool, same_protocol and capabilities.cache_marks == "cache_control", ledger)
-            tools.append(deep_merge(body, tool.extra) if same_protocol and tool.extra else body)
-        elif not same_protocol:
+            tools.append(written(tool, write) if native else write(tool))
+        elif not native:
             _write_hosted(tool, capabilities, out, ledger)
         elif tool.kind == WEB_SEARCH_OPTIONS:
             out[WEB_SEARCH_OPTIONS] = tool.native
@@ -176,7 +180,9 @@ def write_tools(request: Request, capabilities: Capabilities, out: JSONObject, l
             ledger.dropped(choice.path, "no tool can be called")
         return
     out["tools"] = tools
-    if choice is not None:
+    if was is not None and choice is was.tool_choice and type(request.native.get("tool_choice")) is dict:
+        out["tool_choice"] = request.native["tool_choice"]
+    elif choice is not None:
         body = _write_choice(choice, ledger)
         if body is not None:
             out["tool_choice"] = body
@@ -185,17 +191,15 @@ def write_tools(request: Request, capabilities: Capabilities, out: JSONObject, l
         out["parallel_tool_calls"] = False
 
 
-def _write_tool(tool: FunctionTool | CustomTool, marks: bool, ledger: Ledger) -> JSONObject:
-    """Return a tool in the form of the protocol. marks: the upstream accepts cache marks on tools."""
+def _write_tool(tool: FunctionTool | CustomTool, ledger: Ledger) -> JSONObject:
+    """Return a tool in the form of the protocol."""
     kind = "custom" if isinstance(tool, CustomTool) else "function"
     inner: JSONObject = {"name": tool.name}
     body: JSONObject = {"type": kind, kind: inner}
     if tool.description is not None:
         inner["description"] = tool.description
-    if tool.cache is not None and marks:
+    if tool.cache is not None:
         body["cache_control"] = write_cache_mark(tool.cache, "cache_control")
-    elif tool.cache is not None:
-        ledger.dropped(tool.cache.path, "tools cannot have cache marks in Chat Completions")
     if isinstance(tool, CustomTool):
         if tool.grammar is not None:
             grammar = {"definition": tool.grammar.definition, "syntax": tool.grammar.syntax}
@@ -212,9 +216,7 @@ def _write_tool(tool: FunctionTool | CustomTool, marks: bool, ledger: Ledger) ->
     parameters = tool.parameters
     inner["parameters"] = {"type": "object", "properties": {}} if parameters is None else parameters
     if tool.strict is not None:
-        inner["strict"] = tool.strict and is_strict(parameters)
-        if tool.strict and not inner["strict"]:
-            ledger.altered(f"{tool.path}/strict", "the server does not accept this schema as strict")
+        inner["strict"] = tool.strict
     return body
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dragoman._wire.sse import encode_comment
 from dragoman.codec import Endpoint, ModelList, RateLimitHeaders, ToolLimits, UpstreamSpec
 from dragoman.protocols._openai.errors import is_native_error, read_error, write_error
+from dragoman.protocols._openai.settings import FILE_STORE, MAX_CACHE_MARKS
 from dragoman.protocols.openai_responses.capabilities import ResponsesCapabilities
 from dragoman.protocols.openai_responses.observer import END_MARKERS, ResponsesObserver
 from dragoman.protocols.openai_responses.request_in import read_request
@@ -31,6 +32,7 @@ SPEC = UpstreamSpec(
     ),
     settings=frozenset(SETTING_PATHS),
     message_members=frozenset({"phase"}),
+    file_store=FILE_STORE,
     read_request=read_request,
     capabilities=ResponsesCapabilities,
     write_request=write_request,
@@ -45,6 +47,9 @@ SPEC = UpstreamSpec(
     end_markers=END_MARKERS,
     output_member="output",
     max_stop_sequences=0,
+    max_cache_marks=MAX_CACHE_MARKS,
+    checks_strict_schemas=True,
+    cache_mark_forms={"breakpoint": "prompt_cache_breakpoint"},
     signature_places=SIGNATURE_PLACES,
     content_members=frozenset(
         {

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from typing import Literal
 
 from dragoman._ir.checks import Checks
 from dragoman._ir.request import Media, Text
-from dragoman._ir.shape import STRING, Shape, extra_members
+from dragoman._ir.shape import STRING
 from dragoman._wire.exceptions import RemoteProtocolError, dotted_path
 from dragoman._wire.json import JSON, JSONObject, encode_text, wrong_type
 from dragoman.protocols._openai.citations import write_url_citation
-from dragoman.protocols.openai_responses.shapes import IMPLIED_VALUES
 
 
 def _wrong_type(path: str, expected: str, value: JSON) -> RemoteProtocolError:
@@ -36,14 +35,6 @@ def required_text(value: JSONObject, name: str, path: str) -> str:
     if type(found) is str and found:
         return found
     raise CHECKS.wrong_type(f"{path}/{name}", STRING.name, found or None)
-
-
-def read_extra(value: JSONObject, shape: Mapping[str, Shape]) -> JSONObject | None:
-    """Return the members that have no place in the document, without those that it implies."""
-    extra = extra_members(value, shape)
-    if extra is None:
-        return None
-    return {name: member for name, member in extra.items() if member != IMPLIED_VALUES.get(name)} or None
 
 
 def missing_field(path: str) -> RemoteProtocolError:

@@ -11,7 +11,7 @@ import msgspec
 
 from dragoman._ir.losses import Loss, LossCode
 from dragoman._ir.request import Message, Param, ReasoningConfig, Request, ResponseFormat, Text
-from dragoman._ir.shape import OBJECT, STRING, read_settings
+from dragoman._ir.shape import OBJECT, STRING, extra_members, read_settings
 from dragoman._ir.signatures import Signer
 from dragoman._ir.tools import Namespace
 from dragoman._wire.json import JSON, JSONObject, wrong_type
@@ -20,7 +20,6 @@ from dragoman.protocols.openai_responses.checks import (
     CHECKS,
     invalid_value,
     missing_field,
-    read_extra,
 )
 from dragoman.protocols.openai_responses.request_messages_in import InputReader
 from dragoman.protocols.openai_responses.shapes import (
@@ -61,7 +60,7 @@ def read_request(body: JSONObject, signer: Signer) -> Request:
     for name, nothing in NO_OP_VALUES.items():
         if name in params and params[name] == nothing:
             del params[name]
-    extra = read_extra(body, REQUEST_SHAPE) or {}
+    extra = extra_members(body, REQUEST_SHAPE) or {}
     paths = SETTING_PATHS
     if reader.reference is not None and "previous_response_id" not in params:
         # A reference means the same: part of the conversation is only in the vendor's store.
@@ -138,7 +137,7 @@ def _read_format(value: JSON, path: str) -> ResponseFormat | None:
     kind = value.get("type")
     if kind == "text":
         return None
-    extra = read_extra(value, FORMAT_SHAPE)
+    extra = extra_members(value, FORMAT_SHAPE)
     if kind == "json_object":
         return ResponseFormat(extra=extra, path=path)
     if kind != "json_schema":
@@ -160,7 +159,7 @@ def _read_reasoning(value: JSONObject | None, later: tuple[str, str] | None) -> 
             return None
         return ReasoningConfig(effort=later[0], path="/reasoning", effort_path=later[1])
     summary_name = next((name for name in SUMMARY_NAMES if value.get(name) is not None), None)
-    extra = read_extra(value, REASONING_SHAPE) or {}
+    extra = extra_members(value, REASONING_SHAPE) or {}
     effort = CHECKS.optional(value, "effort", "/reasoning", STRING) or None
     effort_path = "/reasoning/effort"
     if later is not None:

@@ -26,7 +26,7 @@ from dragoman._ir.request import (
     ToolCall,
     ToolResult,
 )
-from dragoman._ir.shape import STRING, Shape
+from dragoman._ir.shape import STRING, extra_members
 from dragoman._ir.signatures import Signer, unwrap_summary
 from dragoman._ir.tools import CacheMark, FunctionTool, HostedTool, Namespace, Tool
 from dragoman._wire.json import JSON, JSONObject, encode_text, text_or_none, wrong_type
@@ -36,7 +36,6 @@ from dragoman.protocols.openai_responses.checks import (
     invalid_value,
     missing_field,
     objects_in,
-    read_extra,
     read_media,
     required_text,
 )
@@ -50,7 +49,6 @@ from dragoman.protocols.openai_responses.shapes import INPUT_SHAPES, PART_SHAPES
 from dragoman.protocols.openai_responses.tables import (
     CACHE_LIFETIMES,
     NAME,
-    PLAIN_MARKS,
     PROVIDER_OUTPUTS,
     ROLES,
     USER_ITEMS,
@@ -125,15 +123,15 @@ class InputReader:
                 continue
             if kind == "compaction_trigger" and index == len(items) - 1:
                 self.compact = True
-                self._note_extra(read_extra(item, INPUT_SHAPES[kind]), path)
+                self._read_item(item, path, kind)
                 continue
             special = _ITEM_METHODS.get(kind, InputReader._opaque)
             special(self, item, path, kind)
 
-    def _note_extra(self, extra: JSONObject | None, path: str) -> None:
-        """Keep unknown fields of an item without a message, in an empty message."""
-        if extra:
-            self.messages.append(Message("user", (), path, extra=extra))
+    def _read_item(self, item: JSONObject, path: str, kind: str) -> None:
+        """Keep an item with tools or settings, which have been read, in its place for the same protocol."""
+        part = OpaquePart(NAME, kind, item, path, "", INPUT_SHAPES[kind])
+        self.messages.append(Message("user", (part,), path))
 
     def _opaque(self, item: JSONObject, path: str, kind: str) -> None:
         result = kind.endswith("_output") and kind not in PROVIDER_OUTPUTS
@@ -151,20 +149,13 @@ class InputReader:
         parts = objects_in(item.get("summary")) or objects_in(item.get("content"))
         text = "\n\n".join([part["text"] for part in parts if type(part.get("text")) is str])
         encrypted = item.get("encrypted_content")
-        signature: Signature | None
         if type(encrypted) is str and self._signer.is_wrapped(encrypted):
             # None if it is forged or damaged: then only the text is left.
             signature = self._signer.unwrap(encrypted)
+            extra = extra_members(item, INPUT_SHAPES[kind])
+            reasoning = Reasoning(text, signature, path, signature is None, before=extra, shape={})
         else:
-            signature = Signature(NAME, item)
-        reasoning = Reasoning(
-            text,
-            signature,
-            CHECKS.optional(item, "id", path, STRING) or None,
-            read_extra(item, INPUT_SHAPES[kind]),
-            path,
-            forged=signature is None,
-        )
+            reasoning = Reasoning(text, Signature(NAME, item), path, native=item, shape=INPUT_SHAPES[kind])
         self.messages.append(Message("assistant", (reasoning,), path))
 
     def _compaction(self, item: JSONObject, path: str, kind: str) -> None:
@@ -173,7 +164,8 @@ class InputReader:
             self._opaque(item, path, kind)
             return
         text = Text(summary, path=f"{path}/encrypted_content")
-        self.messages.append(Message("user", (text,), path, extra=read_extra(item, INPUT_SHAPES[kind])))
+        extra = extra_members(item, INPUT_SHAPES[kind])
+        self.messages.append(Message("user", (text,), path, before=extra, shape={}))
 
     def _web_search(self, item: JSONObject, path: str, kind: str) -> None:
         """Join a search that follows its own signature. A search of another vendor is sent to the client twice: in a
@@ -194,8 +186,9 @@ class InputReader:
             self._opaque(item, path, kind)  # the provider searched
             return
         self.messages.append(read_client_call(item, path))
-        if kind == "local_shell_call" and item.get("id"):
-            self._shell_calls[item["id"]] = item["call_id"]
+        item_id = text_or_none(item.get("id"))
+        if kind == "local_shell_call" and item_id is not None:
+            self._shell_calls[item_id] = item["call_id"]
 
     def _client_output(self, item: JSONObject, path: str, kind: str) -> None:
         tool = _OUTPUT_TOOLS[kind]
@@ -219,7 +212,7 @@ class InputReader:
     def _additional_tools(self, item: JSONObject, path: str, kind: str) -> None:
         """Add tools that are declared in the middle of the conversation. For other protocols they are tools."""
         self._add_tools(item, path, found=False)
-        self._note_extra(read_extra(item, INPUT_SHAPES[kind]), path)
+        self._read_item(item, path, kind)
 
     def _add_tools(self, item: JSONObject, path: str, *, found: bool) -> None:
         """Add tools. A later declaration replaces that of an earlier item, but not one in the request's `tools`. A tool
@@ -248,12 +241,10 @@ class InputReader:
             self.effort = (effort, f"{path}/reasoning/effort")
         if type(text) is dict and text.get("format") is not None:
             self.format = (text["format"], f"{path}/text/format")
-        odd = {
-            name: value
-            for name, value in (("reasoning", reasoning), ("text", text))
-            if value is not None and type(value) is not dict
-        }
-        self._note_extra({**(read_extra(item, INPUT_SHAPES[kind]) or {}), **odd}, path)
+        for name in ("reasoning", "text"):
+            if type(item.get(name)) not in (dict, type(None)):
+                self.repairs.append(Loss(LossCode.UNKNOWN_FIELD, f"{path}/{name}", "not an object"))
+        self._read_item(item, path, kind)
 
 
 def _visible(tool: Tool) -> Tool:
@@ -277,21 +268,15 @@ def _read_message(item: JSONObject, path: str) -> Message:
     content = item.get("content")
     parts: tuple[Part, ...]
     if type(content) is str:
-        parts = (Text(content, None, None, None, path + "/content"),)
+        parts = (Text(content, None, None, path + "/content"),)
     elif type(content) is list:
         parts = read_parts(content, path + "/content")
     else:
         raise CHECKS.wrong_type(f"{path}/content", "a string or an array", content)
     if len(item) == 2 or (len(item) == 3 and "type" in item):  # the commonest shape: role and content only
-        return Message(role, parts, path)
-    return Message(
-        role,
-        parts,
-        path,
-        phase=CHECKS.optional(item, "phase", path, STRING) or None,
-        item_id=CHECKS.optional(item, "id", path, STRING) or None,
-        extra=read_extra(item, INPUT_SHAPES["message"]),
-    )
+        return Message(role, parts, path, native=item)
+    phase = CHECKS.optional(item, "phase", path, STRING) or None
+    return Message(role, parts, path, None, phase, native=item, shape=INPUT_SHAPES["message"])
 
 
 def _read_call(item: JSONObject, path: str) -> Message:
@@ -304,7 +289,7 @@ def _read_call(item: JSONObject, path: str) -> Message:
         call_id, name = item.get("call_id"), item.get("name")
         if type(call_id) is str and call_id and type(name) is str and name:
             tool_kind = _CUSTOM if custom else _FUNCTION
-            call = ToolCall(call_id, name, text, tool_kind, None, None, None, None, path)
+            call = ToolCall(call_id, name, text, tool_kind, None, None, path, native=item)
             return Message("assistant", (call,), path)
     if type(text) is not str:
         # Some clients send the arguments as an object, or none at all for a tool without parameters.
@@ -315,10 +300,10 @@ def _read_call(item: JSONObject, path: str) -> Message:
         text,
         _CUSTOM if custom else _FUNCTION,
         CHECKS.optional(item, "namespace", path, STRING) or None,
-        CHECKS.optional(item, "id", path, STRING) or None,
         None,
-        read_extra(item, INPUT_SHAPES[kind]),
         path,
+        native=item,
+        shape=INPUT_SHAPES[kind],
     )
     return Message("assistant", (call,), path)
 
@@ -328,7 +313,7 @@ def _read_result(item: JSONObject, path: str) -> Message:
     where = f"{path}/output"
     parts: tuple[Part, ...]
     if type(output) is str:
-        parts = (Text(output, None, None, None, where),)
+        parts = (Text(output, None, None, where),)
     elif type(output) is list:
         parts = tuple(
             [
@@ -340,7 +325,6 @@ def _read_result(item: JSONObject, path: str) -> Message:
     else:
         raise CHECKS.wrong_type(where, "a string or an array", output)
     kind: str = item["type"]
-    plain = len(item) == 3  # type, call_id and output only, the commonest shape
     call_id = CHECKS.optional(item, "call_id", path, STRING)
     if not call_id:
         # `call_id` may be absent (openai-python 3.52.0): then it is the result of no call, and only text.
@@ -349,11 +333,11 @@ def _read_result(item: JSONObject, path: str) -> Message:
         call_id,
         cast("tuple[Text | Media | OpaquePart, ...]", parts),
         _CUSTOM if kind == "custom_tool_call_output" else _FUNCTION,
-        None,
-        None if plain else CHECKS.optional(item, "id", path, STRING) or None,
-        None,
-        None if plain else read_extra(item, INPUT_SHAPES[kind]),
-        path,
+        path=path,
+        native=item,
+        shape=None
+        if len(item) == 3
+        else INPUT_SHAPES[kind],  # the commonest shape: type, call_id and output only
     )
     return Message("user", (result,), path)
 
@@ -396,38 +380,32 @@ def _read_part(part: JSON, path: str) -> Part:
             raise CHECKS.wrong_type(f"{path}/text", STRING.name, text)
         if len(part) == 2 or (len(part) == 3 and part.get("annotations") == []):
             return Text(
-                text, None, None, None, path
+                text, None, None, path, native=part
             )  # the second shape is what servers send and clients return
-        mark, extra = _read_cache_mark(part, path, PART_SHAPES["output_text"])
         annotations = part.get("annotations") or None
-        return Text(text, mark, annotations, extra, path, read_citations(objects_in(annotations)))
+        sources = read_citations(objects_in(annotations))
+        mark, shape = _read_cache_mark(part, path), PART_SHAPES["output_text"]
+        return Text(text, mark, annotations, path, sources, native=part, shape=shape)
     if kind == "input_image" or kind == "input_file":
         return _read_media(part, path)
     if kind == "refusal" and type(part.get("refusal")) is str:
-        return Refusal(part["refusal"], read_extra(part, PART_SHAPES[kind]), path)
+        return Refusal(part["refusal"], path, native=part, shape=PART_SHAPES[kind])
     return OpaquePart(NAME, kind, part, path)
 
 
-def _read_cache_mark(
-    part: JSONObject, path: str, shape: dict[str, Shape]
-) -> tuple[CacheMark | None, JSONObject | None]:
-    """Return the cache mark, and the fields outside of the shape. A mark with further members is also among those,
-    whole.
-    """
-    extra = read_extra(part, shape)
+def _read_cache_mark(part: JSONObject, path: str) -> CacheMark | None:
     mark = part.get("prompt_cache_breakpoint")
     if type(mark) is not dict:
-        return None, extra
-    ttl = text_or_none(mark.get("ttl")) or ""
-    if mark not in PLAIN_MARKS:
-        extra = {**(extra or {}), "prompt_cache_breakpoint": mark}
-    return CacheMark(f"{path}/prompt_cache_breakpoint", CACHE_LIFETIMES.get(ttl)), extra
+        return None
+    return CacheMark(
+        f"{path}/prompt_cache_breakpoint", CACHE_LIFETIMES.get(text_or_none(mark.get("ttl")) or "")
+    )
 
 
 def _read_media(part: JSONObject, path: str) -> Media:
-    mark, extra = _read_cache_mark(part, path, PART_SHAPES[part["type"]])
+    mark, shape = _read_cache_mark(part, path), PART_SHAPES[part["type"]]
     detail = CHECKS.optional(part, "detail", path, STRING) or None
     if part["type"] == "input_image":
-        return read_media("image", part, path, detail=detail, cache=mark, extra=extra)
+        return read_media("image", part, path, detail=detail, cache=mark, native=part, shape=shape)
     name = CHECKS.optional(part, "filename", path, STRING) or None
-    return read_media("file", part, path, filename=name, detail=detail, cache=mark, extra=extra)
+    return read_media("file", part, path, filename=name, detail=detail, cache=mark, native=part, shape=shape)

@@ -21,7 +21,6 @@ from dragoman._ir.request import Message, Param, ReasoningConfig, Request, Respo
 from dragoman._ir.shape import setting_paths
 from dragoman._ir.signatures import Signer, unwrap_summary
 from dragoman._wire.json import JSON, JSONObject
-from dragoman._wire.json_schema import is_strict
 from dragoman.codec import SignaturePlaces
 from dragoman.protocols._openai.settings import (
     DEFAULT_SCHEMA_NAME,
@@ -32,7 +31,6 @@ from dragoman.protocols._openai.settings import (
 )
 from dragoman.protocols.openai_responses.capabilities import ResponsesCapabilities as Capabilities
 from dragoman.protocols.openai_responses.request_messages_out import (
-    NO_MARKS,
     InputWriter,
     unwrapped_item,
 )
@@ -40,12 +38,9 @@ from dragoman.protocols.openai_responses.shapes import REQUEST_SHAPE
 from dragoman.protocols.openai_responses.tables import (
     EFFORT_IMPLIES_SUMMARY,
     MIN_OUTPUT_TOKENS,
-    NAME,
-    NO_OP_VALUES,
     SUMMARY_NAMES,
     TIERS,
     TITLE,
-    VERBATIM_FIELDS,
 )
 from dragoman.protocols.openai_responses.tools import (
     note_unsent_servers,
@@ -62,58 +57,66 @@ _NAMES: dict[Param, str] = {
 
 
 def write_request(request: Request, capabilities: Capabilities, ledger: Ledger) -> JSONObject:
-    """Write the body.
-
-    Raises RequestRefused for audio, because a response without it would be a response to something else.
-    """
-    same_protocol = request.protocol == NAME
+    """Write the body."""
+    native, settings = bool(request.native), request.changed_settings()
     out: JSONObject = {"model": request.model}
     messages = request.messages
-    if messages and _is_instructions(messages, capabilities, same_protocol):
+    if messages and _is_instructions(messages, capabilities, native):
         text = messages[0].parts[0]
         assert isinstance(text, Text)
-        out["instructions"] = text.text
-        if text.cache is not None:
-            ledger.dropped(text.cache.path, NO_MARKS)
+        if not native:
+            out["instructions"] = text.text
         messages = messages[1:]
-    elif same_protocol and request.native.get("instructions") == "":
-        out["instructions"] = ""
-    items = InputWriter(request, capabilities, ledger).items(messages)
-    if not same_protocol:
+    items: JSON = InputWriter(ledger, native).items(messages)
+    if not native:
         _add_word_json(request, items, ledger)
-        out["input"] = items
-    elif type(request.native.get("input")) is str and len(items) == 1:
-        out["input"] = request.native["input"]
-    elif request.native.get("input") is not None:
+    if native and type(request.native.get("input")) is not list and len(items) < 2:
+        items = request.native.get("input")
+    if items is not None:
         out["input"] = items
     _write_tools(request, capabilities, out, ledger)
     if request.parallel_tool_calls is not None:
         out["parallel_tool_calls"] = request.parallel_tool_calls
     if request.stream:
         out["stream"] = True
-    if same_protocol:
-        _rewrite_settings(request, capabilities, out, ledger)
-    else:
-        _write_settings(request, capabilities, out, ledger)
+    text_settings: JSONObject = {}
+    if settings.response_format is not None:
+        text_settings["format"] = _write_format(settings.response_format, ledger)
+    verbosity = settings.params.get("verbosity")
+    if verbosity is not None:
+        text_settings["verbosity"] = verbosity
+    if text_settings:
+        out["text"] = text_settings
+    if settings.params:
+        refuses_tiers = "service_tier" in capabilities.refuses
+        converters = {**CONVERTERS, **shared_converters(request, refuses_tiers, TITLE, TIERS)}
+        write_params(settings, _NAMES, converters, out, ledger)
+    if native:
+        return _with_kept_members(request, capabilities, out, ledger)
+    _write_implied_settings(request, capabilities, out, ledger)
     return out
 
 
 def _write_tools(request: Request, capabilities: Capabilities, out: JSONObject, ledger: Ledger) -> None:
-    same_protocol = request.protocol == NAME
+    native = bool(request.native)
     # Tools that an input item declares are written there.
-    tools = [tool for tool in request.tools if not (same_protocol and tool.path.startswith("/input/"))]
-    written = write_tools(tools, request, capabilities, ledger) if tools else []
-    if written:
-        out["tools"] = written
-    uses = None if same_protocol else sum_max_uses(tools, capabilities, ledger)
+    tools = [tool for tool in request.tools if not (native and tool.path.startswith("/input/"))]
+    body = write_tools(tools, request, capabilities, ledger) if tools else []
+    if body:
+        out["tools"] = body
+    if not native:
+        uses = sum_max_uses(tools, capabilities, ledger)
+        if uses is not None:
+            out["max_tool_calls"] = uses
     if "mcp_servers" in request.params:
         note_unsent_servers(request, capabilities, ledger)
-    if uses is not None:
-        out["max_tool_calls"] = uses
-    choice = request.tool_choice
+    choice, was = request.tool_choice, request.received
     if choice is None:
         return
-    if choice.mode == "required" and not written and not same_protocol:
+    if was is not None and choice is was.tool_choice:
+        out["tool_choice"] = request.native["tool_choice"]
+        return
+    if choice.mode == "required" and not body and not native:
         ledger.dropped(choice.path, "no tool can be called")
         return
     chosen = write_tool_choice(choice, request.tools, request, capabilities, ledger)
@@ -121,14 +124,14 @@ def _write_tools(request: Request, capabilities: Capabilities, out: JSONObject, 
         out["tool_choice"] = chosen
 
 
-def _is_instructions(messages: tuple[Message, ...], capabilities: Capabilities, same_protocol: bool) -> bool:
+def _is_instructions(messages: tuple[Message, ...], capabilities: Capabilities, native: bool) -> bool:
     """True if the first message goes into `instructions`, which is one plain text.
 
     Several system texts stay items, because joining them would lose where one ends. So does one that can have a cache
     mark, whether it has one or not: clients move marks, and the text has to stay where the upstream has cached it.
     """
     first = messages[0]
-    if same_protocol:
+    if native:
         return first.path == "/instructions"
     if first.role != "system" or len(first.parts) != 1:
         return False
@@ -157,19 +160,10 @@ def _has_word_json(item: JSONObject) -> bool:
     return type(content) is list and any("json" in (part.get("text") or "").lower() for part in content)
 
 
-def _write_settings(request: Request, capabilities: Capabilities, out: JSONObject, ledger: Ledger) -> None:
-    """Write everything outside of input and tools of another protocol's request into `out`."""
-    text: JSONObject = {}
-    if request.response_format is not None:
-        text["format"] = _write_format(request.response_format, ledger)
-    verbosity = request.params.get("verbosity")
-    if verbosity is not None:
-        text["verbosity"] = verbosity
-    if text:
-        out["text"] = text
-    refuses_tiers = "service_tier" in capabilities.refuses
-    converters = {**CONVERTERS, **shared_converters(request, refuses_tiers, TITLE, TIERS)}
-    write_params(request, _NAMES, converters, out, ledger)
+def _write_implied_settings(
+    request: Request, capabilities: Capabilities, out: JSONObject, ledger: Ledger
+) -> None:
+    """Write what another protocol's request implies into `out`, and its reasoning."""
     # "Defaults to true when omitted" (openai-python 3.54.0, `store`), which clients of other protocols do not request.
     if "store" not in capabilities.refuses:
         out["store"] = request.params.get("store") is True
@@ -192,35 +186,24 @@ def _write_settings(request: Request, capabilities: Capabilities, out: JSONObjec
         ledger.dropped(request.path_of("logprobs"), "the upstream does not accept `include`")
 
 
-def _rewrite_settings(request: Request, capabilities: Capabilities, out: JSONObject, ledger: Ledger) -> None:
-    """Write the same for a request of this protocol: the client's own settings without what passes have removed, and
-    its reasoning as the capabilities have it.
-    """
-    raw = request.native
-    write_params(request, _NAMES, _NATIVE_CONVERTERS, out, ledger)
-    for name in (*VERBATIM_FIELDS, *NO_OP_VALUES, "include", "stream_options"):
-        if name not in out and raw.get(name) is not None and name not in capabilities.refuses:
-            out[name] = raw[name]
-    if "previous_response_id" not in raw:
-        out.pop("previous_response_id", None)  # it was made from a reference among the items
-    out.update({name: value for name, value in (request.extra or {}).items() if name not in VERBATIM_FIELDS})
-    text = dict(out.get("text") or {})
-    text_format, kind = request.response_format, (text.get("format") or {}).get("type")
-    if text_format is None and kind != "text":
-        text.pop("format", None)
-    elif text_format is not None and text_format.schema is None and kind == "json_schema":
-        text["format"] = _write_format(text_format, ledger)
-    if "verbosity" not in request.params:
-        text.pop("verbosity", None)
-    _put(out, "text", text)
+# The members of a body that are always written again.
+_WRITTEN = ("/input", "/parallel_tool_calls", "/tools", "/tool_choice")
+
+
+def _with_kept_members(
+    request: Request, capabilities: Capabilities, out: JSONObject, ledger: Ledger
+) -> JSONObject:
+    """Return the client's own body with what was written of it, and its reasoning as the capabilities have it."""
+    refused = [f"/{name}" for name in capabilities.refuses]
+    out = request.native_body(out, (*_WRITTEN, *refused), ("/text/format",))
     config = request.reasoning
     if config is None or (config.effort_path or config.path).startswith("/input/"):
-        return  # unset, or set by an input item
-    reasoning = dict(out.get("reasoning") or {})
+        return out  # unset, or set by an input item
+    reasoning = dict(out.pop("reasoning", None) or {})
     fitted = _write_reasoning(config, request.protocol, capabilities, ledger)
     if capabilities.efforts == ():
         reasoning.clear()
-        # Such a model refuses it, see _write_settings.
+        # Such a model refuses it, see _write_implied_settings.
         include = [each for each in out.pop("include", ()) if each != INCLUDE_REASONING]
         if include:
             out["include"] = include
@@ -229,15 +212,9 @@ def _rewrite_settings(request: Request, capabilities: Capabilities, out: JSONObj
             reasoning.pop(name, None)
     elif not reasoning.keys().isdisjoint(SUMMARY_NAMES):
         del fitted["summary"]  # the client's own setting stays
-    _put(out, "reasoning", {**reasoning, **fitted})
-
-
-def _put(out: JSONObject, name: str, value: JSONObject) -> None:
-    present = {key: each for key, each in value.items() if each is not None}
-    if present:
-        out[name] = present
-    else:
-        out.pop(name, None)
+    if reasoning or fitted:
+        out["reasoning"] = {**reasoning, **fitted}
+    return out
 
 
 def _write_format(text_format: ResponseFormat, ledger: Ledger) -> JSONObject:
@@ -250,9 +227,7 @@ def _write_format(text_format: ResponseFormat, ledger: Ledger) -> JSONObject:
     }
     if text_format.description is not None:
         out["description"] = text_format.description
-    out["strict"] = bool(text_format.strict) and is_strict(text_format.schema)
-    if text_format.strict and not out["strict"]:
-        ledger.altered(text_format.path, "the server does not accept this schema as strict")
+    out["strict"] = bool(text_format.strict)
     return out
 
 
@@ -338,11 +313,6 @@ CONVERTERS: Mapping[Param, Converter] = {
     "mcp_servers": _written_elsewhere,  # see `note_unsent_servers`
     "modalities": _text_only,
     "store": _written_elsewhere,
-    "verbosity": _written_elsewhere,
-}
-_NATIVE_CONVERTERS: Mapping[Param, Converter] = {
-    "include": _written_elsewhere,
-    "logprobs": _written_elsewhere,
     "verbosity": _written_elsewhere,
 }
 

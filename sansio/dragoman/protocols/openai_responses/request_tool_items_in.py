@@ -10,32 +10,30 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from dragoman._ir.request import Media, Message, OpaquePart, Text, ToolCall, ToolResult
-from dragoman._ir.shape import OBJECT, STRING
+from dragoman._ir.shape import OBJECT, STRING, extra_members
 from dragoman._wire.json import JSON, JSONObject, encode_text, is_object_text, text_or_none
 from dragoman.protocols.openai_responses.checks import (
     CHECKS,
     object_or_empty,
     objects_in,
-    read_extra,
     read_media,
     required_text,
 )
 from dragoman.protocols.openai_responses.client_tools import CLIENT_TOOLS
-from dragoman.protocols.openai_responses.shapes import INPUT_SHAPES, SCREEN_SHAPE, SHELL_OUTPUT_SHAPE
+from dragoman.protocols.openai_responses.shapes import INPUT_SHAPES, SCREEN_SHAPE
 
 
 def read_client_call(item: JSONObject, path: str) -> Message:
     """Read a call as an assistant's message. Raises RemoteProtocolError for a call without its fields."""
-    item_type: str = item["type"]
     kind, text = _call_input(item, path)
     call = ToolCall(
         required_text(item, "call_id", path),
         CLIENT_TOOLS[kind].name,
         text,
-        item_id=CHECKS.optional(item, "id", path, STRING) or None,
-        extra=read_extra(item, INPUT_SHAPES[item_type]),
         path=path,
         hosted=kind,
+        native=item,
+        shape=INPUT_SHAPES[item["type"]],
     )
     return Message("assistant", (call,), path)
 
@@ -76,7 +74,6 @@ def _call_input(item: JSONObject, path: str) -> tuple[str, str]:
 
 def read_client_output(item: JSONObject, path: str, call_id: str, kind: str) -> Message:
     """Read the result of a tool of this kind as a user's message."""
-    extra = read_extra(item, INPUT_SHAPES[item["type"]]) or {}
     is_error: bool | None = None
     part: Text | Media
     if kind == "apply_patch":
@@ -85,23 +82,25 @@ def read_client_output(item: JSONObject, path: str, call_id: str, kind: str) -> 
             CHECKS.optional(item, "output", path, STRING) or str(item.get("status")), path=f"{path}/output"
         )
     elif kind == "shell":
-        part = Text(_render_shell_output(item.get("output"), extra), path=f"{path}/output")
+        part = Text(_render_shell_output(item.get("output")), path=f"{path}/output")
     elif kind == "tool_search":
         part = Text(render_found_tools(item), path=f"{path}/tools")
     elif kind == "local_shell":
         part = Text(_as_text(item.get("output")), path=f"{path}/output")
     else:
         screen = _required_object(item, path, "output")
-        part = read_media("image", screen, f"{path}/output", extra=read_extra(screen, SCREEN_SHAPE))
+        part = read_media(
+            "image", screen, f"{path}/output", before=extra_members(screen, SCREEN_SHAPE), shape={}
+        )
     parts: tuple[Text | Media | OpaquePart, ...] = (part,)
     result = ToolResult(
         call_id,
         parts,
         is_error=is_error,
-        item_id=CHECKS.optional(item, "id", path, STRING) or None,
-        extra=extra or None,
         path=path,
         hosted=kind,
+        native=item,
+        shape=INPUT_SHAPES[item["type"]],
     )
     return Message("user", (result,), path)
 
@@ -110,16 +109,14 @@ def _as_text(value: JSON) -> str:
     return value if type(value) is str else encode_text(value)
 
 
-def _render_shell_output(output: JSON, extra: JSONObject) -> str:
-    """Render the commands' output and exit codes. An output with further members is also put into `extra`."""
+def _render_shell_output(output: JSON) -> str:
+    """Render the commands' output and exit codes."""
     if type(output) is not list:
         return _as_text(output)
     lines: list[str] = []
     for entry in output:
         found = entry if type(entry) is dict else {"stdout": _as_text(entry)}
         outcome = object_or_empty(found.get("outcome"))
-        if read_extra(found, SHELL_OUTPUT_SHAPE):
-            extra["output"] = output
         if found.get("stdout"):
             lines.append(_as_text(found["stdout"]).rstrip("\n"))
         if found.get("stderr"):

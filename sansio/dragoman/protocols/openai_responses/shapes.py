@@ -1,7 +1,7 @@
 """The members of the objects of requests and responses, see `_ir.shape`. Data only.
 
 Those of requests are in the types of openai-python 3.52.0 (types.responses). A member of a request that is not here
-goes into `extra`: it is written again for another Responses server, and is a loss for any other protocol.
+is unknown: another Responses server gets it again, and it is a loss for any other protocol.
 """
 
 from __future__ import annotations
@@ -17,16 +17,20 @@ from dragoman._ir.shape import (
     ByType,
     Counters,
     DroppedUnless,
+    OneOf,
     Setting,
     Shape,
     native_members,
     setting_paths,
 )
-from dragoman._wire.json import JSON
+from dragoman.protocols._openai.settings import CACHE_TTLS
 
 # Requests.
 
 _NATIVE = Setting(None)
+_CALLER = Setting(None, implied={"type": "direct"})  # the model itself
+_NO_CHECKS = Setting(None, implied=[])
+_AUTO = Setting(None, implied="auto")
 
 REQUEST_SHAPE: dict[str, Shape] = {
     "model": STRING,
@@ -55,7 +59,7 @@ REQUEST_SHAPE: dict[str, Shape] = {
     "service_tier": Setting("service_tier", STRING),
     "store": Setting("store", BOOLEAN),
     "stream": BOOLEAN,
-    "stream_options": {"include_obfuscation": _NATIVE},
+    "stream_options": {"include_obfuscation": Setting(None, implied=False)},  # padding is never added here
     "temperature": Setting("temperature", NUMBER),
     "text": {"format": None, "verbosity": Setting("verbosity")},
     "tool_choice": None,
@@ -74,8 +78,8 @@ SETTING_PATHS: dict[Param, str] = {
 # Summaries are either requested or not in the document; their length is only in these members.
 REASONING_SHAPE: dict[str, Shape] = {
     "effort": None,
-    "summary": _NATIVE,
-    "generate_summary": _NATIVE,  # its old name
+    "summary": _AUTO,
+    "generate_summary": _AUTO,  # its old name
     "context": _NATIVE,
     "mode": _NATIVE,
 }
@@ -83,7 +87,10 @@ REASONING_SHAPE: dict[str, Shape] = {
 FORMAT_SHAPE: dict[str, Shape] = dict.fromkeys(("type", "name", "schema", "description", "strict"))
 
 # Tools, by their type.
-_TOOL: dict[str, Shape] = {"type": None, "name": None, "description": None, "allowed_callers": _NATIVE}
+_TOOL: dict[str, Shape] = {
+    **dict.fromkeys(("type", "name", "description")),
+    "allowed_callers": Setting(None, implied=["direct"]),
+}
 TOOL_SHAPES: dict[str, dict[str, Shape]] = {
     # flat, unlike in Chat
     "function": {
@@ -93,7 +100,13 @@ TOOL_SHAPES: dict[str, dict[str, Shape]] = {
         "defer_loading": None,
         "output_schema": _NATIVE,
     },
-    "custom": {**_TOOL, "format": None, "defer_loading": _NATIVE},
+    "custom": {
+        **_TOOL,
+        "format": ByType(
+            {"text": {"type": None}, "grammar": dict.fromkeys(("type", "syntax", "definition"))}
+        ),
+        "defer_loading": _NATIVE,
+    },
     "namespace": dict.fromkeys(("type", "name", "description", "tools")),
 }
 CHOICE_SHAPE: dict[str, Shape] = dict.fromkeys(("type", "mode", "tools"))
@@ -110,22 +123,25 @@ ITEM_METADATA = "internal_chat_message_metadata_passthrough"
 _CALL_ITEM: dict[str, Shape] = {
     **dict.fromkeys(("type", "call_id", "name", "id", "namespace", "status", "parsed_arguments")),
     "async": _NATIVE,
-    "caller": _NATIVE,
+    "caller": _CALLER,
 }
 _CALL_OUTPUT: dict[str, Shape] = {
     **dict.fromkeys(("type", "call_id", "output", "id", "name", "namespace", "status")),
-    "caller": _NATIVE,
+    "caller": _CALLER,
 }
 # Calls and results of tools that the client runs and whose form the vendor defines, of any kind.
 _CLIENT_CALL: dict[str, Shape] = {
     **dict.fromkeys(("type", "id", "call_id", "action", "actions", "arguments", "operation", "status")),
-    "caller": _NATIVE,
-    "pending_safety_checks": _NATIVE,
+    "caller": _CALLER,
+    "pending_safety_checks": _NO_CHECKS,
+    "environment": Setting(None, implied={"type": "local"}),
+    "execution": Setting(None, implied="client"),
 }
 _CLIENT_OUTPUT: dict[str, Shape] = {
     **dict.fromkeys(("type", "id", "call_id", "output", "tools", "status")),
-    "acknowledged_safety_checks": _NATIVE,
-    "caller": _NATIVE,
+    "acknowledged_safety_checks": _NO_CHECKS,
+    "execution": Setting(None, implied="client"),
+    "caller": _CALLER,
     "max_output_length": _NATIVE,
 }
 _COMPACTION: dict[str, Shape] = dict.fromkeys(("type", "id", "encrypted_content"))
@@ -146,11 +162,14 @@ _ITEMS: dict[str, dict[str, Shape]] = {
             "apply_patch_call_output",
             "computer_call_output",
             "local_shell_call_output",
-            "shell_call_output",
             "tool_search_output",
         ),
         _CLIENT_OUTPUT,
     ),
+    "shell_call_output": {
+        **_CLIENT_OUTPUT,
+        "output": [{"stdout": None, "stderr": None, "outcome": {"type": None, "exit_code": None}}],
+    },
     "compaction": _COMPACTION,
     "compaction_trigger": _COMPACTION,
     "configuration_update": {
@@ -162,25 +181,31 @@ _ITEMS: dict[str, dict[str, Shape]] = {
     "additional_tools": dict.fromkeys(("type", "role", "tools", "id")),
 }
 INPUT_SHAPES = {kind: {**shape, ITEM_METADATA: None} for kind, shape in _ITEMS.items()}
-# The output of a computer, and an entry of a shell's.
-SCREEN_SHAPE: dict[str, Shape] = dict.fromkeys(("image_url", "file_id"))
-SHELL_OUTPUT_SHAPE: dict[str, Shape] = {
-    "stdout": None,
-    "stderr": None,
-    "outcome": {"type": None, "exit_code": None},
-}
 
-# Content parts, by their type.
+# Content parts, by their type. A mark with other members than its ttl is not read.
+_MARK: dict[str, Shape] = {
+    "prompt_cache_breakpoint": OneOf(
+        ({"mode": "explicit"}, *[{"mode": "explicit", "ttl": ttl} for ttl in CACHE_TTLS.values()])
+    )
+}
+_TEXT_PART: dict[str, Shape] = {
+    **dict.fromkeys(("type", "text", "annotations", "parsed")),
+    "logprobs": Setting(None, implied=[]),
+    **_MARK,
+}
 PART_SHAPES: dict[str, dict[str, Shape]] = {
-    "output_text": {
-        **dict.fromkeys(("type", "text", "annotations", "prompt_cache_breakpoint", "parsed")),
-        "logprobs": _NATIVE,
-    },
+    "output_text": _TEXT_PART,
     "refusal": dict.fromkeys(("type", "refusal")),
-    "input_image": dict.fromkeys(("type", "image_url", "file_id", "detail", "prompt_cache_breakpoint")),
-    "input_file": dict.fromkeys(
-        ("type", "file_data", "file_url", "file_id", "filename", "detail", "prompt_cache_breakpoint")
-    ),
+    "input_image": {**dict.fromkeys(("type", "image_url", "file_id", "detail")), **_MARK},
+    "input_file": {
+        **dict.fromkeys(("type", "file_data", "file_url", "file_id", "filename", "detail")),
+        **_MARK,
+    },
+}
+# The output of a computer.
+SCREEN_SHAPE: dict[str, Shape] = {
+    "type": OneOf(("computer_screenshot",)),
+    **dict.fromkeys(("image_url", "file_id")),
 }
 
 _REQUEST_SHAPES = (
@@ -191,20 +216,6 @@ _REQUEST_SHAPES = (
     *PART_SHAPES.values(),
 )
 NATIVE_MEMBERS = frozenset[str]().union(*map(native_members, _REQUEST_SHAPES))
-# Values of members outside of the document that it implies: defaults, and the only possible ones.
-IMPLIED_VALUES: dict[str, JSON] = {
-    "acknowledged_safety_checks": [],
-    "allowed_callers": ["direct"],
-    "caller": {"type": "direct"},  # the model itself
-    "environment": {"type": "local"},
-    "execution": "client",
-    "generate_summary": "auto",
-    "logprobs": [],
-    "pending_safety_checks": [],
-    "stream_options": {"include_obfuscation": False},  # padding is never added here
-    "summary": "auto",
-    "type": "computer_screenshot",
-}
 
 # Responses.
 

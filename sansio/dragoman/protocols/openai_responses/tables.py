@@ -53,10 +53,6 @@ NO_OP_VALUES: dict[Param, JSON] = {
 # `logprobs`.
 IMPLIED_INCLUDES = frozenset((INCLUDE_REASONING, INCLUDE_LOGPROBS, "web_search_call.action.sources"))
 
-# Items that may have no message in the document: tools, settings, and repetitions of another item.
-ITEMS_WITHOUT_MESSAGE = frozenset(
-    ("additional_tools", "compaction_trigger", "configuration_update", "web_search_call")
-)
 # The member of `reasoning` for summaries, and its older name (openai-python 3.52.0).
 SUMMARY_NAMES = ("summary", "generate_summary")
 # Settings that several fields of the document hold, or that an input item may have changed: copied from the body.
@@ -73,8 +69,6 @@ AUTO_TIER, DEFAULT_TIER = "auto", "default"
 
 # Protocols without a setting for visible reasoning: there an effort requests it too.
 EFFORT_IMPLIES_SUMMARY = frozenset(("openai_chat",))
-# Protocols whose file ids refer to the same vendor's store.
-SAME_FILE_STORE = frozenset(("openai_chat", "openai_responses"))
 
 # The lifetime that a ttl means.
 CACHE_LIFETIMES: dict[str, Literal["short", "long"]] = {ttl: lifetime for lifetime, ttl in CACHE_TTLS.items()}
@@ -87,11 +81,6 @@ CACHE_WRITE_COUNTERS: dict[str, dict[str, str]] = {
 }
 # Content parts that can have a mark.
 MARKABLE_PARTS = frozenset(("input_text", "input_image", "input_file"))
-# Marks with no member beside their ttl.
-PLAIN_MARKS: tuple[JSON, ...] = (
-    {"mode": "explicit"},
-    *({"mode": "explicit", "ttl": ttl} for ttl in CACHE_LIFETIMES),
-)
 
 # Items that belong to the user's turn. All others are the assistant's, except for results.
 USER_ITEMS = frozenset(("mcp_approval_response", "compaction_trigger"))

@@ -11,8 +11,9 @@ from collections.abc import Sequence
 
 from dragoman._ir.events import ToolKind
 from dragoman._ir.losses import Ledger, child
+from dragoman._ir.native import written
 from dragoman._ir.request import Request
-from dragoman._ir.shape import ARRAY, OBJECT, STRING
+from dragoman._ir.shape import ARRAY, OBJECT, STRING, extra_members
 from dragoman._ir.tools import (
     CodeExecution,
     CustomTool,
@@ -27,13 +28,11 @@ from dragoman._ir.tools import (
     WebSearch,
 )
 from dragoman._wire.json import JSON, JSONObject, encode_text, text_or_none, wrong_type
-from dragoman._wire.json_schema import is_strict
 from dragoman.codec import Capabilities, HostedUse
 from dragoman.protocols.openai_responses.checks import (
     CHECKS,
     invalid_value,
     leaf_values,
-    read_extra,
     required_text,
 )
 from dragoman.protocols.openai_responses.client_tools import COMPUTERS, function_fallback
@@ -48,8 +47,6 @@ from dragoman.protocols.openai_responses.tables import NAME, WEB_SEARCH_TYPES
 _CALLABLE: dict[str, ToolKind] = {"function": ToolKind.FUNCTION, "custom": ToolKind.CUSTOM}
 _TOOL_FAMILIES = (WEB_SEARCH_TYPES, COMPUTERS | {"computer_use"})
 _TYPE_NAMES = {kind: name for name, kind in _CALLABLE.items()}
-# Fields whose null or default value the document does not keep.
-_IMPLIED_FIELDS = ("description", "parameters", "strict", "format", "defer_loading", "allowed_callers")
 _USES: dict[type, HostedUse] = {WebSearch: "web_search", CodeExecution: "code_execution", McpServer: "mcp"}
 
 
@@ -72,7 +69,7 @@ def read_tools(
         elif kind == "namespace" and _holds_only_callables(tool):
             name = required_text(tool, "name", where)
             description = CHECKS.optional(tool, "description", where, STRING) or None
-            namespaces.append(Namespace(description, read_extra(tool, TOOL_SHAPES[kind]), where))
+            namespaces.append(Namespace(description, where, native=tool, shape=TOOL_SHAPES[kind]))
             found += read_tools(tool["tools"], f"{where}/tools", namespaces, name)
         else:
             found.append(
@@ -137,9 +134,10 @@ def _read_function(tool: JSONObject, path: str, namespace: str | None) -> Functi
         tool.get("parameters"),
         tool.get("strict"),
         namespace,
-        extra=read_extra(tool, TOOL_SHAPES["function"]),
         path=path,
         deferred=deferred if type(deferred) is bool else None,
+        native=tool,
+        shape=TOOL_SHAPES["function"],
     )
 
 
@@ -149,16 +147,14 @@ def _read_custom(tool: JSONObject, path: str, namespace: str | None) -> CustomTo
     if type(form) is dict and form.get("type") == "grammar":
         where = f"{path}/format"
         grammar = Grammar(required_text(form, "syntax", where), required_text(form, "definition", where))
-    extra = read_extra(tool, TOOL_SHAPES["custom"])
-    if form not in (None, {"type": "text"} if grammar is None else _write_grammar(grammar)):
-        extra = {**(extra or {}), "format": form}
     return CustomTool(
         required_text(tool, "name", path),
         CHECKS.optional(tool, "description", path, STRING) or None,
         grammar,
         namespace,
-        extra=extra,
         path=path,
+        native=tool,
+        shape=TOOL_SHAPES["custom"],
     )
 
 
@@ -178,7 +174,7 @@ def read_tool_choice(value: JSON, tools: list[Tool], extra: JSONObject) -> ToolC
     refs: list[JSON] = CHECKS.required(value, "tools", path, ARRAY)
     left: JSONObject = {}
     allowed = [_read_ref(ref, f"{path}/tools/{index}", tools, left) for index, ref in enumerate(refs)]
-    if left or read_extra(value, CHOICE_SHAPE) or value.get("mode") not in (None, "auto", "required"):
+    if left or extra_members(value, CHOICE_SHAPE) or value.get("mode") not in (None, "auto", "required"):
         extra["tool_choice"] = value
     return ToolChoice("allowed", allowed=tuple(allowed), required=value.get("mode") == "required", path=path)
 
@@ -189,14 +185,14 @@ def _read_ref(ref: JSON, path: str, tools: list[Tool], extra: JSONObject) -> Too
         raise wrong_type(path, OBJECT.name, ref)
     kind = required_text(ref, "type", path)
     if kind in _CALLABLE:
-        if read_extra(ref, REFERENCE_SHAPE):
+        if extra_members(ref, REFERENCE_SHAPE):
             extra["tool_choice"] = ref
         return ToolRef(
             required_text(ref, "name", path),
             CHECKS.optional(ref, "namespace", path, STRING) or None,
             _CALLABLE[kind],
         )
-    if read_extra(ref, HOSTED_REFERENCE_SHAPE):
+    if extra_members(ref, HOSTED_REFERENCE_SHAPE):
         extra["tool_choice"] = ref
     # A tool may have several names: `computer_use`, and the dated ones of the web search.
     family = next((each for each in _TOOL_FAMILIES if kind in each), frozenset((kind,)))
@@ -209,30 +205,25 @@ def write_tools(
     tools: Sequence[Tool], request: Request, capabilities: Capabilities, ledger: Ledger
 ) -> list[JSON]:
     """Write the tools, those of one namespace together as they came."""
-    same_protocol = request.protocol == NAME
+    native = bool(request.native)
+
+    def write(tool: FunctionTool | CustomTool) -> JSONObject:
+        if isinstance(tool, CustomTool):
+            return _write_custom(tool)
+        return _write_function(tool, native, ledger)
+
+    namespaces = {namespace.path: namespace.native or {} for namespace in request.namespaces}
     out: list[JSON] = []
     open_namespace: tuple[str, list[JSON]] | None = None  # path and tools of the namespace being filled
     for tool in tools:
         if isinstance(tool, HostedTool):
-            hosted = (
-                tool.native
-                if same_protocol and tool.origin == NAME
-                else _write_hosted(tool, capabilities, ledger)
-            )
+            hosted = tool.native if native else _write_hosted(tool, capabilities, ledger)
             if hosted is not None:
                 out.append(hosted)
             continue
-        if isinstance(tool, FunctionTool):
-            written = _write_function(tool, request, same_protocol, ledger)
-        else:
-            written = _write_custom(tool)
-        if same_protocol:
-            _restore(written, _object_at(request.native, tool.path))
-            written.update(tool.extra or {})
-        if tool.cache is not None:
-            ledger.dropped(tool.cache.path, "tools cannot have cache breakpoints in Responses")
+        body = written(tool, write) if native else write(tool)
         if tool.namespace is None:
-            out.append(written)
+            out.append(body)
             continue
         path = tool.path.rpartition("/tools/")[0]
         if open_namespace is None or open_namespace[0] != path:
@@ -242,10 +233,10 @@ def write_tools(
                 "type": "namespace",
                 "name": tool.namespace,
                 "description": "",
-                **_object_at(request.native, path),
+                **(namespaces[path] if native else {}),
             }
             out.append({**head, "tools": open_namespace[1]})
-        open_namespace[1].append(written)
+        open_namespace[1].append(body)
     return out
 
 
@@ -319,23 +310,7 @@ def sum_max_uses(tools: Sequence[Tool], capabilities: Capabilities, ledger: Ledg
     return None
 
 
-def _restore(written: JSONObject, raw: JSONObject) -> None:
-    """Copy fields whose null or default value the client sent."""
-    if raw.get("type") == written["type"]:
-        for name in _IMPLIED_FIELDS:
-            if name in raw and name not in written:
-                written[name] = raw[name]
-
-
-def _object_at(raw: JSON, path: str) -> JSONObject:
-    """Return the object at a path of the client's body. The reader has made the path, so it exists."""
-    for step in path.split("/")[1:]:
-        raw = raw[int(step)] if step.isdigit() else raw[step]
-    found: JSONObject = raw
-    return found
-
-
-def _write_function(tool: FunctionTool, request: Request, same_protocol: bool, ledger: Ledger) -> JSONObject:
+def _write_function(tool: FunctionTool, native: bool, ledger: Ledger) -> JSONObject:
     out: JSONObject = {"type": "function", "name": tool.name}
     if tool.description is not None:
         out["description"] = tool.description
@@ -343,17 +318,13 @@ def _write_function(tool: FunctionTool, request: Request, same_protocol: bool, l
         out["parameters"] = tool.parameters
     if tool.strict is not None:
         out["strict"] = tool.strict
-    if same_protocol:
-        if tool.deferred is not None:
-            out["defer_loading"] = tool.deferred
+    if native:
         return out
     if tool.parameters is None:
         out["parameters"] = {"type": "object", "properties": {}}
     # The default is true here and false in other protocols (langchain-ai/langchain#39309, read 2026-11-22), so it is
     # always written.
-    out["strict"] = bool(tool.strict) and is_strict(tool.parameters)
-    if tool.strict and not out["strict"]:
-        ledger.altered(f"{tool.path}/strict", "the server does not accept this schema as strict")
+    out["strict"] = bool(tool.strict)
     if tool.deferred:
         ledger.dropped(
             f"{tool.path}/defer_loading",
@@ -385,8 +356,6 @@ def write_tool_choice(
     """Write the choice in its flat form, None if the tool that it names was not sent."""
     if choice.mode not in ("named", "allowed"):
         return choice.mode
-    if request.protocol == NAME and (choice.hosted or any(ref.hosted for ref in choice.allowed)):
-        return request.native["tool_choice"]
     if choice.mode == "named":
         named = _write_ref(
             ToolRef(choice.name or "", choice.namespace, choice.kind, choice.hosted), tools, capabilities

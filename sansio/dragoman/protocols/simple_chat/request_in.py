@@ -56,4 +56,4 @@ def _message(item: JSON, path: str) -> Message:
     if type(content) is not str:
         raise wrong_type(f"{path}/content", "a string", content)
     text = Text(content, path=f"{path}/content")
-    return Message(role, (text,), path, extra=extra_members(item, MESSAGE_SHAPE))
+    return Message(role, (text,), path, native=item, shape=MESSAGE_SHAPE)

@@ -1,0 +1,67 @@
+"""Nodes of a request document and the JSON objects that they were read from.
+
+What no pass has changed goes to an upstream of the client's protocol as it came: a node keeps its object, passes change
+nodes by `changed`, which forgets it, and the writer of the same protocol is the ordinary writer under `written`. What
+else an object has is found where a request leaves its protocol, by `unknown_members`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import Any, TypeVar
+
+import msgspec
+
+from dragoman._ir.shape import extra_members
+from dragoman._wire.json import JSONObject
+
+
+class Node(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """A message, part or tool: what a protocol has as an object.
+
+    Attributes:
+        native: The object that it was read from, None for a node that a pass has made or changed.
+        before: That object, without the members that were changed, if a pass or the reader has changed what it says.
+        shape: The members of that object that its reader takes (see `_ir.shape`), None if it has no others.
+    """
+
+    native: JSONObject | None = None
+    before: JSONObject | None = None
+    shape: Any = None
+
+
+AnyNode = TypeVar("AnyNode", bound=Node)
+
+
+def changed(node: AnyNode, without: Collection[str] = (), **fields: Any) -> AnyNode:
+    """Return a node with other fields, which is no longer what it was read from.
+
+    without: members of its object that are not for the upstream any more, although no writer writes them.
+    """
+    before = node.native or node.before
+    if without and before is not None:
+        before = {name: member for name, member in before.items() if name not in without}
+    return msgspec.structs.replace(node, **fields, native=None, before=before)
+
+
+def written(node: AnyNode, write: Callable[[AnyNode], JSONObject]) -> JSONObject:
+    """Return a node of a request that does not leave its protocol: as it came, or as `write` writes it."""
+    return node.native if node.native is not None else overlaid(write(node), node)
+
+
+def overlaid(out: JSONObject, node: Node) -> JSONObject:
+    """Return what was written of a changed node over its own object, of which all else stays."""
+    before = node.before
+    if before is None:
+        return out
+    inner = {
+        name: {**(extra_members(before[name], row) or {}), **out[name]}
+        for name, row in (node.shape or {}).items()
+        if type(row) is dict and type(before.get(name)) is dict and type(out.get(name)) is dict
+    }
+    return {**before, **out, **inner}
+
+
+def unknown_members(node: Node) -> JSONObject | None:
+    """Return the members of a node's object that have no place in the document, None if there are none."""
+    return None if node.shape is None else extra_members(node.native or node.before or {}, node.shape)

@@ -1,0 +1,169 @@
+"""Content that the upstream does not accept: cache marks, images, files and sounds.
+
+What the protocols and hosts accept is data (UpstreamSpec, Capabilities). Marks are dropped, or get a shorter time. An
+image or a file is replaced by a text, because one in the history would fail each later turn, and the model has to know
+that there was one. Each loss is recorded.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Mapping
+from operator import is_
+from typing import Any
+
+import msgspec
+
+from dragoman._ir.losses import Ledger
+from dragoman._ir.native import changed
+from dragoman._ir.request import Media, Message, OpaquePart, Request, Text, ToolResult, map_parts
+from dragoman._ir.tools import LONG_CACHE_OPTION, SHORT_CACHE_OPTION, CacheMark, HostedTool
+from dragoman._transforms.pass_context import PassContext
+from dragoman._wire.exceptions import RequestRefused, dotted_path
+
+# The members that are marks, in any protocol.
+_MARKS = ("cache_control", "prompt_cache_breakpoint")
+
+
+def fit_cache_marks(request: Request, context: PassContext) -> Request:
+    """Drop cache marks that the upstream refuses: all of them, or the first ones if there are too many.
+
+    Marks are in the order of the prompt: tools, system, messages. The last ones cover the longest prefixes.
+    """
+    upstream, capabilities, ledger = context.upstream, context.capabilities, context.ledger
+    forms, limit = upstream.cache_mark_forms, upstream.max_cache_marks
+    # A protocol with such forms has this capability.
+    form = None if forms is None else forms.get(getattr(capabilities, "cache_marks", "none"))
+    options = request.params.get("prompt_cache_options")
+    refused = "cache_control" in capabilities.refuses
+    if refused and options is not None:
+        ledger.dropped(request.path_of("prompt_cache_options"), _NO_MARKS)
+        params = {param: value for param, value in request.params.items() if param != "prompt_cache_options"}
+        request = msgspec.structs.replace(request, params=params)
+    contents = context.contents(request.messages)
+    places = [place for place, part in enumerate(contents.parts) if part.cache is not None]
+    if not places and not request.tools:
+        return request
+    nodes: list[Any] = [*request.tools, *[contents.parts[place] for place in places]]
+    # Objects of another protocol are not sent.
+    marked = [
+        node
+        for node in nodes
+        if node.cache is not None and getattr(node, "origin", "") in ("", upstream.name)
+    ]
+    if not marked:
+        return request  # as most are
+    reasons: dict[str, str] = {}  # why marks are dropped, by their paths
+    if refused or (forms is not None and form is None):
+        reasons = {node.cache.path: _NO_MARKS for node in marked}
+    else:
+        on_tools = forms is None or (context.rewritten and form == "cache_control")
+        if not on_tools:
+            reasons = {tool.cache.path: _NO_TOOL_MARKS for tool in request.tools if tool.cache is not None}
+        kept, counted = limit, [node for node in marked if node.cache.path not in reasons]
+        if forms is None and type(options) is dict and options.get("mode") == "implicit":
+            kept -= 1
+        excess = f"at most {limit} cache marks are allowed: the last ones are kept"
+        reasons |= {node.cache.path: excess for node in counted[: max(len(counted) - kept, 0)]}
+    for path, reason in reasons.items():
+        ledger.dropped(path, reason)
+    changes: dict[str, CacheMark | None] = dict.fromkeys(reasons)
+    left = [node.cache for node in marked if node.cache.path not in reasons]
+    if forms is None:
+        request = _shorten_marks(request, left, changes, ledger)
+    elif context.rewritten:
+        changes |= {mark.path: mark for mark in left if not mark.path.endswith(f"/{form}")}
+    if not changes:
+        return request
+    messages = list(request.messages)
+    for number in {bisect_right(contents.ends, place) for place in places}:
+        messages[number] = _remarked(messages[number], changes)
+    tools = tuple([tool if tool.cache is None else _remarked(tool, changes) for tool in request.tools])
+    return msgspec.structs.replace(request, messages=tuple(messages), tools=tools)
+
+
+_NO_MARKS = "the upstream does not accept cache marks"
+_NO_TOOL_MARKS = "the upstream does not accept cache marks on tools"
+
+
+def _shorten_marks(
+    request: Request, marks: list[CacheMark], changes: dict[str, CacheMark | None], ledger: Ledger
+) -> Request:
+    """Shorten marks behind shorter ones, and the one of the whole request."""
+    after_short = False
+    for mark in marks:
+        if mark.ttl != "long":
+            after_short = True
+        elif after_short:
+            # "a ttl='1h' cache_control block must not come after a ttl='5m' cache_control block"
+            # (claude-code-cache-fix#44, read 2026-11-22)
+            changes[mark.path] = CacheMark(mark.path, "short")
+            ledger.altered(
+                mark.path, "kept for the shorter time: a longer time must not follow a shorter one"
+            )
+    options = request.params.get("prompt_cache_options")
+    if not after_short or type(options) is not dict or options.get("ttl") != LONG_CACHE_OPTION:
+        return request
+    ledger.altered("/prompt_cache_options/ttl", "kept for the shorter time, as the marks before it are")
+    params = {**request.params, "prompt_cache_options": {**options, "ttl": SHORT_CACHE_OPTION}}
+    return msgspec.structs.replace(request, params=params)
+
+
+def _remarked(node: Any, changes: Mapping[str, CacheMark | None]) -> Any:
+    if isinstance(node, (Message, ToolResult)):
+        parts = tuple([_remarked(part, changes) for part in node.parts])
+        if not all(map(is_, parts, node.parts)):
+            node = changed(node, parts=parts)
+    if isinstance(node, Message) or node.cache is None or node.cache.path not in changes:
+        return node
+    mark = changes[node.cache.path]
+    if not isinstance(node, (OpaquePart, HostedTool)):
+        return changed(node, _MARKS, cache=mark)
+    native = {name: value for name, value in node.native.items() if name not in _MARKS}
+    if mark is not None:
+        native["cache_control"] = {"type": "ephemeral"}  # the shorter time is the default
+    return msgspec.structs.replace(node, native=native)
+
+
+def fit_media(request: Request, context: PassContext) -> Request:
+    """Replace images and files that the upstream refuses or cannot find by a text.
+
+    Raises RequestRefused (400) for audio, because a response without it would be a response to something else.
+    """
+    upstream, ledger = context.upstream, context.ledger
+    refused = context.capabilities.refuses
+    same_store = context.client.file_store == upstream.file_store
+
+    def fit(media: Media) -> Media | Text:
+        kind = media.kind
+        if kind == "audio":
+            if kind not in upstream.media:
+                raise RequestRefused(
+                    f"{dotted_path(media.path)}: the upstream does not accept audio; send a transcript as text",
+                    path=media.path,
+                    code="unsupported_value",
+                )
+        elif kind in refused and media.source != "text":
+            ledger.dropped(media.path, f"the upstream does not accept {kind}s: a text was sent in its place")
+            return _placeholder(media, f"you cannot see {kind}s")
+        elif media.source == "file_id" and not (same_store and kind in upstream.file_id_media):
+            reason = (
+                f"the upstream's protocol has no {kind}s by file id"
+                if same_store
+                else "a file id is valid only at the vendor that issued it"
+            )
+            ledger.dropped(media.path, f"{reason}: a text was sent in its place")
+            return _placeholder(media, "you cannot see it, because only another service has it")
+        return media
+
+    def fit_result(result: ToolResult) -> ToolResult:
+        parts = tuple([fit(part) if type(part) is Media else part for part in result.parts])
+        return result if all(map(is_, parts, result.parts)) else changed(result, parts=parts)
+
+    if Media not in context.contents(request.messages).kinds:
+        return request  # as most are
+    return map_parts(request, {Media: fit, ToolResult: fit_result})
+
+
+def _placeholder(media: Media, reason: str) -> Text:
+    return Text(f"[{media.kind}: left out, {reason}]", media.cache, path=media.path, rendered=True)
