@@ -12,6 +12,7 @@ from dragoman_server.accounts.error_actions import ErrorAction
 from dragoman_server.accounts.health import Backoff, Health
 from dragoman_server.accounts.stores.base import AccountStore, Candidate, Rate, Reservation
 from dragoman_server.accounts.stores.memory import MemoryAccountStore
+from dragoman_server.accounts.stores.operations import Add, Change, Release, Reserve, Spend
 from dragoman_server.accounts.stores.resilient import ResilientStore
 from dragoman_server.accounts.stores.sqlite import SQLiteAccountStore
 from dragoman_server.accounts.stores.valkey import ValkeyAccountStore
@@ -111,43 +112,45 @@ class Calls:
         self._number += 1
         lease = f"lease {self._number}"
         name = f"take {[each.account for each in candidates]} {conversation} {lease} at {now}"
-        return name, lambda store: store.reserve(candidates, conversation, lease, now)
+        return name, lambda store: store.apply(Reserve(candidates, conversation, lease, now))
 
     def _release(self, now: float) -> tuple[str, Call]:
         if not self._taken:
             return self._reserve(now)
         taken = self._taken.pop(self._random.randrange(len(self._taken)))
         tokens = self._random.choice([0.0, 1.0, 100.0, 333.3, 5000.0])
-        return f"release {taken} {tokens} at {now}", lambda store: store.release(taken, tokens, now)
+        return f"release {taken} {tokens} at {now}", lambda store: store.apply(Release(taken, tokens, now))
 
     def _failed(self, now: float) -> tuple[str, Call]:
         account, action = self._random.choice(ACCOUNTS), self._random.choice(list(ErrorAction))
         after, random = self._random.choice([None, None, 0.5, 7.0, 100.0]), self._random.random()
 
         def call(store: AccountStore) -> Awaitable[object]:
-            return store.change(
-                account,
-                lambda health: health.after_failure(
-                    action, 'the "cause" 語', now, retry_after=after, random=random, backoff=BACKOFF
-                ),
+            return store.apply(
+                Change(
+                    account,
+                    lambda health: health.after_failure(
+                        action, 'the "cause" 語', now, retry_after=after, random=random, backoff=BACKOFF
+                    ),
+                )
             )
 
         return f"failed {account} {action} after {after} draw {random} at {now}", call
 
     def _succeeded(self, now: float) -> tuple[str, Call]:
         account, remaining = self._random.choice(ACCOUNTS), self._random.choice([None, None, 0.123, 0.5, 1.0])
-        return f"succeeded {account} {remaining}", lambda store: store.change(
-            account, lambda health: health.after_success(remaining=remaining)
+        return f"succeeded {account} {remaining}", lambda store: store.apply(
+            Change(account, lambda health: health.after_success(remaining=remaining))
         )
 
     def _by_hand(self, now: float) -> tuple[str, Call]:
         account = self._random.choice(ACCOUNTS)
         # More often back into use than out of it, or nothing would happen in the end.
         if self._random.random() < 0.3:
-            return f"disable {account}", lambda store: store.change(
-                account, lambda health: health.after_disabling("by hand")
+            return f"disable {account}", lambda store: store.apply(
+                Change(account, lambda health: health.after_disabling("by hand"))
             )
-        return f"reset {account}", lambda store: store.change(account, Health.after_reset)
+        return f"reset {account}", lambda store: store.apply(Change(account, Health.after_reset))
 
     def _spend(self, now: float) -> tuple[str, Call]:
         rates = [
@@ -155,7 +158,9 @@ class Calls:
             for rate in self._random.sample(_RATES, self._random.randint(0, len(_RATES)))
         ]
         at_once = self._random.random() < 0.6
-        return f"spend {rates} {at_once} at {now}", lambda store: store.spend(rates, now, at_once=at_once)
+        return f"spend {rates} {at_once} at {now}", lambda store: store.apply(
+            Spend(rates, now, at_once=at_once)
+        )
 
     def _count(self, now: float) -> tuple[str, Call]:
         # As budgets are counted: under a name of the period, which is not used again.
@@ -163,7 +168,7 @@ class Calls:
         counter, expires = self._random.choice([(f"budget 語 {period}", period + 100), ("for ever", None)])
         if self._random.random() < 0.5:
             requested = self._random.choice([counter, f"budget 語 {period - 100}"])
-            return f"total {requested} at {now}", lambda store: store.total(requested, now)
+            return f"total {requested} at {now}", lambda store: total(store, requested, now)
         amount = self._random.choice([0.1, 2.25, 1e-9])
         if self._random.random() < 0.5:
             limit = self._random.choice([0.0, 1.0, 10.0])
@@ -172,5 +177,13 @@ class Calls:
                 : self._random.randint(0, 2)
             ]
             counters = [(counter, expires), *also]
-            return f"{name} with {also}", lambda store: store.add_within(counters, amount, limit, now)
-        return f"add {counter} {amount} until {expires}", lambda store: store.add(counter, amount, expires)
+            return f"{name} with {also}", lambda store: store.apply(Add(counters, amount, now, limit))
+        return f"add {counter} {amount} until {expires}", lambda store: store.apply(
+            Add([(counter, expires)], amount, now)
+        )
+
+
+async def total(store: AccountStore, counter: str, now: float) -> float:
+    """Return the sum of a counter."""
+    [amount] = await store.apply(Add([(counter, None)], 0.0, now))
+    return amount

@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 import anyio
 
 from dragoman_server.accounts.stores.base import AccountStore, AccountStoreError, KeyUse
+from dragoman_server.accounts.stores.operations import KeyUses
 from dragoman_server.changes import Changes
 from dragoman_server.upstream.background import BackgroundTaskGroup
 
@@ -32,13 +33,8 @@ class KeyUsage(BackgroundTaskGroup):
 
     def count(self, key: str, tokens: int, cost_usd: float, now: float) -> None:
         """Count a request that has ended. now: seconds since the epoch."""
-        before = self._counted.get(key, _NOTHING)
-        self._counted[key] = KeyUse(
-            before.requests + 1,
-            before.tokens + tokens,
-            before.cost_usd + cost_usd,
-            max(before.last_used, now),
-        )
+        use = KeyUse(1, tokens, cost_usd, now)
+        self._counted[key] = self._counted.get(key, _NOTHING).plus(use)
         self._changes.note()
 
     async def totals(self, keys: Sequence[str]) -> list[KeyUse] | None:
@@ -46,7 +42,7 @@ class KeyUsage(BackgroundTaskGroup):
         await self._write()
         try:
             with anyio.fail_after(_STORE_S):
-                return await self._store.key_uses(keys)
+                return await self._store.apply(KeyUses(keys))
         except (AccountStoreError, TimeoutError):
             return None
 
@@ -75,7 +71,7 @@ class KeyUsage(BackgroundTaskGroup):
                 # What has failed is not written again, because it may have been counted.
                 key, use = self._counted.popitem()
                 try:
-                    await self._store.add_key_use(key, use)
+                    await self._store.apply(KeyUses([key], use))
                 except AccountStoreError as error:
                     _log.warning("what a client key has used is not counted: %s", error)
         if scope.cancelled_caught:

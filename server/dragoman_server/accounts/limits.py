@@ -13,9 +13,8 @@ and serving requests is more important than counting them.
 """
 
 import logging
-import math
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import Enum
@@ -25,7 +24,15 @@ import anyio
 
 from dragoman import RequestRefused, Usage
 from dragoman.codec import ProtocolSpec
-from dragoman_server.accounts.stores.base import AccountStore, AccountStoreError, Counter, Rate, in_order
+from dragoman_server.accounts.stores.base import (
+    AccountStore,
+    AccountStoreError,
+    Counter,
+    Operation,
+    Rate,
+    in_order,
+)
+from dragoman_server.accounts.stores.operations import Add, Spend
 from dragoman_server.accounts.stores.tables import LEASE_S
 from dragoman_server.accounts.usage import cost, names_of
 from dragoman_server.headers import HeaderList, limit_headers
@@ -181,7 +188,7 @@ class ClientLimits:
         counters = _counters(key, now)
         # A cancelled call would leave the sum unknown. The wait is bounded by _STORE_S.
         with anyio.CancelScope(shield=True):
-            before = await self._run(self._store.add_within(counters, dollars, limit, now))
+            before = await self._run(Add(counters, dollars, now, limit))
         if before is not None and in_order(before) > limit:
             _, ends = _counter(key, now)
             again = "" if ends is None else f"; it starts again at {ends:%Y-%m-%dT%H:%M:%SZ}"
@@ -200,24 +207,24 @@ class ClientLimits:
         self, reserved: BudgetReservation | None, key: ClientKey | None, dollars: float
     ) -> None:
         """Replace what was reserved by the true cost. key: None if the request cost nothing."""
+        now = self._clock()
         if key is not None and key.budget is not None and dollars:
-            counter, expires = _counters(key, self._clock())[-1]
-            await self._run(self._store.add(counter, dollars, expires))
+            await self._run(Add(_counters(key, now)[-1:], dollars, now))
         if reserved is not None and reserved.dollars:
-            await self._run(self._store.add(reserved.counter, -reserved.dollars, reserved.expires))
+            await self._run(Add([(reserved.counter, reserved.expires)], -reserved.dollars, now))
 
     async def _count(self, key: ClientKey, now: float) -> None:
         rates = _rates(key)
         if not rates:
             return
         amounts = [(rate, 1.0 if limit is Limit.REQUESTS else 0.0) for limit, rate in rates.items()]
-        until = await self._run(self._store.spend(amounts, now, at_once=True))
+        until = await self._run(Spend(amounts, now, at_once=True))
         if not until:
             return
         limit = next(iter(rates))
         if len(rates) > 1:
             # The store returns when there is room for both. A second call finds which of them the request waits for.
-            has_debt = await self._run(self._store.spend([(rates[Limit.TOKENS], 0.0)], now, at_once=True))
+            has_debt = await self._run(Spend([(rates[Limit.TOKENS], 0.0)], now, at_once=True))
             limit = Limit.TOKENS if has_debt else Limit.REQUESTS
         per_minute = round(rates[limit].limit)
         refused = ClientRefused(
@@ -234,9 +241,7 @@ class ClientLimits:
         if key.budget is None:
             return None
         now = self._clock()
-        amounts = await self._run(
-            self._store.add_within(_counters(key, now), 0.0, -math.inf, now)
-        )  # adds nothing
+        amounts = await self._run(Add(_counters(key, now), 0.0, now))
         return None if amounts is None else in_order(amounts)
 
     def needs_usage(self, key: ClientKey | None) -> bool:
@@ -260,17 +265,17 @@ class ClientLimits:
         tokens = (usage.input or 0) + (usage.output or 0)
         rate = _rates(key).get(Limit.TOKENS)
         if rate is not None and tokens:
-            await self._run(self._store.spend([(rate, float(tokens))], self._clock(), at_once=False))
+            await self._run(Spend([(rate, float(tokens))], self._clock(), at_once=False))
         await self._charge(reserved, key, dollars or 0.0)
 
     def _price(self, model: str | None, upstream: str | None, upstream_model: str | None) -> Price | None:
         return self._prices.first(*names_of(model, upstream, upstream_model))
 
-    async def _run(self, store_call: Awaitable[_T]) -> _T | None:
+    async def _run(self, operation: Operation[_T]) -> _T | None:
         """Return the store's result, None if it fails or does not respond in time."""
         try:
             with anyio.fail_after(_STORE_S):
-                result = await store_call
+                result = await self._store.apply(operation)
         except (AccountStoreError, TimeoutError) as error:
             if not self._store_failed:  # one line each time that it fails, not one for each request
                 ERRORS.warning(

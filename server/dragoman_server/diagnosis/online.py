@@ -7,6 +7,7 @@ from types import MappingProxyType
 import anyio
 
 from dragoman_server.accounts.stores.base import AccountStoreError
+from dragoman_server.accounts.stores.operations import Add
 from dragoman_server.config.loader import LoadedConfig
 from dragoman_server.config.problems import CheckFinding, CheckSeverity
 from dragoman_server.diagnosis.listeners import find_listener, port_advice
@@ -109,7 +110,7 @@ async def _examine_store(loaded: LoadedConfig, findings: list[CheckFinding]) -> 
     with anyio.move_on_after(_STORE_S):
         async with store.running():
             try:
-                await store.total("doctor", time.time())
+                await store.apply(Add([("doctor", None)], 0.0, time.time()))
                 failure = ""
             except AccountStoreError as error:
                 failure = str(error)

@@ -25,6 +25,7 @@ from dragoman_server.accounts.health import INITIAL_HEALTH, Health
 from dragoman_server.accounts.key_usage import KeyUsage
 from dragoman_server.accounts.limits import ClientLimits
 from dragoman_server.accounts.stores.base import AccountStoreError, KeyUse
+from dragoman_server.accounts.stores.operations import Change
 from dragoman_server.config.reload import ReloadResult
 from dragoman_server.gateway import Gateway
 from dragoman_server.headers import OPERATOR_HEADERS
@@ -130,7 +131,7 @@ class _Accounts:
                 )
             try:
                 with anyio.fail_after(_STORE_S):
-                    await self._store.change(account.id, change)
+                    await self._store.apply(Change(account.id, change))
             except (AccountStoreError, TimeoutError):
                 raise HTTPException(
                     503, "the account store does not respond; the change may not have been made"

@@ -37,6 +37,7 @@ from dragoman_server.accounts.policy import (
     Wait,
 )
 from dragoman_server.accounts.stores.base import AccountStore, Candidate, Rate, Reservation
+from dragoman_server.accounts.stores.operations import Change, Release, Reserve
 from dragoman_server.accounts.usage import estimate_input
 from dragoman_server.log import DECISIONS, log_decision
 from dragoman_server.off_loop import off_loop
@@ -259,9 +260,11 @@ class RequestAttempts:
             await self._report(lease, classify_stream_error(error), error, None)
         elif self._chain.records_health:
             store, proxy = self._pool.store, lease.account.proxy
-            await store.change(lease.account.id, lambda health: health.after_success(remaining=remaining))
+            await store.apply(
+                Change(lease.account.id, lambda health: health.after_success(remaining=remaining))
+            )
             if proxy in store.health():
-                await store.change(proxy, Health.after_success)
+                await store.apply(Change(proxy, Health.after_success))
         await self._release(lease, tokens)
 
     async def cancelled(self, lease: AccountLease, tokens: float) -> None:
@@ -298,11 +301,13 @@ class RequestAttempts:
         conversation = plan.conversation if plan.destination.settings.sticky else None
         now = self._pool.clock()
         candidates = [accounts[id].candidate for id in offer.accounts]
-        reservation = await self._pool.store.reserve(candidates, conversation, os.urandom(16).hex(), now)
+        reservation = await self._pool.store.apply(
+            Reserve(candidates, conversation, os.urandom(16).hex(), now)
+        )
         # Another attempt may have ended the offer meanwhile.
         if self._machine.state is not AttemptState.OFFERED:
             if isinstance(reservation, Reservation):
-                await self._pool.store.release(reservation, 0.0, now)
+                await self._pool.store.apply(Release(reservation, 0.0, now))
             return None
         if not isinstance(reservation, Reservation):
             self._machine.declined(reservation.until)
@@ -377,10 +382,10 @@ class RequestAttempts:
             random=pool.random(),
         )
         # Temporary failures are counted, so one that is recorded twice would be two.
-        await pool.store.change(account, failure, repeatable=action is not ErrorAction.RETRY_LATER)
+        await pool.store.apply(Change(account, failure, repeatable=action is not ErrorAction.RETRY_LATER))
 
     async def _release(self, lease: AccountLease, tokens: float) -> None:
-        await self._pool.store.release(lease.reservation, tokens, self._pool.clock())
+        await self._pool.store.apply(Release(lease.reservation, tokens, self._pool.clock()))
         self._open.pop(lease.account.id, None)
 
 

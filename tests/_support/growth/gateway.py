@@ -15,9 +15,11 @@ from typing import Any, cast
 
 import anyio
 import anyio.lowlevel
+from account_stores import total
 from gateway.fakes import FakeUpstreams, OneResponse, Script, Sleep, call
 
 from dragoman_server.accounts.stores.memory import MemoryAccountStore
+from dragoman_server.accounts.stores.operations import Add
 from dragoman_server.app import create_app
 from dragoman_server.keys import hash_client_key
 from dragoman_server.log import JSONFormatter
@@ -255,8 +257,8 @@ def _with_budgets(budgets: int) -> Work:
 
     async def work() -> None:
         for number in range(_LEASES):
-            await store.add(f"budget:key{number % budgets}", 1.0, 2e9)
-            await store.total(f"budget:key{number % budgets}", 1e9)
+            await store.apply(Add([(f"budget:key{number % budgets}", 2e9)], 1.0, 1e9))
+            await total(store, f"budget:key{number % budgets}", 1e9)
 
     return work, _LEASES
 

@@ -2,7 +2,6 @@
 
 import json
 import logging
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -27,8 +26,9 @@ from gateway.scripted import (
 
 from dragoman import Usage
 from dragoman_server.accounts.limits import ClientLimits, ClientRefused, _counter
-from dragoman_server.accounts.stores.base import Rate
+from dragoman_server.accounts.stores.base import Operation
 from dragoman_server.accounts.stores.memory import MemoryAccountStore
+from dragoman_server.accounts.stores.operations import Spend
 from dragoman_server.accounts.stores.tables import LEASE_S
 from dragoman_server.accounts.usage import cost, names_of
 from dragoman_server.settings import ClientKey, Price, Settings
@@ -286,9 +286,10 @@ async def test_the_reservation_is_released_and_the_true_price_counts() -> None:
 @pytest.mark.anyio
 async def test_the_reservation_is_released_if_the_request_is_cancelled_before_it_passed() -> None:
     class Slow(MemoryAccountStore):
-        async def spend(self, rates: Sequence[tuple[Rate, float]], now: float, *, at_once: bool) -> float:
-            await anyio.sleep_forever()
-            raise AssertionError
+        async def apply(self, operation: Operation[Any]) -> Any:
+            if isinstance(operation, Spend):
+                await anyio.sleep_forever()
+            return await super().apply(operation)
 
     key = ClientKey(name="red", hash="", budget=1.0, budget_period="total", requests_per_minute=5)
     store = Slow()

@@ -2,6 +2,7 @@
 
 import json
 import logging
+from typing import Any
 
 import anyio
 import pytest
@@ -10,8 +11,9 @@ from gateway.scripted import CHAT, NOON, TOKENS, Clock, scripted
 from virtual_time import VIRTUAL_BACKENDS
 
 from dragoman_server.accounts.key_usage import WRITE_INTERVAL_S, KeyUsage
-from dragoman_server.accounts.stores.base import AccountStoreError, KeyUse
+from dragoman_server.accounts.stores.base import AccountStoreError, KeyUse, Operation
 from dragoman_server.accounts.stores.memory import MemoryAccountStore
+from dragoman_server.accounts.stores.operations import KeyUses
 from dragoman_server.settings import Price
 from dragoman_server.settings.secret import Secret
 
@@ -28,17 +30,15 @@ class SlowStore(MemoryAccountStore):
         self.writes: list[float] = []
         self._seconds = seconds
 
-    async def add_key_use(self, key: str, use: KeyUse) -> None:
-        self.writes.append(anyio.current_time())
-        await anyio.sleep(self._seconds)
-        await super().add_key_use(key, use)
+    async def apply(self, operation: Operation[Any]) -> Any:
+        if operation.is_write():
+            self.writes.append(anyio.current_time())
+            await anyio.sleep(self._seconds)
+        return await super().apply(operation)
 
 
 class BrokenStore(MemoryAccountStore):
-    async def add_key_use(self, key: str, use: KeyUse) -> None:
-        raise AccountStoreError("the disk is full")
-
-    async def key_uses(self, keys: object) -> list[KeyUse]:
+    async def apply(self, operation: Operation[Any]) -> Any:
         raise AccountStoreError("the disk is full")
 
 
@@ -59,7 +59,7 @@ async def test_the_last_of_it_is_written_at_the_end() -> None:
     usage = KeyUsage(store)
     async with usage.running():
         usage.count("red", 7, 0.0, NOON)
-    assert await store.key_uses(["red"]) == [KeyUse(1.0, 7.0, 0.0, NOON)]
+    assert await store.apply(KeyUses(["red"])) == [KeyUse(1.0, 7.0, 0.0, NOON)]
 
 
 async def test_a_store_that_hangs_or_fails_stops_nothing(caplog: pytest.LogCaptureFixture) -> None:

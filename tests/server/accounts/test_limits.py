@@ -2,7 +2,6 @@
 
 import json
 import logging
-from collections.abc import Sequence
 from typing import Any
 
 import anyio
@@ -28,8 +27,9 @@ from gateway.scripted import (
 from starlette.routing import Route
 
 from dragoman import PROTOCOLS
-from dragoman_server.accounts.stores.base import AccountStoreError, Rate
+from dragoman_server.accounts.stores.base import AccountStoreError, Operation
 from dragoman_server.accounts.stores.memory import MemoryAccountStore
+from dragoman_server.accounts.stores.operations import Add, Spend
 from dragoman_server.app import _routes
 from dragoman_server.headers import limit_headers
 from dragoman_server.http.endpoint import ClientRequest, ProtocolEndpoint
@@ -367,9 +367,9 @@ class Broken(MemoryAccountStore):
         self.silent = silent
         self.works = False
 
-    async def spend(self, rates: Sequence[tuple[Rate, float]], now: float, *, at_once: bool) -> float:
-        if self.works:
-            return await super().spend(rates, now, at_once=at_once)
+    async def apply(self, operation: Operation[Any]) -> Any:
+        if self.works or not isinstance(operation, Spend):
+            return await super().apply(operation)
         if self.silent:
             await anyio.sleep_forever()
         raise AccountStoreError("no route to the store")
@@ -392,13 +392,9 @@ async def test_a_failing_store_refuses_no_request(silent: bool, caplog: pytest.L
 
 
 class Untouchable(MemoryAccountStore):
-    async def spend(self, *arguments: Any, **more: Any) -> float:
-        raise AssertionError("nobody is to ask")
-
-    async def total(self, *arguments: Any) -> float:
-        raise AssertionError("nobody is to ask")
-
-    add = total  # type: ignore[assignment]
+    async def apply(self, operation: Operation[Any]) -> Any:
+        assert not isinstance(operation, Spend | Add), "nobody is to ask"
+        return await super().apply(operation)
 
 
 async def test_a_key_without_limits_uses_no_store() -> None:

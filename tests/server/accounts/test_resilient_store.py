@@ -4,12 +4,13 @@ The store is a fake that responds, fails or hangs; time is virtual.
 """
 
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable
 from enum import Enum
+from typing import Any
 
 import anyio
 import pytest
-from account_stores import BACKOFF, NOW
+from account_stores import BACKOFF, NOW, total
 from virtual_time import VIRTUAL_BACKENDS
 
 from dragoman_server.accounts.error_actions import ErrorAction
@@ -18,13 +19,14 @@ from dragoman_server.accounts.stores.base import (
     AccountStore,
     AccountStoreError,
     Candidate,
-    Counter,
     KeyUse,
     NoRoom,
+    Operation,
     Rate,
     Reservation,
 )
 from dragoman_server.accounts.stores.memory import MemoryAccountStore
+from dragoman_server.accounts.stores.operations import Add, Change, KeyUses, Release, Reserve, Spend
 from dragoman_server.accounts.stores.resilient import DEADLINE_S, ResilientStore
 
 pytestmark = [pytest.mark.anyio, pytest.mark.backends(*VIRTUAL_BACKENDS)]
@@ -46,75 +48,31 @@ class FakeStore(MemoryAccountStore):
         self.calls: list[str] = []
         self.probes = 0
 
-    async def _behave(self, name: str) -> None:
-        self.calls.append(name)
-        await self._suffer()
-
-    async def _suffer(self) -> None:
+    async def apply(self, operation: Operation[Any]) -> Any:
+        if operation == Reserve((), None, "", 0.0):
+            self.probes += 1
+        else:
+            self.calls.append(described(operation))
         if self.behaviour is Behaviour.FAILS:
             raise AccountStoreError("out of order")
         if self.behaviour is Behaviour.HANGS:
             await anyio.sleep_forever()
-
-    async def _afterwards(self) -> None:
+        result = await super().apply(operation)
         if self.behaviour is Behaviour.DOES_IT_BUT_HANGS:
             await anyio.sleep_forever()
+        return result
 
-    async def reserve(
-        self, candidates: Sequence[Candidate], conversation: str | None, lease: str, now: float
-    ) -> Reservation | NoRoom:
-        if candidates:
-            await self._behave("reserve")
-        else:
-            self.probes += 1
-            await self._suffer()
-        taken = await super().reserve(candidates, conversation, lease, now)
-        await self._afterwards()
-        return taken
 
-    async def release(self, reservation: Reservation, tokens: float, now: float) -> None:
-        await self._behave(f"release {reservation.lease} {tokens:g}")
-        await super().release(reservation, tokens, now)
-        await self._afterwards()
-
-    async def change(
-        self, account: str, change: Callable[[Health], Health], *, repeatable: bool = True
-    ) -> None:
-        await self._behave(f"{transition(change)} {account}")
-        await super().change(account, change)
-        await self._afterwards()
-
-    async def spend(self, rates: Sequence[tuple[Rate, float]], now: float, *, at_once: bool) -> float:
-        await self._behave("spend")
-        opens = await super().spend(rates, now, at_once=at_once)
-        await self._afterwards()
-        return opens
-
-    async def add(self, counter: str, amount: float, expires: float | None) -> None:
-        await self._behave(f"add {amount:g}")
-        await super().add(counter, amount, expires)
-        await self._afterwards()
-
-    async def add_within(
-        self, counters: Sequence[Counter], amount: float, limit: float, now: float
-    ) -> list[float]:
-        await self._behave(f"add {amount:g} within {limit:g}")
-        before = await super().add_within(counters, amount, limit, now)
-        await self._afterwards()
-        return before
-
-    async def add_key_use(self, key: str, use: KeyUse) -> None:
-        await self._behave(f"add to the use of {key}")
-        await super().add_key_use(key, use)
-        await self._afterwards()
-
-    async def key_uses(self, keys: Sequence[str]) -> list[KeyUse]:
-        await self._behave("key uses")
-        return await super().key_uses(keys)
-
-    async def total(self, counter: str, now: float) -> float:
-        await self._behave("total")
-        return await super().total(counter, now)
+def described(operation: Operation[Any]) -> str:
+    match operation:
+        case Release(reservation, tokens):
+            return f"release {reservation.lease} {tokens:g}"
+        case Change(account, change):
+            return f"{transition(change)} {account}"
+        case Add(amount=amount):
+            return f"add {amount:g}"
+        case _:
+            return type(operation).__name__
 
 
 def transition(change: Callable[[Health], Health]) -> str:
@@ -149,26 +107,30 @@ async def resilient(store: FakeStore) -> AsyncIterator[ResilientStore]:
 async def reserve(
     store: AccountStore, *candidates: Candidate, lease: str = "l", now: float = NOW
 ) -> str | None:
-    response = await store.reserve(candidates, None, lease, now)
+    response = await store.apply(Reserve(candidates, None, lease, now))
     return response.candidate.account if isinstance(response, Reservation) else None
 
 
 async def cool(store: AccountStore, account: str, after: float | None = 60.0) -> None:
-    await store.change(
-        account,
-        lambda health: health.after_failure(
-            ErrorAction.COOL_DOWN, "why", NOW, retry_after=after, random=0.0, backoff=BACKOFF
-        ),
+    await store.apply(
+        Change(
+            account,
+            lambda health: health.after_failure(
+                ErrorAction.COOL_DOWN, "why", NOW, retry_after=after, random=0.0, backoff=BACKOFF
+            ),
+        )
     )
 
 
 async def fail(store: AccountStore, account: str) -> None:
-    await store.change(
-        account,
-        lambda health: health.after_failure(
-            ErrorAction.RETRY_LATER, "why", NOW, retry_after=None, random=0.0, backoff=BACKOFF
-        ),
-        repeatable=False,
+    await store.apply(
+        Change(
+            account,
+            lambda health: health.after_failure(
+                ErrorAction.RETRY_LATER, "why", NOW, retry_after=None, random=0.0, backoff=BACKOFF
+            ),
+            repeatable=False,
+        )
     )
 
 
@@ -186,30 +148,32 @@ async def settle() -> None:
 
 
 async def test_a_store_that_works_decides(store: FakeStore, resilient: ResilientStore) -> None:
-    await store.change("up/a", lambda health: health.after_disabling("by another gateway"))
+    await store.apply(Change("up/a", lambda health: health.after_disabling("by another gateway")))
     assert await reserve(resilient, A, B) == "up/b"
     assert resilient.health() == store.health()
     assert (resilient.local_decisions, resilient.is_open) == (0, False)
 
 
 CALLS: dict[str, Callable[[AccountStore], Awaitable[object]]] = {
-    "reserve": lambda store: store.reserve([A], None, "l", NOW),
-    "release": lambda store: store.release(Reservation(ONE_AT_ONCE, "l"), 1.0, NOW),
+    "reserve": lambda store: store.apply(Reserve([A], None, "l", NOW)),
+    "release": lambda store: store.apply(Release(Reservation(ONE_AT_ONCE, "l"), 1.0, NOW)),
     "failed": lambda store: cool(store, "up/a"),
-    "succeeded": lambda store: store.change("up/a", lambda health: health.after_success(remaining=0.5)),
-    "disable": lambda store: store.change("up/a", lambda health: health.after_disabling("why")),
-    "reset": lambda store: store.change("up/a", Health.after_reset),
-    "spend": lambda store: store.spend([(KEY, 1.0)], NOW, at_once=True),
-    "spend later": lambda store: store.spend([(KEY, 1.0)], NOW, at_once=False),
-    "add": lambda store: store.add("budget", 1.0, None),
-    "add within": lambda store: store.add_within([("budget", None)], 1.0, 5.0, NOW),
-    "total": lambda store: store.total("budget", NOW),
-    "add key use": lambda store: store.add_key_use("red", KeyUse(1.0)),
-    "key uses": lambda store: store.key_uses(["red"]),
+    "succeeded": lambda store: store.apply(
+        Change("up/a", lambda health: health.after_success(remaining=0.5))
+    ),
+    "disable": lambda store: store.apply(Change("up/a", lambda health: health.after_disabling("why"))),
+    "reset": lambda store: store.apply(Change("up/a", Health.after_reset)),
+    "spend": lambda store: store.apply(Spend([(KEY, 1.0)], NOW, at_once=True)),
+    "spend later": lambda store: store.apply(Spend([(KEY, 1.0)], NOW, at_once=False)),
+    "add": lambda store: store.apply(Add([("budget", None)], 1.0, NOW)),
+    "add within": lambda store: store.apply(Add([("budget", None)], 1.0, NOW, 5.0)),
+    "total": lambda store: total(store, "budget", NOW),
+    "add key use": lambda store: store.apply(KeyUses(["red"], KeyUse(1.0))),
+    "key uses": lambda store: store.apply(KeyUses(["red"])),
 }
 
 
-LOCAL_DECISIONS = ("reserve", "spend", "spend later", "add within", "total")
+LOCAL_DECISIONS = ("reserve", "spend", "add within", "key uses")
 
 
 @pytest.mark.parametrize("behaviour", [Behaviour.FAILS, Behaviour.HANGS])
@@ -310,21 +274,24 @@ async def test_local_decisions_start_from_the_last_known_state(
     two = Candidate("up/c", requests=Rate("two", 2, 60.0))
     assert await reserve(resilient, ONE_AT_ONCE, lease="held") == "up/a"
     assert await reserve(resilient, two) == "up/c"
-    await resilient.reserve([B, A], "conversation", "l", NOW)
-    await store.change("up/bad", lambda health: health.after_disabling("by another gateway"))
-    assert await resilient.spend([(KEY, 1.0)], NOW, at_once=True) == 0.0
-    await store.add("budget", 5.0, None)
-    assert await resilient.total("budget", NOW) == 5.0
+    await resilient.apply(Reserve([B, A], "conversation", "l", NOW))
+    await store.apply(Change("up/bad", lambda health: health.after_disabling("by another gateway")))
+    assert await resilient.apply(Spend([(KEY, 1.0)], NOW, at_once=True)) == 0.0
+    await store.apply(Add([("budget", None)], 5.0, NOW))
+    assert await total(resilient, "budget", NOW) == 5.0
     store.behaviour = Behaviour.FAILS
     await reserve_until_open(resilient)
     assert await reserve(resilient, Candidate("up/bad")) is None
     assert await reserve(resilient, ONE_AT_ONCE, lease="m") is None
     assert [await reserve(resilient, two) for _ in range(2)] == ["up/c", None]
-    assert await resilient.reserve([A, B], "conversation", "l", NOW) == Reservation(B, "l")
-    assert [await resilient.spend([(KEY, 1.0)], NOW, at_once=True) for _ in range(2)] == [0.0, NOW + 30]
-    await resilient.add("budget", 1.0, None)
-    assert await resilient.total("budget", NOW) == 6.0
-    await resilient.release(Reservation(ONE_AT_ONCE, "held"), 0.0, NOW)
+    assert await resilient.apply(Reserve([A, B], "conversation", "l", NOW)) == Reservation(B, "l")
+    assert [await resilient.apply(Spend([(KEY, 1.0)], NOW, at_once=True)) for _ in range(2)] == [
+        0.0,
+        NOW + 30,
+    ]
+    await resilient.apply(Add([("budget", None)], 1.0, NOW))
+    assert await total(resilient, "budget", NOW) == 6.0
+    await resilient.apply(Release(Reservation(ONE_AT_ONCE, "held"), 0.0, NOW))
     assert await reserve(resilient, ONE_AT_ONCE, lease="m") == "up/a"
 
 
@@ -344,11 +311,11 @@ async def test_changes_are_sent_in_order_after_recovery(store: FakeStore, resili
     store.behaviour = Behaviour.FAILS
     await reserve_until_open(resilient)
     store.calls.clear()
-    await resilient.change("up/a", lambda health: health.after_disabling("by hand"))
+    await resilient.apply(Change("up/a", lambda health: health.after_disabling("by hand")))
     await cool(resilient, "up/b")
-    await resilient.change("up/a", Health.after_reset)
+    await resilient.apply(Change("up/a", Health.after_reset))
     await fail(resilient, "up/c")
-    await resilient.add("budget", 1.5, None)
+    await resilient.apply(Add([("budget", None)], 1.5, NOW))
     expected = dict(resilient.health())
     store.behaviour = Behaviour.WORKS
     await settle()
@@ -358,7 +325,7 @@ async def test_changes_are_sent_in_order_after_recovery(store: FakeStore, resili
         account: expected[account] for account in ("up/b", "up/c")
     }
     assert store.health()["up/a"].usable(NOW)
-    assert await store.total("budget", NOW) == 1.5
+    assert await total(store, "budget", NOW) == 1.5
 
 
 async def test_a_lost_change_is_sent_again_though_the_breaker_never_opened(
@@ -377,9 +344,9 @@ async def test_a_change_during_the_replay_is_sent_after_it(
     store: FakeStore, resilient: ResilientStore
 ) -> None:
     store.behaviour = Behaviour.FAILS
-    await resilient.change("up/a", lambda health: health.after_disabling("by hand"))
+    await resilient.apply(Change("up/a", lambda health: health.after_disabling("by hand")))
     store.behaviour = Behaviour.WORKS
-    await resilient.change("up/a", Health.after_reset)
+    await resilient.apply(Change("up/a", Health.after_reset))
     assert resilient.health()["up/a"].disabled is None
     await settle()
     assert store.calls == ["disable up/a", "disable up/a", "reset up/a"]
@@ -391,8 +358,8 @@ async def test_changes_of_another_gateway_during_the_failure_are_seen(
 ) -> None:
     store.behaviour = Behaviour.FAILS
     await cool(resilient, "up/a")
-    await MemoryAccountStore.change(
-        store, "up/b", lambda health: health.after_disabling("by another gateway")
+    await MemoryAccountStore.apply(
+        store, Change("up/b", lambda health: health.after_disabling("by another gateway"))
     )
     assert resilient.health()["up/b"].disabled == "by another gateway"
     assert await reserve(resilient, A, B) is None
@@ -400,42 +367,42 @@ async def test_changes_of_another_gateway_during_the_failure_are_seen(
 
 async def test_tokens_and_money_are_never_counted_twice(store: FakeStore, resilient: ResilientStore) -> None:
     store.behaviour = Behaviour.DOES_IT_BUT_HANGS
-    await resilient.release(Reservation(TOKENS, "l"), 700.0, NOW)
-    await resilient.add("budget", 1.5, None)
+    await resilient.apply(Release(Reservation(TOKENS, "l"), 700.0, NOW))
+    await resilient.apply(Add([("budget", None)], 1.5, NOW))
     store.behaviour = Behaviour.WORKS
     await settle()
-    assert await store.total("budget", NOW) == 1.5
-    assert await store.spend([(TOKENS.tokens, 300.0)], NOW, at_once=True) == 0.0  # type: ignore[list-item]
+    assert await total(store, "budget", NOW) == 1.5
+    assert await store.apply(Spend([(TOKENS.tokens, 300.0)], NOW, at_once=True)) == 0.0  # type: ignore[list-item]
 
 
 async def test_unread_spending_is_counted_after_recovery(store: FakeStore, resilient: ResilientStore) -> None:
     store.behaviour = Behaviour.FAILS
     await reserve_until_open(resilient)
-    await resilient.release(Reservation(TOKENS, "l"), 700.0, NOW)
-    await resilient.spend([(KEY, 2.0)], NOW, at_once=False)
-    await resilient.add("budget", 1.5, None)
-    assert await resilient.add_within(BUDGET, 1.0, 2.0, NOW) == [1.5, 0.0]
-    assert await resilient.add_within(BUDGET, 1.0, 2.0, NOW) == [2.5, 0.0], "which is too much"
-    await resilient.add_key_use("red", KeyUse(1.0))
+    await resilient.apply(Release(Reservation(TOKENS, "l"), 700.0, NOW))
+    await resilient.apply(Spend([(KEY, 2.0)], NOW, at_once=False))
+    await resilient.apply(Add([("budget", None)], 1.5, NOW))
+    assert await resilient.apply(Add(BUDGET, 1.0, NOW, 2.0)) == [1.5, 0.0]
+    assert await resilient.apply(Add(BUDGET, 1.0, NOW, 2.0)) == [2.5, 0.0], "which is too much"
+    await resilient.apply(KeyUses(["red"], KeyUse(1.0)))
     store.behaviour = Behaviour.WORKS
     await settle()
-    assert await store.total("budget", NOW) == 2.5
-    assert await store.key_uses(["red"]) == [KeyUse(1.0)]
-    assert await store.spend([(TOKENS.tokens, 301.0)], NOW, at_once=True) > NOW  # type: ignore[list-item]
-    assert await store.spend([(KEY, 1.0)], NOW, at_once=True) > NOW
+    assert await total(store, "budget", NOW) == 2.5
+    assert await store.apply(KeyUses(["red"])) == [KeyUse(1.0)]
+    assert await store.apply(Spend([(TOKENS.tokens, 301.0)], NOW, at_once=True)) > NOW  # type: ignore[list-item]
+    assert await store.apply(Spend([(KEY, 1.0)], NOW, at_once=True)) > NOW
 
 
 async def test_a_budget_is_checked_with_what_others_have_spent_when_the_store_fails_later(
     store: FakeStore, resilient: ResilientStore
 ) -> None:
-    await store.add("budget", 1.5, None)
-    await store.add("other", 1.0, NOW + 9)
-    assert await resilient.add_within(BUDGET, 1.0, 3.0, NOW) == [1.5, 1.0]
+    await store.apply(Add([("budget", None)], 1.5, NOW))
+    await store.apply(Add([("other", NOW + 9)], 1.0, NOW))
+    assert await resilient.apply(Add(BUDGET, 1.0, NOW, 3.0)) == [1.5, 1.0]
     store.behaviour = Behaviour.FAILS
     await reserve_until_open(resilient)
-    assert await resilient.add_within(BUDGET, 1.0, 3.0, NOW) == [2.5, 1.0], "which is too much"
-    assert await resilient.add_within(BUDGET, 1.0, 3.0, NOW + 9) == [2.5, 0.0]
-    assert await resilient.total("budget", NOW + 9) == 3.5
+    assert await resilient.apply(Add(BUDGET, 1.0, NOW, 3.0)) == [2.5, 1.0], "which is too much"
+    assert await resilient.apply(Add(BUDGET, 1.0, NOW + 9, 3.0)) == [2.5, 0.0]
+    assert await total(resilient, "budget", NOW + 9) == 3.5
 
 
 async def test_a_budget_is_checked_with_what_the_store_has_missed(
@@ -443,11 +410,11 @@ async def test_a_budget_is_checked_with_what_the_store_has_missed(
 ) -> None:
     store.behaviour = Behaviour.FAILS
     await cool(resilient, "up/a")
-    await resilient.add("budget", 1.5, None)  # after the cooldown, which has to be sent again
+    await resilient.apply(Add([("budget", None)], 1.5, NOW))  # after the cooldown, which has to be sent again
     store.behaviour = Behaviour.WORKS
-    assert await resilient.add_within(BUDGET, 1.0, 1.0, NOW) == [1.5, 0.0]
+    assert await resilient.apply(Add(BUDGET, 1.0, NOW, 1.0)) == [1.5, 0.0]
     await settle()
-    assert await store.total("budget", NOW) == 1.5
+    assert await total(store, "budget", NOW) == 1.5
 
 
 async def test_failures_are_not_counted_twice_but_cooldowns_and_disabling_always_arrive(
@@ -476,7 +443,7 @@ async def test_what_the_store_may_have_counted_is_not_sent_again(
 async def test_a_lease_of_unknown_outcome_is_given_back(store: FakeStore, resilient: ResilientStore) -> None:
     store.behaviour = Behaviour.DOES_IT_BUT_HANGS
     assert await reserve(resilient, ONE_AT_ONCE, lease="lost") == "up/a"
-    assert await MemoryAccountStore.reserve(store, [ONE_AT_ONCE], None, "x", NOW) == NoRoom(NOW + 1.0)
+    assert await MemoryAccountStore.apply(store, Reserve([ONE_AT_ONCE], None, "x", NOW)) == NoRoom(NOW + 1.0)
     store.behaviour = Behaviour.WORKS
     await settle()
     assert "release lost 0" in store.calls
@@ -498,19 +465,17 @@ async def test_a_lease_of_a_request_that_left_meanwhile_is_given_back(
 
 async def test_a_change_that_always_fails_is_given_up() -> None:
     class Stubborn(FakeStore):
-        async def change(
-            self, account: str, change: Callable[[Health], Health], *, repeatable: bool = True
-        ) -> None:
-            if transition(change) != "disable":
-                return await super().change(account, change)
-            self.calls.append(f"disable {account}")
+        async def apply(self, operation: Operation[Any]) -> Any:
+            if not described(operation).startswith("disable"):
+                return await super().apply(operation)
+            self.calls.append(described(operation))
             raise AccountStoreError("no")
 
     store = Stubborn()
     resilient = ResilientStore(store, MemoryAccountStore())
     async with resilient.running():
         await anyio.wait_all_tasks_blocked()
-        await resilient.change("up/a", lambda health: health.after_disabling("by hand"))
+        await resilient.apply(Change("up/a", lambda health: health.after_disabling("by hand")))
         await cool(resilient, "up/b")
         await anyio.sleep(5)
         assert store.calls == ["disable up/a"] * 3 + ["failed up/b"]
@@ -533,10 +498,10 @@ async def test_missed_changes_are_bounded_and_the_newest_are_kept(
 async def test_a_success_that_changes_nothing_is_not_sent(
     store: FakeStore, resilient: ResilientStore
 ) -> None:
-    await resilient.change("up/a", lambda health: health.after_success(remaining=None))
+    await resilient.apply(Change("up/a", lambda health: health.after_success(remaining=None)))
     await cool(resilient, "up/a")
-    await resilient.change("up/a", lambda health: health.after_success(remaining=None))
-    await resilient.change("up/a", lambda health: health.after_success(remaining=None))
+    await resilient.apply(Change("up/a", lambda health: health.after_success(remaining=None)))
+    await resilient.apply(Change("up/a", lambda health: health.after_success(remaining=None)))
     assert store.calls == ["failed up/a", "succeeded up/a"]
-    await resilient.release(Reservation(A, "l"), 5.0, NOW)
+    await resilient.apply(Release(Reservation(A, "l"), 5.0, NOW))
     assert store.calls[-1] == "succeeded up/a", "there is no limit that it would count for"

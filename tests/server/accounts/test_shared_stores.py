@@ -14,8 +14,19 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 import anyio
+import msgspec
 import pytest
-from account_stores import BACKOFF, MAX_CONVERSATIONS, NOW, SERVER_KINDS, SHARED_KINDS, Calls, Kind, kind_of
+from account_stores import (
+    BACKOFF,
+    MAX_CONVERSATIONS,
+    NOW,
+    SERVER_KINDS,
+    SHARED_KINDS,
+    Calls,
+    Kind,
+    kind_of,
+    total,
+)
 from anyio.abc import ByteStream, SocketAttribute
 from anyio.streams.tls import TLSListener
 from http_certificate import make_certificate
@@ -33,8 +44,9 @@ from dragoman_server.accounts.stores.base import (
     Rate,
     Reservation,
 )
-from dragoman_server.accounts.stores.lua import RESTORE
+from dragoman_server.accounts.stores.lua import CHANGE
 from dragoman_server.accounts.stores.memory import MemoryAccountStore
+from dragoman_server.accounts.stores.operations import Add, Change, KeyUses, Release, Reserve
 from dragoman_server.accounts.stores.resilient import ResilientStore
 from dragoman_server.accounts.stores.sqlite import SQLiteAccountStore
 from dragoman_server.accounts.stores.valkey import ValkeyAccountStore
@@ -87,16 +99,18 @@ ONE_AT_ONCE = Candidate("up/a", max_concurrent_requests=1)
 
 
 async def cool(store: AccountStore, account: str, after: float = 1000.0, now: float = NOW) -> None:
-    await store.change(
-        account,
-        lambda health: health.after_failure(
-            ErrorAction.COOL_DOWN, "why", now, retry_after=after, random=0.0, backoff=BACKOFF
-        ),
+    await store.apply(
+        Change(
+            account,
+            lambda health: health.after_failure(
+                ErrorAction.COOL_DOWN, "why", now, retry_after=after, random=0.0, backoff=BACKOFF
+            ),
+        )
     )
 
 
 async def reserve(store: AccountStore, *candidates: Candidate, now: float = NOW) -> str | None:
-    response = await store.reserve(candidates, None, "lease", now)
+    response = await store.apply(Reserve(candidates, None, "lease", now))
     return response.candidate.account if isinstance(response, Reservation) else None
 
 
@@ -132,7 +146,7 @@ async def test_an_account_that_another_gateway_cooled_or_disabled_is_not_taken(
         if number % 2:
             await cool(one, account.account)
         else:
-            await one.change(account.account, lambda health: health.after_disabling("by hand"))
+            await one.apply(Change(account.account, lambda health: health.after_disabling("by hand")))
         # There was no time for the news.
         assert await reserve(other, account, B) == "up/b"
         assert not other.health()[account.account].usable(NOW), "now it has the change"
@@ -143,15 +157,15 @@ async def test_rates_leases_conversations_and_counters_are_shared(
 ) -> None:
     three = Candidate("up/c", requests=Rate("three", 3, 60.0))
     assert [await reserve(store, three) for store in (one, other, one, other)] == ["up/c"] * 3 + [None]
-    await one.reserve([ONE_AT_ONCE], None, "first", NOW)
+    await one.apply(Reserve([ONE_AT_ONCE], None, "first", NOW))
     assert await reserve(other, ONE_AT_ONCE) is None
-    await other.release(Reservation(ONE_AT_ONCE, "first"), 0.0, NOW)
+    await other.apply(Release(Reservation(ONE_AT_ONCE, "first"), 0.0, NOW))
     assert await reserve(other, ONE_AT_ONCE) == "up/a"
-    await one.reserve([B], "conversation", "l", NOW)
-    assert await other.reserve([A, B], "conversation", "l", NOW) == Reservation(B, "l")
-    await one.add("budget", 1.5, None)
-    await other.add("budget", 1.0, None)
-    assert await one.total("budget", NOW) == 2.5
+    await one.apply(Reserve([B], "conversation", "l", NOW))
+    assert await other.apply(Reserve([A, B], "conversation", "l", NOW)) == Reservation(B, "l")
+    await one.apply(Add([("budget", None)], 1.5, NOW))
+    await other.apply(Add([("budget", None)], 1.0, NOW))
+    assert await total(one, "budget", NOW) == 2.5
 
 
 async def test_gateways_never_spend_more_of_a_budget_than_one_would(
@@ -161,7 +175,7 @@ async def test_gateways_never_spend_more_of_a_budget_than_one_would(
     passed = []
 
     async def spend(store: AccountStore) -> None:
-        [before] = await store.add_within([("budget", None)], 1.0, 9.5, NOW)
+        [before] = await store.apply(Add([("budget", None)], 1.0, NOW, 9.5))
         passed.append(before <= 9.5)
 
     async with anyio.create_task_group() as tasks:
@@ -169,14 +183,14 @@ async def test_gateways_never_spend_more_of_a_budget_than_one_would(
             tasks.start_soon(spend, one)
             tasks.start_soon(spend, other)
     assert passed.count(True) == 10
-    assert await one.total("budget", NOW) == 10.0
+    assert await total(one, "budget", NOW) == 10.0
 
 
 async def test_the_use_of_client_keys_is_shared(one: AccountStore, other: AccountStore) -> None:
-    await one.add_key_use("red", KeyUse(1.0, 10.0, 0.5, NOW))
-    await other.add_key_use("red", KeyUse(2.0, 20.0, 0.25, NOW + 1))
+    await one.apply(KeyUses(["red"], KeyUse(1.0, 10.0, 0.5, NOW)))
+    await other.apply(KeyUses(["red"], KeyUse(2.0, 20.0, 0.25, NOW + 1)))
     for store in (one, other):
-        assert await store.key_uses(["red"]) == [KeyUse(3.0, 30.0, 0.75, NOW + 1)]
+        assert await store.apply(KeyUses(["red"])) == [KeyUse(3.0, 30.0, 0.75, NOW + 1)]
 
 
 async def test_a_later_gateway_starts_with_the_shared_state(kind: Kind) -> None:
@@ -197,11 +211,13 @@ async def test_changes_that_cross_are_all_counted(kind: Kind) -> None:
     async with stores[0].running(), stores[1].running(), stores[2].running():
 
         async def fail(store: AccountStore, at: float) -> None:
-            await store.change(
-                "up/a",
-                lambda health: health.after_failure(
-                    ErrorAction.RETRY_LATER, "why", at, retry_after=None, random=0.0, backoff=patient
-                ),
+            await store.apply(
+                Change(
+                    "up/a",
+                    lambda health: health.after_failure(
+                        ErrorAction.RETRY_LATER, "why", at, retry_after=None, random=0.0, backoff=patient
+                    ),
+                )
             )
 
         async with anyio.create_task_group() as tasks:
@@ -253,6 +269,7 @@ def _unused(health: Health) -> Health:
 _PROCESS = """
 import sys, anyio
 from dragoman_server.accounts.stores.base import Reservation, Candidate, Rate
+from dragoman_server.accounts.stores.operations import Add, Change, Reserve
 from dragoman_server.accounts.stores.sqlite import SQLiteAccountStore
 from dragoman_server.accounts.stores.valkey import ValkeyAccountStore
 
@@ -260,9 +277,9 @@ async def main(kind, where, name):
     store = SQLiteAccountStore(where) if kind == "sqlite" else ValkeyAccountStore(where)
     three = Candidate("up/a", requests=Rate("r", 100, 1e9), max_concurrent_requests=1000)
     async with store.running():
-        taken = [await store.reserve([three], name, f"{name}{n}", 4e9) for n in range(60)]
-        await store.add("taken", sum(isinstance(each, Reservation) for each in taken), None)
-        await store.change(f"up/{name}", lambda health: health.after_disabling(name))
+        taken = [await store.apply(Reserve([three], name, f"{name}{n}", 4e9)) for n in range(60)]
+        await store.apply(Add([("taken", None)], sum(isinstance(each, Reservation) for each in taken), 4e9))
+        await store.apply(Change(f"up/{name}", lambda health: health.after_disabling(name)))
 
 anyio.run(main, *sys.argv[1:])
 """
@@ -283,7 +300,7 @@ async def test_processes_take_no_more_than_there_is(kind: Kind) -> None:
     assert done == [(0, b"")] * 3
     store = kind()
     async with store.running():
-        assert await store.total("taken", NOW) == 100
+        assert await total(store, "taken", NOW) == 100
         assert {name: store.health()[f"up/{name}"].disabled for name in names} == {
             name: name for name in names
         }
@@ -363,20 +380,20 @@ async def test_an_abandoned_call_is_not_begun(tmp_path: Path) -> None:
     async with store.running(), anyio.create_task_group() as tasks:
         lock = sqlite3.connect(path, isolation_level=None)
         lock.execute("BEGIN IMMEDIATE")
-        tasks.start_soon(store.add, "waits for the lock", 1.0, None)
+        tasks.start_soon(store.apply, Add([("waits for the lock", None)], 1.0, NOW))
         await anyio.wait_all_tasks_blocked()
         with anyio.move_on_after(0.01) as left:
-            await store.add("waits behind it", 1.0, None)
+            await store.apply(Add([("waits behind it", None)], 1.0, NOW))
         assert left.cancelled_caught
         lock.close()
-        assert await store.total("waits behind it", NOW) == 0.0
-        assert await store.total("waits for the lock", NOW) == 1.0
+        assert await total(store, "waits behind it", NOW) == 0.0
+        assert await total(store, "waits for the lock", NOW) == 1.0
 
 
 @one_backend
 async def test_outside_its_block_a_call_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError, match="outside its running"):
-        await SQLiteAccountStore(str(tmp_path / "a.db")).reserve([A], None, "l", NOW)
+        await SQLiteAccountStore(str(tmp_path / "a.db")).apply(Reserve([A], None, "l", NOW))
 
 
 # The server.
@@ -470,7 +487,7 @@ async def test_scripts_that_the_server_has_lost_are_sent_again(server: ValkeySer
 async def test_a_restarted_server_gets_the_lost_state_again(server: ValkeyServer) -> None:
     one, other = ValkeyAccountStore(server.url), ValkeyAccountStore(server.url)
     async with one.running(), other.running():
-        await one.change("up/a", lambda health: health.after_disabling("by hand"))
+        await one.apply(Change("up/a", lambda health: health.after_disabling("by hand")))
         await until(lambda: "up/a" in other.health())
         server.kill()
         server.start()
@@ -484,9 +501,9 @@ async def test_the_state_of_the_server_is_kept(server: ValkeyServer) -> None:
     """A gateway that comes back late must not undo later decisions."""
     store = ValkeyAccountStore(server.url)
     async with store.running():
-        await store.change("up/a", Health.after_reset)
-        old, channel = '{"disabled":"long ago"}', "dragoman:2:changes"
-        await store._run(RESTORE, ["dragoman:2:health"], [channel, "up/a", old, "up/b", old])
+        await store.apply(Change("up/a", Health.after_reset))
+        lost = [(account, "", '{"disabled":"long ago"}') for account in ("up/a", "up/b")]
+        await store._evaluate(store._connection, CHANGE, ["health"], msgspec.json.encode(lost))  # type: ignore[arg-type]
         await until(lambda: "up/b" in store.health())
         assert {account: health.disabled for account, health in store.health().items()} == {
             "up/a": None,
@@ -497,14 +514,14 @@ async def test_the_state_of_the_server_is_kept(server: ValkeyServer) -> None:
 async def test_changes_during_an_outage_are_read_after_it(server: ValkeyServer) -> None:
     one, other = ValkeyAccountStore(server.url), ValkeyAccountStore(server.url)
     async with one.running(), other.running():
-        await one.change("up/a", lambda health: health.after_disabling("by hand"))
+        await one.apply(Change("up/a", lambda health: health.after_disabling("by hand")))
         await until(lambda: "up/a" in other.health())
         # Its connection is lost, and the news with it.
         server.command("CLIENT", "KILL", "TYPE", "pubsub")
         with anyio.fail_after(TIMEOUT_S):
             while True:
                 try:
-                    await one.change("up/a", Health.after_reset)
+                    await one.apply(Change("up/a", Health.after_reset))
                     break
                 except AccountStoreError:
                     await anyio.sleep(0.001)
@@ -541,12 +558,12 @@ async def test_the_server_is_killed_and_restarted_and_every_request_gets_a_respo
 
     async def request(*passed_over: Candidate) -> None:
         began, lease = time.perf_counter(), f"l{len(times)}"
-        assert await store.reserve([*passed_over, A], None, lease, NOW) == Reservation(A, lease)
-        await store.release(Reservation(A, lease), 10.0, NOW)
+        assert await store.apply(Reserve([*passed_over, A], None, lease, NOW)) == Reservation(A, lease)
+        await store.apply(Release(Reservation(A, lease), 10.0, NOW))
         times.append(time.perf_counter() - began)
 
     async with store.running():
-        await store.reserve([limited], None, "held", NOW)
+        await store.apply(Reserve([limited], None, "held", NOW))
         await cool(store, "up/cooling")
         await request(cooling, limited)
         server.kill()
@@ -556,7 +573,7 @@ async def test_the_server_is_killed_and_restarted_and_every_request_gets_a_respo
         assert store.local_decisions >= 200
         # Changes during the outage count here at once, and for all when the server is back.
         await cool(store, "up/late")
-        await store.change("up/bad", lambda health: health.after_disabling("by hand"))
+        await store.apply(Change("up/bad", lambda health: health.after_disabling("by hand")))
         assert await reserve(store, Candidate("up/late"), Candidate("up/bad")) is None
         server.start()
         await until(lambda: not store.is_open)

@@ -7,6 +7,7 @@ import pytest
 from valkey_server import valkey_server
 
 from dragoman_server.accounts.stores.memory import MemoryAccountStore
+from dragoman_server.accounts.stores.operations import Change
 from dragoman_server.accounts.stores.resilient import ResilientStore
 from dragoman_server.config.valkey_url import ValkeyURL, parse_valkey_url
 from dragoman_server.gateway import Gateway, make_account_store
@@ -99,6 +100,6 @@ async def test_gateways_share_the_state_of_accounts(store: str, tmp_path: Path) 
         one, other = Gateway(settings), Gateway(settings)
         assert isinstance(one.accounts, ResilientStore)
         async with one.open():
-            await one.accounts.change("up/a", lambda health: health.after_disabling("by hand"))
+            await one.accounts.apply(Change("up/a", lambda health: health.after_disabling("by hand")))
             async with other.open():
                 assert other.accounts.health()["up/a"].disabled == "by hand"

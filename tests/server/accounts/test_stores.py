@@ -19,6 +19,7 @@ from account_stores import (
     Calls,
     Kind,
     kind_of,
+    total,
 )
 from valkey_server import ValkeyServer, valkey_server
 from virtual_time import REAL_BACKENDS
@@ -27,6 +28,7 @@ from dragoman_server.accounts.error_actions import ErrorAction
 from dragoman_server.accounts.health import Health
 from dragoman_server.accounts.stores.base import AccountStore, Candidate, KeyUse, NoRoom, Rate, Reservation
 from dragoman_server.accounts.stores.memory import _EXPIRED_AT_ONCE, MemoryAccountStore
+from dragoman_server.accounts.stores.operations import Add, Change, KeyUses, Release, Reserve, Spend
 from dragoman_server.accounts.stores.resilient import ResilientStore
 from dragoman_server.accounts.stores.tables import CONVERSATION_S, LEASE_RETRY_S, LEASE_S
 
@@ -70,18 +72,20 @@ async def reserve(
     lease: str = "l",
 ) -> str | float:
     """Return the account, or the time of the next free one in seconds after NOW."""
-    response = await store.reserve(candidates, conversation, lease, now)
+    response = await store.apply(Reserve(candidates, conversation, lease, now))
     return response.candidate.account if isinstance(response, Reservation) else response.until - NOW
 
 
 async def fail(
     store: AccountStore, account: str, action: ErrorAction, now: float = NOW, after: float | None = None
 ) -> None:
-    await store.change(
-        account,
-        lambda health: health.after_failure(
-            action, "why", now, retry_after=after, random=0.0, backoff=BACKOFF
-        ),
+    await store.apply(
+        Change(
+            account,
+            lambda health: health.after_failure(
+                action, "why", now, retry_after=after, random=0.0, backoff=BACKOFF
+            ),
+        )
     )
 
 
@@ -90,12 +94,12 @@ async def fail(
 
 async def test_the_first_free_account_is_taken_and_its_use_is_noted(store: AccountStore) -> None:
     assert store.health() == {}
-    assert await store.reserve([B, A], None, "lease", NOW) == Reservation(B, "lease")
+    assert await store.apply(Reserve([B, A], None, "lease", NOW)) == Reservation(B, "lease")
     assert store.health() == {"up/b": Health(last_used=NOW)}
 
 
 async def test_no_account_to_choose_from(store: AccountStore) -> None:
-    assert await store.reserve([], None, "lease", NOW) == NoRoom(math.inf)
+    assert await store.apply(Reserve([], None, "lease", NOW)) == NoRoom(math.inf)
 
 
 async def test_as_many_requests_as_the_rate_allows_and_then_steadily(store: AccountStore) -> None:
@@ -125,7 +129,7 @@ async def test_without_a_free_account_the_time_of_the_first_is_reported(store: A
 
 async def test_tokens_are_a_debt_that_is_paid_off(store: AccountStore) -> None:
     assert await reserve(store, TOKENS) == "up/a"
-    await store.release(Reservation(TOKENS, "l"), 2500.0, NOW)
+    await store.apply(Release(Reservation(TOKENS, "l"), 2500.0, NOW))
     assert await reserve(store, TOKENS) == 90.0
     assert await reserve(store, TOKENS, now=NOW + 89.0) == 90.0
     assert await reserve(store, TOKENS, now=NOW + 90.0) == "up/a"
@@ -134,9 +138,9 @@ async def test_tokens_are_a_debt_that_is_paid_off(store: AccountStore) -> None:
 async def test_the_limit_of_concurrent_requests(store: AccountStore) -> None:
     assert await reserve(store, ONE_AT_ONCE, lease="first") == "up/a"
     assert await reserve(store, ONE_AT_ONCE, lease="second") == LEASE_RETRY_S
-    await store.release(Reservation(ONE_AT_ONCE, "another"), 0.0, NOW)
+    await store.apply(Release(Reservation(ONE_AT_ONCE, "another"), 0.0, NOW))
     assert await reserve(store, ONE_AT_ONCE, lease="second") == LEASE_RETRY_S
-    await store.release(Reservation(ONE_AT_ONCE, "first"), 0.0, NOW)
+    await store.apply(Release(Reservation(ONE_AT_ONCE, "first"), 0.0, NOW))
     assert await reserve(store, ONE_AT_ONCE, lease="second") == "up/a"
 
 
@@ -172,7 +176,7 @@ async def test_a_conversation_stays_with_its_account(store: AccountStore) -> Non
 async def test_a_conversation_moves_from_a_full_account_and_stays_there(store: AccountStore) -> None:
     assert await reserve(store, ONE_AT_ONCE, B, conversation="c") == "up/a"
     assert await reserve(store, ONE_AT_ONCE, B, conversation="c") == "up/b"
-    await store.release(Reservation(ONE_AT_ONCE, "l"), 0.0, NOW)
+    await store.apply(Release(Reservation(ONE_AT_ONCE, "l"), 0.0, NOW))
     assert await reserve(store, ONE_AT_ONCE, B, conversation="c") == "up/b"
     assert await reserve(store, ONE_AT_ONCE, conversation="c", lease="m") == "up/a", "it is not among them"
 
@@ -209,25 +213,25 @@ async def test_a_cooling_account_is_not_taken_until_then(store: AccountStore) ->
 
 
 async def test_a_disabled_account_is_not_taken_until_it_is_reset(store: AccountStore) -> None:
-    await store.change("up/a", lambda health: health.after_disabling("by hand"))
+    await store.apply(Change("up/a", lambda health: health.after_disabling("by hand")))
     await fail(store, "up/b", ErrorAction.DISABLE)
     health = store.health()
     assert (health["up/a"].disabled, health["up/b"].disabled) == ("by hand", "why")
     assert await reserve(store, A, B) == math.inf
-    await store.change("up/a", Health.after_reset)
+    await store.apply(Change("up/a", Health.after_reset))
     assert store.health()["up/a"] == Health()
     assert await reserve(store, B, A) == "up/a"
 
 
 async def test_a_success_is_a_change_only_after_a_failure_or_with_another_share(store: AccountStore) -> None:
-    await store.change("up/a", lambda health: health.after_success(remaining=None))
+    await store.apply(Change("up/a", lambda health: health.after_success(remaining=None)))
     assert store.health() == {}
     await fail(store, "up/a", ErrorAction.RETRY_LATER)
     assert store.health()["up/a"].failures == (NOW,)
-    await store.change("up/a", lambda health: health.after_success(remaining=0.504))
+    await store.apply(Change("up/a", lambda health: health.after_success(remaining=0.504)))
     assert store.health()["up/a"] == Health(remaining=0.5)
     before = store.health()["up/a"]
-    await store.change("up/a", lambda health: health.after_success(remaining=0.501))
+    await store.apply(Change("up/a", lambda health: health.after_success(remaining=0.501)))
     assert store.health()["up/a"] == before
 
 
@@ -246,80 +250,84 @@ KEY_REQUESTS, KEY_TOKENS = Rate("key:requests", 2, 60.0), Rate("key:tokens", 100
 
 async def test_a_spending_at_once_is_all_or_nothing(store: AccountStore) -> None:
     both = [(KEY_REQUESTS, 1.0), (KEY_TOKENS, 60.0)]
-    assert await store.spend(both, NOW, at_once=True) == 0.0
-    assert await store.spend(both, NOW, at_once=True) == NOW + 12.0
+    assert await store.apply(Spend(both, NOW, at_once=True)) == 0.0
+    assert await store.apply(Spend(both, NOW, at_once=True)) == NOW + 12.0
     # Nothing was counted that time.
-    assert await store.spend([(KEY_REQUESTS, 1.0)], NOW, at_once=True) == 0.0
-    assert await store.spend([(KEY_REQUESTS, 1.0)], NOW, at_once=True) == NOW + 30.0
-    assert await store.spend([], NOW, at_once=True) == 0.0
+    assert await store.apply(Spend([(KEY_REQUESTS, 1.0)], NOW, at_once=True)) == 0.0
+    assert await store.apply(Spend([(KEY_REQUESTS, 1.0)], NOW, at_once=True)) == NOW + 30.0
+    assert await store.apply(Spend([], NOW, at_once=True)) == 0.0
 
 
 async def test_more_than_ever_fits_needs_a_full_rate_and_becomes_a_debt(store: AccountStore) -> None:
-    assert await store.spend([(KEY_TOKENS, 1.0)], NOW, at_once=True) == 0.0
-    assert await store.spend([(KEY_TOKENS, 150.0)], NOW, at_once=True) == pytest.approx(NOW + 0.6)
-    assert await store.spend([(KEY_TOKENS, 150.0)], NOW + 0.6, at_once=True) == 0.0
-    assert await store.spend([(KEY_TOKENS, 0.0)], NOW + 0.6, at_once=True) == pytest.approx(NOW + 30.6)
+    assert await store.apply(Spend([(KEY_TOKENS, 1.0)], NOW, at_once=True)) == 0.0
+    assert await store.apply(Spend([(KEY_TOKENS, 150.0)], NOW, at_once=True)) == pytest.approx(NOW + 0.6)
+    assert await store.apply(Spend([(KEY_TOKENS, 150.0)], NOW + 0.6, at_once=True)) == 0.0
+    assert await store.apply(Spend([(KEY_TOKENS, 0.0)], NOW + 0.6, at_once=True)) == pytest.approx(NOW + 30.6)
 
 
 async def test_usage_is_counted_afterwards_in_any_case(store: AccountStore) -> None:
-    assert await store.spend([(KEY_TOKENS, 90.0)], NOW, at_once=False) == 0.0
-    assert await store.spend([(KEY_TOKENS, 90.0), (KEY_REQUESTS, 1.0)], NOW, at_once=False) == NOW + 48.0
-    assert await store.spend([(KEY_TOKENS, 1.0)], NOW + 48.0, at_once=True) == pytest.approx(NOW + 48.6)
+    assert await store.apply(Spend([(KEY_TOKENS, 90.0)], NOW, at_once=False)) == 0.0
+    assert (
+        await store.apply(Spend([(KEY_TOKENS, 90.0), (KEY_REQUESTS, 1.0)], NOW, at_once=False)) == NOW + 48.0
+    )
+    assert await store.apply(Spend([(KEY_TOKENS, 1.0)], NOW + 48.0, at_once=True)) == pytest.approx(
+        NOW + 48.6
+    )
 
 
 async def test_counters_add_up_and_expire(store: AccountStore) -> None:
-    assert await store.total("budget", NOW) == 0.0
+    assert await total(store, "budget", NOW) == 0.0
     for _ in range(3):
-        await store.add("budget", 0.1, NOW + 100)
-    await store.add("for ever", 7.0, None)
-    assert await store.total("budget", NOW + 99) == 0.1 + 0.1 + 0.1
-    assert await store.total("budget", NOW + 100) == 0.0
-    assert await store.total("for ever", NOW + 1e9) == 7.0
+        await store.apply(Add([("budget", NOW + 100)], 0.1, NOW))
+    await store.apply(Add([("for ever", None)], 7.0, NOW))
+    assert await total(store, "budget", NOW + 99) == 0.1 + 0.1 + 0.1
+    assert await total(store, "budget", NOW + 100) == 0.0
+    assert await total(store, "for ever", NOW + 1e9) == 7.0
 
 
 async def test_counters_that_expire_together_are_dropped_few_at_a_time_and_count_no_more() -> None:
     store = MemoryAccountStore()
     names = [f"budget {number:04}" for number in range(2 * _EXPIRED_AT_ONCE)]
     for name in names:
-        await store.add(name, 1.0, NOW + 100)
-    assert await store.add_within([(names[-1], NOW + 200)], 0.25, 1.0, NOW + 100) == [0.0]
+        await store.apply(Add([(name, NOW + 100)], 1.0, NOW))
+    assert await store.apply(Add([(names[-1], NOW + 200)], 0.25, NOW + 100, 1.0)) == [0.0]
     assert len(store._counters) == _EXPIRED_AT_ONCE, (
         "of those that have expired half are left, and there is a new one"
     )
-    assert await store.total(names[-2], NOW + 100) == 0.0
-    assert await store.total(names[-1], NOW + 100) == 0.25
+    assert await total(store, names[-2], NOW + 100) == 0.0
+    assert await total(store, names[-1], NOW + 100) == 0.25
     assert len(store._counters) == 1
 
 
 async def test_an_amount_is_added_as_long_as_the_sum_is_within_the_limit(store: AccountStore) -> None:
     for before in (0.0, 0.75, 1.5):
-        assert await store.add_within([("budget", NOW + 100)], 0.75, 1.0, NOW) == [before]
-    assert await store.total("budget", NOW) == 1.5
-    assert await store.add_within([("budget", NOW + 200)], 0.75, 1.0, NOW + 100) == [0.0], "it has expired"
-    assert await store.total("budget", NOW + 199) == 0.75
+        assert await store.apply(Add([("budget", NOW + 100)], 0.75, NOW, 1.0)) == [before]
+    assert await total(store, "budget", NOW) == 1.5
+    assert await store.apply(Add([("budget", NOW + 200)], 0.75, NOW + 100, 1.0)) == [0.0], "it has expired"
+    assert await total(store, "budget", NOW + 199) == 0.75
 
 
 async def test_a_limit_may_be_for_the_sum_of_several_counters(store: AccountStore) -> None:
     counters = [("reserved", NOW + 100), ("before", NOW + 50), ("spent", None)]
-    await store.add("before", 1.0, NOW + 50)
-    await store.add("spent", 2.0, None)
-    assert await store.add_within(counters, 1.0, 3.0, NOW) == [0.0, 1.0, 2.0]
-    assert await store.add_within(counters, 1.0, 3.0, NOW) == [1.0, 1.0, 2.0], "nothing is added any more"
-    assert await store.add_within(counters, 0.0, -math.inf, NOW + 50) == [1.0, 0.0, 2.0]
-    assert await store.add_within(counters, 1.0, 3.0, NOW + 50) == [1.0, 0.0, 2.0]
-    assert await store.add_within(counters, 0.0, -math.inf, NOW + 100) == [0.0, 0.0, 2.0]
+    await store.apply(Add([("before", NOW + 50)], 1.0, NOW))
+    await store.apply(Add([("spent", None)], 2.0, NOW))
+    assert await store.apply(Add(counters, 1.0, NOW, 3.0)) == [0.0, 1.0, 2.0]
+    assert await store.apply(Add(counters, 1.0, NOW, 3.0)) == [1.0, 1.0, 2.0], "nothing is added any more"
+    assert await store.apply(Add(counters, 0.0, NOW + 50)) == [1.0, 0.0, 2.0]
+    assert await store.apply(Add(counters, 1.0, NOW + 50, 3.0)) == [1.0, 0.0, 2.0]
+    assert await store.apply(Add(counters, 0.0, NOW + 100)) == [0.0, 0.0, 2.0]
 
 
 async def test_the_use_of_a_client_key_is_added_up_and_the_last_one_is_kept(store: AccountStore) -> None:
-    assert await store.key_uses(["red", "blue"]) == [KeyUse(), KeyUse()]
-    await store.add_key_use("red", KeyUse(2.0, 30.0, 0.25, NOW + 5))
-    await store.add_key_use("red", KeyUse(1.0, 0.0, 0.125, NOW))
-    await store.add_key_use("blue", KeyUse(1.0, 7.0, 0.0, NOW + 9))
-    assert await store.key_uses(["blue", "red"]) == [
+    assert await store.apply(KeyUses(["red", "blue"])) == [KeyUse(), KeyUse()]
+    await store.apply(KeyUses(["red"], KeyUse(2.0, 30.0, 0.25, NOW + 5)))
+    await store.apply(KeyUses(["red"], KeyUse(1.0, 0.0, 0.125, NOW)))
+    await store.apply(KeyUses(["blue"], KeyUse(1.0, 7.0, 0.0, NOW + 9)))
+    assert await store.apply(KeyUses(["blue", "red"])) == [
         KeyUse(1.0, 7.0, 0.0, NOW + 9),
         KeyUse(3.0, 30.0, 0.375, NOW + 5),
     ]
-    assert await store.key_uses([]) == []
+    assert await store.apply(KeyUses([])) == []
 
 
 # All of it at once.

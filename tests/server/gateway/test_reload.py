@@ -12,6 +12,7 @@ from gateway.scripted import CHAT, SECRET, chat_response, chunk, whole
 from virtual_time import VIRTUAL_BACKENDS
 
 from dragoman_server.accounts.health import Health
+from dragoman_server.accounts.stores.operations import Change
 from dragoman_server.app import Application, create_app
 from dragoman_server.config.reload import ReloadResult
 from dragoman_server.keys import hash_client_key
@@ -196,9 +197,9 @@ async def test_it_is_not_ready_without_any_usable_account() -> None:
     gateway = app._served.gateway
     gateway.pool.clock = lambda: 1000.0
     async with app.lifespan():
-        await gateway.accounts.change("up/default", lambda health: health.after_disabling("by hand"))
+        await gateway.accounts.apply(Change("up/default", lambda health: health.after_disabling("by hand")))
         assert await ready(app) == (200, {"status": "ready"}), "the other upstream works"
-        await gateway.accounts.change("spare/default", lambda health: Health(cooldown_until=1011.5))
+        await gateway.accounts.apply(Change("spare/default", lambda health: Health(cooldown_until=1011.5)))
         assert await ready(app) == (
             503,
             {
@@ -222,6 +223,8 @@ async def test_a_proxy_that_cools_down_makes_its_accounts_unusable(caplog: pytes
     async with app.lifespan():
         (account,) = gateway.settings.accounts_of(behind)
         until = gateway.pool.clock() + 60
-        await gateway.accounts.change(proxy_id(account, behind), lambda health: Health(cooldown_until=until))
+        await gateway.accounts.apply(
+            Change(proxy_id(account, behind), lambda health: Health(cooldown_until=until))
+        )
         status, state = await ready(app)
     assert (status, list(state["upstreams"])) == (503, ["up"])

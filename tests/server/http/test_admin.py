@@ -18,8 +18,9 @@ from starlette.routing import BaseRoute, Mount, Route
 
 from dragoman_server.accounts.error_actions import ErrorAction
 from dragoman_server.accounts.health import Health
-from dragoman_server.accounts.stores.base import AccountStore, AccountStoreError
+from dragoman_server.accounts.stores.base import AccountStore, AccountStoreError, Operation
 from dragoman_server.accounts.stores.memory import MemoryAccountStore
+from dragoman_server.accounts.stores.operations import Change
 from dragoman_server.app import Application, _routes
 from dragoman_server.gateway import Gateway
 from dragoman_server.http.admin import ADMIN_PATH, account_json, admin_routes
@@ -151,7 +152,7 @@ async def test_every_path_needs_the_admin_key() -> None:
     for headers in WRONG_KEYS:
         for method, path in EXISTING + ELSEWHERE:
             store = MemoryAccountStore()
-            await store.change("two/b", lambda health: health.after_disabling("canary"))
+            await store.apply(Change("two/b", lambda health: health.after_disabling("canary")))
             client = await call(app_of(store=store), path, method, headers)
             assert client.status == 401, (headers, path)
             assert client.headers["www-authenticate"] == "Bearer", (headers, path)
@@ -339,9 +340,11 @@ CHANGES: list[tuple[ErrorAction, str, str]] = [
 async def test_changes_of_an_account_that_failed() -> None:
     for action, name, state in CHANGES:
         store = MemoryAccountStore()
-        await store.change(
-            "one/default",
-            partial(Health.after_failure, action=action, cause="why", now=time.time(), retry_after=60.0),
+        await store.apply(
+            Change(
+                "one/default",
+                partial(Health.after_failure, action=action, cause="why", now=time.time(), retry_after=60.0),
+            )
         )
         assert (await change(app_of(store=store), "one/default", name))["state"] == state, (action, name)
 
@@ -376,7 +379,7 @@ class Broken(MemoryAccountStore):
         super().__init__()
         self._silent = silent
 
-    async def change(self, *args: Any, **more: Any) -> None:
+    async def apply(self, operation: Operation[Any]) -> Any:
         if self._silent:
             await anyio.sleep_forever()
         raise AccountStoreError("canary.host.of.the.store: refused")

@@ -14,6 +14,7 @@ from gateway.scripted import ListingUpstreams, anthropic_list, openai_list
 from oracle import check_error, check_models
 
 from dragoman_server.accounts.error_actions import ErrorAction
+from dragoman_server.accounts.stores.operations import Change
 from dragoman_server.app import Application, create_app
 from dragoman_server.gateway import Gateway
 from dragoman_server.keys import hash_client_key
@@ -395,11 +396,17 @@ async def test_a_disabled_account_requests_no_list() -> None:
     upstreams = ListingUpstreams({url: [script] for url, script in SCRIPTS.items()})
     gateway = Gateway(settings_of(accounts=accounts), upstreams)
     async with gateway.running():
-        await gateway.accounts.change("anthropic/one", lambda health: health.after_disabling("no money left"))
+        await gateway.accounts.apply(
+            Change("anthropic/one", lambda health: health.after_disabling("no money left"))
+        )
         now = gateway.pool.clock()
-        await gateway.accounts.change(
-            "anthropic/two",
-            lambda health: health.after_failure(ErrorAction.COOL_DOWN, "slow", now, retry_after=60, random=0),
+        await gateway.accounts.apply(
+            Change(
+                "anthropic/two",
+                lambda health: health.after_failure(
+                    ErrorAction.COOL_DOWN, "slow", now, retry_after=60, random=0
+                ),
+            )
         )
         assert "claude-x" in await gateway.catalog.entries()
     (request,) = [each for each in upstreams.sent if "anthropic" in each.url]

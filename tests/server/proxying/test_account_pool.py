@@ -23,8 +23,9 @@ from virtual_time import VIRTUAL_BACKENDS
 
 from dragoman_server.accounts.error_actions import ErrorAction
 from dragoman_server.accounts.health import Backoff, Health
-from dragoman_server.accounts.stores.base import Reservation
+from dragoman_server.accounts.stores.base import Operation
 from dragoman_server.accounts.stores.memory import MemoryAccountStore
+from dragoman_server.accounts.stores.operations import Change, Release
 from dragoman_server.proxying import attempt
 from dragoman_server.upstream.client import UpstreamBroken
 
@@ -41,9 +42,10 @@ class Leases(MemoryAccountStore):
         super().__init__()
         self._release_s = release_s
 
-    async def release(self, reservation: Reservation, tokens: float, now: float) -> None:
-        await anyio.sleep(self._release_s)
-        await super().release(reservation, tokens, now)
+    async def apply(self, operation: Operation[Any]) -> Any:
+        if isinstance(operation, Release):
+            await anyio.sleep(self._release_s)
+        return await super().apply(operation)
 
     @property
     def open(self) -> int:
@@ -223,11 +225,11 @@ async def test_an_account_that_the_operator_has_disabled_is_not_used_even_if_it_
     stream: bool,
 ) -> None:
     pool = pool_of(MESSAGES, {"a": good("Hello")})
-    await pool.store.change("up/a", lambda health: health.after_disabling("disabled by the operator"))
+    await pool.store.apply(Change("up/a", lambda health: health.after_disabling("disabled by the operator")))
     response = await pool.call(MESSAGES, stream=stream)
     assert (response.status, response.headers["x-should-retry"]) == (503, "false")
     assert pool.attempted == []
-    await pool.store.change("up/a", Health.after_reset)
+    await pool.store.apply(Change("up/a", Health.after_reset))
     assert (await pool.call(MESSAGES, stream=stream)).status == 200
 
 
@@ -265,7 +267,7 @@ async def cooling(pool: PoolGateway, **seconds: float) -> None:
             now=pool.pool.clock(),
             retry_after=after,
         )
-        await pool.store.change(f"up/{account}", failure)
+        await pool.store.apply(Change(f"up/{account}", failure))
 
 
 @BOTH
@@ -468,7 +470,7 @@ async def test_when_another_account_is_cooling_down_the_client_gets_retry_after(
 @BOTH
 async def test_without_another_account_the_client_gets_the_error(stream: bool, record: Any) -> None:
     pool = chain_with({"a": good("Hello"), "c": good("c"), "d": good("d")}, CHAT, MESSAGES, "cd")
-    await pool.store.change("up/a", lambda health: health.after_disabling(""))
+    await pool.store.apply(Change("up/a", lambda health: health.after_disabling("")))
     response = await pool.call(CHAT, stream=stream, model="m", body=MANY)
     assert response.status == 400
     assert "n" in response.error["message"]
@@ -490,11 +492,13 @@ async def test_the_first_upstreams_error_is_returned_though_other_accounts_cool_
     plays = {"a": broken(CHAT), "c": good("c"), "d": good("d")}
     pool = chain_with(plays, CHAT, MESSAGES, "cd", account_wait_s=8)
     await cooling(pool, a=6)
-    await pool.store.change(
-        "else/d",
-        lambda health: health.after_failure(
-            ErrorAction.COOL_DOWN, "", EPOCH, retry_after=3, random=0.0, backoff=Backoff()
-        ),
+    await pool.store.apply(
+        Change(
+            "else/d",
+            lambda health: health.after_failure(
+                ErrorAction.COOL_DOWN, "", EPOCH, retry_after=3, random=0.0, backoff=Backoff()
+            ),
+        )
     )
     response = await pool.call(CHAT, stream=stream, model="m", body=MANY)
     assert [(request.account, request.at) for request in pool.provider.sent] == [("a", 6)]

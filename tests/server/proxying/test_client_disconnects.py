@@ -6,7 +6,6 @@ Time is virtual. The upstream keeps its connection open after the end, as many d
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from typing import Any
 
 import anyio
@@ -17,7 +16,9 @@ from virtual_time import VIRTUAL_BACKENDS
 
 from dragoman import PROTOCOLS
 from dragoman_server.accounts.health import Health
+from dragoman_server.accounts.stores.base import Operation
 from dragoman_server.accounts.stores.memory import MemoryAccountStore
+from dragoman_server.accounts.stores.operations import Change
 from dragoman_server.accounts.usage import Meter, usage_of
 from dragoman_server.log import RequestRecord
 from dragoman_server.proxying.account_pool import AccountPool
@@ -38,11 +39,12 @@ class Accounts(MemoryAccountStore):
         super().__init__()
         self.successes: list[str] = []
 
-    async def change(self, account: str, change: Callable[[Health], Health], **more: Any) -> None:
-        await anyio.sleep(0.05)
-        if not change(Health(failures=(1.0,))).failures:
-            self.successes.append(account)
-        await super().change(account, change, **more)
+    async def apply(self, operation: Operation[Any]) -> Any:
+        if isinstance(operation, Change):
+            await anyio.sleep(0.05)
+            if not operation.change(Health(failures=(1.0,))).failures:
+                self.successes.append(operation.account)
+        return await super().apply(operation)
 
 
 class Received:

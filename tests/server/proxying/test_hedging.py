@@ -13,9 +13,9 @@ from gateway.provider_errors import broken, invalid, limited, unauthorized
 from oracle import CHAT, MESSAGES, RESPONSES, check_error
 from virtual_time import VIRTUAL_BACKENDS
 
-from dragoman_server.accounts.health import Health
-from dragoman_server.accounts.stores.base import Rate
+from dragoman_server.accounts.stores.base import Operation, Rate
 from dragoman_server.accounts.stores.memory import MemoryAccountStore
+from dragoman_server.accounts.stores.operations import Change, Reserve, Spend
 from dragoman_server.upstream.client import UpstreamBroken
 
 pytestmark = [
@@ -32,16 +32,16 @@ class SlowStore(MemoryAccountStore):
         super().__init__()
         self._take_s, self._failed_s = take_s, failed_s
 
-    async def reserve(self, *requested: Any) -> Any:
-        await anyio.sleep(self._take_s)
-        return await super().reserve(*requested)
-
-    async def change(self, account: str, change: Callable[[Health], Health], **more: Any) -> None:
-        if change(Health()) != Health():  # a failure: a success changes nothing here
+    async def apply(self, operation: Operation[Any]) -> Any:
+        if isinstance(operation, Reserve):
+            await anyio.sleep(self._take_s)
+        elif isinstance(operation, Change) and operation.needed(
+            {}
+        ):  # a failure: a success changes nothing here
             await anyio.sleep(self._failed_s)
-        await super().change(account, change, **more)
+        return await super().apply(operation)
 
-    def leases(self) -> int:
+    def open_leases(self) -> int:
         return sum(len(each) for each in self._expiries.values())
 
 
@@ -231,7 +231,7 @@ async def test_a_client_that_leaves_ends_both(leaves: float, stream: bool, recor
     await pool.call(MESSAGES, stream=stream, leaves_after=leaves)
     assert {request.closed_at for request in pool.provider.sent} == {leaves}
     assert len(pool.attempted) == (1 if leaves == 1 else 2)
-    assert store.leases() == 0
+    assert store.open_leases() == 0
     assert record()["outcome"] == "client_left"
 
 
@@ -283,7 +283,7 @@ async def test_at_the_same_moment(what: str, stream: bool, record: Any) -> None:
         assert record()["outcome"] == ("completed" if response.status == 200 else "failed")
         if what != "failure and delay":  # either may be first
             assert ("hedge" in record()) == (len(pool.attempted) == 2)
-        assert store.leases() == 0
+        assert store.open_leases() == 0
 
 
 def _text(response: FakeClient) -> str:
@@ -310,7 +310,7 @@ async def test_while_the_second_account_is_looked_for(
     else:
         check_text(MESSAGES, response, content, stream=stream)
     assert pool.attempted == requested
-    assert store.leases() == 0
+    assert store.open_leases() == 0
 
 
 @pytest.mark.parametrize(
@@ -325,7 +325,7 @@ async def test_no_free_second_account_when_the_first_has_ended(first: Any, statu
     pool = pool_of(
         MESSAGES, plays, upstream={"hedge_s": 1}, accounts={"b": {"requests_per_minute": 1}}, store=store
     )
-    await store.spend([(Rate("up/b requests", 1, 60.0), 1.0)], pool.pool.clock(), at_once=True)
+    await store.apply(Spend([(Rate("up/b requests", 1, 60.0), 1.0)], pool.pool.clock(), at_once=True))
     response = await pool.call(MESSAGES, stream=stream)
     assert response.status == status
     assert pool.attempted == ["a"]
@@ -359,4 +359,4 @@ async def test_several_choices_are_one_attempt(quick: float, responses: str, str
         assert len(winners) == 1
         assert winners[0] in responses
         assert pool.attempted == ["a", "a", "b", "b"]
-        assert store.leases() == 0
+        assert store.open_leases() == 0

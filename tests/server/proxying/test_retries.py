@@ -33,8 +33,9 @@ from virtual_time import VIRTUAL_BACKENDS
 
 from dragoman_server.accounts.error_actions import ErrorAction
 from dragoman_server.accounts.health import Backoff, Health
-from dragoman_server.accounts.stores.base import AccountStoreError
+from dragoman_server.accounts.stores.base import AccountStoreError, Operation
 from dragoman_server.accounts.stores.memory import MemoryAccountStore
+from dragoman_server.accounts.stores.operations import Change
 from dragoman_server.accounts.stores.resilient import ResilientStore
 from dragoman_server.upstream.client import UpstreamBroken, UpstreamIdleClosed, UpstreamUnreachable
 
@@ -256,11 +257,18 @@ async def test_an_account_is_not_tried_before_its_retry_after(header: tuple[str,
         await anyio.sleep(at - anyio.current_time())
         assert (await pool.call(CHAT)).status == 200
         if at == 1:
-            await pool.store.change(
-                "up/a",
-                lambda health: health.after_failure(
-                    ErrorAction.COOL_DOWN, "", pool.pool.clock(), retry_after=5, random=0, backoff=Backoff()
-                ),
+            await pool.store.apply(
+                Change(
+                    "up/a",
+                    lambda health: health.after_failure(
+                        ErrorAction.COOL_DOWN,
+                        "",
+                        pool.pool.clock(),
+                        retry_after=5,
+                        random=0,
+                        backoff=Backoff(),
+                    ),
+                )
             )
     requested = [each.at for each in pool.provider.sent if each.account == "a"]
     assert requested == [0, pytest.approx(back + 0.01)]
@@ -480,19 +488,13 @@ class Bad(MemoryAccountStore):
         super().__init__()
         self._behaviour = behaviour
 
-    async def _nothing(self, *arguments: Any, **more: Any) -> Any:
+    async def apply(self, operation: Operation[Any]) -> Any:
         if self._behaviour == "hangs":
             await anyio.sleep_forever()
-        if self._behaviour == "is slow":
-            await anyio.sleep(0.04)
-            return
-        raise AccountStoreError("no connection")
-
-    release = failed = succeeded = _nothing  # type: ignore[assignment]
-
-    async def reserve(self, *arguments: Any) -> Any:
-        await self._nothing()
-        return await super().reserve(*arguments)
+        if self._behaviour == "is down":
+            raise AccountStoreError("no connection")
+        await anyio.sleep(0.04)
+        return await super().apply(operation)
 
 
 @pytest.mark.promise("R11")

@@ -19,6 +19,7 @@ from virtual_time import REAL_BACKENDS
 
 from dragoman_server.accounts.health import Health
 from dragoman_server.accounts.stores.memory import MemoryAccountStore
+from dragoman_server.accounts.stores.operations import Change
 from dragoman_server.accounts.stores.resilient import ResilientStore
 from dragoman_server.app import Application, create_app
 from dragoman_server.extras import install_command
@@ -203,7 +204,7 @@ async def test_a_store_that_does_not_work() -> None:
 
 async def test_what_an_account_has_left() -> None:
     pool = accounts(a=good("Hello"), b=good("Hello"))
-    await pool.store.change("up/a", lambda health: health.after_success(remaining=0.25))
+    await pool.store.apply(Change("up/a", lambda health: health.after_success(remaining=0.25)))
     assert await samples(pool.app, "dragoman_account_remaining_ratio") == {("account=a", "upstream=up"): 0.25}
 
 
@@ -345,7 +346,9 @@ async def test_a_reload_counts_on_with_the_new_names() -> None:
 
 async def test_an_account_that_a_reload_removes_has_no_state() -> None:
     pool = accounts(a=good("Hello"), b=good("Hello"))
-    await pool.store.change("up/a", lambda health: health.after_success(remaining=0.25).after_disabling("x"))
+    await pool.store.apply(
+        Change("up/a", lambda health: health.after_success(remaining=0.25).after_disabling("x"))
+    )
     async with pool.app.lifespan():
         before = await samples(pool.app, "dragoman_account_state")
         assert before["account=a", "state=disabled", "upstream=up"] == 1

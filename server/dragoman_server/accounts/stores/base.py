@@ -1,20 +1,24 @@
 """The interface of account stores: health, leases, rates, counters, and the account of each conversation.
 
 Reading health never waits, because a store holds a view of all accounts and updates it by itself (gateways that share
-a store get each other's changes at once). A request makes one call before it is sent, `reserve`, and one when it has
-ended; none while the response streams. The transitions are those of `Health`, so every store does the same.
+a store get each other's changes at once). Everything else is an operation, a value that every store applies with the
+same result, to the last bit: operations.py has them. A request applies one before it is sent, `Reserve`, and one when
+it has ended; none while the response streams.
 
 Times are arguments, in seconds since the epoch.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import Any, ClassVar, Generic, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
 from dragoman_server.accounts.health import Health
+from dragoman_server.accounts.stores.tables import Tables
+
+_T = TypeVar("_T")
 
 
 class AccountStoreError(Exception):
@@ -61,7 +65,7 @@ class Candidate(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class KeyUse(msgspec.Struct, frozen=True):
-    """What requests with a client key have used. Merging two adds the sums and keeps the later `last_used`.
+    """What requests with a client key have used.
 
     last_used: seconds since the epoch, 0 for a key that was never used.
     """
@@ -70,6 +74,15 @@ class KeyUse(msgspec.Struct, frozen=True):
     tokens: float = 0.0
     cost_usd: float = 0.0
     last_used: float = 0.0
+
+    def plus(self, more: "KeyUse") -> "KeyUse":
+        """Add the sums, and keep the later `last_used`."""
+        return KeyUse(
+            self.requests + more.requests,
+            self.tokens + more.tokens,
+            self.cost_usd + more.cost_usd,
+            max(self.last_used, more.last_used),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,62 +100,73 @@ class NoRoom:
     until: float
 
 
-class AccountStore(Protocol):
-    """Health, leases, rates, and which account a conversation is with.
+class Operation(msgspec.Struct, Generic[_T], frozen=True):
+    """One step of a store, and what each kind of store needs to know about it."""
 
-    Every method may raise AccountStoreError; `ResilientStore` is the store around a store that does not.
-    """
+    # Makes the same step on a server: see lua.py.
+    script: ClassVar[str]
+
+    def apply(self, tables: Tables) -> _T:
+        """Make the step in memory or in a file."""
+        raise NotImplementedError
+
+    def needed(self, health: Mapping[str, Health]) -> bool:
+        """False if it would change nothing. health: the store's view."""
+        return True
+
+    # On a server.
+
+    def keys(self) -> list[str]:
+        """Return the keys of its script."""
+        raise NotImplementedError
+
+    def argument(self, health: Mapping[str, Health], stored: Mapping[str, bytes]) -> bytes:
+        """Return the argument of its script. health: the view. stored: the same, as the server has it."""
+        return msgspec.json.encode(self)
+
+    def result(self, found: Any) -> _T:
+        """Return what the script has found, None if it was not needed."""
+        raise NotImplementedError
+
+    # Where a store may fail, and this process's memory is the fallback: see ResilientStore.
+
+    def is_write(self) -> bool:
+        """True if nobody needs its result, so that it can be made later, after the writes before it."""
+        return False
+
+    def accounts(self) -> Sequence[str]:
+        """Return the accounts whose health it reads."""
+        return ()
+
+    def follow(self, local: Tables, result: _T) -> None:
+        """Record what the store has done."""
+        if self.is_write():
+            self.apply(local)
+
+    def refusal(self, local: Tables) -> _T | None:
+        """Return the result if what is known here is enough to refuse it, otherwise None."""
+        return None
+
+    def missed(self, result: _T) -> "Sequence[Operation[Any]]":
+        """Return what the store has missed, if it was applied here alone, with this result."""
+        return [self] if self.is_write() else ()
+
+    def retries(self) -> "Sequence[Operation[Any]]":
+        """Return what to do if the store may have done it, and may not: only what does no harm if it is done twice."""
+        return ()
+
+
+class AccountStore(Protocol):
+    """Health, leases, rates, and which account a conversation is with."""
 
     def health(self) -> Mapping[str, Health]:
         """Return the state of all accounts by id; unused ones are missing. Never waits."""
 
-    async def reserve(
-        self, candidates: Sequence[Candidate], conversation: str | None, lease: str, now: float
-    ) -> Reservation | NoRoom:
-        """Reserve a request with the first candidate that has room, and record its use. One round trip.
+    async def apply(self, operation: Operation[_T]) -> _T:
+        """Make a step, whole, for all gateways that share the store. One round trip.
 
-        conversation: stays with its account if that is among the candidates and has room; otherwise it is with the
-        reserved account from now on. lease: a new id.
+        May raise AccountStoreError; `ResilientStore` is the store around a store that does not.
         """
-
-    async def release(self, reservation: Reservation, tokens: float, now: float) -> None:
-        """End a reservation, and count the tokens of its request."""
-
-    async def change(
-        self, account: str, change: Callable[[Health], Health], *, repeatable: bool = True
-    ) -> None:
-        """Change the state of an account by one of Health's transitions. All gateways get the change at once.
-
-        change: may be called several times; returns its argument if nothing changes, which is cheap, because most
-        requests succeed. repeatable: it may be made twice, as after a call that timed out and yet took effect.
-        """
-
-    async def spend(self, rates: Sequence[tuple[Rate, float]], now: float, *, at_once: bool) -> float:
-        """Count an amount for each rate. Return 0, or the time at which all of them have room again.
-
-        at_once: count nothing if there is no room (for requests); otherwise count in any case, which may be a debt (for
-        tokens, when they are known).
-        """
-
-    async def add(self, counter: str, amount: float, expires: float | None) -> None:
-        """Add an amount to a counter that all gateways share. expires: when it may be deleted, None for never."""
-
-    async def add_within(
-        self, counters: Sequence[Counter], amount: float, limit: float, now: float
-    ) -> list[float]:
-        """Add an amount to the first counter if the sum of all is not above the limit, as one step for all gateways.
-
-        Return what each had before: nothing was added if in_order() of that is above the limit.
-        """
-
-    async def total(self, counter: str, now: float) -> float:
-        """Return the sum of a counter, 0 if it is missing or has expired."""
-
-    async def add_key_use(self, key: str, use: KeyUse) -> None:
-        """Add to what the client key of this name has used."""
-
-    async def key_uses(self, keys: Sequence[str]) -> list[KeyUse]:
-        """Return what each of these client keys has used."""
 
     def running(self) -> AbstractAsyncContextManager[None]:
         """Use the store inside of this block: its connections are open, and it receives the others' changes."""

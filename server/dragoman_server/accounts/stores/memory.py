@@ -1,13 +1,14 @@
 """An account store in the memory of one process. Its state is lost when the process ends."""
 
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from heapq import heappop, heappush
 from typing import TypeVar
 
 from dragoman_server.accounts.health import Health
-from dragoman_server.accounts.stores.tables import CONVERSATION_S, MAX_CONVERSATIONS, NEVER, TableStore
+from dragoman_server.accounts.stores.base import Operation
+from dragoman_server.accounts.stores.tables import CONVERSATION_S, MAX_CONVERSATIONS, NEVER, Tables
 
 # Counters that are dropped in one call, some 2 us each.
 _EXPIRED_AT_ONCE = 1000
@@ -15,7 +16,7 @@ _EXPIRED_AT_ONCE = 1000
 _T = TypeVar("_T")
 
 
-class MemoryAccountStore(TableStore):
+class MemoryAccountStore(Tables):
     """See AccountStore. Never raises AccountStoreError.
 
     It grows with the accounts, rates and counters that there are; conversations are bounded.
@@ -35,57 +36,44 @@ class MemoryAccountStore(TableStore):
     async def running(self) -> AsyncIterator[None]:
         yield
 
-    async def _call(self, function: Callable[[], _T]) -> _T:
-        return function()
+    async def apply(self, operation: Operation[_T]) -> _T:
+        return operation.apply(self)
 
     def health(self) -> Mapping[str, Health]:
         return self._healths
 
-    def _put_health(self, account: str, health: Health) -> None:
+    def put_health(self, account: str, health: Health) -> None:
         self._healths[account] = health
 
-    def replace_health(self, account: str, health: Health | None) -> None:
-        """Take over another store's state of an account. None for an unused one."""
-        if health is None:
-            self._healths.pop(account, None)
-        else:
-            self._healths[account] = health
-
-    def _filled(self, rate: str) -> float:
+    def filled(self, rate: str) -> float:
         return self._rates.get(rate, 0.0)
 
-    def _put_filled(self, rate: str, filled: float) -> None:
+    def put_filled(self, rate: str, filled: float) -> None:
         self._rates[rate] = filled
 
-    def _leases(self, account: str, now: float) -> int:
+    def leases(self, account: str, now: float) -> int:
         leases = self._expiries.get(account, {})
         while leases and leases[oldest := next(iter(leases))] <= now:
             del leases[oldest]
         return len(leases)
 
-    def _put_lease(self, account: str, lease: str, expires: float) -> None:
+    def put_lease(self, account: str, lease: str, expires: float) -> None:
         self._expiries.setdefault(account, {})[lease] = expires
 
-    def _drop_lease(self, account: str, lease: str) -> None:
+    def drop_lease(self, account: str, lease: str) -> None:
         self._expiries.get(account, {}).pop(lease, None)
 
-    def _account_of(self, conversation: str, now: float) -> str | None:
+    def account_of(self, conversation: str, now: float) -> str | None:
         account, expires = self._conversations.get(conversation, (None, NEVER))
         return account if expires > now else None
 
-    def _put_conversation(self, conversation: str, account: str, now: float) -> None:
+    def put_conversation(self, conversation: str, account: str, now: float) -> None:
         self._conversations[conversation] = account, now + CONVERSATION_S
         self._conversations.move_to_end(conversation)
         if len(self._conversations) > self._max_conversations:
             self._conversations.popitem(last=False)
 
-    def _add(self, counter: str, amount: float, expires: float) -> None:
-        known, known_expires = self._counters.get(counter, (0.0, NEVER))
-        self._counters[counter] = known + amount, expires
-        if expires != known_expires:
-            heappush(self._counter_expiries, (expires, counter))
-
-    def _total(self, counter: str, now: float) -> float:
+    def total(self, counter: str, now: float) -> float:
         for _ in range(_EXPIRED_AT_ONCE):
             if not self._counter_expiries or self._counter_expiries[0][0] > now:
                 break
@@ -97,8 +85,7 @@ class MemoryAccountStore(TableStore):
         if self._counters.get(counter, (0.0, NEVER))[1] <= now:
             del self._counters[counter]
 
-    def replace_total(self, counter: str, amount: float, expires: float | None = None) -> None:
-        """Take over another store's sum of a counter. expires: None for what is known, or never."""
-        _, known = self._counters.get(counter, (0.0, NEVER))
-        self._counters[counter] = 0.0, known
-        self._add(counter, amount, known if expires is None else expires)
+    def put_total(self, counter: str, amount: float, expires: float) -> None:
+        if expires != self._counters.get(counter, (0.0, NEVER))[1]:
+            heappush(self._counter_expiries, (expires, counter))
+        self._counters[counter] = amount, expires

@@ -6,6 +6,7 @@ number of SQLite changes when another process has written; then the view is read
 or after REFRESH_S.
 """
 
+import sqlite3
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
@@ -17,8 +18,8 @@ import msgspec
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
 from dragoman_server.accounts.health import Health
-from dragoman_server.accounts.stores.base import AccountStoreError
-from dragoman_server.accounts.stores.tables import CONVERSATION_S, MAX_CONVERSATIONS, TableStore
+from dragoman_server.accounts.stores.base import AccountStoreError, Operation
+from dragoman_server.accounts.stores.tables import CONVERSATION_S, MAX_CONVERSATIONS, Tables
 from dragoman_server.sqlite_file import SQLiteFile, SQLiteFileFormat, write_transaction
 
 _T = TypeVar("_T")
@@ -75,10 +76,6 @@ DELETE FROM conversations WHERE key IN (
     LIMIT (SELECT max(0, conversations - ?) FROM total)
 )
 """
-_UPSERT_COUNTER = """
-INSERT INTO counters VALUES (?, ?, ?)
-ON CONFLICT (key) DO UPDATE SET amount = amount + excluded.amount, expires = excluded.expires
-"""
 
 
 @dataclass(slots=True, eq=False)
@@ -100,7 +97,7 @@ class _ThreadCall:
             self.error = error
 
 
-class SQLiteAccountStore(TableStore):
+class SQLiteAccountStore(Tables):
     """See AccountStore. path: the file, created if it is missing; its folder must exist."""
 
     def __init__(self, path: str, *, max_conversations: int = MAX_CONVERSATIONS) -> None:
@@ -139,8 +136,8 @@ class SQLiteAccountStore(TableStore):
         with self._file.errors():
             await anyio.to_thread.run_sync(function, limiter=self._thread)
 
-    async def _call(self, function: Callable[[], _T]) -> _T:
-        return await self._queue(lambda: self._transaction(function))
+    async def apply(self, operation: Operation[_T]) -> _T:
+        return await self._queue(lambda: self._transaction(operation))
 
     async def _queue(self, function: Callable[[], _T]) -> _T:
         if self._calls is None:
@@ -197,62 +194,59 @@ class SQLiteAccountStore(TableStore):
             self._view = {account: _decode(data) for account, data in rows}
             self._version = version
 
-    def _transaction(self, function: Callable[[], _T]) -> _T:
+    def _transaction(self, operation: Operation[_T]) -> _T:
         self._changed = {}
         with write_transaction(self._file.connection):
             self._refresh()
-            result = function()
+            result = operation.apply(self)
         if self._changed:
             self._view = {**self._view, **self._changed}
         return result
 
-    def _put_health(self, account: str, health: Health) -> None:
-        self._file.connection.execute(
-            "INSERT OR REPLACE INTO health VALUES (?, ?)", (account, _encode(health))
-        )
+    def _execute(self, statement: str, *values: object) -> sqlite3.Cursor:
+        return self._file.connection.execute(statement, values)
+
+    def _number(self, query: str, *values: object) -> float:
+        """Return the number that a query finds, 0 if it finds none."""
+        row = self._execute(query, *values).fetchone()
+        return 0.0 if row is None else float(row[0])
+
+    def put_health(self, account: str, health: Health) -> None:
+        self._execute("INSERT OR REPLACE INTO health VALUES (?, ?)", account, _encode(health))
         self._changed[account] = health
 
-    def _filled(self, rate: str) -> float:
-        row = self._file.connection.execute("SELECT filled FROM rates WHERE key = ?", (rate,)).fetchone()
-        return 0.0 if row is None else float(row[0])
+    def filled(self, rate: str) -> float:
+        return self._number("SELECT filled FROM rates WHERE key = ?", rate)
 
-    def _put_filled(self, rate: str, filled: float) -> None:
-        self._file.connection.execute("INSERT OR REPLACE INTO rates VALUES (?, ?)", (rate, filled))
+    def put_filled(self, rate: str, filled: float) -> None:
+        self._execute("INSERT OR REPLACE INTO rates VALUES (?, ?)", rate, filled)
 
-    def _leases(self, account: str, now: float) -> int:
-        self._file.connection.execute("DELETE FROM leases WHERE expires <= ?", (now,))
-        query = "SELECT count(*) FROM leases WHERE account = ?"
-        return int(self._file.connection.execute(query, (account,)).fetchone()[0])
+    def leases(self, account: str, now: float) -> int:
+        self._execute("DELETE FROM leases WHERE expires <= ?", now)
+        return int(self._number("SELECT count(*) FROM leases WHERE account = ?", account))
 
-    def _put_lease(self, account: str, lease: str, expires: float) -> None:
-        self._file.connection.execute(
-            "INSERT OR REPLACE INTO leases VALUES (?, ?, ?)", (account, lease, expires)
-        )
+    def put_lease(self, account: str, lease: str, expires: float) -> None:
+        self._execute("INSERT OR REPLACE INTO leases VALUES (?, ?, ?)", account, lease, expires)
 
-    def _drop_lease(self, account: str, lease: str) -> None:
-        self._file.connection.execute("DELETE FROM leases WHERE account = ? AND lease = ?", (account, lease))
+    def drop_lease(self, account: str, lease: str) -> None:
+        self._execute("DELETE FROM leases WHERE account = ? AND lease = ?", account, lease)
 
-    def _account_of(self, conversation: str, now: float) -> str | None:
-        row = self._file.connection.execute(
-            "SELECT account FROM conversations WHERE key = ? AND expires > ?", (conversation, now)
-        ).fetchone()
+    def account_of(self, conversation: str, now: float) -> str | None:
+        query = "SELECT account FROM conversations WHERE key = ? AND expires > ?"
+        row = self._execute(query, conversation, now).fetchone()
         return None if row is None else str(row[0])
 
-    def _put_conversation(self, conversation: str, account: str, now: float) -> None:
-        connection = self._file.connection
-        connection.execute("DELETE FROM conversations WHERE expires <= ?", (now,))
-        connection.execute(_UPSERT_CONVERSATION, (conversation, account, now + CONVERSATION_S))
-        connection.execute(_DELETE_OLDEST_CONVERSATIONS, (self._max_conversations,))
+    def put_conversation(self, conversation: str, account: str, now: float) -> None:
+        self._execute("DELETE FROM conversations WHERE expires <= ?", now)
+        self._execute(_UPSERT_CONVERSATION, conversation, account, now + CONVERSATION_S)
+        self._execute(_DELETE_OLDEST_CONVERSATIONS, self._max_conversations)
 
-    def _add(self, counter: str, amount: float, expires: float) -> None:
-        self._file.connection.execute(_UPSERT_COUNTER, (counter, amount, expires))
+    def total(self, counter: str, now: float) -> float:
+        self._execute("DELETE FROM counters WHERE expires <= ?", now)
+        return self._number("SELECT amount FROM counters WHERE key = ?", counter)
 
-    def _total(self, counter: str, now: float) -> float:
-        self._file.connection.execute("DELETE FROM counters WHERE expires <= ?", (now,))
-        row = self._file.connection.execute(
-            "SELECT amount FROM counters WHERE key = ?", (counter,)
-        ).fetchone()
-        return 0.0 if row is None else float(row[0])
+    def put_total(self, counter: str, amount: float, expires: float) -> None:
+        self._execute("INSERT OR REPLACE INTO counters VALUES (?, ?, ?)", counter, amount, expires)
 
 
 def _run_all(batch: Sequence[_ThreadCall]) -> None:

@@ -15,12 +15,12 @@ Needs the extra `dragoman[valkey]`.
 """
 
 import hashlib
-import json
 import random
 import ssl
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
+from functools import cache
+from typing import Any, TypeVar
 
 import anyio
 import msgspec
@@ -29,28 +29,10 @@ from coredis.connection import BaseConnection, TCPLocation, UnixDomainSocketLoca
 from coredis.exceptions import NoScriptError, RedisError
 
 from dragoman_server.accounts.health import INITIAL_HEALTH, Health
-from dragoman_server.accounts.stores.base import (
-    AccountStoreError,
-    Candidate,
-    Counter,
-    KeyUse,
-    NoRoom,
-    Rate,
-    Reservation,
-)
-from dragoman_server.accounts.stores.lua import (
-    ADD,
-    ADD_WITHIN,
-    CHANGE,
-    KEY_USE,
-    RELEASE,
-    RESERVE,
-    RESTORE,
-    SPEND,
-    TOTAL,
-    LuaScript,
-)
-from dragoman_server.accounts.stores.tables import MAX_CONVERSATIONS, NEVER, with_last_use
+from dragoman_server.accounts.stores.base import AccountStoreError, Operation
+from dragoman_server.accounts.stores.lua import CHANGE
+from dragoman_server.accounts.stores.operations import with_last_use
+from dragoman_server.accounts.stores.tables import MAX_CONVERSATIONS
 from dragoman_server.config.valkey_url import ValkeyURL, parse_valkey_url
 
 # The number is the version of the data: what another version wrote is not read.
@@ -68,10 +50,11 @@ _MAX_PAUSE_S = 2.0
 # Each failure of the comparison means that another gateway made progress, so this is never reached.
 _MAX_CHANGE_TRIES = 20
 
-_KEY_USE_FIELDS = json.dumps(KeyUse.__struct_fields__)
+_CHANNEL = _PREFIX + "changes"
 
-_encode = msgspec.json.encode
 _decode = msgspec.json.Decoder(Health).decode
+
+_T = TypeVar("_T")
 
 
 class ValkeyAccountStore:
@@ -95,76 +78,26 @@ class ValkeyAccountStore:
     def health(self) -> Mapping[str, Health]:
         return self._health
 
-    async def reserve(
-        self, candidates: Sequence[Candidate], conversation: str | None, lease: str, now: float
-    ) -> Reservation | NoRoom:
-        keys = [_key("health"), _key("used"), _key("conversations"), _key("conversations:expire")]
-        for each in candidates:
-            leases = _key("leases:" + each.account)
-            keys += [_rate_key(each.requests) or leases, _rate_key(each.tokens) or leases, leases]
-        arguments = [_number(now), lease, conversation or "", str(self._max_conversations)]
-        arguments.append(_encode(candidates).decode())
-        chosen, available_at, uses, unusable = await self._run(RESERVE, keys, arguments)
-        for candidate, use in zip(candidates, uses, strict=False):
-            if use is not None:
-                self._update_use(candidate.account, float(use))
-        for account, raw in zip(unusable[::2], unusable[1::2], strict=True):
-            self._update(account.decode(), raw)
-        if not chosen:
-            return NoRoom(float(available_at))
-        return Reservation(candidates[chosen - 1], lease)
-
-    async def release(self, reservation: Reservation, tokens: float, now: float) -> None:
-        candidate = reservation.candidate
-        leases = _key("leases:" + candidate.account)
-        arguments = [_number(now), reservation.lease, _number(tokens), _encode(candidate.tokens).decode()]
-        await self._run(RELEASE, [leases, _rate_key(candidate.tokens) or leases], arguments)
-
-    async def change(
-        self, account: str, change: Callable[[Health], Health], *, repeatable: bool = True
-    ) -> None:
+    async def apply(self, operation: Operation[_T]) -> _T:
         for _ in range(_MAX_CHANGE_TRIES):
-            before = self._health.get(account, INITIAL_HEALTH)
-            health = change(before)
-            if health is before:
-                return
-            known, raw = self._raw.get(account, b""), _encode(with_last_use(health, 0.0))
-            done, found = await self._run(
-                CHANGE, [_key("health")], [_channel(), account, known.decode(), raw.decode()]
-            )
-            self._update(account, raw if done else found)
-            if done:
-                return
-        raise AccountStoreError(f"the account store {self._where}: other gateways kept changing {account}")
-
-    async def spend(self, rates: Sequence[tuple[Rate, float]], now: float, *, at_once: bool) -> float:
-        arguments = [_number(now), "1" if at_once else "0", _encode(rates).decode()]
-        return float(await self._run(SPEND, [_rate_key(rate) for rate, _ in rates], arguments))
-
-    async def add(self, counter: str, amount: float, expires: float | None) -> None:
-        arguments = [_number(amount), _number(NEVER if expires is None else expires)]
-        await self._run(ADD, [_key("counter:" + counter)], arguments)
-
-    async def add_within(
-        self, counters: Sequence[Counter], amount: float, limit: float, now: float
-    ) -> list[float]:
-        expires = counters[0][1]
-        numbers = (amount, NEVER if expires is None else expires, limit, now)
-        keys = [_key("counter:" + counter) for counter, _ in counters]
-        return [float(before) for before in await self._run(ADD_WITHIN, keys, list(map(_number, numbers)))]
-
-    async def total(self, counter: str, now: float) -> float:
-        return float(await self._run(TOTAL, [_key("counter:" + counter)], [_number(now)]))
-
-    async def add_key_use(self, key: str, use: KeyUse) -> None:
-        values = [_number(each) for each in msgspec.structs.astuple(use)]
-        await self._run(KEY_USE, [_key("use:" + key)], [_KEY_USE_FIELDS, *values])
-
-    async def key_uses(self, keys: Sequence[str]) -> list[KeyUse]:
-        found = (
-            await self._run(KEY_USE, [_key("use:" + key) for key in keys], [_KEY_USE_FIELDS]) if keys else []
-        )
-        return [KeyUse(*[float(value or 0) for value in values]) for values in found]
+            if not operation.needed(self._health):
+                return operation.result(None)
+            argument = operation.argument(self._health, self._raw)
+            try:
+                if self._connection is None:
+                    raise ConnectionError(self._failure)
+                found, healths, uses = await self._evaluate(
+                    self._connection, operation.script, operation.keys(), argument
+                )
+            except (RedisError, OSError) as error:
+                raise AccountStoreError(f"the account store {self._where}: {error}") from error
+            for account, raw in zip(healths[::2], healths[1::2], strict=True):
+                self._update(account.decode(), raw)
+            for account, use in zip(uses[::2], uses[1::2], strict=True):
+                self._update_use(account.decode(), float(use))
+            if found is not None:
+                return operation.result(found)
+        raise AccountStoreError(f"the account store {self._where}: other gateways kept changing it")
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -179,22 +112,23 @@ class ValkeyAccountStore:
                 tasks.cancel_scope.cancel()
                 self._connection, self._failure = None, "no longer connected"
 
-    # Calls.
-
-    async def _run(self, script: LuaScript, keys: Sequence[str], arguments: Sequence[str]) -> Any:
-        """Run a script, and return its result. Raises AccountStoreError."""
-        connection = self._connection
-        if connection is None:
-            raise AccountStoreError(f"the account store {self._where}: {self._failure}")
-        sent: tuple[int | str, ...] = (len(keys), *keys, *arguments)
+    async def _evaluate(
+        self, connection: BaseConnection, script: str, keys: Sequence[str], argument: bytes
+    ) -> Any:
+        """Run a script, and return what it returns."""
+        names = [_PREFIX + key for key in keys]
+        sent: tuple[int | str | bytes, ...] = (
+            len(names),
+            *names,
+            argument,
+            self._max_conversations,
+            _CHANNEL,
+        )
         try:
-            try:
-                return await connection.create_request(b"EVALSHA", _DIGESTS[script], *sent)
-            except NoScriptError:
-                # The server has restarted, or its scripts were flushed. EVAL stores the script again.
-                return await connection.create_request(b"EVAL", script.text, *sent)
-        except (RedisError, OSError) as error:
-            raise AccountStoreError(f"the account store {self._where}: {script.name}: {error}") from error
+            return await connection.create_request(b"EVALSHA", _digest(script), *sent)
+        except NoScriptError:
+            # The server has restarted, or its scripts were flushed. EVAL stores the script again.
+            return await connection.create_request(b"EVAL", script, *sent)
 
     # The view.
 
@@ -238,7 +172,7 @@ class ValkeyAccountStore:
             with anyio.fail_after(_CONNECT_S):
                 await tasks.start(connection.run)
                 # Before reading: changes in between arrive twice, and none is missed.
-                connection.send_command(b"SUBSCRIBE", _channel())
+                connection.send_command(b"SUBSCRIBE", _CHANNEL)
                 await self._load(connection)
             self._connection = connection
             tried.set()
@@ -251,16 +185,15 @@ class ValkeyAccountStore:
 
     async def _load(self, connection: BaseConnection) -> None:
         """Read the view from the server, and restore what the server has lost, because its memory may be new."""
-        found: Any = await connection.create_request(b"HGETALL", _key("health"))
-        used: Any = await connection.create_request(b"HGETALL", _key("used"))
-        lost = {account: raw for account, raw in self._raw.items() if account.encode() not in found}
+        found: Any = await connection.create_request(b"HGETALL", _PREFIX + "health")
+        used: Any = await connection.create_request(b"HGETALL", _PREFIX + "used")
+        lost = [(name, "", raw.decode()) for name, raw in self._raw.items() if name.encode() not in found]
         for account, raw in found.items():
             self._update(account.decode(), raw)
         for account, use in used.items():
             self._update_use(account.decode(), float(use))
         if lost:
-            arguments = [text for account, raw in lost.items() for text in (account, raw.decode())]
-            await connection.create_request(b"EVAL", RESTORE.text, 1, _key("health"), _channel(), *arguments)
+            await self._evaluate(connection, CHANGE, ["health"], msgspec.json.encode(lost))
 
 
 class _Connection(BaseConnection):
@@ -322,27 +255,9 @@ async def _ping(connection: BaseConnection) -> None:
         await connection.create_request(b"PING")
 
 
-def _key(name: str) -> str:
-    return _PREFIX + name
-
-
-def _rate_key(rate: Rate | None) -> str:
-    return "" if rate is None else _key("rate:" + rate.key)
-
-
-def _channel() -> str:
-    return _key("changes")
-
-
-def _number(value: float) -> str:
-    """Return the shortest text that both sides read as the same number."""
-    return repr(float(value))
-
-
-_DIGESTS: dict[LuaScript, str] = {
-    script: hashlib.sha1(script.text.encode(), usedforsecurity=False).hexdigest()
-    for script in (RESERVE, RELEASE, SPEND, CHANGE, RESTORE, ADD, TOTAL, ADD_WITHIN, KEY_USE)
-}
+@cache
+def _digest(script: str) -> str:
+    return hashlib.sha1(script.encode(), usedforsecurity=False).hexdigest()
 
 
 def _reason(error: BaseException) -> str:

@@ -1,0 +1,322 @@
+"""What account stores do, each operation with what it does in tables and which script does the same on a server.
+
+The scripts do the same sums in the same order, so that all results are equal to the last bit.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from dragoman_server.accounts.health import INITIAL_HEALTH, Health
+from dragoman_server.accounts.stores import lua
+from dragoman_server.accounts.stores.base import (
+    Candidate,
+    Counter,
+    KeyUse,
+    NoRoom,
+    Operation,
+    Rate,
+    Reservation,
+    in_order,
+)
+from dragoman_server.accounts.stores.tables import (
+    LEASE_RETRY_S,
+    LEASE_S,
+    NEVER,
+    TOLERANCE_S,
+    Tables,
+)
+
+
+def with_last_use(health: Health, now: float) -> Health:
+    """Return the state of an account that is chosen now."""
+    return msgspec.structs.replace(health, last_used=now)
+
+
+class Write(Operation[None], frozen=True):
+    """An operation without a result."""
+
+    def result(self, found: Any) -> None:
+        return None
+
+    def is_write(self) -> bool:
+        return True
+
+
+class Reserve(Operation[Reservation | NoRoom], frozen=True):
+    """Reserve a request with the first candidate that has room, and record its use.
+
+    conversation: stays with its account if that is among the candidates and has room; otherwise it is with the
+    reserved account from now on. lease: a new id.
+    """
+
+    candidates: Sequence[Candidate]
+    conversation: str | None
+    lease: str
+    now: float
+    script = lua.RESERVE
+
+    def apply(self, tables: Tables) -> Reservation | NoRoom:
+        candidates, conversation = self.candidates, self.conversation
+        if conversation is not None and (account := tables.account_of(conversation, self.now)) is not None:
+            candidates = [*[each for each in candidates if each.account == account], *candidates]
+        available_at = NEVER
+        for candidate in candidates:
+            at = self._available_at(tables, candidate)
+            if not at:
+                self._record_use(tables, candidate)
+                return Reservation(candidate, self.lease)
+            available_at = min(available_at, at)
+        return NoRoom(available_at)
+
+    def _available_at(self, tables: Tables, candidate: Candidate) -> float:
+        """Return 0 if the account has room now, otherwise the time at which it does, which may be NEVER."""
+        now, health = self.now, tables.health().get(candidate.account, INITIAL_HEALTH)
+        if health.disabled is not None:
+            return NEVER
+        at = health.cooldown_until if health.cooldown_until > now else 0.0
+        # The number of tokens is not known yet, so it is enough that there is no debt.
+        for rate, amount in ((candidate.requests, 1.0), (candidate.tokens, 0.0)):
+            if rate is not None:
+                at = max(at, _rate_available_at(tables, rate, amount, now))
+        limit = candidate.max_concurrent_requests
+        if limit is not None and tables.leases(candidate.account, now) >= limit:
+            at = max(at, now + LEASE_RETRY_S)
+        return at
+
+    def _record_use(self, tables: Tables, candidate: Candidate) -> None:
+        account = candidate.account
+        if candidate.requests is not None:
+            _count(tables, candidate.requests, 1.0, self.now)
+        if candidate.max_concurrent_requests is not None:
+            tables.put_lease(account, self.lease, self.now + LEASE_S)
+        if self.conversation is not None:
+            tables.put_conversation(self.conversation, account, self.now)
+        health = tables.health().get(account, INITIAL_HEALTH)
+        tables.put_health(account, with_last_use(health, self.now))
+
+    def keys(self) -> list[str]:
+        keys = ["health", "used", "conversations", "conversations:expire"]
+        for each in self.candidates:
+            leases = f"leases:{each.account}"
+            keys += [_rate_key(each.requests) or leases, _rate_key(each.tokens) or leases, leases]
+        return keys
+
+    def result(self, found: Any) -> Reservation | NoRoom:
+        number, available_at = found
+        return Reservation(self.candidates[number - 1], self.lease) if number else NoRoom(float(available_at))
+
+    def accounts(self) -> Sequence[str]:
+        return [each.account for each in self.candidates]
+
+    def follow(self, local: Tables, result: Reservation | NoRoom) -> None:
+        if isinstance(result, Reservation):
+            self._record_use(local, result.candidate)
+
+    def retries(self) -> Sequence[Operation[Any]]:
+        return [
+            Release(Reservation(each, self.lease), 0.0, self.now)
+            for each in self.candidates
+            if each.max_concurrent_requests is not None
+        ]
+
+
+class Release(Write, frozen=True):
+    """End a reservation, and count the tokens of its request."""
+
+    reservation: Reservation
+    tokens: float
+    now: float
+    script = lua.RELEASE
+
+    def apply(self, tables: Tables) -> None:
+        candidate = self.reservation.candidate
+        if candidate.max_concurrent_requests is not None:
+            tables.drop_lease(candidate.account, self.reservation.lease)
+        if candidate.tokens is not None and self.tokens:
+            _count(tables, candidate.tokens, self.tokens, self.now)
+
+    def needed(self, health: Mapping[str, Health]) -> bool:
+        candidate = self.reservation.candidate
+        return candidate.max_concurrent_requests is not None or (
+            candidate.tokens is not None and self.tokens > 0
+        )
+
+    def keys(self) -> list[str]:
+        candidate = self.reservation.candidate
+        leases = f"leases:{candidate.account}"
+        return [leases, _rate_key(candidate.tokens) or leases]
+
+    def retries(self) -> Sequence[Operation[Any]]:
+        return [Release(self.reservation, 0.0, self.now)]
+
+
+class Change(Write, frozen=True):
+    """Change the state of an account by one of Health's transitions. All gateways get the change at once.
+
+    change: may be called several times; returns its argument if nothing changes, which is cheap, because most requests
+    succeed. repeatable: it may be made twice, as after a call that timed out and yet took effect.
+    """
+
+    account: str
+    change: Callable[[Health], Health]
+    repeatable: bool = True
+    script = lua.CHANGE
+
+    def apply(self, tables: Tables) -> None:
+        if self.needed(tables.health()):
+            tables.put_health(self.account, self._after(tables.health()))
+
+    def needed(self, health: Mapping[str, Health]) -> bool:
+        return self._after(health) is not health.get(self.account, INITIAL_HEALTH)
+
+    def _after(self, health: Mapping[str, Health]) -> Health:
+        return self.change(health.get(self.account, INITIAL_HEALTH))
+
+    def keys(self) -> list[str]:
+        return ["health"]
+
+    def argument(self, health: Mapping[str, Health], stored: Mapping[str, bytes]) -> bytes:
+        after = msgspec.json.encode(with_last_use(self._after(health), 0.0))
+        return msgspec.json.encode([(self.account, stored.get(self.account, b"").decode(), after.decode())])
+
+    def accounts(self) -> Sequence[str]:
+        return [self.account]
+
+    def follow(self, local: Tables, result: None) -> None:
+        """The store's view has it."""
+
+    def retries(self) -> Sequence[Operation[Any]]:
+        return [self] if self.repeatable else ()
+
+
+class Spend(Operation[float], frozen=True):
+    """Count an amount for each rate. Return 0, or the time at which all of them have room again.
+
+    at_once: count nothing if there is no room (for requests); otherwise count in any case, which may be a debt (for
+    tokens, when they are known).
+    """
+
+    rates: Sequence[tuple[Rate, float]]
+    now: float
+    at_once: bool
+    script = lua.SPEND
+
+    def apply(self, tables: Tables) -> float:
+        if self.at_once:
+            available_at = [_rate_available_at(tables, *each, self.now) for each in self.rates]
+            if any(available_at):
+                return max(available_at)
+        self._count(tables)
+        if self.at_once:
+            return 0.0
+        return max((_rate_available_at(tables, rate, 0.0, self.now) for rate, _ in self.rates), default=0.0)
+
+    def _count(self, tables: Tables) -> None:
+        for rate, amount in self.rates:
+            _count(tables, rate, amount, self.now)
+
+    def keys(self) -> list[str]:
+        return [_rate_key(rate) for rate, _ in self.rates]
+
+    def result(self, found: Any) -> float:
+        return float(found)
+
+    def is_write(self) -> bool:
+        return not self.at_once
+
+    def follow(self, local: Tables, result: float) -> None:
+        if not (self.at_once and result):
+            self._count(local)
+
+
+class Add(Operation[list[float]], frozen=True):
+    """Add an amount to the first counter if the sum of all is not above the limit. Return what each had before.
+
+    Nothing was added if in_order() of that is above the limit. amount: 0 only reads. limit: None for none.
+    """
+
+    counters: Sequence[Counter]
+    amount: float
+    now: float
+    limit: float | None = None
+    script = lua.ADD
+
+    def apply(self, tables: Tables) -> list[float]:
+        before = [tables.total(counter, self.now) for counter, _ in self.counters]
+        self._put(tables, before)
+        return before
+
+    def _fits(self, before: Sequence[float]) -> bool:
+        return self.limit is None or in_order(before) <= self.limit
+
+    def _put(self, tables: Tables, before: Sequence[float]) -> None:
+        if self.amount and self._fits(before):
+            counter, expires = self.counters[0]
+            tables.put_total(counter, before[0] + self.amount, NEVER if expires is None else expires)
+
+    def keys(self) -> list[str]:
+        return [f"counter:{counter}" for counter, _ in self.counters]
+
+    def result(self, found: Any) -> list[float]:
+        return [float(total) for total in found]
+
+    def is_write(self) -> bool:
+        return self.limit is None
+
+    def follow(self, local: Tables, result: list[float]) -> None:
+        for (counter, expires), total in zip(self.counters, result, strict=True):
+            local.put_total(counter, total, NEVER if expires is None else expires)
+        self._put(local, result)
+
+    def refusal(self, local: Tables) -> list[float] | None:
+        before = [local.total(counter, self.now) for counter, _ in self.counters]
+        return None if self._fits(before) else before
+
+    def missed(self, result: list[float]) -> Sequence[Operation[Any]]:
+        return [Add(self.counters[:1], self.amount, self.now)] if self.amount and self._fits(result) else ()
+
+
+class KeyUses(Operation[list[KeyUse]], frozen=True):
+    """Return what each of these client keys has used. more: is added to the first one's use."""
+
+    names: Sequence[str]
+    more: KeyUse | None = None
+    script = lua.KEY_USES
+
+    def apply(self, tables: Tables) -> list[KeyUse]:
+        fields = KeyUse.__struct_fields__
+        uses = [
+            KeyUse(*[tables.total(f"use:{name}:{field}", 0.0) for field in fields]) for name in self.names
+        ]
+        if self.more is not None:
+            uses[0] = uses[0].plus(self.more)
+            for field in fields:
+                tables.put_total(f"use:{self.names[0]}:{field}", getattr(uses[0], field), NEVER)
+        return uses
+
+    def keys(self) -> list[str]:
+        return [f"use:{name}" for name in self.names]
+
+    def result(self, found: Any) -> list[KeyUse]:
+        return [KeyUse(*[float(amount or 0) for amount in use]) for use in found]
+
+    def is_write(self) -> bool:
+        return self.more is not None
+
+
+def _rate_available_at(tables: Tables, rate: Rate, amount: float, now: float) -> float:
+    """Return 0 if the amount fits now, otherwise the time at which it does. A full rate fits any amount."""
+    filled = max(tables.filled(rate.key), now)
+    at = filled + min(amount, rate.limit) * rate.period_s / rate.limit - rate.period_s
+    return 0.0 if at <= now + TOLERANCE_S else at
+
+
+def _count(tables: Tables, rate: Rate, amount: float, now: float) -> None:
+    filled = max(tables.filled(rate.key), now)
+    tables.put_filled(rate.key, filled + amount * rate.period_s / rate.limit)
+
+
+def _rate_key(rate: Rate | None) -> str:
+    return "" if rate is None else f"rate:{rate.key}"
