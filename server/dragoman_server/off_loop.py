@@ -7,7 +7,7 @@ that leave cannot pile them up; further calls wait in order.
 
 import asyncio
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import suppress
 from functools import cache
 from typing import Protocol, TypeVar
@@ -58,6 +58,16 @@ async def off_loop(
     """
     if size <= INLINE_BYTES:
         return function(*arguments)
+    return await in_threads(_threads(), function, *arguments, abandon=abandon)
+
+
+async def in_threads(
+    threads: Executor,
+    function: Callable[[*Arguments], Result],
+    *arguments: *Arguments,
+    abandon: bool = True,
+) -> Result:
+    """Call the function in one of these threads, and return what it returns. abandon: see off_loop()."""
     ended = anyio.Event()
     call_in_loop = calls_in_loop()
 
@@ -65,7 +75,7 @@ async def off_loop(
         with suppress(RuntimeError):  # the loop has ended, and nobody waits
             call_in_loop(ended.set)
 
-    call = _threads().submit(function, *arguments)
+    call = threads.submit(function, *arguments)
     call.add_done_callback(note_end)
     try:
         await ended.wait()

@@ -391,6 +391,26 @@ async def test_an_abandoned_call_is_not_begun(tmp_path: Path) -> None:
 
 
 @one_backend
+async def test_calls_that_wait_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dragoman_server.accounts.stores.sqlite._MAX_WAITING", 1)
+    store, errors = SQLiteAccountStore(str(tmp_path / "a.db")), []
+
+    async def add() -> None:
+        try:
+            await store.apply(Add([("budget", None)], 1.0, NOW))
+        except AccountStoreError as error:
+            errors.append(str(error))
+
+    async with store.running():
+        async with anyio.create_task_group() as tasks:
+            for _ in range(3):
+                tasks.start_soon(add)
+        # Each of them, if the view is being read again.
+        assert errors in (
+            [f"the account store {tmp_path}/a.db: 1 calls are waiting for it"] * n for n in (2, 3)
+        )
+
+
 async def test_outside_its_block_a_call_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError, match="outside its running"):
         await SQLiteAccountStore(str(tmp_path / "a.db")).apply(Reserve([A], None, "l", NOW))

@@ -1,25 +1,25 @@
 """An account store in a SQLite file, which outlives the process and which several processes of one machine may share.
 
-Each call is one transaction, which decides as the store in memory does. One task hands the calls to one worker thread,
-so that a caller can stop waiting at once: its call is dropped if it has not begun, and otherwise finished without it. A
-number of SQLite changes when another process has written; then the view is read again, at the latest with the next call
-or after REFRESH_S.
+Each call is one transaction, which decides as the store in memory does. One thread makes them in order, and a caller
+can stop waiting at once: its call is dropped if it has not begun, and otherwise finished without it. A number of SQLite
+changes when another process has written; then the view is read again, at the latest with the next call or after
+REFRESH_S.
 """
 
 import sqlite3
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping
+from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import anyio
-import anyio.to_thread
 import msgspec
-from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
 from dragoman_server.accounts.health import Health
 from dragoman_server.accounts.stores.base import AccountStoreError, Operation
 from dragoman_server.accounts.stores.tables import CONVERSATION_S, MAX_CONVERSATIONS, Tables
+from dragoman_server.cancellation import Arguments
+from dragoman_server.off_loop import in_threads
 from dragoman_server.sqlite_file import SQLiteFile, SQLiteFileFormat, write_transaction
 
 _T = TypeVar("_T")
@@ -32,8 +32,6 @@ _BUSY_S = 0.5
 
 # Calls that wait for the thread. A disk that is slower than that would only get further behind.
 _MAX_WAITING = 1000
-# The thread takes this many of them at a time.
-_BATCH_SIZE = 50
 
 _encode = msgspec.json.encode
 _decode = msgspec.json.Decoder(Health).decode
@@ -78,25 +76,6 @@ DELETE FROM conversations WHERE key IN (
 """
 
 
-@dataclass(slots=True, eq=False)
-class _ThreadCall:
-    """A call for the thread. awaited: its caller still waits."""
-
-    function: Callable[[], object]
-    done: anyio.Event = field(default_factory=anyio.Event)
-    awaited: bool = True
-    result: Any = None
-    error: Exception | None = None
-
-    def run(self) -> None:
-        if not self.awaited:
-            return
-        try:
-            self.result = self.function()
-        except Exception as error:
-            self.error = error
-
-
 class SQLiteAccountStore(Tables):
     """See AccountStore. path: the file, created if it is missing; its folder must exist."""
 
@@ -106,9 +85,8 @@ class SQLiteAccountStore(Tables):
         self._view: Mapping[str, Health] = {}  # never changed, only replaced: the thread does that
         self._version = -1  # of what is in the view
         self._changed: dict[str, Health] = {}  # what the transaction has written, for the view
-        self._calls: MemoryObjectSendStream[_ThreadCall] | None = None
-        # Not anyio's default limiter, so that no call waits for other users of threads.
-        self._thread = anyio.CapacityLimiter(1)
+        self._waiting = 0
+        self._thread: Executor | None = None
 
     def health(self) -> Mapping[str, Health]:
         return self._view
@@ -116,69 +94,41 @@ class SQLiteAccountStore(Tables):
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """See AccountStore. Raises AccountStoreError when the file cannot be used."""
-        await self._in_thread(self._open)
-        calls, received = anyio.create_memory_object_stream[_ThreadCall](_MAX_WAITING)
+        thread = self._thread = ThreadPoolExecutor(1, "dragoman-accounts")
         try:
-            async with calls, received, anyio.create_task_group() as tasks:
-                tasks.start_soon(self._work, received)
+            await self._in_thread(self._open)
+            async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._refresh_often)
-                self._calls = calls
                 try:
                     yield
                 finally:
                     tasks.cancel_scope.cancel()
         finally:
-            self._calls = None
+            self._thread = None
             with anyio.CancelScope(shield=True):  # bounded: closing never waits
-                await self._in_thread(self._file.close)
-
-    async def _in_thread(self, function: Callable[[], None]) -> None:
-        with self._file.errors():
-            await anyio.to_thread.run_sync(function, limiter=self._thread)
+                await in_threads(thread, self._file.close)
+            thread.shutdown(wait=False)
 
     async def apply(self, operation: Operation[_T]) -> _T:
-        return await self._queue(lambda: self._transaction(operation))
+        return await self._in_thread(self._transaction, operation)
 
-    async def _queue(self, function: Callable[[], _T]) -> _T:
-        if self._calls is None:
+    async def _in_thread(self, function: Callable[[*Arguments], _T], *arguments: *Arguments) -> _T:
+        if self._thread is None:
             raise RuntimeError("the account store is used outside its running() block")
-        call = _ThreadCall(function)
+        if self._waiting >= _MAX_WAITING:
+            raise AccountStoreError(f"{self._file.name}: {_MAX_WAITING} calls are waiting for it")
+        self._waiting += 1
         try:
-            self._calls.send_nowait(call)
-        except anyio.WouldBlock:
-            message = f"{self._file.name}: {_MAX_WAITING} calls are waiting for it"
-            raise AccountStoreError(message) from None
-        try:
-            await call.done.wait()
-        finally:
-            call.awaited = False
-        if call.error is not None:
             with self._file.errors():
-                raise call.error
-        result: _T = call.result
-        return result
-
-    async def _work(self, received: MemoryObjectReceiveStream[_ThreadCall]) -> None:
-        waiting = received.statistics
-        try:
-            async for call in received:
-                batch = [call]
-                while len(batch) < _BATCH_SIZE and waiting().current_buffer_used:
-                    batch.append(received.receive_nowait())
-                await anyio.to_thread.run_sync(_run_all, batch, limiter=self._thread)
-                for each in batch:
-                    each.done.set()
+                return await in_threads(self._thread, function, *arguments)
         finally:
-            while waiting().current_buffer_used:
-                call = received.receive_nowait()
-                call.error = AccountStoreError(f"{self._file.name} is closed")
-                call.done.set()
+            self._waiting -= 1
 
     async def _refresh_often(self) -> None:
         while True:
             await anyio.sleep(REFRESH_S)
             with suppress(AccountStoreError):  # the next request gets it too, and reports it
-                await self._queue(self._refresh)
+                await self._in_thread(self._refresh)
 
     # What follows runs in the thread.
 
@@ -247,8 +197,3 @@ class SQLiteAccountStore(Tables):
 
     def put_total(self, counter: str, amount: float, expires: float) -> None:
         self._execute("INSERT OR REPLACE INTO counters VALUES (?, ?, ?)", counter, amount, expires)
-
-
-def _run_all(batch: Sequence[_ThreadCall]) -> None:
-    for call in batch:
-        call.run()
