@@ -8,6 +8,7 @@ another attempt may follow; after that it ends the client's stream.
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit, urlunsplit
 
 import anyio
@@ -39,7 +40,6 @@ from dragoman_server.proxying.upstream_errors import (
     invalid_response_error,
     redirect_error,
 )
-from dragoman_server.telemetry.requests import AttemptTrace, RequestTrace
 from dragoman_server.upstream.account_request import account_request
 from dragoman_server.upstream.errors import (
     UpstreamError,
@@ -49,6 +49,9 @@ from dragoman_server.upstream.errors import (
     UpstreamUnreachable,
 )
 from dragoman_server.upstream.sender import UpstreamResponseLike, UpstreamSender
+
+if TYPE_CHECKING:
+    from dragoman_server.telemetry.tracing import AttemptTrace, RequestTrace
 
 # Error bodies are read whole. Real ones are a few kilobytes; HTML error pages of proxies may be larger.
 MAX_ERROR_BYTES = 1024 * 1024
@@ -176,7 +179,7 @@ class Attempt:
             failure = await self._end_with(self._as_wire_error(error))
             return failure and _with_cause(failure, error)
 
-    async def run_traced(self, trace: RequestTrace) -> AttemptFailure | None:
+    async def run_traced(self, trace: "RequestTrace") -> AttemptFailure | None:
         """Run in a span of its own. See run()."""
         to, account = self.plan.destination, self.lease.account.id
         span = self.trace = trace.attempt(

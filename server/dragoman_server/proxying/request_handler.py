@@ -12,6 +12,7 @@ retry. Only a heartbeat that is due may come first.
 """
 
 from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
 
 import anyio
 import anyio.lowlevel
@@ -49,8 +50,10 @@ from dragoman_server.replies import (
     with_retry_after,
 )
 from dragoman_server.streams.byte_stream import WriteNow
-from dragoman_server.telemetry.requests import RequestTrace
 from dragoman_server.upstream.sender import UpstreamSender
+
+if TYPE_CHECKING:
+    from dragoman_server.telemetry.tracing import RequestTrace
 
 # Caches the reasoning of a response.
 CacheReasoning = Callable[[CachedReasoning], None]
@@ -100,7 +103,7 @@ class RequestHandler:
         write_now: WriteNow | None = None,
         store_response: StoreResponse | None = None,
         cache_reasoning: CacheReasoning | None = None,
-        trace: RequestTrace | None = None,
+        trace: "RequestTrace | None" = None,
     ) -> None:
         self.reply: Reply | None = None
         self._plan = plan

@@ -6,52 +6,20 @@ Of a request three moments count: it begins, it is planned, it ends. Attempts ha
 import logging
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from starlette.types import Scope
 
-from dragoman import Usage
 from dragoman_server.extras import missing_extra
-from dragoman_server.headers import HeaderList
 from dragoman_server.log import RequestRecord
-from dragoman_server.settings import Settings, UpstreamSettings
+from dragoman_server.settings import Settings
 from dragoman_server.telemetry.metrics import KnownModels, Metrics, ModelNames, exposes_metrics
 from dragoman_server.telemetry.watchdog import watching
 
 if TYPE_CHECKING:
-    from dragoman_server.telemetry.tracing import Tracing
+    from dragoman_server.telemetry.tracing import RequestTrace, Tracing
 
 _log = logging.getLogger("dragoman.metrics")
-
-
-class AttemptTrace(Protocol):
-    """The span of one attempt. Call end() once.
-
-    headers: by which the upstream continues the trace.
-    """
-
-    headers: HeaderList
-
-    def first_content(self) -> None:
-        """Record that the first content has arrived."""
-
-    def end(self, status: int | None, error: str | None, usage: Usage | None) -> None:
-        """End the span.
-
-        status: of the upstream's response. error: its class, None if the response is complete. usage: as reported.
-        """
-
-
-class RequestTrace(Protocol):
-    """The span of one request. Call end() once, when its record is complete."""
-
-    def attempt(
-        self, upstream: UpstreamSettings, protocol: str, model: str, account: str, *, stream: bool
-    ) -> AttemptTrace:
-        """Begin the span of an attempt. protocol: the upstream's. model: its name there. account: as in the log."""
-
-    def end(self) -> None:
-        """End the span, with what the record has."""
 
 
 class Telemetry:
@@ -146,7 +114,7 @@ class RequestTelemetry:
 
     __slots__ = ("_metrics", "_streams", "trace")
 
-    def __init__(self, metrics: Metrics | None, trace: RequestTrace | None) -> None:
+    def __init__(self, metrics: Metrics | None, trace: "RequestTrace | None") -> None:
         self.trace = trace
         self._metrics = metrics
         self._streams = False

@@ -70,7 +70,7 @@ class Tracing:
 
     def request(
         self, record: RequestRecord, method: str, scheme: str, route: str, headers: Mapping[str, str]
-    ) -> "RequestSpan":
+    ) -> "RequestTrace":
         """Begin the span of a request. route: its path, with names in braces for what varies. headers: the client's."""
         parent = _PROPAGATOR.extract(headers, Context())
         span = self._tracer.start_span(
@@ -88,7 +88,7 @@ class Tracing:
         )
         context = span.get_span_context()
         record.trace_id = format_trace_id(context.trace_id) if context.is_valid else None
-        return RequestSpan(self, self._tracer, span, record)
+        return RequestTrace(self, self._tracer, span, record)
 
     def record(self, spec: InstrumentSpec, value: float, attributes: _Attributes) -> None:
         """Add a value to a histogram."""
@@ -110,8 +110,8 @@ class Tracing:
         return attributes
 
 
-class RequestSpan:
-    """See RequestTrace."""
+class RequestTrace:
+    """The span of one request. Call end() once, when its record is complete."""
 
     def __init__(self, tracing: Tracing, tracer: Tracer, span: Span, record: RequestRecord) -> None:
         self._tracing = tracing
@@ -122,7 +122,8 @@ class RequestSpan:
 
     def attempt(
         self, upstream: UpstreamSettings, protocol: str, model: str, account: str, *, stream: bool
-    ) -> "AttemptSpan":
+    ) -> "AttemptTrace":
+        """Begin the span of an attempt. protocol: the upstream's. model: its name there. account: as in the log."""
         of_metrics = self._destinations[f"{upstream.name}/{model}"] = self._tracing.destination(
             upstream, model
         )
@@ -139,9 +140,10 @@ class RequestSpan:
                 semconv.ACCOUNT: account,
             },
         )
-        return AttemptSpan(self._tracing, span, of_metrics, stream=stream)
+        return AttemptTrace(self._tracing, span, of_metrics, stream=stream)
 
     def end(self) -> None:
+        """End the span, with what the record has."""
         record, span = self._record, self._span
         if span.is_recording():
             for loss in record.losses:
@@ -182,8 +184,11 @@ class RequestSpan:
             self._tracing.record(semconv.SERVER_OUTPUT_TOKEN, seconds, known)
 
 
-class AttemptSpan:
-    """See AttemptTrace."""
+class AttemptTrace:
+    """The span of one attempt. Call end() once.
+
+    headers: by which the upstream continues the trace.
+    """
 
     def __init__(self, tracing: Tracing, span: Span, of_metrics: _Attributes, *, stream: bool) -> None:
         carrier: dict[str, str] = {}
@@ -196,12 +201,17 @@ class AttemptSpan:
         self._began = anyio.current_time()
 
     def first_content(self) -> None:
+        """Record that the first content has arrived."""
         if self._stream:
             seconds = anyio.current_time() - self._began
             self._span.set_attribute(semconv.TIME_TO_FIRST_CHUNK, seconds)
             self._tracing.record(semconv.CLIENT_FIRST_CHUNK, seconds, self._of_metrics)
 
     def end(self, status: int | None, error: str | None, usage: Usage | None) -> None:
+        """End the span.
+
+        status: of the upstream's response. error: its class, None if the response is complete. usage: as reported.
+        """
         attributes, span = self._of_metrics, self._span
         if status is not None:
             span.set_attribute(semconv.HTTP_STATUS, status)

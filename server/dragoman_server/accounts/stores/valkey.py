@@ -69,7 +69,7 @@ class ValkeyAccountStore:
     def __init__(self, url: str, *, max_conversations: int = MAX_CONVERSATIONS) -> None:
         self._url = parse_valkey_url(url)
         self._where = self._url.where
-        self._max_conversations = max_conversations
+        self._settings = max_conversations, _CHANNEL  # for the scripts
         self._health: dict[str, Health] = {}
         self._raw: dict[str, bytes] = {}  # the same as the server has it, without the last use
         self._connection: BaseConnection | None = None
@@ -117,13 +117,7 @@ class ValkeyAccountStore:
     ) -> Any:
         """Run a script, and return what it returns."""
         names = [_PREFIX + key for key in keys]
-        sent: tuple[int | str | bytes, ...] = (
-            len(names),
-            *names,
-            argument,
-            self._max_conversations,
-            _CHANNEL,
-        )
+        sent: list[int | str | bytes] = [len(names), *names, argument, *self._settings]
         try:
             return await connection.create_request(b"EVALSHA", _digest(script), *sent)
         except NoScriptError:
