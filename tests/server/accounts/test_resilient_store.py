@@ -403,6 +403,10 @@ async def test_a_budget_is_checked_with_what_others_have_spent_when_the_store_fa
     assert await resilient.apply(Add(BUDGET, 1.0, NOW, 3.0)) == [2.5, 1.0], "which is too much"
     assert await resilient.apply(Add(BUDGET, 1.0, NOW + 9, 3.0)) == [2.5, 0.0]
     assert await total(resilient, "budget", NOW + 9) == 3.5
+    await MemoryAccountStore.apply(store, Add([("budget", None)], 2.0, NOW))  # by another gateway
+    store.behaviour = Behaviour.WORKS
+    await settle()
+    assert await total(store, "budget", NOW + 9) == 1.5 + 1.0 + 2.0 + 1.0, "what was refused is not sent"
 
 
 async def test_a_budget_is_checked_with_what_the_store_has_missed(
@@ -461,6 +465,39 @@ async def test_a_lease_of_a_request_that_left_meanwhile_is_given_back(
     await settle()
     assert await reserve(resilient, ONE_AT_ONCE, lease="x") == "up/a"
     assert (resilient.local_decisions, resilient.is_open) == (0, False)
+
+
+async def test_the_memory_has_the_same_use_as_a_store_that_works(
+    store: FakeStore, resilient: ResilientStore
+) -> None:
+    other = Rate("other key", 2, 60.0)
+    await reserve(resilient, ONE_AT_ONCE, lease="ended")
+    await resilient.apply(Release(Reservation(ONE_AT_ONCE, "ended"), 0.0, NOW))
+    await resilient.apply(KeyUses(["red"], KeyUse(1.0)))
+    spent = [await resilient.apply(Spend([(KEY, 1.0)], NOW, at_once=True)) for _ in range(3)]
+    assert spent == [0.0, 0.0, NOW + 30]
+    assert await resilient.apply(Spend([(other, 3.0)], NOW, at_once=False)) == NOW + 30
+    store.behaviour = Behaviour.FAILS
+    await reserve_until_open(resilient)
+    assert await reserve(resilient, ONE_AT_ONCE) == "up/a"
+    assert await resilient.apply(KeyUses(["red"])) == [KeyUse(1.0)]
+    assert await resilient.apply(Spend([(KEY, 1.0)], NOW + 30, at_once=True)) == 0.0, "one was refused"
+    assert await resilient.apply(Spend([(other, 0.0)], NOW, at_once=True)) == NOW + 30
+
+
+@pytest.mark.parametrize("seconds", [DEADLINE_S / 2, 1.0], ids=["cancelled", "too late"])
+async def test_a_lease_whose_end_the_store_did_not_confirm_is_given_back(
+    seconds: float, store: FakeStore, resilient: ResilientStore
+) -> None:
+    assert await reserve(resilient, ONE_AT_ONCE) == "up/a"
+    store.behaviour = Behaviour.HANGS
+    with anyio.move_on_after(seconds):
+        await resilient.apply(Release(Reservation(ONE_AT_ONCE, "l"), 0.0, NOW))
+    assert await reserve(resilient, ONE_AT_ONCE, lease="here") == "up/a"
+    await resilient.apply(Release(Reservation(ONE_AT_ONCE, "here"), 0.0, NOW))
+    store.behaviour = Behaviour.WORKS
+    await settle()
+    assert await reserve(store, ONE_AT_ONCE, lease="there") == "up/a"
 
 
 async def test_a_change_that_always_fails_is_given_up() -> None:

@@ -409,6 +409,10 @@ async def test_calls_that_wait_are_bounded(tmp_path: Path, monkeypatch: pytest.M
         assert errors in (
             [f"the account store {tmp_path}/a.db: 1 calls are waiting for it"] * n for n in (2, 3)
         )
+        with anyio.fail_after(TIMEOUT_S):
+            while errors:  # calls that have ended do not count
+                errors.clear()
+                await add()
 
 
 async def test_outside_its_block_a_call_is_an_error(tmp_path: Path) -> None:

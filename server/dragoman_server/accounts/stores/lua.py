@@ -194,10 +194,7 @@ ADD = (
 local before, sum = {{}}, 0
 for i, key in ipairs(KEYS) do
   local amount, expires = unpack(redis.call('HMGET', key, 'amount', 'expires'))
-  if amount and tonumber(expires) <= now then
-    redis.call('DEL', key)
-    amount = false
-  end
+  if amount and tonumber(expires) <= now then amount = false end
   before[i] = amount or '0'
   sum = sum + tonumber(before[i])
 end
