@@ -5,6 +5,7 @@ second has added is lost if the process is killed.
 """
 
 import logging
+from collections import defaultdict
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
@@ -28,13 +29,12 @@ class KeyUsage(BackgroundTaskGroup):
 
     def __init__(self, store: AccountStore) -> None:
         self._store = store
-        self._counted: dict[str, KeyUse] = {}
+        self._counted: defaultdict[str, KeyUse] = defaultdict(KeyUse)
         self._changes = Changes()
 
     def count(self, key: str, tokens: int, cost_usd: float, now: float) -> None:
         """Count a request that has ended. now: seconds since the epoch."""
-        use = KeyUse(1, tokens, cost_usd, now)
-        self._counted[key] = self._counted.get(key, _NOTHING).plus(use)
+        self._counted[key] = self._counted[key].plus(KeyUse(1, tokens, cost_usd, now))
         self._changes.note()
 
     async def totals(self, keys: Sequence[str]) -> list[KeyUse] | None:
@@ -76,6 +76,3 @@ class KeyUsage(BackgroundTaskGroup):
                     _log.warning("what a client key has used is not counted: %s", error)
         if scope.cancelled_caught:
             _log.warning("what a client key has used is not counted: no response in time")
-
-
-_NOTHING = KeyUse()

@@ -316,21 +316,16 @@ class Metrics:
             families[LOSSES].child(record.protocol, upstream, loss.partition(" ")[0]).inc()
 
     def _count_attempts(self, record: RequestRecord) -> None:
-        family, counted = self._families[ATTEMPTS], len(record.failures)
-        for failure in record.failures:
-            self._count_attempt(family, str(failure["account"]), "failed", str(failure["kind"]))
+        ended = [(str(failure["account"]), "failed", str(failure["kind"])) for failure in record.failures]
         if record.hedge is not None and record.hedge["outcome"] == "cancelled":
-            self._count_attempt(family, str(record.hedge["account"]), "cancelled", "")
-            counted += 1
-        if record.account is not None and (record.attempts or 0) > counted:
+            ended.append((str(record.hedge["account"]), "cancelled", ""))
+        if record.account is not None and (record.attempts or 0) > len(ended):
             outcome = record.outcome if record.outcome in ("completed", "failed") else "cancelled"
             error = (record.error_kind or "") if outcome == "failed" else ""
-            self._count_attempt(family, record.account, outcome, error)
-
-    @staticmethod
-    def _count_attempt(family: _Family, account: str, outcome: str, error: str) -> None:
-        upstream, _, name = account.partition("/")
-        family.child(upstream, name, outcome, error).inc()
+            ended.append((record.account, outcome, error))
+        for account, outcome, error in ended:
+            upstream, _, name = account.partition("/")
+            self._families[ATTEMPTS].child(upstream, name, outcome, error).inc()
 
     def set_states(
         self, accounts: Iterable[str], health: Mapping[str, Health], now: float, *, store_up: bool
