@@ -7,7 +7,6 @@ that there was one. Each loss is recorded.
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Mapping
 from operator import is_
 from typing import Any
@@ -40,17 +39,11 @@ def fit_cache_marks(request: Request, context: PassContext) -> Request:
         ledger.dropped(request.path_of("prompt_cache_options"), _NO_MARKS)
         params = {param: value for param, value in request.params.items() if param != "prompt_cache_options"}
         request = msgspec.structs.replace(request, params=params)
-    contents = context.contents(request.messages)
-    places = [place for place, part in enumerate(contents.parts) if part.cache is not None]
-    if not places and not request.tools:
-        return request
-    nodes: list[Any] = [*request.tools, *[contents.parts[place] for place in places]]
+    parts = [part for part in context.contents(request.messages).parts if part.cache is not None]
+    nodes: list[Any] = [tool for tool in request.tools if tool.cache is not None]
+    nodes += parts
     # Objects of another protocol are not sent.
-    marked = [
-        node
-        for node in nodes
-        if node.cache is not None and getattr(node, "origin", "") in ("", upstream.name)
-    ]
+    marked = [node for node in nodes if getattr(node, "origin", "") in ("", upstream.name)]
     if not marked:
         return request  # as most are
     reasons: dict[str, str] = {}  # why marks are dropped, by their paths
@@ -76,8 +69,13 @@ def fit_cache_marks(request: Request, context: PassContext) -> Request:
     if not changes:
         return request
     messages = list(request.messages)
-    for number in {bisect_right(contents.ends, place) for place in places}:
-        messages[number] = _remarked(messages[number], changes)
+    if parts:
+        ids = set(map(id, parts))
+        for number, message in enumerate(messages):
+            for part in message.parts:
+                if id(part) in ids or (type(part) is ToolResult and not ids.isdisjoint(map(id, part.parts))):
+                    messages[number] = _remarked(message, changes)
+                    break
     tools = tuple([tool if tool.cache is None else _remarked(tool, changes) for tool in request.tools])
     return msgspec.structs.replace(request, messages=tuple(messages), tools=tools)
 

@@ -7,7 +7,7 @@ sent instead. Tools whose loading is deferred wait for the search that finds the
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
 from operator import is_
 from typing import Any
@@ -53,29 +53,24 @@ def strip_extensions(request: Request, context: PassContext) -> Request:
     refuse_server_state(request, context.client.server_state_params)
     ledger, contents = context.ledger, context.contents(request.messages)
 
-    def note(node: Any) -> None:
-        if node.shape is not None:
-            ledger.unknown_fields(node.path, unknown_members(node), request.defined)
+    def note(nodes: Iterable[Any]) -> None:
+        for node in [node for node in nodes if node.shape is not None]:
+            if (unknown := unknown_members(node)) is not None:
+                ledger.unknown_fields(node.path, unknown, request.defined)
 
     ledger.unknown_fields("", request.extra, request.defined)
-    for tool in request.tools:
-        if not isinstance(tool, HostedTool):
-            note(tool)
+    note([tool for tool in request.tools if not isinstance(tool, HostedTool)])
     for namespace in request.namespaces:
         if namespace.description:
             ledger.dropped(
                 f"{namespace.path}/description", "the namespace was taken apart: other protocols have none"
             )
-        note(namespace)
+    note(request.namespaces)
     for config in (request.reasoning, request.response_format):
         if config is not None:
             ledger.unknown_fields(config.path, config.extra, request.defined)
-    for message in request.messages:
-        if message.shape is not None:
-            note(message)
-    for part in contents.parts:
-        if part.shape is not None:
-            note(part)
+    note(request.messages)
+    note(contents.parts)
     if OpaquePart in contents.kinds:
         request = map_parts(request, dict.fromkeys((OpaquePart, ToolResult), partial(_plain, ledger=ledger)))
     if any(type(tool) is FunctionTool and tool.deferred for tool in request.tools):

@@ -24,13 +24,11 @@ class Contents(msgspec.Struct, frozen=True):
     Attributes:
         messages: The messages.
         parts: All parts of them in the order of the prompt, those inside of results before the results.
-        ends: The number of parts up to the end of each message.
         kinds: The classes of the parts.
     """
 
     messages: tuple[Message, ...]
     parts: list[Part]
-    ends: list[int]
     kinds: set[type]
 
 
@@ -71,18 +69,16 @@ class PassContext(msgspec.Struct):
         found = self._contents
         if found is not None and found.messages is messages:
             return found
-        parts: list[Part] = []
-        ends: list[int] = []
-        end = 0
-        for message in messages:
-            for part in message.parts:
-                if type(part) is ToolResult:
+        parts: list[Part] = [part for message in messages for part in message.parts]
+        kinds = set(map(type, parts))
+        if ToolResult in kinds:
+            outer, parts = parts, []
+            for part in outer:
+                if type(part) is ToolResult and part.parts:
                     parts += part.parts
-                    end += len(part.parts)
                 parts.append(part)
-                end += 1
-            ends.append(end)
-        self._contents = found = Contents(messages, parts, ends, set(map(type, parts)))
+            kinds = set(map(type, parts))
+        self._contents = found = Contents(messages, parts, kinds)
         return found
 
 

@@ -10,12 +10,14 @@ turns stay valid.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from typing import Any
 
 import msgspec
 
 from dragoman._ir.events import ToolKind
 from dragoman._ir.native import changed, unknown_members
-from dragoman._ir.request import Request, ToolCall, ToolResult, map_parts
+from dragoman._ir.request import Part, Request, ToolCall, ToolResult, map_parts
 from dragoman._ir.tools import CustomTool, FunctionTool, HostedTool, Tool, ToolChoice, ToolRef
 from dragoman._ir.undo import ToolOrigin
 from dragoman._transforms.freeform import custom_tool_as_function, wrap_input
@@ -83,7 +85,12 @@ def fit_tools(request: Request, context: PassContext) -> Request:
     request = _offer_allowed(request, context)
     fitter = _ToolFitter(context)
     tools = tuple([fitter.tool(tool) for tool in request.tools])
-    request = map_parts(request, {ToolCall: fitter.call, ToolResult: fitter.result})
+    changes: dict[type[Part], Callable[[Any], Part]] = {ToolCall: fitter.call, ToolResult: fitter.result}
+    for part in context.contents(request.messages).parts:
+        change = changes.get(type(part))
+        if change is not None and change(part) is not part:
+            request = map_parts(request, changes)
+            break
     choice = request.tool_choice
     if choice is not None and fitter.origins:
         choice = fitter.choice(choice)
@@ -180,15 +187,18 @@ class _ToolFitter:
         self.sent_ids: dict[str, str] = {}
 
     def tool(self, tool: Tool) -> Tool:
-        if not isinstance(tool, (FunctionTool, CustomTool)):
+        if isinstance(tool, HostedTool):
             if tool.function_fallback is None or tool.origin == self._protocol:
                 return tool
             return self._as_function(tool, tool.function_fallback)
-        if tool.namespace is None and tool.name in self._functions.values():
+        if self._functions and tool.namespace is None and tool.name in self._functions.values():
             self._sent_names[None, tool.name] = self._distinct_name(tool.name, "")
         name, namespace = self._name(tool.name, tool.namespace)
-        kind = ToolKind.FUNCTION if isinstance(tool, FunctionTool) else ToolKind.CUSTOM
-        if not isinstance(tool, FunctionTool) and not self._custom:
+        is_custom = isinstance(tool, CustomTool)
+        if name == tool.name and namespace == tool.namespace and (self._custom or not is_custom):
+            return tool
+        kind = ToolKind.CUSTOM if is_custom else ToolKind.FUNCTION
+        if isinstance(tool, CustomTool) and not self._custom:
             self.origins[name] = ToolOrigin(
                 tool.name, tool.namespace, kind, wrapped=True, grammar=tool.grammar
             )
@@ -198,8 +208,6 @@ class _ToolFitter:
                     "the grammar is described to the model; the upstream cannot enforce it",
                 )
             return custom_tool_as_function(tool, name)
-        if name == tool.name and namespace == tool.namespace:
-            return tool
         self.origins[name] = ToolOrigin(tool.name, tool.namespace, kind, wrapped=False)
         fitted: CustomTool | FunctionTool = changed(tool, name=name, namespace=namespace)
         return fitted

@@ -146,8 +146,9 @@ def _read_messages(body_messages: list[JSON], context: ReadContext, messages: li
             if message.get("output_config") is not None:
                 context.effort = _read_effort(message, path) or context.effort
         read = Message(role, parts, path, native=message, shape=shape)
-        messages.append(read if context.is_native else changed(read))
-        context.is_native = True
+        if not context.is_native:
+            read, context.is_native = changed(read), True
+        messages.append(read)
 
 
 def _split_billing_header(parts: tuple[Part, ...], system: JSON) -> tuple[Part, ...]:
