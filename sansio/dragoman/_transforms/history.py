@@ -130,6 +130,13 @@ class _HistoryRepair:
                 rest.append(self._call(part))
             else:
                 rest.append(part)
+        is_first = not (assistant or self._answers or self._rest)
+        if answers and rest and is_first and not any(self._waiting.values()):
+            ordered = [*answers, *rest]
+            if [part.path for part in ordered] == [part.path for part in message.parts]:
+                # All results of its turn, and then what else the user sends, as in a history that needs no repair.
+                self._answers.append(_with_parts(message, ordered))
+                return
         is_of_answers = bool(answers) and not rest and message.role == "user"
         if answers:
             of = message if is_of_answers else Message("user", (), answers[0].path)

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 from core.passes import pass_context
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from dragoman._ir.events import ToolKind
@@ -191,6 +191,7 @@ def test_every_history_becomes_valid_and_loses_nothing_silently(text: str) -> No
 
 @pytest.mark.promise("R14")
 @given(st.lists(LINES, max_size=8).map(" | ".join))
+@example("a:Cy | u:Ry t | a:")
 def test_the_new_history_is_a_prefix_of_the_next_one(text: str) -> None:
     """Prompt caches depend on it: the same repair is made again when the model has answered."""
     turns = history(text)
