@@ -43,9 +43,9 @@ from dragoman_server.accounts.stores.memory import MemoryAccountStore
 from dragoman_server.app import Application
 from dragoman_server.config.loader import load
 from dragoman_server.gateway import Gateway
-from dragoman_server.http.endpoint import ClientRequest
 from dragoman_server.keys import hash_client_key
 from dragoman_server.proxying.attempt import Attempt
+from dragoman_server.proxying.client_request import ClientRequest
 from dragoman_server.proxying.plan import Plan
 from dragoman_server.proxying.request_handler import RequestHandler
 from dragoman_server.serving.connection import WorkerContext

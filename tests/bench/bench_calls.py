@@ -9,6 +9,7 @@ matter.
 import argparse
 import sys
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -59,7 +60,7 @@ def main() -> None:
     parser.add_argument("--backend", choices=("asyncio", "trio"), default="asyncio")
     backend = parser.parse_args().backend
     counter = LayerCounter()
-    anyio.run(test_calls.count, backend, counter, {}, backend=backend)
+    anyio.run(test_calls.serve, backend, partial(test_calls.drive, counter), {}, backend=backend)
     rows: dict[str, tuple[float, float]] = {}
     for name in set().union(*counter.spans):
         event, request = (

@@ -26,11 +26,15 @@ _MILLION = 1_000_000
 
 
 class Meter:
-    """Measure the bytes and the events that are sent to a client."""
+    """Measure what a request uses: the bytes and the events that are sent to a client.
 
-    __slots__ = ("_events", "_size")
+    estimated_input: the tokens of the prompt, if they had to be estimated before the plan was released.
+    """
+
+    __slots__ = ("_events", "_size", "estimated_input")
 
     def __init__(self) -> None:
+        self.estimated_input: int | None = None
         self._size = 0  # without what is around the text in events
         self._events = 0
 
@@ -65,7 +69,7 @@ def usage_of(record: "RequestRecord", plan: "Plan", meter: Meter) -> Usage:
         return reported
     tokens_in, tokens_out = reported.input, reported.output or 0
     if tokens_in is None:
-        tokens_in = plan.request.estimated_input
+        tokens_in = meter.estimated_input
         if tokens_in is None:
             tokens_in = estimate_input(plan)
     if reported.output is None or not ended:
@@ -82,12 +86,11 @@ def _was_processed(record: "RequestRecord") -> bool:
 
 def estimate_input(plan: "Plan") -> int:
     """Estimate the input tokens of a planned request, all of its branches together."""
-    translated = plan.request.translated
-    if not plan.relayed:
-        return estimate_tokens(translated.request) * plan.fan_out
+    if not plan.relayed and plan.request is not None:
+        return estimate_tokens(plan.request) * plan.fan_out
     try:
         # A relay has not read its request.
-        request = plan.client.read_request(decode_object(translated.body, "the request"), plan.context.signer)
+        request = plan.client.read_request(decode_object(plan.body, "the request"), plan.context.signer)
         return estimate_tokens(request)
     except (RemoteProtocolError, RecursionError):
         return plan.context.prompt_tokens

@@ -8,7 +8,6 @@ upstream cannot count at the moment, the client gets an estimate instead of an e
 from dataclasses import replace
 
 import anyio
-import msgspec
 from starlette.routing import BaseRoute
 
 from dragoman import RemoteProtocolError, RequestRefused, estimate_tokens
@@ -17,10 +16,11 @@ from dragoman.jsontext import JSONObject, decode_object, encode
 from dragoman_server.capabilities.resolve import capabilities_for
 from dragoman_server.gateway import Gateway
 from dragoman_server.headers import HeaderList
-from dragoman_server.http.endpoint import BaseEndpoint, ClientRequest, post_route
+from dragoman_server.http.endpoint import BaseEndpoint, post_route
 from dragoman_server.keys import make_signer
+from dragoman_server.proxying.client_request import ClientRequest
 from dragoman_server.proxying.destinations import Destination, record_destination
-from dragoman_server.proxying.plan import Plan, PlannedRequest
+from dragoman_server.proxying.plan import Plan
 from dragoman_server.replies import Reply
 
 # Clients request dozens of counts when they start, and display nothing until they have them.
@@ -97,7 +97,7 @@ class CountEndpoint(BaseEndpoint):
         plan = await self.plan(request, body, change=as_count)
         reply = None
         with anyio.move_on_after(COUNT_TIMEOUT_S):
-            reply = await self.fetch_reply(plan, request)
+            reply = await self.carry_out(request, plan, sends=False)
         if reply is None:
             if request.record.outcome != "client_left":
                 request.record.error = f"the upstream did not count within {COUNT_TIMEOUT_S:g} s"
@@ -136,8 +136,7 @@ class CountEndpoint(BaseEndpoint):
 
 def _as_count_request(plan: Plan, count_spec: TokenCount) -> Plan:
     """Turn a translated request for a response into one for a count, in the upstream's protocol on both sides."""
-    translated = plan.request.translated
-    fields = decode_object(translated.body, "the translated request")
+    fields = decode_object(plan.body, "the translated request")
     body = encode({name: value for name, value in fields.items() if name in count_spec.fields})
-    request = PlannedRequest(msgspec.structs.replace(translated, body=body))
-    return replace(plan, client=plan.destination.upstream, request=request, fan_out=1, fallbacks=())
+    client = plan.destination.upstream
+    return replace(plan, client=client, body=body, planner=None, fan_out=1, fallbacks=())

@@ -7,46 +7,32 @@ implements `serve()`; the code here turns its errors into responses.
 import logging
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Iterable
 from contextlib import suppress
-from typing import TypeVar
 
 import anyio
 import anyio.lowlevel
 from starlette.routing import Route
-from starlette.types import Message, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
 from dragoman import ErrorKind, RemoteProtocolError, RequestHead, RequestRefused, Usage, WireError, peek
 from dragoman.codec import MODEL_IN_PATH, Endpoint, ProtocolSpec
-from dragoman.jsontext import JSON, encode
-from dragoman_server.accounts.limits import BudgetReservation, ClientRefused
+from dragoman_server.accounts.limits import ClientRefused
 from dragoman_server.accounts.usage import Meter, usage_of
-from dragoman_server.cancellation import Arguments, return_if_cancelled
-from dragoman_server.clock import event_loop_clock
 from dragoman_server.gateway import Gateway
-from dragoman_server.headers import JSON_HEADERS, HeaderList, request_id_headers
-from dragoman_server.http.auth import SCOPE_KEY
+from dragoman_server.headers import request_id_headers
 from dragoman_server.http.errors import INTERNAL_ERROR
-from dragoman_server.http.request import ClientDisconnected, read_body
-from dragoman_server.log import RequestRecord
+from dragoman_server.http.request import read_body
 from dragoman_server.models.routes import default_model
-from dragoman_server.off_loop import INLINE_BYTES, off_loop
+from dragoman_server.off_loop import off_loop
 from dragoman_server.proxying.affinity import reasoning_key
-from dragoman_server.proxying.destinations import Destination, find_destinations, record_destination
+from dragoman_server.proxying.client_request import ClientDisconnected, ClientRequest, unix_time
+from dragoman_server.proxying.destinations import Destination, find_destinations
 from dragoman_server.proxying.plan import Plan, PlanChange, Planner
-from dragoman_server.proxying.request_handler import (
-    RequestHandler,
-    StoreResponse,
-)
-from dragoman_server.recordings.recorder import SCOPE_TAPE, Tape
-from dragoman_server.replies import Reply, error_reply, send_reply
+from dragoman_server.proxying.request_handler import RequestHandler, StoreResponse
+from dragoman_server.replies import Reply, error_reply
 from dragoman_server.responses.service import ExpandedRequest
-from dragoman_server.settings import ClientKey
-from dragoman_server.streams.byte_stream import WRITE_NOW, WriteNow
-from dragoman_server.telemetry.requests import RequestTelemetry
 from dragoman_server.upstream.content_coding import ACCEPTED_CODINGS
-
-Result = TypeVar("Result")
 
 ERRORS = logging.getLogger("dragoman.errors")
 
@@ -64,126 +50,6 @@ _GATEWAY_STOPS = WireError(
     "the gateway is stopping, and the upstream had not responded yet; send the request again",
     status=503,
 )
-
-
-class ClientRequest:
-    """The HTTP side of one request: what the client sent, its log record, and how far the response got.
-
-    headers: lower-case names; the values of a repeated header are joined, as HTTP allows.
-    model_in_path: the model that the path names, "" if it names none.
-    query: the query string, without the question mark.
-    now: when it arrived, in seconds since the epoch.
-    key: the client key that it came with, None where none is needed.
-    admitted: its key may send it, see BaseEndpoint.read().
-    counted: it counts for its key's limits and usage.
-    reserved: the part of its key's budget that is reserved for it.
-    plan: the plan that was carried out for it, None until then.
-    reasoning_key: under which reasoning is kept, "" for protocols whose clients send it back.
-    started: a response has begun, or is about to.
-    meter: measures what the client gets, None where nothing needs it.
-    telemetry: its part in metrics and traces, None where there are none.
-    broken: `send` raised OSError, as it should "when send is called after the client has gone" -- ASGI 2.4
-    """
-
-    def __init__(self, scope: Scope, receive: Receive, send: Send, record: RequestRecord) -> None:
-        self.scope = scope
-        self.receive = receive
-        self.record = record
-        self.headers = _joined_headers(scope)
-        self.model_in_path: str = scope.get("path_params", {}).get("model", "")
-        self.query: str = scope.get("query_string", b"").decode("latin-1")
-        self.now = unix_time()
-        self.key: ClientKey | None = scope.get(SCOPE_KEY)
-        if self.key is not None:
-            record.client_key = self.key.name
-        self.admitted = False
-        self.counted = False
-        self.reserved: BudgetReservation | None = None
-        self.plan: Plan | None = None
-        self.reasoning_key = ""
-        self.started = False
-        self.meter: Meter | None = None
-        self.telemetry: RequestTelemetry | None = None
-        self.broken = False
-        self._send = send
-        self._write_now: WriteNow | None = scope.get("extensions", {}).get(WRITE_NOW, {}).get("write")
-
-    async def send(self, message: Message) -> None:
-        """Send an ASGI message of the response."""
-        self.started = True
-        if self.meter is not None:
-            self.meter.add(message.get("body", b""))
-        try:
-            await self._send(message)
-        except OSError:
-            self.broken = True
-            raise
-
-    def write_now(self, data: bytes) -> bool:
-        """Pass bytes of the body past `send`, which has begun the response, if that is possible. See WriteNow."""
-        if self._write_now is None or not self._write_now(data):
-            return False
-        if self.meter is not None:
-            self.meter.add(data)
-        return True
-
-    @property
-    def owner(self) -> str:
-        """Owner of anything stored for this request: the client key's name, or "" without keys."""
-        return "" if self.key is None else self.key.name
-
-    async def off_loop(
-        self, size: int, function: Callable[[*Arguments], Result], *arguments: *Arguments
-    ) -> Result:
-        """Call off_loop() before a response begins. A client that leaves ends the wait for a thread.
-
-        size: of the input, in bytes. Raises ClientDisconnected, and what the function raises.
-        """
-        if size <= INLINE_BYTES:
-            return function(*arguments)
-        return await self.while_connected(off_loop(size, function, *arguments))
-
-    async def while_connected(self, work: Awaitable[Result]) -> Result:
-        """Await what takes long, before a response begins, and cancel it if the client leaves.
-
-        Raises ClientDisconnected, and the errors for clients that the work raises.
-        """
-        refused: RemoteProtocolError | RequestRefused | None = None
-        left = False
-
-        async def watch() -> None:
-            nonlocal left
-            while (await self.receive())["type"] != "http.disconnect":
-                pass
-            left = True
-            tasks.cancel_scope.cancel()
-
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(return_if_cancelled, watch)
-            try:
-                result = await work
-            except (RemoteProtocolError, RequestRefused) as error:
-                refused = error  # outside of the group, which would wrap it
-            tasks.cancel_scope.cancel()
-        if left:
-            raise ClientDisconnected
-        await anyio.lowlevel.checkpoint_if_cancelled()  # see return_if_cancelled()
-        if refused is not None:
-            raise refused
-        return result
-
-    async def respond(self, reply: Reply) -> None:
-        """Send a whole response."""
-        self.record.status = reply.status
-        await send_reply(self.send, reply)
-
-    async def respond_json(self, value: JSON, headers: HeaderList | None = None) -> None:
-        """Send a JSON value with status 200."""
-        record = self.record
-        record.outcome = "completed"
-        await self.respond(
-            Reply(200, [*JSON_HEADERS, *request_id_headers(record.id), *(headers or ())], encode(value))
-        )
 
 
 class BaseEndpoint(ABC):
@@ -204,32 +70,31 @@ class BaseEndpoint(ABC):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         record = self.gateway.request_began(scope, self.protocol.name)
-        loop_time = event_loop_clock()
-        started = loop_time()
         request = ClientRequest(scope, receive, send, record)
+        started = request.time()
         request.telemetry = self.gateway.telemetry.begin(record, scope, request.headers)
         try:
             await self._serve_or_refuse(request)
         except ClientDisconnected:
             record.outcome = "client_left"
         except Exception:  # by itself, or in the group of the request's tasks
-            if request.broken:
+            if request.response.broken:
                 record.outcome = "client_left"
                 return
             record.outcome, record.error = "failed", "internal error"
             record.error_kind = INTERNAL_ERROR.kind.value
             ERRORS.exception("request %s failed", record.id)
-            if request.started:
+            if request.response.started:
                 raise  # the server then closes the connection in the middle, so the client sees a broken response
             await self._send_last_error(request, INTERNAL_ERROR)
         except anyio.get_cancelled_exc_class():
             record.outcome = "cancelled"
-            if not request.started:
+            if not request.response.started:
                 # hypercorn 0.18 protocol/http_stream.py:139 would send an empty 500.
                 await self._send_last_error(request, _GATEWAY_STOPS)
             raise
         finally:
-            record.duration_s = loop_time() - started
+            record.duration_s = request.time() - started
             usage = await self._usage_of(request)
             self.gateway.request_ended(record)
             if request.telemetry is not None:
@@ -271,16 +136,16 @@ class BaseEndpoint(ABC):
             if counts:
                 request.reserved = await limits.admit(request.key, limits.estimate(prices, len(body)))
         if counts and limits.needs_usage(request.key):
-            request.meter = Meter()
+            request.response.meter = Meter()
         request.admitted, request.counted = True, counts
         return body, request_head
 
     async def _usage_of(self, request: ClientRequest) -> Usage | None:
         """Return what a request has used, None if nothing needs it. Put the price into its record."""
-        record, plan, meter = request.record, request.plan, request.meter
+        record, plan, meter = request.record, request.plan, request.response.meter
         if plan is None or meter is None:
             return None
-        size = plan.request.size if record.input_tokens is None else 0  # an estimate reads the request
+        size = len(plan.body) if record.input_tokens is None else 0  # an estimate reads the request
         usage = None
         with anyio.move_on_after(_ESTIMATE_S, shield=True):
             usage = await off_loop(size, usage_of, record, plan, meter)
@@ -296,7 +161,7 @@ class BaseEndpoint(ABC):
         try:
             await self.serve(request)
         except (RemoteProtocolError, RequestRefused) as error:
-            if request.started:
+            if request.response.started:
                 raise
             refusal = error.as_wire_error()
             request.record.outcome, request.record.error = "refused", error.message
@@ -393,45 +258,19 @@ class BaseEndpoint(ABC):
             request.reserved = await gateway.limits.reserve_more(request.key, request.reserved, dollars)
         return expanded
 
-    def request_handler(
+    def carry_out(
         self,
-        plan: Plan,
         request: ClientRequest,
+        plan: Plan,
         *,
         sends: bool = True,
         store_response: StoreResponse | None = None,
-    ) -> RequestHandler:
-        """Return what carries out a planned request. Its `run()` sends the response.
-
-        sends: false leaves the response, a whole one, in `reply`. store_response: see RequestHandler.
-        """
+    ) -> Awaitable[Reply | None]:
+        """Return what carries out a planned request. See RequestHandler, also for sends and store_response."""
         if not request.admitted:
             raise RuntimeError("a request must be admitted before it is sent")
-        store, key = self.gateway.reasoning_store, request.reasoning_key
-        request.plan = plan
-        request.record.model, request.record.stream = plan.context.model, plan.streams
-        record_destination(request.record, plan.destination)
-        telemetry = request.telemetry
-        if telemetry is not None:
-            telemetry.planned(stream=plan.streams)
-        tape: Tape | None = request.scope.get(SCOPE_TAPE)
-        sender_for = self.gateway.sender_for
-        return RequestHandler(
-            plan,
-            sender_for if tape is None else tape.senders_for(plan, sender_for),
-            request.receive,
-            request.send if sends else None,
-            request.record,
-            pool=self.gateway.pool,
-            keepalive_s=self.gateway.settings.server.keepalive_s,
-            needs_usage=request.meter is not None,
-            write_now=request.write_now,
-            store_response=store_response,
-            cache_reasoning=None
-            if store is None
-            else lambda cached: store.put(key, *cached, anyio.current_time()),
-            trace=None if telemetry is None else telemetry.trace,
-        )
+        # Not awaited here: the arguments have the plan, and a stream may stay open for hours.
+        return RequestHandler(request, plan, self.gateway, sends=sends, store_response=store_response).run()
 
     def destination(self, model: str) -> Destination:
         """Return where a request for this model goes first. Raises RemoteProtocolError, see find_destinations()."""
@@ -440,38 +279,16 @@ class BaseEndpoint(ABC):
             gateway.settings, self.protocol, model, gateway.upstreams, gateway.catalog.listed
         )[0]
 
-    async def fetch_reply(self, plan: Plan, request: ClientRequest) -> Reply | None:
-        """Carry out a plan that does not stream, and return its reply instead of sending it.
-
-        None if the client has left.
-        """
-        handler = self.request_handler(plan, request, sends=False)
-        await handler.run()
-        return handler.reply
-
 
 class ProtocolEndpoint(BaseEndpoint):
     """One endpoint of a protocol: POST a request, get a response in the same protocol."""
 
     async def serve(self, request: ClientRequest) -> None:
         # Without a name for the body, which would keep it until the response has ended.
-        await self.request_handler(await self.plan(request, *await self.read(request)), request).run()
+        await self.carry_out(request, await self.plan(request, *await self.read(request)))
 
 
 def post_route(path: str, endpoint: BaseEndpoint) -> Route:
     """Return the route of requests to a path of a protocol, which may have a place for the model in it."""
     # Names of models may have a slash.
     return Route(path.replace(MODEL_IN_PATH, "{model:path}"), endpoint, methods=["POST"])
-
-
-def unix_time() -> int:
-    """Return the seconds since the epoch."""
-    return int(time.time())
-
-
-def _joined_headers(scope: Scope) -> dict[str, str]:
-    joined: dict[str, str] = {}
-    for raw_name, raw_value in scope["headers"]:
-        name, value = raw_name.decode("latin-1"), raw_value.decode("latin-1")
-        joined[name] = f"{joined[name]}, {value}" if name in joined else value
-    return joined

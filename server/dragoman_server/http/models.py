@@ -15,10 +15,18 @@ from starlette.types import Receive, Scope, Send
 from dragoman import RequestRefused
 from dragoman.jsontext import JSONObject, encode
 from dragoman_server.gateway import Gateway
-from dragoman_server.http.endpoint import BaseEndpoint, ClientRequest
-from dragoman_server.http.request import Query, integer_parameter, invalid_parameter, last_value, parse_query
+from dragoman_server.http.endpoint import BaseEndpoint
+from dragoman_server.http.request import (
+    Query,
+    index_of,
+    integer_parameter,
+    invalid_parameter,
+    last_value,
+    parse_query,
+)
 from dragoman_server.keys import may_use
 from dragoman_server.models.catalog import MODEL_BYTES, CatalogEntry
+from dragoman_server.proxying.client_request import ClientRequest
 from dragoman_server.replies import MODELS_PATH, protocol_by_version
 
 # "Ranges from 1 to 1000" -- `limit` in anthropic 2.12.0, types/model_list_params.py
@@ -107,19 +115,13 @@ def page_of(entries: Sequence[CatalogEntry], query: Query) -> tuple[Sequence[Cat
     after, before = last_value(query, "after_id"), last_value(query, "before_id")
     if after is not None and before is not None:
         raise invalid_parameter("before_id", "omitted if after_id is sent")
+    names = [entry.name for entry in entries]
     if before is not None:
-        entries = entries[: _index_of(entries, "before_id", before)]
+        entries = entries[: index_of(names, "before_id", before)]
         return entries[-limit:], len(entries) > limit
     if after is not None:
-        entries = entries[_index_of(entries, "after_id", after) + 1 :]
+        entries = entries[index_of(names, "after_id", after) + 1 :]
     return entries[:limit], len(entries) > limit
-
-
-def _index_of(entries: Sequence[CatalogEntry], parameter: str, name: str) -> int:
-    for index, entry in enumerate(entries):
-        if entry.name == name:
-            return index
-    raise invalid_parameter(parameter, f"the id of a listed model, and {name[:100]!a} is not one")
 
 
 def openai_model(entry: CatalogEntry) -> JSONObject:

@@ -7,7 +7,7 @@ slower than any network, is refused too, because it would keep its connection op
 """
 
 import math
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -16,6 +16,7 @@ import anyio.lowlevel
 from starlette.types import Scope
 
 from dragoman import RemoteProtocolError, RequestRefused
+from dragoman_server.proxying.client_request import ClientDisconnected
 from dragoman_server.upstream.content_coding import (
     CodingError,
     ContentDecoder,
@@ -34,10 +35,6 @@ _MAX_LENGTH_DIGITS = 20
 
 # A whole body may take `silence_s`, and a second for each 1024 bytes. GPRS is faster.
 _MIN_BYTES_PER_S = 1024
-
-
-class ClientDisconnected(Exception):
-    """The client closed the connection before its request was complete, so no response can be sent."""
 
 
 async def read_body(
@@ -150,6 +147,13 @@ def integer_parameter(query: Query, name: str, low: int, high: int) -> int | Non
     if not low <= value <= high:
         raise invalid_parameter(name, f"an integer from {low} to {high}")
     return value
+
+
+def index_of(ids: Sequence[str], parameter: str, id: str) -> int:
+    """Return the place of the id that a parameter names in a list. Raises RemoteProtocolError."""
+    if id not in ids:
+        raise invalid_parameter(parameter, f"an id of this list, and {id[:100]!a} is not one")
+    return ids.index(id)
 
 
 def invalid_parameter(name: str, expected: str) -> RemoteProtocolError:

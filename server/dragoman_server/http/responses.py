@@ -17,20 +17,22 @@ from dragoman.jsontext import JSONObject, decode, decode_object, encode
 from dragoman.sse import SSEParser
 from dragoman_server.gateway import Gateway
 from dragoman_server.headers import STREAM_HEADERS, request_id_headers
-from dragoman_server.http.endpoint import BaseEndpoint, ClientRequest, ProtocolEndpoint
+from dragoman_server.http.endpoint import BaseEndpoint, ProtocolEndpoint
 from dragoman_server.http.request import (
     boolean_parameter,
+    index_of,
     integer_parameter,
     invalid_parameter,
     last_value,
     parse_query,
 )
 from dragoman_server.off_loop import off_loop
+from dragoman_server.proxying.client_request import ClientRequest
 from dragoman_server.proxying.plan import Plan
 from dragoman_server.replies import Reply
 from dragoman_server.responses import conversation
 from dragoman_server.responses.service import HOW_TO_ENABLE
-from dragoman_server.responses.stores.base import StoredItem, StoredResponse
+from dragoman_server.responses.stores.base import StoredResponse
 
 # The limit and the default of a page in OpenAI's API reference.
 _MAX_ITEMS = 100
@@ -63,9 +65,9 @@ class ResponsesEndpoint(ProtocolEndpoint):
         body, request_head = await self.read(request)
         stored = self.gateway.responses
         if not await request.off_loop(len(body), stored.applies_to, request_head):
-            handler = self.request_handler(await self.plan(request, body, request_head), request)
+            planning = self.plan(request, body, request_head)
             del body, request_head  # a stream may stay open for hours
-            await handler.run()
+            await self.carry_out(request, await planning)
             return
         destination = self.destination(request_head.model)
         expanded = await self.expand(request, body, request_head, destination, store_response=True)
@@ -79,14 +81,13 @@ class ResponsesEndpoint(ProtocolEndpoint):
             context = msgspec.structs.replace(plan.context, echo=echo, stored=stores)
             return replace(plan, store_response=stores, context=context)
 
-        plan = await self.plan(request, expanded.body, change=repeating_the_original)
-
         async def store_response(response: JSONObject, client_left: bool) -> bool:
             if client_left:
                 response = conversation.mark_cancelled(response)
             return await stored.put(response, expanded, int(time.time()), request.owner)
 
-        await self.request_handler(plan, request, store_response=store_response if stores else None).run()
+        planning = self.plan(request, expanded.body, change=repeating_the_original)
+        await self.carry_out(request, await planning, store_response=store_response if stores else None)
 
 
 class StoredResponseBase(BaseEndpoint):
@@ -159,7 +160,7 @@ class InputItemsEndpoint(StoredResponseBase):
         items = list(found.input if order == "asc" else reversed(found.input))
         after = last_value(query, "after")
         if after is not None:
-            items = items[_index_of(items, after) + 1 :]
+            items = items[index_of([item.id for item in items], "after", after) + 1 :]
         listed = items[: limit or _DEFAULT_ITEMS]
         size = sum([item.size for item in listed])
         page = await off_loop(size, lambda: encode([conversation.item_for_list(item) for item in listed]))
@@ -172,13 +173,6 @@ class InputItemsEndpoint(StoredResponseBase):
                 "has_more": len(listed) < len(items),
             }
         )
-
-
-def _index_of(items: list[StoredItem], id: str) -> int:
-    for index, item in enumerate(items):
-        if item.id == id:
-            return index
-    raise invalid_parameter("after", "the id of an item of this list")
 
 
 class CancelEndpoint(StoredResponseBase):
@@ -199,14 +193,14 @@ class CompactEndpoint(BaseEndpoint):
         if destination.upstream.stored_responses:
             path = f"{destination.upstream.path}/compact"
             plan = await self.plan(request, expanded.body, change=lambda plan: plan.at_path(path, "output"))
-            await self.request_handler(plan, request).run()
+            await self.carry_out(request, plan)
         else:
             await self._summarize(request, expanded.body)
 
     async def _summarize(self, request: ClientRequest, body: bytes) -> None:
         """Let the model write the summary, for an upstream without such an endpoint."""
         items, summary_request = await request.off_loop(len(body), _summary_request, body)
-        reply = await self.fetch_reply(await self.plan(request, summary_request), request)
+        reply = await self.carry_out(request, await self.plan(request, summary_request), sends=False)
         if reply is None:
             return
         if reply.status == 200:

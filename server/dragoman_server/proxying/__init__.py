@@ -1,1 +1,1 @@
-"""One request from its plan to its end. Start with plan, then request_handler, attempt and account_pool."""
+"""One request from its plan to its end. Start with client_request, plan and attempt, then request_handler."""

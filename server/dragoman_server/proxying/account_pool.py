@@ -27,7 +27,6 @@ from dragoman import ErrorKind, RemoteProtocolError, RequestRefused, WireError
 from dragoman_server.accounts.error_actions import ErrorAction, ErrorRule, classify
 from dragoman_server.accounts.health import INITIAL_HEALTH, Health
 from dragoman_server.accounts.policy import (
-    Account,
     Attempts,
     AttemptState,
     GiveUp,
@@ -38,9 +37,9 @@ from dragoman_server.accounts.policy import (
 )
 from dragoman_server.accounts.stores.base import AccountStore, Candidate, Rate, Reservation
 from dragoman_server.accounts.stores.operations import Change, Release, Reserve
-from dragoman_server.accounts.usage import estimate_input
+from dragoman_server.headers import remaining_share
 from dragoman_server.log import DECISIONS, log_decision
-from dragoman_server.off_loop import off_loop
+from dragoman_server.proxying.attempt import Attempt, AttemptFailure, PooledAccount
 from dragoman_server.proxying.destinations import Destination
 from dragoman_server.proxying.plan import Plan
 from dragoman_server.settings import AccountSettings, RuleSettings, Settings, UpstreamSettings
@@ -53,21 +52,6 @@ if TYPE_CHECKING:
 _GIVE_BACK_S = 1.0
 
 _MINUTE = 60.0
-
-
-class PooledAccount(Account, frozen=True, kw_only=True):
-    """An account with what follows from its settings.
-
-    settings: of the account.
-    candidate: the account with its limits, for the store.
-    proxy: the name of its proxy in the store, "" for none.
-    rules: of its upstream, for errors.
-    """
-
-    settings: AccountSettings
-    candidate: Candidate
-    proxy: str
-    rules: tuple[ErrorRule, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,20 +68,6 @@ class AccountChain:
     accounts: Mapping[str, PooledAccount]
     records_health: bool
     has_proxies: bool
-
-
-@dataclass(frozen=True, slots=True)
-class AccountLease:
-    """The account of one attempt.
-
-    plan: the request, for an upstream of the account.
-    account: see PooledAccount.
-    reservation: its reservation in the store.
-    """
-
-    plan: Plan
-    account: PooledAccount
-    reservation: Reservation
 
 
 class AccountPool:
@@ -154,8 +124,8 @@ class AccountPool:
 class RequestAttempts:
     """The accounts side of one request: which were tried, and with which one it is sent now.
 
-    next() and hedge() return a lease with the plan to carry out; call failed(), ended() or cancelled() for each, and
-    close() at the end.
+    next() and hedge() return an attempt to make. Call failed(), ended() or cancelled() for each, and close() at the
+    end.
 
     After next() has returned None:
     error: what to report to the client: the error of an attempt, or why there was none to make.
@@ -174,25 +144,27 @@ class RequestAttempts:
         self._machine = Attempts(
             chain.upstreams, max_attempts=pool.max_attempts, max_wait=pool.account_wait_s
         )
-        self._open: dict[str, AccountLease] = {}
+        self._attempts: list[Attempt] = []  # until their plans are released
+        self._open: dict[str, Attempt] = {}
         self._disabling: list[WireError] = []  # errors that disabled an account
 
     async def close(self) -> None:
-        """Give back the leases that are open."""
+        """Give back the reservations of the attempts that are open."""
+        self._attempts.clear()  # they refer to what refers to this
         if self._open:
             with anyio.move_on_after(_GIVE_BACK_S, shield=True):
-                for lease in list(self._open.values()):
-                    await self._release(lease, 0.0)
+                for attempt in list(self._open.values()):
+                    await self._release(attempt, 0.0)
 
-    async def next(self) -> AccountLease | None:
+    async def next(self) -> Attempt | None:
         """Return what to try now, None if the client gets an error. Waits for an account where that is worth it."""
         while True:
             now = self._pool.clock()
             step = self._machine.next(self._health(), now, self._pool.random())
             if isinstance(step, Offer):
-                lease = await self._reserve(step)
-                if lease is not None:
-                    return lease
+                attempt = await self._reserve(step)
+                if attempt is not None:
+                    return attempt
             elif isinstance(step, Wait):
                 await anyio.sleep(max(step.until - now, 0.0))
             else:
@@ -200,78 +172,68 @@ class RequestAttempts:
                 self._give_up(step, now)
                 return None
 
-    async def hedge(self) -> AccountLease | None:
+    async def hedge(self) -> Attempt | None:
         """Return another account to try beside the one that has not responded yet, None if there is none."""
         if self._machine.state is not AttemptState.TRYING:
             return None
         offer = self._machine.hedge(self._health(), self._pool.clock(), self._pool.random())
         return None if offer is None else await self._reserve(offer)
 
-    def resend(self, lease: AccountLease) -> bool:
+    def resend(self, attempt: Attempt) -> bool:
         """Count one more attempt with the same account. False: no attempt is left for it."""
-        return self._machine.resend(lease.account.id)
+        return self._machine.resend(attempt.account.id)
 
     @property
     def made(self) -> int:
         """The number of attempts that were made, resends included."""
         return self._machine.made
 
-    async def failed(
-        self, lease: AccountLease, error: WireError, retry_after: float | None, *, connecting: bool = False
-    ) -> ErrorAction:
-        """Record that the attempt failed before anything of its response was sent. Return what that means.
-
-        retry_after: see retry_after(). connecting: the connection could not be established.
-        """
+    async def failed(self, attempt: Attempt, failure: AttemptFailure) -> ErrorAction:
+        """Record that the attempt failed before anything of its response was sent. Return what that means."""
+        error, account = failure.error, attempt.account
         if self._machine.state is AttemptState.DONE:
-            action = classify(error, lease.account.rules)
+            action = classify(error, account.rules)
         else:
-            action = self._machine.failed(lease.account.id, error)
+            action = self._machine.failed(account.id, error)
         if self._chain.records_health and action is ErrorAction.DISABLE:
             self._disabling.append(error)
         text = "attempt: %s failed: %s, so %s%s"
-        after = "" if retry_after is None else f" after {retry_after:g} s"
-        log_decision(lease.plan.id, text, lease.account.id, error.kind.value, action.value, after)
-        await self._report(lease, action, error, retry_after, connecting=connecting)
-        await self._release(lease, 0.0)
+        after = "" if failure.retry_after is None else f" after {failure.retry_after:g} s"
+        log_decision(attempt.plan.id, text, account.id, error.kind.value, action.value, after)
+        await self._report(attempt, action, error, failure.retry_after, connecting=failure.connecting)
+        await self._release(attempt, 0.0)
         return action
 
     def committed(self) -> None:
         """Record that content of an attempt is being sent, so no other may follow."""
         self._machine.committed()
 
-    async def release_requests(self, sent: Plan, *, estimate: bool) -> None:
-        """Let go of what the plans send, because nothing is sent again.
+    def release_plans(self) -> None:
+        """Let go of what the plans send, because nothing is sent again."""
+        for attempt in self._attempts:
+            attempt.plan = attempt.plan.released()
+        self._attempts.clear()
+        self._plans.clear()
 
-        sent: an attempt may have made another plan. estimate: the tokens of the prompt, which usage_of() will need.
-        """
-        first = self._plans[0]
-        if estimate:
-            size = len(first.request.translated.body)
-            first.request.estimated_input = await off_loop(size, estimate_input, first)
-        for plan in (*self._plans.values(), sent):
-            plan.request.release()
-
-    async def ended(
-        self, lease: AccountLease, error: WireError | None, tokens: float, remaining: float | None
-    ) -> None:
-        """Record that the attempt whose response was sent has ended. error: None if it completed. tokens: its usage."""
-        if error is not None:
-            await self._report(lease, classify_stream_error(error), error, None)
+    async def ended(self, attempt: Attempt) -> None:
+        """Record that the attempt whose response was sent has ended."""
+        if attempt.error is not None:
+            await self._report(attempt, classify_stream_error(attempt.error), attempt.error, None)
         elif self._chain.records_health:
-            store, proxy = self._pool.store, lease.account.proxy
+            store, proxy = self._pool.store, attempt.account.proxy
+            share = remaining_share(attempt.headers, attempt.plan.destination.upstream)
             await store.apply(
-                Change(lease.account.id, lambda health: health.after_success(remaining=remaining))
+                Change(attempt.account.id, lambda health: health.after_success(remaining=share))
             )
             if proxy in store.health():
                 await store.apply(Change(proxy, Health.after_success))
-        await self._release(lease, tokens)
+        await self._release(attempt, attempt.tokens)
 
-    async def cancelled(self, lease: AccountLease, tokens: float) -> None:
-        """Record that the attempt was cancelled because another one won. tokens: its usage, as far as it is known."""
+    async def cancelled(self, attempt: Attempt) -> None:
+        """Record that the attempt was cancelled because another one won."""
         if self._machine.state is not AttemptState.DONE:
-            self._machine.cancelled(lease.account.id)
-        await self._release(lease, tokens)
+            self._machine.cancelled(attempt.account.id)
+        await self._release(attempt, attempt.tokens)
 
     # Between the machine and the store.
 
@@ -292,7 +254,7 @@ class RequestAttempts:
             changed[id] = health
         return {**known, **changed}
 
-    async def _reserve(self, offer: Offer) -> AccountLease | None:
+    async def _reserve(self, offer: Offer) -> Attempt | None:
         plan = await self._plan(offer.upstream_index)
         if plan is None:
             self._machine.declined(math.inf)
@@ -314,9 +276,10 @@ class RequestAttempts:
             return None
         account = accounts[reservation.candidate.account]
         self._machine.accepted(account.id)
-        lease = self._open[account.id] = AccountLease(plan, account, reservation)
+        attempt = self._open[account.id] = Attempt(plan, account, reservation, now)
+        self._attempts.append(attempt)
         self._log_choice(account.id, offer.accounts)
-        return lease
+        return attempt
 
     def _log_choice(self, chosen: str, offered: tuple[str, ...]) -> None:
         """Log which account was chosen, and why no other one. offered: as in Offer."""
@@ -336,7 +299,7 @@ class RequestAttempts:
         """Return the plan for an upstream of the chain, None if the request cannot be sent there."""
         if upstream_index not in self._plans:
             first = self._plans[0]
-            planner = first.request.planner
+            planner = first.planner
             assert planner is not None  # it has fallbacks
             destination = first.fallbacks[upstream_index - 1]
             try:
@@ -361,7 +324,7 @@ class RequestAttempts:
 
     async def _report(
         self,
-        lease: AccountLease,
+        attempt: Attempt,
         action: ErrorAction,
         error: WireError,
         retry_after: float | None,
@@ -370,7 +333,7 @@ class RequestAttempts:
     ) -> None:
         if not self._chain.records_health:
             return
-        pool, account, proxy = self._pool, lease.account.id, lease.account.proxy
+        pool, account, proxy = self._pool, attempt.account.id, attempt.account.proxy
         if proxy and (connecting or (error.kind is ErrorKind.UNREACHABLE and error.status is None)):
             account, action = proxy, ErrorAction.RETRY_LATER
         failure = partial(
@@ -384,9 +347,9 @@ class RequestAttempts:
         # Temporary failures are counted, so one that is recorded twice would be two.
         await pool.store.apply(Change(account, failure, repeatable=action is not ErrorAction.RETRY_LATER))
 
-    async def _release(self, lease: AccountLease, tokens: float) -> None:
-        await self._pool.store.apply(Release(lease.reservation, tokens, self._pool.clock()))
-        self._open.pop(lease.account.id, None)
+    async def _release(self, attempt: Attempt, tokens: float) -> None:
+        await self._pool.store.apply(Release(attempt.reservation, tokens, self._pool.clock()))
+        self._open.pop(attempt.account.id, None)
 
 
 def classify_stream_error(error: WireError) -> ErrorAction:

@@ -5,11 +5,11 @@ is ready for the client is handed to whoever made it. Until content has been sen
 another attempt may follow; after that it ends the client's stream.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
-from urllib.parse import urlsplit, urlunsplit
+from enum import Enum, auto
+from typing import TYPE_CHECKING, Protocol
 
 import anyio
 import anyio.lowlevel
@@ -23,30 +23,33 @@ from dragoman import (
     RemoteProtocolError,
     RequestRefused,
     ResponseMachine,
+    Usage,
     WireError,
     translate_error,
 )
 from dragoman.errors import mask_document, mask_error, unreadable_error
-from dragoman_server.accounts.error_actions import refuses_signed_reasoning, retry_after
+from dragoman_server.accounts.error_actions import ErrorRule, refuses_signed_reasoning, retry_after
+from dragoman_server.accounts.policy import Account
+from dragoman_server.accounts.stores.base import Candidate, Reservation
 from dragoman_server.cancellation import Arguments, return_if_cancelled
 from dragoman_server.headers import HeaderList, client_response_headers, request_id_headers, request_id_of
 from dragoman_server.off_loop import INLINE_BYTES, off_loop
-from dragoman_server.proxying.account_pool import AccountLease
 from dragoman_server.proxying.plan import Plan
 from dragoman_server.proxying.response_reads import UnreadBytes, is_stream, receive_and_merge
 from dragoman_server.proxying.upstream_errors import (
     error_for_client,
     error_from_upstream,
     invalid_response_error,
+    is_connecting,
+    model_note,
     redirect_error,
+    without_secrets,
 )
+from dragoman_server.settings import AccountSettings
 from dragoman_server.upstream.account_request import account_request
 from dragoman_server.upstream.errors import (
     UpstreamError,
     UpstreamIdleClosed,
-    UpstreamTimeout,
-    UpstreamTimeoutPhase,
-    UpstreamUnreachable,
 )
 from dragoman_server.upstream.sender import UpstreamResponseLike, UpstreamSender
 
@@ -93,23 +96,53 @@ class AttemptFailure:
     idle_closed: bool = False
 
 
+class PooledAccount(Account, frozen=True, kw_only=True):
+    """An account with what follows from its settings.
+
+    settings: of the account.
+    candidate: the account with its limits, for the store.
+    proxy: the name of its proxy in the store, "" for none.
+    rules: of its upstream, for errors.
+    """
+
+    settings: AccountSettings
+    candidate: Candidate
+    proxy: str
+    rules: tuple[ErrorRule, ...]
+
+
+class Delivery(Enum):
+    """What became of what an attempt has for the client."""
+
+    NOW = auto()  # the recipient has it, and takes more
+    WAIT = auto()  # await finish_delivery() before the next read
+    LOST = auto()  # another attempt was faster, or this one is cancelled: it must end
+
+
+class Recipient(Protocol):
+    """Gets what attempts have for the client."""
+
+    def deliver(self, attempt: "Attempt") -> Delivery:
+        """Take it, without waiting. The first attempt that has something wins."""
+
+    async def finish_delivery(self, attempt: "Attempt") -> None:
+        """Take what deliver() could not, and wait until there is room for more."""
+
+
 class Attempt:
     """The upstream side of one attempt: its account, the upstream's response, and the machine that translates it.
 
     Call run() once, and again if can_resend() returns true.
 
     Args:
-        lease: the account, and the plan to carry out.
-        sender: sends it.
-        put: passes what the machine has to the client without waiting, once `send` was called. Returns false if the
-            client has enough for now, or `send` has to be called. None: always call `send`.
-        send: awaited whenever the machine has something for the client. Returns false if another attempt was faster,
-            so this one must end.
+        plan: the request, for an upstream of the account.
+        account: with which it is sent.
+        reservation: of the account, in the store.
         now: seconds since the epoch.
 
-    plan: the plan of the lease, or one without signed reasoning.
+    plan: the one that is carried out: as it was passed, without what the upstream has refused, or released.
     machine: translates the response, None until there is one.
-    ended: the response has completed or failed, so the next call of `send` is the last one.
+    ended: the response has completed or failed, so the next delivery is the last one.
     sent_to_client: part of the response was sent to the client.
     status: of the upstream's response, None until there is one.
     headers: those of the upstream's that the client may see.
@@ -118,16 +151,13 @@ class Attempt:
     translating: set when the thread ends that uses the machine, None while none does. Others wait for it.
     """
 
-    def __init__(
-        self,
-        lease: AccountLease,
-        sender: UpstreamSender,
-        send: Callable[["Attempt"], Awaitable[bool]],
-        put: Callable[["Attempt"], bool] | None,
-        now: float,
-    ) -> None:
-        self.lease = lease
-        self.plan: Plan = lease.plan
+    _sender: UpstreamSender
+    _recipient: Recipient
+
+    def __init__(self, plan: Plan, account: PooledAccount, reservation: Reservation, now: float) -> None:
+        self.plan = plan
+        self.account = account
+        self.reservation = reservation
         self.machine: ResponseMachine | None = None
         self.ended = False
         self.sent_to_client = False
@@ -136,9 +166,6 @@ class Attempt:
         self.content_at: float | None = None
         self.trace: AttemptTrace | None = None
         self.translating: anyio.Event | None = None
-        self._sender = sender
-        self._send = send
-        self._put = put
         self._now = now
         self._raw_headers: Sequence[tuple[str, str]] = ()
         self._resent = False  # because an idle connection was closed
@@ -151,22 +178,42 @@ class Attempt:
     @property
     def tokens(self) -> float:
         """All tokens that were used, as far as the upstream has reported them."""
-        return (
-            0 if self.machine is None else (self.machine.usage.input or 0) + (self.machine.usage.output or 0)
-        )
+        usage = Usage() if self.machine is None else self.machine.usage
+        return (usage.input or 0) + (usage.output or 0)
 
     @property
     def usage_figures(self) -> dict[str, object]:
         """The tokens for the log, as far as they are known: upstreams charge for cancelled attempts as well."""
-        if self.machine is None:
-            return {}
-        usage = self.machine.usage
+        usage = Usage() if self.machine is None else self.machine.usage
         figures = {"input_tokens": usage.input, "output_tokens": usage.output}
         return {name: figure for name, figure in figures.items() if figure is not None}
 
-    async def run(self) -> AttemptFailure | None:
-        """Return what went wrong, None if the client has got this response (or gets another attempt's)."""
+    async def run(
+        self, sender: UpstreamSender, recipient: Recipient, trace: "RequestTrace | None"
+    ) -> AttemptFailure | None:
+        """Return what went wrong, None if the client has got this response (or gets another attempt's).
+
+        sender: sends the request. trace: gets a span of the attempt.
+        """
+        self._sender, self._recipient = sender, recipient
         self.machine, self.status, self.headers, self._raw_headers = None, None, [], ()
+        if trace is None:
+            return await self._run()
+        to = self.plan.destination
+        span = self.trace = trace.attempt(
+            to.settings, to.upstream.name, to.upstream_model, self.account.id, stream=self.plan.streams
+        )
+        error: ErrorKind | None = ErrorKind.CANCELLED
+        try:
+            failure = await self._run()
+            ended_by = self.error if failure is None else failure.error
+            error = None if ended_by is None else ended_by.kind
+            return failure
+        finally:
+            usage = None if self.machine is None else self.machine.usage
+            span.end(self.status, None if error is None else error.value, usage)
+
+    async def _run(self) -> AttemptFailure | None:
         try:
             if self.plan.fan_out > 1:
                 return await self._read_branches(self.plan.fan_out_machine())
@@ -178,22 +225,6 @@ class Attempt:
         except UpstreamError as error:
             failure = await self._end_with(self._as_wire_error(error))
             return failure and _with_cause(failure, error)
-
-    async def run_traced(self, trace: "RequestTrace") -> AttemptFailure | None:
-        """Run in a span of its own. See run()."""
-        to, account = self.plan.destination, self.lease.account.id
-        span = self.trace = trace.attempt(
-            to.settings, to.upstream.name, to.upstream_model, account, stream=self.plan.streams
-        )
-        error: ErrorKind | None = ErrorKind.CANCELLED
-        try:
-            failure = await self.run()
-            ended_by = self.error if failure is None else failure.error
-            error = None if ended_by is None else ended_by.kind
-            return failure
-        finally:
-            usage = None if self.machine is None else self.machine.usage
-            span.end(self.status, None if error is None else error.value, usage)
 
     async def can_resend(self, failure: AttemptFailure) -> bool:
         """True if run() is to be called again, with the same account. Prepares the request for that."""
@@ -208,7 +239,7 @@ class Attempt:
         That is one member by its name, or signed reasoning: the conversation has changed accounts, and continues
         without what this account cannot read.
         """
-        plan, planner = self.plan, self.plan.request.planner
+        plan, planner = self.plan, self.plan.planner
         signed = not refuses_signed_reasoning(failure.error)
         if planner is None or (signed and not planner.learn_refused_member(plan, failure.error)):
             return False
@@ -225,9 +256,7 @@ class Attempt:
         call, to = self.plan.call, self.plan.destination
         if self.trace is not None:
             call = call._replace(headers=[*call.headers, *self.trace.headers])
-        return await account_request(
-            self._sender, to.settings, to.upstream, self.lease.account.settings, call
-        )
+        return await account_request(self._sender, to.settings, to.upstream, self.account.settings, call)
 
     def _record_head(self, response: UpstreamResponseLike) -> None:
         self.status = response.status
@@ -256,7 +285,6 @@ class Attempt:
     async def _read_response(self, response: UpstreamResponseLike, data: bytes) -> AttemptFailure | None:
         streams = is_stream(response.headers, data)
         machine = self.machine = self.plan.response_machine(upstream_streams=streams)
-        put = self._put
         unread = UnreadBytes(machine) if streams else None
         large = b""  # a read that take() has left
 
@@ -268,7 +296,7 @@ class Attempt:
                 large = data
                 return False
             machine.receive_data(data)
-            return put is not None and not _has_ended(machine) and put(self)
+            return not _has_ended(machine) and self._recipient.deliver(self) is Delivery.NOW
 
         size = 0
         while data:
@@ -282,7 +310,7 @@ class Attempt:
                 break
             if not await self._send_ready(machine):
                 return None
-            if self.sent_to_client and put is not None and unread is not None:
+            if self.sent_to_client and unread is not None:
                 await response.receive_each(take)
                 if _has_ended(machine):
                     break
@@ -318,9 +346,18 @@ class Attempt:
         """Send what is ready, if it may be sent. Return false if the attempt must end."""
         if not self.plan.streams or not machine.committed:
             return True
+        return await self._deliver()
+
+    async def _deliver(self) -> bool:
+        """Pass on what is ready. Return false if the attempt must end."""
         if not self.sent_to_client:
             self._note_content()
-        self.sent_to_client = await self._send(self)
+        delivery = self._recipient.deliver(self)
+        if delivery is Delivery.WAIT:
+            await self._recipient.finish_delivery(self)
+        elif delivery is Delivery.LOST:
+            await anyio.lowlevel.checkpoint_if_cancelled()
+        self.sent_to_client = delivery is not Delivery.LOST
         return self.sent_to_client
 
     def _note_content(self) -> None:
@@ -334,10 +371,8 @@ class Attempt:
         sent = self.sent_to_client or (self.plan.streams and machine.committed)
         if machine.error is not None and not sent:
             return self._failure(machine.error)
-        if machine.error is None:
-            self._note_content()
         self.ended = True
-        self.sent_to_client = await self._send(self)
+        await self._deliver()
         return None
 
     async def _end_with(self, error: WireError) -> AttemptFailure | None:
@@ -387,11 +422,12 @@ class Attempt:
                         break
                     large = unread.count_again(data) if streams else 0
                     await self._translate(large, receive_and_merge, fan_out, branch, data)
-                    if not await self._send_merged(fan_out):
+                    if fan_out.outcome is Outcome.OPEN and not await self._send_ready(fan_out):
                         return False
                     data = await response.receive()
                 await self._translate(branch.held_bytes, receive_and_merge, fan_out, branch, b"")
-                await self._send_merged(fan_out)
+                if fan_out.outcome is Outcome.OPEN:
+                    await self._send_ready(fan_out)
         except UpstreamError as error:
             wire_error = self._as_wire_error(error)
             if not self.sent_to_client:
@@ -400,15 +436,12 @@ class Attempt:
             await self._translate(0, fan_out.fail, wire_error)
         return fan_out.outcome is not Outcome.FAILED
 
-    async def _send_merged(self, fan_out: FanOut) -> bool:
-        return fan_out.outcome is not Outcome.OPEN or await self._send_ready(fan_out)
-
     def _refusal(self, status: int, body: bytes) -> AttemptFailure:
         """Return the upstream's error response in the client's form."""
         plan, upstream = self.plan, self.plan.destination.upstream
         if status < 400:
             failure = self._failure(redirect_error(plan.destination.settings, status))
-            target = _public_part(dict(self._raw_headers).get("location", "")).removesuffix(plan.path)
+            target = without_secrets(dict(self._raw_headers).get("location", "")).removesuffix(plan.path)
             cause = f"{failure.cause} {status} to {plan.scrub(target)}: put that into base_url"
             return replace(failure, cause=cause)
         body = mask_document(body, plan.context.mask)
@@ -424,17 +457,12 @@ class Attempt:
         """Return the failure for an error. body: of an error response."""
         plan, to = self.plan, self.plan.destination
         error = mask_error(error, plan.context.mask)
-        account = self.lease.account.settings
+        account = self.account.settings
         reported = error_for_client(error, to.settings, account, list(self._raw_headers), body)
-        about_model = reported is error and _is_about_model(error, to.upstream_model)
-        # The body of an error that does not name the model reaches the client as it is.
-        named = not body or about_model or to.upstream_model in reported.message
-        note = (to.advice if about_model else "") or (to.renaming if named else "")
-        if note:
+        if note := model_note(error, reported, to, body):
             reported = msgspec.structs.replace(reported, message=f"{reported.message} ({note})")
-        reported = mask_error(
-            reported, plan.context.mask
-        )  # it may quote a header, or the client's name of a model
+        # It may quote a header, or the client's name of a model.
+        reported = mask_error(reported, plan.context.mask)
         details = "" if error.message in reported.message else f": {error.message}"
         seconds = retry_after(self._raw_headers, self._now)
         headers = self.headers or request_id_headers(plan.id)
@@ -460,21 +488,6 @@ def _with_cause(failure: AttemptFailure, error: UpstreamError) -> AttemptFailure
     )
 
 
-def _public_part(location: str) -> str:
-    """Return the URL of a redirect without its credentials and query, which may be secret."""
-    try:
-        parts = urlsplit(location)
-    except ValueError:
-        return ""
-    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
-
-
-def _is_about_model(error: WireError, model: str) -> bool:
-    """True if the upstream does not have this model. Some servers send a 400 for that, with its name."""
-    named = error.kind is ErrorKind.INVALID_REQUEST and model in error.message
-    return named or error.kind is ErrorKind.NOT_FOUND
-
-
 def _foreign_signatures(plan: Plan) -> int:
     return sum(loss.code is LossCode.FOREIGN_SIGNATURE for loss in plan.losses)
 
@@ -482,10 +495,3 @@ def _foreign_signatures(plan: Plan) -> int:
 def _has_ended(machine: ResponseMachine) -> bool:
     """True if nothing more is read. After an error some servers leave the connection open, and send nothing more."""
     return machine.outcome is not Outcome.OPEN or (machine.error is not None and not machine.committed)
-
-
-def is_connecting(error: UpstreamError) -> bool:
-    """True if the call failed before there was a connection."""
-    if isinstance(error, UpstreamTimeout):
-        return error.phase is UpstreamTimeoutPhase.CONNECT
-    return isinstance(error, UpstreamUnreachable)

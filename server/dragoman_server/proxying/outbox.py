@@ -1,4 +1,4 @@
-"""The bytes of one response on their way to its client.
+"""The bytes of one stream on their way to its client.
 
 Upstream reader and ticker put them in, which never waits, so the order is the one in which they took the bytes from the
 translator. One writer sends them. A piece that comes while the writer is waiting goes to the connection at once,
@@ -9,7 +9,6 @@ go out together; a reader that is ahead of a slow client waits for room, and so 
 from typing import NamedTuple
 
 from dragoman_server.changes import Changes
-from dragoman_server.replies import Reply
 from dragoman_server.streams.byte_stream import WriteNow
 
 # A reader waits while more than this is unsent. One piece is what one read of the upstream gave, which is one event of
@@ -28,20 +27,20 @@ class Chunk(NamedTuple):
 class Outbox:
     """What is to be sent to one client. put(), end() and close() do not wait; take() is for the one writer.
 
-    write_now: see WriteNow; None if there is no such way. It is used between the first and the last chunk.
+    write_now: see ResponseChannel. It is used between the first and the last chunk.
+    closed: nothing more is added.
     """
 
     __slots__ = (
-        *("_changes", "_closed", "_ended", "_idle", "_pieces"),
-        *("_reply", "_sending", "_size", "_started", "_write_now"),
+        *("_changes", "_complete", "_idle", "_pieces", "_sending", "_size", "_started", "_write_now"),
+        "closed",
     )
 
-    def __init__(self, write_now: WriteNow | None) -> None:
+    def __init__(self, write_now: WriteNow) -> None:
         self._write_now = write_now
         self._pieces: list[bytes] = []
         self._size = 0
-        self._reply: Reply | None = None
-        self._ended = self._closed = False
+        self.closed = self._complete = False
         self._started = False  # the writer has taken a chunk, so the response has begun
         self._sending = False  # the writer has taken something, and not come back
         self._idle = False  # the writer waits, and the response has begun
@@ -54,25 +53,22 @@ class Outbox:
 
     def put(self, data: bytes) -> bool:
         """Add a piece of the stream. Return true if the client's connection has it already."""
-        if self._idle and not self._pieces and self._write_now is not None and self._write_now(data):
+        if self._idle and not self._pieces and self._write_now(data):
             return True
         self._pieces.append(data)
         self._size += len(data)
         self._changes.note()
         return False
 
-    def end(self, last: bytes | Reply) -> None:
-        """Add the last piece of the stream, or the whole response."""
-        if isinstance(last, Reply):
-            self._reply = last
-        else:
-            self._pieces.append(last)
-        self._ended = True
-        self._changes.note()
+    def end(self, last: bytes) -> None:
+        """Add the last piece."""
+        self._pieces.append(last)
+        self._complete = True
+        self.close()
 
     def close(self) -> None:
         """Let the writer end, because nothing more comes."""
-        self._closed = True
+        self.closed = True
         self._changes.note()
 
     @property
@@ -90,19 +86,17 @@ class Outbox:
         while self.unsent:
             await self._changes.wait()
 
-    async def take(self) -> Reply | Chunk | None:
+    async def take(self) -> Chunk | None:
         """Return what is to be sent next, None at the end. The previous one counts as sent."""
         if self._sending:
             self._sending = False
             self._changes.note()
-        while not self._pieces and not self._ended and not self._closed:
+        while not self._pieces and not self.closed:
             self._idle = self._started
             try:
                 await self._changes.wait()
             finally:
                 self._idle = False
-        if self._reply is not None:
-            return self._reply
         if not self._pieces:
             return None
         data = self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
@@ -110,4 +104,4 @@ class Outbox:
         self._size = 0
         self._started = self._sending = True
         self._changes.note()
-        return Chunk(data, self._ended)
+        return Chunk(data, self._complete)

@@ -29,7 +29,7 @@ from dragoman import (
     peek,
 )
 from dragoman.codec import SSE, CheckInput, Endpoint, ProtocolSpec, ResponseContext, UpstreamSpec
-from dragoman.document import ReasoningLookup
+from dragoman.document import ReasoningLookup, Request
 from dragoman_server.capabilities.resolve import capabilities_for, known_capabilities
 from dragoman_server.headers import HeaderList, upstream_request_headers
 from dragoman_server.hosts import UpstreamCall
@@ -59,36 +59,6 @@ LOSS_POLICY_HEADER = "dragoman-loss-policy"
 MAX_FAN_OUT = 16
 
 
-class PlannedRequest:
-    """The request that a plan sends, until release(): a stream may stay open for hours after it was sent.
-
-    planner: makes the plans of the fallbacks, and this one without signed reasoning. None if nothing more can be made.
-    estimated_input: the tokens of the prompt, if they had to be estimated before release().
-    """
-
-    __slots__ = ("_translated", "estimated_input", "planner")
-
-    def __init__(self, translated: TranslatedRequest, planner: "Planner | None" = None) -> None:
-        self._translated: TranslatedRequest | None = translated
-        self.planner = planner
-        self.estimated_input: int | None = None
-
-    @property
-    def translated(self) -> TranslatedRequest:
-        """The body to send, and the client's request. Not there after release()."""
-        assert self._translated is not None, "the request was released"
-        return self._translated
-
-    @property
-    def size(self) -> int:
-        """The bytes of the body, 0 after release()."""
-        return 0 if self._translated is None else len(self._translated.body)
-
-    def release(self) -> None:
-        """Let go of everything, because nothing is sent again."""
-        self._translated = self.planner = None
-
-
 @dataclass(frozen=True, slots=True)
 class Plan:
     """The upstream request of one client request, before anything is sent: immutable. The account's key is not in it.
@@ -97,10 +67,11 @@ class Plan:
     client: the client's protocol.
     endpoint: where the request came in.
     destination: where it goes.
-    request: what is sent there.
+    body: what is sent there. members: the names of its members.
+    request: what the client's protocol has read. None after released().
+    planner: makes the plans of the fallbacks, and this one again. None if nothing more can be made.
     losses: what the upstream does not get.
-    relayed: the response is relayed, see TranslatedRequest.
-    fan_out: how many times the request is sent, see TranslatedRequest.
+    relayed, rewritten, fan_out: see TranslatedRequest.
     context: for the response's machine.
     base_url: of the upstream, without a slash at the end.
     path: of the upstream request below it, with its query.
@@ -117,9 +88,13 @@ class Plan:
     client: ProtocolSpec
     endpoint: Endpoint
     destination: Destination
-    request: PlannedRequest
+    body: bytes = field(repr=False)
+    members: frozenset[str]
+    request: Request | None = field(repr=False)
+    planner: "Planner | None" = field(repr=False)
     losses: Ledger
     relayed: bool
+    rewritten: bool
     fan_out: int
     context: ResponseContext
     base_url: str
@@ -134,10 +109,12 @@ class Plan:
 
     @property
     def way(self) -> str:
-        """How the request was made: relayed, rewritten or translated. Not there after PlannedRequest.release()."""
-        if self.relayed:
-            return "relayed"
-        return "rewritten" if self.request.translated.rewritten else "translated"
+        """How the request was made."""
+        return "relayed" if self.relayed else "rewritten" if self.rewritten else "translated"
+
+    def released(self) -> "Plan":
+        """Return the plan without the request: nothing is sent again, and a stream may stay open for hours."""
+        return replace(self, body=b"", request=None, planner=None)
 
     def scrub(self, text: str) -> str:
         """Remove from an upstream's text what neither the client nor the log may have."""
@@ -150,9 +127,9 @@ class Plan:
 
     @property
     def call(self) -> UpstreamCall:
-        """What is sent, without credentials. Not there after PlannedRequest.release()."""
+        """What is sent, without credentials."""
         framing = self.destination.upstream.framing if self.streams else SSE
-        return UpstreamCall("POST", self.url, self.headers, self.request.translated.body, framing)
+        return UpstreamCall("POST", self.url, self.headers, self.body, framing)
 
     def at_path(self, path: str, member: str) -> "Plan":
         """Return the plan with another path than the one that creates responses. It never streams.
@@ -311,9 +288,13 @@ class Planner:
             client=self.client,
             endpoint=endpoint,
             destination=to,
-            request=PlannedRequest(translated, self if signed_reasoning else None),
+            body=translated.body,
+            members=translated.members,
+            request=translated.request,
+            planner=self if signed_reasoning else None,
             losses=translated.losses,
             relayed=translated.relayed,
+            rewritten=translated.rewritten,
             fan_out=translated.fan_out,
             context=translated.response_context(
                 id=self.id,
@@ -347,7 +328,7 @@ class Planner:
     def learn_refused_member(self, plan: Plan, error: WireError) -> bool:
         """Remember the member that the upstream has refused by its name. Return false if there is none to leave out."""
         to = plan.destination
-        sent = plan.request.translated.members - to.upstream.content_members
+        sent = plan.members - to.upstream.content_members
         member = refused_member(error, sent)
         if member is None or not self.refused_members.add(
             to.settings.name, to.upstream_model, member, self.now

@@ -11,7 +11,7 @@ CLIENT_LEFT = WireError(ErrorKind.TRUNCATED, "the client has left")
 
 def note_failure(record: RequestRecord, attempt: Attempt, failure: AttemptFailure, seconds: float) -> None:
     """Put a failed attempt into the record. seconds: that it took."""
-    account, target = attempt.lease.account.id, attempt.plan.destination.target
+    account, target = attempt.account.id, attempt.plan.destination.target
     record.note_failure(account, target, attempt.status, failure.error.kind.value, failure.cause, seconds)
 
 

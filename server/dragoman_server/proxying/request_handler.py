@@ -1,11 +1,10 @@
 """Carry out a planned request in one task group: everything that a request starts ends with it.
 
-Four tasks: the disconnect watcher cancels reading and writing when the client leaves; the upstream reader owns the
-upstream response, so that cancelling it closes that connection at once; the ticker sends heartbeats during silence;
-the writer is the only one that calls `send`, so that nothing that ends a reader cuts a write. Reader and ticker pass it
-their bytes by an Outbox, where a reader waits that is ahead of a slow client. A response without a stream needs no
-ticker, and its reader writes it: one task is both. Expected failures are values (a Reply, or an error in the stream);
-only bugs, and what `send` raises, are raised.
+Four tasks: the disconnect watcher cancels the scope of all of them when the client leaves; the upstream reader owns the
+upstream response, so that cancelling it closes that connection at once; the ticker sends heartbeats during silence; the
+writer sends the stream. Reader and ticker pass it their bytes by an Outbox, where a reader waits that is ahead of a
+slow client. A whole response needs no ticker, and its reader writes it: one task is both. Expected failures are values
+(a Reply, or an error in the stream); only bugs, and what the client's channel raises, are raised.
 
 Nothing is sent before there is content, because until then a failure can still be a plain HTTP error, on which clients
 retry. Only a heartbeat that is due may come first.
@@ -17,46 +16,32 @@ from typing import TYPE_CHECKING
 import anyio
 import anyio.lowlevel
 import msgspec
-from starlette.types import Receive, Send
 
 from dragoman import Keepalive, Ledger, Outcome, Relay, ResponseMachine
-from dragoman.document import CachedReasoning
 from dragoman.jsontext import JSONObject, encode
 from dragoman_server.accounts.error_actions import ErrorAction
+from dragoman_server.accounts.usage import estimate_input
 from dragoman_server.cancellation import return_if_cancelled
-from dragoman_server.clock import event_loop_clock
 from dragoman_server.headers import (
     ESTIMATE_AT_START,
     JSON_HEADERS,
     STREAM_HEADERS,
     HeaderList,
     encode_headers,
-    remaining_share,
     request_id_headers,
 )
-from dragoman_server.log import RequestRecord
-from dragoman_server.proxying.account_pool import AccountLease, AccountPool
-from dragoman_server.proxying.attempt import Attempt, AttemptFailure
+from dragoman_server.off_loop import off_loop
+from dragoman_server.proxying.attempt import Attempt, AttemptFailure, Delivery
+from dragoman_server.proxying.client_request import SCOPE_SENDERS, ClientRequest
 from dragoman_server.proxying.destinations import record_destination
 from dragoman_server.proxying.outbox import Outbox
 from dragoman_server.proxying.plan import Plan
 from dragoman_server.proxying.records import CLIENT_LEFT, note_failure, record_end
-from dragoman_server.replies import (
-    Reply,
-    encoded_error_reply,
-    error_reply,
-    loss_header,
-    send_reply,
-    with_retry_after,
-)
-from dragoman_server.streams.byte_stream import WriteNow
-from dragoman_server.upstream.sender import UpstreamSender
+from dragoman_server.replies import Reply, encoded_error_reply, error_reply, loss_header, with_retry_after
 
 if TYPE_CHECKING:
-    from dragoman_server.telemetry.tracing import RequestTrace
+    from dragoman_server.gateway import Gateway
 
-# Caches the reasoning of a response.
-CacheReasoning = Callable[[CachedReasoning], None]
 # Stores a response: its document, and true if its client left before it was complete. Returns false if it could not.
 StoreResponse = Callable[[JSONObject, bool], Awaitable[bool]]
 
@@ -68,84 +53,78 @@ _REPORT_S = 1.0
 
 
 class RequestHandler:
-    """The tasks of one request: its attempts, its client's receive and send, and what was sent so far. Call run() once.
-
-    reply: the whole response, if it was one.
+    """The tasks of one request: connects its ClientRequest with an Attempt for its Plan. Call run() once.
 
     Args:
-        plan: the first plan of the chain.
-        sender_for: returns what sends requests to the upstream of a name.
-        receive, send: the client's, as in ASGI. Without `send`, a whole reply is left in `reply` instead.
-        write_now: passes bytes of the body past `send`, see Outbox.
-        record: gets the outcome, the usage and the losses.
-        pool: chooses the accounts.
-        keepalive_s: seconds of silence after which a heartbeat is sent, 0 for none.
-        needs_usage: estimate the tokens of the prompt before the request is released, if they are not reported by then.
+        request: gets the response, its outcome, the usage and the losses.
+        plan: the first one of the chain.
+        gateway: serves the request.
+        sends: false only returns the response, a whole one.
         store_response: awaited with the complete response before the client gets its end, because the client's next
             request may refer to it. Not called for one that fails while it can still be a plain error. Needs
             `Plan.store_response`.
-        cache_reasoning: called at the same time with the response's reasoning, if the client will probably not send it
-            back.
-        trace: gets the attempts.
     """
+
+    _scope: anyio.CancelScope  # of all tasks, from run() on
 
     def __init__(
         self,
+        request: ClientRequest,
         plan: Plan,
-        sender_for: Callable[[str], UpstreamSender],
-        receive: Receive,
-        send: Send | None,
-        record: RequestRecord,
+        gateway: "Gateway",
         *,
-        pool: AccountPool,
-        keepalive_s: float,
-        needs_usage: bool = False,
-        write_now: WriteNow | None = None,
+        sends: bool = True,
         store_response: StoreResponse | None = None,
-        cache_reasoning: CacheReasoning | None = None,
-        trace: "RequestTrace | None" = None,
     ) -> None:
-        self.reply: Reply | None = None
-        self._plan = plan
-        self._sender_for, self._clock = sender_for, pool.clock
-        self._attempts = pool.attempts(plan)
-        self._receive, self._send = receive, send
-        self._record = record
-        self._needs_usage, self._holds_request = needs_usage, True
+        self._reply: Reply | None = None  # the response, if it is a whole one
+        self._request, self._record = request, request.record
+        self._plan = request.plan = plan
+        self._gateway = gateway
+        replace_senders = request.scope.get(SCOPE_SENDERS)
+        self._sender_for = (
+            gateway.sender_for if replace_senders is None else replace_senders(plan, gateway.sender_for)
+        )
+        self._attempts = gateway.pool.attempts(plan)
+        self._sends = sends
+        self._holds_request = True
         self._store_response = store_response
         self._unstored: JSONObject | None = None  # the response, if it could not be stored
-        self._cache_reasoning, self._trace = cache_reasoning, trace
-        self._time = event_loop_clock()
+        self._trace = None if request.telemetry is None else request.telemetry.trace
+        self._time = request.time
         self._started_at = self._time()
-        self._keepalive = Keepalive(keepalive_s, self._started_at)
+        self._keepalive = Keepalive(gateway.settings.server.keepalive_s, self._started_at)
         self._winner: Attempt | None = None  # the client gets the response of this one
         self._failed: list[tuple[Attempt, AttemptFailure]] = []
         self._scopes: dict[str, anyio.CancelScope] = {}  # of attempts side by side, by account
         self._machine: ResponseMachine | None = None
         self._upstream_headers: HeaderList = []
         self._started = False  # bytes of the response are out, or on their way
-        self._end_sent = False  # the final body message has been handed to the server
-        # Whatever takes bytes from a machine puts them here before its next await, so they stay in order.
-        self._outbox = Outbox(write_now)
-        # Each task is cancelled by itself, see return_if_cancelled().
-        self._writing = anyio.CancelScope()
-        self._reading: anyio.TaskHandle[None] | None = None  # without a stream it is a part of writing
+        self._end_sent = False  # the end of the response has been handed to the server
+        # Code that takes bytes from a machine must put them here before its next await: so they stay in order.
+        self._outbox = Outbox(request.response.write_now)
+        self._record.model, self._record.stream = plan.context.model, plan.streams
+        record_destination(self._record, plan.destination)
+        if request.telemetry is not None:
+            request.telemetry.planned(stream=plan.streams)
 
-    async def run(self) -> None:
-        """Send the response. Return when it is sent or the client has left; a cancelled run leaves nothing behind."""
+    async def run(self) -> Reply | None:
+        """Send the response, and return it if it is a whole one. A cancelled run leaves nothing behind.
+
+        It returns, too, when the client has left.
+        """
         async with anyio.create_task_group() as tasks:
+            self._scope = tasks.cancel_scope
             beside = [tasks.start_soon(self._watch_disconnect, name="watch")]
-            with self._writing:
-                # A client that has left already costs no request. Two, because in trio tasks that become ready together
-                # run in any order.
-                for _ in range(2):
-                    await anyio.lowlevel.checkpoint()
-                if self._plan.streams:
-                    self._reading = tasks.start_soon(return_if_cancelled, self._read_upstream, name="read")
-                    beside.append(tasks.start_soon(self._tick, name="tick"))
-                    await self._write_client()
-                else:
-                    await self._read_upstream()
+            # A client that has left already costs no request. Two, because in trio tasks that become ready together run
+            # in any order.
+            for _ in range(2):
+                await anyio.lowlevel.checkpoint()
+            if self._plan.streams:
+                tasks.start_soon(return_if_cancelled, self._read_upstream, name="read")
+                beside.append(tasks.start_soon(self._tick, name="tick"))
+                await self._write_client()
+            else:
+                await self._read_upstream()
             for task in beside:
                 task.cancel()
         left = self._record.outcome == "client_left"
@@ -157,19 +136,16 @@ class RequestHandler:
         # The group and its tasks form a reference cycle, which holds this object until a garbage collection.
         self._machine = self._winner = self._unstored = None
         self._failed.clear()
+        return self._reply
 
     async def _watch_disconnect(self) -> None:
         try:
-            while (await self._receive())["type"] != "http.disconnect":
-                pass
+            await self._request.disconnected()
         except anyio.get_cancelled_exc_class():
             return
-        if self._end_sent:
-            return  # servers also send "disconnect" when a response is complete
-        self._record.outcome = "completed" if self._end_for_disconnect() else "client_left"
-        if self._reading is not None:
-            self._reading.cancel()
-        self._writing.cancel()
+        if not self._end_sent:
+            self._record.outcome = "completed" if self._end_for_disconnect() else "client_left"
+            self._scope.cancel()
 
     def _end_for_disconnect(self) -> bool:
         """End the response of a client that leaves. Return true if the client has got all of it.
@@ -188,6 +164,8 @@ class RequestHandler:
             while (deadline := self._keepalive.next_deadline()) is not None:
                 await anyio.sleep(max(0.0, deadline - self._time()))
                 await self._outbox.sent()  # bytes on their way are as good as a heartbeat
+                if self._outbox.closed:
+                    return
                 if not self._keepalive.due(self._time()):
                     continue
                 if (translating := self._translating) is not None:
@@ -196,7 +174,9 @@ class RequestHandler:
                 heartbeat = self._heartbeat()
                 if not heartbeat:
                     return
-                self._put(heartbeat)
+                self._started = True
+                self._outbox.put(heartbeat)
+                self._keepalive.sent(self._time())
         except anyio.get_cancelled_exc_class():
             return
 
@@ -204,14 +184,6 @@ class RequestHandler:
     def _translating(self) -> anyio.Event | None:
         """See Attempt. Nothing but its thread uses the machine meanwhile."""
         return None if self._winner is None else self._winner.translating
-
-    def _put(self, data: bytes) -> bool:
-        """Put bytes of the stream into the outbox. Return true if the client's connection has them."""
-        self._started = True
-        passed = self._outbox.put(data)
-        if passed:
-            self._keepalive.sent(self._time())
-        return passed
 
     def _heartbeat(self) -> bytes:
         """Return bytes to send between frames. Held-back events stay, because another attempt may start again."""
@@ -226,100 +198,83 @@ class RequestHandler:
 
     async def _read_upstream(self) -> None:
         try:
-            try:
-                while self._winner is None and (lease := await self._attempts.next()) is not None:
-                    hedge_s = lease.plan.destination.settings.hedge_s
-                    if hedge_s > 0:
-                        await self._hedged(lease, hedge_s)
-                    else:
-                        await self._attempt(self._attempt_with(lease))
-                if self._winner is None:
-                    await self._give_up()
-            finally:
-                await self._attempts.close()
+            while self._winner is None and (attempt := await self._attempts.next()) is not None:
+                hedge_s = attempt.plan.destination.settings.hedge_s
+                if hedge_s > 0:
+                    await self._hedged(attempt, hedge_s)
+                else:
+                    await self._attempt(attempt)
+            if self._winner is None:
+                await self._give_up()
         finally:
             self._outbox.close()
-
-    def _attempt_with(self, lease: AccountLease) -> Attempt:
-        self._plan = lease.plan
-        sender = self._sender_for(lease.plan.destination.settings.name)
-        # The store waits until the response is complete, which the machine knows only after a read.
-        put = self._put_ready if self._store_response is None else None
-        attempt = Attempt(lease, sender, self._take_ready, put, self._clock())
-        if self._winner is None:
-            self._record_attempt(attempt)
-        return attempt
+            await self._attempts.close()
 
     async def _attempt(self, attempt: Attempt) -> AttemptFailure | None:
-        """Make one attempt, and report its outcome to its account. None: the client gets this response, or another."""
+        """Make one attempt, and report its outcome to its account. None: the client gets this response, or another.
+
+        It is made again where it may be resent. Each failed run is in the log.
+        """
+        if self._winner is None:
+            self._follow(attempt)
+        sender = self._sender_for(attempt.plan.destination.settings.name)
         try:
-            failure = await self._run_and_resend(attempt)
+            while True:
+                self._record.attempts = self._attempts.made
+                started = self._time()
+                failure = await attempt.run(sender, self, self._trace)
+                if failure is None:
+                    break
+                note_failure(self._record, attempt, failure, self._time() - started)
+                if not (await attempt.can_resend(failure) and self._attempts.resend(attempt)):
+                    break
         except anyio.get_cancelled_exc_class():
             machine = attempt.machine
             if attempt is self._winner and machine is not None and machine.outcome is Outcome.COMPLETED:
                 with anyio.move_on_after(_REPORT_S, shield=True):
                     # The client has left, but the account did complete the response.
-                    await self._report_end(attempt)
+                    await self._attempts.ended(attempt)
             raise
         if failure is None:
             if attempt is self._winner:
-                await self._report_end(attempt)
+                await self._attempts.ended(attempt)
             return None
-        self._failed.append((attempt, failure))
         if self._winner is None:
-            self._record_attempt(attempt)
-        action = await self._attempts.failed(
-            attempt.lease, failure.error, failure.retry_after, connecting=failure.connecting
-        )
+            self._failed.append((attempt, failure))
+            self._follow(attempt)
+        action = await self._attempts.failed(attempt, failure)
         if action is ErrorAction.RETURN_TO_CLIENT and self._winner is None:
             self._cancel_others(attempt)
         return failure
 
-    async def _run_and_resend(self, attempt: Attempt) -> AttemptFailure | None:
-        """Run the attempt, and run it again where it may be resent. Each failed run is in the log."""
-        while True:
-            self._record.attempts = self._attempts.made
-            started = self._time()
-            failure = await (attempt.run() if self._trace is None else attempt.run_traced(self._trace))
-            if failure is None:
-                return None
-            note_failure(self._record, attempt, failure, self._time() - started)
-            if not (await attempt.can_resend(failure) and self._attempts.resend(attempt.lease)):
-                return failure
-
-    async def _report_end(self, attempt: Attempt) -> None:
-        """Report to the account how the response that the client gets has ended."""
-        share = remaining_share(attempt.headers, attempt.plan.destination.upstream)
-        await self._attempts.ended(attempt.lease, attempt.error, attempt.tokens, share)
-
-    async def _hedged(self, first: AccountLease, hedge_s: float) -> None:
+    async def _hedged(self, first: Attempt, hedge_s: float) -> None:
         """Make an attempt, and a second one beside it if `hedge_s` pass without content. The first content decides."""
         ended = anyio.Event()
         # By account, of attempts whose response the client does not get.
         outcomes: dict[str, dict[str, object]] = {}
 
         async def run(attempt: Attempt) -> None:
-            account = attempt.lease.account.id
+            account = attempt.account.id
             with self._scopes[account]:
                 failure = await self._attempt(attempt)
                 if failure is not None:
                     outcomes[account] = {"outcome": "failed"}
             if attempt is not self._winner and account not in outcomes:
                 outcomes[account] = {"outcome": "cancelled", **attempt.usage_figures}
-                await self._attempts.cancelled(attempt.lease, attempt.tokens)
+                await self._attempts.cancelled(attempt)
             del self._scopes[account]
             ended.set()
             await self._release_request()
 
         async with anyio.create_task_group() as attempts:
             self._scopes = {first.account.id: anyio.CancelScope()}
-            attempts.start_soon(return_if_cancelled, run, self._attempt_with(first))
+            attempts.start_soon(return_if_cancelled, run, first)
             with anyio.move_on_after(hedge_s):
                 await ended.wait()
             second = None if ended.is_set() or self._winner is not None else await self._attempts.hedge()
             if second is not None:
                 self._scopes[second.account.id] = anyio.CancelScope()
-                attempts.start_soon(return_if_cancelled, run, self._attempt_with(second))
+                attempts.start_soon(return_if_cancelled, run, second)
         await anyio.lowlevel.checkpoint_if_cancelled()  # see return_if_cancelled()
         if second is not None:
             ids = [first.account.id, second.account.id]
@@ -334,8 +289,8 @@ class RequestHandler:
         for attempt, each in self._failed:
             if each.error is error:
                 failure, error = each, each.reported
-                plan = self._plan = attempt.plan
-                self._record_attempt(attempt)
+                plan = attempt.plan
+                self._follow(attempt)
         if failure is None and self._failed:
             # The pool made this error. The last attempt's error explains it.
             last = self._failed[-1][1].reported
@@ -359,67 +314,89 @@ class RequestHandler:
             reply = encoded_error_reply(error.kind, failure.status, failure.body, headers)
         await self._end(reply)
 
-    async def _take_ready(self, attempt: Attempt) -> bool:
-        """Take what an attempt has for the client. False: another attempt was faster, so this one must end."""
+    # What an attempt has for the client.
+
+    def deliver(self, attempt: Attempt) -> Delivery:
+        """Take what an attempt has for the client. See Recipient."""
+        if self._winner is not attempt:
+            return self._claim(attempt)
         machine = attempt.machine
         assert machine is not None
-        if not self._claim(attempt):
-            return False
-        await self._store_when_complete(machine)
         if attempt.ended:
+            return Delivery.WAIT
+        ready = machine.data_to_send()
+        if ready and self._outbox.put(ready):
+            self._keepalive.sent(self._time())
+            return Delivery.NOW
+        return Delivery.NOW if self._outbox.has_room else Delivery.WAIT
+
+    def _claim(self, attempt: Attempt) -> Delivery:
+        """The first attempt that has something wins; the others end.
+
+        Bytes may arrive together with a cancel, which they do not undo.
+        """
+        scope = self._scopes.get(attempt.account.id, self._scope)
+        if self._winner is not None or scope.cancel_called or self._scope.cancel_called:
+            return Delivery.LOST
+        self._winner = attempt
+        self._machine, self._upstream_headers = attempt.machine, attempt.headers
+        self._failed.clear()
+        self._follow(attempt)
+        self._attempts.committed()
+        self._cancel_others(attempt)
+        return Delivery.WAIT
+
+    async def finish_delivery(self, attempt: Attempt) -> None:
+        """Take the rest, and wait until there is room for more. See Recipient."""
+        machine = attempt.machine
+        assert machine is not None
+        if attempt.ended:
+            await self._store_when_complete(machine)
             await self._release_request()
             await self._end(self._end_of(machine))
-        elif ready := machine.data_to_send():
-            self._put(ready)
-            await self._release_request()
-            await self._outbox.room()
-        return True
+            return
+        if ready := machine.data_to_send():
+            self._started = True
+            self._outbox.put(ready)
+        await self._release_request()
+        await self._outbox.room()
 
     async def _release_request(self) -> None:
         """Let go of the request once no other attempt sends it: a stream or a slow client may last for hours."""
-        winner, machine = self._winner, self._machine
-        if winner is None or machine is None or self._scopes.keys() - {winner.lease.account.id}:
+        winner = self._winner
+        if not self._holds_request or winner is None or self._scopes.keys() - {winner.account.id}:
             return
-        if self._holds_request:
-            self._holds_request = False
-            estimate = self._needs_usage and machine.usage.input is None
-            await self._attempts.release_requests(winner.plan, estimate=estimate)
+        self._holds_request = False
+        meter, machine = self._request.response.meter, winner.machine
+        if meter is not None and machine is not None and machine.usage.input is None:
+            meter.estimated_input = await off_loop(len(self._plan.body), estimate_input, self._plan)
+        self._attempts.release_plans()
+        self._plan = self._request.plan = winner.plan
 
     async def _end(self, last: bytes | Reply) -> None:
-        """Put the end of the response into the outbox. Without a stream, this task writes it."""
-        self._outbox.end(last)
-        if self._reading is None:
-            await self._write_client()
+        """Send the end of the stream, or the whole response."""
+        if not isinstance(last, Reply):
+            self._outbox.end(last)
+            return
+        self._outbox.close()
+        self._record_head(last.status)
+        self._end_sent, self._reply = True, last
+        if self._sends:
+            await self._request.respond(last)
 
-    def _put_ready(self, attempt: Attempt) -> bool:
-        """Take what the winner has for the client. False: its reader must wait for room."""
-        assert attempt.machine is not None
-        ready = attempt.machine.data_to_send()
-        return not ready or self._put(ready) or self._outbox.has_room
-
-    def _claim(self, attempt: Attempt) -> bool:
-        """True if the client gets this attempt's response. The first attempt that calls this wins; the others end."""
-        if self._winner is None:
-            self._winner = attempt
-            self._machine, self._plan = attempt.machine, attempt.plan
-            self._upstream_headers = attempt.headers
-            self._record_attempt(attempt)
-            self._attempts.committed()
-            self._cancel_others(attempt)
-        return self._winner is attempt
-
-    def _record_attempt(self, attempt: Attempt) -> None:
-        """Make this the attempt that the log line is about."""
-        self._record.account, self._record.upstream_status = attempt.lease.account.id, attempt.status
+    def _follow(self, attempt: Attempt) -> None:
+        """Make this the attempt that the request's plan and log line are about."""
+        self._plan = self._request.plan = attempt.plan
+        self._record.account, self._record.upstream_status = attempt.account.id, attempt.status
         record_destination(self._record, attempt.plan.destination)
 
     def _cancel_others(self, attempt: Attempt) -> None:
         for account, scope in self._scopes.items():
-            if account != attempt.lease.account.id:
+            if account != attempt.account.id:
                 scope.cancel()
 
     async def _store_when_complete(self, machine: ResponseMachine) -> None:
-        """Store the response as soon as it is complete. A relay has its end before the connection ends."""
+        """Store the response before the client has its end."""
         if self._store_response is None or self._is_plain_error(machine):
             return
         body = machine.whole_body()
@@ -456,35 +433,28 @@ class RequestHandler:
         return Reply(200, [*JSON_HEADERS, *self._headers(machine.losses)], body)
 
     def _cache_reasoning_of(self, machine: ResponseMachine) -> None:
-        """Cache it before the client has the whole response, because its next request may come at once."""
-        if self._cache_reasoning is None or machine.outcome is not Outcome.COMPLETED:
+        """Cache it before the client has the whole response, because its next request may come at once.
+
+        It is that of a client that will probably not send it back.
+        """
+        store = self._gateway.reasoning_store
+        if store is None or machine.outcome is not Outcome.COMPLETED:
             return
-        if (cached_reasoning := machine.cached_reasoning()) is not None:
-            self._cache_reasoning(cached_reasoning)
+        if (cached := machine.cached_reasoning()) is not None:
+            store.put(self._request.reasoning_key, *cached, anyio.current_time())
 
     async def _write_client(self) -> None:
-        head_sent = False
-        while (item := await self._outbox.take()) is not None:
-            if isinstance(item, Reply):
-                self._record_head(item.status)
-                self._end_sent = True
-                self.reply = item
-                if self._send is not None:
-                    await send_reply(self._send, item)
-                return
-            assert self._send is not None  # only plans that do not stream go without
+        """Send the stream: nothing else writes meanwhile."""
+        response, head_sent = self._request.response, False
+        while (chunk := await self._outbox.take()) is not None:
             if not head_sent:
                 head_sent = True
                 self._record_head(200)
-                await self._send(
-                    {"type": "http.response.start", "status": 200, "headers": self._stream_headers()}
-                )
-            self._end_sent = item.last
-            await self._send({"type": "http.response.body", "body": item.data, "more_body": not item.last})
-            if item.last:
-                return
+                await response.start(200, self._stream_headers())
+            self._end_sent = chunk.last
+            await (response.end if chunk.last else response.write)(chunk.data)
             self._keepalive.sent(self._time())
-            del item  # its bytes are not needed while the next ones are awaited
+            del chunk  # its bytes are not needed while the next ones are awaited
 
     def _record_head(self, status: int) -> None:
         self._record.status = status

@@ -8,17 +8,24 @@ a text of our own with the names in the configuration. Every other error keeps t
 import re
 from dataclasses import dataclass
 from functools import lru_cache
+from urllib.parse import urlsplit, urlunsplit
 
 import msgspec
 
 from dragoman import ErrorKind, WireError
 from dragoman_server.capabilities.providers import provider_name
 from dragoman_server.headers import HeaderList, media_type
+from dragoman_server.proxying.destinations import Destination
 from dragoman_server.settings import SIMULATOR, AccountSettings, UpstreamSettings
 from dragoman_server.settings.secret import MASK, Mask
 from dragoman_server.settings.upstreams import DEFAULT_ACCOUNT
 from dragoman_server.upstream.client import origin_of
-from dragoman_server.upstream.errors import UpstreamError
+from dragoman_server.upstream.errors import (
+    UpstreamError,
+    UpstreamTimeout,
+    UpstreamTimeoutPhase,
+    UpstreamUnreachable,
+)
 
 _PROXY_AUTHENTICATION_REQUIRED = 407
 
@@ -131,6 +138,32 @@ def error_for_client(
         message = f"{name} {problem}: {_base_url_hint(upstream)}"
         return msgspec.structs.replace(error, message=message, code="unknown_url")
     return error
+
+
+def model_note(error: WireError, reported: WireError, to: Destination, body: bytes) -> str:
+    """Return what the configuration has to do with an error, "" for nothing. reported: as the client may see it."""
+    # Some servers send a 400 for a model that they do not have, with its name.
+    by_name = error.kind is ErrorKind.INVALID_REQUEST and to.upstream_model in error.message
+    about_model = reported is error and (by_name or error.kind is ErrorKind.NOT_FOUND)
+    # The body of an error that does not name the model reaches the client as it is.
+    named = not body or about_model or to.upstream_model in reported.message
+    return (to.advice if about_model else "") or (to.renaming if named else "")
+
+
+def without_secrets(location: str) -> str:
+    """Return the URL of a redirect without its credentials and query, which may be secret."""
+    try:
+        parts = urlsplit(location)
+    except ValueError:
+        return ""
+    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
+
+
+def is_connecting(error: UpstreamError) -> bool:
+    """True if the call failed before there was a connection."""
+    if isinstance(error, UpstreamTimeout):
+        return error.phase is UpstreamTimeoutPhase.CONNECT
+    return isinstance(error, UpstreamUnreachable)
 
 
 def _without_address(text: str, upstream: UpstreamSettings, origin: str, host: str) -> str:

@@ -1,7 +1,7 @@
 """Record requests, one file each, while the gateway serves them.
 
 `Recorder` is ASGI around the endpoints. What the client gets passes through it; what upstreams get and send passes
-through the sender that an endpoint takes from the request's tape. Without the setting `record` nothing of this exists.
+through the senders that its attempts use instead of the gateway's. Without the setting `record` nothing of this exists.
 """
 
 import logging
@@ -21,6 +21,7 @@ from dragoman.codec import ProtocolSpec, find_endpoint
 from dragoman_server import __version__
 from dragoman_server.capabilities.resolve import capabilities_for
 from dragoman_server.hosts import UpstreamCall
+from dragoman_server.proxying.client_request import SCOPE_SENDERS
 from dragoman_server.proxying.destinations import Destination
 from dragoman_server.proxying.plan import Plan
 from dragoman_server.recordings.document import (
@@ -51,9 +52,6 @@ _PIECE_BYTES = 128
 # For writing a file: the request has ended, and its client has its response.
 _WRITE_S = 10.0
 _LOG = logging.getLogger("dragoman.recordings")
-
-# Where the tape of a request is in its ASGI scope.
-SCOPE_TAPE = "dragoman.tape"
 
 
 @dataclass(slots=True)
@@ -111,9 +109,8 @@ class Tape:
         self, plan: Plan, sender_for: Callable[[str], UpstreamSender]
     ) -> Callable[[str], UpstreamSender]:
         """Record the plan of the request. Return what sends its attempts and records them."""
-        self.id, self.plan = plan.id, plan
-        planner = plan.request.planner
-        self.body = self.keep(b"" if planner is None else planner.body)
+        self.id, self.plan = plan.id, plan.released()
+        self.body = self.keep(b"" if plan.planner is None else plan.planner.body)
         return lambda upstream: _RecordingSender(self, upstream, sender_for(upstream))
 
     async def take(self, message: Message) -> None:
@@ -217,7 +214,9 @@ class Recorder:
             await send(message)
 
         try:
-            await self._app({**scope, "extensions": extensions, SCOPE_TAPE: tape}, receive, send_and_record)
+            await self._app(
+                {**scope, "extensions": extensions, SCOPE_SENDERS: tape.senders_for}, receive, send_and_record
+            )
         finally:
             if tape.plan is not None:
                 with anyio.move_on_after(_WRITE_S, shield=True):

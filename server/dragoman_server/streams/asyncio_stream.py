@@ -167,8 +167,10 @@ class AsyncioStream(asyncio.Protocol):
         self._transport.set_write_buffer_limits(high=1)
 
     def data_received(self, data: bytes) -> None:
-        if self._take is not None:
-            self._pass_on(data, self._take)
+        take, reader = self._take, self._reader
+        # A reader that is cancelled takes nothing any more: its task clears _take, on uvloop after this.
+        if take is not None and reader is not None and not reader.done():
+            self._pass_on(data, take)
             return
         self._buffer.append(data)
         self._buffered += len(data)

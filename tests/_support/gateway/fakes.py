@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, MutableMapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Self, TypeVar
 from urllib.parse import parse_qsl, urlsplit
 
 import anyio
 import canaries
 
+from dragoman_server.accounts.stores.base import AccountStore
+from dragoman_server.accounts.usage import Meter
+from dragoman_server.gateway import Gateway
 from dragoman_server.hosts import UpstreamCall
+from dragoman_server.log import RequestRecord
+from dragoman_server.proxying.client_request import ClientRequest
+from dragoman_server.proxying.plan import Plan
+from dragoman_server.proxying.request_handler import RequestHandler
+from dragoman_server.settings import ServerSettings, Settings
 from dragoman_server.upstream.client import UpstreamClient, UpstreamError, read_bounded
 
 
@@ -338,3 +346,25 @@ async def call(
     await app(http_scope(path, method, headers, **scope), client.receive, client.send)
     assert client.finished
     return client
+
+
+async def carry_out(
+    plan: Plan,
+    upstream: Any,
+    client: FakeClient,
+    *,
+    keepalive_s: float = 10,
+    measured: bool = False,
+    settings: Settings | None = None,
+    accounts: AccountStore | None = None,
+) -> ClientRequest:
+    """Carry out a plan, as an endpoint does that has read the request. upstream: an UpstreamClient."""
+    client._body = None
+    record = RequestRecord(id=plan.id, protocol=plan.client.name, path="/")
+    request = ClientRequest(http_scope("/"), client.receive, client.send, record)
+    request.response.meter = Meter() if measured else None
+    settings = replace(settings or Settings(), server=ServerSettings(keepalive_s=keepalive_s))
+    handling = RequestHandler(request, plan, Gateway(settings, upstream, accounts=accounts)).run()
+    del plan  # an endpoint does not keep it either
+    await handling
+    return request

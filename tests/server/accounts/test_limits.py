@@ -140,9 +140,7 @@ async def test_a_refused_request_is_not_sent() -> None:
 
     class Forgetful(ProtocolEndpoint):
         async def serve(self, call: ClientRequest) -> None:
-            await self.request_handler(
-                await self.plan(call, json.dumps(request_body(CHAT)).encode()), call
-            ).run()
+            await self.carry_out(call, await self.plan(call, json.dumps(request_body(CHAT)).encode()))
 
     gateway = scripted(CHAT, keys={"red": {}})
     spec = gateway.gateway.protocols[CHAT]

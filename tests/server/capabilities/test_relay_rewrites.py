@@ -246,7 +246,7 @@ def test_chat_clients_of_strict_hosts(
     plan = planned(body, protocol=CHAT, base_url=url)
     turn = {**SENT_TURN, **reasoning}
     system, requested, _, result = FROM_AGENT["messages"]
-    assert json.loads(plan.request.translated.body) == {
+    assert json.loads(plan.body) == {
         "model": model,
         "messages": [{**system, "role": "system"}, requested, turn, result],
         "max_tokens": 9,
@@ -263,7 +263,7 @@ def test_openais_newest_get_no_effort_beside_tools_from_chat_clients() -> None:
         "reasoning_effort": "high",
     }
     plan = planned(requested, protocol=CHAT, base_url=OPENAI)
-    sent = json.loads(plan.request.translated.body)
+    sent = json.loads(plan.body)
     assert (sent["reasoning_effort"], sent["tools"]) == ("none", [function])
     assert [loss.path for loss in plan.losses] == ["/reasoning_effort"]
 

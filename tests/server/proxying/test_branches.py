@@ -1,20 +1,17 @@
 """Several choices for one request, each requested by a branch of its own: one response to the client."""
 
 import json
-from functools import partial
+import weakref
 from typing import Any
 
 import anyio
 import pytest
-from gateway.fakes import FakeClient, FakeResponse, FakeUpstream, Script, Sleep, play
+from gateway.fakes import FakeClient, FakeResponse, FakeUpstream, Script, Sleep, carry_out, play
 from virtual_time import VIRTUAL_BACKENDS
 
 from dragoman import PROTOCOLS, RequestRefused
-from dragoman_server.accounts.stores.memory import MemoryAccountStore
 from dragoman_server.log import RequestRecord
-from dragoman_server.proxying.account_pool import AccountPool
-from dragoman_server.proxying.plan import MAX_FAN_OUT, Plan, Planner
-from dragoman_server.proxying.request_handler import RequestHandler
+from dragoman_server.proxying.plan import MAX_FAN_OUT, Planner
 from dragoman_server.settings import Settings, UpstreamSettings
 from dragoman_server.upstream.client import UpstreamIdleClosed, UpstreamUnreachable
 
@@ -58,10 +55,6 @@ class Branches(FakeUpstream):
         return FakeResponse(script, self)
 
 
-def pool() -> AccountPool:
-    return AccountPool(Settings(), MemoryAccountStore())
-
-
 def plan_for(n: int, *, stream: bool) -> Any:
     settings = Settings(
         upstreams=(UpstreamSettings(name="up", protocol="anthropic_messages", base_url="http://127.0.0.1:9"),)
@@ -75,17 +68,13 @@ def plan_for(n: int, *, stream: bool) -> Any:
 
 
 async def run(
-    branches: Branches, *, stream: bool = True, n: int = 0, plan: Plan | None = None, **more: Any
+    branches: Branches, *, stream: bool = True, n: int = 0, **more: Any
 ) -> tuple[FakeClient, RequestRecord]:
-    plan = plan or plan_for(n or len(branches.scripts), stream=stream)
+    plan = plan_for(n or len(branches.scripts), stream=stream)
     fake = FakeClient(**more)
-    fake._body = None  # the request was read before
-    record = RequestRecord(id="0123456789ab", protocol="openai_chat", path="/")
-    await RequestHandler(
-        plan, lambda name: branches, fake.receive, fake.send, record, pool=pool(), keepalive_s=10
-    ).run()
+    request = await carry_out(plan, branches, fake)
     assert branches.open_count == 0
-    return fake, record
+    return fake, request.record
 
 
 def chunks(body: bytes) -> list[dict[str, Any]]:
@@ -115,11 +104,17 @@ async def test_a_stream_of_three() -> None:
 
 async def test_the_request_is_let_go_of_once_its_client_gets_a_part() -> None:
     plan = plan_for(2, stream=True)
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(partial(run, Branches(message("a"), message("b", delay=10)), plan=plan))
+    planner = weakref.ref(plan.planner)
+    handling = carry_out(plan, Branches(message("a"), message("b", delay=10)), FakeClient())
+    del plan
+
+    async def look() -> None:
         await anyio.sleep(5)
-        assert plan.request.size == 0
-        assert plan.request.planner is None
+        assert planner() is None
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(look)
+        await handling
 
 
 async def test_a_whole_response_of_two() -> None:

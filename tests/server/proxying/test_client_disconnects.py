@@ -10,7 +10,7 @@ from typing import Any
 
 import anyio
 import pytest
-from gateway.fakes import FakeClient, FakeUpstream, Script, Sleep
+from gateway.fakes import FakeClient, FakeUpstream, Script, Sleep, carry_out
 from gateway.scripted import CHAT, MESSAGES, PROTOCOL_NAMES, RESPONSES, STREAMS, chunk, request_body, stream
 from virtual_time import VIRTUAL_BACKENDS
 
@@ -19,12 +19,10 @@ from dragoman_server.accounts.health import Health
 from dragoman_server.accounts.stores.base import Operation
 from dragoman_server.accounts.stores.memory import MemoryAccountStore
 from dragoman_server.accounts.stores.operations import Change
-from dragoman_server.accounts.usage import Meter, usage_of
+from dragoman_server.accounts.usage import usage_of
 from dragoman_server.log import RequestRecord
-from dragoman_server.proxying.account_pool import AccountPool
 from dragoman_server.proxying.attempt import DRAIN_S
 from dragoman_server.proxying.plan import Planner
-from dragoman_server.proxying.request_handler import RequestHandler
 from dragoman_server.settings import AccountSettings, Settings, UpstreamSettings
 
 pytestmark = [pytest.mark.anyio, pytest.mark.backends(*VIRTUAL_BACKENDS)]
@@ -66,23 +64,14 @@ async def run(
     body = json.dumps(request_body(client, streams=streams)).encode()
     plan = Planner(settings, PROTOCOLS[client], {}, "", body, id="0123456789ab", now=1_700_000_000).first()
     upstream_client, fake, accounts = FakeUpstream(script), FakeClient(**client_behaviour), Accounts()
-    fake._body = None  # the request was read before
-    record = RequestRecord(id="0123456789ab", protocol=client, path="/")
-    await RequestHandler(
-        plan,
-        lambda name: upstream_client,
-        fake.receive,
-        fake.send,
-        record,
-        pool=AccountPool(settings, accounts),
-        keepalive_s=10,
-        needs_usage=True,
-    ).run()
+    request = await carry_out(
+        plan, upstream_client, fake, settings=settings, accounts=accounts, measured=True
+    )
     assert upstream_client.open_count == 0
-    meter = Meter()
-    meter.add(fake.body)
-    usage_of(record, plan, meter)
-    return Received(record, accounts, upstream_client)
+    assert request.plan is not None
+    assert request.response.meter is not None
+    usage_of(request.record, request.plan, request.response.meter)
+    return Received(request.record, accounts, upstream_client)
 
 
 def open_behind(script: Script) -> Script:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import anyio
@@ -263,6 +264,10 @@ SAME: dict[str, Callable[[bool], dict[str, Any]]] = {
         "b": late(BREAKS, 3),
     },
     "refusal and content": lambda stream: {"a": late(invalid(MESSAGES), 5), "b": silent(3, "Hello from b")},
+    "refusal and content at once": lambda stream: {
+        "a": replace(invalid(MESSAGES), parts=[Late(5, b"".join(invalid(MESSAGES).parts))]),  # type: ignore[arg-type]
+        "b": at_once(3, "Hello from b", stream=stream),
+    },
     "both fail": lambda stream: {"a": late(broken(MESSAGES), 5), "b": late(BREAKS, 3)},
     "failure and delay": lambda stream: {"a": late(broken(MESSAGES), 2), "b": good("Hello from b")},
     "content and delay": lambda stream: {"a": silent(2), "b": good("Hello from b")},
@@ -270,7 +275,7 @@ SAME: dict[str, Callable[[bool], dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("what", SAME)
-@pytest.mark.each_choice
+@pytest.mark.all_combinations
 async def test_at_the_same_moment(what: str, stream: bool, record: Any) -> None:
     for _ in range(30):
         store = SlowStore()

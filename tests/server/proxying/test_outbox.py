@@ -7,7 +7,6 @@ import pytest
 from virtual_time import VIRTUAL_BACKENDS
 
 from dragoman_server.proxying.outbox import Chunk, Outbox
-from dragoman_server.replies import Reply
 
 pytestmark = [pytest.mark.anyio, pytest.mark.backends(*VIRTUAL_BACKENDS)]
 
@@ -25,17 +24,15 @@ class Line:
         return self.free
 
 
-async def write_all(outbox: Outbox, sent: list[Chunk | Reply], seconds: float = 0) -> None:
+async def write_all(outbox: Outbox, sent: list[Chunk], seconds: float = 0) -> None:
     """Be the writer of a client that takes `seconds` for everything."""
     while (item := await outbox.take()) is not None:
         await anyio.sleep(seconds)
         sent.append(item)
-        if isinstance(item, Reply) or item.last:
-            return
 
 
 async def test_the_writer_gets_everything_in_order_and_joined() -> None:
-    outbox, sent = Outbox(None), []
+    outbox, sent = Outbox(Line(free=False).write_now), []
     for data in (b"a", b"b"):
         assert not outbox.put(data)
     outbox.end(b"c")
@@ -43,16 +40,8 @@ async def test_the_writer_gets_everything_in_order_and_joined() -> None:
     assert sent == [Chunk(b"abc", last=True)]
 
 
-async def test_a_reply_is_the_whole_response() -> None:
-    outbox, sent = Outbox(None), []
-    reply = Reply(200, [], b"{}")
-    outbox.end(reply)
-    await write_all(outbox, sent)
-    assert sent == [reply]
-
-
 async def test_the_writer_ends_when_nothing_more_comes() -> None:
-    outbox, sent = Outbox(None), []
+    outbox, sent = Outbox(Line(free=False).write_now), []
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(write_all, outbox, sent)
         await anyio.sleep(1)
@@ -92,7 +81,7 @@ async def test_a_piece_goes_to_the_connection_at_once_while_the_writer_waits() -
 
 @pytest.mark.parametrize("piece", [b"x", b"x" * 70_000], ids=["four pieces", "64 KiB"])
 async def test_a_reader_waits_for_a_slow_client(piece: bytes) -> None:
-    outbox, sent = Outbox(None), []
+    outbox, sent = Outbox(Line(free=False).write_now), []
     times: list[float] = []
 
     async def read() -> None:
@@ -115,7 +104,7 @@ async def test_a_reader_waits_for_a_slow_client(piece: bytes) -> None:
 
 
 async def test_unsent_is_what_waits_and_what_the_writer_has() -> None:
-    outbox, sent = Outbox(None), []
+    outbox, sent = Outbox(Line(free=False).write_now), []
     async with anyio.create_task_group() as tasks:
         outbox.put(b"a")
         assert outbox.unsent
@@ -126,4 +115,4 @@ async def test_unsent_is_what_waits_and_what_the_writer_has() -> None:
         await outbox.sent()
         assert anyio.current_time() - begun == pytest.approx(4)
         assert not outbox.unsent
-        outbox.close()
+        outbox.end(None)

@@ -63,7 +63,7 @@ def plan(
 
 
 def sent(*arguments: Any, **more: Any) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(plan(*arguments, **more).request.translated.body)
+    found: dict[str, Any] = json.loads(plan(*arguments, **more).body)
     return found
 
 
@@ -73,7 +73,7 @@ def test_the_url_of_a_request(client: str, protocol: str) -> None:
     made = plan(client, protocol)
     paths = {CHAT: "/v1/chat/completions", MESSAGES: "/v1/messages", RESPONSES: "/v1/responses"}
     assert made.url == "http://127.0.0.1:9" + paths[protocol]
-    assert made.destination.upstream_model == json.loads(made.request.translated.body)["model"] == "m"
+    assert made.destination.upstream_model == json.loads(made.body)["model"] == "m"
     assert made.relayed is (client == protocol)
     assert made.context.model == "up/m"
 
@@ -134,7 +134,7 @@ def simple(server: ServerSettings, body: dict[str, Any], endpoint: int = 0) -> P
 def test_a_protocol_that_needs_no_model_gets_the_default(body: dict[str, Any]) -> None:
     made = simple(ServerSettings(default_model="up/big"), body)
     assert (made.destination.upstream_model, made.context.model) == ("big", "up/big")
-    assert json.loads(made.request.translated.body)["model"] == "big"
+    assert json.loads(made.body)["model"] == "big"
     assert simple(ServerSettings(default_model="up/big"), {"model": "up/small"}).context.model == "up/small"
 
 
@@ -159,7 +159,7 @@ def test_the_endpoint_decides_if_the_response_is_a_stream(endpoint: int, streams
             streams,
             SIMPLE.endpoints[endpoint],
         ), requested
-        assert json.loads(made.request.translated.body).get("stream", False) is streams, requested
+        assert json.loads(made.body).get("stream", False) is streams, requested
         assert ("accept", "text/event-stream" if streams else "application/json") in made.headers, requested
 
 
@@ -293,7 +293,7 @@ def test_a_signature_is_unwrapped_with_the_secret_that_made_it(
 ) -> None:
     server = ServerSettings(secret=None if secret is None else Secret(secret))
     made = plan(MESSAGES, RESPONSES, with_reasoning(wrapped(made_with)), server=server)
-    assert (b"canary" in made.request.translated.body) is opens
+    assert (b"canary" in made.body) is opens
     assert ("foreign_signature" in {loss.code.value for loss in made.losses}) is not opens
     assert made.context.signer == make_signer(server.secret)
 
@@ -341,7 +341,7 @@ def test_the_limit_of_the_models_list_applies_where_no_other_is_known() -> None:
         listed = {"up": {model: ModelInfo(model, context=64_000, output=16_000)}}
         body = {"model": f"up/{model}", "max_tokens": 32_000}
         planned = plan(MESSAGES, CHAT, body, listed=listed, **capabilities)
-        limit: int = json.loads(planned.request.translated.body)["max_tokens"]
+        limit: int = json.loads(planned.body)["max_tokens"]
         assert [loss.path for loss in planned.losses] == ["/max_tokens"] * (limit < 32_000)
         return limit
 
@@ -358,7 +358,7 @@ def test_the_limit_of_the_models_list_applies_where_no_other_is_known() -> None:
 def test_a_limit_is_lowered_in_a_rewritten_request_only(protocol: str, member: str) -> None:
     for relay, limit, losses in (("exact", 9000, []), ("rewrite", 100, ["/" + member])):
         made = plan(protocol, protocol, {member: 9000}, relay=relay, max_output_tokens=100)
-        assert json.loads(made.request.translated.body)[member] == limit
+        assert json.loads(made.body)[member] == limit
         assert [loss.path for loss in made.losses] == losses
 
 
@@ -369,7 +369,7 @@ def test_a_limit_is_lowered_to_what_the_prompt_leaves_of_the_context_window() ->
     def limit(**capabilities: Any) -> int:
         body = {"model": "up/m", "max_tokens": 32_000, "messages": [{"role": "user", "content": text}]}
         planned = plan(MESSAGES, CHAT, body, listed=listed, **capabilities)
-        found: int = json.loads(planned.request.translated.body)["max_tokens"]
+        found: int = json.loads(planned.body)["max_tokens"]
         assert [loss.path for loss in planned.losses] == ["/max_tokens"] * (found < 32_000)
         return found
 
@@ -422,7 +422,7 @@ def test_a_session_has_a_prompt_cache_key_if_the_host_accepts_one(protocol: str)
     ):
         assert "prompt_cache_key" not in named
     rewritten = plan(protocol, protocol, headers=SESSION, cache_keys=True, refuses=(), relay="rewrite")
-    assert json.loads(rewritten.request.translated.body)["prompt_cache_key"] == key
+    assert json.loads(rewritten.body)["prompt_cache_key"] == key
     assert not rewritten.losses
     assert not plan(MESSAGES, protocol, headers=SESSION, cache_keys=True, refuses=()).losses
 
@@ -431,10 +431,10 @@ def test_a_session_has_a_prompt_cache_key_if_the_host_accepts_one(protocol: str)
 def test_cache_keys_of_an_unknown_host_take_effect(protocol: str) -> None:
     """What is known of such hosts refuses the member, which the client did not send."""
     made = plan(MESSAGES, protocol, headers=SESSION, cache_keys=True)
-    assert "prompt_cache_key" in json.loads(made.request.translated.body)
+    assert "prompt_cache_key" in json.loads(made.body)
     assert not made.losses
     refused = plan(MESSAGES, protocol, headers=SESSION, cache_keys=True, refuses=("prompt_cache_key",))
-    assert "prompt_cache_key" not in json.loads(refused.request.translated.body)
+    assert "prompt_cache_key" not in json.loads(refused.body)
     assert not refused.losses
 
 
@@ -540,8 +540,8 @@ def test_cache_marks() -> None:
         made = plan(
             MESSAGES, protocol, {"messages": [{"role": "user", "content": content}]}, cache_marks=setting
         )
-        assert sent is None or sent in made.request.translated.body, (protocol, setting)
-        assert (b"cache" in made.request.translated.body) is (sent is not None), (protocol, setting)
+        assert sent is None or sent in made.body, (protocol, setting)
+        assert (b"cache" in made.body) is (sent is not None), (protocol, setting)
         assert len(made.losses) == (1 if sent is None else 0), (protocol, setting)
 
 
@@ -559,7 +559,7 @@ def test_sampling_depends_on_the_api_version_that_is_sent() -> None:
     for version, setting, expected in SAMPLING_BY_VERSION:
         made = plan(CHAT, MESSAGES, {"temperature": 0.5}, anthropic_version=version, sampling=setting)
         assert dict(made.headers)["anthropic-version"] == version, (version, setting)
-        assert (json.loads(made.request.translated.body).get("temperature") == 0.5) is expected, (
+        assert (json.loads(made.body).get("temperature") == 0.5) is expected, (
             version,
             setting,
         )
@@ -586,7 +586,7 @@ def test_the_old_api_version_is_sent_only_if_sampling_needs_it() -> None:
     for body, model, setting, version in VERSIONS_BY_SAMPLING:
         made = plan(CHAT, MESSAGES, {**body, "model": f"up/{model}"}, sampling=setting)
         assert dict(made.headers)["anthropic-version"] == version, (body, model, setting)
-        written = json.loads(made.request.translated.body)
+        written = json.loads(made.body)
         assert bool({"temperature", "top_p"} & written.keys()) is (version == OLD), (body, model, setting)
 
 
@@ -622,7 +622,7 @@ def test_i4_a_translation_sends_the_betas_that_it_needs() -> None:
         "require_approval": "never",
     }
     made = plan(RESPONSES, MESSAGES, {"tools": [tool]}, hosted_tools=("mcp",))
-    assert json.loads(made.request.translated.body)["mcp_servers"][0]["name"] == "docs"
+    assert json.loads(made.body)["mcp_servers"][0]["name"] == "docs"
     assert dict(made.headers)["anthropic-beta"] == "mcp-client-2025-11-20"
     assert "anthropic-beta" not in dict(plan(RESPONSES, MESSAGES).headers)
 
@@ -636,4 +636,4 @@ def test_a_relay_keeps_its_clients_version_and_sampling() -> None:
         anthropic_version="2026-10-21",
     )
     assert dict(made.headers)["anthropic-version"] == "2023-06-01"
-    assert json.loads(made.request.translated.body)["temperature"] == 0.5
+    assert json.loads(made.body)["temperature"] == 0.5

@@ -161,7 +161,7 @@ BAD_QUERIES = {
     "/input_items?limit=101": "limit must be an integer from 1 to 100",
     "/input_items?limit=many": "limit must be an integer from 1 to 100",
     "/input_items?order=up": "order must be asc or desc",
-    "/input_items?after=msg_unknown": "after must be the id of an item of this list",
+    "/input_items?after=msg_unknown": "after must be an id of this list",
 }
 
 

@@ -1,20 +1,25 @@
-"""How many Python functions a steady event and a request run through: the guard of the hot paths.
+"""Which Python functions a request runs through, and how many for a steady event and a request: the guard of both.
 
 Calls are counted, not timed, so that the machine does not matter. Coroutines that are resumed count as calls, too. The
-bounds are a tenth above what is needed today; docs/performance.md says where the time goes. A change that exceeds one
+bounds are a few above what is needed today; docs/performance.md says where the time goes. A change that exceeds one
 has put something into the path of every event or request: move it out, or argue for the new bound.
 """
 
 from __future__ import annotations
 
+import functools
+import importlib
+import inspect
 import json
 import logging
+import re
 import socket
 import sys
 import threading
 from collections.abc import Callable, Mapping
 from functools import partial
-from types import FrameType
+from pathlib import Path
+from types import CodeType, FrameType
 from typing import Any
 
 import anyio
@@ -23,9 +28,10 @@ import anyio.to_thread
 import pytest
 
 from dragoman_server.app import create_app
+from dragoman_server.keys import hash_client_key
 from dragoman_server.serving.run import _Worker
 from dragoman_server.serving.signals import SignalMeanings
-from dragoman_server.settings import ServerSettings, Settings, UpstreamSettings
+from dragoman_server.settings import ClientKey, ServerSettings, Settings, UpstreamSettings
 from dragoman_server.settings.secret import Secret
 
 EVENTS = 200
@@ -49,7 +55,7 @@ WHOLE = json.dumps(
 
 # Calls per steady event that comes alone, and per request without a stream. Metrics add calls to a request only.
 WITH_METRICS = 65
-BOUNDS = {"asyncio": (50, 1250), "trio": (89, 1600)}
+BOUNDS = {"asyncio": (46, 1215), "trio": (84, 1550)}
 
 
 class Peer:
@@ -80,11 +86,12 @@ class Peer:
         return self.read(int(head.split(b"content-length: ")[1].split(b"\r\n")[0]))
 
 
-def request(*, stream: bool) -> bytes:
+def request(*, stream: bool, path: str = "/v1/messages", key: str = "") -> bytes:
     body = json.dumps(
         {"model": "m", "max_tokens": 9, "stream": stream, "messages": [{"role": "user", "content": "Hi"}]}
     ).encode()
-    head = f"POST /v1/messages HTTP/1.1\r\nhost: localhost\r\ncontent-length: {len(body)}\r\n\r\n"
+    authorization = f"authorization: Bearer {key}\r\n" if key else ""
+    head = f"POST {path} HTTP/1.1\r\nhost: localhost\r\n{authorization}content-length: {len(body)}\r\n\r\n"
     return head.encode() + body
 
 
@@ -111,7 +118,20 @@ class Counter:
             self.calls += 1
 
 
-def drive(address: tuple[str, int], listener: socket.socket, counter: Counter) -> tuple[float, float]:
+class Walk(Counter):
+    """Notes which of some functions are called, in the order of their first calls. names: by their code."""
+
+    def __init__(self, names: dict[CodeType, str]) -> None:
+        super().__init__()
+        self._names = names
+        self.called: dict[str, None] = {}
+
+    def _count(self, frame: FrameType, event: str, argument: Any) -> None:
+        if event == "call" and frame.f_code in self._names:
+            self.called[self._names[frame.f_code]] = None
+
+
+def drive(counter: Counter, address: tuple[str, int], listener: socket.socket) -> tuple[float, float]:
     """Be the client and the upstream, in a thread. Return the calls of an event and of a request."""
     run: Callable[..., Any] = anyio.from_thread.run_sync
     with socket.create_connection(address) as client_socket:
@@ -142,8 +162,32 @@ def drive(address: tuple[str, int], listener: socket.socket, counter: Counter) -
     return of_events / EVENTS, of_requests / REQUESTS
 
 
-async def count(backend: str, counter: Counter, more: Mapping[str, Any]) -> tuple[float, float]:
-    """Run a gateway. Return the calls of an event and of a request. more: settings of the server."""
+def walk(
+    walk: Walk, path: str, streams: bool, key: str, address: tuple[str, int], listener: socket.socket
+) -> None:
+    """Send one request and its response."""
+    run: Callable[..., Any] = anyio.from_thread.run_sync
+    run(walk.start)
+    with socket.create_connection(address) as client_socket:
+        client = Peer(client_socket)
+        client.socket.sendall(request(stream=streams, path=path, key=key))
+        upstream = Peer(listener.accept()[0])
+        upstream.read_message()
+        if streams:
+            upstream.socket.sendall(STREAM_HEAD)
+            for word in (b"one", b"two", b"three"):
+                upstream.socket.sendall(chunk(CHUNK % b'{"content":"%b"}' % word))
+                client.read_until(word)
+        else:
+            head = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n"
+            upstream.socket.sendall(head % len(WHOLE) + WHOLE)
+            client.read_message()
+    run(walk.stop)
+    upstream.socket.close()
+
+
+async def serve(backend: str, work: Callable[..., Any], more: Mapping[str, Any], keys: Any = ()) -> Any:
+    """Run a gateway, and the work in a thread, with the addresses of both sides. more: settings of the server."""
     with (
         socket.create_server(("127.0.0.1", 0)) as gateway_listener,
         socket.create_server(("127.0.0.1", 0)) as upstream_listener,
@@ -154,6 +198,7 @@ async def count(backend: str, counter: Counter, more: Mapping[str, Any]) -> tupl
         server = ServerSettings(backend=backend, simulator=False, **more)
         settings = Settings(
             server=server,
+            client_keys=keys,
             upstreams=(
                 UpstreamSettings(
                     name="up", protocol="openai_chat", base_url=url, models=("m",), model_list=False
@@ -167,10 +212,9 @@ async def count(backend: str, counter: Counter, more: Mapping[str, Any]) -> tupl
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(worker.run)
             await ready.wait()
-            work = partial(drive, gateway_listener.getsockname(), upstream_listener, counter)
-            calls = await anyio.to_thread.run_sync(work)
+            done = await anyio.to_thread.run_sync(work, gateway_listener.getsockname(), upstream_listener)
             worker.stopping.set()
-    return calls
+    return done
 
 
 METRICS = {"metrics_key": Secret("a-key-of-some-length-0123456789-0123")}
@@ -186,8 +230,39 @@ def test_calls_of_an_event_and_of_a_request(
         caplog.set_level(logging.WARNING, name)
     # Not in the event loop of pytest's plugin, because that is trio's guest mode, which adds calls.
     assert threading.current_thread() is threading.main_thread()
-    event, whole = anyio.run(count, backend, Counter(), more, backend=backend)
+    event, whole = anyio.run(serve, backend, partial(drive, Counter()), more, backend=backend)
     of_event, of_request = BOUNDS[backend]
     of_request += WITH_METRICS if more else 0
     assert event <= of_event, f"{event:.1f} calls for each event"
     assert whole <= of_request, f"{whole:.0f} calls for each request"
+
+
+SECRET, KEY = Secret("a-secret-of-some-length-0123456789ab"), "drk_0123456789"
+STEP = re.compile(r"^\| \d+ \| `(\S+)\.py` `(\S+)` \| ([a-z ]*)\|", re.MULTILINE)
+
+
+@pytest.mark.parametrize("backend", BOUNDS)
+@pytest.mark.parametrize(
+    ("path", "only"),
+    [
+        ("/v1/messages", {"", "stream"}),
+        ("/v1/chat/completions", {"", "stream", "keys"}),  # a relay
+        ("/v1/messages", {"", "keys"}),
+        ("/v1/chat/completions", {""}),
+    ],
+)
+def test_a_request_takes_the_steps_that_the_page_names_in_their_order(
+    path: str, only: set[str], backend: str
+) -> None:
+    page = (Path(__file__).parents[3] / "docs/architecture.md").read_text()
+    steps = [(file, name) for file, name, of in STEP.findall(page) if of.strip() in only]
+    names = {}
+    for file, name, _ in STEP.findall(page):
+        module = importlib.import_module(f"dragoman_server.{file.replace('/', '.')}")
+        function = functools.reduce(getattr, name.split("."), module)
+        names[inspect.unwrap(function).__code__] = name
+    keys = (ClientKey(name="red", hash=hash_client_key(KEY, SECRET)),) if "keys" in only else ()
+    walked, key = Walk(names), KEY if keys else ""
+    work = partial(walk, walked, path, "stream" in only, key)
+    anyio.run(serve, backend, work, {"secret": SECRET}, keys, backend=backend)
+    assert list(walked.called) == [name for _, name in steps]

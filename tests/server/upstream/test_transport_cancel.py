@@ -14,7 +14,7 @@ from http_server import TIMEOUT_S, DeafServer, Peer, ScriptedServer, answering, 
 from transport_requests import read, request_to
 from virtual_time import REAL_BACKENDS, UVLOOP, VIRTUAL_BACKENDS
 
-from dragoman_server.streams.connect import ATTEMPT_DELAY_S, _alternate_families, connect
+from dragoman_server.streams.connect import ATTEMPT_DELAY_S, _alternate_families, connect, open_byte_stream
 from dragoman_server.upstream.transport import Http1Request, Http1Transport, PoolLimits
 
 pytestmark = [pytest.mark.anyio, pytest.mark.backends(*REAL_BACKENDS, UVLOOP)]
@@ -79,6 +79,31 @@ async def gone(peer: Peer) -> None:
 async def silent(peer: Peer) -> None:
     await peer.request()
     await peer.until_closed()
+
+
+async def test_no_byte_that_arrives_with_the_cancel_is_passed_on() -> None:
+    taken, first = list[bytes](), anyio.Event()
+
+    def take(data: bytes) -> bool:
+        taken.append(data)
+        first.set()
+        return True
+
+    ours, theirs = socket.socketpair()
+    with theirs:
+        ours.setblocking(False)
+        stream = await open_byte_stream(ours)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(stream.receive_each, take, None)
+            await anyio.wait_all_tasks_blocked()
+            theirs.send(b"before")
+            with anyio.fail_after(TIMEOUT_S):
+                await first.wait()
+            theirs.send(b"after")
+            tasks.cancel_scope.cancel()
+        stream.abort()
+        await anyio.lowlevel.checkpoint()
+    assert taken == [b"before"]
 
 
 async def test_cancelled_while_it_waits_for_a_slot() -> None:

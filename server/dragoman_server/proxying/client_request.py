@@ -1,0 +1,210 @@
+"""The client's side of one request: what it sent, and the channel by which it gets its response.
+
+`ResponseChannel` is the only way for bytes to a client. The rest of a request does not know what the client's
+connection is: `HttpChannel` makes ASGI messages of them, in any ASGI server.
+"""
+
+import time
+from collections.abc import Awaitable, Callable
+from typing import Protocol, TypeVar
+
+import anyio
+import anyio.lowlevel
+from starlette.types import Message, Receive, Scope, Send
+
+from dragoman import RemoteProtocolError, RequestRefused
+from dragoman.jsontext import JSON, encode
+from dragoman_server.accounts.limits import BudgetReservation
+from dragoman_server.accounts.usage import Meter
+from dragoman_server.cancellation import Arguments, return_if_cancelled
+from dragoman_server.clock import event_loop_clock
+from dragoman_server.headers import JSON_HEADERS, HeaderList, request_id_headers
+from dragoman_server.log import RequestRecord
+from dragoman_server.off_loop import INLINE_BYTES, off_loop
+from dragoman_server.proxying.plan import Plan
+from dragoman_server.replies import Reply
+from dragoman_server.settings import ClientKey
+from dragoman_server.streams.byte_stream import WRITE_NOW, WriteNow
+from dragoman_server.telemetry.requests import RequestTelemetry
+
+Result = TypeVar("Result")
+
+# Entries of a request's scope. The ClientKey that it came with:
+SCOPE_KEY = "dragoman.client_key"
+# A function that is called with its plan and Gateway.sender_for(), and returns what its attempts use instead:
+SCOPE_SENDERS = "dragoman.senders"
+
+
+class ClientDisconnected(Exception):
+    """The client closed the connection before its request was complete, so no response can be sent."""
+
+
+class ResponseChannel(Protocol):
+    """One response on its way to a client: start() once, write() and write_now() for each piece, end() once.
+
+    meter: measures what the client gets, None where nothing needs it.
+    started: the response has begun, or is about to.
+    broken: writing raised OSError, because the client has gone.
+    """
+
+    meter: Meter | None
+    started: bool
+    broken: bool
+
+    async def start(self, status: int, headers: list[tuple[bytes, bytes]]) -> None: ...
+
+    async def write(self, data: bytes) -> None: ...
+
+    def write_now(self, data: bytes) -> bool:
+        """Write a piece and return true, if that is possible without waiting. False: nothing was written."""
+
+    async def end(self, data: bytes) -> None:
+        """Write the last piece, or the whole body."""
+
+
+class HttpChannel:
+    """The response to an HTTP request. See ResponseChannel."""
+
+    __slots__ = ("_send", "_write_now", "broken", "meter", "started")
+
+    def __init__(self, scope: Scope, send: Send) -> None:
+        self.meter: Meter | None = None
+        self.started = self.broken = False
+        self._send = send
+        self._write_now: WriteNow | None = scope.get("extensions", {}).get(WRITE_NOW, {}).get("write")
+
+    async def start(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
+        self.started = True
+        await self._pass_on({"type": "http.response.start", "status": status, "headers": headers})
+
+    async def write(self, data: bytes) -> None:
+        await self._pass_on({"type": "http.response.body", "body": data, "more_body": True})
+
+    def write_now(self, data: bytes) -> bool:
+        if self._write_now is None or not self._write_now(data):
+            return False
+        if self.meter is not None:
+            self.meter.add(data)
+        return True
+
+    async def end(self, data: bytes) -> None:
+        await self._pass_on({"type": "http.response.body", "body": data, "more_body": False})
+
+    async def _pass_on(self, message: Message) -> None:
+        if self.meter is not None:
+            self.meter.add(message.get("body", b""))
+        try:
+            await self._send(message)
+        except OSError:  # "when send is called after the client has gone" -- ASGI 2.4
+            self.broken = True
+            raise
+
+
+class ClientRequest:
+    """The client's side of one request: what the client sent, its log record, and its response.
+
+    headers: lower-case names; the values of a repeated header are joined, as HTTP allows.
+    model_in_path: the model that the path names, "" if it names none.
+    query: the query string, without the question mark.
+    now: when it arrived, in seconds since the epoch. time: the clock of the event loop.
+    key: the client key that it came with, None where none is needed.
+    owner: owner of anything stored for it: the key's name, or "" without keys.
+    response: see ResponseChannel.
+    admitted: its key may send it, see BaseEndpoint.read().
+    counted: it counts for its key's limits and usage.
+    reserved: the part of its key's budget that is reserved for it.
+    plan: the plan of the attempt that was made last, or won. None until the request is planned.
+    reasoning_key: under which reasoning is kept, "" for protocols whose clients send it back.
+    telemetry: its part in metrics and traces, None where there are none.
+    """
+
+    def __init__(self, scope: Scope, receive: Receive, send: Send, record: RequestRecord) -> None:
+        self.scope = scope
+        self.receive = receive
+        self.record = record
+        self.headers = _joined_headers(scope)
+        self.model_in_path: str = scope.get("path_params", {}).get("model", "")
+        self.query: str = scope.get("query_string", b"").decode("latin-1")
+        self.now, self.time = unix_time(), event_loop_clock()
+        self.key: ClientKey | None = scope.get(SCOPE_KEY)
+        self.owner = ""
+        if self.key is not None:
+            self.owner = record.client_key = self.key.name
+        self.response: ResponseChannel = HttpChannel(scope, send)
+        self.admitted = False
+        self.counted = False
+        self.reserved: BudgetReservation | None = None
+        self.plan: Plan | None = None
+        self.reasoning_key = ""
+        self.telemetry: RequestTelemetry | None = None
+
+    async def off_loop(
+        self, size: int, function: Callable[[*Arguments], Result], *arguments: *Arguments
+    ) -> Result:
+        """Call off_loop() before a response begins. A client that leaves ends the wait for a thread.
+
+        size: of the input, in bytes. Raises ClientDisconnected, and what the function raises.
+        """
+        if size <= INLINE_BYTES:
+            return function(*arguments)
+        return await self.while_connected(off_loop(size, function, *arguments))
+
+    async def while_connected(self, work: Awaitable[Result]) -> Result:
+        """Await what takes long, before a response begins, and cancel it if the client leaves.
+
+        Raises ClientDisconnected, and the errors for clients that the work raises.
+        """
+        refused: RemoteProtocolError | RequestRefused | None = None
+        left = False
+
+        async def watch() -> None:
+            nonlocal left
+            await self.disconnected()
+            left = True
+            tasks.cancel_scope.cancel()
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(return_if_cancelled, watch)
+            try:
+                result = await work
+            except (RemoteProtocolError, RequestRefused) as error:
+                refused = error  # outside of the group, which would wrap it
+            tasks.cancel_scope.cancel()
+        if left:
+            raise ClientDisconnected
+        await anyio.lowlevel.checkpoint_if_cancelled()  # see return_if_cancelled()
+        if refused is not None:
+            raise refused
+        return result
+
+    async def disconnected(self) -> None:
+        """Wait until the client has left. Servers also report that when a response is complete."""
+        while (await self.receive())["type"] != "http.disconnect":
+            pass
+
+    async def respond(self, reply: Reply) -> None:
+        """Send a whole response."""
+        self.record.status = reply.status
+        await self.response.start(reply.status, reply.encoded_headers())
+        await self.response.end(reply.body)
+
+    async def respond_json(self, value: JSON, headers: HeaderList | None = None) -> None:
+        """Send a JSON value with status 200."""
+        record = self.record
+        record.outcome = "completed"
+        await self.respond(
+            Reply(200, [*JSON_HEADERS, *request_id_headers(record.id), *(headers or ())], encode(value))
+        )
+
+
+def unix_time() -> int:
+    """Return the seconds since the epoch."""
+    return int(time.time())
+
+
+def _joined_headers(scope: Scope) -> dict[str, str]:
+    joined: dict[str, str] = {}
+    for raw_name, raw_value in scope["headers"]:
+        name, value = raw_name.decode("latin-1"), raw_value.decode("latin-1")
+        joined[name] = f"{joined[name]}, {value}" if name in joined else value
+    return joined
