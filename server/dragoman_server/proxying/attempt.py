@@ -353,11 +353,11 @@ class Attempt:
         if not self.sent_to_client:
             self._note_content()
         delivery = self._recipient.deliver(self)
+        self.sent_to_client = delivery is not Delivery.LOST
         if delivery is Delivery.WAIT:
             await self._recipient.finish_delivery(self)
         elif delivery is Delivery.LOST:
             await anyio.lowlevel.checkpoint_if_cancelled()
-        self.sent_to_client = delivery is not Delivery.LOST
         return self.sent_to_client
 
     def _note_content(self) -> None:

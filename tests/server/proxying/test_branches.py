@@ -203,11 +203,18 @@ def test_there_is_a_limit() -> None:
         plan_for(MAX_FAN_OUT + 1, stream=True)
 
 
-async def test_a_refusal_while_a_slow_client_reads_is_an_error_after_what_it_reads() -> None:
-    refusal = Script([Sleep(5), b'{"error":{"message":"too late"}}'], status=500)
-    fake, _ = await run(Branches(message("a"), refusal), pace=4)
-    assert fake.finished
-    assert b'"content":"a"' in fake.body
+@pytest.mark.parametrize(
+    ("first", "delay"),
+    [(message("a"), 5), (message("a" * 70_000, delay=11), 13)],
+    ids=["reads it", "reads a heartbeat before it"],
+)
+async def test_a_refusal_while_a_slow_client_reads_is_an_error_after_what_it_reads(
+    first: Script, delay: float
+) -> None:
+    refusal = Script([Sleep(delay), b'{"error":{"message":"too late"}}'], status=500)
+    fake, record = await run(Branches(first, refusal), pace=4)
+    assert (fake.finished, record.outcome) == (True, "failed")
+    assert b'"content":"a' in fake.body
     assert b"too late" in fake.body
 
 
