@@ -29,41 +29,12 @@ from dragoman._wire.masking import Masker
 from dragoman._wire.sse import Frame
 
 __all__ = [
-    "MODEL_IN_PATH",
-    "NDJSON",
-    "NOT_REPEATED",
-    "SSE",
-    "AssembledBlock",
-    "AssembledResponse",
-    "BillingHeader",
-    "Capabilities",
-    "CheckInput",
-    "DeltaTemplate",
-    "Endpoint",
-    "Enforced",
-    "Fold",
-    "FrameReader",
-    "FrameWriter",
-    "Framing",
-    "HostedUse",
-    "ModelList",
-    "ProtocolSpec",
-    "RateLimitHeaders",
-    "ReasoningPart",
-    "RelayObserver",
-    "ResponseContext",
-    "SignaturePlaces",
-    "StreamReader",
-    "StreamWriter",
-    "TokenCount",
-    "ToolLimits",
-    "ToolOrigin",
-    "Unchecked",
-    "Undo",
-    "UpstreamSpec",
-    "fill_path",
-    "find_endpoint",
-]
+    "MODEL_IN_PATH", "NDJSON", "NOT_REPEATED", "SSE", "AssembledBlock", "AssembledResponse", "BillingHeader",
+    "Capabilities", "CheckInput", "DeltaTemplate", "Endpoint", "Enforced", "Fold", "FrameReader",
+    "FrameWriter", "Framing", "HostedUse", "ModelList", "ProtocolSpec", "RateLimitHeaders", "ReasoningPart",
+    "RelayObserver", "ResponseContext", "SignaturePlaces", "StreamReader", "StreamWriter", "TokenCount",
+    "ToolLimits", "ToolOrigin", "Unchecked", "Undo", "UpstreamSpec", "fill_path", "find_endpoint",
+]  # fmt: skip
 
 # Returns why an input of a free-text tool breaks the tool's grammar, None if it does not. Raises Unchecked.
 CheckInput: TypeAlias = Callable[[Grammar, str], str | None]
