@@ -245,9 +245,7 @@ class RequestTranslator:
         if restores:
             self._restore(decoded, model, signed_reasoning, ledger)
         received = self._read(decoded, head)
-        upstream_model = received.model if model is None else model
-        if not upstream_model:
-            raise _no_model()
+        upstream_model = _required(received.model if model is None else model)
         tokens = _count(body, received, capabilities.context_window)
         capabilities = capabilities.for_prompt(tokens)
         context = PassContext(
@@ -364,9 +362,8 @@ class RequestTranslator:
         left_out: Sequence[str],
     ) -> TranslatedRequest:
         """Return the body with the upstream's model. restores: with signatures that the upstream can read, too."""
-        if not head.model:
-            raise _no_model()
-        upstream_model = model or head.model
+        own_model = _required(head.model)
+        upstream_model = model or own_model
         in_body = not self._upstream.model_in_path
         members = head.fields.keys()
         if restores:
@@ -412,5 +409,7 @@ def _count(body: bytes, received: Request, window: int | None) -> int:
     return tokens if is_small else estimate_tokens(received)
 
 
-def _no_model() -> RequestRefused:
-    return RequestRefused("model is required", path="/model", code="missing_required_parameter")
+def _required(model: str) -> str:
+    if not model:
+        raise RequestRefused("model is required", path="/model", code="missing_required_parameter")
+    return model
