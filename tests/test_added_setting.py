@@ -1,6 +1,6 @@
 """A new plain setting is one row in the shape of each protocol that has it, and one row of the fidelity page's data.
 
-Copies of the core and of the page's generator get just these rows, and run in a process of their own.
+Copies of the core and of the page's generator get just these rows, and run in their own process.
 """
 
 from __future__ import annotations

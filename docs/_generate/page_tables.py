@@ -13,10 +13,10 @@ from pathlib import Path
 from dragoman import UPSTREAMS, Capabilities
 from dragoman._wire.limits import LIMITS
 from dragoman.lint import RULES
-from dragoman_server.accounts.error_actions import ERROR_RULES, ErrorAction, ErrorRule
 from dragoman_server.capabilities.model_families import MODEL_FAMILIES
 from dragoman_server.capabilities.providers import PROVIDERS
 from dragoman_server.models.routes import VENDOR_MODELS
+from dragoman_server.policy.error_actions import ERROR_RULES, ErrorAction, ErrorRule
 from dragoman_server.settings import ARRAYS, ServerSettings, capability_keys, keys_of
 from dragoman_server.settings.fields import AppliedBy, SettingSpec
 from dragoman_server.simulator import MODELS
@@ -217,8 +217,7 @@ def _tests_of(number: str) -> str:
 
 def _lint_rules() -> str:
     rows = [
-        (_code(rule.id), rule.severity.value, rule.mend, f"[source]({rule.source})")
-        for rule in RULES.values()
+        (_code(rule.id), rule.severity.value, rule.fix, f"[source]({rule.source})") for rule in RULES.values()
     ]
     return _table(("rule", "severity", "what to do", "where it stands"), *rows)
 

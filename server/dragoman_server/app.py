@@ -27,7 +27,6 @@ from dragoman.jsontext import JSONObject, encode
 from dragoman_server import __version__
 from dragoman_server.config.reload import Reload, ReloadResult
 from dragoman_server.gateway import Gateway
-from dragoman_server.headers import JSON_HEADERS
 from dragoman_server.http.admin import admin_app, is_admin_path
 from dragoman_server.http.auth import (
     HEALTHZ_PATH,
@@ -46,11 +45,12 @@ from dragoman_server.http.models import models_routes
 from dragoman_server.http.request import path_below_mount
 from dragoman_server.http.responses import ResponsesEndpoint, responses_routes
 from dragoman_server.recordings.recorder import Recorder
-from dragoman_server.replies import Reply
 from dragoman_server.settings import Settings
 from dragoman_server.settings.server import LOOPBACK_ORIGINS
 from dragoman_server.upstream.background import BackgroundTaskGroup
 from dragoman_server.upstream.client import UpstreamClient
+from dragoman_server.wire.headers import JSON_HEADERS
+from dragoman_server.wire.replies import Reply
 
 
 class _ConfiguredApp:

@@ -9,9 +9,9 @@ from functools import partial
 
 from dragoman_server.app import create_app
 from dragoman_server.config.loader import load
-from dragoman_server.config.problems import ConfigError
 from dragoman_server.config.reload import ConfigReloader
 from dragoman_server.log import configure_logging
+from dragoman_server.settings.problems import ConfigError
 
 try:
     _loaded = load(environ=os.environ)

@@ -19,29 +19,23 @@ from dragoman_server.accounts.limits import ClientLimits
 from dragoman_server.accounts.stores.base import AccountStore
 from dragoman_server.accounts.stores.memory import MemoryAccountStore
 from dragoman_server.accounts.stores.resilient import ResilientStore
-from dragoman_server.client_address import ClientAddresses
-from dragoman_server.extras import missing_extra
 from dragoman_server.log import RequestRecord, log_request
 from dragoman_server.models.catalog import ModelCatalog
+from dragoman_server.platform.extras import missing_extra
 from dragoman_server.proxying.account_pool import AccountPool, proxy_id
 from dragoman_server.proxying.refused_members import RefusedMembers
+from dragoman_server.proxying.tool_grammar import grammar_checker
 from dragoman_server.responses.reasoning import ReasoningStore
 from dragoman_server.responses.service import StoredResponseService
 from dragoman_server.responses.stores.base import ResponseStore, ResponseStoreLimits
 from dragoman_server.responses.stores.memory import MemoryResponseStore
-from dragoman_server.settings import (
-    SIMULATOR,
-    AccountSettings,
-    ServerSettings,
-    Settings,
-    UpstreamSettings,
-)
+from dragoman_server.settings import SIMULATOR, AccountSettings, ServerSettings, Settings, UpstreamSettings
 from dragoman_server.settings.secret import Secret
 from dragoman_server.simulator import SimulatedUpstream
 from dragoman_server.telemetry.requests import Telemetry
-from dragoman_server.tool_grammar import grammar_checker
 from dragoman_server.upstream.client import UpstreamClient, origin_of
 from dragoman_server.upstream.sender import UpstreamSender
+from dragoman_server.wire.client_address import ClientAddresses
 
 
 class Gateway:

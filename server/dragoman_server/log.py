@@ -391,7 +391,7 @@ def capture_foreign_logs() -> None:
     root.handlers[:] = logging.getLogger("dragoman").handlers
     root.setLevel(logging.WARNING)
     logging.captureWarnings(True)
-    # A level of its own, so that the error which ends the process is never left out as a repetition.
+    # Its own level, so that the error which ends the process is never left out as a repetition.
     sys.excepthook = lambda kind, error, trace: _uncaught(logging.CRITICAL, kind, error, trace)
     threading.excepthook = lambda it: _uncaught(logging.ERROR, it.exc_type, it.exc_value, it.exc_traceback)
     sys.unraisablehook = lambda it: _uncaught(logging.ERROR, it.exc_type, it.exc_value, it.exc_traceback)

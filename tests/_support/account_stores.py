@@ -8,14 +8,14 @@ from pathlib import Path
 
 from valkey_server import ValkeyServer
 
-from dragoman_server.accounts.error_actions import ErrorAction
-from dragoman_server.accounts.health import Backoff, Health
 from dragoman_server.accounts.stores.base import AccountStore, Candidate, Rate, Reservation
 from dragoman_server.accounts.stores.memory import MemoryAccountStore
 from dragoman_server.accounts.stores.operations import Add, Change, Release, Reserve, Spend
 from dragoman_server.accounts.stores.resilient import ResilientStore
 from dragoman_server.accounts.stores.sqlite import SQLiteAccountStore
 from dragoman_server.accounts.stores.valkey import ValkeyAccountStore
+from dragoman_server.policy.error_actions import ErrorAction
+from dragoman_server.policy.health import Backoff, Health
 
 # In the year 2096: what a server drops by its own clock is not dropped while a test runs.
 NOW = 4_000_000_000.0

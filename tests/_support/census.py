@@ -43,7 +43,6 @@ from dragoman_server.accounts.stores.memory import MemoryAccountStore
 from dragoman_server.app import Application
 from dragoman_server.config.loader import load
 from dragoman_server.gateway import Gateway
-from dragoman_server.keys import hash_client_key
 from dragoman_server.proxying.attempt import Attempt
 from dragoman_server.proxying.client_request import ClientRequest
 from dragoman_server.proxying.plan import Plan
@@ -52,6 +51,7 @@ from dragoman_server.serving.connection import WorkerContext
 from dragoman_server.serving.run import _Worker
 from dragoman_server.serving.signals import SignalMeanings
 from dragoman_server.settings import ClientKey, Price, Settings
+from dragoman_server.settings.keys import hash_client_key
 
 # Where a request is when its client leaves, if it gets there: some leave before. Besides PHASES:
 _MODELS = PHASES | {"after the response": "up/m", "sending the head": "up/m"}

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from dragoman_server.config.loader import LoadedConfig, load
-from dragoman_server.config.problems import ConfigError
+from dragoman_server.settings.problems import ConfigError
 
 CANARY = "sk-canary-0123456789-abcdefghij-wq7zk"
 

@@ -171,7 +171,7 @@ def waits(conversation: Conversation) -> None:
 
 
 class Upstream:
-    """Runs the script for each connection, in a thread of its own. conversations: all of them, in their order."""
+    """Runs the script for each connection, in its own thread. conversations: all of them, in their order."""
 
     def __init__(self, script: Script = streams) -> None:
         self.script = script  # may be set again between requests
@@ -340,7 +340,7 @@ class Gateways:
     ) -> Iterator[Running]:
         """Lend a running gateway, with an upstream that has forgotten the tests before.
 
-        Fails at the end of the block if the gateway has logged an error of its own.
+        Fails at the end of the block if the gateway has logged its own error.
         """
         key = backend, server, more
         running = self._running.get(key)

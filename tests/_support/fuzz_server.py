@@ -10,11 +10,7 @@ import ssl
 from collections.abc import Sequence
 from pathlib import Path
 
-from edge import (
-    EdgeGateway,
-    Upstream,
-    wait_until,
-)
+from edge import EdgeGateway, Upstream, wait_until
 from http_certificate import Certificate
 
 # For a response to others, on a busy machine.

@@ -46,7 +46,7 @@ def _literals(kind: Any, key: str) -> Iterator[str]:
 
 
 def _event_fields(kind: Any) -> set[str]:
-    """Of a vendor's response: without those whose contents have rows of their own."""
+    """Of a vendor's response: without those whose contents have their own rows."""
     return fields(kind) - {
         *("object", "type", "choices", "content", "output", "usage", "status", "error"),
         *("stop_reason", "incomplete_details"),

@@ -10,12 +10,7 @@ from typing import Any, get_type_hints
 from urllib.parse import quote
 
 from dragoman_server import settings as tables
-from dragoman_server.settings import (
-    AccountSettings,
-    ServerSettings,
-    Settings,
-    UpstreamSettings,
-)
+from dragoman_server.settings import AccountSettings, ServerSettings, Settings, UpstreamSettings
 from dragoman_server.settings.fields import SettingKind
 from dragoman_server.settings.secret import Secret
 

@@ -53,7 +53,7 @@ def _figures(args: argparse.Namespace, pairs: list[str], variants: list[Variant]
 
 
 def _core(variant: Variant, pairs: list[str]) -> list[Figure]:
-    """Run bench_core.py in a process of its own, because trees and Pythons differ."""
+    """Run bench_core.py in its own process, because trees and Pythons differ."""
     options = [each for pair in pairs for each in ("--pair", pair)]
     command = [variant.python, str(CORE), "--json", *options]
     output = subprocess.run(command, env=variant.environment, stdout=subprocess.PIPE, check=True).stdout

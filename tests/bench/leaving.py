@@ -1,7 +1,7 @@
 """How long an upstream is kept when its client leaves, in each phase of a request: `make leaving`.
 
 A table for each backend, in milliseconds. The time ends when the upstream's own socket has seen the close; where there
-is none, with the gateway's line in its log. The gateway has a core of its own where there are two, so that what is
+is none, with the gateway's line in its log. The gateway has its own core where there are two, so that what is
 measured is not the waiting for those who measure. Exit code 1 when a client's leaving took longer than promised.
 """
 

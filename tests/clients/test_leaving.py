@@ -1,6 +1,6 @@
 """A client that leaves stops the upstream's work within a quarter of a second, whenever it leaves.
 
-The simulator, a process of its own, reports when it saw the abort; the gateway reports nothing.
+The simulator, a separate process, reports when it saw the abort; the gateway reports nothing.
 """
 
 from __future__ import annotations

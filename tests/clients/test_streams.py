@@ -40,7 +40,7 @@ def read_all(gateway: Gateway, jobs: list[tuple[str, Any]], within_s: float) -> 
 
 @pytest.mark.parametrize("backend", ["asyncio", "trio", "uvloop"])
 def test_a_hundred_streams_at_once(gateway: Gateway) -> None:
-    """Each has a text of its own, at a pace that keeps all of them open together."""
+    """Each has its own text, at a pace that keeps all of them open together."""
     pairs = [PAIRS[number % len(PAIRS)] for number in range(100)]
     texts = [f"stream {number} " + " ".join(f"w{number}.{i}" for i in range(10)) for number in range(100)]
     jobs = [

@@ -1,7 +1,7 @@
 """Claude Code, Codex and opencode as they are installed do a small task through `dragoman run`: `make test-clients`.
 
 Each of them runs a command by its own shell tool and then repeats what it printed. The model is scripted: the built-in
-simulator, and the simulator behind each protocol of upstreams. A client has a home directory of its own.
+simulator, and the simulator behind each protocol of upstreams. A client has its own home directory.
 """
 
 import os
@@ -16,8 +16,8 @@ import pytest
 from oracle import MESSAGES
 from sdk_clients.processes import UPSTREAMS, Simulator
 
+from dragoman_server.cli.lint.prefixes import check_prefixes
 from dragoman_server.recordings.document import load
-from dragoman_server.recordings.prefixes import check_prefixes
 
 ROOT = Path(__file__).parents[2]
 PLACE = ROOT / ".clients"

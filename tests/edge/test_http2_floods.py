@@ -94,7 +94,7 @@ FLOODS = [
 
 @contextmanager
 def another_client(gateway: EdgeGateway) -> Iterator[list[float]]:
-    """Requests /healthz all the time on a connection of its own: how long the gateway worked until each response."""
+    """Requests /healthz all the time on its own connection: how long the gateway worked until each response."""
     took: list[float] = []
     done = threading.Event()
 

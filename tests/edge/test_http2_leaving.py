@@ -26,15 +26,7 @@ from edge import (
     wait_until,
 )
 from h2.errors import ErrorCodes
-from h2_client import (
-    Peer,
-    answered,
-    code_of,
-    data,
-    goaway,
-    headers,
-    reset,
-)
+from h2_client import Peer, answered, code_of, data, goaway, headers, reset
 from hyperframe.frame import ContinuationFrame, DataFrame, GoAwayFrame, HeadersFrame, RstStreamFrame
 from trials import trials
 

@@ -14,13 +14,7 @@ from laws.fixtures import REQUESTS
 from laws.unknown import lost_of_request
 from oracle import PROTOCOL_NAMES
 
-from dragoman import (
-    PROTOCOLS,
-    UPSTREAMS,
-    RemoteProtocolError,
-    RequestRefused,
-    RequestTranslator,
-)
+from dragoman import PROTOCOLS, UPSTREAMS, RemoteProtocolError, RequestRefused, RequestTranslator
 from dragoman._wire.json import decode_object
 
 BODIES = {protocol: list(bodies.values()) for protocol, bodies in REQUESTS.items()}

@@ -15,7 +15,7 @@ from dragoman.document import HostedTool
 
 USAGE = {"chat": r'"prompt_tokens" ?: ?(\d+)', "responses": r'"input_tokens" ?: ?(\d+)'}
 
-# These providers put a system prompt of their own in front: thousands of tokens before "hello".
+# These providers put their own system prompt in front: thousands of tokens before "hello".
 HIDDEN_PROMPTS = {"compound-beta", "grok-4-fast"}
 
 

@@ -9,7 +9,7 @@ import anyio.lowlevel
 import pytest
 from virtual_time import REAL_BACKENDS, UVLOOP
 
-from dragoman_server.off_loop import INLINE_BYTES, MAX_THREADS, off_loop
+from dragoman_server.platform.off_loop import INLINE_BYTES, MAX_THREADS, off_loop
 
 # A thread knows nothing of virtual time.
 pytestmark = [pytest.mark.anyio, pytest.mark.backends(*REAL_BACKENDS, UVLOOP)]

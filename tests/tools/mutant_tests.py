@@ -36,7 +36,7 @@ class Recorder:
             self._recorder.switch_context("between tests")
 
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
-        """Comes after tests/conftest.py, which has contexts of its own, and before the fixtures."""
+        """Comes after tests/conftest.py, which has its own contexts, and before the fixtures."""
         self._recorder.switch_context(item.nodeid)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:

@@ -6,7 +6,7 @@
     make mutants ARGS='--processes --jobs 1'        survivors meet the tests that start processes, too
     Results are a table and a JSON file in --state; a run that was stopped goes on when it is started again.
 
-All happens in copies of the tree with an environment of their own, so that processes which a test starts see the
+All happens in copies of the tree with their own environment, so that processes which a test starts see the
 mutant as well. First all tests run once under coverage, which notes for each line the tests that come by, and how
 long they take. Then each mutant meets the tests of its lines, those of the cheapest files first, until one fails; a
 test that fails without the mutant, too, does not count. What no test comes by is "not covered". A hang is caught.

@@ -28,7 +28,7 @@ from dragoman.protocols import upstream_spec
 
 # Finish, usage and end marker are the last three frames, but for comments.
 _LAST_FRAMES = 64
-# The last frames are in the last bytes. A frame that is longer than that is in a read of its own.
+# The last frames are in the last bytes. A frame that is longer than that is in its own read.
 _LAST_BYTES = 16 * 1024
 # Before the first content: the first frames of a response, which may repeat the request's instructions and tools.
 _MAX_OPENING_BYTES = 1024 * 1024
@@ -235,7 +235,7 @@ class Relay(ResponseMachine):
         return True
 
     def _probe(self, frames: Iterable[Frame]) -> RelayObserver:
-        """Return an observer of its own that has read only these frames."""
+        """Return its own observer that has read only these frames."""
         probe = self._protocol.observer(self._context)
         for frame in frames:
             probe.observe(frame)

@@ -23,14 +23,7 @@ from dragoman._wire.json import JSONObject, decode, decode_object, encode, too_d
 from dragoman._wire.limits import MODEL_CHARACTERS
 from dragoman._wire.masking import Masker
 from dragoman._wire.splice import RequestHead, peek, splice_items, splice_member, splice_model
-from dragoman.codec import (
-    NOT_REPEATED,
-    Capabilities,
-    Endpoint,
-    ProtocolSpec,
-    ResponseContext,
-    UpstreamSpec,
-)
+from dragoman.codec import NOT_REPEATED, Capabilities, Endpoint, ProtocolSpec, ResponseContext, UpstreamSpec
 from dragoman.protocols import client_spec, upstream_spec
 
 # A token of English text or code is about four bytes of JSON. Only for figures that a protocol requires before

@@ -48,7 +48,7 @@ _TOOL = 10  # one tool's frame
 _TOOLS = 100
 # The instruction to respond in JSON: none in GPT models, 130 tokens in Claude models.
 _FORMAT = 30
-# A tool that the provider runs has instructions of its own: 400 to 2000 tokens were observed, most for searching and
+# A tool that the provider runs has its own instructions: 400 to 2000 tokens were observed, most for searching and
 # for running code.
 _HOSTED_TOOL = 400
 _HOSTED_USE = 800

@@ -1,6 +1,6 @@
 """Events to a whole response, so that streamed and whole responses cannot differ.
 
-A whole response is never translated by rules of its own. Readers of whole bodies return the same events as readers of
+A whole response is never translated by its own rules. Readers of whole bodies return the same events as readers of
 streams, Fold collects them, and writers of whole bodies write the result. Stream writers use the same Fold for what a
 protocol repeats at the end.
 """

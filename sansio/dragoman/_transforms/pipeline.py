@@ -25,11 +25,7 @@ from dragoman._transforms.signatures import SignatureStage, drop_foreign_signatu
 from dragoman._transforms.stop_sequences import StopSequenceStage
 from dragoman._transforms.tool_calls import ToolCallStage
 from dragoman._transforms.tools import fit_tools
-from dragoman._transforms.unsupported import (
-    add_cache_key,
-    drop_unsupported,
-    fit_tool_settings,
-)
+from dragoman._transforms.unsupported import add_cache_key, drop_unsupported, fit_tool_settings
 from dragoman.codec import CheckInput, ProtocolSpec, ResponseContext
 
 # First the passes over what no other protocol has, then those over the history, on which later passes rely, then those

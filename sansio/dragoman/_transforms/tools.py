@@ -215,7 +215,7 @@ class _ToolFitter:
     def _as_function(self, tool: HostedTool, function: FunctionTool) -> FunctionTool:
         """Return a function of the same name, because the client runs the tool. Its calls are changed back."""
         if (None, function.name) in self._sent_names:
-            # The client has a tool of its own by this name: this one gets another.
+            # The client has its own tool by this name: this one gets another.
             name = self._distinct_name(function.name, tool.kind)
         else:
             name, _ = self._name(function.name, None)

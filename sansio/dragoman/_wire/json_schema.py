@@ -65,7 +65,7 @@ class _SchemaWalk:
         if schema is False:
             raise _Broken("false")
         if type(schema) is not dict or ("$id" in schema and schema is not self._root):
-            return False  # no schema; one with a base of its own for the references in it
+            return False  # no schema; one with its own base for the references in it
         self.spend(1 + len(schema))
         certain = True
         for name, rule in schema.items():

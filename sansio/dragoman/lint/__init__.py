@@ -1,7 +1,7 @@
 """Check what a server sends against the rules of its protocol: streams, whole responses and errors.
 
-A judge of its own: it imports no reader and no writer, and its rules are written from the vendors' documents. What the
-gateway sends has no findings; a finding about somebody else's server has the rule, the byte, and what to do.
+An independent judge: it imports no reader and no writer, and its rules are written from the vendors' documents. What
+the gateway sends has no findings; a finding about somebody else's server has the rule, the byte, and what to do.
 
 >>> from dragoman import lint
 >>> for finding in lint.check_stream("openai_chat", b'data: {"choices":[]}\\n\\ndata: [DONE]\\n\\n').findings[2:4]:

@@ -146,7 +146,7 @@ class ChatStream:
         elif identity != self._identity:
             report.add("chat-identity", "id, created or model changed within the stream", "/id")
         choices, usage = objects(chunk.get("choices")), chunk.get("usage")
-        # OpenAI sends the result of a moderation in a chunk of its own, also after the usage.
+        # OpenAI sends the result of a moderation in its own chunk, also after the usage.
         is_moderation = chunk.get("moderation") is not None and not choices
         if self._usage_seen and not is_moderation:
             report.add("chat-usage-place", "a chunk follows the usage chunk")

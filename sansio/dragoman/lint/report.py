@@ -28,7 +28,7 @@ class LintFinding(msgspec.Struct, frozen=True):
     """A rule that the bytes break.
 
     Attributes:
-        rule: Its id, severity, mend and source.
+        rule: Its id, severity, fix and source.
         detail: What is wrong. May quote short values, such as an id.
         offset: Of the byte that it is about. Of a member that is missing: of the object.
         frame: The number of the event in a stream, from 0; None in a document, and for what no event has.

@@ -41,13 +41,13 @@ class Rule(msgspec.Struct, frozen=True):
     Attributes:
         id: Its name, with its subject first.
         severity: How bad it is to break it.
-        mend: What to do.
+        fix: What to do.
         source: A link to where it stands.
     """
 
     id: str
     severity: RuleSeverity
-    mend: str
+    fix: str
     source: str
 
 
@@ -109,7 +109,7 @@ _ROWS = (
         ("chat-finish-stop", _W, "Finish with tool_calls after tool calls, unless tool_choice named the function."),
         ("chat-identity", _W, "Send the same id, created and model in each chunk."),
         ("chat-usage-place", _W, "Send usage once, in a last chunk with no choices."),
-        ("chat-usage-choices", _W, "Send usage in a chunk of its own, with no choices."),
+        ("chat-usage-choices", _W, "Send usage in its own chunk, with no choices."),
         ("chat-usage-requested", _W, "Send usage only if the request has stream_options.include_usage."),
         ("chat-usage-missing", _E, "Send the usage chunk that stream_options.include_usage requests."),
         ("chat-usage-sum", _W, "Send totals that are the sums of their parts."),
@@ -208,9 +208,9 @@ RULES = {
     for rule in (
         *(Rule(*row, source=source) for source, *rows in _ROWS for row in rows),
         *(
-            Rule(f"{protocol}-{kind}", severity, mend, source)
+            Rule(f"{protocol}-{kind}", severity, fix, source)
             for protocol, source in (("chat", _CHAT), ("messages", _MESSAGES), ("responses", _RESPONSES))
-            for kind, severity, mend in _SHAPES
+            for kind, severity, fix in _SHAPES
         ),
     )
 }

@@ -1,4 +1,4 @@
-"""The protocols of clients and upstreams, by name. Each has a folder of its own."""
+"""The protocols of clients and upstreams, by name. Each has its own folder."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ import anyio
 
 from dragoman_server.accounts.stores.base import AccountStore, AccountStoreError, KeyUse
 from dragoman_server.accounts.stores.operations import KeyUses
-from dragoman_server.changes import Changes
+from dragoman_server.platform.changes import Changes
 from dragoman_server.upstream.background import BackgroundTaskGroup
 
 _log = logging.getLogger("dragoman.accounts")

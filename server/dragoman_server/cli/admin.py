@@ -7,7 +7,7 @@ import anyio
 
 from dragoman_server.settings import ServerSettings
 
-# A list of accounts or keys. A reload has limits of its own, see serving.link.
+# A list of accounts or keys. A reload has its own limits, see serving.link.
 _TIMEOUT_S = 5.0
 RELOAD_TIMEOUT_S = 45.0
 _MAX_BYTES = 16 * 2**20

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import PurePath
 from urllib.parse import urlsplit
 
-from dragoman_server.config.values import is_loopback, proxies_of
 from dragoman_server.settings.server import KEY_VARIABLE
+from dragoman_server.settings.values import is_loopback, proxies_of
 
 # A gateway without client keys accepts every key, and vendors' clients require one.
 ANY_KEY = "any"
@@ -157,7 +157,7 @@ _CLAUDE_MODELS: Mapping[str, Value] = {
     "ANTHROPIC_DEFAULT_HAIKU_MODEL": _small_model,
     "ANTHROPIC_SMALL_FAST_MODEL": _small_model,
     "CLAUDE_CODE_SUBAGENT_MODEL": _model,
-    # Without them, it assumes a window of its own for every model. Older versions read only the second one.
+    # Without them, it assumes its own window for every model. Older versions read only the second one.
     "CLAUDE_CODE_MAX_CONTEXT_TOKENS": _context,
     "CLAUDE_CODE_AUTO_COMPACT_WINDOW": _compact_window,
 }

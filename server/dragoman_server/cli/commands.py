@@ -12,11 +12,11 @@ import click
 from dragoman_server import __version__
 from dragoman_server.cli.completion import completion
 from dragoman_server.cli.config_file import config_lines, json_schema
-from dragoman_server.cli.doctor import doctor
-from dragoman_server.cli.explain import explain
-from dragoman_server.cli.init import init
-from dragoman_server.cli.keys import keys
-from dragoman_server.cli.lint import lint
+from dragoman_server.cli.doctor.command import doctor
+from dragoman_server.cli.explain.command import explain
+from dragoman_server.cli.init.command import init
+from dragoman_server.cli.keys.command import keys
+from dragoman_server.cli.lint.command import lint
 from dragoman_server.cli.options import (
     FAILURE,
     PROGRAM,
@@ -27,12 +27,12 @@ from dragoman_server.cli.options import (
     server_options,
 )
 from dragoman_server.cli.reload import reload
-from dragoman_server.cli.replay import replay
-from dragoman_server.cli.run import run
+from dragoman_server.cli.replay.command import replay
+from dragoman_server.cli.run.command import run
 from dragoman_server.cli.translate import translate
 from dragoman_server.config.loader import LoadedConfig
-from dragoman_server.config.problems import CheckSeverity
 from dragoman_server.settings import ServerSettings, Settings
+from dragoman_server.settings.problems import CheckSeverity
 
 if TYPE_CHECKING:
     from dragoman_server.serving.run import AppFactory
@@ -62,7 +62,7 @@ def _run(
     try:
         serve(settings, make_app, on_ready=on_ready, load=load)
     except StartupError as error:
-        from dragoman_server.diagnosis.listeners import startup_text
+        from dragoman_server.cli.listeners import startup_text
 
         exit_with(FAILURE, startup_text(error))
 
@@ -105,7 +105,7 @@ def _serve(config_file: str | None, options: Mapping[str, str | bool | None]) ->
     loaded = load_or_exit(config_file, options)
     from dragoman_server.app import create_app
     from dragoman_server.cli.banner import print_banner
-    from dragoman_server.diagnosis.offline import offline_findings
+    from dragoman_server.cli.doctor.offline import offline_findings
 
     errors = [each for each in offline_findings(loaded) if each.severity is CheckSeverity.ERROR]
     for error in errors:
@@ -144,7 +144,7 @@ def check(config_file: str | None, **options: str | bool | None) -> None:
 
     Exit codes: 0 if the gateway can start with it, 1 if something outside of it is missing, 2 if it is wrong.
     """
-    from dragoman_server.diagnosis.offline import offline_findings
+    from dragoman_server.cli.doctor.offline import offline_findings
 
     loaded = load_or_exit(config_file, options)
     findings = offline_findings(loaded)

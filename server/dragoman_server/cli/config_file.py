@@ -13,11 +13,11 @@ import msgspec
 
 from dragoman import UPSTREAMS
 from dragoman_server.config.loader import LoadedConfig
-from dragoman_server.config.problems import ValueOrigin, dotted, quote_value
 from dragoman_server.config.toml_lines import KeyPath
 from dragoman_server.settings import ARRAYS, ServerSettings, UpstreamSettings, capability_keys, keys_of
 from dragoman_server.settings.capabilities import CapabilitySettings
 from dragoman_server.settings.fields import SettingKind, SettingSpec
+from dragoman_server.settings.problems import ValueOrigin, dotted, quote_value
 from dragoman_server.settings.secret import Secret
 
 _DEFAULT_ORIGIN = ValueOrigin("default")

@@ -31,7 +31,7 @@ ModelInfos: TypeAlias = Mapping[str, Mapping[str, ModelInfo]]
 
 
 def fetch_lists(settings: Settings, upstreams: Sequence[UpstreamSettings]) -> ModelLists:
-    """Fetch the lists of these upstreams at once, in an event loop of its own. Waits for two seconds at most."""
+    """Fetch the lists of these upstreams at once, in its own event loop. Waits for two seconds at most."""
 
     async def fetch() -> ModelLists:
         async with UpstreamClient(expects_tls=False) as client:

@@ -5,13 +5,7 @@ import sys
 import click
 
 from dragoman_server.cli.admin import RELOAD_TIMEOUT_S, AdminUnavailable, admin_request
-from dragoman_server.cli.options import (
-    FAILURE,
-    USAGE_ERROR,
-    config_option,
-    exit_with,
-    load_or_exit,
-)
+from dragoman_server.cli.options import FAILURE, USAGE_ERROR, config_option, exit_with, load_or_exit
 
 
 @click.command(params=[config_option])

@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from dragoman_server.config.values import InvalidValue
+from dragoman_server.settings.values import InvalidValue
 
 # Enough for a key or a certificate chain. A larger file is the wrong file.
 MAX_FILE_BYTES = 64 * 1024

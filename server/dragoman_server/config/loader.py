@@ -15,30 +15,16 @@ from urllib.parse import urlsplit
 
 from dragoman import PROTOCOLS
 from dragoman.codec import ProtocolSpec, UpstreamSpec
+from dragoman_server.accounts.stores.valkey_url import parse_valkey_url
 from dragoman_server.capabilities.providers import (
     PROVIDERS,
     address_of,
     discover_providers,
     host_capabilities,
 )
-from dragoman_server.config.problems import (
-    COMMAND_LINE,
-    ENVIRONMENT,
-    CheckFinding,
-    CheckSeverity,
-    ValueOrigin,
-    did_you_mean,
-    dotted,
-    nearest,
-    quote_value,
-    type_name,
-)
 from dragoman_server.config.sources import ConfigSources, Rows
 from dragoman_server.config.toml_lines import KeyPath
-from dragoman_server.config.valkey_url import parse_valkey_url
-from dragoman_server.config.values import is_loopback, missing_socks, proxies_of
-from dragoman_server.extras import missing_extra
-from dragoman_server.keys import hash_client_key
+from dragoman_server.platform.extras import missing_extra
 from dragoman_server.settings import (
     ARRAYS,
     SIMULATOR,
@@ -50,9 +36,23 @@ from dragoman_server.settings import (
     keys_of,
 )
 from dragoman_server.settings.fields import SettingSpec
+from dragoman_server.settings.keys import hash_client_key
 from dragoman_server.settings.patterns import WILDCARD, targets_of
+from dragoman_server.settings.problems import (
+    COMMAND_LINE,
+    ENVIRONMENT,
+    CheckFinding,
+    CheckSeverity,
+    ValueOrigin,
+    did_you_mean,
+    dotted,
+    nearest,
+    quote_value,
+    type_name,
+)
 from dragoman_server.settings.secret import Secret
 from dragoman_server.settings.server import ENV_PREFIX, KEY_VARIABLE
+from dragoman_server.settings.values import is_loopback, missing_socks, proxies_of
 
 # Read from the working directory if no file is named; it may be missing.
 DEFAULT_FILE = "dragoman.toml"
@@ -118,8 +118,8 @@ def _warnings(
     settings = loaded.settings
     for name, value in proxies_of(environ):
         if (missing := missing_socks(value)) is not None:
-            text, _, mend = missing.partition(": ")
-            yield CheckFinding(CheckSeverity.WARNING, "proxy", name, text, mend)
+            text, _, fix = missing.partition(": ")
+            yield CheckFinding(CheckSeverity.WARNING, "proxy", name, text, fix)
     yield from _unknown_variables(loaded, environ)
     if not is_loopback(settings.server.host) and not settings.client_keys:
         text = (
@@ -134,15 +134,15 @@ def _warnings(
             "any web page that is opened in a browser on this machine can use your upstreams, because there are no "
             "client keys"
         )
-        mend = "write the origins of your pages, or make a key with `dragoman keys add NAME`"
-        yield CheckFinding(CheckSeverity.WARNING, "public", "server.cors_origins", text, mend)
+        fix = "write the origins of your pages, or make a key with `dragoman keys add NAME`"
+        yield CheckFinding(CheckSeverity.WARNING, "public", "server.cors_origins", text, fix)
     yield from _lost_prefixes(settings)
     for index, upstream in enumerate(settings.upstreams):
         path = specs[upstream.protocol].path
         if path.startswith("/v1/") and urlsplit(upstream.base_url).path.endswith("/v1"):
             text = f"the base URL for {upstream.protocol} is written without /v1; requests would go to .../v1{path}"
-            mend = f"remove /v1 from base_url: {loaded.origin('upstreams', index, 'base_url').changed_at}"
-            yield CheckFinding(CheckSeverity.WARNING, "base_url", f"upstream {upstream.name}", text, mend)
+            fix = f"remove /v1 from base_url: {loaded.origin('upstreams', index, 'base_url').changed_at}"
+            yield CheckFinding(CheckSeverity.WARNING, "base_url", f"upstream {upstream.name}", text, fix)
 
 
 def _lost_prefixes(settings: Settings) -> Iterator[CheckFinding]:
@@ -170,9 +170,9 @@ def _unknown_variables(loaded: LoadedConfig, environ: Mapping[str, str]) -> Iter
         if name.upper().startswith(ENV_PREFIX) and name not in valid and name not in referenced:
             # The prefix alone would make all of them similar.
             found = nearest(name[len(ENV_PREFIX) :], [each.removeprefix(ENV_PREFIX) for each in valid])
-            mend = f"write {ENV_PREFIX}{found}, or unset {name}" if found else f"unset {name}"
+            fix = f"write {ENV_PREFIX}{found}, or unset {name}" if found else f"unset {name}"
             yield CheckFinding(
-                CheckSeverity.WARNING, "environment", name, "is not a variable of Dragoman", mend
+                CheckSeverity.WARNING, "environment", name, "is not a variable of Dragoman", fix
             )
 
 
@@ -324,9 +324,9 @@ class _Loader(ConfigSources):
             if url and _is_this_gateway(url, server):
                 # ANTHROPIC_BASE_URL points Claude Code at the gateway, which must not send requests to itself.
                 text = f"points at this gateway itself, so {key_variable} does not make an upstream {name}"
-                mend = f"unset {url_variable} where the gateway is started"
+                fix = f"unset {url_variable} where the gateway is started"
                 self.warnings.append(
-                    CheckFinding(CheckSeverity.WARNING, "environment", url_variable, text, mend)
+                    CheckFinding(CheckSeverity.WARNING, "environment", url_variable, text, fix)
                 )
                 continue
             path, problems_before = ("upstreams", index), len(self.problems)
@@ -441,13 +441,13 @@ class _Loader(ConfigSources):
         if keys and secret is None:
             self.add_problem(("client_keys",), "need server.secret: their hashes are keyed with it")
         if admin and secret and admin == secret:
-            self.add_problem(("server", "admin_key"), "is server.secret: it must be a key of its own")
+            self.add_problem(("server", "admin_key"), "is server.secret: it must be a different key")
         elif admin and secret and hash_client_key(admin.reveal(), secret) in hashes:
-            self.add_problem(("server", "admin_key"), "is a client key: it must be a key of its own")
+            self.add_problem(("server", "admin_key"), "is a client key: it must be a different key")
         if metrics and metrics in (admin, secret):
-            self.add_problem(("server", "metrics_key"), "is another key as well: it must be a key of its own")
+            self.add_problem(("server", "metrics_key"), "is another key as well: it must be a different key")
         elif metrics and secret and hash_client_key(metrics.reveal(), secret) in hashes:
-            self.add_problem(("server", "metrics_key"), "is a client key: it must be a key of its own")
+            self.add_problem(("server", "metrics_key"), "is a client key: it must be a different key")
 
 
 def problems_together(settings: Settings) -> Iterator[tuple[str, str]]:

@@ -21,9 +21,9 @@ import anyio.from_thread
 import anyio.lowlevel
 
 from dragoman_server.config.loader import LoadedConfig, problems_together
-from dragoman_server.config.problems import ConfigError
 from dragoman_server.settings import ARRAYS, ServerSettings, Settings, keys_of
 from dragoman_server.settings.fields import AppliedBy
+from dragoman_server.settings.problems import ConfigError
 from dragoman_server.settings.server import REMOVABLE
 
 _log = logging.getLogger("dragoman.server")

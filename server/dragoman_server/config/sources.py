@@ -12,7 +12,10 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from dragoman_server.config.interpolate import expand
-from dragoman_server.config.problems import (
+from dragoman_server.config.toml_lines import KeyPath, TomlLines
+from dragoman_server.settings.capabilities import CapabilitySettings
+from dragoman_server.settings.fields import SettingKind, SettingSpec, keys_of
+from dragoman_server.settings.problems import (
     ConfigError,
     ConfigProblem,
     ValueOrigin,
@@ -21,10 +24,7 @@ from dragoman_server.config.problems import (
     quote_value,
     type_name,
 )
-from dragoman_server.config.toml_lines import KeyPath, TomlLines
-from dragoman_server.config.values import InvalidValue, check_value, header_name, parse_text
-from dragoman_server.settings.capabilities import CapabilitySettings
-from dragoman_server.settings.fields import SettingKind, SettingSpec, keys_of
+from dragoman_server.settings.values import InvalidValue, check_value, header_name, parse_text
 
 # A thousand upstreams fit in. A larger file is the wrong file.
 MAX_FILE_BYTES = 1024 * 1024

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from dragoman.codec import SSE, Framing, UpstreamSpec
-from dragoman_server.headers import with_key
 from dragoman_server.settings import AccountSettings, UpstreamSettings
+from dragoman_server.wire.headers import with_key
 
 
 class UpstreamCall(NamedTuple):

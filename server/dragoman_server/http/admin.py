@@ -21,18 +21,18 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp
 
 from dragoman.jsontext import JSONObject
-from dragoman_server.accounts.health import INITIAL_HEALTH, Health
 from dragoman_server.accounts.key_usage import KeyUsage
 from dragoman_server.accounts.limits import ClientLimits
 from dragoman_server.accounts.stores.base import AccountStoreError, KeyUse
 from dragoman_server.accounts.stores.operations import Change
 from dragoman_server.config.reload import ReloadResult
 from dragoman_server.gateway import Gateway
-from dragoman_server.headers import OPERATOR_HEADERS
 from dragoman_server.http.auth import ADMIN_PATH, METRICS_PATH, AdminKeyMiddleware, Refuse
 from dragoman_server.http.metrics import metrics_endpoint
 from dragoman_server.log import log_request
+from dragoman_server.policy.health import INITIAL_HEALTH, Health
 from dragoman_server.settings import AccountSettings, ClientKey, Settings
+from dragoman_server.wire.headers import OPERATOR_HEADERS
 
 # The store has its own deadline. This one is for a store that does not meet it.
 _STORE_S = 5.0

@@ -18,9 +18,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 
 from dragoman import RequestRefused
-from dragoman_server.config.values import is_loopback
 from dragoman_server.settings import ServerSettings
 from dragoman_server.settings.patterns import matches
+from dragoman_server.settings.values import is_loopback
 
 # For CORSMiddleware: the origins that the setting LOOPBACK_ORIGINS means.
 LOOPBACK_ORIGIN_PATTERN = (

@@ -15,13 +15,13 @@ from dragoman.codec import ProtocolSpec, TokenCount, fill_path
 from dragoman.jsontext import JSONObject, decode_object, encode
 from dragoman_server.capabilities.resolve import capabilities_for
 from dragoman_server.gateway import Gateway
-from dragoman_server.headers import HeaderList
 from dragoman_server.http.endpoint import BaseEndpoint, post_route
-from dragoman_server.keys import make_signer
 from dragoman_server.proxying.client_request import ClientRequest
 from dragoman_server.proxying.destinations import Destination, record_destination
 from dragoman_server.proxying.plan import Plan
-from dragoman_server.replies import Reply
+from dragoman_server.settings.keys import make_signer
+from dragoman_server.wire.headers import HeaderList
+from dragoman_server.wire.replies import Reply
 
 # Clients request dozens of counts when they start, and display nothing until they have them.
 COUNT_TIMEOUT_S = 10.0

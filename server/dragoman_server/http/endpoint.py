@@ -20,19 +20,19 @@ from dragoman.codec import MODEL_IN_PATH, Endpoint, ProtocolSpec
 from dragoman_server.accounts.limits import ClientRefused
 from dragoman_server.accounts.usage import Meter, usage_of
 from dragoman_server.gateway import Gateway
-from dragoman_server.headers import request_id_headers
 from dragoman_server.http.errors import INTERNAL_ERROR
 from dragoman_server.http.request import read_body
 from dragoman_server.models.routes import default_model
-from dragoman_server.off_loop import off_loop
+from dragoman_server.platform.off_loop import off_loop
 from dragoman_server.proxying.affinity import reasoning_key
 from dragoman_server.proxying.client_request import ClientDisconnected, ClientRequest, unix_time
 from dragoman_server.proxying.destinations import Destination, find_destinations
 from dragoman_server.proxying.plan import Plan, PlanChange, Planner
 from dragoman_server.proxying.request_handler import RequestHandler, StoreResponse
-from dragoman_server.replies import Reply, error_reply
 from dragoman_server.responses.service import ExpandedRequest
 from dragoman_server.upstream.content_coding import ACCEPTED_CODINGS
+from dragoman_server.wire.headers import request_id_headers
+from dragoman_server.wire.replies import Reply, error_reply
 
 ERRORS = logging.getLogger("dragoman.errors")
 

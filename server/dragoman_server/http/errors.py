@@ -13,15 +13,9 @@ from starlette.types import Scope, Send
 
 from dragoman import ErrorKind, RemoteProtocolError, RequestRefused, WireError
 from dragoman_server.gateway import Gateway
-from dragoman_server.headers import BROWSER_HEADERS, request_id_headers
 from dragoman_server.http.request import path_below_mount
-from dragoman_server.replies import (
-    Reply,
-    error_reply,
-    protocol_for_path,
-    send_reply,
-    suggest_base_url,
-)
+from dragoman_server.wire.headers import BROWSER_HEADERS, request_id_headers
+from dragoman_server.wire.replies import Reply, error_reply, protocol_for_path, send_reply, suggest_base_url
 
 _UPGRADE_REQUIRED = 426
 

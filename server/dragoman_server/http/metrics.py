@@ -13,10 +13,10 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from dragoman_server.extras import missing_extra
 from dragoman_server.gateway import Gateway
-from dragoman_server.headers import OPERATOR_HEADERS
 from dragoman_server.http.auth import METRICS_PATH
+from dragoman_server.platform.extras import missing_extra
+from dragoman_server.wire.headers import OPERATOR_HEADERS
 
 
 def metrics_endpoint(gateway: Gateway) -> Callable[[Request], Awaitable[Response]]:

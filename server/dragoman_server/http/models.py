@@ -24,10 +24,10 @@ from dragoman_server.http.request import (
     last_value,
     parse_query,
 )
-from dragoman_server.keys import may_use
 from dragoman_server.models.catalog import MODEL_BYTES, CatalogEntry
 from dragoman_server.proxying.client_request import ClientRequest
-from dragoman_server.replies import MODELS_PATH, protocol_by_version
+from dragoman_server.settings.keys import may_use
+from dragoman_server.wire.replies import MODELS_PATH, protocol_by_version
 
 # "Ranges from 1 to 1000" -- `limit` in anthropic 2.12.0, types/model_list_params.py
 _MAX_PAGE_SIZE = 1000

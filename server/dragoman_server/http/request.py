@@ -17,12 +17,7 @@ from starlette.types import Scope
 
 from dragoman import RemoteProtocolError, RequestRefused
 from dragoman_server.proxying.client_request import ClientDisconnected
-from dragoman_server.upstream.content_coding import (
-    CodingError,
-    ContentDecoder,
-    TooLarge,
-    decoder_for,
-)
+from dragoman_server.upstream.content_coding import CodingError, ContentDecoder, TooLarge, decoder_for
 
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Query = Mapping[str, list[str]]

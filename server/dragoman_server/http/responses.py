@@ -16,7 +16,6 @@ from dragoman.document import Request
 from dragoman.jsontext import JSONObject, decode, decode_object, encode
 from dragoman.sse import SSEParser
 from dragoman_server.gateway import Gateway
-from dragoman_server.headers import STREAM_HEADERS, request_id_headers
 from dragoman_server.http.endpoint import BaseEndpoint, ProtocolEndpoint
 from dragoman_server.http.request import (
     boolean_parameter,
@@ -26,13 +25,14 @@ from dragoman_server.http.request import (
     last_value,
     parse_query,
 )
-from dragoman_server.off_loop import off_loop
+from dragoman_server.platform.off_loop import off_loop
 from dragoman_server.proxying.client_request import ClientRequest
 from dragoman_server.proxying.plan import Plan
-from dragoman_server.replies import Reply
 from dragoman_server.responses import conversation
 from dragoman_server.responses.service import HOW_TO_ENABLE
 from dragoman_server.responses.stores.base import StoredResponse
+from dragoman_server.wire.headers import STREAM_HEADERS, request_id_headers
+from dragoman_server.wire.replies import Reply
 
 # The limit and the default of a page in OpenAI's API reference.
 _MAX_ITEMS = 100

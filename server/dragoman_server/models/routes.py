@@ -23,10 +23,10 @@ from types import MappingProxyType
 from typing import TypeAlias
 
 from dragoman_server.capabilities.providers import preferred_protocol, provider_name
-from dragoman_server.config.problems import nearest, printable
 from dragoman_server.models.info import ModelInfo
 from dragoman_server.settings import SIMULATOR, Settings, UpstreamSettings
 from dragoman_server.settings.patterns import WILDCARD, captures, matches, substitute, targets_of
+from dragoman_server.settings.problems import nearest, printable
 from dragoman_server.simulator import MODELS
 
 # The simulator's model that serves all names when there is no upstream.

@@ -24,9 +24,10 @@ import anyio
 import msgspec
 
 from dragoman import ErrorKind, RemoteProtocolError, RequestRefused, WireError
-from dragoman_server.accounts.error_actions import ErrorAction, ErrorRule, classify
-from dragoman_server.accounts.health import INITIAL_HEALTH, Health
-from dragoman_server.accounts.policy import (
+from dragoman_server.accounts.stores.base import AccountStore, Candidate, Rate, Reservation
+from dragoman_server.accounts.stores.operations import Change, Release, Reserve
+from dragoman_server.log import DECISIONS, log_decision
+from dragoman_server.policy.attempts import (
     Attempts,
     AttemptState,
     GiveUp,
@@ -35,14 +36,13 @@ from dragoman_server.accounts.policy import (
     UpstreamAccounts,
     Wait,
 )
-from dragoman_server.accounts.stores.base import AccountStore, Candidate, Rate, Reservation
-from dragoman_server.accounts.stores.operations import Change, Release, Reserve
-from dragoman_server.headers import remaining_share
-from dragoman_server.log import DECISIONS, log_decision
+from dragoman_server.policy.error_actions import ErrorAction, ErrorRule, classify
+from dragoman_server.policy.health import INITIAL_HEALTH, Health
 from dragoman_server.proxying.attempt import Attempt, AttemptFailure, PooledAccount
 from dragoman_server.proxying.destinations import Destination
 from dragoman_server.proxying.plan import Plan
 from dragoman_server.settings import AccountSettings, RuleSettings, Settings, UpstreamSettings
+from dragoman_server.wire.headers import remaining_share
 
 if TYPE_CHECKING:
     from dragoman_server.accounts.balances import Balances

@@ -28,12 +28,11 @@ from dragoman import (
     translate_error,
 )
 from dragoman.errors import mask_document, mask_error, unreadable_error
-from dragoman_server.accounts.error_actions import ErrorRule, refuses_signed_reasoning, retry_after
-from dragoman_server.accounts.policy import Account
 from dragoman_server.accounts.stores.base import Candidate, Reservation
-from dragoman_server.cancellation import Arguments, return_if_cancelled
-from dragoman_server.headers import HeaderList, client_response_headers, request_id_headers, request_id_of
-from dragoman_server.off_loop import INLINE_BYTES, off_loop
+from dragoman_server.platform.cancellation import Arguments, return_if_cancelled
+from dragoman_server.platform.off_loop import INLINE_BYTES, off_loop
+from dragoman_server.policy.attempts import Account
+from dragoman_server.policy.error_actions import ErrorRule, refuses_signed_reasoning, retry_after
 from dragoman_server.proxying.plan import Plan
 from dragoman_server.proxying.response_reads import UnreadBytes, is_stream, receive_and_merge
 from dragoman_server.proxying.upstream_errors import (
@@ -47,11 +46,14 @@ from dragoman_server.proxying.upstream_errors import (
 )
 from dragoman_server.settings import AccountSettings
 from dragoman_server.upstream.account_request import account_request
-from dragoman_server.upstream.errors import (
-    UpstreamError,
-    UpstreamIdleClosed,
-)
+from dragoman_server.upstream.errors import UpstreamError, UpstreamIdleClosed
 from dragoman_server.upstream.sender import UpstreamResponseLike, UpstreamSender
+from dragoman_server.wire.headers import (
+    HeaderList,
+    client_response_headers,
+    request_id_headers,
+    request_id_of,
+)
 
 if TYPE_CHECKING:
     from dragoman_server.telemetry.tracing import AttemptTrace, RequestTrace

@@ -16,16 +16,16 @@ from dragoman import RemoteProtocolError, RequestRefused
 from dragoman.jsontext import JSON, encode
 from dragoman_server.accounts.limits import BudgetReservation
 from dragoman_server.accounts.usage import Meter
-from dragoman_server.cancellation import Arguments, return_if_cancelled
-from dragoman_server.clock import event_loop_clock
-from dragoman_server.headers import JSON_HEADERS, HeaderList, request_id_headers
 from dragoman_server.log import RequestRecord
-from dragoman_server.off_loop import INLINE_BYTES, off_loop
+from dragoman_server.platform.cancellation import Arguments, return_if_cancelled
+from dragoman_server.platform.clock import event_loop_clock
+from dragoman_server.platform.off_loop import INLINE_BYTES, off_loop
 from dragoman_server.proxying.plan import Plan
-from dragoman_server.replies import Reply
 from dragoman_server.settings import ClientKey
 from dragoman_server.streams.byte_stream import WRITE_NOW, WriteNow
 from dragoman_server.telemetry.requests import RequestTelemetry
+from dragoman_server.wire.headers import JSON_HEADERS, HeaderList, request_id_headers
+from dragoman_server.wire.replies import Reply
 
 Result = TypeVar("Result")
 

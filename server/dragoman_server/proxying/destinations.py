@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 from dragoman import UPSTREAMS, RemoteProtocolError, RequestRefused
 from dragoman.codec import ProtocolSpec, UpstreamSpec
-from dragoman_server.config.problems import quote_value
 from dragoman_server.log import RequestRecord
 from dragoman_server.models.routes import (
     NO_LISTED_MODELS,
@@ -15,6 +14,7 @@ from dragoman_server.models.routes import (
     resolve_chain,
 )
 from dragoman_server.settings import AccountSettings, Settings, UpstreamSettings
+from dragoman_server.settings.problems import quote_value
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ go out together; a reader that is ahead of a slow client waits for room, and so 
 
 from typing import NamedTuple
 
-from dragoman_server.changes import Changes
+from dragoman_server.platform.changes import Changes
 from dragoman_server.streams.byte_stream import WriteNow
 
 # A reader waits while more than this is unsent. One piece is what one read of the upstream gave, which is one event of

@@ -31,20 +31,17 @@ from dragoman import (
 from dragoman.codec import SSE, CheckInput, Endpoint, ProtocolSpec, ResponseContext, UpstreamSpec
 from dragoman.document import ReasoningLookup, Request
 from dragoman_server.capabilities.resolve import capabilities_for, known_capabilities
-from dragoman_server.headers import HeaderList, upstream_request_headers
 from dragoman_server.hosts import UpstreamCall
-from dragoman_server.keys import make_signer
 from dragoman_server.log import DECISIONS, log_decision
-from dragoman_server.models.routes import (
-    NO_LISTED_MODELS,
-    ListedModels,
-)
-from dragoman_server.off_loop import off_loop
+from dragoman_server.models.routes import NO_LISTED_MODELS, ListedModels
+from dragoman_server.platform.off_loop import off_loop
 from dragoman_server.proxying.affinity import conversation_key
 from dragoman_server.proxying.destinations import Destination, find_destinations
 from dragoman_server.proxying.refused_members import REMEMBERED_S, RefusedMembers, refused_member
 from dragoman_server.proxying.upstream_errors import Scrub
 from dragoman_server.settings import ClientKey, Settings, UpstreamSettings
+from dragoman_server.settings.keys import make_signer
+from dragoman_server.wire.headers import HeaderList, upstream_request_headers
 
 LOG = logging.getLogger("dragoman.upstream")
 
@@ -54,7 +51,7 @@ _RELAYED_QUERY = frozenset({"beta=true"})
 # The header with which a client chooses the loss policy of one request.
 LOSS_POLICY_HEADER = "dragoman-loss-policy"
 
-# Each of several responses (`n`) is a request of its own where the upstream gives one at a time, and each costs its
+# Each of several responses (`n`) is its own request where the upstream gives one at a time, and each costs its
 # prompt.
 MAX_FAN_OUT = 16
 

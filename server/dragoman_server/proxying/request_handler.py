@@ -19,10 +19,17 @@ import msgspec
 
 from dragoman import Keepalive, Ledger, Outcome, Relay, ResponseMachine
 from dragoman.jsontext import JSONObject, encode
-from dragoman_server.accounts.error_actions import ErrorAction
 from dragoman_server.accounts.usage import estimate_input
-from dragoman_server.cancellation import return_if_cancelled
-from dragoman_server.headers import (
+from dragoman_server.platform.cancellation import return_if_cancelled
+from dragoman_server.platform.off_loop import off_loop
+from dragoman_server.policy.error_actions import ErrorAction
+from dragoman_server.proxying.attempt import Attempt, AttemptFailure, Delivery
+from dragoman_server.proxying.client_request import SCOPE_SENDERS, ClientRequest
+from dragoman_server.proxying.destinations import record_destination
+from dragoman_server.proxying.outbox import Outbox
+from dragoman_server.proxying.plan import Plan
+from dragoman_server.proxying.records import CLIENT_LEFT, note_failure, record_end
+from dragoman_server.wire.headers import (
     ESTIMATE_AT_START,
     JSON_HEADERS,
     STREAM_HEADERS,
@@ -30,14 +37,13 @@ from dragoman_server.headers import (
     encode_headers,
     request_id_headers,
 )
-from dragoman_server.off_loop import off_loop
-from dragoman_server.proxying.attempt import Attempt, AttemptFailure, Delivery
-from dragoman_server.proxying.client_request import SCOPE_SENDERS, ClientRequest
-from dragoman_server.proxying.destinations import record_destination
-from dragoman_server.proxying.outbox import Outbox
-from dragoman_server.proxying.plan import Plan
-from dragoman_server.proxying.records import CLIENT_LEFT, note_failure, record_end
-from dragoman_server.replies import Reply, encoded_error_reply, error_reply, loss_header, with_retry_after
+from dragoman_server.wire.replies import (
+    Reply,
+    encoded_error_reply,
+    error_reply,
+    loss_header,
+    with_retry_after,
+)
 
 if TYPE_CHECKING:
     from dragoman_server.gateway import Gateway

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from dragoman import FanOut, ResponseMachine, ResponseTranslator
 from dragoman.codec import SSE
-from dragoman_server.headers import media_type
+from dragoman_server.wire.headers import media_type
 
 
 def is_stream(headers: Sequence[tuple[str, str]], first: bytes) -> bool:

@@ -14,7 +14,6 @@ import msgspec
 
 from dragoman import ErrorKind, WireError
 from dragoman_server.capabilities.providers import provider_name
-from dragoman_server.headers import HeaderList, media_type
 from dragoman_server.proxying.destinations import Destination
 from dragoman_server.settings import SIMULATOR, AccountSettings, UpstreamSettings
 from dragoman_server.settings.secret import MASK, Mask
@@ -26,6 +25,7 @@ from dragoman_server.upstream.errors import (
     UpstreamTimeoutPhase,
     UpstreamUnreachable,
 )
+from dragoman_server.wire.headers import HeaderList, media_type
 
 _PROXY_AUTHENTICATION_REQUIRED = 407
 
@@ -37,7 +37,7 @@ _CUSTOMER = re.compile(
 # A byte order mark and white space.
 _BLANK = b"\xef\xbb\xbf \t\r\n"
 
-# The beginnings of lines of server-sent events. llama.cpp has a field of its own for errors.
+# The beginnings of lines of server-sent events. llama.cpp has its own field for errors.
 _STREAM_FIELDS = (b":", b"data", b"event", b"id", b"retry", b"error")
 
 # Kinds of error responses that a wrong base_url causes.

@@ -33,12 +33,7 @@ from dragoman_server.recordings.document import (
     as_text,
     encode,
 )
-from dragoman_server.recordings.redaction import (
-    mask_pieces,
-    redact_headers,
-    redact_pieces,
-    redact_query,
-)
+from dragoman_server.recordings.redaction import mask_pieces, redact_headers, redact_pieces, redact_query
 from dragoman_server.settings import Settings
 from dragoman_server.streams.byte_stream import WRITE_NOW, Take
 from dragoman_server.upstream.client import UpstreamTimeouts

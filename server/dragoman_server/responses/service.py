@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from dragoman import RequestHead, RequestRefused
 from dragoman.jsontext import JSONObject, encode
-from dragoman_server.off_loop import OffLoop, off_loop
+from dragoman_server.platform.off_loop import OffLoop, off_loop
 from dragoman_server.responses import conversation
 from dragoman_server.responses.stores.base import (
     ResponseStore,

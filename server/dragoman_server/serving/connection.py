@@ -19,8 +19,8 @@ from hypercorn.protocol.events import Event as StreamEvent
 from hypercorn.typing import ASGIReceiveEvent
 from starlette.types import ASGIApp
 
-from dragoman_server.changes import Lock
-from dragoman_server.clock import event_loop_clock
+from dragoman_server.platform.changes import Lock
+from dragoman_server.platform.clock import event_loop_clock
 from dragoman_server.serving.http1 import HTTP1
 from dragoman_server.serving.http2 import HTTP2
 from dragoman_server.serving.tasks import AppEvents, AppSend, run_app

@@ -2,7 +2,7 @@
 
 Received bytes go into a buffer. A whole head is checked and read by `request_head`, a body by a decoder of
 `http1_body`; what follows a request stays in the buffer until the response has ended. So the task that reads the socket
-never waits for a response, and reacts at once when the client leaves. Each response is written by an object of its own,
+never waits for a response, and reacts at once when the client leaves. Each response is written by its own object,
 of `plain_response` or h11, so no bytes of one can become part of another. hypercorn's ASGI streams translate between
 its events and the application.
 """
@@ -19,7 +19,7 @@ from hypercorn.protocol.http_stream import HTTPStream
 from hypercorn.protocol.ws_stream import Handshake, WSStream
 
 from dragoman import RemoteProtocolError, RequestRefused
-from dragoman_server.changes import Lock
+from dragoman_server.platform.changes import Lock
 from dragoman_server.serving.plain_response import PlainResponse, may_be_plain
 from dragoman_server.serving.refusals import refusal
 from dragoman_server.serving.request_head import (

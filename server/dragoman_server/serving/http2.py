@@ -34,11 +34,11 @@ from hypercorn.utils import filter_pseudo_headers
 from starlette.types import Message, Receive, Scope, Send
 
 from dragoman import RequestRefused
-from dragoman_server.changes import Changes
-from dragoman_server.replies import Reply, send_reply
+from dragoman_server.platform.changes import Changes
 from dragoman_server.serving.http2_connection import HTTP2Connection
 from dragoman_server.serving.refusals import refusal
 from dragoman_server.serving.request_head import MAX_HEAD_BYTES, check_fields
+from dragoman_server.wire.replies import Reply, send_reply
 
 if TYPE_CHECKING:
     from dragoman_server.serving.connection import Connection

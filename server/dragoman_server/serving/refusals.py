@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from dragoman import RemoteProtocolError, RequestRefused
-from dragoman_server.replies import Reply
+from dragoman_server.wire.replies import Reply
 
 
 def refusal(

@@ -9,12 +9,7 @@ from collections.abc import Callable
 import anyio
 import anyio.abc
 
-from dragoman_server.serving.connection import (
-    Address,
-    Connection,
-    WorkerContext,
-    log_internal_error,
-)
+from dragoman_server.serving.connection import Address, Connection, WorkerContext, log_internal_error
 from dragoman_server.serving.file_limit import default_max_connections
 from dragoman_server.streams.byte_stream import ByteStream
 from dragoman_server.streams.connect import open_byte_stream

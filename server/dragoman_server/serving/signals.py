@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 
-from dragoman_server.off_loop import calls_in_loop
+from dragoman_server.platform.off_loop import calls_in_loop
 
 
 def signals_named(*names: str) -> tuple[signal.Signals, ...]:

@@ -7,8 +7,8 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Self
 
-from dragoman_server.config.values import is_loopback
 from dragoman_server.settings import ServerSettings
+from dragoman_server.settings.values import is_loopback
 
 # Connections that wait to be accepted. The kernel limits this to net.core.somaxconn.
 BACKLOG = 1024

@@ -9,7 +9,7 @@ import anyio
 from hypercorn.typing import ASGIReceiveEvent, ASGISendEvent
 from starlette.types import ASGIApp
 
-from dragoman_server.changes import Changes
+from dragoman_server.platform.changes import Changes
 
 _log = logging.getLogger("dragoman.http")
 

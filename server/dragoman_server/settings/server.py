@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from msgspec import Meta
 
 from dragoman import Capabilities
-from dragoman_server.accounts.policy import MAX_ATTEMPTS
+from dragoman_server.policy.attempts import MAX_ATTEMPTS
 from dragoman_server.settings.capabilities import ModelCapabilitySettings
 from dragoman_server.settings.fields import (
     DAY_S,

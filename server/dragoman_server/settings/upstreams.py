@@ -9,8 +9,8 @@ from msgspec import Meta
 from dragoman import UPSTREAMS
 from dragoman.codec import UpstreamSpec
 from dragoman.document import EFFORTS
-from dragoman_server.accounts.error_actions import ErrorAction
-from dragoman_server.accounts.policy import Selection
+from dragoman_server.policy.attempts import Selection
+from dragoman_server.policy.error_actions import ErrorAction
 from dragoman_server.settings.capabilities import CapabilitySettings
 from dragoman_server.settings.fields import DAY_S, Name, Proxy, Seconds, SettingKind, Wait
 from dragoman_server.settings.secret import Secret

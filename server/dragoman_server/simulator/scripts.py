@@ -29,7 +29,7 @@ from dragoman.events import (
     ToolKind,
 )
 from dragoman.jsontext import JSON
-from dragoman_server.config.problems import did_you_mean, printable
+from dragoman_server.settings.problems import did_you_mean, printable
 from dragoman_server.simulator.example import example, example_text
 from dragoman_server.simulator.reasoning import check_returned_reasoning, make_reasoning, wants_reasoning
 from dragoman_server.simulator.request import ClientTool, SimulatedRequest, describe

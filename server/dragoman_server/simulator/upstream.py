@@ -13,7 +13,7 @@ import anyio
 from dragoman import UPSTREAMS
 from dragoman.jsontext import JSONObject
 from dragoman_server.hosts import UpstreamCall
-from dragoman_server.off_loop import off_loop
+from dragoman_server.platform.off_loop import off_loop
 from dragoman_server.simulator.reply import MADE_AT, SimulatedReply, json_reply, reply_to
 from dragoman_server.simulator.scripts import MODELS
 from dragoman_server.streams.byte_stream import Take

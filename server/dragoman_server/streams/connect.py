@@ -14,7 +14,7 @@ import ssl
 import anyio
 import anyio.lowlevel
 
-from dragoman_server.cancellation import return_if_cancelled
+from dragoman_server.platform.cancellation import return_if_cancelled
 from dragoman_server.streams.byte_stream import ByteStream
 from dragoman_server.streams.resolve import Address, resolve
 

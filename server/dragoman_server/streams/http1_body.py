@@ -1,7 +1,7 @@
 """The bodies of HTTP/1.1 messages, decoded without I/O: of requests from clients and of responses from upstreams.
 
 Coded bytes go in, body bytes come out. All chunks that one call completes are joined into one `bytes`, so their number
-does not matter to the consumer. The usual chunk, whole in one read, is read in a loop of its own.
+does not matter to the consumer. The usual chunk, whole in one read, is read in its own loop.
 
 The decoder of chunks is strict, because two readers that disagree about framing can take one peer's data for another's
 headers: lines end only in CRLF, sizes are plain hex, and every line has a limit. h11 0.16 accepts bare LF behind

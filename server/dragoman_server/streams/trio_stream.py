@@ -13,7 +13,7 @@ from typing import TypeVar, cast
 
 import trio
 
-from dragoman_server.cancellation import Arguments
+from dragoman_server.platform.cancellation import Arguments
 from dragoman_server.streams.byte_stream import Take
 
 # The most bytes of one read: each step of a response's way to a slow client holds that much.

@@ -21,9 +21,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dragoman_server import __version__
-from dragoman_server.accounts.health import INITIAL_HEALTH, AccountState, Health
-from dragoman_server.extras import missing_extra
 from dragoman_server.log import RequestRecord
+from dragoman_server.platform.extras import missing_extra
+from dragoman_server.policy.health import INITIAL_HEALTH, AccountState, Health
 from dragoman_server.settings import SIMULATOR, Settings
 from dragoman_server.settings.patterns import WILDCARD, targets_of
 from dragoman_server.simulator import MODELS

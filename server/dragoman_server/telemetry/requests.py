@@ -1,6 +1,6 @@
 """The metrics and the traces that are switched on, and the part of one request in them.
 
-Of a request three moments count: it begins, it is planned, it ends. Attempts have spans of their own.
+Of a request three moments count: it begins, it is planned, it ends. Attempts have their own spans.
 """
 
 import logging
@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from starlette.types import Scope
 
-from dragoman_server.extras import missing_extra
 from dragoman_server.log import RequestRecord
+from dragoman_server.platform.extras import missing_extra
 from dragoman_server.settings import Settings
 from dragoman_server.telemetry.metrics import KnownModels, Metrics, ModelNames, exposes_metrics
 from dragoman_server.telemetry.watchdog import watching

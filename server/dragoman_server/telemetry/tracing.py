@@ -25,11 +25,11 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 from dragoman import Usage
 from dragoman_server import __version__
 from dragoman_server.capabilities.providers import address_of, provider_name
-from dragoman_server.headers import HeaderList
 from dragoman_server.log import RequestRecord, shorten
 from dragoman_server.settings import UpstreamSettings
 from dragoman_server.telemetry import semconv
 from dragoman_server.telemetry.semconv import InstrumentSpec
+from dragoman_server.wire.headers import HeaderList
 
 if TYPE_CHECKING:
     from dragoman_server.telemetry.metrics import KnownModels

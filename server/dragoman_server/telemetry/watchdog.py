@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
 
-from dragoman_server.off_loop import calls_in_loop
+from dragoman_server.platform.off_loop import calls_in_loop
 
 _log = logging.getLogger("dragoman.loop")
 

@@ -32,9 +32,8 @@ import httpx2
 
 from dragoman.codec import SSE, Framing
 from dragoman.sse import FrameDecoder
-from dragoman_server.headers import media_type
 from dragoman_server.hosts import UpstreamCall
-from dragoman_server.off_loop import off_loop
+from dragoman_server.platform.off_loop import off_loop
 from dragoman_server.streams.byte_stream import Take
 from dragoman_server.upstream.background import BackgroundTaskGroup
 from dragoman_server.upstream.content_coding import CodingError, ContentDecoder, decoder_for
@@ -57,6 +56,7 @@ from dragoman_server.upstream.transport import (
     ResponseBody,
     trusting_context,
 )
+from dragoman_server.wire.headers import media_type
 
 Transport = Http1Transport | httpx2.AsyncBaseTransport
 

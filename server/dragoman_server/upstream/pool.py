@@ -15,8 +15,8 @@ from typing import NamedTuple
 
 import anyio
 
-from dragoman_server.changes import Changes
-from dragoman_server.clock import event_loop_clock
+from dragoman_server.platform.changes import Changes
+from dragoman_server.platform.clock import event_loop_clock
 from dragoman_server.streams.byte_stream import ByteStream
 
 

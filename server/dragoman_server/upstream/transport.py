@@ -22,7 +22,7 @@ import anyio
 import anyio.lowlevel
 import httpx2
 
-from dragoman_server.cancellation import return_if_cancelled
+from dragoman_server.platform.cancellation import return_if_cancelled
 from dragoman_server.streams.byte_stream import ByteStream, Take
 from dragoman_server.streams.connect import connect, open_byte_stream
 from dragoman_server.streams.http1_body import BodyDecoder, FramingError
@@ -426,7 +426,7 @@ def _ended(
 
 
 def _reason(error: OSError) -> str:
-    # The two event loops have different texts for one errno; resolver and TLS errors have numbers of their own.
+    # The two event loops have different texts for one errno; resolver and TLS errors have their own numbers.
     if error.errno is None or isinstance(error, (ssl.SSLError, socket.gaierror)):
         return error.strerror or str(error) or type(error).__name__
     return os.strerror(error.errno)

@@ -1,4 +1,4 @@
-"""The `dragoman` command around a tiny application, as a script that tests start in a process of its own.
+"""The `dragoman` command around a tiny application, as a script that tests start in its own process.
 
 The command imports `dragoman_server.app` when it serves; this script replaces it. Its paths:
 

@@ -33,19 +33,13 @@ from oracle import samples as s
 from oracle.meaning import Kind
 from translation import client_request
 
-from dragoman_server.accounts.health import Health
 from dragoman_server.accounts.stores.base import AccountStore
 from dragoman_server.accounts.stores.memory import MemoryAccountStore
 from dragoman_server.app import Application
 from dragoman_server.gateway import Gateway
+from dragoman_server.policy.health import Health
 from dragoman_server.proxying.account_pool import AccountPool
-from dragoman_server.settings import (
-    AccountSettings,
-    RuleSettings,
-    ServerSettings,
-    Settings,
-    UpstreamSettings,
-)
+from dragoman_server.settings import AccountSettings, RuleSettings, ServerSettings, Settings, UpstreamSettings
 from dragoman_server.settings.secret import Secret
 
 Json = dict[str, Any]
@@ -118,7 +112,7 @@ def script_of(protocol: str, play: Plays, *, stream: bool) -> Script:
 
 
 def in_band(protocol: str, play: InBand, *, stream: bool) -> bytes:
-    """The body. An error of Responses stands in a failed response, and before that in an event of its own."""
+    """The body. An error of Responses stands in a failed response, and before that in its own event."""
     if protocol == RESPONSES:
         error_fields = {name: play.error["error"].get(name) for name in ("code", "message")}
         failed = s.response("failed", error=error_fields)

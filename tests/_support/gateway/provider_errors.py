@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from gateway.provider import InBand, Plays, RawResponse
 from oracle import CHAT, MESSAGES, RESPONSES
 
-from dragoman_server.accounts.error_actions import ErrorAction
+from dragoman_server.policy.error_actions import ErrorAction
 from dragoman_server.upstream.client import (
     UpstreamBroken,
     UpstreamTimeout,

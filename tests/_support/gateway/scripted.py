@@ -20,8 +20,8 @@ from dragoman_server.accounts.limits import ClientLimits
 from dragoman_server.accounts.stores.base import AccountStore
 from dragoman_server.app import Application
 from dragoman_server.gateway import Gateway
-from dragoman_server.keys import hash_client_key
 from dragoman_server.settings import ClientKey, Price, ServerSettings, Settings, UpstreamSettings
+from dragoman_server.settings.keys import hash_client_key
 from dragoman_server.settings.secret import Secret
 
 CHAT, MESSAGES, RESPONSES = PROTOCOL_NAMES = ("openai_chat", "anthropic_messages", "openai_responses")
@@ -138,7 +138,7 @@ def whole(value: Any, status: int = 200) -> Script:
 
 
 def stream(*events: Mapping[str, Any], done: bool = False) -> Script:
-    """A stream of these events, each in a read of its own. done: with the line that ends one of Chat Completions."""
+    """A stream of these events, each in its own read. done: with the line that ends one of Chat Completions."""
     frames = [
         (f"event: {each['type']}\n" if "type" in each else "") + f"data: {json.dumps(each)}\n\n"
         for each in events

@@ -21,7 +21,6 @@ from gateway.fakes import FakeUpstreams, OneResponse, Script, Sleep, call
 from dragoman_server.accounts.stores.memory import MemoryAccountStore
 from dragoman_server.accounts.stores.operations import Add
 from dragoman_server.app import create_app
-from dragoman_server.keys import hash_client_key
 from dragoman_server.log import JSONFormatter
 from dragoman_server.models.routes import resolve_chain
 from dragoman_server.serving.run import _Worker
@@ -34,6 +33,7 @@ from dragoman_server.settings import (
     Settings,
     UpstreamSettings,
 )
+from dragoman_server.settings.keys import hash_client_key
 from dragoman_server.settings.secret import Mask, Secret
 from dragoman_server.streams.byte_stream import ByteStream
 from dragoman_server.upstream.pool import ConnectionPool, Origin, PoolLimits

@@ -64,7 +64,7 @@ def _walk(value: Json, path: str, pattern: str) -> Iterator[tuple[str, str, Json
 def _kind(member: Json) -> str:
     if not isinstance(member, dict):
         return "*"
-    # Roles and forms of content have readers of their own.
+    # Roles and forms of content have their own readers.
     names = [str(member[key]) for key in ("type", "role") if isinstance(member.get(key), str)]
     content = member.get("content")
     return "+".join([*names, type(content).__name__] if "role" in member else names) or "*"

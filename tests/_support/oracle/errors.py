@@ -95,7 +95,7 @@ def compare_error(upstream: ErrorResponse, client: ErrorResponse) -> list[str]:
     elif upstream.too_long and client.kind != "context_length_exceeded":
         problems.append(f"code: a context overflow came out as {client.kind!r}")
     elif client.protocol in SIMPLE:
-        pass  # has codes of its own
+        pass  # has its own codes
     elif upstream.protocol == MESSAGES and client.kind not in CODES.get(client.status, {client.kind}):
         problems.append(f"code: {client.kind!r} with status {client.status}")
     return problems

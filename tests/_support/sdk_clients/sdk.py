@@ -203,7 +203,7 @@ class _Sync:
 
 
 class _Async:
-    """The async clients, in an asyncio loop of their own that runs while a call is made."""
+    """The async clients, in their own asyncio loop that runs while a call is made."""
 
     def __init__(
         self,

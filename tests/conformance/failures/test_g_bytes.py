@@ -146,7 +146,7 @@ def ordered(text: str) -> str:
 
 
 def odd_request(client: str) -> bytes:
-    """A request with SCHEMA and ODD_ARGUMENTS in it, in a spelling of its own."""
+    """A request with SCHEMA and ODD_ARGUMENTS in it, in its own spelling."""
     body = request(client, User("h\u00e9"), model(Call("call_a", "add", ("{}",))), Result("call_a"))
     text = json.dumps(body, ensure_ascii=False, separators=(" ,", ":  "))
     schema = next(
@@ -158,7 +158,7 @@ def odd_request(client: str) -> bytes:
 
 
 def translated(client: str, upstream: str, data: bytes) -> bytes:
-    """By a translator of its own: nothing is left of an earlier request."""
+    """By its own translator: nothing is left of an earlier request."""
     return RequestTranslator(client=spec_of(client), upstream=UPSTREAMS[upstream]).translate(data).body
 
 

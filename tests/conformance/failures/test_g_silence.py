@@ -120,7 +120,7 @@ async def test_G2_a_client_that_does_not_stream_gets_no_heartbeats(client: str) 
 async def test_G3_a_silent_upstream_times_out_in_spite_of_heartbeats(
     client: str, upstream: str, where: str
 ) -> None:
-    """The upstream has a read timeout of its own, whatever the client was sent meanwhile."""
+    """The upstream has its own read timeout, whatever the client was sent meanwhile."""
     for_ever = 10**6
     response = {
         "before the head": UpstreamResponse(delay_s=for_ever),

@@ -342,7 +342,7 @@ def test_I6_cache_marks_without_a_field_are_losses(client: str, upstream: str) -
         path for path, code in sent.losses.items() if path.endswith("cache_control") and code == "dropped"
     ]
     assert len(reported) == count
-    # A marked system text is an item of its own, a plain one may be `instructions`: both mean the same.
+    # A marked system text is its own item, a plain one may be `instructions`: both mean the same.
     assert client == CHAT or json.dumps(sent.body).count('"S"') == 1
     body.pop("system", None)
     plain = json.loads(json.dumps(body).replace(f', "cache_control": {json.dumps(MARK)}', ""))

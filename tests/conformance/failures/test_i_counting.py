@@ -15,8 +15,8 @@ from gateway.simulated import gateway as simulated
 from oracle import MESSAGES, check_error
 from oracle import samples as s
 
-from dragoman_server.keys import hash_client_key
 from dragoman_server.settings import ClientKey
+from dragoman_server.settings.keys import hash_client_key
 from dragoman_server.settings.secret import Secret
 
 pytestmark = [pytest.mark.anyio, pytest.mark.each_protocol]

@@ -120,7 +120,7 @@ def test_losses_of_each_choice_are_recorded() -> None:
 
 
 def test_calls_of_two_branches_have_distinct_ids() -> None:
-    """Both responses may number their calls from 0; each branch makes them distinct with a token of its own."""
+    """Both responses may number their calls from 0; each branch makes them distinct with its own token."""
     call: list[Event] = [start_of(BlockKind.TOOL_CALL, 1), ArgumentsDelta(1, "{}"), BlockEnded(1)]
     machine = fan(client=toy("client", clients_drop_signatures=True))
     reasoning: list[Event] = [start_of(BlockKind.REASONING, 2), SignatureDelta(2, SIGNATURE), BlockEnded(2)]

@@ -208,7 +208,7 @@ def test_open_blocks_are_given_oldest_first() -> None:
     assert checker.open_blocks == [2]
 
 
-# A model of its own
+# The gateway's own model
 
 
 class Model:

@@ -149,6 +149,6 @@ def test_the_search_for_bytes_is_bounded(monkeypatch: pytest.MonkeyPatch) -> Non
     assert len(findings) > 2
 
 
-def test_each_rule_has_a_mend_and_a_source() -> None:
+def test_each_rule_has_a_fix_and_a_source() -> None:
     for name, rule in lint.RULES.items():
-        assert (rule.id, rule.mend[-1], rule.source[:8]) == (name, ".", "https://")
+        assert (rule.id, rule.fix[-1], rule.source[:8]) == (name, ".", "https://")

@@ -7,10 +7,7 @@ from typing import Any
 import pytest
 from chat_requests import assistant, messages_of, text_part, user, wire_call
 
-from dragoman._ir.events import (
-    Signature,
-    ToolKind,
-)
+from dragoman._ir.events import Signature, ToolKind
 from dragoman._ir.request import (
     Media,
     Message,

@@ -9,9 +9,7 @@ import pytest
 from chat_requests import assistant, messages_of, text_part, user, write
 from core.passes import fit_and_write
 
-from dragoman._ir.events import (
-    ToolKind,
-)
+from dragoman._ir.events import ToolKind
 from dragoman._ir.losses import Ledger
 from dragoman._ir.request import (
     Media,

@@ -9,9 +9,7 @@ import pytest
 from core.passes import fit_and_write, pass_context
 from core.same_protocol import read_same_protocol
 
-from dragoman._ir.events import (
-    Signature,
-)
+from dragoman._ir.events import Signature
 from dragoman._ir.losses import Ledger
 from dragoman._ir.native import changed
 from dragoman._ir.request import Message, Reasoning, Text, ToolResult

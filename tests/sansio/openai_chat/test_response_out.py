@@ -11,7 +11,7 @@ from dragoman._ir.losses import Ledger
 
 
 def cite(block: int, at: int) -> list[Event]:
-    """A text with a citation of its own."""
+    """A text with its own citation."""
     return [
         BlockStarted(block, TEXT),
         TextDelta(block, "ab"),

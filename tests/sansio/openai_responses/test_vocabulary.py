@@ -10,12 +10,7 @@ from typing import Any
 import pytest
 from core.passes import pass_context
 from core.same_protocol import read_same_protocol
-from openai.types.responses import (
-    ResponseInputItem,
-    ResponseOutputItem,
-    ResponseStreamEvent,
-    Tool,
-)
+from openai.types.responses import ResponseInputItem, ResponseOutputItem, ResponseStreamEvent, Tool
 from sdk_fields import literals
 
 from dragoman._ir.events import BlockStarted, Opaque

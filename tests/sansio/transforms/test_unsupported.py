@@ -8,17 +8,9 @@ from core.passes import pass_context
 from core.toy_protocol import toy
 
 from dragoman._ir.losses import Ledger, LossCode
-from dragoman._ir.request import (
-    Param,
-    ReasoningConfig,
-    Request,
-)
+from dragoman._ir.request import Param, ReasoningConfig, Request
 from dragoman._ir.tools import FunctionTool, HostedTool, ToolChoice, ToolRef
-from dragoman._transforms.unsupported import (
-    add_cache_key,
-    drop_unsupported,
-    fit_tool_settings,
-)
+from dragoman._transforms.unsupported import add_cache_key, drop_unsupported, fit_tool_settings
 from dragoman._wire.exceptions import RequestRefused
 from dragoman.codec import Capabilities
 from dragoman.protocols.openai_chat.capabilities import ChatCapabilities

@@ -37,7 +37,7 @@ CASES: dict[str, tuple[bytes, list[tuple[bytes, bytes]]]] = {
     "id and retry": (b"id: 7\nretry: 10\ndata: a\nid\n\n", [(b"", b"a")]),
     "only id": (b"id: 7\n\n", []),
     "unknown field": (b"datum: x\nDATA: y\n data: z\ndata: a\n\n", [(b"", b"a")]),
-    "an error in a line of its own": (b'error: {"code": 500}\n\n', [(b"error", b'{"code": 500}')]),
+    "an error in its own line": (b'error: {"code": 500}\n\n', [(b"error", b'{"code": 500}')]),
     "an error without a space": (b"error:{}\n\ndata: b\n\n", [(b"error", b"{}"), (b"", b"b")]),
     "an error beside data is another field": (b"error: a\ndata: b\n\n", [(b"", b"b")]),
     "an error with a name": (b"event: e\nerror: {}\n\n", [(b"error", b"{}")]),

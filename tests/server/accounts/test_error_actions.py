@@ -1,7 +1,7 @@
 """The effect of a failed attempt on its account: the rules of other pools, and known cases of vendors."""
 
 from dragoman._wire.errors import ErrorKind, WireError, kind_from_message, kind_of_status
-from dragoman_server.accounts.error_actions import (
+from dragoman_server.policy.error_actions import (
     ERROR_RULES,
     ErrorAction,
     ErrorRule,

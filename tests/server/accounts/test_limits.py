@@ -31,9 +31,9 @@ from dragoman_server.accounts.stores.base import AccountStoreError, Operation
 from dragoman_server.accounts.stores.memory import MemoryAccountStore
 from dragoman_server.accounts.stores.operations import Add, Spend
 from dragoman_server.app import _routes
-from dragoman_server.headers import limit_headers
 from dragoman_server.http.endpoint import ClientRequest, ProtocolEndpoint
 from dragoman_server.log import RequestRecord
+from dragoman_server.wire.headers import limit_headers
 
 pytestmark = pytest.mark.anyio
 

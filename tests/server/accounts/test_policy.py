@@ -10,9 +10,7 @@ from hypothesis import strategies as st
 
 from dragoman._wire.errors import ErrorKind, WireError
 from dragoman._wire.exceptions import LocalProtocolError
-from dragoman_server.accounts.error_actions import ErrorAction, ErrorRule
-from dragoman_server.accounts.health import Health
-from dragoman_server.accounts.policy import (
+from dragoman_server.policy.attempts import (
     Account,
     Attempts,
     AttemptState,
@@ -23,6 +21,8 @@ from dragoman_server.accounts.policy import (
     Wait,
     order,
 )
+from dragoman_server.policy.error_actions import ErrorAction, ErrorRule
+from dragoman_server.policy.health import Health
 
 BUSY = WireError(ErrorKind.RATE_LIMIT, "busy", status=429)
 WRONG = WireError(ErrorKind.INVALID_REQUEST, "wrong", status=400)

@@ -13,8 +13,6 @@ import pytest
 from account_stores import BACKOFF, NOW, total
 from virtual_time import VIRTUAL_BACKENDS
 
-from dragoman_server.accounts.error_actions import ErrorAction
-from dragoman_server.accounts.health import Health
 from dragoman_server.accounts.stores.base import (
     AccountStore,
     AccountStoreError,
@@ -28,6 +26,8 @@ from dragoman_server.accounts.stores.base import (
 from dragoman_server.accounts.stores.memory import MemoryAccountStore
 from dragoman_server.accounts.stores.operations import Add, Change, KeyUses, Release, Reserve, Spend
 from dragoman_server.accounts.stores.resilient import DEADLINE_S, ResilientStore
+from dragoman_server.policy.error_actions import ErrorAction
+from dragoman_server.policy.health import Health
 
 pytestmark = [pytest.mark.anyio, pytest.mark.backends(*VIRTUAL_BACKENDS)]
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from dragoman_server.accounts.error_actions import MAX_RETRY_AFTER_S, retry_after
+from dragoman_server.policy.error_actions import MAX_RETRY_AFTER_S, retry_after
 
 # Wed, 21 Oct 2026 07:28:00 GMT
 NOW = 1792567680.0

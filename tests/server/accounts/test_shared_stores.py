@@ -34,8 +34,6 @@ from trials import MAX_TRIALS, trials
 from valkey_server import ValkeyServer, valkey_server
 from virtual_time import REAL_BACKENDS
 
-from dragoman_server.accounts.error_actions import ErrorAction
-from dragoman_server.accounts.health import Health
 from dragoman_server.accounts.stores.base import (
     AccountStore,
     AccountStoreError,
@@ -50,6 +48,8 @@ from dragoman_server.accounts.stores.operations import Add, Change, KeyUses, Rel
 from dragoman_server.accounts.stores.resilient import ResilientStore
 from dragoman_server.accounts.stores.sqlite import SQLiteAccountStore
 from dragoman_server.accounts.stores.valkey import ValkeyAccountStore
+from dragoman_server.policy.error_actions import ErrorAction
+from dragoman_server.policy.health import Health
 
 pytestmark = [pytest.mark.anyio, pytest.mark.backends(*REAL_BACKENDS)]
 one_backend = pytest.mark.backends(REAL_BACKENDS[0])  # no task group, stream or clock is under test

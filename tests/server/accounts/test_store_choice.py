@@ -9,7 +9,7 @@ from valkey_server import valkey_server
 from dragoman_server.accounts.stores.memory import MemoryAccountStore
 from dragoman_server.accounts.stores.operations import Change
 from dragoman_server.accounts.stores.resilient import ResilientStore
-from dragoman_server.config.valkey_url import ValkeyURL, parse_valkey_url
+from dragoman_server.accounts.stores.valkey_url import ValkeyURL, parse_valkey_url
 from dragoman_server.gateway import Gateway, make_account_store
 from dragoman_server.settings import ServerSettings, Settings
 from dragoman_server.settings.secret import Secret
@@ -79,7 +79,7 @@ def test_a_store_needs_a_place(store: str, missing: str) -> None:
 
 
 def test_the_extra_may_be_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dragoman_server.extras.find_spec", lambda name: None)
+    monkeypatch.setattr("dragoman_server.platform.extras.find_spec", lambda name: None)
     server = ServerSettings(account_store="valkey", account_store_url=Secret("valkey://host"))
     with pytest.raises(ValueError, match=r"pip install .*\[valkey\]"):
         make_account_store(server)

@@ -24,13 +24,13 @@ from account_stores import (
 from valkey_server import ValkeyServer, valkey_server
 from virtual_time import REAL_BACKENDS
 
-from dragoman_server.accounts.error_actions import ErrorAction
-from dragoman_server.accounts.health import Health
 from dragoman_server.accounts.stores.base import AccountStore, Candidate, KeyUse, NoRoom, Rate, Reservation
 from dragoman_server.accounts.stores.memory import _EXPIRED_AT_ONCE, MemoryAccountStore
 from dragoman_server.accounts.stores.operations import Add, Change, KeyUses, Release, Reserve, Spend
 from dragoman_server.accounts.stores.resilient import ResilientStore
 from dragoman_server.accounts.stores.tables import CONVERSATION_S, LEASE_RETRY_S, LEASE_S
+from dragoman_server.policy.error_actions import ErrorAction
+from dragoman_server.policy.health import Health
 
 pytestmark = [pytest.mark.anyio, pytest.mark.backends(*REAL_BACKENDS)]
 

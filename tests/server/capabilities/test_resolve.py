@@ -10,7 +10,6 @@ from dragoman_server.capabilities import resolve
 from dragoman_server.capabilities.model_families import MODEL_FAMILIES, normalized_model_name
 from dragoman_server.capabilities.providers import PROVIDERS
 from dragoman_server.capabilities.resolve import capabilities_for
-from dragoman_server.config.values import check_value
 from dragoman_server.settings import (
     ModelCapabilitySettings,
     ServerSettings,
@@ -20,6 +19,7 @@ from dragoman_server.settings import (
     keys_of,
 )
 from dragoman_server.settings.upstreams import SIMULATOR_UPSTREAM
+from dragoman_server.settings.values import check_value
 
 ANTHROPIC, OPENAI = "https://api.anthropic.com", "https://api.openai.com/v1"
 UNKNOWN_HOST = "http://127.0.0.1:9000/v1"

@@ -200,12 +200,12 @@ def test_the_context_window_of_the_upstream_reaches_the_client(upstream: str) ->
 
 def test_a_window_that_is_too_small_for_the_client_is_a_warning(upstream: str) -> None:
     Path("dragoman.toml").write_text(upstream)
-    (warning, mend) = run("--model", "local/small", "claude").stderr.splitlines()
+    (warning, fix) = run("--model", "local/small", "claude").stderr.splitlines()
     assert warning == (
         'warning  the model: "small" has a context window of 8,192 tokens, '
         "and the first request of claude takes about 12,500"
     )
-    assert mend == "         fix: load the model with a larger context window, or use another model"
+    assert fix == "         fix: load the model with a larger context window, or use another model"
     assert run("--model", "local/qwen3", "claude").stderr == ""
     assert run("--model", "local/small", "python").stderr == ""
     routes = '[models]\n"claude-haiku-*" = "local/small"\n"claude-*" = "local/qwen3"\n'

@@ -523,7 +523,7 @@ def test_check_notes_that_grammars_are_not_checked(
     settings: str, installed: bool, noted: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not installed:
-        monkeypatch.setattr("dragoman_server.tool_grammar.find_spec", lambda name: None)
+        monkeypatch.setattr("dragoman_server.proxying.tool_grammar.find_spec", lambda name: None)
     Path("dragoman.toml").write_text(LOCAL + settings)
     result = run("config", "check", LOCAL_KEY=CANARY)
     assert result.exit_code == 0

@@ -16,7 +16,7 @@ from command.cli import json_server, listing, run
 from command.process import DEADLINE_S
 from config_text import CANARY, LOCAL
 
-from dragoman_server.extras import install_command
+from dragoman_server.platform.extras import install_command
 
 
 @pytest.fixture(autouse=True)
@@ -91,7 +91,7 @@ def test_a_variable_that_is_not_set_is_what_to_correct() -> None:
 
 
 def test_an_extra_that_is_missing_is_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dragoman_server.extras.find_spec", lambda name: None)
+    monkeypatch.setattr("dragoman_server.platform.extras.find_spec", lambda name: None)
     assert lines(run("doctor", DRAGOMAN_OTEL="true"))[:2] == [
         "error    environment: DRAGOMAN_OTEL: needs an extra",
         f"         fix: {install_command('otel')}",

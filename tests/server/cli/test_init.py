@@ -17,10 +17,10 @@ from command.process import DEADLINE_S
 from config_text import CANARY
 
 from dragoman_server.capabilities.providers import PROVIDERS
+from dragoman_server.cli.init import initial_config
+from dragoman_server.cli.listeners import Listener
+from dragoman_server.cli.local_servers import LOCAL_SERVERS, FoundServer
 from dragoman_server.config.loader import LoadedConfig, load
-from dragoman_server.diagnosis import initial_config
-from dragoman_server.diagnosis.listeners import Listener
-from dragoman_server.diagnosis.local_servers import LOCAL_SERVERS, FoundServer
 from dragoman_server.models.info import ModelInfo
 from dragoman_server.models.routes import ModelRoute, resolve
 from dragoman_server.serving.sockets import BoundAddress
@@ -166,7 +166,7 @@ def test_it_prints_what_it_found_and_the_next_commands(servers: list[FoundServer
 
 
 def test_a_port_in_use_is_avoided(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dragoman_server.diagnosis.listeners._HEALTHZ_S", 0.05)  # nobody accepts there
+    monkeypatch.setattr("dragoman_server.cli.listeners._HEALTHZ_S", 0.05)  # nobody accepts there
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         run("--yes", DRAGOMAN_PORT=str(port))

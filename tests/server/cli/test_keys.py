@@ -14,14 +14,14 @@ from command.cli import run
 from edge import EdgeGateway, Upstream
 
 from dragoman_server.cli import config_writer
-from dragoman_server.cli.client_key_tables import ClientKeyTables
 from dragoman_server.cli.config_writer import ConfigEditError
-from dragoman_server.cli.keys import parse_duration, parse_when
+from dragoman_server.cli.keys.client_key_tables import ClientKeyTables
+from dragoman_server.cli.keys.command import parse_duration, parse_when
 from dragoman_server.config.loader import load
-from dragoman_server.config.values import InvalidValue
-from dragoman_server.keys import hash_client_key
 from dragoman_server.settings import ClientKey
+from dragoman_server.settings.keys import hash_client_key
 from dragoman_server.settings.secret import Secret
+from dragoman_server.settings.values import InvalidValue
 
 RELOAD = "a running gateway needs a reload for it: dragoman reload, or SIGHUP"
 ADMIN = "admin-canary-0123456789-0123456789-wq7zk"

@@ -38,7 +38,7 @@ def test_good_documents_have_no_findings(protocol: str) -> None:
         assert (result.exit_code, result.stdout, result.stderr) == (0, "", "-: no findings\n")
 
 
-def test_a_finding_is_printed_with_its_place_its_mend_and_its_source(tmp_path: Path) -> None:
+def test_a_finding_is_printed_with_its_place_its_fix_and_its_source(tmp_path: Path) -> None:
     stream = samples.render(oracle.CHAT, samples.chat()[:-3])
     place = tmp_path / "stream.sse"
     place.write_bytes(stream)
@@ -48,7 +48,7 @@ def test_a_finding_is_printed_with_its_place_its_mend_and_its_source(tmp_path: P
     assert result.stdout.splitlines() == [
         f"error chat-end in {place}",
         f"  byte {len(stream)}: the stream ends without a finish_reason, [DONE] or an error",
-        f"  {rule.mend}",
+        f"  {rule.fix}",
         f"  {rule.source}",
     ]
     assert result.stderr == f"{place}: 1 error\n"
@@ -86,7 +86,7 @@ def test_findings_as_json() -> None:
         "event": 0,
         "pointer": "/x",
         "detail": "'x' is not a member here",
-        "mend": rule.mend,
+        "fix": rule.fix,
         "source": rule.source,
     }
 

@@ -134,7 +134,7 @@ def test_the_first_difference(tmp_path: Path, stream: bool, change: Change, line
 
 def test_a_wrong_value_in_a_stream_is_shrunk(tmp_path: Path) -> None:
     recording = replaced('"text":"Let', '"text":"Set')(recording_of())
-    result = run(tmp_path, recording, "--minimise")
+    result = run(tmp_path, recording, "--minimize")
     small = load(tmp_path / "r.min.json")
     before, kept = joined(recording.attempts[0].pieces), joined(small.attempts[0].pieces)
     assert (
@@ -152,7 +152,7 @@ def test_a_wrong_value_in_a_stream_is_shrunk(tmp_path: Path) -> None:
 def test_a_wrong_value_in_a_document_is_shrunk(tmp_path: Path) -> None:
     recording = replaced('"name":"', '"name":"not_')(recording_of(stream=False))
     target = tmp_path / "small.json"
-    assert run(tmp_path, recording, "--minimise", "--output", str(target)).exit_code == 1
+    assert run(tmp_path, recording, "--minimize", "--output", str(target)).exit_code == 1
     kept = json.loads(joined(attempt_of(load(target)).pieces))
     assert "usage" not in kept
     assert kept["choices"][0]["message"]["tool_calls"]
@@ -167,7 +167,7 @@ def test_a_value_that_is_missing_now_is_shrunk(tmp_path: Path) -> None:
     recording = replaced('"stop_sequence":null', '"stop_sequence":null,"provider":"a-provider-nobody-knows"')(
         recording
     )
-    run(tmp_path, recording, "--minimise")
+    run(tmp_path, recording, "--minimize")
     kept = joined(load(tmp_path / "r.min.json").attempts[0].pieces)
     assert b"a-provider-nobody-knows" in kept
     assert len(kept) < 120
@@ -176,7 +176,7 @@ def test_a_value_that_is_missing_now_is_shrunk(tmp_path: Path) -> None:
 def test_a_response_that_fails_now_is_shrunk_with_its_error(tmp_path: Path) -> None:
     stream = samples.render(oracle.CHAT, samples.chat()[:4])
     recording = replaced("event: error", "event: ping")(recording_of(upstream=stream))
-    result = run(tmp_path, recording, "--minimise")
+    result = run(tmp_path, recording, "--minimize")
     assert (
         "  now the response fails: the upstream's stream ended without a finish reason"
         in result.stdout.splitlines()
@@ -193,7 +193,7 @@ def test_a_response_that_fails_now_is_shrunk_with_its_error(tmp_path: Path) -> N
 def test_a_difference_of_requests_is_shrunk(tmp_path: Path, old: str, new: str, kept: str) -> None:
     recording = recording_of()
     body = recording.attempts[0].body.replace('"user":"u1"', '"x":1').replace(old, new)
-    run(tmp_path, with_body(recording, body.encode()), "--minimise")
+    run(tmp_path, with_body(recording, body.encode()), "--minimize")
     small = load(tmp_path / "r.min.json").request.body
     assert len(small) <= len(recording.request.body)
     assert kept in small or "messages" in small

@@ -39,7 +39,7 @@ def environ_of(folder: Path, **more: str) -> dict[str, str]:
 
 
 class Run:
-    """A running `dragoman run` without a terminal, in a session of its own."""
+    """A running `dragoman run` without a terminal, in its own session."""
 
     def __init__(self, folder: Path, *arguments: str, **environ: str) -> None:
         self.process = subprocess.Popen(
@@ -254,7 +254,7 @@ def test_the_program_gets_a_signal_if_this_process_is_killed(tmp_path: Path) -> 
 
 
 class Terminal:
-    """`dragoman run` as the leader of a session with a terminal of its own."""
+    """`dragoman run` as the leader of a session with its own terminal."""
 
     def __init__(self, folder: Path, *arguments: str) -> None:
         self.pid, self._terminal = pty.fork()

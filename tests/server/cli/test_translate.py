@@ -55,7 +55,7 @@ def test_strict_exits_with_1_if_something_was_lost(name: str, code: int) -> None
 
 @pytest.mark.parametrize("source", SAMPLES)
 @pytest.mark.parametrize("target", SAMPLES)
-def test_a_stream_is_recognised_and_translated(source: str, target: str) -> None:
+def test_a_stream_is_recognized_and_translated(source: str, target: str) -> None:
     stream = samples.render(FULL[source], SAMPLES[source]())
     result = run("--from", source, "--to", target, body=stream)
     assert result.exit_code == 0, result.stderr
@@ -64,7 +64,7 @@ def test_a_stream_is_recognised_and_translated(source: str, target: str) -> None
 
 @pytest.mark.parametrize("source", SAMPLES)
 @pytest.mark.parametrize("target", SAMPLES)
-def test_a_whole_response_is_recognised_and_translated(source: str, target: str) -> None:
+def test_a_whole_response_is_recognized_and_translated(source: str, target: str) -> None:
     body = samples.WHOLE[FULL[source]]
     result = run("--from", source, "--to", target, body=body)
     assert result.exit_code == 0, result.stderr

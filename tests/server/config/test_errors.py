@@ -10,10 +10,10 @@ from config_text import CANARY, LOCAL, errors, load_text
 from dragoman.protocols.openai_chat.capabilities import ChatCapabilities
 from dragoman_server.config.interpolate import MAX_FILE_BYTES
 from dragoman_server.config.loader import _TABLES, load
-from dragoman_server.config.problems import ConfigError
 from dragoman_server.config.sources import MAX_FILE_BYTES as MAX_CONFIG_BYTES
-from dragoman_server.extras import install_command
+from dragoman_server.platform.extras import install_command
 from dragoman_server.settings import ServerSettings, keys_of
+from dragoman_server.settings.problems import ConfigError
 
 ACCOUNT = '[[accounts]]\nupstream = "local"\nname = "a"\n'
 TRY_NEXT = '[[rules]]\naction = "try_next"\n'
@@ -117,7 +117,7 @@ HEADERS = {
     ),
     'x-a = "${NOPE}"': "x-a: the environment variable NOPE is not set",
     'Anthropic-Version = "2026-10-21"': (
-        "Anthropic-Version: this header has a setting of its own: anthropic_version"
+        "Anthropic-Version: this header has its own setting: anthropic_version"
     ),
     '"a b" = "a"': '"a b": is not a header name',
 }
@@ -353,7 +353,7 @@ def test_the_extra_for_socks_proxies_may_be_missing(
     text: str, key: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     load_text(text)
-    monkeypatch.setattr("dragoman_server.extras.find_spec", lambda name: None)
+    monkeypatch.setattr("dragoman_server.platform.extras.find_spec", lambda name: None)
     line = text.count("\n")
     missing = f"a SOCKS proxy needs an extra: {install_command('socks')}"
     assert errors(text) == [f"dragoman.toml:{line}: {key}: {missing}"]
@@ -364,7 +364,7 @@ def test_a_socks_proxy_of_the_environment_without_the_extra_is_a_warning(
 ) -> None:
     environ = {"ALL_PROXY": f"socks5h://user:{CANARY}@proxy:1080", "https_proxy": "http://proxy:3128"}
     assert load(environ=environ).warnings == ()
-    monkeypatch.setattr("dragoman_server.extras.find_spec", lambda name: None)
+    monkeypatch.setattr("dragoman_server.platform.extras.find_spec", lambda name: None)
     assert [str(each) for each in load(environ=environ).warnings] == [
         f"ALL_PROXY: a SOCKS proxy needs an extra; {install_command('socks')}"
     ]
@@ -378,9 +378,9 @@ VARIABLES = [
 
 
 def test_an_unknown_variable_is_a_warning_with_the_name_that_was_meant() -> None:
-    for name, mend in VARIABLES:
+    for name, fix in VARIABLES:
         (warning,) = load(environ={name: CANARY}).warnings
-        assert str(warning) == f"{name}: is not a variable of Dragoman; {mend}"
+        assert str(warning) == f"{name}: is not a variable of Dragoman; {fix}"
 
 
 def test_variables_that_something_reads_are_not_unknown() -> None:

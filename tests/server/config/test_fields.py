@@ -7,10 +7,10 @@ from typing import Annotated
 import pytest
 from msgspec import Meta
 
-from dragoman_server.config.values import InvalidValue, check_value
 from dragoman_server.settings import keys_of
 from dragoman_server.settings.fields import Name, Proxy, Seconds, SettingKind, Wait
 from dragoman_server.settings.secret import Secret
+from dragoman_server.settings.values import InvalidValue, check_value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

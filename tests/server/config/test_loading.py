@@ -14,11 +14,11 @@ from dragoman._wire.json import MAX_DOCUMENT_BYTES
 from dragoman_server.capabilities.providers import PROVIDERS
 from dragoman_server.cli.config_file import config_lines
 from dragoman_server.config.loader import load
-from dragoman_server.config.problems import nearest
-from dragoman_server.extras import install_command
-from dragoman_server.keys import hash_client_key
+from dragoman_server.platform.extras import install_command
 from dragoman_server.settings import ClientKey, Price, ServerSettings, UpstreamSettings, keys_of
 from dragoman_server.settings.capabilities import ModelCapabilitySettings
+from dragoman_server.settings.keys import hash_client_key
+from dragoman_server.settings.problems import nearest
 from dragoman_server.settings.secret import Secret
 from dragoman_server.settings.server import MAX_BODY_BYTES
 
@@ -177,9 +177,9 @@ def test_the_admin_key_is_a_key_of_its_own() -> None:
     key = f'[[client_keys]]\nname = "ci"\nhash = "{hash_client_key(admin, Secret(SECRET))}"\n'
     environ = {"DRAGOMAN_SECRET": SECRET, "DRAGOMAN_ADMIN_KEY": admin}
     (line,) = errors(key, environ)
-    assert line == "environment: DRAGOMAN_ADMIN_KEY: is a client key: it must be a key of its own"
+    assert line == "environment: DRAGOMAN_ADMIN_KEY: is a client key: it must be a different key"
     (line,) = errors("", {**environ, "DRAGOMAN_ADMIN_KEY": SECRET})
-    assert line == "environment: DRAGOMAN_ADMIN_KEY: is server.secret: it must be a key of its own"
+    assert line == "environment: DRAGOMAN_ADMIN_KEY: is server.secret: it must be a different key"
     assert load_text(KEY, environ).settings.server.admin_key == Secret(admin)
 
 
@@ -188,19 +188,17 @@ def test_the_metrics_key_is_a_key_of_its_own() -> None:
     key = f'[[client_keys]]\nname = "ci"\nhash = "{hash_client_key(metrics, Secret(SECRET))}"\n'
     environ = {"DRAGOMAN_SECRET": SECRET, "DRAGOMAN_METRICS_KEY": metrics}
     (line,) = errors(key, environ)
-    assert line == "environment: DRAGOMAN_METRICS_KEY: is a client key: it must be a key of its own"
+    assert line == "environment: DRAGOMAN_METRICS_KEY: is a client key: it must be a different key"
     for other in (SECRET, metrics):
         more = {} if other == SECRET else {"DRAGOMAN_ADMIN_KEY": metrics}
         (line,) = errors("", {**environ, **more, "DRAGOMAN_METRICS_KEY": other})
-        assert (
-            line == "environment: DRAGOMAN_METRICS_KEY: is another key as well: it must be a key of its own"
-        )
+        assert line == "environment: DRAGOMAN_METRICS_KEY: is another key as well: it must be a different key"
     assert load_text(KEY, environ).settings.server.metrics_key == Secret(metrics)
 
 
 @pytest.mark.parametrize(("setting", "extra"), [("metrics_key", "metrics"), ("otel", "otel")])
 def test_settings_that_need_an_extra(setting: str, extra: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dragoman_server.extras.find_spec", lambda name: None)
+    monkeypatch.setattr("dragoman_server.platform.extras.find_spec", lambda name: None)
     environ = {f"DRAGOMAN_{setting.upper()}": SAMPLES[setting][0]}
     (line,) = errors("", environ)
     assert line == f"environment: DRAGOMAN_{setting.upper()}: needs an extra: {install_command(extra)}"

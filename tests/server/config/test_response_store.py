@@ -6,7 +6,7 @@ import pytest
 from config_text import errors, load_text
 
 from dragoman_server.config.loader import load
-from dragoman_server.extras import install_command
+from dragoman_server.platform.extras import install_command
 
 UPSTREAM = '[[upstreams]]\nname = "up"\nprotocol = "%s"\nbase_url = "%s"\n'
 RESPONSES, MESSAGES = "openai_responses", "anthropic_messages"
@@ -109,7 +109,7 @@ def test_an_invalid_url_is_an_error_that_does_not_show_it() -> None:
 
 
 def test_the_extra_may_be_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dragoman_server.extras.find_spec", lambda name: None)
+    monkeypatch.setattr("dragoman_server.platform.extras.find_spec", lambda name: None)
     text = ACCOUNTS % "valkey" + 'account_store_url = "valkey://host"\n'
     assert errors(text) == [
         f"dragoman.toml:2: server.account_store: needs an extra: {install_command('valkey')}"

@@ -10,8 +10,8 @@ import pytest
 from config_text import CANARY, FULL, errors, load_text
 
 from dragoman_server.cli.config_file import config_lines
-from dragoman_server.config.problems import ConfigError
 from dragoman_server.settings import UpstreamSettings, keys_of
+from dragoman_server.settings.problems import ConfigError
 from dragoman_server.settings.secret import Secret
 
 

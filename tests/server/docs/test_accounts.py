@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from dragoman_server.accounts.error_actions import ErrorAction
-from dragoman_server.accounts.health import Backoff
-from dragoman_server.accounts.policy import MAX_ATTEMPTS, Selection
 from dragoman_server.accounts.stores.tables import CONVERSATION_S
 from dragoman_server.config.loader import load
+from dragoman_server.policy.attempts import MAX_ATTEMPTS, Selection
+from dragoman_server.policy.error_actions import ErrorAction
+from dragoman_server.policy.health import Backoff
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"
 TEXT = (DOCS / "accounts.md").read_text("utf-8")

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from dragoman_server.capabilities.providers import address_of
-from dragoman_server.diagnosis.local_servers import LOCAL_SERVERS
+from dragoman_server.cli.local_servers import LOCAL_SERVERS
 
 ROOT = Path(__file__).parents[3]
 DOCTOR = (ROOT / "docs" / "doctor.md").read_text("utf-8")
@@ -14,7 +14,7 @@ CODE = ROOT / "server" / "dragoman_server"
 
 def test_every_check_is_documented() -> None:
     made = re.compile(r'(?:CheckFinding\(\s*(?:CheckSeverity\.[A-Z]+|severity),|Cause\()\s*"([a-z_]+)"')
-    code = [*(CODE / "diagnosis").glob("*.py"), CODE / "cli" / "doctor.py", CODE / "config" / "loader.py"]
+    code = [*(CODE / "cli" / "doctor").glob("*.py"), CODE / "config" / "loader.py"]
     checks = {check for file in code for check in made.findall(file.read_text("utf-8"))}
     table = DOCTOR.partition("## What is checked")[2].partition("\n## ")[0]
     cells = [line.split("|")[1] for line in table.splitlines() if line.startswith("| `")]

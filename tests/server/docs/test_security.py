@@ -11,15 +11,15 @@ from hyperframe.frame import PingFrame, RstStreamFrame, SettingsFrame
 from dragoman._wire.frame_cutter import MAX_EVENT_BYTES
 from dragoman_server.cli.commands import main
 from dragoman_server.config.loader import load
-from dragoman_server.config.problems import ConfigError
 from dragoman_server.http.auth import _OPEN_PATHS
-from dragoman_server.keys import hash_client_key
 from dragoman_server.proxying import attempt, plan
 from dragoman_server.serving import http2, http2_connection, request_head
 from dragoman_server.serving.connection import KEEP_ALIVE_S
 from dragoman_server.serving.http1 import READ_AHEAD_BYTES
 from dragoman_server.serving.request_head import MAX_FIELDS, MAX_HEAD_BYTES, MAX_TARGET_BYTES
 from dragoman_server.settings import ServerSettings, keys_of
+from dragoman_server.settings.keys import hash_client_key
+from dragoman_server.settings.problems import ConfigError
 from dragoman_server.settings.secret import CLIENT_KEY_PREFIX, Secret
 
 TEXT = (Path(__file__).parents[3] / "docs" / "security.md").read_text("utf-8")

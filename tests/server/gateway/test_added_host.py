@@ -14,10 +14,10 @@ from gateway.fakes import call
 from dragoman import PROTOCOLS
 from dragoman.codec import UpstreamSpec
 from dragoman_server.app import create_app
+from dragoman_server.cli.explain.explanation import ExplainedRequest, explain
 from dragoman_server.config.loader import load
-from dragoman_server.diagnosis.explanation import ExplainedRequest, explain
 from dragoman_server.hosts import HOSTS, Host, UpstreamCall
-from dragoman_server.off_loop import INLINE_BYTES
+from dragoman_server.platform.off_loop import INLINE_BYTES
 from dragoman_server.settings import AccountSettings, Settings, UpstreamSettings
 from dragoman_server.upstream.client import UpstreamClient
 from dragoman_server.upstream.errors import UpstreamUnreachable

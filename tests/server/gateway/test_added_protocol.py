@@ -12,15 +12,7 @@ from gateway.fakes import FakeUpstream, OneResponse, Script, Sleep, call
 from dragoman import PROTOCOLS, StopReason
 from dragoman._ir.events import ENDED
 from dragoman.codec import UpstreamSpec
-from dragoman.events import (
-    BlockEnded,
-    BlockKind,
-    BlockStarted,
-    Failed,
-    Started,
-    Stopped,
-    TextDelta,
-)
+from dragoman.events import BlockEnded, BlockKind, BlockStarted, Failed, Started, Stopped, TextDelta
 from dragoman_server.app import Application, create_app
 from dragoman_server.settings import Settings, UpstreamSettings
 

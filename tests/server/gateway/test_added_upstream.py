@@ -20,9 +20,9 @@ from dragoman_server import simulator
 from dragoman_server.app import Application, create_app
 from dragoman_server.capabilities import providers
 from dragoman_server.config.loader import load
-from dragoman_server.config.problems import ConfigError
-from dragoman_server.keys import hash_client_key
 from dragoman_server.settings import Settings, UpstreamSettings
+from dragoman_server.settings.keys import hash_client_key
+from dragoman_server.settings.problems import ConfigError
 from dragoman_server.settings.secret import Secret
 from dragoman_server.upstream.client import UpstreamClient
 

@@ -25,9 +25,7 @@ from dragoman_server.hosts import UpstreamCall
 from dragoman_server.log import configure_logging
 from dragoman_server.settings import ServerSettings, Settings, UpstreamSettings
 from dragoman_server.settings.secret import Secret
-from dragoman_server.upstream.client import (
-    UpstreamBroken,
-)
+from dragoman_server.upstream.client import UpstreamBroken
 
 pytestmark = pytest.mark.anyio
 
@@ -716,7 +714,7 @@ async def test_lifespan_messages_open_and_close_the_client() -> None:
 
 
 async def test_mounted_in_another_application() -> None:
-    gateway = create_app(Settings())  # with a client of its own
+    gateway = create_app(Settings())  # with its own client
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:

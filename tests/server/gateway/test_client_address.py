@@ -3,7 +3,7 @@
 import pytest
 from gateway.fakes import http_scope
 
-from dragoman_server.client_address import ClientAddresses
+from dragoman_server.wire.client_address import ClientAddresses
 
 CLIENT, PROXY, OUTER_PROXY, FORGED = "192.0.2.7", "10.0.0.1", "10.9.9.9", "198.51.100.1"
 TRUSTED = ("10.0.0.0/8", "fd00::/8")

@@ -184,7 +184,7 @@ print(load(environ={{}}, path={str(file)!r}).settings.upstreams[0].name)
 
 FORBIDDEN = {"eval", "exec", "compile", "__import__"}
 # `dragoman run` starts the program that its user names.
-RUNS_A_COMMAND = "server/dragoman_server/cli/child.py"
+RUNS_A_COMMAND = "server/dragoman_server/cli/run/child.py"
 MODULES = {"pickle", "marshal", "shelve", "dill", "yaml", "runpy", "code", "imp", "subprocess"}
 
 

@@ -11,13 +11,13 @@ from gateway.fakes import FakeClient, FakeUpstreams, Script, Sleep, call, http_s
 from gateway.scripted import CHAT, SECRET, chat_response, chunk, whole
 from virtual_time import VIRTUAL_BACKENDS
 
-from dragoman_server.accounts.health import Health
 from dragoman_server.accounts.stores.operations import Change
 from dragoman_server.app import Application, create_app
 from dragoman_server.config.reload import ReloadResult
-from dragoman_server.keys import hash_client_key
+from dragoman_server.policy.health import Health
 from dragoman_server.proxying.account_pool import proxy_id
 from dragoman_server.settings import AccountSettings, ClientKey, ServerSettings, Settings, UpstreamSettings
+from dragoman_server.settings.keys import hash_client_key
 from dragoman_server.settings.secret import Secret
 
 pytestmark = [pytest.mark.anyio, pytest.mark.backends(*VIRTUAL_BACKENDS)]

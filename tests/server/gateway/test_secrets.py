@@ -126,7 +126,7 @@ def ways(upstream: str) -> dict[str, Script]:
         "in the stream, escaped": Script(
             [late.replace(b'"no: ', b'"no: \\u0063anary').replace(b"canary", b"\\u0063anary")]
         ),
-        "in the stream, by a line of its own": Script(
+        "in the stream, by its own line": Script(
             [b"".join(good[:-3]) + b"error: " + json.dumps(error).encode() + b"\n\n"]
         ),
         "in the stream, not ended": Script([late.rstrip(b"\n")]),

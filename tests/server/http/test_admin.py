@@ -16,8 +16,6 @@ from gateway.scripted import SECRET, chat_response, whole
 from starlette.applications import Starlette
 from starlette.routing import BaseRoute, Mount, Route
 
-from dragoman_server.accounts.error_actions import ErrorAction
-from dragoman_server.accounts.health import Health
 from dragoman_server.accounts.stores.base import AccountStore, AccountStoreError, Operation
 from dragoman_server.accounts.stores.memory import MemoryAccountStore
 from dragoman_server.accounts.stores.operations import Change
@@ -25,14 +23,10 @@ from dragoman_server.app import Application, _routes
 from dragoman_server.gateway import Gateway
 from dragoman_server.http.admin import ADMIN_PATH, account_json, admin_routes
 from dragoman_server.http.auth import same_key
-from dragoman_server.keys import hash_client_key
-from dragoman_server.settings import (
-    AccountSettings,
-    ClientKey,
-    ServerSettings,
-    Settings,
-    UpstreamSettings,
-)
+from dragoman_server.policy.error_actions import ErrorAction
+from dragoman_server.policy.health import Health
+from dragoman_server.settings import AccountSettings, ClientKey, ServerSettings, Settings, UpstreamSettings
+from dragoman_server.settings.keys import hash_client_key
 from dragoman_server.settings.secret import Secret
 
 pytestmark = pytest.mark.anyio

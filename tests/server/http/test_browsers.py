@@ -16,9 +16,9 @@ from virtual_time import REAL_BACKENDS
 from dragoman_server.app import create_app
 from dragoman_server.config.loader import load
 from dragoman_server.http.browsers import LOOPBACK_ORIGIN_PATTERN
-from dragoman_server.keys import hash_client_key, new_key
 from dragoman_server.serving.sockets import StartupError, bind
 from dragoman_server.settings import ClientKey, ServerSettings, Settings, UpstreamSettings
+from dragoman_server.settings.keys import hash_client_key, new_key
 from dragoman_server.settings.secret import Secret
 
 pytestmark = [pytest.mark.anyio, pytest.mark.backends(REAL_BACKENDS[0]), pytest.mark.promise("S1", "S15")]

@@ -14,10 +14,10 @@ from gateway.simulated import KEY as UPSTREAM_KEY
 from gateway.simulated import Gateway, gateway
 from oracle import CHAT, MESSAGES, PROTOCOL_NAMES, RESPONSES
 
-from dragoman_server.headers import USER_AGENT
-from dragoman_server.keys import hash_client_key
 from dragoman_server.settings import ClientKey
+from dragoman_server.settings.keys import hash_client_key
 from dragoman_server.settings.secret import Secret
+from dragoman_server.wire.headers import USER_AGENT
 
 pytestmark = pytest.mark.anyio
 

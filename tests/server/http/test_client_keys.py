@@ -21,12 +21,12 @@ from starlette.routing import Mount, Route
 
 from dragoman import PROTOCOLS, RequestRefused, Signer
 from dragoman.events import Signature
-from dragoman_server import keys as access
 from dragoman_server.app import _routes, create_app
 from dragoman_server.gateway import Gateway
 from dragoman_server.http.auth import _OPEN_PATHS, Keyring, presented_key
-from dragoman_server.keys import hash_client_key, make_signer, may_use, new_key
 from dragoman_server.settings import ClientKey, ServerSettings, Settings, UpstreamSettings
+from dragoman_server.settings import keys as access
+from dragoman_server.settings.keys import hash_client_key, make_signer, may_use, new_key
 from dragoman_server.settings.secret import Secret
 
 SECRET = Secret("a-secret-of-some-length-0123456789")

@@ -4,8 +4,10 @@ import pytest
 
 from dragoman import UPSTREAMS, Ledger, LossCode
 from dragoman_server import __version__
-from dragoman_server.config.values import InvalidValue, header_name
-from dragoman_server.headers import (
+from dragoman_server.settings import UpstreamSettings
+from dragoman_server.settings.secret import Secret
+from dragoman_server.settings.values import InvalidValue, header_name
+from dragoman_server.wire.headers import (
     USER_AGENT,
     client_response_headers,
     request_id_headers,
@@ -13,9 +15,7 @@ from dragoman_server.headers import (
     upstream_request_headers,
     with_key,
 )
-from dragoman_server.replies import loss_header
-from dragoman_server.settings import UpstreamSettings
-from dragoman_server.settings.secret import Secret
+from dragoman_server.wire.replies import loss_header
 
 CHAT, MESSAGES, RESPONSES = PROTOCOL_NAMES = ("openai_chat", "anthropic_messages", "openai_responses")
 

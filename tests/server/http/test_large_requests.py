@@ -12,7 +12,7 @@ from virtual_time import REAL_BACKENDS
 
 import dragoman
 from dragoman_server.http import endpoint
-from dragoman_server.off_loop import INLINE_BYTES
+from dragoman_server.platform.off_loop import INLINE_BYTES
 
 # A thread knows nothing of virtual time.
 pytestmark = [pytest.mark.anyio, pytest.mark.backends(*REAL_BACKENDS)]

@@ -13,18 +13,12 @@ from gateway.fakes import FakeClient, Script, call
 from gateway.scripted import ListingUpstreams, anthropic_list, openai_list
 from oracle import check_error, check_models
 
-from dragoman_server.accounts.error_actions import ErrorAction
 from dragoman_server.accounts.stores.operations import Change
 from dragoman_server.app import Application, create_app
 from dragoman_server.gateway import Gateway
-from dragoman_server.keys import hash_client_key
-from dragoman_server.settings import (
-    AccountSettings,
-    ClientKey,
-    ServerSettings,
-    Settings,
-    UpstreamSettings,
-)
+from dragoman_server.policy.error_actions import ErrorAction
+from dragoman_server.settings import AccountSettings, ClientKey, ServerSettings, Settings, UpstreamSettings
+from dragoman_server.settings.keys import hash_client_key
 from dragoman_server.settings.secret import Secret
 
 pytestmark = pytest.mark.anyio

@@ -74,7 +74,7 @@ ROUTES = [
     (MANY, M, "family-big-1.5", ModelRoute("proxy", "maker/big-1.5", M)),
     (MANY, C, "one@two@three", ModelRoute("proxy", "one-of-two@three", C)),
     (MANY, C, "family-*", ModelRoute("proxy", "maker/*", C)),
-    # A prefix; the remainder may have slashes of its own.
+    # A prefix; the remainder may have its own slashes.
     (MANY, C, "local/never-heard-of", ModelRoute("local", "never-heard-of", C)),
     (MANY, C, "proxy/org/llama", ModelRoute("proxy", "org/llama", C)),
     (MANY, M, "sim/echo", ModelRoute("sim", "echo", M)),

@@ -21,11 +21,11 @@ from oracle import CHAT, MESSAGES, PROTOCOL_NAMES, RESPONSES, check_error, check
 from oracle.frames import as_object, lenient_frames
 from virtual_time import VIRTUAL_BACKENDS
 
-from dragoman_server.accounts.error_actions import ErrorAction
-from dragoman_server.accounts.health import Backoff, Health
 from dragoman_server.accounts.stores.base import Operation
 from dragoman_server.accounts.stores.memory import MemoryAccountStore
 from dragoman_server.accounts.stores.operations import Change, Release
+from dragoman_server.policy.error_actions import ErrorAction
+from dragoman_server.policy.health import Backoff, Health
 from dragoman_server.proxying import attempt
 from dragoman_server.upstream.client import UpstreamBroken
 
@@ -572,7 +572,7 @@ async def test_a_session_that_the_client_names_counts_more_than_the_messages() -
     assert pool.attempted == ["a", "b", "a", "b"]
 
 
-# Several choices for one request, each requested by a branch of its own.
+# Several choices for one request, each requested by its own branch.
 
 TWO = {"n": 2}
 

@@ -15,12 +15,12 @@ from gateway.scripted import CHAT, MESSAGES, PROTOCOL_NAMES, RESPONSES, STREAMS,
 from virtual_time import VIRTUAL_BACKENDS
 
 from dragoman import PROTOCOLS
-from dragoman_server.accounts.health import Health
 from dragoman_server.accounts.stores.base import Operation
 from dragoman_server.accounts.stores.memory import MemoryAccountStore
 from dragoman_server.accounts.stores.operations import Change
 from dragoman_server.accounts.usage import usage_of
 from dragoman_server.log import RequestRecord
+from dragoman_server.policy.health import Health
 from dragoman_server.proxying.attempt import DRAIN_S
 from dragoman_server.proxying.plan import Planner
 from dragoman_server.settings import AccountSettings, Settings, UpstreamSettings

@@ -17,15 +17,11 @@ from gateway.provider_errors import Case, broken, cases, invalid, limited, refus
 from oracle import MESSAGES, check_error, compare_error, read_error
 from virtual_time import VIRTUAL_BACKENDS
 
-from dragoman_server.accounts.error_actions import ErrorAction
-from dragoman_server.accounts.health import Health
+from dragoman_server.policy.error_actions import ErrorAction
+from dragoman_server.policy.health import Health
 from dragoman_server.settings import RuleSettings
 from dragoman_server.settings.secret import Secret
-from dragoman_server.upstream.client import (
-    UpstreamTimeout,
-    UpstreamTimeoutPhase,
-    UpstreamUnreachable,
-)
+from dragoman_server.upstream.client import UpstreamTimeout, UpstreamTimeoutPhase, UpstreamUnreachable
 
 pytestmark = [
     pytest.mark.anyio,

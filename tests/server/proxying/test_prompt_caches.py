@@ -29,8 +29,8 @@ from virtual_time import VIRTUAL_BACKENDS, backend
 from dragoman_server.accounts.stores.memory import MemoryAccountStore
 from dragoman_server.app import Application
 from dragoman_server.gateway import Gateway
-from dragoman_server.keys import hash_client_key, make_signer
 from dragoman_server.settings import AccountSettings, ClientKey, ServerSettings, Settings, UpstreamSettings
+from dragoman_server.settings.keys import hash_client_key, make_signer
 from dragoman_server.settings.secret import Secret
 from dragoman_server.upstream.errors import UpstreamUnreachable
 
@@ -186,7 +186,7 @@ class Session:
                 self._keep(provider, first)
 
     def _keep(self, provider: Provider, first: int) -> None:
-        """Keep what was accepted. Accounts that read no signatures have a cache of their own, as all have in fact."""
+        """Keep what was accepted. Accounts that read no signatures have their own cache, as all have in fact."""
         for sent in provider.sent[first:]:
             script = sent.fake.script
             if script is not None and script.status == 200 and not script.connect:

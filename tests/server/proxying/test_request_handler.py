@@ -11,16 +11,7 @@ from typing import Any
 
 import anyio
 import pytest
-from gateway.fakes import (
-    FakeClient,
-    FakeUpstream,
-    FakeUpstreams,
-    Late,
-    Script,
-    Sleep,
-    carry_out,
-    http_scope,
-)
+from gateway.fakes import FakeClient, FakeUpstream, FakeUpstreams, Late, Script, Sleep, carry_out, http_scope
 from virtual_time import VIRTUAL_BACKENDS
 
 from dragoman import PROTOCOLS

@@ -31,12 +31,12 @@ from oracle import samples as s
 from oracle.meaning import Kind, Stop
 from virtual_time import VIRTUAL_BACKENDS
 
-from dragoman_server.accounts.error_actions import ErrorAction
-from dragoman_server.accounts.health import Backoff, Health
 from dragoman_server.accounts.stores.base import AccountStoreError, Operation
 from dragoman_server.accounts.stores.memory import MemoryAccountStore
 from dragoman_server.accounts.stores.operations import Change
 from dragoman_server.accounts.stores.resilient import ResilientStore
+from dragoman_server.policy.error_actions import ErrorAction
+from dragoman_server.policy.health import Backoff, Health
 from dragoman_server.upstream.client import UpstreamBroken, UpstreamIdleClosed, UpstreamUnreachable
 
 pytestmark = [pytest.mark.anyio, pytest.mark.backends(*VIRTUAL_BACKENDS)]
@@ -67,7 +67,7 @@ ENDS: dict[str, Any] = {
 
 
 def begun(protocol: str, content: str) -> list[Step]:
-    """Return a stream up to its first content, each frame in a read of its own."""
+    """Return a stream up to its first content, each frame in its own read."""
     parts = frames(stream_of(protocol, *CONTENT[content]))
     word = b"Hello" if content == "text" else b"call_a"
     return list(parts[: next(number for number, part in enumerate(parts) if word in part) + 1])

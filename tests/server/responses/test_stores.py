@@ -572,6 +572,7 @@ async def test_many_responses_expire_in_linear_time() -> None:
     assert len(gc.get_objects()) < before + 1000, (
         "a full collection walks over them, and nothing runs meanwhile"
     )
+    collected = time.thread_time()  # which takes longer the more a test run has in memory
     assert await store.get("", "resp_1", NOW + 3601) is None
     assert store.bytes == 0
-    assert time.thread_time() - stored < 2 * (stored - begun)
+    assert time.thread_time() - collected < 2 * (stored - begun)

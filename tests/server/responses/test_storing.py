@@ -24,12 +24,12 @@ from gateway.stored import (
 
 from dragoman import PROTOCOLS
 from dragoman_server.app import create_app
-from dragoman_server.keys import hash_client_key
 from dragoman_server.proxying.request_handler import STORE_TIMEOUT_S
 from dragoman_server.responses import service as stored_responses
 from dragoman_server.responses.stores.base import ResponseStoreError, StoredResponse
 from dragoman_server.responses.stores.memory import MemoryResponseStore
 from dragoman_server.settings import ClientKey, Settings
+from dragoman_server.settings.keys import hash_client_key
 from dragoman_server.settings.secret import Secret
 from dragoman_server.upstream.client import UpstreamBroken, UpstreamUnreachable
 

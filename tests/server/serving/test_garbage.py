@@ -43,11 +43,11 @@ from virtual_time import REAL_BACKENDS
 from dragoman_server.app import create_app
 from dragoman_server.config.loader import load
 from dragoman_server.http import count_tokens
-from dragoman_server.keys import hash_client_key
 from dragoman_server.serving.run import _Worker
 from dragoman_server.serving.signals import SignalMeanings
 from dragoman_server.serving.sockets import bind
 from dragoman_server.settings import Settings
+from dragoman_server.settings.keys import hash_client_key
 from dragoman_server.settings.secret import Secret
 
 REQUESTS = 5

@@ -17,13 +17,13 @@ from gateway.scripted import CHAT, MESSAGES, SECRET, ScriptedGateway, chat_respo
 from prometheus_client.parser import text_string_to_metric_families
 from virtual_time import REAL_BACKENDS
 
-from dragoman_server.accounts.health import Health
 from dragoman_server.accounts.stores.memory import MemoryAccountStore
 from dragoman_server.accounts.stores.operations import Change
 from dragoman_server.accounts.stores.resilient import ResilientStore
 from dragoman_server.app import Application, create_app
-from dragoman_server.extras import install_command
 from dragoman_server.gateway import Gateway
+from dragoman_server.platform.extras import install_command
+from dragoman_server.policy.health import Health
 from dragoman_server.settings import ServerSettings, Settings
 from dragoman_server.settings.secret import Secret
 from dragoman_server.telemetry import metrics
@@ -293,7 +293,7 @@ async def test_without_a_key_there_is_nothing() -> None:
 
 
 async def test_without_the_extra_there_is_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dragoman_server.extras.find_spec", lambda name: None)
+    monkeypatch.setattr("dragoman_server.platform.extras.find_spec", lambda name: None)
     app = create_app(Settings(server=ServerSettings(admin_key=Secret(ADMIN_KEY))))
     client = await call(app, "/metrics", method="GET", headers=bearer(ADMIN_KEY))
     assert client.status == 404

@@ -33,7 +33,7 @@ class Gateway(GatewayProcess):
     COMMAND = (*GatewayProcess.COMMAND, "--workers", "2")
 
     def call(self, method: str, path: str, body: str | None = None) -> str:
-        """Send a request on a connection of its own, so that any worker may get it."""
+        """Send a request on its own connection, so that any worker may get it."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=DEADLINE_S)
         headers = {"authorization": f"Bearer {KEY}", "content-type": "application/json"}
         try:

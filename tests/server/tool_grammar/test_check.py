@@ -9,8 +9,8 @@ import pytest
 
 from dragoman.codec import Unchecked
 from dragoman.document import Grammar
-from dragoman_server import tool_grammar as grammar_module
-from dragoman_server.tool_grammar import MAX_DEFINITION, MAX_TEXT, InputChecker, grammar_checker
+from dragoman_server.proxying import tool_grammar as grammar_module
+from dragoman_server.proxying.tool_grammar import MAX_DEFINITION, MAX_TEXT, InputChecker, grammar_checker
 
 needs_extra = pytest.mark.skipif(
     grammar_checker() is None, reason="the extra dragoman[grammar] is not installed"

@@ -20,8 +20,8 @@ from gateway.scripted import (
     whole,
 )
 
-from dragoman_server import tool_grammar as grammar_module
-from dragoman_server.tool_grammar import MAX_TEXT, grammar_checker
+from dragoman_server.proxying import tool_grammar as grammar_module
+from dragoman_server.proxying.tool_grammar import MAX_TEXT, grammar_checker
 
 needs_extra = pytest.mark.skipif(
     grammar_checker() is None, reason="the extra dragoman[grammar] is not installed"

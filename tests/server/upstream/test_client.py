@@ -18,7 +18,7 @@ from virtual_time import REAL_BACKENDS
 from dragoman.codec import SSE, Framing
 from dragoman.sse import Frame
 from dragoman_server.hosts import UpstreamCall
-from dragoman_server.off_loop import INLINE_BYTES
+from dragoman_server.platform.off_loop import INLINE_BYTES
 from dragoman_server.upstream.client import (
     PoolLimits,
     UpstreamBroken,

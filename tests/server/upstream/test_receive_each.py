@@ -29,7 +29,7 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Certificate:
 
 
 def one_by_one(*parts: bytes, head: bytes = FIRST) -> Script:
-    """Respond with the head and the first byte, then with the parts, each in a read of its own."""
+    """Respond with the head and the first byte, then with the parts, each in its own read."""
 
     async def script(peer: Peer) -> None:
         await peer.respond(head)

@@ -17,12 +17,7 @@ from dragoman_server.settings import Settings
 from dragoman_server.streams.byte_stream import ByteStream
 from dragoman_server.streams.connect import connect
 from dragoman_server.upstream.pool import Origin
-from dragoman_server.upstream.transport import (
-    Http1Request,
-    Http1Transport,
-    IdleConnectionClosed,
-    PoolLimits,
-)
+from dragoman_server.upstream.transport import Http1Request, Http1Transport, IdleConnectionClosed, PoolLimits
 
 pytestmark = [pytest.mark.anyio, pytest.mark.backends(*REAL_BACKENDS)]
 one_backend = pytest.mark.backends(REAL_BACKENDS[0])  # no task group, stream or clock is under test

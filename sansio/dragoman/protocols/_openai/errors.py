@@ -201,7 +201,7 @@ def error_object(error: WireError) -> JSONObject:
 
 
 def write_error(error: WireError, request_id: str | None) -> tuple[int, bytes]:
-    """Return status and body for the client. The request id has a header of its own."""
+    """Return status and body for the client. The request id has its own header."""
     status = error.status
     if status is None or not 400 <= status < 600:
         status = STATUS_BY_KIND[error.kind]

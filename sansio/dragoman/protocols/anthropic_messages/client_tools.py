@@ -51,7 +51,7 @@ def _bash(tool: JSONObject, version: str) -> tuple[str, JSONObject]:
     )
 
 
-# From this version on there is no command undo_edit, and the text to insert has a field of its own.
+# From this version on there is no command undo_edit, and the text to insert has its own field.
 _EDITOR_WITHOUT_UNDO = "20250429"
 
 

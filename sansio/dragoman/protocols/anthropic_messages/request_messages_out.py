@@ -32,12 +32,7 @@ from dragoman._wire.exceptions import RequestRefused
 from dragoman._wire.json import JSON, JSONObject, is_object_text
 from dragoman.protocols.anthropic_messages.capabilities import MessagesCapabilities as Capabilities
 from dragoman.protocols.anthropic_messages.request_thinking import UNSIGNED
-from dragoman.protocols.anthropic_messages.tables import (
-    CACHE_TTL_NAMES,
-    IMAGE_TYPES,
-    MAGIC,
-    NAME,
-)
+from dragoman.protocols.anthropic_messages.tables import CACHE_TTL_NAMES, IMAGE_TYPES, MAGIC, NAME
 
 
 class ConversationWriter:

@@ -16,19 +16,12 @@ import msgspec
 
 from dragoman._ir.losses import Ledger, child
 from dragoman._ir.parameters import Converter, write_params
-from dragoman._ir.request import (
-    Param,
-    Request,
-    ResponseFormat,
-)
+from dragoman._ir.request import Param, Request, ResponseFormat
 from dragoman._wire.exceptions import RequestRefused, dotted_path
 from dragoman._wire.json import JSON, JSONObject
 from dragoman.protocols.anthropic_messages.capabilities import MessagesCapabilities as Capabilities
 from dragoman.protocols.anthropic_messages.checks import text_or_empty
-from dragoman.protocols.anthropic_messages.request_messages_out import (
-    ConversationWriter,
-    plain_or_blocks,
-)
+from dragoman.protocols.anthropic_messages.request_messages_out import ConversationWriter, plain_or_blocks
 from dragoman.protocols.anthropic_messages.request_thinking import resolve_thinking_conflicts, write_thinking
 from dragoman.protocols.anthropic_messages.shapes import SETTING_PATHS
 from dragoman.protocols.anthropic_messages.tables import (

@@ -32,17 +32,8 @@ from dragoman._ir.shape import note_unread
 from dragoman._wire.exceptions import RemoteProtocolError, unreadable_response
 from dragoman._wire.json import JSON, JSONObject, decode, encode_text, is_object_text
 from dragoman.codec import ResponseContext
-from dragoman.protocols.anthropic_messages.checks import (
-    cited_title,
-    cited_url,
-    string_or_none,
-    text_or_empty,
-)
-from dragoman.protocols.anthropic_messages.shapes import (
-    BLOCK_SHAPE,
-    CITATION_SHAPE,
-    THINKING_BLOCK_SHAPE,
-)
+from dragoman.protocols.anthropic_messages.checks import cited_title, cited_url, string_or_none, text_or_empty
+from dragoman.protocols.anthropic_messages.shapes import BLOCK_SHAPE, CITATION_SHAPE, THINKING_BLOCK_SHAPE
 from dragoman.protocols.anthropic_messages.tables import NAME
 
 

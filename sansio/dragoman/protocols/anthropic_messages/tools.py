@@ -2,7 +2,7 @@
 
 A tool with a schema is a function. Every other type is a tool of the vendor: it is kept whole, with its use where other
 protocols may have the same tool, or with a function in its place if the client runs it. The writer sends tools of other
-vendors as tools with the same use, if the upstream has them. MCP servers have a list of their own, and a toolset names
+vendors as tools with the same use, if the upstream has them. MCP servers have their own list, and a toolset names
 each.
 """
 
@@ -30,11 +30,7 @@ from dragoman.protocols.anthropic_messages.checks import (
 )
 from dragoman.protocols.anthropic_messages.client_tools import fallback_schema
 from dragoman.protocols.anthropic_messages.request_messages_out import write_cache_mark
-from dragoman.protocols.anthropic_messages.shapes import (
-    MCP_SERVER_SHAPE,
-    TOOL_SHAPE,
-    WEB_SEARCH_SHAPE,
-)
+from dragoman.protocols.anthropic_messages.shapes import MCP_SERVER_SHAPE, TOOL_SHAPE, WEB_SEARCH_SHAPE
 from dragoman.protocols.anthropic_messages.tables import NAME, TOOL_CHOICE_NAMES, TOOL_CHOICES
 
 

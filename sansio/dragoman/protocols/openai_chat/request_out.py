@@ -33,9 +33,7 @@ from dragoman.protocols.openai_chat.request_settings import (
     write_response_format,
     write_settings,
 )
-from dragoman.protocols.openai_chat.tables import (
-    REJECTED_PARAMS,
-)
+from dragoman.protocols.openai_chat.tables import REJECTED_PARAMS
 from dragoman.protocols.openai_chat.tools import deep_merge, write_tools
 
 

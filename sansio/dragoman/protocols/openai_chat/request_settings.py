@@ -13,13 +13,7 @@ from collections.abc import Mapping
 import msgspec
 
 from dragoman._ir.losses import Ledger, child
-from dragoman._ir.parameters import (
-    DEFAULT_EFFORT,
-    Converter,
-    effort_of_budget,
-    fit_effort,
-    write_params,
-)
+from dragoman._ir.parameters import DEFAULT_EFFORT, Converter, effort_of_budget, fit_effort, write_params
 from dragoman._ir.request import Param, ReasoningConfig, Request, ResponseFormat
 from dragoman._ir.shape import INTEGER, OBJECT, STRING, JSONType, extra_members
 from dragoman._wire.json import JSON, JSONObject
@@ -32,10 +26,7 @@ from dragoman.protocols._openai.settings import (
 from dragoman.protocols.openai_chat.capabilities import ChatCapabilities as Capabilities
 from dragoman.protocols.openai_chat.checks import CHECKS
 from dragoman.protocols.openai_chat.shapes import FORMAT_SHAPE, SETTING_PATHS
-from dragoman.protocols.openai_chat.tables import (
-    IMPLIED_INCLUDES,
-    TITLE,
-)
+from dragoman.protocols.openai_chat.tables import IMPLIED_INCLUDES, TITLE
 
 # What open servers pass to the model's template.
 _TEMPLATE = "chat_template_kwargs"

@@ -38,11 +38,7 @@ from dragoman.protocols.openai_chat.errors import has_error
 from dragoman.protocols.openai_chat.response_content_in import ChoiceReader
 from dragoman.protocols.openai_chat.response_tool_calls_in import IdAllocator
 from dragoman.protocols.openai_chat.shapes import CHOICE_SHAPE, READ_SHAPE, RESPONSE_SHAPE
-from dragoman.protocols.openai_chat.tables import (
-    ERROR_FINISH_REASONS,
-    NAME,
-    TITLE,
-)
+from dragoman.protocols.openai_chat.tables import ERROR_FINISH_REASONS, NAME, TITLE
 from dragoman.protocols.openai_chat.usage import read_usage
 
 _NO_EVENTS: tuple[Event, ...] = ()

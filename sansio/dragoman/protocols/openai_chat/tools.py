@@ -1,6 +1,6 @@
 """Read and write the tools of a request, and the choice among them.
 
-Functions and custom tools have types of their own. The setting `web_search_options` is read as a hosted tool, and
+Functions and custom tools have their own types. The setting `web_search_options` is read as a hosted tool, and
 written from one. Tools of unknown types are kept as they came. What a tool has beyond the members here
 goes into the description if the model can use it, and into the ledger otherwise.
 """

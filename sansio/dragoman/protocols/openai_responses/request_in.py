@@ -1,8 +1,8 @@
 """Read a client's Responses request.
 
-Settings are read by tables, items and tools by modules of their own. Input items may also change settings and declare
+Settings are read by tables, items and tools by their own modules. Input items may also change settings and declare
 tools; the last ones count. A body in a form of other APIs whose meaning is plain is repaired first, so that readers
-have one form: functions in an object of their own, as in Chat Completions, and calls with an `id` and no `call_id`.
+have one form: functions in their own object, as in Chat Completions, and calls with an `id` and no `call_id`.
 """
 
 from __future__ import annotations
@@ -16,11 +16,7 @@ from dragoman._ir.signatures import Signer
 from dragoman._ir.tools import Namespace
 from dragoman._wire.json import JSON, JSONObject, wrong_type
 from dragoman.protocols._openai.settings import INCLUDE_LOGPROBS
-from dragoman.protocols.openai_responses.checks import (
-    CHECKS,
-    invalid_value,
-    missing_field,
-)
+from dragoman.protocols.openai_responses.checks import CHECKS, invalid_value, missing_field
 from dragoman.protocols.openai_responses.request_messages_in import InputReader
 from dragoman.protocols.openai_responses.shapes import (
     FORMAT_SHAPE,

@@ -27,10 +27,7 @@ from dragoman._ir.request import (
 from dragoman._ir.tools import CacheMark
 from dragoman._wire.json import JSON, JSONObject
 from dragoman.protocols._openai.settings import CACHE_TTLS
-from dragoman.protocols.openai_responses.checks import (
-    has_unmapped_citations,
-    write_citations,
-)
+from dragoman.protocols.openai_responses.checks import has_unmapped_citations, write_citations
 from dragoman.protocols.openai_responses.tables import (
     CALL_ITEMS,
     CALL_OUTPUT_ITEMS,
@@ -272,7 +269,7 @@ class InputWriter:
         self._ledger.add(LossCode.UNKNOWN_KIND, part.path, f"Responses has no counterpart of {part.kind}")
 
 
-# Parts that are items of their own.
+# Parts that are their own items.
 _ITEM_WRITERS: dict[type, Callable[[InputWriter, JSON], None]] = {
     ToolCall: InputWriter._write_call,
     ToolResult: InputWriter._write_result,

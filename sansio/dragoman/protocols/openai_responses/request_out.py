@@ -10,13 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from dragoman._ir.losses import Ledger, LossCode
-from dragoman._ir.parameters import (
-    DEFAULT_EFFORT,
-    Converter,
-    effort_of_budget,
-    fit_effort,
-    write_params,
-)
+from dragoman._ir.parameters import DEFAULT_EFFORT, Converter, effort_of_budget, fit_effort, write_params
 from dragoman._ir.request import Message, Param, ReasoningConfig, Request, ResponseFormat, Text
 from dragoman._ir.shape import setting_paths
 from dragoman._ir.signatures import Signer, unwrap_summary
@@ -30,10 +24,7 @@ from dragoman.protocols._openai.settings import (
     shared_converters,
 )
 from dragoman.protocols.openai_responses.capabilities import ResponsesCapabilities as Capabilities
-from dragoman.protocols.openai_responses.request_messages_out import (
-    InputWriter,
-    unwrapped_item,
-)
+from dragoman.protocols.openai_responses.request_messages_out import InputWriter, unwrapped_item
 from dragoman.protocols.openai_responses.shapes import REQUEST_SHAPE
 from dragoman.protocols.openai_responses.tables import (
     EFFORT_IMPLIES_SUMMARY,

@@ -33,10 +33,7 @@ from dragoman.codec import NOT_REPEATED, ResponseContext
 from dragoman.protocols._openai.citations import cited_url, write_url_citation
 from dragoman.protocols._openai.settings import fit_tier
 from dragoman.protocols.openai_responses.checks import objects_in
-from dragoman.protocols.openai_responses.client_tools import (
-    CLIENT_TOOLS,
-    parse_call_arguments,
-)
+from dragoman.protocols.openai_responses.client_tools import CLIENT_TOOLS, parse_call_arguments
 from dragoman.protocols.openai_responses.errors import response_error
 from dragoman.protocols.openai_responses.tables import (
     DEFAULT_TIER,

@@ -43,12 +43,7 @@ from dragoman.protocols.openai_responses.response_content_in import (
     new_item,
 )
 from dragoman.protocols.openai_responses.shapes import EVENT_SHAPE, ITEM_SHAPE, RESPONSE_SHAPE
-from dragoman.protocols.openai_responses.tables import (
-    AUTO_TIER,
-    LOST_EVENTS,
-    PROGRESS_EVENTS,
-    STOP_REASONS,
-)
+from dragoman.protocols.openai_responses.tables import AUTO_TIER, LOST_EVENTS, PROGRESS_EVENTS, STOP_REASONS
 from dragoman.protocols.openai_responses.usage import read_usage
 
 _DONE = b"[DONE]"

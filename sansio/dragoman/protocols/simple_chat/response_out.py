@@ -50,7 +50,7 @@ _LAST_LINE = b'data: {"message":{"role":"assistant","content":""},"done":true,"i
 class SimpleWriter:
     """Writes one stream. See StreamWriter.
 
-    As lines it ends with a last chunk, as server-sent events with an event of its own.
+    As lines it ends with a last chunk, as server-sent events with its own event.
     """
 
     __slots__ = ("_index", "_ledger", "_lines")

@@ -15,8 +15,8 @@ from typing import Any, ClassVar, Generic, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
-from dragoman_server.accounts.health import Health
 from dragoman_server.accounts.stores.tables import Tables
+from dragoman_server.policy.health import Health
 
 _T = TypeVar("_T")
 

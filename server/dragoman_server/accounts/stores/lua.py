@@ -12,12 +12,7 @@ a script decides depends only on the gateways' clock.
 """
 
 from dragoman_server.accounts.stores.base import KeyUse
-from dragoman_server.accounts.stores.tables import (
-    CONVERSATION_S,
-    LEASE_RETRY_S,
-    LEASE_S,
-    TOLERANCE_S,
-)
+from dragoman_server.accounts.stores.tables import CONVERSATION_S, LEASE_RETRY_S, LEASE_S, TOLERANCE_S
 
 # Seconds for which the server holds entries after they have expired. Clocks of gateways may differ by that much.
 _MARGIN_S = 60

@@ -6,9 +6,9 @@ from contextlib import asynccontextmanager
 from heapq import heappop, heappush
 from typing import TypeVar
 
-from dragoman_server.accounts.health import Health
 from dragoman_server.accounts.stores.base import Operation
 from dragoman_server.accounts.stores.tables import CONVERSATION_S, MAX_CONVERSATIONS, NEVER, Tables
+from dragoman_server.policy.health import Health
 
 # Counters that are dropped in one call, some 2 us each.
 _EXPIRED_AT_ONCE = 1000

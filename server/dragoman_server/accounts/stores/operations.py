@@ -8,7 +8,6 @@ from typing import Any
 
 import msgspec
 
-from dragoman_server.accounts.health import INITIAL_HEALTH, Health
 from dragoman_server.accounts.stores import lua
 from dragoman_server.accounts.stores.base import (
     Candidate,
@@ -20,13 +19,8 @@ from dragoman_server.accounts.stores.base import (
     Reservation,
     in_order,
 )
-from dragoman_server.accounts.stores.tables import (
-    LEASE_RETRY_S,
-    LEASE_S,
-    NEVER,
-    TOLERANCE_S,
-    Tables,
-)
+from dragoman_server.accounts.stores.tables import LEASE_RETRY_S, LEASE_S, NEVER, TOLERANCE_S, Tables
+from dragoman_server.policy.health import INITIAL_HEALTH, Health
 
 
 def with_last_use(health: Health, now: float) -> Health:

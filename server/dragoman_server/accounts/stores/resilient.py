@@ -16,10 +16,10 @@ from typing import Any, TypeVar
 
 import anyio
 
-from dragoman_server.accounts.health import INITIAL_HEALTH, Health
 from dragoman_server.accounts.stores.base import AccountStore, AccountStoreError, Operation
 from dragoman_server.accounts.stores.memory import MemoryAccountStore
 from dragoman_server.accounts.stores.operations import Reserve
+from dragoman_server.policy.health import INITIAL_HEALTH, Health
 
 LOG = logging.getLogger("dragoman.accounts")
 

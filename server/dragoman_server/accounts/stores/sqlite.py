@@ -15,12 +15,12 @@ from typing import TypeVar
 import anyio
 import msgspec
 
-from dragoman_server.accounts.health import Health
 from dragoman_server.accounts.stores.base import AccountStoreError, Operation
 from dragoman_server.accounts.stores.tables import CONVERSATION_S, MAX_CONVERSATIONS, Tables
-from dragoman_server.cancellation import Arguments
-from dragoman_server.off_loop import in_threads
-from dragoman_server.sqlite_file import SQLiteFile, SQLiteFileFormat, write_transaction
+from dragoman_server.platform.cancellation import Arguments
+from dragoman_server.platform.off_loop import in_threads
+from dragoman_server.platform.sqlite_file import SQLiteFile, SQLiteFileFormat, write_transaction
+from dragoman_server.policy.health import Health
 
 _T = TypeVar("_T")
 

@@ -8,7 +8,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 
-from dragoman_server.accounts.health import Health
+from dragoman_server.policy.health import Health
 
 # A lease, or money of a budget, that was not given back is free after this time, because its gateway has died. Longer
 # than nearly all responses, and no longer than an operator would wait.

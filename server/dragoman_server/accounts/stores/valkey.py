@@ -28,12 +28,12 @@ from anyio.abc import ByteStream, SocketAttribute, UNIXSocketStream
 from coredis.connection import BaseConnection, TCPLocation, UnixDomainSocketLocation
 from coredis.exceptions import NoScriptError, RedisError
 
-from dragoman_server.accounts.health import INITIAL_HEALTH, Health
 from dragoman_server.accounts.stores.base import AccountStoreError, Operation
 from dragoman_server.accounts.stores.lua import CHANGE
 from dragoman_server.accounts.stores.operations import with_last_use
 from dragoman_server.accounts.stores.tables import MAX_CONVERSATIONS
-from dragoman_server.config.valkey_url import ValkeyURL, parse_valkey_url
+from dragoman_server.accounts.stores.valkey_url import ValkeyURL, parse_valkey_url
+from dragoman_server.policy.health import INITIAL_HEALTH, Health
 
 # The number is the version of the data: what another version wrote is not read.
 _PREFIX = "dragoman:2:"

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 
 import anyio.lowlevel
 
-from dragoman_server.off_loop import off_loop
+from dragoman_server.platform.off_loop import off_loop
 from dragoman_server.responses.stores.base import ResponseStoreLimits, StoredItem, StoredResponse, find_items
 
 # Items that are stored or dropped before other tasks run: some milliseconds. A conversation may have a million.

@@ -17,6 +17,12 @@ import anyio
 import anyio.to_thread
 from anyio.abc import TaskGroup
 
+from dragoman_server.platform.sqlite_file import (
+    SQLiteFile,
+    SQLiteFileFormat,
+    read_transaction,
+    write_transaction,
+)
 from dragoman_server.responses.stores.base import (
     ROW_BYTES,
     ResponseStoreError,
@@ -24,12 +30,6 @@ from dragoman_server.responses.stores.base import (
     StoredItem,
     StoredResponse,
     find_items,
-)
-from dragoman_server.sqlite_file import (
-    SQLiteFile,
-    SQLiteFileFormat,
-    read_transaction,
-    write_transaction,
 )
 
 _T = TypeVar("_T")

@@ -1,0 +1,1 @@
+"""`dragoman doctor`: check the configuration, the gateway and its upstreams."""

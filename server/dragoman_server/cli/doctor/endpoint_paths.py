@@ -1,0 +1,96 @@
+"""Find out which protocols an upstream serves, and at which paths, without a request that costs tokens.
+
+The body is none that a server could take for a request. A server that has the path refuses it, and one that has not
+says so.
+"""
+
+from collections.abc import Sequence
+from contextlib import suppress
+
+import anyio
+import msgspec
+
+from dragoman import UPSTREAMS
+from dragoman_server.hosts import UpstreamCall
+from dragoman_server.settings import AccountSettings, UpstreamSettings
+from dragoman_server.upstream.account_request import account_request
+from dragoman_server.upstream.errors import UpstreamError
+from dragoman_server.upstream.sender import UpstreamSender
+from dragoman_server.wire.headers import upstream_request_headers
+
+# What base URLs of OpenAI's protocols end with, and those of Anthropic's do not.
+_VERSION = "/v1"
+_BODY = b"{"
+_NOT_THERE = (404, 405)
+
+
+class EndpointPath(msgspec.Struct, frozen=True):
+    """Where a protocol may be served. base_url: as the upstream's would be written if that were its protocol."""
+
+    protocol: str
+    base_url: str
+
+    @property
+    def path(self) -> str:
+        """The path for people, without what may be private before it."""
+        spec = UPSTREAMS[self.protocol]
+        return spec.base_path + spec.path
+
+
+def other_base(base_url: str) -> str:
+    """Return a base URL with /v1 at the end if it is without, and without if it is with."""
+    return base_url.removesuffix(_VERSION) if base_url.endswith(_VERSION) else base_url + _VERSION
+
+
+def configured_paths(upstream: UpstreamSettings) -> list[EndpointPath]:
+    """Return where the configuration says that the upstream serves its protocols, the preferred one first."""
+    names = sorted(upstream.protocols, key=lambda name: name != upstream.protocol)
+    return [EndpointPath(name, upstream.base_url_for(name)) for name in names]
+
+
+def other_paths(upstream: UpstreamSettings) -> list[EndpointPath]:
+    """Return where else it may serve a protocol: its own ones come first."""
+    configured = configured_paths(upstream)
+    names = dict.fromkeys([*(each.protocol for each in configured), *UPSTREAMS])
+    found = []
+    for name in names:
+        base = upstream.base_url_for(name)
+        found += [EndpointPath(name, base), EndpointPath(name, other_base(base))]
+    return [each for each in found if each not in configured]
+
+
+async def status_at(
+    sender: UpstreamSender, upstream: UpstreamSettings, account: AccountSettings, endpoint: EndpointPath
+) -> int:
+    """Return the status of the response to a body that is no request. Raises UpstreamError."""
+    spec = UPSTREAMS[endpoint.protocol]
+    headers = upstream_request_headers(upstream, spec, None, {}, stream=False)
+    call = UpstreamCall("POST", endpoint.base_url + spec.path, headers, _BODY)
+    async with await account_request(sender, upstream, spec, account, call) as response:
+        return response.status
+
+
+def is_missing(status: int) -> bool:
+    """True if there is nothing at the path."""
+    return status in _NOT_THERE
+
+
+async def served_paths(
+    sender: UpstreamSender,
+    upstream: UpstreamSettings,
+    account: AccountSettings,
+    endpoints: Sequence[EndpointPath],
+) -> list[EndpointPath]:
+    """Return those of the endpoints at which a server refuses what is no request, in their order."""
+    statuses: dict[EndpointPath, int] = {}
+
+    async def look(endpoint: EndpointPath) -> None:
+        with suppress(UpstreamError):
+            statuses[endpoint] = await status_at(sender, upstream, account, endpoint)
+
+    async with anyio.create_task_group() as tasks:
+        for endpoint in endpoints:
+            tasks.start_soon(look, endpoint)
+    return [
+        each for each in endpoints if 400 <= statuses.get(each, 0) < 500 and not is_missing(statuses[each])
+    ]

@@ -1,0 +1,222 @@
+"""Checks that need no network: `dragoman config check` is these, and `dragoman doctor` begins with them.
+
+Each one is a function from the loaded configuration to findings; OFFLINE_CHECKS is the list.
+"""
+
+import math
+import os
+import shlex
+import ssl
+import stat
+import time
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from dragoman_server.capabilities.providers import address_of
+from dragoman_server.capabilities.resolve import upstreams_without_grammars
+from dragoman_server.cli.doctor.failures import EXPIRED, NOT_YET_VALID
+from dragoman_server.config.loader import LoadedConfig
+from dragoman_server.platform.extras import install_command
+from dragoman_server.proxying.tool_grammar import grammar_checker
+from dragoman_server.settings import ARRAYS
+from dragoman_server.settings.fields import DAY_S, keys_of
+from dragoman_server.settings.problems import CheckFinding, CheckSeverity, ValueOrigin, quote_value
+from dragoman_server.settings.secret import Secret
+from dragoman_server.settings.values import is_loopback
+
+# Authorities that renew by themselves do it thirty days before the end, so something has failed by then.
+_RENEW_DAYS = 14
+
+_OUTSIDE_VALIDITY = (NOT_YET_VALID, EXPIRED)
+
+_READABLE_BY_OTHERS = stat.S_IRGRP | stat.S_IROTH
+
+
+def offline_findings(loaded: LoadedConfig) -> list[CheckFinding]:
+    """Return what is wrong, or worth to know, and can be found without the network."""
+    return [finding for check in OFFLINE_CHECKS for finding in check(loaded)]
+
+
+def _warnings(loaded: LoadedConfig) -> Iterator[CheckFinding]:
+    yield from loaded.warnings
+
+
+def _grammars(loaded: LoadedConfig) -> Iterator[CheckFinding]:
+    unchecked = upstreams_without_grammars(loaded.settings)
+    if unchecked and loaded.settings.server.check_grammars and grammar_checker() is None:
+        text = (
+            "what models write for tools with a grammar is not checked, because dragoman[grammar] is not installed; "
+            f"these upstreams do not check it themselves: {', '.join(unchecked)}"
+        )
+        fix = install_command("grammar")
+        yield CheckFinding(CheckSeverity.NOTE, "extra", "server.check_grammars", text, fix)
+
+
+def _startup(loaded: LoadedConfig) -> Iterator[CheckFinding]:
+    """Yield what keeps the server from starting, except for its port."""
+    server = loaded.settings.server
+    if server.backend != "uvloop" and server.certfile is None:
+        return
+    # The server takes a while to import.
+    from dragoman_server.serving.run import check_backend, check_tls
+    from dragoman_server.serving.sockets import StartupError
+
+    try:
+        check_backend(server.backend)
+    except StartupError as error:
+        text, _, fix = str(error).partition("; ")
+        yield CheckFinding(CheckSeverity.ERROR, "backend", "server.backend", text, fix)
+    try:
+        check_tls(server)
+    except StartupError as error:
+        name = "keyfile" if "the keyfile" in str(error) else "certfile"
+        fix = f"correct {loaded.origin('server', name).changed_at}"
+        yield CheckFinding(CheckSeverity.ERROR, "certificate", f"server.{name}", str(error), fix)
+    else:
+        if server.certfile is not None and server.keyfile is not None:
+            yield from _expiry(loaded, server.certfile, server.keyfile)
+
+
+def _expiry(loaded: LoadedConfig, certfile: str, keyfile: str) -> Iterator[CheckFinding]:
+    """Yield a finding if the gateway's certificate has expired or soon will. It can be served all the same."""
+    until = _valid_until(certfile, keyfile)
+    days = (until - time.time()) / DAY_S
+    if days < _RENEW_DAYS:
+        text = f"{certfile} expires on {datetime.fromtimestamp(until, UTC):%Y-%m-%d}"
+        if not until:
+            text = f"{certfile} has expired or is not valid yet"
+        fix = f"renew it: {loaded.origin('server', 'certfile').changed_at}"
+        yield CheckFinding(CheckSeverity.WARNING, "certificate", "server.certfile", text, fix)
+
+
+def _valid_until(certfile: str, keyfile: str) -> float:
+    """Return the end of a certificate's validity in seconds since the epoch; 0 if it is not valid, infinity if unknown.
+
+    The standard library shows a certificate only to the other side of a handshake, so there is one in memory.
+    """
+    ours, theirs = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    ours.load_cert_chain(certfile, keyfile)
+    theirs.check_hostname = False
+    theirs.load_verify_locations(certfile)
+    theirs.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    to_client, to_server = ssl.MemoryBIO(), ssl.MemoryBIO()
+    client = theirs.wrap_bio(to_client, to_server)
+    server = ours.wrap_bio(to_server, to_client, server_side=True)
+    try:
+        for each in (client, server, client):
+            with suppress(ssl.SSLWantReadError):
+                each.do_handshake()
+        certificate = client.getpeercert()
+    except ssl.SSLCertVerificationError as error:
+        return 0.0 if error.verify_code in _OUTSIDE_VALIDITY else math.inf
+    except (ssl.SSLError, ValueError):
+        return math.inf
+    return ssl.cert_time_to_seconds(str(certificate["notAfter"])) if certificate else math.inf
+
+
+def _file_modes(loaded: LoadedConfig) -> Iterator[CheckFinding]:
+    """Yield the files with secrets that other users of the machine may read."""
+    with_secrets: dict[str, str] = {}
+    for origin in _secret_origins(loaded):
+        if origin.source == loaded.path and not origin.references:
+            with_secrets.setdefault(origin.source, f"has a secret in line {origin.line}")
+        for name in origin.references:
+            if name.startswith("file:") and loaded.path is not None:
+                path = Path(loaded.path).parent / Path(name.removeprefix("file:")).expanduser()
+                with_secrets.setdefault(str(path), "is a key")
+    if loaded.settings.server.keyfile is not None:
+        with_secrets.setdefault(loaded.settings.server.keyfile, "is the private key of the certificate")
+    for file, reason in with_secrets.items():
+        # A file that cannot be read is its own problem.
+        if os.name == "posix" and os.path.isfile(file) and os.stat(file).st_mode & _READABLE_BY_OTHERS:
+            text = f"{reason}, and other users of this machine may read it"
+            yield CheckFinding(
+                CheckSeverity.WARNING, "file_mode", file, text, f"chmod 600 {shlex.quote(file)}"
+            )
+
+
+def _secret_origins(loaded: LoadedConfig) -> Iterator[ValueOrigin]:
+    settings = loaded.settings
+    rows: list[tuple[tuple[str | int, ...], object]] = [(("server",), settings.server)]
+    rows += [((name, index), row) for name in ARRAYS for index, row in enumerate(getattr(settings, name))]
+    for path, row in rows:
+        for name in keys_of(type(row)):
+            value = getattr(row, name)
+            if isinstance(value, Secret):
+                yield loaded.origin(*path, name)
+            elif isinstance(value, Mapping):
+                yield from (loaded.origin(*path, name, header) for header in value)
+
+
+def _store_files(loaded: LoadedConfig) -> Iterator[CheckFinding]:
+    """Yield the files of stores that cannot be written."""
+    server = loaded.settings.server
+    for name in ("response_store", "account_store"):
+        if getattr(server, name) != "sqlite":
+            continue
+        path = Path(getattr(server, f"{name}_path"))
+        place = loaded.origin("server", f"{name}_path").changed_at
+        # SQLite makes files of its own beside it.
+        for needed in (path.parent, path):
+            quoted = shlex.quote(str(needed))
+            if not needed.exists():
+                if needed == path.parent:
+                    text = f"the directory {needed} does not exist"
+                    yield CheckFinding(
+                        CheckSeverity.ERROR, "store", f"server.{name}_path", text, f"mkdir -p {quoted}"
+                    )
+                break
+            if not os.access(needed, os.R_OK | os.W_OK):
+                fix = f'sudo chown "$(id -un)" {quoted}, or name another file: {place}'
+                text = f"{needed} cannot be written"
+                yield CheckFinding(CheckSeverity.ERROR, "store", f"server.{name}_path", text, fix)
+                break
+
+
+def _proxies(loaded: LoadedConfig) -> Iterator[CheckFinding]:
+    """Yield the proxy by which each upstream is reached."""
+    in_environment = bool(urllib.request.getproxies())
+    for index, upstream in enumerate(loaded.settings.upstreams):
+        subject = f"upstream {upstream.name}"
+        if upstream.proxy is not None:
+            place = loaded.origin("upstreams", index, "proxy").changed_at
+            text = f"is reached by the proxy {_address(upstream.proxy.reveal())} of {place}"
+            yield CheckFinding(CheckSeverity.NOTE, "proxy", subject, text)
+        elif in_environment:
+            # The HTTP client takes a while to import.
+            from dragoman_server.upstream.client import environment_proxy
+
+            proxy = environment_proxy(upstream.base_url)
+            if proxy is None:
+                continue
+            text = f"is reached by the proxy {_address(proxy)} of the environment"
+            host, _ = address_of(upstream.base_url)
+            if is_loopback(host):
+                text += ", although it is on this machine"
+                fix = f'export no_proxy="${{no_proxy:+$no_proxy,}}{host}"'
+                yield CheckFinding(CheckSeverity.WARNING, "proxy", subject, text, fix)
+            else:
+                yield CheckFinding(CheckSeverity.NOTE, "proxy", subject, text)
+
+
+def _address(proxy: str) -> str:
+    """Return the host and port of a proxy's URL, without the credentials in it."""
+    try:
+        parts = urlsplit(proxy)
+        return f"{parts.hostname}:{parts.port}" if parts.port else f"{parts.hostname}"
+    except ValueError:
+        return quote_value(proxy)
+
+
+OFFLINE_CHECKS: tuple[Callable[[LoadedConfig], Iterator[CheckFinding]], ...] = (
+    _warnings,
+    _startup,
+    _file_modes,
+    _store_files,
+    _proxies,
+    _grammars,
+)

@@ -1,0 +1,1 @@
+"""`dragoman explain`: what the gateway would do with a request."""

@@ -1,0 +1,199 @@
+"""Explain what would become of a request: its routes, what is known of the upstreams, what is sent, what is lost.
+
+The gateway's own planner does all of it, and nothing is sent.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from dragoman import RemoteProtocolError, RequestRefused, peek
+from dragoman.codec import Endpoint, ProtocolSpec
+from dragoman_server.capabilities.resolve import KnownCapability, known_capabilities
+from dragoman_server.hosts import HOSTS, UpstreamCall, add_key
+from dragoman_server.models.routes import deciding_upstream
+from dragoman_server.policy.attempts import Account, Attempts, Offer, Selection, UpstreamAccounts
+from dragoman_server.proxying.destinations import Destination, find_destinations
+from dragoman_server.proxying.plan import Planner
+from dragoman_server.settings import AccountSettings, Settings
+from dragoman_server.wire.headers import HeaderList, with_key
+
+# Of ids and times in what is explained: the same request gives the same text.
+_ID = "0" * 32
+_NOW = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ExplainedRequest:
+    """What one upstream of the chain would get.
+
+    target: `upstream/model`. rule: what has led there. protocol: that is spoken there.
+    way: relayed, rewritten or translated.
+    accounts: in the order in which they are tried while nothing has failed. selection: how that order comes about.
+    headers: with masked secrets.
+    times: how often it is sent, see TranslatedRequest.fan_out.
+    losses: code, place and sentence of each.
+    """
+
+    target: str
+    rule: str
+    protocol: str
+    way: str
+    accounts: tuple[str, ...]
+    selection: str
+    capabilities: tuple[KnownCapability, ...]
+    url: str
+    headers: HeaderList
+    body: bytes
+    times: int
+    losses: tuple[tuple[str, str, str], ...]
+    more_losses: int
+
+
+@dataclass(frozen=True, slots=True)
+class ExplainedRefusal:
+    """What the client would get instead, or why an upstream of the chain is skipped.
+
+    target: the upstream, "" if the whole request is refused.
+    """
+
+    target: str
+    status: int
+    message: str
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """What would become of a request: the upstreams in the order in which they are tried. notes: what may differ."""
+
+    model: str
+    protocol: str
+    steps: tuple[ExplainedRequest | ExplainedRefusal, ...]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def is_refused(self) -> bool:
+        """No upstream can take the request."""
+        return all(isinstance(step, ExplainedRefusal) for step in self.steps)
+
+
+def explain(
+    settings: Settings,
+    client: ProtocolSpec,
+    endpoint: Endpoint,
+    headers: Mapping[str, str],
+    query: str,
+    body: bytes,
+    model: str = "",
+) -> Explanation:
+    """Explain one request. headers: with lower-case names. query: without the question mark. model: see peek()."""
+    try:
+        head = peek(body, model)
+        model = head.model
+        chain = find_destinations(settings, client, model)
+    except (RemoteProtocolError, RequestRefused) as error:
+        return Explanation(model, client.name, (_refusal("", error),))
+    planner = Planner(
+        settings,
+        client,
+        headers,
+        query,
+        body,
+        id=_ID,
+        now=_NOW,
+        clock=lambda: _NOW,
+        endpoint=endpoint,
+        request_head=head,
+    )
+    steps = tuple(_explain_one(settings, planner, destination) for destination in chain)
+    return Explanation(chain[0].model, client.name, steps, tuple(_notes(settings, chain)))
+
+
+def _explain_one(
+    settings: Settings, planner: Planner, to: Destination
+) -> ExplainedRequest | ExplainedRefusal:
+    try:
+        plan = planner.plan(to)
+    except (RemoteProtocolError, RequestRefused) as error:
+        return _refusal(to.target, error)
+    fit, call = HOSTS[to.settings.host].fit, plan.call
+    if fit is not None:
+        call = fit(call, to.settings)
+    known = known_capabilities(settings, to.settings, to.upstream_model, to.upstream)
+    return ExplainedRequest(
+        target=to.target,
+        rule=to.rule,
+        protocol=to.upstream.name,
+        way=plan.way,
+        accounts=_order(to),
+        selection=to.settings.selection,
+        capabilities=tuple([known[name] for name in sorted(known)]),
+        url=settings.mask(call.url),
+        headers=_masked(settings, to, call, to.accounts[0] if to.accounts else None),
+        body=call.content or b"",
+        times=plan.fan_out,
+        losses=tuple((loss.code.value, loss.path, loss.detail) for loss in plan.losses),
+        more_losses=plan.losses.overflow,
+    )
+
+
+def _refusal(target: str, error: RemoteProtocolError | RequestRefused) -> ExplainedRefusal:
+    return ExplainedRefusal(target, error.status, error.message, error.path)
+
+
+def _order(to: Destination) -> tuple[str, ...]:
+    """Return the order in which the gateway's policy offers accounts of which none has been used."""
+    accounts = tuple(Account(each.id, float(each.weight)) for each in to.accounts)
+    step = Attempts([UpstreamAccounts(accounts, Selection(to.settings.selection))]).next({}, now=0.0)
+    return step.accounts if isinstance(step, Offer) else ()
+
+
+def _masked(
+    settings: Settings, to: Destination, call: UpstreamCall, account: AccountSettings | None
+) -> HeaderList:
+    """Return the headers as they would be sent with an account, with masked secrets.
+
+    Without what a host makes of the account for each call, such as a signature.
+    """
+    secret = {name.lower(): str(value) for name, value in to.settings.headers.items()}
+    headers = [(name, secret.get(name, settings.mask(value))) for name, value in call.headers]
+    if account is None or account.api_key is None or HOSTS[to.settings.host].authorize is not add_key:
+        return headers
+    key = account.api_key.reveal()
+    return [
+        (name, value.replace(key, str(account.api_key)))
+        for name, value in with_key(headers, to.settings, to.upstream, account.api_key)
+    ]
+
+
+def _notes(settings: Settings, chain: tuple[Destination, ...]) -> Iterator[str]:
+    first = chain[0]
+    listing = deciding_upstream(settings, first.model)
+    if listing is not None:
+        yield (
+            f"the gateway looks into the models that {listing.name} lists, which are not requested here: "
+            "another model may be used"
+        )
+    if first.advice:
+        yield first.advice
+    if any(len(each.accounts) > 1 for each in chain):
+        yield "accounts that cool down, are disabled or have no room are skipped, and a conversation may stay with one"
+
+
+def as_builtins(explanation: Explanation) -> dict[str, Any]:
+    """Return an explanation as values for JSON. Bodies are JSON already."""
+    import msgspec
+
+    steps = [
+        {**msgspec.to_builtins(step), "body": msgspec.json.decode(step.body)}
+        if isinstance(step, ExplainedRequest)
+        else msgspec.to_builtins(step)
+        for step in explanation.steps
+    ]
+    return {
+        "model": explanation.model,
+        "protocol": explanation.protocol,
+        "upstreams": steps,
+        "notes": list(explanation.notes),
+    }

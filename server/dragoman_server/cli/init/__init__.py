@@ -1,0 +1,1 @@
+"""`dragoman init`: write a first configuration."""

@@ -1,0 +1,1 @@
+"""`dragoman keys`: the keys of clients."""

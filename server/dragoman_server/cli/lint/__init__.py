@@ -1,0 +1,1 @@
+"""`dragoman lint`: check recorded responses, a running server, or the prefixes of a session."""

@@ -1,0 +1,199 @@
+"""Find the servers of models that run on this machine, on their usual ports.
+
+All are requested at once, directly and not by a proxy, and each has a short time to respond.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import anyio
+
+from dragoman import UPSTREAMS, RemoteProtocolError
+from dragoman_server.capabilities.providers import CHAT, address_of
+from dragoman_server.cli.listeners import is_dragoman
+from dragoman_server.models.info import ModelInfo, read_models
+from dragoman_server.models.listing import MAX_BYTES, AccountRefused, ModelListError, fetch_models
+from dragoman_server.settings import AccountSettings, UpstreamSettings
+from dragoman_server.settings.secret import Secret
+from dragoman_server.settings.upstreams import DEFAULT_ACCOUNT
+from dragoman_server.upstream.account_request import account_get
+from dragoman_server.upstream.client import UpstreamClient, origin_of
+from dragoman_server.upstream.errors import UpstreamError
+from dragoman_server.upstream.sender import UpstreamSender
+from dragoman_server.upstream.transport import Http1Transport
+
+# A server of this machine responds within milliseconds, except while it loads a model.
+_TIMEOUT_S = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class LocalServer:
+    """A program that serves models on this machine.
+
+    name: of the upstream. title: for people.
+    base_url: where it listens if nothing else is configured.
+    key: the variable for its key, if it is started with one.
+    owner: what it writes as the owner of its models, "" if that differs.
+    details: the path of its own list, with the context window of its models.
+    advice: a line for the configuration file.
+    enlarge: the option for a context window of {tokens}, of servers with an owner.
+    """
+
+    name: str
+    title: str
+    base_url: str
+    key: str
+    owner: str = ""
+    details: str = ""
+    advice: str = ""
+    enlarge: str = ""
+
+
+LOCAL_SERVERS = (
+    LocalServer(
+        "ollama",
+        "Ollama",
+        "http://127.0.0.1:11434/v1",
+        "OLLAMA_API_KEY",
+        # The loaded models, and what they were loaded with.
+        details="/api/ps",
+        # "Tasks which require large context like web search, agents, and coding tools should be set to at least 64000
+        # tokens." -- docs/context-length.mdx of ollama/ollama, read 2026-11-23
+        advice="It cuts prompts above its context length. For agents start it with OLLAMA_CONTEXT_LENGTH=64000.",
+    ),
+    LocalServer(
+        "vllm",
+        "vLLM",
+        "http://127.0.0.1:8000/v1",
+        "VLLM_API_KEY",
+        owner="vllm",
+        enlarge="--max-model-len {tokens}",
+    ),
+    LocalServer(
+        "llamacpp",
+        "llama.cpp",
+        "http://127.0.0.1:8080/v1",
+        "LLAMA_API_KEY",
+        owner="llamacpp",
+        enlarge="-c {tokens}",
+    ),
+    # "server default port will be changed to :9931 in a future release" -- what llama-server logs at its start,
+    # ggml-org/llama.cpp#26508, read 2026-11-23
+    LocalServer(
+        "llamacpp",
+        "llama.cpp",
+        "http://127.0.0.1:9931/v1",
+        "LLAMA_API_KEY",
+        owner="llamacpp",
+        enlarge="-c {tokens}",
+    ),
+    LocalServer(
+        "lmstudio", "LM Studio", "http://127.0.0.1:1234/v1", "LM_API_TOKEN", details="/api/v0/models"
+    ),
+    LocalServer(
+        "sglang",
+        "SGLang",
+        "http://127.0.0.1:30000/v1",
+        "SGLANG_API_KEY",
+        owner="sglang",
+        enlarge="--context-length {tokens}",
+    ),
+    LocalServer("jan", "Jan", "http://127.0.0.1:1337/v1", "JAN_API_KEY"),
+    LocalServer(
+        "koboldcpp",
+        "KoboldCpp",
+        "http://127.0.0.1:5001/v1",
+        "KOBOLDCPP_API_KEY",
+        owner="koboldcpp",
+        enlarge="--contextsize {tokens}",
+    ),
+)
+
+# Ports that many programs use: there only the owner of the models shows which one it is.
+_COMMON_PORTS = frozenset({8000, 8080})
+
+
+@dataclass(frozen=True, slots=True)
+class FoundServer:
+    """A server that responds.
+
+    server: with the address at which it was found.
+    models: None if it requires a key, and the variable has none or a wrong one.
+    """
+
+    server: LocalServer
+    models: tuple[ModelInfo, ...] | None
+
+
+async def find_local_servers(
+    environ: Mapping[str, str], servers: Sequence[LocalServer] = LOCAL_SERVERS
+) -> list[FoundServer]:
+    """Return the servers that respond, in the order of `servers`. Another Dragoman is none of them."""
+    found: dict[str, FoundServer] = {}
+
+    async def find(client: UpstreamClient, server: LocalServer) -> None:
+        with anyio.move_on_after(_TIMEOUT_S):
+            if await is_dragoman(origin_of(server.base_url)[0]):
+                return
+            try:
+                models = await _models_of(client, server, environ)
+            except AccountRefused:
+                found[server.base_url] = FoundServer(server, None)
+            except ModelListError:
+                return
+            else:
+                found[server.base_url] = FoundServer(_identified(server, models), models)
+
+    async with UpstreamClient(transport=Http1Transport()) as client, anyio.create_task_group() as tasks:
+        for server in servers:
+            tasks.start_soon(find, client, server)
+    in_order = [found[server.base_url] for server in servers if server.base_url in found]
+    # Two ports may have the same program; the names of upstreams differ.
+    names = Counter(each.server.name for each in in_order)
+    return [
+        replace(each, server=replace(each.server, name=_by_port(each.server)))
+        if names[each.server.name] > 1
+        else each
+        for each in in_order
+    ]
+
+
+async def _models_of(
+    sender: UpstreamSender, server: LocalServer, environ: Mapping[str, str]
+) -> tuple[ModelInfo, ...]:
+    """Return its models, with their context windows if it has a list with those. Raises ModelListError."""
+    upstream = UpstreamSettings(name=server.name, protocol=CHAT, base_url=server.base_url)
+    key = environ.get(server.key)
+    account = AccountSettings(
+        upstream=server.name, name=DEFAULT_ACCOUNT, api_key=Secret(key) if key else None
+    )
+    models = await fetch_models(sender, upstream, [account])
+    if not server.details or not models:
+        return models
+    url = origin_of(server.base_url)[0] + server.details
+    try:
+        status, body = await account_get(sender, upstream, UPSTREAMS[CHAT], account, url, MAX_BYTES)
+        detailed = {model.id: model for model in read_models(body).models} if status == 200 else {}
+    except (UpstreamError, RemoteProtocolError):
+        return models
+    return tuple(
+        replace(model, context=model.context or detailed[model.id].context) if model.id in detailed else model
+        for model in models
+    )
+
+
+def _identified(server: LocalServer, models: Sequence[ModelInfo]) -> LocalServer:
+    """Return which server it is, by the owner of its models, else by its port."""
+    owners = {model.owned_by for model in models} - {None}
+    for known in LOCAL_SERVERS:
+        if known.owner and known.owner in owners:
+            return replace(known, base_url=server.base_url)
+    _, port = address_of(server.base_url)
+    if port in _COMMON_PORTS:
+        return replace(server, name=_by_port(server), title="A server")
+    return server
+
+
+def _by_port(server: LocalServer) -> str:
+    return f"local-{address_of(server.base_url)[1]}"

@@ -1,0 +1,1 @@
+"""`dragoman replay`: repeat a recorded exchange, and reduce it to what matters."""

@@ -1,0 +1,1 @@
+"""`dragoman run`: start a coding agent with a gateway."""

@@ -1,0 +1,313 @@
+"""Decide which account a request is sent with, and what follows when that fails.
+
+`Attempts` is a machine for one request: its driver calls next(), does what that returns, and reports the outcome. The
+health of the accounts, the time and a random number are arguments of each call, so the same history gives the same
+steps. The driver has the accounts' health, and finds which of the offered accounts has room.
+
+Rules: an account at most once per request, except for a resend, which counts; never one that is disabled or cools down;
+at most `max_attempts` attempts; none after content was sent; the upstreams in the order of the chain.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from enum import Enum
+from itertools import repeat
+from typing import TypeAlias
+
+import msgspec
+
+from dragoman import LocalProtocolError, WireError
+from dragoman_server.policy.error_actions import ErrorAction, ErrorRule, classify
+from dragoman_server.policy.health import INITIAL_HEALTH, Health
+
+MAX_ATTEMPTS = 10
+
+# After these a retry with the same account fails again.
+_NOT_RETRYABLE = frozenset({ErrorAction.TRY_NEXT, ErrorAction.DISABLE})
+
+
+class Selection(Enum):
+    """The order in which accounts are offered."""
+
+    LEAST_RECENTLY_USED = "least_recently_used"
+    WEIGHTED = "weighted"  # at random, in proportion to the weights
+    MOST_REMAINING = "most_remaining"  # by the share of the rate limit that is left; unknown counts as all
+
+
+class Account(msgspec.Struct, frozen=True):
+    """One account, as the machine needs it. weight: more than 0."""
+
+    id: str
+    weight: float = 1.0
+
+
+class UpstreamAccounts(msgspec.Struct, frozen=True):
+    """One upstream of the chain, with its accounts and its own rules."""
+
+    accounts: tuple[Account, ...]
+    selection: Selection = Selection.LEAST_RECENTLY_USED
+    rules: tuple[ErrorRule, ...] = ()
+
+
+class Offer(msgspec.Struct, frozen=True):
+    """Send the request with the first of these accounts that has room: call accepted(), or declined() if none has."""
+
+    upstream_index: int
+    accounts: tuple[str, ...]
+
+
+class Wait(msgspec.Struct, frozen=True):
+    """Call next() again at that time: an account is usable again soon enough to wait for it."""
+
+    until: float
+
+
+class GiveUp(msgspec.Struct, frozen=True):
+    """Send the client an error.
+
+    error: of the last attempt, or of the last one whose account is usable again later, if there was one, because
+        clients retry after such an error. None if there was no attempt to make.
+    retry_at: when the first account is usable again, None if none will be without a reset or if that would not help.
+    """
+
+    error: WireError | None
+    retry_at: float | None
+
+
+AttemptStep: TypeAlias = Offer | Wait | GiveUp
+
+
+class AttemptState(Enum):
+    """The states of a request."""
+
+    CHOOSING = "choosing"
+    OFFERED = "offered"
+    TRYING = "trying"
+    DONE = "done"  # content was sent, or the client gets an error
+
+
+class Attempts:
+    """The attempts of one request.
+
+    Call next() and do what it returns. After an Offer call accepted() or declined(); after accepted() call failed(),
+    cancelled() or committed(), and before these resend() if the same account gets the request again. While an attempt
+    runs, hedge() may return another one that runs beside it; before that offer is accepted or declined, the first one
+    may still fail or be committed, and the offer may be void then: see `state`. LocalProtocolError for calls in another
+    order.
+
+        attempts = Attempts([UpstreamAccounts((Account("up/a"), Account("up/b")))])
+        while isinstance(step := attempts.next(health, now), Offer):
+            attempts.accepted(step.accounts[0])
+            error = send(step.accounts[0])
+            if error is None:
+                attempts.committed()
+                break
+            attempts.failed(step.accounts[0], error)
+
+    Args:
+        upstreams: the chain, preferred upstream first.
+        max_attempts: resends included.
+        max_wait: seconds that may be waited in all for an account to be usable again, 0 for none.
+    """
+
+    def __init__(
+        self,
+        upstreams: Sequence[UpstreamAccounts],
+        *,
+        max_attempts: int = MAX_ATTEMPTS,
+        max_wait: float = 0.0,
+    ) -> None:
+        self.state = AttemptState.CHOOSING
+        self.made = 0
+        self._upstreams = tuple(upstreams)
+        self._max_attempts = max_attempts
+        self._max_wait = max_wait
+        self._tried: set[tuple[int, str]] = set()
+        self._full: dict[tuple[int, str], float] = {}  # had no room: until when
+        self._offered: Offer | None = None
+        self._running: dict[str, int] = {}  # account of a running attempt -> index of its upstream
+        self._give_up_at: float | None = None  # the end of max_wait, once a wait was needed
+        self._last_error: WireError | None = None
+        self._retryable = False  # the last error is temporary
+        self._final = False  # the last failure is for the client
+
+    def next(self, health: Mapping[str, Health], now: float, random: float = 0.0) -> AttemptStep:
+        """Return what to do. health: by account id, a missing one is unused. random: 0 <= random < 1."""
+        self._expect(AttemptState.CHOOSING)
+        if not self._final and self.made < self._max_attempts:
+            step = self._offer(health, now, random) or self._wait(health, now)
+            if step is not None:
+                return step
+        self.state = AttemptState.DONE
+        return GiveUp(
+            self._last_error, None if self._final else self._first_usable_at(health, now, tried=True)
+        )
+
+    def hedge(self, health: Mapping[str, Health], now: float, random: float = 0.0) -> Offer | None:
+        """Return another attempt beside the running one, None if there is no account for it. Arguments: see next()."""
+        self._expect(AttemptState.TRYING)
+        return self._offer(health, now, random) if self.made < self._max_attempts else None
+
+    def unusable(self, health: Mapping[str, Health], now: float) -> dict[str, str]:
+        """Return why this request cannot be sent with an account now, by the account's id, for the log."""
+        reasons = {}
+        for number, upstream in enumerate(self._upstreams):
+            for account in upstream.accounts:
+                state, place = health.get(account.id, INITIAL_HEALTH), (number, account.id)
+                if place in self._tried:
+                    reasons[account.id] = "tried"
+                elif state.disabled is not None:
+                    reasons[account.id] = f"disabled: {state.disabled}"
+                elif state.cooldown_until > now:
+                    reasons[account.id] = (
+                        f"cooling down for {state.cooldown_until - now:.0f} s: {state.cause}"
+                    )
+                elif self._full.get(place, 0.0) > now:
+                    reasons[account.id] = "no room"
+        return reasons
+
+    def accepted(self, account: str) -> None:
+        """Record that the request is sent with this account, one of those that were offered."""
+        offer = self._take_offer()
+        if account not in offer.accounts:
+            raise LocalProtocolError("this account was not offered")
+        self._tried.add((offer.upstream_index, account))
+        self._running[account] = offer.upstream_index
+        self.made += 1
+        self.state = AttemptState.TRYING
+
+    def resend(self, account: str) -> bool:
+        """Count one more attempt with this account, which is being tried. False: no attempt is left for it.
+
+        Only where its server has not worked on the request: call failed() otherwise.
+        """
+        if self.state is AttemptState.DONE or self._final or self.made >= self._max_attempts:
+            return False
+        self._expect_running()
+        if account not in self._running:
+            raise LocalProtocolError("this account is not being tried")
+        self.made += 1
+        return True
+
+    def declined(self, until: float) -> None:
+        """Record that none of the offered accounts has room before `until`; infinity for never."""
+        offer = self._take_offer()
+        self._full.update({(offer.upstream_index, account): until for account in offer.accounts})
+        self.state = AttemptState.TRYING if self._running else AttemptState.CHOOSING
+
+    def failed(self, account: str, error: WireError) -> ErrorAction:
+        """Record that the attempt failed before content was sent. Return what that means for the account."""
+        self._expect_running()
+        action = classify(error, self._upstreams[self._running.pop(account)].rules)
+        retryable = action not in _NOT_RETRYABLE
+        if not self._final and (retryable or not self._retryable):
+            self._last_error, self._retryable = error, retryable
+        self._final = self._final or action is ErrorAction.RETURN_TO_CLIENT
+        self._update_state()
+        return action
+
+    def cancelled(self, account: str) -> None:
+        """Record that the attempt was cancelled because another one won."""
+        self._expect_running()
+        del self._running[account]
+        self._update_state()
+
+    def committed(self) -> None:
+        """Record that content was sent or the response is complete, so there is no other attempt."""
+        self._expect_running()
+        self.state = AttemptState.DONE
+
+    def _update_state(self) -> None:
+        """Set the state after an attempt. An open offer stays, unless no further attempt may be made."""
+        if self.state is AttemptState.TRYING or self._final:
+            self.state = AttemptState.TRYING if self._running else AttemptState.CHOOSING
+
+    def _expect(self, state: AttemptState) -> None:
+        if self.state is not state:
+            raise LocalProtocolError(f"the attempts are {self.state.value}, not {state.value}")
+
+    def _expect_running(self) -> None:
+        if not (self.state is AttemptState.OFFERED and self._running):
+            self._expect(AttemptState.TRYING)
+
+    def _take_offer(self) -> Offer:
+        """Return the open offer, because it is accepted or declined now."""
+        self._expect(AttemptState.OFFERED)
+        assert self._offered is not None
+        return self._offered
+
+    def _offer(self, health: Mapping[str, Health], now: float, random: float) -> Offer | None:
+        for number, upstream in enumerate(self._upstreams):
+            usable = [
+                account
+                for account, state in zip(upstream.accounts, _states(upstream.accounts, health), strict=True)
+                if state.cooldown_until <= now and state.disabled is None
+            ]
+            if self._tried or self._running or self._full:
+                usable = [
+                    account
+                    for account in usable
+                    if (number, account.id) not in self._tried and account.id not in self._running
+                    if self._full.get((number, account.id), 0.0) <= now
+                ]
+            if usable:
+                self._offered = Offer(number, tuple(order(usable, health, upstream.selection, random)))
+                self.state = AttemptState.OFFERED
+                return self._offered
+        return None
+
+    def _wait(self, health: Mapping[str, Health], now: float) -> Wait | None:
+        retry_at = self._first_usable_at(health, now, tried=False)
+        if retry_at is None:
+            return None
+        if self._give_up_at is None:
+            self._give_up_at = now + self._max_wait
+        return Wait(retry_at) if retry_at <= self._give_up_at else None
+
+    def _first_usable_at(self, health: Mapping[str, Health], now: float, *, tried: bool) -> float | None:
+        """Return when the first account that cools down is usable again. tried: include those tried by this request."""
+        ends = [
+            end
+            for number, upstream in enumerate(self._upstreams)
+            for account in upstream.accounts
+            if tried or (number, account.id) not in self._tried
+            if health.get(account.id, INITIAL_HEALTH).disabled is None
+            if now < (end := self._usable_at(number, account, health)) < math.inf
+        ]
+        return min(ends, default=None)
+
+    def _usable_at(self, upstream_index: int, account: Account, health: Mapping[str, Health]) -> float:
+        return max(
+            health.get(account.id, INITIAL_HEALTH).cooldown_until,
+            self._full.get((upstream_index, account.id), 0.0),
+        )
+
+
+def order(
+    accounts: Sequence[Account], health: Mapping[str, Health], selection: Selection, random: float
+) -> list[str]:
+    """Return the accounts' ids, best first. Ties stay in the order of the list."""
+    states = _states(accounts, health)
+    uses: list[float] | list[tuple[float, float]] = [state.last_used for state in states]
+    if selection is Selection.MOST_REMAINING:
+        uses = [(-1.0 if each.remaining is None else -each.remaining, each.last_used) for each in states]
+    ids = [accounts[place].id for place in sorted(range(len(uses)), key=uses.__getitem__)]
+    if selection is Selection.WEIGHTED:
+        first = _choose_weighted(accounts, random)
+        ids.remove(first)
+        ids.insert(0, first)
+    return ids
+
+
+def _states(accounts: Sequence[Account], health: Mapping[str, Health]) -> list[Health]:
+    # Each request needs them all, so there is no call of Python for each.
+    return list(map(health.get, [account.id for account in accounts], repeat(INITIAL_HEALTH)))
+
+
+def _choose_weighted(accounts: Sequence[Account], random: float) -> str:
+    left = random * sum([account.weight for account in accounts])
+    for account in accounts:
+        left -= account.weight
+        if left < 0:
+            return account.id
+    return accounts[-1].id

@@ -1,0 +1,1 @@
+"""The HTTP vocabulary of both sides: headers, whole responses, addresses of clients."""
