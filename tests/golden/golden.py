@@ -74,7 +74,7 @@ EFFORTS = ("none", "low", "medium", "high", "xhigh", "max")
 # Upstreams that take more, or less, than an unknown one. Those of other protocols than the upstream's are left out.
 CAPABILITIES: dict[str, dict[str, Any]] = {
     "plain": {},
-    "fix": {"relay": "rewrite"},
+    "rewrite": {"relay": "rewrite"},
     "wide": {
         "max_tokens": 555,
         "custom_tools": True,
@@ -484,14 +484,14 @@ def _requests(fixture: Json) -> Iterator[tuple[str, Lines]]:
         plain = request_lines(client, upstream, body, "plain")
         yield title, plain
         for name in CAPABILITIES:
-            if name == "plain" or (name == "fix" and client != upstream):
+            if name == "plain" or (name == "rewrite" and client != upstream):
                 continue
             if name in VENDORS and (
                 "client" not in fixture or VENDORS[name] != upstream or client == upstream
             ):
                 continue
             other = request_lines(client, upstream, body, name)
-            if name == "fix":
+            if name == "rewrite":
                 plain = other
                 yield f"{title} + {name}", other
             elif other != plain:

@@ -286,8 +286,8 @@ FORBIDDEN = {
         "dragoman_server.http.request -> dragoman._ir.events",
     ),
     "server/dragoman_server/serving/run.py": (
-        "from dragoman_server.accounts import policy",
-        "dragoman_server.serving.run -> dragoman_server.policy.attempts",
+        "from dragoman_server.accounts import limits",
+        "dragoman_server.serving.run -> dragoman_server.accounts.limits",
     ),
     "server/dragoman_server/policy/attempts.py": ("import time", "dragoman_server.policy.attempts -> time"),
 }

@@ -130,7 +130,7 @@ class _HistoryRepair:
                 rest.append(self._call(part))
             else:
                 rest.append(part)
-        is_first = not (assistant or self._answers or self._rest)
+        is_first = message.role == "user" and not (self._answers or self._rest)
         if answers and rest and is_first and not any(self._waiting.values()):
             ordered = [*answers, *rest]
             if [part.path for part in ordered] == [part.path for part in message.parts]:

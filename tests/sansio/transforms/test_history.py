@@ -163,6 +163,7 @@ LINES = st.tuples(st.sampled_from("auuas"), st.lists(PART_NAMES, max_size=4)).ma
 
 
 @given(st.lists(LINES, max_size=8).map(" | ".join))
+@example("a:Cz | s:Rz t")
 def test_every_history_becomes_valid_and_loses_nothing_silently(text: str) -> None:
     ledger = Ledger()
     before = Request("toy", "m", history(text))
