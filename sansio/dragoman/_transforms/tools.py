@@ -86,7 +86,8 @@ def fit_tools(request: Request, context: PassContext) -> Request:
     fitter = _ToolFitter(context)
     tools = tuple([fitter.tool(tool) for tool in request.tools])
     changes: dict[type[Part], Callable[[Any], Part]] = {ToolCall: fitter.call, ToolResult: fitter.result}
-    for part in context.contents(request.messages).parts:
+    contents = context.contents(request.messages)
+    for part in () if contents.kinds.isdisjoint(changes) else contents.parts:
         change = changes.get(type(part))
         if change is not None and change(part) is not part:
             request = map_parts(request, changes)

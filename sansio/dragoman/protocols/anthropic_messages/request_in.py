@@ -138,6 +138,9 @@ def _read_messages(body_messages: list[JSON], context: ReadContext, messages: li
         parts: tuple[Part, ...]
         if type(content) is str and content:
             parts = (Text(content, None, None, path + "/content"),)  # by far the most frequent
+            if len(message) == 2 and role != "system":
+                messages.append(Message(role, parts, path, native=message))
+                continue
         else:
             parts = () if content is None else read_content(content, f"{path}/content", context)
         shape = None if len(message) == 2 else MESSAGE_SHAPE
