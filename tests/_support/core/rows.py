@@ -2,7 +2,8 @@
 
 `response_in.txt` of a protocol's folder has frames of its streams and whole bodies, with the events that are read from
 them; `request_in.txt` has bodies of its clients, with what differs from the request of the first row; `request_out.txt`
-has requests, with the body for the upstream; `response_out.txt` has events, with the frames of the client's stream and
+has requests, with the body for the upstream; `rewritten.txt` has bodies that stay in their protocol, with the body for
+the upstream, or "=" for the same; `response_out.txt` has events, with the frames of the client's stream and
 the whole body; `relayed.txt` has frames, with what the observer of a relayed stream then knows; `errors.txt` has errors
 of an upstream and for a client. In the folder of the transforms, `passes.txt` has requests, with what a pass changes,
 and `stages.txt` events, with what a stage makes of them. A row looks like this:
@@ -35,6 +36,7 @@ from typing import Any, NamedTuple
 import msgspec
 import oracle
 from core import passes
+from core.same_protocol import read_same_protocol
 
 from dragoman import PROTOCOLS, UPSTREAMS, codec
 from dragoman._ir import event_order, events, request, tools, undo
@@ -203,13 +205,15 @@ def text_of(frame: str) -> str:
 
 
 def write_request(protocol: str, line: str, options: dict[str, Any]) -> list[str]:
-    """The body for an upstream with these capabilities."""
+    """The body for an upstream with these capabilities, "=" if it is the one that was read."""
     ledger, spec = Ledger(), UPSTREAMS[protocol]
+    rewritten = line.startswith("{")
+    asked = read_same_protocol(spec, decode(line.encode())) if rewritten else eval(line, VOCABULARY)
     try:
-        body = spec.write_request(eval(line, VOCABULARY), spec.capabilities(**options), ledger)
+        body = encode(passes.fit_and_write(spec, asked, spec.capabilities(**options), ledger)).decode()
     except RequestRefused as error:
         return [of_error(error)]
-    return [encode(body).decode(), *losses(ledger)]
+    return ["=" if rewritten and body == line else body, *losses(ledger)]
 
 
 def read_request(protocol: str, line: str, options: dict[str, Any]) -> request.Request | RemoteProtocolError:
@@ -348,7 +352,7 @@ def blocks(path: Path) -> Iterator[str]:
             out = run_stage(inputs, **options)
         elif kind.startswith("errors") and heads:
             out = [read_error(protocol, line) for line in inputs]
-        elif kind.startswith("request_out") and heads:
+        elif kind in ("request_out", "rewritten") and heads:
             out = [[short(each, named) for each in write_request(protocol, line, options)] for line in inputs]
         elif heads:
             requests = [read_request(protocol, body, options) for body in inputs]
