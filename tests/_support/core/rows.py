@@ -3,10 +3,10 @@
 `response_in.txt` of a protocol's folder has frames of its streams and whole bodies, with the events that are read from
 them; `request_in.txt` has bodies of its clients, with what differs from the request of the first row; `request_out.txt`
 has requests, with the body for the upstream; `rewritten.txt` has bodies that stay in their protocol, with the body for
-the upstream, or "=" for the same; `response_out.txt` has events, with the frames of the client's stream and
-the whole body; `relayed.txt` has frames, with what the observer of a relayed stream then knows; `errors.txt` has errors
-of an upstream and for a client. In the folder of the transforms, `passes.txt` has requests, with what a pass changes,
-and `stages.txt` events, with what a stage makes of them. A row looks like this:
+the upstream; `response_out.txt` has events, with the frames of the client's stream and the whole body; `relayed.txt`
+has frames, with what the observer of a relayed stream then knows; `errors.txt` has errors of an upstream and for a
+client. In the folder of the transforms, `passes.txt` has requests, with what a pass changes, and `stages.txt` events,
+with what a stage makes of them. A row looks like this:
 
     # its title
     ? prompt_tokens=3                       how the context (the signer, the capabilities) differs from the usual one
@@ -15,6 +15,7 @@ and `stages.txt` events, with what a stage makes of them. A row looks like this:
     whole {"id":...}                        a whole response
     $NAME                                   what the head of the file defines: `NAME = {"type":...}`
       TextDelta(0, 'Hello')                 what came out, without fields that have their default
+      =                                     the same as went in
       ! dropped /thinking                   an entry of the ledger: code, place
       error 502: JSON is malformed          the exception; nothing follows it
 
@@ -35,7 +36,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 import oracle
-from core import passes
+from core import passes, toy_protocol
 from core.same_protocol import read_same_protocol
 
 from dragoman import PROTOCOLS, UPSTREAMS, codec
@@ -45,7 +46,16 @@ from dragoman._ir.losses import Ledger
 from dragoman._ir.native import Node, unknown_members
 from dragoman._ir.signatures import Signer
 from dragoman._ir.undo import Undo
-from dragoman._transforms import compaction, json_output, response_checks, stop_sequences, tool_calls
+from dragoman._transforms import (
+    compaction,
+    content,
+    extensions,
+    json_output,
+    response_checks,
+    stop_sequences,
+    tool_calls,
+    unsupported,
+)
 from dragoman._transforms import tools as fit
 from dragoman._transforms.pass_context import Pass
 from dragoman._transforms.pipeline import Stage
@@ -54,15 +64,26 @@ from dragoman._wire.exceptions import RemoteProtocolError, RequestRefused
 from dragoman._wire.framing import reframe
 from dragoman._wire.json import decode, encode
 from dragoman._wire.sse import Frame
-from dragoman.codec import NDJSON, Capabilities, RelayObserver, ResponseContext, ToolLimits
+from dragoman.codec import NDJSON, RelayObserver, ResponseContext
+from dragoman.protocols.openai_chat import capabilities
 
 SANSIO = Path(__file__).resolve().parents[2] / "sansio"
 FILES = sorted(SANSIO.glob("*/*.txt"))
 CONTEXT = ResponseContext(request.Request("other", "asked", ()), "x1", 1, "alias")
 VOCABULARY: dict[str, Any] = {}
-for module in (events, request, tools, errors, undo, codec):
+for module in (events, request, tools, errors, undo, codec, toy_protocol, capabilities):
     VOCABULARY |= vars(module)
-for module in (compaction, json_output, response_checks, stop_sequences, tool_calls, fit):
+for module in (
+    compaction,
+    content,
+    extensions,
+    json_output,
+    response_checks,
+    stop_sequences,
+    tool_calls,
+    fit,
+    unsupported,
+):
     VOCABULARY |= {name: value for name, value in vars(module).items() if name[0] != "_"}
 
 
@@ -272,18 +293,18 @@ def relay(protocol: str, lines: list[str], options: dict[str, Any], *, named: bo
     return out
 
 
-def run_pass(
-    line: str, run: Pass, capabilities: Capabilities = Capabilities(), limits: ToolLimits | None = None
-) -> list[str]:
-    """The fields of the request that a pass has changed, what the response has to undo, and the losses."""
+def run_pass(line: str, run: Pass, **options: Any) -> list[str]:
+    """The fields that a pass has changed, "=" for the request itself; what the response has to undo; the losses."""
     before = eval(line, VOCABULARY)
-    context = passes.pass_context(before, capabilities=capabilities, limits=limits)
+    context = passes.pass_context(before, **options)
     try:
-        out = parts_of(run(before, context), before)
+        after = run(before, context)
+        out = ["="] if after is before else parts_of(after, before)
     except RequestRefused as error:
         out = [of_error(error)]
     undone = [f"undo: {shown(context.undo)}"] if context.undo != Undo() else []
-    return [*out, *undone, *details(context.ledger)]
+    more = [f"requests: {context.fan_out}"] if context.fan_out > 1 else []
+    return [*out, *undone, *more, *details(context.ledger)]
 
 
 def run_stage(lines: list[str], stage: Callable[[Ledger], Stage]) -> list[list[str]]:
