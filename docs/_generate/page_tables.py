@@ -64,7 +64,7 @@ def _keys(settings: type) -> str:
 
 
 def _capabilities() -> str:
-    """Return the table of the capabilities, those of all protocols first."""
+    """Return the table of the capabilities, the common ones first."""
     rows = []
     for name, key in capability_keys(UPSTREAMS.values()).items():
         having = [spec.name for spec in UPSTREAMS.values() if name in spec.capabilities.__struct_fields__]

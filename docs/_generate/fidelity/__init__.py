@@ -1,4 +1,4 @@
-"""The fidelity matrix: what becomes of every field, block, item and part on its way through the translators.
+"""The fidelity matrix: what happens to every field, block, item and part in the translators.
 
 Each row is a probe, a small valid document that contains what the row is about. `run` translates it with and without
 that and `judge` compares the results; `page` prints them and `summary` groups them by topic. Nothing here states what

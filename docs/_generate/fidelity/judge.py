@@ -51,7 +51,7 @@ class Cell:
 
 
 def cells_of(origin: str, other: str, probe: Probe) -> list[Cell]:
-    """Return what becomes of a row between two protocols: a cell for each kind of upstream, for a stream just one."""
+    """Return what happens to a row between two protocols: a cell for each kind of upstream, for a stream just one."""
     if isinstance(probe.body, list):
         return [judge(probe, partial(answer_output, origin, other))]
     return [judge(probe, partial(request_output, origin, other, each)) for each in capabilities_of(other)]

@@ -35,14 +35,14 @@ protocols are not here, because their bytes pass unchanged.
 | wrapped | it is sent in the opaque field of the client's protocol, and comes back to its vendor unchanged |
 | done by the gateway | the upstream does not get it, because the gateway does it |
 | left out | the other side has no field for it |
-| refused | the request gets an error, because it makes no sense without it; the words are those of the error |
+| refused | the request gets an error, because it makes no sense without it; the words come from the error |
 | an error | the response ends with an error in the client's form |
 | nothing to carry | the other side does the same without it |
 
 In a place, the brackets behind an array have the type or role of the element: `messages[tool].content` is the content
 of a message of the role `tool`. In streams the type of the event comes first: `content_block_delta: delta.text`.
 
-What is altered, left out or wrapped as a whole block has an entry in the ledger: the words are those of the entry,
+What is altered, left out or wrapped as a whole block has an entry in the ledger: the words come from the entry,
 followed by its code in brackets. [translation.md](translation.md) explains the codes.
 
 Some upstreams accept more than others. If a cell has two lines, the first is for an unknown server,

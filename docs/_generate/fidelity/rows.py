@@ -11,7 +11,7 @@ A row is a piece of JSON in a template that makes a whole request or stream of i
 A row is about what it adds to its template, or about the value in `«...»` if it has that. `«a → b»` is compared with
 the document that has `a` there, `«? → b»` with none, because none is valid. A row of a stream with the name of an event
 is about that event. A row without a name is named by the member or by the type of what it is about; `*` stands for that
-in a template's name. WHY is the reason why there is nothing to carry. Of members of one name the last counts. A line
+in a template's name. WHY is the reason why there is nothing to carry. If members share a name, the last counts. A line
 that begins with two spaces continues the one before, one with `//` is a comment.
 """
 

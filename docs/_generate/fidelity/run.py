@@ -1,4 +1,4 @@
-"""Run the translators on the documents of probes: what is sent, what the gateway does itself, the ledger."""
+"""Run the translators on the documents of probes: what they send, what the gateway does itself, the ledger."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _MODELS = {CHAT: "some-model", RESPONSES: "some-model", MESSAGES: "claude-opus-5
 
 @cache
 def capabilities_of(protocol: str) -> tuple[Capabilities, Capabilities]:
-    """Return those of an unknown compatible server, and of the vendor's own host."""
+    """Return the capabilities of an unknown compatible server, and of the vendor's own host."""
     provider = next(each for each in PROVIDERS if each.name == VENDORS[protocol])
     upstream = UpstreamSettings(name="vendor", protocol=protocol, base_url=provider.base_url)
     return Capabilities(), capabilities_for(Settings(), upstream, _MODELS[protocol])

@@ -92,7 +92,7 @@ def _places_of_marks(out: list[Leaf], marks: list[frozenset[str]]) -> tuple[str,
 
 
 def _in_words(leaves: list[Leaf]) -> tuple[str, ...]:
-    """Return the places in words; those of one member become one."""
+    """Return the places in words; places of one member become one."""
     groups: dict[tuple[str, str], list[tuple[str, ...]]] = {}
     for leaf in leaves:
         groups.setdefault(_group(leaf), []).append(leaf.steps)
