@@ -105,8 +105,8 @@ class Plan:
     store_response: bool = False
 
     @property
-    def way(self) -> str:
-        """How the request was made."""
+    def mode(self) -> str:
+        """How the request is made: "relayed", "rewritten" or "translated"."""
         return "relayed" if self.relayed else "rewritten" if self.rewritten else "translated"
 
     def released(self) -> "Plan":
@@ -339,7 +339,7 @@ class Planner:
         to = plan.destination
         streams = ", streams" if plan.streams else ""
         text = "plan: %s -> %s at %s, %s%s"
-        log_decision(self.id, text, plan.client.name, to.upstream.name, to.target, plan.way, streams)
+        log_decision(self.id, text, plan.client.name, to.upstream.name, to.target, plan.mode, streams)
         known = known_capabilities(self.settings, to.settings, to.upstream_model, to.upstream)
         values = ", ".join([f"{name}={known[name].text}" for name in sorted(known)])
         log_decision(self.id, "capabilities: %s", values or "the defaults")

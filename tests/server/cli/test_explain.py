@@ -70,7 +70,7 @@ def explained(*arguments: str, body: Any = REQUEST) -> Any:
 
 def test_the_chain_is_explained_in_its_order() -> None:
     first, second = explained()["upstreams"]
-    assert [(step["target"], step["rule"], step["protocol"], step["way"]) for step in (first, second)] == [
+    assert [(step["target"], step["rule"], step["protocol"], step["mode"]) for step in (first, second)] == [
         ("local/qwen3", "models.claude-*", "openai_chat", "translated"),
         ("claude/claude-sonnet-4-6", "models.claude-*", "anthropic_messages", "relayed"),
     ]

@@ -113,9 +113,9 @@ def _refusal_lines(step: "ExplainedRefusal") -> Iterator[str]:
 
 def _step_lines(step: "ExplainedRequest", *, is_first: bool) -> Iterator[str]:
     yield f"{'goes to' if is_first else 'if that fails, goes to'} {step.target} ({step.rule})"
-    yield f"  {step.way} to {step.protocol}"
+    yield f"  {step.mode} to {step.protocol}"
     yield f"  accounts ({step.selection}): {', '.join(step.accounts)}"
-    unused = ", which a relayed request is not fitted to" if step.way == "relayed" else ""
+    unused = ", which a relayed request is not fitted to" if step.mode == "relayed" else ""
     yield f"  known about the model{unused}:" if step.capabilities else "  nothing is known about the model"
     for each in step.capabilities:
         yield f"    {each.name} = {each.text}    ({each.source})"

@@ -28,7 +28,7 @@ class ExplainedRequest:
     """What one upstream of the chain would get.
 
     target: `upstream/model`. rule: what has led there. protocol: that is spoken there.
-    way: relayed, rewritten or translated.
+    mode: "relayed", "rewritten" or "translated".
     accounts: in the order in which they are tried while nothing has failed. selection: how that order comes about.
     headers: with masked secrets.
     times: how often it is sent, see TranslatedRequest.fan_out.
@@ -38,7 +38,7 @@ class ExplainedRequest:
     target: str
     rule: str
     protocol: str
-    way: str
+    mode: str
     accounts: tuple[str, ...]
     selection: str
     capabilities: tuple[KnownCapability, ...]
@@ -125,7 +125,7 @@ def _explain_one(
         target=to.target,
         rule=to.rule,
         protocol=to.upstream.name,
-        way=plan.way,
+        mode=plan.mode,
         accounts=_order(to),
         selection=to.settings.selection,
         capabilities=tuple([known[name] for name in sorted(known)]),
