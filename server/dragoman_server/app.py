@@ -164,7 +164,7 @@ class Application(BackgroundTaskGroup):
             try:
                 served.browsers.check(scope["headers"])
                 if scope["type"] == "websocket":
-                    # With this status Codex falls back to plain HTTP at once.
+                    # With this status Codex falls back to plain HTTP immediately.
                     raise RequestRefused("this gateway does not speak WebSocket; use HTTP POST", status=426)
             except (RemoteProtocolError, RequestRefused) as error:
                 await served.errors.refuse(scope, error, send)
@@ -180,7 +180,7 @@ class Application(BackgroundTaskGroup):
     async def reload(self, settings: Settings) -> None:
         """Use these settings for all requests that begin from now on. Open requests end with those they began with.
 
-        The server's own settings, such as where it listens, have no effect, nor have those of stores: see
+        The server's own settings, such as where it listens, have no effect, nor have the settings of stores: see
         with_settings_of_the_start(). Raises ValueError for settings that cannot be used; then nothing changes.
         """
         if self._tasks is None:
@@ -225,7 +225,7 @@ class Application(BackgroundTaskGroup):
             yield
 
     async def _run(self, served: _ConfiguredApp, *, task_status: TaskStatus[None]) -> None:
-        """Run what a configuration needs beside its requests, until none of them is open."""
+        """Run what a configuration needs besides its requests, until none of them is open."""
         self._in_use.append(served)
         try:
             async with served.gateway.running():
@@ -248,7 +248,7 @@ def create_app(
         settings: from `config.loader.load`, or made by hand.
         client: how upstreams are reached; by default one of the application's own. Either way the application
             opens it at startup and closes it at shutdown, so it needs a server that speaks lifespan.
-        protocols: those that are served, by name. Pass a protocol of your own here beside those of PROTOCOLS, and
+        protocols: the served ones, by name. Pass a protocol of your own here in addition to PROTOCOLS, and
             to `config.loader.load` as well if the file names it. Errors at paths of no protocol have the form of the
             first one.
 

@@ -48,7 +48,7 @@ class KeyUsage(BackgroundTaskGroup):
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Write to the store inside of this block, and what is left at its end."""
+        """Write to the store inside of this block, and the rest at its end."""
         async with super().running():
             assert self._tasks is not None
             self._tasks.start_soon(self._write_often)

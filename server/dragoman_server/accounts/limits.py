@@ -1,11 +1,11 @@
 """Enforce the limits of client keys: which models they may use, how fast, and for how much money.
 
-A request is checked before it is planned, and counted at once. Its tokens are known when it has ended, so they become a
-debt: a key that has used too many may send no request until the debt is paid off, and requests that run at once
-may exceed a limit together. The estimated price of a request is reserved from a budget until the true one is known. It
-is reserved in a counter that expires, because the gateway may be killed before: a budget without an end would lose it
-for ever, although what the request has cost is unknown and may be nothing. So of a request that takes longer than
-LEASE_S the reservation may end before it does.
+A request is checked before it is planned, and counted immediately. Its tokens are known when it has ended, so they
+become a debt: a key that has used too many may send no request until the debt is paid off, and requests that run
+concurrently may exceed a limit together. The estimated price of a request is reserved from a budget until the true one
+is known. It is reserved in a counter that expires, because the gateway may be killed before: a budget without an end
+would lose it for ever, although what the request has cost is unknown and may be nothing. So of a request that takes
+longer than LEASE_S the reservation may end before it does.
 
 The counters are in the account store, so that all gateways which share it count together, and a budget outlives a
 restart if the store does. While the store does not work, no request is refused: the limits share upstreams fairly,
@@ -165,7 +165,7 @@ class ClientLimits:
     async def reserve_more(
         self, key: ClientKey, reserved: BudgetReservation, dollars: float
     ) -> BudgetReservation:
-        """Reserve what a request costs by a higher estimate, in place of what admit() has reserved.
+        """Reserve what a request costs by a higher estimate, instead of the amount of admit().
 
         dollars: all of it. Raises ClientRefused.
         """
@@ -201,7 +201,7 @@ class ClientLimits:
     async def _charge(
         self, reserved: BudgetReservation | None, key: ClientKey | None, dollars: float
     ) -> None:
-        """Replace what was reserved by the true cost. key: None if the request cost nothing."""
+        """Replace the reserved amount by the true cost. key: None if the request cost nothing."""
         now = self._clock()
         if key is not None and key.budget is not None and dollars:
             await self._run(Add(_counters(key, now)[-1:], dollars, now))
@@ -292,7 +292,7 @@ def _rates(key: ClientKey) -> dict[Limit, Rate]:
 
 
 def _counter(key: ClientKey, now: float) -> tuple[str, datetime | None]:
-    """Return the counter for the money of this period, and when the period ends. Days and months are those of UTC."""
+    """Return the counter for the money of this period, and when the period ends. Days and months follow UTC."""
     today = datetime.fromtimestamp(now, UTC).replace(hour=0, minute=0, second=0, microsecond=0)
     name, ends = "total", None
     if key.budget_period == "day":
@@ -304,7 +304,7 @@ def _counter(key: ClientKey, now: float) -> tuple[str, datetime | None]:
 
 
 def _counters(key: ClientKey, now: float) -> list[Counter]:
-    """Return what counts for a budget: what is reserved from now on, what was reserved before, and what was spent."""
+    """Return what counts for a budget: amounts reserved from now on, reserved before, and spent."""
     counter, ends = _counter(key, now)
     slot = int(now // LEASE_S)
     reserved = [(f"{counter}:reserved:{each}", (each + 2) * LEASE_S) for each in (slot, slot - 1)]

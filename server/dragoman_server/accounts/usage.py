@@ -35,7 +35,7 @@ class Meter:
 
     def __init__(self) -> None:
         self.estimated_input: int | None = None
-        self._size = 0  # without what is around the text in events
+        self._size = 0  # without the events' frames around the text
         self._events = 0
 
     def add(self, data: bytes) -> None:

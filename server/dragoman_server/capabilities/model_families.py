@@ -202,7 +202,7 @@ MODEL_FAMILIES = (
     ),
     *_rows(
         "itzcrazykns/vane#1173",
-        # A client's effort beside tools is refused as well.
+        # A client's effort together with tools is refused as well.
         ("gpt-5-[4-6] gpt-5-[4-6]-* gpt-6 gpt-6-*", {"relay": "rewrite"}),
         provider="openai",
         protocol=CHAT,
@@ -243,7 +243,7 @@ MODEL_FAMILIES = (
     ),
     *_rows(
         "console.groq.com/docs: reasoning, structured outputs",
-        # Of Groq's models, only these accept an effort, and only these enforce a schema.
+        # Only these of Groq's models accept an effort, and only these enforce a schema.
         ("gpt-oss*", {"efforts": ("low", "medium", "high"), "structured_output": "schema"}),
         ("kimi-k2* llama-4*", {"structured_output": "schema"}),
         date="2026-11-21",
@@ -285,7 +285,7 @@ def families_of(model: str, provider: str | None, protocol: str) -> Iterator[Mod
         if (
             family.provider in (None, provider)
             and family.protocol in (None, protocol)
-            # fnmatch compiles a pattern when it first matches with it, which costs 0.1 ms: only those of the family.
+            # fnmatch compiles a pattern when it first matches with it, which costs 0.1 ms: only patterns of the family.
             and any(
                 name.startswith(_SPECIAL.split(each, 1)[0]) and fnmatchcase(name, each)
                 for each in family.patterns

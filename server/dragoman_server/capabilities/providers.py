@@ -36,7 +36,7 @@ class Provider:
     capabilities: settings for upstreams at its hosts that do not set them; `default_model` is its best known model,
         `refuses` and `relay` are about Chat
         Completions only.
-    hosts: further public hosts, such as those of other regions.
+    hosts: further public hosts, such as hosts of other regions.
     compatible: the protocol of servers that call themselves compatible with it, if that is another one.
     """
 
@@ -196,7 +196,7 @@ PROVIDERS = (
         "https://api.cerebras.ai/v1",
         "gpt-oss-120b",
         "req_llm's guide to Cerebras",
-        relay="rewrite",  # of a client's body what is in `refuses`
+        relay="rewrite",  # removes the members of `refuses` from a client's body
         # Tools should be strict there, and `tool_choice` is auto or none.
         max_tokens_field="max_completion_tokens",
         reasoning_field="reasoning",

@@ -21,7 +21,7 @@ from dragoman_server.settings.patterns import matches
 from dragoman_server.settings.upstreams import AUTO_VERSION, NEWEST_VERSION
 
 # Clients choose model names, so there may be any number of them, and of any length. Vendors' names have up to a hundred
-# characters, those of files with weights a few more.
+# characters, names of files with weights a few more.
 _MAX_CACHED = 1024
 _MAX_CACHED_NAME = 256
 
@@ -98,7 +98,7 @@ def _sources(
 
 
 def upstreams_without_grammars(settings: Settings) -> list[str]:
-    """Return the names of upstreams that enforce no grammar, as far as that does not depend on the model."""
+    """Return the names of upstreams that enforce no grammar, whatever the model."""
     found = []
     for upstream in settings.upstreams:
         by_default = any(UPSTREAMS[protocol].tool_limits.custom_by_default for protocol in upstream.protocols)
@@ -132,7 +132,7 @@ def _resolve(
     for name, hint in get_type_hints(protocol.capabilities).items():
         if known.get(name) == NONE and is_optional(hint):
             known[name] = None
-    # What is known for models in other protocols is ignored.
+    # Capabilities of models in other protocols are ignored.
     return msgspec.convert(known, protocol.capabilities)
 
 

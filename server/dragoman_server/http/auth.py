@@ -39,7 +39,7 @@ Refuse = Callable[[Scope, RequestRefused, Send], Awaitable[None]]
 
 
 def key_headers(protocols: Iterable[ProtocolSpec]) -> tuple[str, ...]:
-    """Return the headers, beside authorization, in which clients of these protocols send their key."""
+    """Return the headers, besides authorization, in which clients of these protocols send their key."""
     names = (spec.auth_header for spec in protocols if isinstance(spec, UpstreamSpec))
     return tuple(dict.fromkeys(name for name in names if name != "authorization"))
 
@@ -48,7 +48,7 @@ KEY_HEADERS = key_headers(PROTOCOLS.values())
 
 
 def presented_key(headers: Iterable[tuple[bytes, bytes]], names: Iterable[str] = KEY_HEADERS) -> str | None:
-    """Return the key that a client sends. names: the headers for it, beside authorization.
+    """Return the key that a client sends. names: the headers for it, besides authorization.
 
     If both are sent, authorization is ignored, as at Anthropic's own server. A header that is sent twice has no single
     value, so it is ignored too.
@@ -110,7 +110,7 @@ class Keyring:
     Args:
         keys: with the hash of each.
         secret: keys the hashes. ValueError if there are client keys and no secret.
-        names: the headers in which a key may come, beside authorization.
+        names: the headers in which a key may come, besides authorization.
     """
 
     def __init__(

@@ -91,7 +91,7 @@ class Attempts:
 
     Call next() and do what it returns. After an Offer call accepted() or declined(); after accepted() call failed(),
     cancelled() or committed(), and before these resend() if the same account gets the request again. While an attempt
-    runs, hedge() may return another one that runs beside it; before that offer is accepted or declined, the first one
+    runs, hedge() may return another one that runs in parallel; before that offer is accepted or declined, the first one
     may still fail or be committed, and the offer may be void then: see `state`. LocalProtocolError for calls in another
     order.
 
@@ -144,7 +144,7 @@ class Attempts:
         )
 
     def hedge(self, health: Mapping[str, Health], now: float, random: float = 0.0) -> Offer | None:
-        """Return another attempt beside the running one, None if there is no account for it. Arguments: see next()."""
+        """Return an attempt parallel to the running one, None if there is no account for it. Arguments: see next()."""
         self._expect(AttemptState.TRYING)
         return self._offer(health, now, random) if self.made < self._max_attempts else None
 

@@ -5,7 +5,7 @@ with the clock and a random number. With one account to choose from, no failure 
 reach the client unchanged. If a proxy cannot connect, the proxy cools down, and with it the accounts behind it; their
 own health does not change.
 
-A store takes time, and attempts beside this one go on meanwhile, so each result is checked against the state that the
+A store takes time, and other attempts go on meanwhile, so each result is checked against the state that the
 machine is in by then.
 """
 
@@ -61,7 +61,7 @@ class AccountChain:
     upstreams: as the machine needs them.
     accounts: by id.
     records_health: there is more than one account. A single one is used whatever its state; but its limits apply.
-    has_proxies: the cooldown of a proxy may be that of an account.
+    has_proxies: a proxy's cooldown may apply to an account.
     """
 
     upstreams: tuple[UpstreamAccounts, ...]
@@ -173,7 +173,7 @@ class RequestAttempts:
                 return None
 
     async def hedge(self) -> Attempt | None:
-        """Return another account to try beside the one that has not responded yet, None if there is none."""
+        """Return another account to try while one has not responded yet, None if there is none."""
         if self._machine.state is not AttemptState.TRYING:
             return None
         offer = self._machine.hedge(self._health(), self._pool.clock(), self._pool.random())

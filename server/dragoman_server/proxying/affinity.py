@@ -47,9 +47,9 @@ def conversation_key(owner: str, headers: Mapping[str, str], request_head: Reque
 
 
 def reasoning_key(owner: str, headers: Mapping[str, str], request_head: RequestHead) -> str:
-    """Return a key for what is kept of a conversation. The ids of tool calls are not enough: some servers count them.
+    """Return a key for the kept state of a conversation. The ids of tool calls are not enough: some servers count them.
 
-    It stays when a client changes its instructions, because the model still needs what was kept.
+    It stays when a client changes its instructions, because the model still needs that state.
     """
     parts = [_session(headers)]
     for name in MESSAGE_FIELDS:

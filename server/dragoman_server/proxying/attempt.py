@@ -179,13 +179,13 @@ class Attempt:
 
     @property
     def tokens(self) -> float:
-        """All tokens that were used, as far as the upstream has reported them."""
+        """All tokens that were used, if the upstream has reported them."""
         usage = Usage() if self.machine is None else self.machine.usage
         return (usage.input or 0) + (usage.output or 0)
 
     @property
     def usage_figures(self) -> dict[str, object]:
-        """The tokens for the log, as far as they are known: upstreams charge for cancelled attempts as well."""
+        """The known tokens, for the log: upstreams charge for cancelled attempts as well."""
         usage = Usage() if self.machine is None else self.machine.usage
         figures = {"input_tokens": usage.input, "output_tokens": usage.output}
         return {name: figure for name, figure in figures.items() if figure is not None}
@@ -345,13 +345,13 @@ class Attempt:
             ended.set()
 
     async def _send_ready(self, machine: ResponseMachine) -> bool:
-        """Send what is ready, if it may be sent. Return false if the attempt must end."""
+        """Send the ready bytes, if they may be sent. Return false if the attempt must end."""
         if not self.plan.streams or not machine.committed:
             return True
         return await self._deliver()
 
     async def _deliver(self) -> bool:
-        """Pass on what is ready. Return false if the attempt must end."""
+        """Pass on the ready bytes. Return false if the attempt must end."""
         if not self.sent_to_client:
             self._note_content()
         delivery = self._recipient.deliver(self)
@@ -385,7 +385,7 @@ class Attempt:
         return await self._end(self.machine)
 
     async def _read_branches(self, fan_out: FanOut) -> AttemptFailure | None:
-        """Read several responses at once and merge them. The first branch that fails ends all of them."""
+        """Read several responses concurrently and merge them. The first branch that fails ends all of them."""
         self.machine = fan_out
         refusals: list[AttemptFailure] = []
 

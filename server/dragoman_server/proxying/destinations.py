@@ -24,7 +24,7 @@ class Destination:
     model: as the client names it, or the default.
     upstream_model: its name at the upstream.
     upstream: the protocol that is spoken there.
-    settings: those of the upstream.
+    settings: the upstream's.
     accounts: any of them may send the request.
     advice, rule: see ModelRoute.
     """

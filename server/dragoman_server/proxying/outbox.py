@@ -1,7 +1,7 @@
 """The bytes of one stream on their way to its client.
 
 Upstream reader and ticker put them in, which never waits, so the order is the one in which they took the bytes from the
-translator. One writer sends them. A piece that comes while the writer is waiting goes to the connection at once,
+translator. One writer sends them. A piece that comes while the writer is waiting goes to the connection directly,
 because waking a task for it would be a turn of the event loop. Pieces that come while the writer is sending gather, and
 go out together; a reader that is ahead of a slow client waits for room, and so pauses its upstream.
 """
@@ -25,7 +25,7 @@ class Chunk(NamedTuple):
 
 
 class Outbox:
-    """What is to be sent to one client. put(), end() and close() do not wait; take() is for the one writer.
+    """The pieces to send to one client. put(), end() and close() do not wait; take() is for the one writer.
 
     write_now: see ResponseChannel. It is used between the first and the last chunk.
     closed: nothing more is added.
@@ -87,7 +87,7 @@ class Outbox:
             await self._changes.wait()
 
     async def take(self) -> Chunk | None:
-        """Return what is to be sent next, None at the end. The previous one counts as sent."""
+        """Return the next piece to send, None at the end. The previous one counts as sent."""
         if self._sending:
             self._sending = False
             self._changes.note()

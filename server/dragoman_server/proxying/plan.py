@@ -64,7 +64,7 @@ class Plan:
     client: the client's protocol.
     endpoint: where the request came in.
     destination: where it goes.
-    body: what is sent there. members: the names of its members.
+    body: the bytes sent there. members: the names of its members.
     request: what the client's protocol has read. None after released().
     planner: makes the plans of the fallbacks, and this one again. None if nothing more can be made.
     losses: what the upstream does not get.
@@ -78,7 +78,7 @@ class Plan:
     check_input: checks what the model writes for tools with a grammar, see ResponseTranslator.
     fallbacks: where it goes if that fails, the best first.
     required_member: the member that a whole response must have, None for the usual one of its protocol.
-    store_response: the complete response is needed beside what the client gets, see ResponseTranslator.whole_body().
+    store_response: the complete response is needed besides what the client gets, see ResponseTranslator.whole_body().
     """
 
     id: str
@@ -124,7 +124,7 @@ class Plan:
 
     @property
     def call(self) -> UpstreamCall:
-        """What is sent, without credentials."""
+        """The call to the upstream, without credentials."""
         framing = self.destination.upstream.framing if self.streams else SSE
         return UpstreamCall("POST", self.url, self.headers, self.body, framing)
 
@@ -176,7 +176,7 @@ class Plan:
         )
 
 
-# Changes each plan of a request: its first one, and those of its fallbacks.
+# Changes each plan of a request: its first one, and the plans of its fallbacks.
 PlanChange = Callable[[Plan], Plan]
 
 
@@ -335,7 +335,7 @@ class Planner:
         return True
 
     def _log_plan(self, plan: Plan) -> None:
-        """Log what is sent and why, with the losses."""
+        """Log the request to the upstream and its reasons, with the losses."""
         to = plan.destination
         streams = ", streams" if plan.streams else ""
         text = "plan: %s -> %s at %s, %s%s"
@@ -353,7 +353,7 @@ class Planner:
         capabilities = capabilities_for(self.settings, settings, model, upstream)
         listed = self.listed.get(settings.name, {}).get(model)
         if listed is not None:
-            # What is set and what is known of the model's family is more exact.
+            # Settings and the model's family are more exact.
             capabilities = msgspec.structs.replace(
                 capabilities,
                 max_output_tokens=capabilities.max_output_tokens or listed.largest_limit,

@@ -15,7 +15,7 @@ REMEMBERED_S = 3600
 
 # Members that are left out for one model. A host that refuses more needs a row or a setting.
 MAX_LEFT_OUT = 4
-# Of an error's text, so much is searched.
+# Characters of an error's text that are searched.
 _MAX_TEXT = 2000
 
 # Upstreams and models of which something is remembered. Clients choose model names, so there may be any number.

@@ -1,8 +1,8 @@
 """Carry out a planned request in one task group: everything that a request starts ends with it.
 
 Four tasks: the disconnect watcher cancels the scope of all of them when the client leaves; the upstream reader owns the
-upstream response, so that cancelling it closes that connection at once; the ticker sends heartbeats during silence; the
-writer sends the stream. Reader and ticker pass it their bytes by an Outbox, where a reader waits that is ahead of a
+upstream response, so that cancelling it closes that connection immediately; the ticker sends heartbeats during silence;
+the writer sends the stream. Reader and ticker pass it their bytes by an Outbox, where a reader waits that is ahead of a
 slow client. A whole response needs no ticker, and its reader writes it: one task is both. Expected failures are values
 (a Reply, or an error in the stream); only bugs, and what the client's channel raises, are raised.
 
@@ -254,7 +254,7 @@ class RequestHandler:
         return failure
 
     async def _hedged(self, first: Attempt, hedge_s: float) -> None:
-        """Make an attempt, and a second one beside it if `hedge_s` pass without content. The first content decides."""
+        """Make an attempt, and a parallel one if `hedge_s` pass without content. The first content decides."""
         ended = anyio.Event()
         # By account, of attempts whose response the client does not get.
         outcomes: dict[str, dict[str, object]] = {}
@@ -439,7 +439,7 @@ class RequestHandler:
         return Reply(200, [*JSON_HEADERS, *self._headers(machine.losses)], body)
 
     def _cache_reasoning_of(self, machine: ResponseMachine) -> None:
-        """Cache it before the client has the whole response, because its next request may come at once.
+        """Cache it before the client has the whole response, because its next request may come immediately.
 
         It is that of a client that will probably not send it back.
         """
@@ -467,7 +467,7 @@ class RequestHandler:
         self._record.first_byte_s = self._time() - self._started_at
 
     def _headers(self, response_losses: Ledger | None = None) -> HeaderList:
-        """Return the headers of every response: the upstream's limits and id, and what was lost."""
+        """Return the headers of every response: the upstream's limits and id, and the losses."""
         losses = loss_header(self._plan.losses, response_losses)
         return [
             *(self._upstream_headers or request_id_headers(self._plan.id)),

@@ -20,7 +20,7 @@ from dragoman.jsontext import decode, encode
 MAX_AGE_S = 3600.0
 # Small entries cost more than their bytes.
 MAX_ENTRIES = 100_000
-# Bytes of an entry beside its reasoning: its key, its place in the order, the objects around it.
+# Bytes of an entry besides its reasoning: its key, its place in the order, the objects around it.
 _OVERHEAD = 256
 
 

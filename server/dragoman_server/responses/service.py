@@ -134,7 +134,7 @@ class StoredResponseService:
         ) or {}
         referred = {index: found[id] for index, id in references.items() if id in found}
         missing = next((index for index in references if index not in referred), None)
-        # The store leaves out what is beyond the limit, for which build_conversation() refuses the request.
+        # The store leaves out items beyond the limit, for which build_conversation() refuses the request.
         if missing is None or sum([len(item.data) for item in found.values()]) > max_bytes:
             return referred, None
         return referred, conversation.item_not_found(missing, references[missing])

@@ -30,9 +30,9 @@ from dragoman_server.streams.byte_stream import WRITE_NOW, ByteStream
 # The first bytes of an HTTP/2 client (RFC 9113, 3.4).
 _PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
-# Bytes passed to the stream at once; the client must read them within `send_timeout_s`. A client that does not read
+# Bytes passed to the stream in one call; the client must read them within `send_timeout_s`. A client that does not read
 # costs as many bytes here (twice as many with TLS on asyncio, whose transport reports a full buffer one write late),
-# beside what the kernel's buffers, the protocol and the application hold.
+# in addition to the kernel's buffers, the protocol and the application.
 WRITE_SIZE = 64 * 1024
 
 # After we have closed our side, what the client still sends is read and dropped for this long: closing a socket with
@@ -41,8 +41,8 @@ LINGER_S = 1.0
 # The same for an idle connection.
 IDLE_LINGER_S = 0.1
 
-# A client that ends its side after a request has left, as far as a request to an upstream is concerned. It may as well
-# wait for the response (RFC 9293, 3.6), so an application that does not ask whether the client is there has this long.
+# A client that ends its side has left, and its request to an upstream is cancelled. It may as well wait for the
+# response (RFC 9293, 3.6), so an application that does not ask whether the client is there has this long.
 HALF_CLOSED_S = 1.0
 
 # Longer than the pools of the SDKs keep an idle connection (5 to 60 s), so that the client closes it, not we: a
@@ -141,7 +141,7 @@ class Connection:
             del self.worker.connections[self]
 
     async def stop(self) -> None:
-        """Take no new requests: end at once if idle, else after the open ones. This raises nothing."""
+        """Take no new requests: end immediately if idle, else after the open ones. This raises nothing."""
         try:
             if self._protocol is None:
                 self.end()
@@ -177,7 +177,7 @@ class Connection:
         return events.put
 
     def end(self) -> None:
-        """Stop reading, which ends the connection. What was written before still reaches the client."""
+        """Stop reading, which ends the connection. Bytes that were written before still reach the client."""
         if self in self.worker.idle:
             del self.worker.idle[self]
             self._linger_s = IDLE_LINGER_S
@@ -295,7 +295,7 @@ class Connection:
         if self._must_wait(data):
             await anyio.lowlevel.checkpoint_if_cancelled()
         else:
-            # In most cases the kernel takes it at once.
+            # In most cases the kernel takes it immediately.
             try:
                 unsent = self._stream.send_now(data)
             except OSError:

@@ -16,7 +16,7 @@ _log = logging.getLogger("dragoman.server")
 
 
 def raise_file_limit(max_connections: int) -> None:
-    """Raise the soft limit to what the connections need, as far as the hard limit allows.
+    """Raise the soft limit to what the connections need, at most to the hard limit.
 
     max_connections: 0 for the default, which follows from the limit. If a number was configured, and more than the
     limit allows, there is a line in the log.

@@ -2,7 +2,7 @@
 
 Received bytes go into a buffer. A whole head is checked and read by `request_head`, a body by a decoder of
 `http1_body`; what follows a request stays in the buffer until the response has ended. So the task that reads the socket
-never waits for a response, and reacts at once when the client leaves. Each response is written by its own object,
+never waits for a response, and reacts immediately when the client leaves. Each response is written by its own object,
 of `plain_response` or h11, so no bytes of one can become part of another. hypercorn's ASGI streams translate between
 its events and the application.
 """

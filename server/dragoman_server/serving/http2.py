@@ -1,8 +1,8 @@
 """HTTP/2 on one connection, between h2's frames and one of hypercorn's ASGI streams for each request.
 
-Requests arrive as h2's events. Responses go out through one task, `send_task`, which frames what is buffered, one DATA
-frame of each stream in turn, and writes it. Nothing else writes, so the task that reads never waits for a client that
-does not read: it handles the client's frames, and its leaving, at once.
+Requests arrive as h2's events. Responses go out through one task, `send_task`, which frames the buffered bytes, one
+DATA frame of each stream in turn, and writes it. Nothing else writes, so the task that reads never waits for a client
+that does not read: it handles the client's frames, and its leaving, immediately.
 
 Buffers are bounded in both directions: bodies of requests by the windows of `http2_connection`, which grow by what the
 application has read; responses by STREAM_BUFFER, above which the application waits.
@@ -104,7 +104,7 @@ class HTTP2:
         self._buffered = 0  # bytes in the buffers of all streams
         self._has_work = anyio.Event()
         self._stopping = False  # new requests are refused, open ones are finished
-        self._ending = False  # nothing more is read; what is framed is written, then the connection ends
+        self._ending = False  # nothing more is read; framed bytes are written, then the connection ends
         self._closed = False  # it has ended
         transport.tasks.start_soon(self._write_task)
 

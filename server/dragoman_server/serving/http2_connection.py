@@ -51,7 +51,7 @@ _HEADER_TABLE = 4096
 
 
 class FrameRate(NamedTuple):
-    """A limit on events: `burst` at once, `per_second` in the long run."""
+    """A limit on events: `burst` in one go, `per_second` in the long run."""
 
     burst: int
     per_second: int
@@ -62,8 +62,8 @@ class FrameRate(NamedTuple):
 #
 # Ping: clients that measure the bandwidth with them send one a round trip; those that keep a connection, one a second.
 _CONTROL = FrameRate(1000, 100)
-# A client may cancel all of its 128 streams three times at once. CVE-2023-44487 (rapid reset: it opens and resets), and
-# CVE-2025-8671 (made you reset: it makes us reset what it has opened): some hundred thousand a second.
+# A client may cancel all of its 128 streams three times in a row. CVE-2023-44487 (rapid reset: it opens and resets),
+# and CVE-2025-8671 (made you reset: it makes us reset what it has opened): some hundred thousand a second.
 _RESETS = FrameRate(400, 50)
 # Each is applied to all open streams. Clients send one or two in all.
 _SETTINGS = FrameRate(100, 10)
@@ -111,7 +111,7 @@ class _TokenBucket:
 class HTTP2Connection(H2Connection):
     """A server's side of one connection. The settings and the window of the connection are the first to be sent.
 
-    max_streams: open at once; at most MAX_EXCESS more are events too, for the caller to refuse.
+    max_streams: open at the same time; at most MAX_EXCESS more are events too, for the caller to refuse.
     max_header_bytes: of one header list, as RFC 9113, 6.5.2 counts. now: see receive().
     """
 

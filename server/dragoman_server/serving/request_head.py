@@ -2,7 +2,7 @@
 
 If RFC 9112 allows a recipient to be lenient or strict, this is strict: if a proxy in front reads the same bytes in
 another way, one client's bytes can become another one's request. nginx, haproxy and h11 agree on what the checks
-accept. h11 0.16 by itself accepts bare LF as a line end, folded lines, `HTTP/2.0`, Content-Length beside
+accept. h11 0.16 by itself accepts bare LF as a line end, folded lines, `HTTP/2.0`, Content-Length next to
 Transfer-Encoding, and Content-Length repeated.
 
 A head that breaks the grammar raises RemoteProtocolError (400), one that is valid and not served RequestRefused.

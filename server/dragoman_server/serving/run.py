@@ -374,7 +374,7 @@ class _Worker:
 
 
 async def return_freed_memory(requests: Collection[object]) -> None:
-    """Return what was freed to the system, again and again while no request is open, where the C library is glibc.
+    """Return freed memory to the system, again and again while no request is open, where the C library is glibc.
 
     glibc returns only the end of its heap. After 64 concurrent responses of 8 MiB, one small object at that end keeps
     500 MiB resident, of which 56 are used; with a fixed MALLOC_MMAP_THRESHOLD_ or MALLOC_TRIM_THRESHOLD_ it is still
@@ -382,7 +382,7 @@ async def return_freed_memory(requests: Collection[object]) -> None:
     open.
 
     Before that the garbage is collected, of which asyncio leaves some for each connection; the collector by itself runs
-    only when there is much more. What was loaded at the start is frozen, so there is little to look at.
+    only when there is much more. Objects of the start are frozen, so there is little to look at.
     """
     await anyio.sleep(TRIM_S)
     import ctypes  # not at the start, because nothing needs it there

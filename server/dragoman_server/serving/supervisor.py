@@ -43,7 +43,7 @@ _log = logging.getLogger("dragoman.server")
 # The gateway exits if one worker dies this often before it has served.
 _MAX_DEATHS = 3
 
-# Before a worker is replaced, so that one that dies at once does not keep the machine busy.
+# Before a worker is replaced, so that one that dies immediately does not keep the machine busy.
 _RESPAWN_PAUSE_S = 1.0
 
 # Before a process is started again after the system has refused to: EAGAIN, ENOMEM, EMFILE.

@@ -14,7 +14,7 @@ from string import ascii_lowercase, ascii_uppercase
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 MASK = "****"
-# The last characters distinguish two keys. Of a short secret they would reveal too much.
+# The last characters distinguish two keys. They would reveal too much of a short secret.
 _VISIBLE_CHARACTERS = 4
 _MIN_LENGTH_TO_SHOW = 24
 
@@ -83,11 +83,11 @@ class Mask:
     """A function from text to text that replaces each secret by MASK.
 
     It finds a secret however its letters are written: in upper or lower case; escaped for a URL, for HTML or for JSON,
-    once or several times; in base64, whatever is encoded beside it. If a text was cut inside of a secret, the rest of
+    once or several times; in base64, whatever is encoded next to it. If a text was cut inside of a secret, the rest of
     the secret is masked too.
 
     Args:
-        secrets: what to mask. Of a URL also its password and the values of its query, of a header's value also what
+        secrets: what to mask. For a URL also its password and the values of its query, for a header's value also what
             follows the scheme.
         public: texts that are not secret.
     """
@@ -257,7 +257,7 @@ def _forms_of(secret: str) -> Iterator[str]:
     data = secret.encode()
     yield _read(data.decode("latin-1"))  # in a URL each byte is escaped
     for before in range(3):
-        # Only the part of the base64 that does not depend on what is encoded beside it: whole groups of three bytes.
+        # Only the part of the base64 that does not depend on the bytes next to it: whole groups of three bytes.
         coded = base64.b64encode(b"\0" * before + data).decode()
         coded = coded[(before * 8 + 5) // 6 : (before + len(data)) // 3 * 4]
         yield coded.translate(_SMALL)

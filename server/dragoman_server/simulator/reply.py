@@ -94,7 +94,7 @@ def reply_to(protocol: str, body: bytes, *, compacts: bool = False) -> Simulated
     except (RemoteProtocolError, RequestRefused) as error:
         return _error_reply(spec, token, error.as_wire_error(), number)
     total, cached, written = simulated.prompt_tokens()
-    # Only Messages reports the prompt at the start, and it counts there what is not cached.
+    # Only Messages reports the prompt at the start, and it counts only uncached tokens there.
     context = ResponseContext(request, token, MADE_AT, request.model, prompt_tokens=total - cached - written)
     usage = Usage(total, 0, cached, written, 0)
     events = _complete(script, context, usage, number if model.setting is PACE else 0)

@@ -1,7 +1,7 @@
 """Find the address of a client, also behind proxies that the operator trusts.
 
-A proxy adds the address that it saw to the header X-Forwarded-For, behind what was there already. Anybody can send the
-header, so it is read from its end, and only as far as trusted proxies have written it.
+A proxy adds the address that it saw to the header X-Forwarded-For, behind the entries that it finds. Anybody can send
+the header, so it is read from its end, and only the entries that trusted proxies have written.
 """
 
 import ipaddress

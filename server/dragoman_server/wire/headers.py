@@ -29,7 +29,7 @@ REQUEST_ID_HEADERS = ("request-id", "x-request-id")
 # For streams of protocols that begin with usage figures.
 ESTIMATE_AT_START: HeaderList = [("dragoman-estimate", "input_tokens")]
 
-# For every stream, beside its content type.
+# For every stream, in addition to its content type.
 STREAM_HEADERS: HeaderList = [
     ("cache-control", "no-cache"),
     # Without this, nginx and similar proxies hold back a response until a buffer is full.
@@ -121,7 +121,7 @@ def media_type(headers: Iterable[tuple[str, str]]) -> str:
 def client_response_headers(
     upstream_headers: Iterable[tuple[str, str]], protocol: UpstreamSpec
 ) -> HeaderList:
-    """Return those of an upstream's response headers that the client may see, without the request id.
+    """Return the headers of an upstream's response that the client may see, without the request id.
 
     protocol: the upstream's.
     """
@@ -139,7 +139,7 @@ def limit_headers(
 ) -> HeaderList:
     """Return the rate limit headers of a limit of the gateway that is reached.
 
-    names: those of the client's protocol. limit: the unit in the vendors' word: requests or tokens.
+    names: the client's protocol's. limit: the unit in the vendors' word: requests or tokens.
     per_minute: the limit. now, until: seconds since the epoch; there is room again at `until`.
     """
     wait = max(0.0, until - now)
@@ -206,7 +206,7 @@ def remaining_share(headers: Iterable[tuple[str, str]], protocol: UpstreamSpec) 
 # Hosts that pass on another server's response send that server's headers, whatever protocol they speak.
 @lru_cache
 def _names(of_protocol: RateLimitHeaders | None) -> tuple[RateLimitHeaders, ...]:
-    """Return the names of headers that an upstream may send, `of_protocol` being those of its protocol."""
+    """Return the names of headers that an upstream may send, `of_protocol` being its protocol's own."""
     known = (spec.rate_limit_headers for spec in UPSTREAMS.values())
     return tuple(dict.fromkeys(each for each in (*known, of_protocol) if each is not None))
 

@@ -62,7 +62,7 @@ def encoded_error_reply(kind: ErrorKind, status: int, body: bytes, headers: Head
 def with_retry_after(headers: HeaderList, retry_at: float | None) -> HeaderList:
     """Put the seconds until the first account is usable again into the headers, if they are known.
 
-    They replace those of an upstream, which are about one account.
+    They replace an upstream's, which are about one account.
     """
     if retry_at is None:
         return headers
@@ -134,7 +134,7 @@ def _before(path: str, end: str) -> str | None:
 
 
 def loss_header(of_request: Ledger, of_response: Ledger | None = None) -> HeaderList:
-    """Return `dragoman-loss: N; code=path, ...`: the number of losses and, as far as there is room, their places.
+    """Return `dragoman-loss: N; code=path, ...`: the number of losses and, if there is room, their places.
 
     Paths are places in the client's body, or after `answer:` in the upstream's response.
     """

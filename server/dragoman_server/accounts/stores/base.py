@@ -1,7 +1,7 @@
 """The interface of account stores: health, leases, rates, counters, and the account of each conversation.
 
-Reading health never waits, because a store holds a view of all accounts and updates it by itself (gateways that share
-a store get each other's changes at once). Everything else is an operation, a value that every store applies with the
+Reading health never waits, because a store holds a view of all accounts and updates it by itself (gateways that share a
+store get each other's changes immediately). Everything else is an operation, a value that every store applies with the
 same result, to the last bit: operations.py has them. A request applies one before it is sent, `Reserve`, and one when
 it has ended; none while the response streams.
 
@@ -53,8 +53,8 @@ def in_order(amounts: Sequence[float]) -> float:
 class Candidate(msgspec.Struct, frozen=True, omit_defaults=True):
     """An account that a request may be sent with.
 
-    requests, tokens: its own limits, None for none. A request counts at once; its tokens are known when it has ended,
-    so an account that has used too many has no room until the debt is paid off.
+    requests, tokens: its own limits, None for none. A request counts immediately; its tokens are known when it has
+    ended, so an account that has used too many has no room until the debt is paid off.
     max_concurrent_requests: None for any number.
     """
 
@@ -144,7 +144,7 @@ class Operation(msgspec.Struct, Generic[_T], frozen=True):
             self.apply(local)
 
     def refusal(self, local: Tables) -> _T | None:
-        """Return the result if what is known here is enough to refuse it, otherwise None."""
+        """Return the result if the view suffices to refuse it, otherwise None."""
         return None
 
     def missed(self, result: _T) -> "Sequence[Operation[Any]]":

@@ -1,13 +1,13 @@
 """The Lua scripts of the account store on a server. Each of them is one atomic step there.
 
-The sums are those of operations.py, in the same order, so that they agree to the last bit; results are text, because
+The sums follow operations.py, in the same order, so that they agree to the last bit; results are text, because
 the server would cut a Lua number to an integer. Transitions of an account's health are not here: the gateway computes
 them, and `CHANGE` writes one only if no other gateway was faster.
 
 The first argument is the operation as JSON; then come the largest number of conversations and the channel for changes.
-The keys are those of Operation.keys(): they are never built in a script, so that servers can check who may use which.
+The keys come from Operation.keys(): they are never built in a script, so that servers can check who may use which.
 A script returns its result, then accounts with the health that the server has ('' for none), then accounts with their
-last use, as far as the gateway may not know them. Entries that are not needed after a while expire by themselves; what
+last use, if the gateway may not know them. Entries that are not needed after a while expire by themselves; what
 a script decides depends only on the gateways' clock.
 """
 
@@ -162,7 +162,7 @@ return {text(at), {}, {}}
 """
 )
 
-# Keys: health. Has a list in place of the operation: each account, its health as the gateway has it, and the new one.
+# Keys: health. Has a list instead of the operation: each account, its health as the gateway has it, and the new one.
 # Returns false when one was not that.
 CHANGE = """
 local done, healths = 1, {}
@@ -207,7 +207,7 @@ return {{before, {{}}, {{}}}}
 """
 )
 
-# Keys: those of the client keys. Returns the fields of each.
+# Keys: the client keys'. Returns the fields of each.
 KEY_USES = (
     _RATES
     + f"""

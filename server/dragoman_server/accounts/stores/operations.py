@@ -147,7 +147,7 @@ class Release(Write, frozen=True):
 
 
 class Change(Write, frozen=True):
-    """Change the state of an account by one of Health's transitions. All gateways get the change at once.
+    """Change the state of an account by one of Health's transitions. All gateways get the change immediately.
 
     change: may be called several times; returns its argument if nothing changes, which is cheap, because most requests
     succeed. repeatable: it may be made twice, as after a call that timed out and yet took effect.

@@ -112,7 +112,7 @@ class ResilientStore:
     async def running(self) -> AsyncIterator[None]:
         """See AccountStore. Raises what the wrapped store raises."""
         async with self._store.running(), anyio.create_task_group() as tasks:
-            self._needs_catch_up.set()  # a store that is down from the start is detected at once
+            self._needs_catch_up.set()  # a store that is down from the start is detected immediately
             tasks.start_soon(self._catch_up_loop)
             try:
                 yield

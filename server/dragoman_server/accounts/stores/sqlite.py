@@ -1,8 +1,8 @@
 """An account store in a SQLite file, which outlives the process and which several processes of one machine may share.
 
 Each call is one transaction, which decides as the store in memory does. One thread makes them in order, and a caller
-can stop waiting at once: its call is dropped if it has not begun, and otherwise finished without it. A number of SQLite
-changes when another process has written; then the view is read again, at the latest with the next call or after
+can stop waiting immediately: its call is dropped if it has not begun, and otherwise finished without it. A number of
+SQLite changes when another process has written; then the view is read again, at the latest with the next call or after
 REFRESH_S.
 """
 

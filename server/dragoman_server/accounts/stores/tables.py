@@ -21,7 +21,7 @@ CONVERSATION_S = 3600.0
 # first.
 MAX_CONVERSATIONS = 100_000
 
-# An account with too many requests at once has room again when one of them ends, and that time is unknown.
+# An account with too many concurrent requests has room again when one of them ends, and that time is unknown.
 LEASE_RETRY_S = 1.0
 
 # Seconds since the epoch are exact to a quarter of a microsecond in a float, and a burst adds that up.

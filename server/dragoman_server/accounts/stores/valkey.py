@@ -1,8 +1,8 @@
 """An account store on a Valkey or Redis server, which many gateways share.
 
 Each gateway has one connection, which one task holds open. Commands and the server's messages share it, so a break is
-noticed for both, and the next connection starts by reading everything. While there is none, every call fails at once,
-and `ResilientStore` decides. What must be atomic is a script on the server (lua.py).
+noticed for both, and the next connection starts by reading everything. While there is none, every call fails
+immediately, and `ResilientStore` decides. What must be atomic is a script on the server (lua.py).
 
 Health is changed by compare-and-set: the gateway computes the transition from its view, and the server stores it if
 that view was current; otherwise the server returns the current state, and the gateway computes again. Each change is

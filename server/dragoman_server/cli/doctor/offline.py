@@ -160,7 +160,7 @@ def _store_files(loaded: LoadedConfig) -> Iterator[CheckFinding]:
             continue
         path = Path(getattr(server, f"{name}_path"))
         place = loaded.origin("server", f"{name}_path").changed_at
-        # SQLite makes files of its own beside it.
+        # SQLite makes files of its own next to it.
         for needed in (path.parent, path):
             quoted = shlex.quote(str(needed))
             if not needed.exists():

@@ -65,7 +65,7 @@ class Probe:
 
     name: for people.
     kind: of the response that has to come.
-    members: of a Chat request, beside model and messages. The other protocols get a translation.
+    members: members of a Chat request, besides model and messages. The other protocols get a translation.
     raw: the body, instead of a translation, with %s for the model as JSON.
     """
 

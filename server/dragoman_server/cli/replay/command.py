@@ -22,7 +22,7 @@ _SHOWN_CHARACTERS = 300
             ["--output"],
             type=click.Path(dir_okay=False, writable=True, path_type=Path),
             metavar="FILE",
-            help="where the small one goes; by default beside FILE, with .min before .json",
+            help="where the small one goes; by default next to FILE, with .min before .json",
         ),
     ],
 )

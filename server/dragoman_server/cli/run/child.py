@@ -62,7 +62,7 @@ def run_child(program: str, arguments: Sequence[str], environ: Mapping[str, str]
     """
     if os.name != "posix":
         raise CannotRun(
-            "this needs POSIX signals: use --print-env, and start the gateway beside it", _NOT_EXECUTABLE
+            "this needs POSIX signals: use --print-env, and start the gateway yourself", _NOT_EXECUTABLE
         )
     signals = {signal.SIGCHLD, *_PASSED_ON}
     # If it is ignored, which programs inherit, a child leaves no status.

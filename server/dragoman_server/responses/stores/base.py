@@ -15,7 +15,7 @@ from typing import Protocol
 
 import msgspec
 
-# About the bytes that a store needs for each of its rows and for each place of an item in a response, beside the data.
+# About the bytes that a store needs for each of its rows and for each place of an item in a response, besides the data.
 # Without them a limit in bytes would be no limit for many small responses.
 ROW_BYTES = 128
 LINK_BYTES = 16
