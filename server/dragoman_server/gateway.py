@@ -1,7 +1,7 @@
 """What serves requests by one configuration: settings, the ways to upstreams, the stores.
 
 A reload makes another `Gateway` for the requests that begin from then on. Connections and stores pass from one to the
-next, and so does what is known about upstreams that stay.
+next, and so does the knowledge about upstreams that stay.
 """
 
 import math
@@ -49,8 +49,8 @@ class Gateway:
     Raises ValueError if the settings cannot be used.
 
     settings: as loaded.
-    protocols: those that are served, by name.
-    upstreams: those of the protocols that upstreams speak.
+    protocols: the served ones, by name.
+    upstreams: the specs of the protocols that upstreams speak.
     client: sends requests to upstreams.
     simulator: takes its place for the built-in models.
     responses: stores responses.

@@ -1,4 +1,4 @@
-"""Log one line per request: models, upstream, outcome, usage and losses; at level debug also what was decided for it.
+"""Log one line per request: models, upstream, outcome, usage and losses; at level debug also the decisions about it.
 
 It uses the standard library's logging, so an embedding application decides where lines go. There are never bodies, keys
 or header values in them. As JSON a line has every field. As text, for people, a request is a short line with its failed
@@ -28,14 +28,14 @@ from dragoman.errors import mask_value
 from dragoman_server.settings.secret import Mask
 
 REQUESTS = logging.getLogger("dragoman.requests")
-# How requests are routed, planned and sent, and what is lost: see log_decision().
+# How requests are routed, planned and sent, and their losses: see log_decision().
 DECISIONS = logging.getLogger("dragoman.decisions")
 
 # Characters of a text from outside (a model name, a path, an error's message) in a line.
 _MAX_TEXT_LENGTH = 500
 
-# Of lines that repeat, MAX_REPEATS are written in REPEAT_WINDOW_S seconds. Otherwise an error in each connection fills
-# the disk, with up to 80 MB of tracebacks in a minute.
+# A line that repeats is written MAX_REPEATS times in REPEAT_WINDOW_S seconds. Otherwise an error in each connection
+# fills the disk, with up to 80 MB of tracebacks in a minute.
 MAX_REPEATS = 20
 REPEAT_WINDOW_S = 10.0
 

@@ -75,7 +75,7 @@ def banner(
         model = f"{first.name}/{_UNKNOWN_MODEL}"
         add = f', and add default_model = "{_UNKNOWN_MODEL}" below its [[upstreams]]'
         yield _warning(
-            f"warning: {why_unknown(settings, lists)}: write one in place of {_UNKNOWN_MODEL}"
+            f"warning: {why_unknown(settings, lists)}: write one instead of {_UNKNOWN_MODEL}"
             f"{'' if first.variables else add}"
         )
     for title, command in commands(url, model, context, needs_key=bool(settings.client_keys)).items():
@@ -142,7 +142,7 @@ def _variables(client: Client, target: ClientTarget, prefix: str = "") -> str:
 def print_banner(
     loaded: LoadedConfig, version: str, environ: Mapping[str, str], listening: BoundAddress
 ) -> None:
-    """Print the banner to stderr: at once, or within two seconds if lists of models have to be fetched first."""
+    """Print the banner to stderr: immediately, or within two seconds if lists of models have to be fetched first."""
     # The models of well-known hosts are in a table.
     to_fetch = [
         upstream

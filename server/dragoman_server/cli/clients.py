@@ -55,7 +55,7 @@ Value = Callable[[ClientTarget], str | None]
 class Client:
     """One client.
 
-    variables: what it gets in its environment. needed: those of them that are enough for a first try.
+    variables: what it gets in its environment. needed: the ones that suffice for a first try.
     options: pairs of an option and its value, before its own arguments.
     unset: variables of the user that would lead it to another server or another key.
     own_models: names that it requests if nobody chooses a model. If the gateway routes them all, nothing is chosen.
@@ -216,7 +216,7 @@ CLIENTS: Mapping[str, Client] = {
         own_models=("gpt-5.5", "gpt-5.5-codex"),
         first_request=10_000,
     ),
-    # https://opencode.ai/docs/config: this configuration is merged with those of the user's files
+    # https://opencode.ai/docs/config: this configuration is merged with the user's files
     "opencode": Client(
         variables={"OPENCODE_CONFIG_CONTENT": _opencode_config, KEY_VARIABLE: _key}, first_request=7_500
     ),

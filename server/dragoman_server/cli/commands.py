@@ -42,7 +42,7 @@ _simulator_options = [
     click.Option([f"--{name}"], type=kind, default=default, show_default=True, help=SERVER_KEYS[name].help)
     for name, kind, default in (
         ("host", str, "127.0.0.1"),
-        # Not the gateway's port, so that both can run at once.
+        # Not the gateway's port, so that both can run at the same time.
         ("port", click.IntRange(0, 65_535), 8081),
         ("backend", click.Choice(SERVER_KEYS["backend"].choices), "asyncio"),
     )
@@ -96,7 +96,7 @@ def record(config_file: str | None, **options: str | bool | None) -> None:
     """Start the gateway and record each request in DIR.
 
     It is `dragoman serve --record DIR`. The recordings are for `dragoman replay`; they have prompts and responses, and
-    no keys. Exit codes are those of `serve`.
+    no keys. Exit codes are the same as for `serve`.
     """
     _serve(config_file, options)
 

@@ -14,7 +14,7 @@ from dragoman.codec import ProtocolSpec, UpstreamSpec
 from dragoman.jsontext import MAX_DOCUMENT_BYTES, decode_object
 from dragoman_server.cli.options import FAILURE, exit_with
 
-# A read of stdin returns what is there, so that a stream is translated as it arrives.
+# A read of stdin returns the available bytes, so that a stream is translated as it arrives.
 _READ_BYTES = 64 * 1024
 
 # The fields of the HTML standard's event streams (9.2.6), and a comment.
@@ -67,7 +67,7 @@ def begins_stream(head: bytes) -> bool | None:
 
 
 def kind_of_document(body: bytes, protocol: ProtocolSpec) -> Kind:
-    """Return what a JSON document of a protocol is; what is no JSON object counts as a request."""
+    """Return the kind of a protocol's JSON document; one that is no object counts as a request."""
     try:
         members = decode_object(body, "it")
     except ProtocolError:
@@ -90,6 +90,6 @@ def print_losses(losses: Ledger, *, as_json: bool) -> None:
 
 
 def print_bytes(data: bytes) -> None:
-    """Print bytes on stdout, at once."""
+    """Print bytes on stdout, and flush them."""
     sys.stdout.buffer.write(data)
     sys.stdout.buffer.flush()

@@ -1,6 +1,6 @@
 """Find the servers of models that run on this machine, on their usual ports.
 
-All are requested at once, directly and not by a proxy, and each has a short time to respond.
+All are requested in parallel, directly and not by a proxy, and each has a short time to respond.
 """
 
 from collections import Counter

@@ -1,4 +1,4 @@
-"""The models that the banner and `dragoman run` offer: those of the configuration, and those that upstreams list."""
+"""The models that the banner and `dragoman run` offer: the configured ones, and the ones that upstreams list."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
@@ -31,7 +31,7 @@ ModelInfos: TypeAlias = Mapping[str, Mapping[str, ModelInfo]]
 
 
 def fetch_lists(settings: Settings, upstreams: Sequence[UpstreamSettings]) -> ModelLists:
-    """Fetch the lists of these upstreams at once, in its own event loop. Waits for two seconds at most."""
+    """Fetch the lists of these upstreams in parallel, in its own event loop. Waits for two seconds at most."""
 
     async def fetch() -> ModelLists:
         async with UpstreamClient(expects_tls=False) as client:
@@ -50,7 +50,7 @@ def infos_of(lists: ModelLists) -> ModelInfos:
 
 
 def info_at(infos: ModelInfos, route: ModelRoute) -> ModelInfo | None:
-    """Return what is known about the model that a route leads to."""
+    """Return the known facts about the model that a route leads to."""
     return infos.get(route.upstream, {}).get(route.upstream_model)
 
 

@@ -72,7 +72,7 @@ def config_path(config_file: str | None) -> Path:
 
 
 def load_or_exit(config_file: str | None, options: Mapping[str, str | bool | None]) -> LoadedConfig:
-    """Load the configuration, or print what is wrong with it and exit."""
+    """Load the configuration, or print its problems and exit."""
     try:
         return loader(config_file, options)()
     except ConfigError as error:

@@ -101,7 +101,7 @@ def translate(
     """Translate FILE, or stdin, from one protocol to another.
 
     FILE is a request, a whole response, an error response or a stream; a stream is translated as it arrives. The result
-    goes to stdout; what was lost goes to stderr, one line each, with its code and its place in FILE.
+    goes to stdout; losses go to stderr, one line each, with its code and its place in FILE.
 
     A request goes from a client to an upstream, a response the other way. Nothing is sent anywhere.
 
@@ -207,7 +207,7 @@ def _translate_response(
     context: ResponseContext,
     status: int,
 ) -> tuple[Ledger, WireError | None]:
-    """Print a response for the client. Return what was lost, and the error if it failed.
+    """Print a response for the client. Return the losses, and the error if it failed.
 
     status: of an error response.
     """

@@ -1,7 +1,7 @@
 """Load a TOML file, the environment and the command line into frozen settings.
 
 The strongest source wins: command line, environment, file, default. A wrong value is an error even if a stronger source
-hides it. All problems are collected and reported at once, each with its file, line and key. Loading reads the file and
+hides it. All problems are collected and reported together, each with its file, line and key. Loading reads the file and
 the files that it names, and nothing else. Single values are read by `sources`; this module has the list of tables, and
 checks what must fit together.
 """
@@ -383,7 +383,7 @@ class _Loader(ConfigSources):
         return models
 
     def _destination_problem(self, destination: object, raw: object, alias: str) -> str | None:
-        """Return what is wrong with a destination. raw: the destination before interpolation."""
+        """Return the problem of a destination. raw: the destination before interpolation."""
         if not isinstance(destination, str):
             hint = "; write names with dots in quotes" if isinstance(destination, dict) else ""
             return f"expected a string, found {type_name(destination)}{hint}"
@@ -451,7 +451,7 @@ class _Loader(ConfigSources):
 
 
 def problems_together(settings: Settings) -> Iterator[tuple[str, str]]:
-    """Yield settings of `[server]` that do not fit to the others, each with what is wrong."""
+    """Yield settings of `[server]` that do not fit the others, each with the problem."""
     limited = any(key.has_limits for key in settings.client_keys)
     limited = limited or any(account.has_limits for account in settings.accounts)
     return _problems_together(settings.server, has_keys=bool(settings.client_keys), has_limits=limited)

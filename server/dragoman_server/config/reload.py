@@ -1,8 +1,8 @@
 """Load the configuration again while the gateway runs, and apply it if nothing is wrong with it.
 
 The new configuration is checked as at the start, and as it would be in effect: some settings cannot change while the
-gateway runs, so those of the running one stay. One that has lost all client keys or all upstreams is refused unless it
-says that it may: a file that is half written must not open the gateway to everybody. If anything is wrong, nothing
+gateway runs, so they stay as they are. A configuration that has lost all client keys or all upstreams is refused unless
+it says that it may: a file that is half written must not open the gateway to everybody. If anything is wrong, nothing
 changes.
 """
 
@@ -50,7 +50,7 @@ class ReloadResult:
     errors: why nothing has changed; empty if the new configuration is in use.
     warnings: as `dragoman config check` prints them.
     needs_restart: changed settings whose new value is used from the next start on, as `server.port`.
-    changes: what is different now, as `client keys: 3 -> 0 (without ci)`. No values, which may be secret.
+    changes: the differences, as `client keys: 3 -> 0 (without ci)`. No values, which may be secret.
     """
 
     errors: tuple[str, ...] = ()
@@ -59,10 +59,10 @@ class ReloadResult:
     changes: tuple[str, ...] = ()
 
 
-# The settings to use, and what is reported if they can be used.
+# The settings to use, and the report if they can be used.
 _Loaded: TypeAlias = tuple[Settings, ReloadResult]
 
-# Loads and applies the configuration. Never raises for what is wrong with it.
+# Loads and applies the configuration. Never raises for a fault in it.
 Reload: TypeAlias = Callable[[], Coroutine[Any, Any, ReloadResult]]
 
 
@@ -150,7 +150,7 @@ class ConfigReloader:
 def _load_again(load: Callable[[], LoadedConfig], running: Settings) -> _Loaded:
     loaded = load()
     if loaded.path is not None and not Path(loaded.path).is_file():
-        # Of a pipe, as of `--config <(command)`, nothing is left, and an empty configuration has no client keys.
+        # A pipe, as of `--config <(command)`, is empty by now, and an empty configuration has no client keys.
         raise SettingsRefused(f"{loaded.path} is not a file that can be read again: restart the gateway")
     settings, needs_restart = with_settings_of_the_start(loaded.settings, running)
     _check_removals(settings, running)
@@ -165,8 +165,8 @@ def _load_again(load: Callable[[], LoadedConfig], running: Settings) -> _Loaded:
 def with_settings_of_the_start(wanted: Settings, running: Settings) -> tuple[Settings, tuple[str, ...]]:
     """Return what can be used now, and the names of settings that need a restart to change.
 
-    Raises SettingsRefused if that does not fit together: what is right for another address or number of workers may be
-    wrong for those of the running gateway.
+    Raises SettingsRefused if that does not fit together: a setting that is right for another address or number of
+    workers may be wrong for the running gateway's.
     """
     kept = {
         name: getattr(running.server, name)
@@ -198,7 +198,7 @@ def _check_removals(wanted: Settings, running: Settings) -> None:
 
 
 def _changes(wanted: Settings, running: Settings) -> Iterator[str]:
-    """Give what is different, a line for each table, by the names of settings and of rows."""
+    """Yield the differences, a line for each table, by the names of settings and of rows."""
     settings = [
         name
         for name in keys_of(ServerSettings)

@@ -1,7 +1,7 @@
 """Read the tables of a TOML file and single texts, and check them value by value.
 
-The caller passes the keys. Each value is interpolated and checked against its key, and its origin is recorded; what is
-wrong becomes a ConfigProblem with its place. `raise_problems` raises all of them at once.
+The caller passes the keys. Each value is interpolated and checked against its key, and its origin is recorded; a
+fault becomes a ConfigProblem with its place. `raise_problems` raises all of them together.
 """
 
 import re
@@ -40,7 +40,7 @@ class ConfigSources:
     """One file, which may be absent, and the environment that its values may refer to.
 
     origins: where each value came from, by dotted key.
-    problems: what is wrong so far.
+    problems: the faults so far.
     document: the parsed file. lines: the line of each key in it.
     """
 

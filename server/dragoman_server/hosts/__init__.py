@@ -18,7 +18,7 @@ class UpstreamCall(NamedTuple):
     """One HTTP request to an upstream. The way there, its timeouts and its proxy, are no part of it.
 
     content: the body, None for a GET.
-    framing: that of the response, if it is a stream.
+    framing: the response's, if it is a stream.
     """
 
     method: str
@@ -60,7 +60,7 @@ class Authorize(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """How calls to one kind of servers differ from those of their protocol.
+    """How calls to one kind of servers differ from their protocol's calls.
 
     fit: returns the call as the host takes it, before it is authorized; in a thread, if its body is large. None: as it
         is.

@@ -34,7 +34,7 @@ class FallbackErrors:
         assert isinstance(error, HTTPException)
         headers = error.headers or {}
         message = error.detail
-        # Without a code, Chat clients would get that of a model that does not exist.
+        # Without a code, Chat clients would get the code for a model that does not exist.
         code = "unknown_url" if error.status_code == 404 else None
         if message == "Not Found":
             message = f"there is nothing at this path; {self._hint(request)}"

@@ -1,6 +1,6 @@
 """Collect all model names that the gateway serves: aliases, configured names, and what the upstreams list.
 
-Callers get the known names at once. A list that is too old is fetched again in the background, by one task per
+Callers get the known names immediately. A list that is too old is fetched again in the background, by one task per
 upstream; until it has arrived the old one is used. Only the first fetch of an upstream's list is waited for, and not
 for long. An upstream that fails keeps its last list, and the log has one line about it.
 """
@@ -80,7 +80,7 @@ class ModelCatalog(BackgroundTaskGroup):
     """The names of all models. Outside of running() nothing is fetched, and only the settings count.
 
     sender_for: returns the sender for the upstream of a name. accounts: see AccountsOf. specs: see Gateway.upstreams.
-    listed: see ListedModels, as far as the lists are known.
+    listed: see ListedModels; only lists that are known.
     """
 
     def __init__(

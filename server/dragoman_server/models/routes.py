@@ -49,7 +49,7 @@ _NO_CHAT_WORDS = (
 )
 
 # The names of models that upstreams list, by upstream. One without a list is missing.
-# Of each upstream, by its name: the models that it lists, by their ids.
+# Each upstream's name -> the models that it lists, by their ids.
 ListedModels = Mapping[str, Mapping[str, ModelInfo]]
 NO_LISTED_MODELS: ListedModels = MappingProxyType({})
 
@@ -131,7 +131,7 @@ def default_model_of(upstream: UpstreamSettings, listed: Collection[str] = ()) -
 
 
 def filter_chat_models(models: Iterable[str]) -> Iterator[str]:
-    """Yield the models that chat, as far as their names show it."""
+    """Yield the models that chat, judged by their names."""
     return (model for model in models if not any(word in model.lower() for word in _NO_CHAT_WORDS))
 
 

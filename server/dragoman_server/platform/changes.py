@@ -14,7 +14,7 @@ class Changes:
         self._next: anyio.Event | None = None
 
     def wait(self) -> Awaitable[None]:
-        """Return what waits for the next change. Await it at once."""
+        """Return an awaitable for the next change. Await it immediately."""
         if self._next is None:
             self._next = anyio.Event()
         return self._next.wait()

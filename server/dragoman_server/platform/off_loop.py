@@ -48,7 +48,7 @@ async def off_loop(
 ) -> Result:
     """Call the function, in a thread if its input has more than INLINE_BYTES, and return what it returns.
 
-    A caller that is cancelled while it waits for a thread leaves at once.
+    A caller that is cancelled while it waits for a thread leaves immediately.
 
     Args:
         size: of the input, in bytes.

@@ -51,7 +51,7 @@ class SQLiteFile:
 
     @contextmanager
     def errors(self) -> Iterator[None]:
-        """Raise the file's own error in place of those of SQLite and of the system."""
+        """Raise the file's own error instead of errors of SQLite and of the system."""
         try:
             yield
         except _WrongFile as error:

@@ -2,7 +2,7 @@
 
 It is a value with pure transitions, so that every account store (memory, a file, a server that many gateways share)
 does the same. Time and a random number are arguments. A later report never shortens a cooldown, because two requests
-that fail at once are reported in any order.
+that fail at the same time are reported in any order.
 
 `proxying/account_pool.py` reports outcomes to the account store. With a single account to choose from it reports none,
 because a cooldown would only turn requests away.
@@ -23,7 +23,8 @@ class Backoff(msgspec.Struct, frozen=True):
     max_s: the longest of both.
     max_failures: this many within window_s are too many.
     window_s: see max_failures.
-    jitter: a cooldown is longer by up to this share, so that accounts and gateways do not all start again at once.
+    jitter: a cooldown is longer by up to this share, so that accounts and gateways do not all start again at the same
+    time.
     """
 
     rate_limit_s: float = 15.0

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-# What is read of a file: a recording has at most MAX_RECORDED_BYTES, which JSON may escape.
+# Bytes that are read of a file: a recording has at most MAX_RECORDED_BYTES, which JSON may escape.
 _MAX_FILE_BYTES = 256 * 1024 * 1024
 
 

@@ -40,7 +40,7 @@ from dragoman_server.upstream.client import UpstreamTimeouts
 from dragoman_server.upstream.errors import UpstreamError
 from dragoman_server.upstream.sender import UpstreamResponseLike, UpstreamSender
 
-# Of one request, all bodies of both sides together. What comes later is left out.
+# Bytes of one request, all bodies of both sides together. The rest is left out.
 MAX_RECORDED_BYTES = 16 * 1024 * 1024
 # What a piece counts besides its bytes: it takes so much memory.
 _PIECE_BYTES = 128

@@ -1,4 +1,4 @@
-"""Remove secrets, and on request all texts, from what is recorded.
+"""Remove secrets, and on request all texts, from recordings.
 
 What came in pieces is replaced letter by letter, secrets and texts, so that lengths, JSON and the cuts between pieces
 stay as they were, and the recording can still be replayed. Members that are no text of people or models stay, such as
@@ -38,7 +38,7 @@ _STRING = re.compile(rb'"((?:[^"\\]|\\.)*+)(?:"(\s*:)?)?', re.DOTALL)
 # An event's data, and the place in the response that it is about: `index`, `output_index`.
 _LINE = re.compile(rb"^data:[^\r\n]*", re.MULTILINE)
 _INDEX = re.compile(rb'"(\w*index)"\s*:\s*(\d+)')
-# What is replaced: letters, and the bytes of all other characters. Not the words that are JSON values, inside of
+# The replaced characters: letters, and the bytes of all other characters. Not the words that are JSON values, inside of
 # arguments, nor escapes.
 _LETTERS = re.compile(
     rb"\\u[0-9a-fA-F]{4}|\\.|\b(?:true|false|null)\b|(?P<letters>[A-Za-z]+|[\x80-\xff]+)|[2-9]+"
@@ -67,7 +67,7 @@ def _redact_parameter(parameter: str) -> str:
 def mask_pieces(pieces: Sequence[bytes], mask: Mask) -> list[bytes]:
     """Return the pieces of a body, with a * for each byte of a secret.
 
-    A secret is found across the cuts of pieces, and across those of deltas: a model may repeat it in several events.
+    A secret is found across the cuts of pieces and of deltas: a model may repeat it in several events.
     """
     body = b"".join(pieces)
     masked = bytearray(body)
@@ -79,7 +79,7 @@ def mask_pieces(pieces: Sequence[bytes], mask: Mask) -> list[bytes]:
 def _spans_in_deltas(body: bytes, mask: Mask) -> Iterator[tuple[int, int]]:
     """Yield the start and end of each part of the secrets in a stream's texts.
 
-    The strings of one text are those of members with one name, in events with the same indexes.
+    The strings of one text come from members with one name, in events with the same indexes.
     """
     if _is_json(body):
         return

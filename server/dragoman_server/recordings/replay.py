@@ -164,7 +164,7 @@ def _difference(where: str, event: int | None, before: JSON, now: JSON) -> Diffe
 
 
 def first_unequal(before: JSON, now: JSON) -> tuple[str, JSON, JSON]:
-    """Return a JSON Pointer to the first place where two values differ, and what is there in both."""
+    """Return a JSON Pointer to the first place where two values differ, and both values there."""
     pointer = ""
     while type(before) is type(now) and isinstance(before, (dict, list)) and before != now:
         if isinstance(before, dict):

@@ -1,9 +1,9 @@
 """Capabilities of an upstream or a model, as settings: what it accepts beyond its protocol.
 
 Their keys are the fields of `UpstreamSpec.capabilities` of the protocols. The tables of well-known hosts and of model
-families, `[[upstreams]]` and `[[capabilities]]` of the configuration have values by these keys; what is not in one of
-them is unset, so that one source can be laid over another. They apply to translated requests; relayed ones stay as the
-client has written them, unless `relay` is "rewrite".
+families, `[[upstreams]]` and `[[capabilities]]` of the configuration have values by these keys; a key that is not in
+one of them is unset, so that one source can be laid over another. They apply to translated requests; relayed ones stay
+as the client has written them, unless `relay` is "rewrite".
 """
 
 from collections.abc import Iterable, Mapping
@@ -15,7 +15,7 @@ from dragoman.codec import UpstreamSpec
 from dragoman.document import REFUSABLE_MEMBERS
 from dragoman_server.settings.fields import Name, SettingKind, SettingSpec, keys_of
 
-# The neutral names of the settings of all protocols: those of Chat Completions if it has the setting.
+# The neutral names of the settings of all protocols: Chat Completions' names if it has the setting.
 REFUSABLE: tuple[str, ...] = tuple(
     sorted({*REFUSABLE_MEMBERS, *(name for spec in PROTOCOLS.values() for name in spec.settings)})
 )
@@ -23,8 +23,8 @@ REFUSABLE: tuple[str, ...] = tuple(
 # What applies where no source sets one, if that is not the default of the core.
 _UNSET = {
     "max_tokens": "default_max_tokens of [server]",
-    "max_output_tokens": "as far as the model's family or the upstream's model list says",
-    "context_window": "as far as the model's family or the upstream's model list says",
+    "max_output_tokens": "from the model's family or the upstream's model list",
+    "context_window": "from the model's family or the upstream's model list",
     "sampling": "unless anthropic_version is 2026-10-21 or later",
     "encrypted_reasoning": "for model families that are known to reason",
     "billing_header": "only at Anthropic's host",

@@ -1,4 +1,4 @@
-"""Describe settings by the annotations of their fields, and collect those of a class with `keys_of`.
+"""Describe settings by the annotations of their fields, and collect the settings of a class with `keys_of`.
 
 Besides its type, the annotation of a setting has its limits if it has any, as msgspec writes them; the choices, as a
 tuple if not as the type; and last the help text:

@@ -45,7 +45,7 @@ LOOPBACK_ORIGINS = "loopback"
 FULL, PLAIN, BOTH = MODEL_NAMES = ("full", "plain", "both")
 # The core reads no larger document. The default, too: twice the 32 MB that Anthropic accepts
 # (platform.claude.com/docs/en/api/errors, read 2026-11-22), for requests of other vendors. It may be so large because
-# things are counted, see `dragoman._wire.limits`, and what is large is handled off the loop.
+# things are counted, see `dragoman._wire.limits`, and large bodies are handled off the loop.
 MAX_BODY_BYTES = 64 * 2**20
 
 
@@ -312,7 +312,7 @@ class Settings:
     """Everything that is configured, checked.
 
     models: for each name that clients send, the `upstream/model` that it means, or several, best first.
-    proxies: those of the environment, because their URLs may contain credentials to mask.
+    proxies: the environment's, because their URLs may contain credentials to mask.
     resolved_capabilities: what `capabilities.resolve` has returned so far, by upstream, model and protocol.
     upstream_of_model: the first upstream that lists a model in the settings, by the model.
     aliases: the patterns of `models` with their targets.

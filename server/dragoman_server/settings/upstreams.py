@@ -91,7 +91,7 @@ class UpstreamSettings(CapabilitySettings):
     pool_s: Annotated[Seconds, Meta(ge=0.001, le=3600), "longest wait for a free connection"] = 30.0
     # A key of dragoman_server.hosts.HOSTS.
     host: str = ""
-    # Of an upstream that comes from the environment: for each setting, the variable.
+    # If the upstream comes from the environment: for each setting, the variable.
     variables: Mapping[str, str] = field(default_factory=dict, compare=False)
 
     def __post_init__(self) -> None:

@@ -134,7 +134,7 @@ def _check_one(key: SettingSpec, value: object, raw: object) -> object:
 
 
 def _type_problem(key: SettingSpec, value: object) -> str:
-    """Return what is wrong with a value that msgspec refuses."""
+    """Return the reason why msgspec refuses a value."""
     kind, limits = key.kind, key.limits
     if kind is SettingKind.STATUSES:
         return "{} is not an HTTP status"
@@ -262,7 +262,7 @@ def proxies_of(environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
 
 
 def missing_socks(url: str) -> str | None:
-    """Return what to do if `url` is that of a SOCKS proxy, and the extra for them is not installed; else None."""
+    """Return what to do if `url` is a SOCKS proxy's, and the extra for them is not installed; else None."""
     missing = missing_extra("socks") if url.lower().startswith("socks") else None
     return None if missing is None else f"a SOCKS proxy {missing}"
 

@@ -45,7 +45,7 @@ class AsyncioStream(asyncio.Protocol):
         self._deadline = math.inf
         self._timer: asyncio.TimerHandle | None = None
         self._writable: asyncio.Event | None = None  # only while the loop's buffer is full
-        self._may_half_close = False  # the peer's end is not that of the transport
+        self._may_half_close = False  # the peer's end does not end the transport
 
     @classmethod
     async def open(
@@ -141,7 +141,7 @@ class AsyncioStream(asyncio.Protocol):
             if transport.can_write_eof():
                 transport.write_eof()  # fails if the peer has reset the connection and the loop has not noticed
             else:
-                transport.close()  # TLS: sends what is written and close_notify, then waits for the peer's close_notify
+                transport.close()  # TLS: sends written bytes and close_notify, then waits for the peer's close_notify
             while await self.receive(None):
                 pass
         self.abort()
@@ -217,7 +217,7 @@ class AsyncioStream(asyncio.Protocol):
     # Waiting.
 
     def _wait(self, timeout: float | None) -> asyncio.Future[None]:
-        """Return the future that _wake() ends, to be awaited at once."""
+        """Return the future that _wake() ends, to be awaited immediately."""
         if self._reader is not None and not self._reader.done():
             raise RuntimeError("another task is reading this stream")
         self._deadline = math.inf if timeout is None else self._loop.time() + timeout

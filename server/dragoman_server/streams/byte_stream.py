@@ -2,8 +2,8 @@
 
 anyio's stream pauses and resumes the socket around every read on asyncio, which takes a sixth of the gateway's CPU time
 if tokens arrive one by one. So there are two small streams behind one Protocol: `asyncio_stream` uses the loop's
-protocol callbacks, `trio_stream` the readiness of the socket. `connect` opens streams to upstreams, `serving` those of
-clients.
+protocol callbacks, `trio_stream` the readiness of the socket. `connect` opens streams to upstreams, `serving` has the
+streams of clients.
 """
 
 from collections.abc import Callable
@@ -34,7 +34,7 @@ class ByteStream(Protocol):
         """Pass the bytes of each read to `take`, as they arrive, until it returns false or the peer has closed.
 
         That costs less than a call of receive() for each: `take` is called where the bytes arrive, which may be a
-        callback of the event loop. `timeout` is that of each wait. What `take` raises is raised.
+        callback of the event loop. `timeout` limits each wait. What `take` raises is raised.
         """
 
     def send_now(self, data: bytes) -> bytes | memoryview | None:
@@ -51,7 +51,7 @@ class ByteStream(Protocol):
         """True if an idle stream is still open and has received nothing, as it must be between two exchanges."""
 
     async def end(self, linger: float) -> None:
-        """Close gracefully: send what is buffered and the end of the stream, wait for the peer's end, close.
+        """Close gracefully: send the buffered bytes and the end of the stream, wait for the peer's end, close.
 
         For at most `linger` seconds, what the peer still sends is dropped. Raises nothing.
         """

@@ -36,7 +36,7 @@ class _Lookup:
 
 
 class _Names:
-    """What is known of names in one event loop."""
+    """The resolved names of one event loop."""
 
     def __init__(self) -> None:
         self.running: dict[bytes, _Lookup] = {}
@@ -93,7 +93,7 @@ def _start(name: bytes, names: _Names) -> _Lookup:
             lookup.addresses = [(family, str(address[0])) for family, _, _, _, address in found]
         except OSError as error:
             lookup.error = error
-        except ValueError as error:  # what is no name at all
+        except ValueError as error:  # no name at all
             lookup.error = socket.gaierror(socket.EAI_NONAME, str(error))
         with contextlib.suppress(RuntimeError):  # the event loop has ended meanwhile
             anyio.from_thread.run_sync(finish, token=token)

@@ -1,4 +1,4 @@
-"""Report what becomes of requests: metrics for Prometheus, traces and metrics for OpenTelemetry.
+"""Report what happens to requests: metrics for Prometheus, traces and metrics for OpenTelemetry.
 
 Both are made from the record of a request that the log line is made of, once it has ended; nothing is done per event.
 """

@@ -356,7 +356,7 @@ class Metrics:
 
 
 def _register_collectors(registry: "CollectorRegistry", directory: str | None) -> None:
-    """Add what is about the process, or about all processes that share the directory."""
+    """Add metrics of the process, or of all processes that share the directory."""
     from prometheus_client import GCCollector, PlatformCollector, ProcessCollector
 
     PlatformCollector(registry)
@@ -368,7 +368,7 @@ def _register_collectors(registry: "CollectorRegistry", directory: str | None) -
 
 
 class _States:
-    """What is read when a scrape comes, by the process that is scraped. No counter has what was there before."""
+    """Values that the scraped process reads when a scrape comes. No counter includes earlier values."""
 
     def __init__(self) -> None:
         self.families: Iterable[Metric] = ()
@@ -467,7 +467,7 @@ def _locked_directory(place: Path) -> Iterator[Path]:
 
 
 def _remove_left_behind(place: Path) -> None:
-    """Remove the directories of gateways that were killed: those of this user that no process has locked."""
+    """Remove the directories of gateways that were killed: this user's, if no process has locked them."""
     import fcntl
 
     for directory in place.glob(f"{_DIRECTORY_PREFIX}*"):

@@ -1,6 +1,6 @@
 """The metrics and the traces that are switched on, and the part of one request in them.
 
-Of a request three moments count: it begins, it is planned, it ends. Attempts have their own spans.
+Three moments of a request count: it begins, it is planned, it ends. Attempts have their own spans.
 """
 
 import logging
@@ -42,7 +42,7 @@ class Telemetry:
     def configure(self, settings: Settings, listed: ModelNames) -> None:
         """Use the names of this configuration from now on. listed: what upstreams list, which may grow.
 
-        What was off stays off, because several workers can count together only if they were started for it.
+        An exporter that was off stays off, because several workers can count together only if they were started for it.
         """
         self._known.configure(settings, listed)
 
@@ -98,7 +98,7 @@ class Telemetry:
 
 
 def _route(scope: Scope) -> str:
-    """Return the path with the names of its parameters in place of their values, which are ids and names."""
+    """Return the path with the names of its parameters instead of their values, which are ids and names."""
     path = str(scope["path"])
     for name, value in scope.get("path_params", {}).items():
         before, found, after = path.rpartition(f"/{value}")

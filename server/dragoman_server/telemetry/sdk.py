@@ -27,7 +27,7 @@ from opentelemetry.trace import TracerProvider
 
 from dragoman_server import __version__
 
-# Seconds for sending what is left when the gateway stops. A collector that does not respond must not hold that up.
+# Seconds for sending the rest when the gateway stops. A collector that does not respond must not hold that up.
 SHUTDOWN_S = 2.0
 
 # By OTEL_EXPORTER_OTLP_PROTOCOL: the exporter's entry point. The extra has the first one.
@@ -41,7 +41,7 @@ class TelemetryError(Exception):
 
 @asynccontextmanager
 async def providers() -> AsyncIterator[tuple[TracerProvider, MeterProvider]]:
-    """Give the providers of spans and of metrics; those of the SDK are shut down at the end. Raises TelemetryError."""
+    """Give the providers of spans and of metrics; the SDK's are shut down at the end. Raises TelemetryError."""
     if os.environ.get("OTEL_SDK_DISABLED", "").lower() == "true" or _has_providers():
         yield trace.get_tracer_provider(), metrics.get_meter_provider()
         return

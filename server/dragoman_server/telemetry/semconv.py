@@ -1,7 +1,7 @@
 """The names by which OpenTelemetry calls what the gateway reports.
 
-Those of HTTP, servers and errors are stable. Those of generative AI are not ("Status: Development"), and move to
-conventions of their own, which have not released any. The names here are those of VERSION, which tools read today.
+The names for HTTP, servers and errors are stable. The names for generative AI are not ("Status: Development"), and move
+to conventions of their own, which have not released any. The names here come from VERSION, which tools read today.
 """
 
 from dataclasses import dataclass
@@ -38,7 +38,7 @@ USAGE: Final = {
     "cache_write": "gen_ai.usage.cache_creation.input_tokens",
 }
 
-# The values of PROVIDER for those of capabilities/providers.py that the conventions call otherwise.
+# The values of PROVIDER for names of capabilities/providers.py that the conventions call otherwise.
 PROVIDER_NAMES: Final = {"gemini": "gcp.gemini", "mistral": "mistral_ai"}
 
 # Attributes of the gateway's own.
@@ -72,7 +72,7 @@ _FIRST_TOKEN = (
 _OUTPUT_TOKEN = (0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0, 2.5)
 _TOKENS = tuple(4.0**power for power in range(14))
 
-# Of one attempt: the gateway is the upstream's client.
+# Measured for each attempt: the gateway is the upstream's client.
 CLIENT_DURATION = InstrumentSpec(
     "gen_ai.client.operation.duration", "s", "Duration of a request to an upstream", _SECONDS
 )
@@ -85,7 +85,7 @@ CLIENT_FIRST_CHUNK = InstrumentSpec(
 CLIENT_TOKENS = InstrumentSpec(
     "gen_ai.client.token.usage", "{token}", "Tokens that an upstream has reported", _TOKENS
 )
-# Of one request: the gateway is the client's server.
+# Measured for each request: the gateway is the client's server.
 SERVER_DURATION = InstrumentSpec(
     "gen_ai.server.request.duration", "s", "Time from a request's head to the end of its response", _SECONDS
 )

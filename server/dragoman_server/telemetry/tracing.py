@@ -34,7 +34,7 @@ from dragoman_server.wire.headers import HeaderList
 if TYPE_CHECKING:
     from dragoman_server.telemetry.metrics import KnownModels
 
-# Of the instrumentation, which is the gateway's own.
+# The name of the instrumentation, which is the gateway's own.
 _SCOPE = "dragoman"
 
 _PROPAGATOR = TraceContextTextMapPropagator()
@@ -53,7 +53,7 @@ def _text(text: str) -> str:
 class Tracing:
     """Where spans and histograms go.
 
-    tracers, meters: the SDK's, or those of the application around the gateway. known: the models that may be named in
+    tracers, meters: the SDK's, or the surrounding application's. known: the models that may be named in
     metrics.
     """
 

@@ -69,7 +69,7 @@ class Watchdog:
 
 
 def _place(frame: FrameType | None) -> str:
-    """Return the module and the line of a frame, and those of ours that called it."""
+    """Return the module and the line of a frame, and of our frame that called it."""
     places: list[str] = []
     while frame is not None:
         module = str(frame.f_globals.get("__name__"))

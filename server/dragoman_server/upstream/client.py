@@ -346,7 +346,7 @@ class UpstreamClient(BackgroundTaskGroup):
     async def keep_only(self, urls: Iterable[str], proxies: Collection[str]) -> None:
         """Close connections that nothing uses: idle ones to servers of other URLs, and all by other proxies.
 
-        proxies: those that a caller names; those of the environment stay.
+        proxies: named by callers; the environment's stay.
         """
         kept = {*proxies, *self._env_proxies.values()}
         closing = [self._proxied.pop(proxy) for proxy in list(self._proxied) if proxy not in kept]
@@ -372,7 +372,7 @@ class UpstreamClient(BackgroundTaskGroup):
 
         Headers of the connection, of the body's framing and accept-encoding are replaced by the client's.
 
-        proxy: instead of that of the environment.
+        proxy: instead of the environment's.
 
         A redirect is a response like any other. Leaving the block before the end of the body closes the connection.
 

@@ -42,7 +42,7 @@ class TooLarge(CodingError):
 
 
 class _Decompressor(Protocol):
-    """The common part of zlib's decompressor and that of zstd. It decodes one member of gzip, or one frame."""
+    """The common part of the decompressors of zlib and zstd. It decodes one member of gzip, or one frame."""
 
     @property
     def eof(self) -> bool: ...

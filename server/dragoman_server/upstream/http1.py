@@ -82,7 +82,7 @@ class Http1Exchange:
 
     def _send_by_h11(self) -> tuple[bytes, bytes]:
         target, headers, content = self._request
-        # Its own limit is one for what is incomplete, so what it accepts depends on the cuts: see receive_data().
+        # Its own limit counts only incomplete data, so what it accepts depends on the cuts: see receive_data().
         self._h11 = h11.Connection(our_role=h11.CLIENT, max_incomplete_event_size=sys.maxsize)
         try:
             head = self._h11.send(h11.Request(method=self._method, target=target, headers=list(headers)))

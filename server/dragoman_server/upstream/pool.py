@@ -78,7 +78,7 @@ class ConnectionPool:
     def __init__(self, limits: PoolLimits) -> None:
         self._limits = limits
         self._slots = anyio.Semaphore(limits.connections, fast_acquire=True)
-        # All idle connections, and those of each origin; the oldest first.
+        # All idle connections, and each origin's; the oldest first.
         self._idle: OrderedDict[ByteStream, _Idle] = OrderedDict()
         self._idle_of: defaultdict[Origin, deque[ByteStream]] = defaultdict(deque)
         # How often drop_idle() was called for an origin.

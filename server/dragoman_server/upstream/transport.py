@@ -225,7 +225,7 @@ class ResponseBody:
 class Http1Transport:
     """Sends requests; see the module's docstring. Create it inside of the event loop that uses it.
 
-    tls: the context for https, by default that of trusting_context(). Its ALPN list is changed.
+    tls: the context for https, by default from trusting_context(). Its ALPN list is changed.
     """
 
     def __init__(self, *, limits: PoolLimits | None = None, tls: ssl.SSLContext | None = None) -> None:

@@ -338,7 +338,7 @@ def test_without_a_model_the_banner_has_the_reason_and_the_line_to_add() -> None
     assert lines[-1] == click.style("Dragoman listens on http://127.0.0.1:8080 (trio)", bold=True)
     texts = [click.unstyle(line) for line in lines]
     assert (
-        "warning: the models of local are unknown (it returned status 401): write one in place of MODEL, "
+        "warning: the models of local are unknown (it returned status 401): write one instead of MODEL, "
         'and add default_model = "MODEL" below its [[upstreams]]'
     ) in texts
     assert "ANTHROPIC_MODEL=local/MODEL" in "\n".join(texts)

@@ -508,7 +508,7 @@ async def test_https_to_a_server_of_plain_http() -> None:
             "error",
             "tls",
             "it does not speak TLS",
-            "write http:// in place of https:// in the base URL: dragoman.toml:4",
+            "write http:// instead of https:// in the base URL: dragoman.toml:4",
         )
 
 

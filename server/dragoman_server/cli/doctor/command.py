@@ -1,4 +1,4 @@
-"""`dragoman doctor`: print what is wrong with the configuration, this machine and the upstreams, and how to fix it."""
+"""`dragoman doctor`: print problems of the configuration, this machine and the upstreams, and how to fix them."""
 
 import json
 import os

@@ -18,7 +18,7 @@ from dragoman_server.upstream.errors import UpstreamError
 from dragoman_server.upstream.sender import UpstreamSender
 from dragoman_server.wire.headers import upstream_request_headers
 
-# What base URLs of OpenAI's protocols end with, and those of Anthropic's do not.
+# Base URLs of OpenAI's protocols end with this, Anthropic's do not.
 _VERSION = "/v1"
 _BODY = b"{"
 _NOT_THERE = (404, 405)
@@ -81,7 +81,7 @@ async def served_paths(
     account: AccountSettings,
     endpoints: Sequence[EndpointPath],
 ) -> list[EndpointPath]:
-    """Return those of the endpoints at which a server refuses what is no request, in their order."""
+    """Return the endpoints at which a server refuses a body that is no request, in their order."""
     statuses: dict[EndpointPath, int] = {}
 
     async def look(endpoint: EndpointPath) -> None:

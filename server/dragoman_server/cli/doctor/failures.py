@@ -68,7 +68,7 @@ _CERTIFICATES[_OTHER_ADDRESS] = _CERTIFICATES[_OTHER_NAME]
 _NO_TLS = Cause(
     "tls",
     "it does not speak TLS",
-    "write http:// in place of https:// in the base URL: {place}",
+    "write http:// instead of https:// in the base URL: {place}",
     unreachable=True,
 )
 _TLS = Cause("tls", "", "check that {host} speaks TLS 1.2 or newer at that port: {place}", unreachable=True)

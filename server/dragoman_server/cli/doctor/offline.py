@@ -37,7 +37,7 @@ _READABLE_BY_OTHERS = stat.S_IRGRP | stat.S_IROTH
 
 
 def offline_findings(loaded: LoadedConfig) -> list[CheckFinding]:
-    """Return what is wrong, or worth to know, and can be found without the network."""
+    """Return the problems and remarks that need no network to be found."""
     return [finding for check in OFFLINE_CHECKS for finding in check(loaded)]
 
 

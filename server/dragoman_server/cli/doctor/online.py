@@ -1,4 +1,4 @@
-"""Checks that need sockets: the port, the store on a server, the upstreams, and by them the clock. All run at once."""
+"""Checks that need sockets: the port, a store on a server, the upstreams, and by them the clock; run in parallel."""
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -30,7 +30,7 @@ _MAX_CLOCK_DIFFERENCE_S = 60.0
 async def online_findings(
     loaded: LoadedConfig, *, timeout_s: float, spend: bool, first_requests: Mapping[str, int] = NO_CLIENTS
 ) -> list[CheckFinding]:
-    """Return what was found, good or bad, in the order of the configuration.
+    """Return the findings, good or bad, in the order of the configuration.
 
     timeout_s, spend, first_requests: see UpstreamExamination.
     """
@@ -50,7 +50,7 @@ async def online_findings(
 async def examine_upstreams(
     loaded: LoadedConfig, *, timeout_s: float, limit_s: float
 ) -> list[UpstreamExamination]:
-    """Examine all upstreams at once, and return what is known after `limit_s`. timeout_s: of each wait for one."""
+    """Examine all upstreams in parallel, and return the results after `limit_s`. timeout_s: limits each wait."""
     async with UpstreamClient() as client:
         examinations = _examinations(loaded, client, timeout_s, False, NO_CLIENTS)
         with anyio.move_on_after(limit_s):

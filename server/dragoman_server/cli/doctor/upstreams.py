@@ -1,8 +1,8 @@
 """Examine one upstream: where its protocols are served, its list of models with each account, and if wanted one tiny
 response.
 
-The requests are those of the gateway: its client, its fetching of lists, its plan of a client's request. So what is
-found here is what the gateway meets.
+The requests are made like the gateway's: by its client, its fetching of lists, its plan of a client's request. So the
+gateway meets what is found here.
 """
 
 import shlex
@@ -60,7 +60,7 @@ _REFUSED = (401, 407)
 _WAITS = 3
 # Seconds for the tiny response: a local server may load the model first.
 _SPEND_TIMEOUT_S = 90.0
-# The smallest limit that all upstreams accept: that of Responses.
+# The smallest limit that all upstreams accept: Responses has it.
 _MAX_TOKENS = 16
 # A response with so few tokens has some kilobytes; errors are cut.
 _MAX_RESPONSE_BYTES = 256 * 1024
@@ -109,7 +109,7 @@ class UpstreamExamination:
         return self._cannot_connect and not self._responds
 
     async def run(self) -> None:
-        """Examine the paths and all accounts at once, then what the lists of models show."""
+        """Examine the paths and all accounts in parallel, then the lists of models."""
         accounts = self.loaded.settings.accounts_of(self.upstream)
         paths: list[CheckFinding] = []
 
@@ -242,7 +242,7 @@ class UpstreamExamination:
         return [self._failed(account, cause_of_status(exchange.status))]
 
     async def _balance(self, account: AccountSettings) -> list[CheckFinding]:
-        """Return what is wrong with a key or its money, where the upstream reports that.
+        """Return the problems of a key or its money, where the upstream reports them.
 
         Some upstreams list their models for any key.
         """
@@ -353,7 +353,7 @@ class UpstreamExamination:
                 place = loaded.origin("server", "default_model").changed_at
                 found.setdefault(route.upstream_model, (place, CheckSeverity.ERROR))
         if upstream.default_model is not None:
-            # Of a well-known host it comes from a table, which may be older than the host's list.
+            # A well-known host has it from a table, which may be older than the host's list.
             path = ("upstreams", self.index, "default_model")
             configured = dotted(path) in loaded.origins
             severity = CheckSeverity.ERROR if configured else CheckSeverity.WARNING
@@ -427,7 +427,7 @@ class UpstreamExamination:
             "max_tokens": _MAX_TOKENS,
             "messages": [{"role": "user", "content": "Hi"}],
         }
-        # A client of Messages always sends a limit, which is translated to that of any other protocol.
+        # A client of Messages always sends a limit, which is translated to any other protocol's.
         client = PROTOCOLS[MESSAGES]
         now = int(time.time())
         return Planner(self.loaded.settings, client, {}, "", encode(body), id="doctor", now=now).first()

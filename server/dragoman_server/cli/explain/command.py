@@ -17,7 +17,7 @@ from dragoman_server.cli.options import FAILURE, UNBOUND, USAGE_ERROR, config_op
 if TYPE_CHECKING:
     from dragoman_server.cli.explain.explanation import ExplainedRefusal, ExplainedRequest, Explanation
 
-# Of a string in a body: images are megabytes of base64.
+# The length of a shown string: images are megabytes of base64.
 _SHOWN_CHARACTERS = 500
 
 

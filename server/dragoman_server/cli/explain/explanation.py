@@ -1,4 +1,4 @@
-"""Explain what would become of a request: its routes, what is known of the upstreams, what is sent, what is lost.
+"""Explain what would happen to a request: its routes, the upstreams' capabilities, the bodies sent, the losses.
 
 The gateway's own planner does all of it, and nothing is sent.
 """
@@ -18,7 +18,7 @@ from dragoman_server.proxying.plan import Planner
 from dragoman_server.settings import AccountSettings, Settings
 from dragoman_server.wire.headers import HeaderList, with_key
 
-# Of ids and times in what is explained: the same request gives the same text.
+# The id and the time of every explanation: the same request gives the same text.
 _ID = "0" * 32
 _NOW = 0
 

@@ -1,4 +1,4 @@
-"""`dragoman init`: write a commented configuration from what is found on this machine."""
+"""`dragoman init`: look at this machine, and write a commented configuration for it."""
 
 import os
 import shlex

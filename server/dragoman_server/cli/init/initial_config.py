@@ -1,4 +1,4 @@
-"""The first configuration file: what is found on this machine, and the text that is made from it.
+"""The first configuration file: the upstreams found on this machine, and the text that is made from them.
 
 Found are keys of providers in the environment, and servers of models on their usual ports. The text refers to keys by
 `${VARIABLE}`, so there is no secret in it.
@@ -36,7 +36,7 @@ class Entry:
     """An upstream for the file.
 
     settings: its `variables` are written as references.
-    title, summary: what was found. comment: more lines above it.
+    title, summary: describe it. comment: more lines above it.
     active: false for one that cannot be used yet, which becomes a comment.
     default_model: to write into the file, None if it has a default already or none is known.
     """
@@ -68,7 +68,7 @@ async def find_initial_config(loaded: LoadedConfig, environ: Mapping[str, str]) 
 
 def _entries_of_providers(loaded: LoadedConfig, environ: Mapping[str, str]) -> Iterator[Entry]:
     for upstream in loaded.settings.upstreams:
-        # A base URL of one's own may be private; that of the provider is written out.
+        # A base URL of one's own may be private; the provider's is written out.
         variables = {name: variable for name, variable in upstream.variables.items() if environ.get(variable)}
         default = upstream.default_model
         comment = (

@@ -18,7 +18,7 @@ from dragoman_server.config.toml_lines import TomlLines
 
 _TABLE = "client_keys"
 
-# A line with a value that has no line end in it: what is before the value, the value, and what is behind it.
+# A line with a value that has no line end in it: the text before the value, the value, and the text behind it.
 _PAIR = re.compile(r"""(\s*[^=]+=\s*)("[^"]*"|'[^']*'|[^\s#"']+)(\s*(?:\#.*)?)""")
 
 

@@ -24,11 +24,11 @@ from dragoman_server.upstream.errors import UpstreamBroken, UpstreamError
 from dragoman_server.upstream.sender import UpstreamResponseLike, UpstreamSender
 from dragoman_server.wire.headers import media_type, upstream_request_headers
 
-# Of one response: the requests ask for a few words.
+# The limit of one response: the requests ask for a few words.
 MAX_RESPONSE_BYTES = 4 * 1024 * 1024
 # For one request, with a model that has to be loaded first.
 _PROBE_TIMEOUT_S = 120.0
-# Of what a reasoning model may think before it says a word.
+# A reasoning model may think for this many tokens before it says a word.
 _MAX_TOKENS = 2048
 
 # Statuses that are no judgement of the request, and what to do about them.
@@ -98,7 +98,7 @@ class ProbeResult:
 class EndpointChecks:
     """The checks of one endpoint.
 
-    url: the base URL, with or without /v1, or that of the endpoint itself.
+    url: the base URL, with or without /v1, or the endpoint's own URL.
     model: for the requests; None for the first one that the endpoint lists.
     """
 

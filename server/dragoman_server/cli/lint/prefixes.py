@@ -1,4 +1,4 @@
-"""Find where the prompt of a recorded request no longer begins with that of the request before, and who changed it.
+"""Find where the prompt of a recorded request no longer begins with the previous prompt, and who changed it.
 
 Providers build a prompt from tools, instructions and messages, in this order, and cache it from its start: see
 docs/prompt-caches.md. The last message of a request may change, and cache marks do not count.
@@ -24,7 +24,7 @@ from dragoman_server.recordings.replay import attempt_of, decoded, first_unequal
 
 @dataclass(frozen=True, slots=True)
 class BrokenPrefix:
-    """A request whose prompt does not begin with that of the request before.
+    """A request whose prompt does not begin with the previous request's prompt.
 
     name, before: of both recordings.
     by: who changed it.
@@ -65,7 +65,7 @@ class _Seen:
 
 @dataclass(slots=True)
 class PrefixReport:
-    """What was found: the numbers of requests, of those that continue another one, of sessions; the broken prefixes."""
+    """The numbers of requests, of requests that continue another one, of sessions; the broken prefixes."""
 
     requests: int = 0
     continued: int = 0

@@ -7,7 +7,7 @@ import click
 
 from dragoman_server.cli.options import FAILURE, USAGE_ERROR, exit_with
 
-# Of a value that differs.
+# The length to which a value that differs is shown.
 _SHOWN_CHARACTERS = 300
 
 

@@ -1,4 +1,4 @@
-"""Run a command in the foreground: its terminal, its signals and its exit status are those of this process.
+"""Run a command in the foreground: it shares this process's terminal and signals, and passes on its exit status.
 
 On a terminal the command stays in this process's group, so that Ctrl-C, Ctrl-Z and pipelines work as without us: the
 terminal sends their signals to the whole group. All other signals are passed on. Without a terminal the command has a
@@ -20,7 +20,7 @@ from dragoman_server.serving.signals import has_terminal, signals_named
 # A shell's exit codes.
 _NOT_FOUND = 127
 _NOT_EXECUTABLE = 126
-# Of a command that was ended because its terminal was closed.
+# The exit code of a command that was ended because its terminal was closed.
 HUNG_UP = 128 + 1
 
 

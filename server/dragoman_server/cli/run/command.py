@@ -64,7 +64,7 @@ def run(
     The client key for --gateway and --print-env is taken from DRAGOMAN_KEY. Load the variables into a shell with:
     eval "$(dragoman run --print-env -- claude)"
 
-    Exit codes: that of COMMAND, or 128 + n if signal n ended it; 127 if it is not found and 126 if it cannot be
+    Exit codes: COMMAND's own, or 128 + n if signal n ended it; 127 if it is not found and 126 if it cannot be
     executed; 1 if the gateway cannot start or does not respond, or if no upstream of COMMAND's models can be
     reached; 2 if the configuration or the command line is wrong.
     """

@@ -127,7 +127,7 @@ class Launch:
             return run_child(program, [words[0], *options, *words[1:]], environ)
 
     def _examine(self, loaded: LoadedConfig) -> list[UpstreamExamination]:
-        """Look at each upstream, and print what is wrong as `dragoman doctor` does."""
+        """Look at each upstream, and print problems as `dragoman doctor` does."""
         if not loaded.settings.upstreams:
             return []
         examinations = anyio.run(partial(examine_upstreams, loaded, timeout_s=_WAIT_S, limit_s=_LOOK_S))

@@ -139,7 +139,7 @@ def starting(settings: Settings, log: str) -> Iterator[PrivateGateway]:
             with suppress(KeyboardInterrupt):
                 process.join(_QUIET_S)
                 if process.is_alive():
-                    # Of processes that the command has left behind.
+                    # Processes that the command has left behind may have some.
                     click.echo("dragoman: waiting for open requests; Ctrl-C ends them", err=True)
                 process.join(settings.server.drain_s + _STOP_S)
             process.kill()
