@@ -74,7 +74,7 @@ class ToolLimits(msgspec.Struct, frozen=True):
         call_id_chars: Call ids are restricted to the characters of names.
         custom: The protocol has custom (free text) tools.
         custom_by_default: Its servers usually accept them.
-        namespaces: Names may have a namespace beside them.
+        namespaces: Names may have a namespace next to them.
         allowed: A choice may list the tools that may be called.
         hosted_tools: The tools run by the provider that it has a form for.
     """
@@ -95,7 +95,7 @@ class RateLimitHeaders(msgspec.Struct, frozen=True):
     Attributes:
         prefix: The start of all of them. Headers of an upstream with this prefix are for the client.
         suffix: The end of the name, with `{limit}` for one of `limits` and `{what}` for `limit`, `remaining`, `reset`.
-        limits: What is limited, as the headers name it.
+        limits: The limited things, as the headers name them.
         reset: How the end of a limit is written: as a duration such as `6m0s`, or as a time in RFC 3339's format.
     """
 
@@ -152,7 +152,7 @@ class Endpoint(msgspec.Struct, frozen=True):
             b"" for none.
         streams: When the response is a stream: as the body's `stream` requests, or always, or never.
         framing: How a stream reaches clients. Its writer has server-sent events whatever this is.
-        media_type: Of a stream. Everything else is application/json.
+        media_type: A stream's media type. Everything else is application/json.
     """
 
     path: str
@@ -427,12 +427,12 @@ class UpstreamSpec(ProtocolSpec, frozen=True, kw_only=True):
             of another protocol. Servers refuse it, so such a body is not relayed as it is.
         signature_places: Where its requests have signatures.
         billing_header: Where its requests have a line for the vendor's billing, None if they have none.
-        content_members: Members of its requests that are content or decide what is requested. A request is never sent
+        content_members: Members of its requests that are content or decide what the model does. A request is never sent
             without one of these because the upstream has refused it.
         auth_header: The header with the key. In `authorization` it is a bearer token.
         forwarded_headers: Lower-case names of headers that its clients may send to upstreams of this protocol.
-        list_headers: Headers whose values are lists: what is configured is added to what the client sent.
-        response_headers: Lower-case names of response headers that clients may see, beside those of rate limits.
+        list_headers: Headers whose values are lists: configured values are added to the client's.
+        response_headers: Lower-case names of response headers that clients may see, besides rate-limit headers.
         model_list: Where the upstreams list their models, None if they do not.
     """
 

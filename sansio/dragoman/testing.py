@@ -80,7 +80,7 @@ class Pair:
         translated: The request, None before translate_request().
         outcome: How the response ended.
         error: Why it FAILED, else None.
-        losses: Of the response. Those of the request are in `translated`.
+        losses: The response's. The request's are in `translated`.
     """
 
     def __init__(
@@ -121,7 +121,7 @@ class Pair:
     def translate_response(
         self, body: bytes | Iterable[bytes], *, streams: bool | None = None, error: WireError | None = None
     ) -> bytes:
-        """Return the body for the client. The upstream's body comes at once or in pieces.
+        """Return the body for the client. The upstream's body comes in one piece or in several.
 
         Args:
             body: the upstream's body.

@@ -42,7 +42,7 @@ class FanOut(ResponseMachine):
     r"""Merges `count` responses into one.
 
     Call start(number) for each branch as soon as its response comes, pass its bytes to the machine that start()
-    returns, and call merge() each time: then data_to_send() returns what is ready. Call fail() if a branch gets no
+    returns, and call merge() each time: then data_to_send() returns the ready bytes. Call fail() if a branch gets no
     response.
 
     >>> pair = {"client": "openai_chat", "upstream": "anthropic_messages"}
@@ -74,7 +74,7 @@ class FanOut(ResponseMachine):
         upstream_model: That of the first branch to start.
         upstream_id: That of the same response.
 
-    The other attributes are those of ResponseMachine.
+    The other attributes are ResponseMachine's.
     """
 
     def __init__(
@@ -159,7 +159,7 @@ class FanOut(ResponseMachine):
         return self._sink.body
 
     def cached_reasoning(self) -> CachedReasoning | None:
-        """Return that of the first choice."""
+        """Return the first choice's reasoning."""
         return self._branches[0].cached_reasoning() if 0 in self._branches else None
 
     def _take(self, number: int, event: Event) -> None:

@@ -2,8 +2,8 @@
 
 In Messages and Responses one block is open at a time, and many clients keep a single current block. Chat streams may
 fill parallel tool calls in turns (headroomlabs-ai/headroom#2890, read in November 2026). The first open block passes
-at once; events of the others wait, in order, until it ends. Nothing is reordered within a block, and blocks come out in
-the order in which they started.
+immediately; events of the others wait, in order, until it ends. Nothing is reordered within a block, and blocks come
+out in the order in which they started.
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ class Relay(ResponseMachine):
         upstream_model: None for a stream.
         upstream_id: None for a stream.
 
-    The other attributes are those of ResponseMachine.
+    The other attributes are ResponseMachine's.
     """
 
     def __init__(
@@ -183,7 +183,7 @@ class Relay(ResponseMachine):
         return self._endpoint.heartbeat
 
     def _pass(self, frames: bytes) -> None:
-        """Pass frames on, and keep them for the observer, which gets them at once only before the first content."""
+        """Pass frames on, and keep them for the observer, which gets them directly only before the first content."""
         self._out.append(frames)
         if not self.committed:
             for frame in parse_frames(frames):

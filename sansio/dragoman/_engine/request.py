@@ -44,7 +44,7 @@ class TranslatedRequest(msgspec.Struct, frozen=True):
         body: The bytes to send.
         request: The client's request, as its protocol's reader returned it.
         losses: What the upstream does not get.
-        undo: What was changed, for the way back.
+        undo: The changes, for the way back.
         relayed: The protocols are the same, and the response is relayed. In the request only the model name was
             changed, and wrapped signatures were restored or dropped.
         prompt_tokens: A rough estimate of the prompt's size.
@@ -52,7 +52,7 @@ class TranslatedRequest(msgspec.Struct, frozen=True):
         members: The names of the body's members.
         fan_out: How many times to send the body, each for one of the choices that the client requested (see FanOut).
         endpoint: Where the request came in.
-        headers: Names and values of the headers that the upstream's protocol requires beside this body, such as the
+        headers: Names and values of the headers that the upstream's protocol requires besides this body, such as the
             version of its API. Empty for a relayed request, because the client has sent them.
         echo: Members of the client's body that the response repeats (ProtocolSpec.echoed_members), NOT_REPEATED for
             one with more than MAX_ECHO bytes.
@@ -183,7 +183,7 @@ class RequestTranslator:
             cache_key: returns a name of the conversation, for upstreams that cache prompts by one. Called if the client
                 sent none.
             signed_reasoning: False drops reasoning with signatures or ciphertexts, because the upstream has refused
-                those of an earlier attempt.
+                them in an earlier attempt.
             left_out: members of the upstream's request that are not sent, because the upstream has refused them
                 before. Those in UpstreamSpec.content_members are sent all the same.
 

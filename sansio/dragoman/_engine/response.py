@@ -44,8 +44,8 @@ CHARS_PER_TOKEN = 4
 class ResponseTranslator(ResponseMachine):
     r"""Translates one response, streamed or whole, as its bytes arrive.
 
-    A whole body for the client comes at once, after the end. If the response fails instead, there are no bytes, and
-    `error` is for a plain HTTP error.
+    A whole body for the client comes in one piece, after the end. If the response fails instead, there are no bytes,
+    and `error` is for a plain HTTP error.
 
     >>> pair = {"client": "anthropic_messages", "upstream": "openai_chat"}
     >>> body = b'{"model":"m","max_tokens":9,"messages":[{"role":"user","content":"Hi"}]}'
@@ -69,7 +69,7 @@ class ResponseTranslator(ResponseMachine):
     Attributes:
         usage: The tokens that were reported so far, or estimates at the end.
 
-    The other attributes are those of ResponseMachine.
+    The other attributes are ResponseMachine's.
     """
 
     def __init__(

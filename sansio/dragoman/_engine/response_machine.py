@@ -23,9 +23,9 @@ class Outcome(Enum):
 class ResponseMachine(Protocol):
     """One response on its way to the client.
 
-    ResponseTranslator and Relay take the upstream's bytes with receive_data(), FanOut those of several responses. Call
-    receive_eof() at their end, or fail() if the upstream cannot go on (timeout, reset), and send what data_to_send()
-    returns after each. If the outcome is COMPLETED before the upstream's end, close the upstream.
+    ResponseTranslator and Relay take the upstream's bytes with receive_data(), FanOut the bytes of several responses.
+    Call receive_eof() at their end, or fail() if the upstream cannot go on (timeout, reset), and send what
+    data_to_send() returns after each. If the outcome is COMPLETED before the upstream's end, close the upstream.
 
     None of these methods raises for what the upstream did: see `outcome` and `error`.
 

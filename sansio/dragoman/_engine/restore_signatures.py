@@ -1,7 +1,7 @@
 """Signatures in a request that is relayed to an upstream of the client's own protocol.
 
 A conversation that went through upstreams of other protocols has their signatures in wrapped form. The decoded body is
-edited in place: a signature that the upstream's vendor made is put back, and that of any other is dropped. Every other
+edited in place: a signature that the upstream's vendor made is put back, and any other is dropped. Every other
 message stays the same object, so that it can keep its bytes and the upstream's prompt cache still matches.
 """
 
@@ -25,7 +25,7 @@ def restore_signatures(
     *,
     rewritten: bool = False,
 ) -> None:
-    """Put back the signatures that this upstream's vendor made, and drop those of others. Every drop is recorded.
+    """Put back the signatures that this upstream's vendor made, and drop others. Every drop is recorded.
 
     model: that is requested from the upstream.
     signed_reasoning: False if the upstream has refused signatures. Then its own are dropped too.
@@ -42,7 +42,7 @@ def restore_signatures(
             kind = found.get("type") if type(found) is dict else None
             value = found.get(places.fields.get(kind)) if type(kind) is str else None
             native: JSON = None
-            # An empty one is of a server that signs nothing. What has passed so far still has to pass beside others.
+            # A server that signs nothing has an empty one. What has passed so far still has to pass next to others.
             if type(value) is str and (value or not signed_reasoning):
                 reason, native = _read(value, model, upstream, signer, signed_reasoning)
                 if reason is not None:
@@ -59,7 +59,7 @@ def restore_signatures(
         conversation = restored(conversation, body, path)
     kept: list[JSON] = []
     for index, message in enumerate(conversation):
-        is_emptied = False  # it had only what was dropped
+        is_emptied = False  # it had only dropped members
         for name in places.members:
             if message.get(name) and type(message[name]) is list:
                 message[name] = restored(message[name], message, f"{path}/{index}/{name}")

@@ -45,7 +45,7 @@ class ClientSink:
         store_response: `body` is set for a stream too, also for a failed one if the protocol has a form for it.
 
     Attributes:
-        heartbeat: Bytes that are legal between those of two events.
+        heartbeat: Bytes that are legal between two events.
         body: The response as one document once it is complete, None before and for a stream that is not stored.
     """
 

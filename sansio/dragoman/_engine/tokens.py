@@ -73,7 +73,7 @@ _REFERENCED_FILE = 4_000  # a URL or a file id: two pages
 _AUDIO_BASE64_PER_TOKEN = 3_000
 _MIN_AUDIO = 50
 
-# Ciphertext in place of reasoning: its base64 has 6 characters a token or more. Some vendors leave out the
+# Ciphertext instead of reasoning: its base64 has 6 characters a token or more. Some vendors leave out the
 # reasoning of turns that are over.
 _CIPHERTEXT_PER_TOKEN = 12
 

@@ -106,7 +106,7 @@ class StreamEvents:
         losses: where losses are recorded.
 
     Attributes:
-        checker: Of the order of the events.
+        checker: Checks the order of the events.
     """
 
     def __init__(self, upstream: UpstreamSpec, context: ResponseContext, losses: Ledger) -> None:

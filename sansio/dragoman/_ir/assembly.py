@@ -48,7 +48,7 @@ class ReasoningPart(msgspec.Struct, frozen=True, gc=False):
 
 
 class AssembledBlock(msgspec.Struct, frozen=True, gc=False):
-    """One finished block. Its fields are those of its events.
+    """One finished block. It has the fields of its events.
 
     Attributes:
         number: BlockStarted.block.
@@ -86,7 +86,7 @@ class AssembledResponse(msgspec.Struct, frozen=True, gc=False):
 
     Attributes:
         started: The first event.
-        blocks: Of all choices, in the order in which they started, opaque ones in place.
+        blocks: The blocks of all choices, in the order in which they started, opaque ones in place.
         stops: The ends of the choices.
         usage: The final token counts.
         error: Why the response broke off, None if it is complete.

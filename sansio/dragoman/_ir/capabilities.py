@@ -76,7 +76,7 @@ class Capabilities(msgspec.Struct, frozen=True):
     ] = "exact"
 
     def as_type(self, cls: type[_C]) -> _C:
-        """Return these capabilities with the defaults of a protocol. Raises TypeError for those of another one."""
+        """Return these capabilities with the defaults of a protocol. Raises TypeError if they belong to another one."""
         return self if isinstance(self, cls) else cls(**msgspec.structs.asdict(self))
 
     def for_prompt(self, tokens: int) -> Self:

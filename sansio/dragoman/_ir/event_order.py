@@ -65,7 +65,7 @@ class EventOrderChecker:
     """Follows one response and refuses an event that may not come now.
 
     Args:
-        error: makes the exception: LocalProtocolError where the caller makes the events, else that of the peer.
+        error: makes the exception: LocalProtocolError where the caller makes the events, else the peer's.
 
     Attributes:
         state: The state of the response.
@@ -95,7 +95,7 @@ class EventOrderChecker:
 
     @property
     def open_blocks(self) -> list[int]:
-        """The open blocks, oldest first. None after a failure: what was open then stays unfinished."""
+        """The open blocks, oldest first. None after a failure: blocks that were open then stay unfinished."""
         return list(self._open)
 
     def check(self, event: Event) -> None:

@@ -1,9 +1,9 @@
 """The events of a response: every reader returns them, every writer takes them.
 
 The event set is the union of the protocols, none of which is the hub. A response is a sequence of blocks; a block is
-opened, filled and closed, and several may be open at once. Text stays text: tool arguments are the characters that the
-model wrote, never parsed JSON. Events are frozen and complete when they are made; their legal order is one table, in
-`_ir.event_order`.
+opened, filled and closed, and several may be open at the same time. Text stays text: tool arguments are the characters
+that the model wrote, never parsed JSON. Events are frozen and complete when they are made; their legal order is one
+table, in `_ir.event_order`.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class ToolHead(msgspec.Struct, frozen=True, gc=False):
         call_id: The id by which the result refers to it, never empty.
         name: The name of the tool.
         kind: How the tool is called.
-        namespace: Of the tool, None for none.
+        namespace: The tool's namespace, None for none.
         item_id: The id of the item with the call, if the protocol has one (Responses).
         hosted: The kind of the client's HostedTool that a function was sent for. The call is then written in the form
             that calls of such tools have in the client's protocol.
@@ -208,7 +208,7 @@ class Annotation(msgspec.Struct, frozen=True, gc=False):
     path: str = ""
 
     def has_unmapped_fields(self) -> bool:
-        """True if `native` has values beside the source and the span."""
+        """True if `native` has values besides the source and the span."""
         mapped = (None, self.url, self.title, self.start, self.end)
         left = [self.native]
         while left:
@@ -248,8 +248,8 @@ class Source(msgspec.Struct, frozen=True, gc=False):
     """A web page that a search found.
 
     Attributes:
-        url: Of the page.
-        title: Of the page, or None.
+        url: The page's URL.
+        title: The page's title, or None.
     """
 
     url: str
@@ -326,7 +326,7 @@ class Usage(msgspec.Struct, frozen=True, gc=False):
     def consistent(self) -> Usage:
         """Return the same figures with no part larger than its whole.
 
-        Some servers count reasoning beside the output, and clients that subtract it would get negative numbers.
+        Some servers count reasoning apart from the output, and clients that subtract it would get negative numbers.
         """
         cached, written, reasoning = self.cached, self.cache_write, self.reasoning
         if self.input is not None:

@@ -50,7 +50,7 @@ def written(node: AnyNode, write: Callable[[AnyNode], JSONObject]) -> JSONObject
 
 
 def overlaid(out: JSONObject, node: Node) -> JSONObject:
-    """Return what was written of a changed node over its own object, of which all else stays."""
+    """Return the written members of a changed node over its own object, whose other members stay."""
     before = node.before
     if before is None:
         return out

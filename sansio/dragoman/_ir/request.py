@@ -22,7 +22,7 @@ from dragoman._wire.json import JSON, JSONObject
 
 Role: TypeAlias = Literal["system", "developer", "user", "assistant"]
 
-# What an upstream may refuse beside the plain settings: members elsewhere in a request. `tool_strict` is `strict` of a
+# What an upstream may refuse besides the plain settings: members elsewhere in a request. `tool_strict` is `strict` of a
 # function, `message_name` is `name` of a message, `image` and `file` are those in the conversation, `allowed_tools` is
 # a list of tools in `tool_choice`.
 REFUSABLE_MEMBERS = (
@@ -41,8 +41,8 @@ class Citation(msgspec.Struct, frozen=True, gc=False):
     """A web page that a text cites.
 
     Attributes:
-        url: Of the page.
-        title: Of the page, or None.
+        url: The page's URL.
+        title: The page's title, or None.
         start: The first character of the cited span, None for the whole text.
         end: The end of that span, or None.
     """
@@ -62,7 +62,7 @@ class Text(Node, frozen=True, gc=False):
         citations: The annotations that it came with, as they came.
         path: A JSON Pointer to it in the client's body.
         sources: Those annotations that are web pages, in a form that other protocols can write.
-        rendered: The text was rendered from a block that has no counterpart, and is no part of the text beside it.
+        rendered: The text was rendered from a block that has no counterpart, and is no part of the text next to it.
     """
 
     text: str
@@ -141,11 +141,11 @@ class ToolCall(Node, frozen=True, gc=False):
         name: The name of the tool.
         input: JSON text for a function, free text for a custom tool.
         kind: How the tool is called.
-        namespace: Of the tool, or None.
+        namespace: The tool's namespace, or None.
         cache: A cache mark on it, or None.
         path: A JSON Pointer to it in the client's body.
         hosted: The kind of the HostedTool that was called (`shell`, say), if its calls have a form of their own in the
-            client's protocol. `name` and `input` are then those of its function.
+            client's protocol. `name` and `input` are then its function's.
     """
 
     call_id: str
@@ -268,7 +268,7 @@ class ResponseFormat(msgspec.Struct, frozen=True, gc=False):
 
     Attributes:
         schema: The JSON Schema, None for any object.
-        name: Of the format, or None.
+        name: The format's name, or None.
         description: For the model, or None.
         strict: The response must match the schema; None if the client sent nothing.
         extra: Fields that the protocol does not define, None for none.
@@ -352,7 +352,7 @@ class Request(msgspec.Struct, frozen=True, gc=False):
     ) -> JSONObject:
         """Return the client's body with the members in `out`, and without the settings that passes have removed.
 
-        written: the paths of members that are only in `out`. format_places: those of the response's format.
+        written: the paths of members that are only in `out`. format_places: places of the response's format.
         """
         was = self.received
         if was is None:

@@ -2,7 +2,7 @@
 
 A protocol lists them once. The table of a request says which members are plain settings and of which JSON type they
 are; a reader takes those with `read_settings`, and `extra_members` finds what has no place in the document. The table
-of a response says what its reader takes, and why it drops the rest: `note_unread` records what is lost, each at its
+of a response says what its reader takes, and why it drops the rest: `note_unread` records the losses, each at its
 own place. So a reader has no bookkeeping, and a plain setting is one row.
 """
 
@@ -48,7 +48,7 @@ class Setting(msgspec.Struct, frozen=True):
     Attributes:
         param: Its neutral name. None: only this protocol has it, so it stays among the members without a place in the
             document, and is dropped for upstreams of others.
-        type: Of its value, None for any.
+        type: The type of its value, None for any.
         implied: The value that a request without it has, too.
     """
 
@@ -101,7 +101,7 @@ def read_settings(
 ) -> dict[Param, JSON]:
     """Return the settings of a request by their neutral names, in the order of the shape, and check its types.
 
-    null means absent in all three protocols. Of two members with one neutral name, the later one in the shape wins.
+    null means absent in all three protocols. If two members have one neutral name, the later one in the shape wins.
     Raises the error of `wrong_type`.
     """
     settings: dict[Param, JSON] = {}
@@ -198,9 +198,9 @@ def has_content(value: JSON, nothing: frozenset[str] = frozenset()) -> bool:
 def note_unread(
     value: JSON, shape: Shape, path: str, ledger: Ledger, inside: tuple[str | int, ...] = ()
 ) -> None:
-    """Record what `value` has beyond its shape. It is at `inside` of what is at `path`. null is no loss.
+    """Record what `value` has beyond its shape. It is at `inside` in the value at `path`. null is no loss.
 
-    The path is built only for what is recorded, because nearly every frame has nothing to record.
+    The path is built only for a record, because nearly every frame has nothing to record.
     """
     counts = type(shape) is Counters
     if type(shape) is Counters:

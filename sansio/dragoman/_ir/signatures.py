@@ -80,7 +80,7 @@ class Signer(msgspec.Struct, frozen=True):
         return urlsafe_b64encode(mac).rstrip(b"=").decode("ascii")
 
 
-# What was made here, and not by a vendor, travels like a signature of this origin.
+# A value that was made here, and not by a vendor, travels like a signature of this origin.
 _OWN_ORIGIN = "dragoman"
 _SUMMARY_PREFIX = "Summary of the conversation so far:\n"
 

@@ -62,7 +62,7 @@ class FunctionTool(Node, frozen=True, gc=False):
         description: For the model, or None.
         parameters: The schema, None if the client sent none.
         strict: The input must match the schema; None if the client sent nothing.
-        namespace: Of the tool, or None.
+        namespace: The tool's namespace, or None.
         cache: A cache mark on it, or None.
         path: A JSON Pointer to it in the client's body.
         deferred: The model gets it only when a tool search finds it (`defer_loading`); None if the client sent nothing.
@@ -86,8 +86,8 @@ class CustomTool(Node, frozen=True, gc=False):
     Attributes:
         name: The name of the tool.
         description: For the model, or None.
-        grammar: Of the input, None if any text is allowed.
-        namespace: Of the tool, or None.
+        grammar: The input's grammar, None if any text is allowed.
+        namespace: The tool's namespace, or None.
         cache: A cache mark on it, or None.
         path: A JSON Pointer to it in the client's body.
     """
@@ -192,7 +192,7 @@ class ToolRef(msgspec.Struct, frozen=True, gc=False):
 
     Attributes:
         name: The name of the tool.
-        namespace: Of the tool, or None.
+        namespace: The tool's namespace, or None.
         kind: How the tool is called.
         hosted: The kind of a HostedTool, for which `name` does not matter.
     """
@@ -210,7 +210,7 @@ class ToolChoice(msgspec.Struct, frozen=True, gc=False):
         mode: "named" requires the tool `name` (or the HostedTool of kind `hosted`); "allowed" restricts to `allowed`.
         name: The tool for "named".
         kind: How that tool is called.
-        namespace: Of that tool, or None.
+        namespace: That tool's namespace, or None.
         allowed: The tools for "allowed".
         required: One of `allowed` must be called.
         path: A JSON Pointer to it in the client's body.

@@ -20,7 +20,7 @@ class ToolOrigin(msgspec.Struct, frozen=True):
 
     Attributes:
         name: The client's name of the tool.
-        namespace: Of the client's tool, or None.
+        namespace: The namespace of the client's tool, or None.
         kind: How the client's tool is called.
         wrapped: It is a custom tool sent as a function.
         hosted: The kind of the client's HostedTool that this function was sent for, or None.

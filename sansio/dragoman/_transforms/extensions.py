@@ -100,7 +100,7 @@ def _loaded(request: Request, ledger: Ledger) -> tuple[Tool, ...]:
 
 
 def _plain(part: Any, ledger: Ledger) -> Any:
-    """Return the part itself, or its text; None for what is not for the model."""
+    """Return the part itself, or its text; None if it is not for the model."""
     if type(part) is ToolResult:
         inner = tuple([_plain(each, ledger) or each for each in part.parts])
         return part if all(map(is_, inner, part.parts)) else changed(part, parts=inner)

@@ -95,10 +95,10 @@ class _HistoryRepair:
         self._out: list[Message] = []
         self._seen: set[str] = set()
         self._numbers: dict[str, int] = {}  # the client's call id -> the number that its last repetition got
-        # Of the assistant's turn: the client's call id -> calls without a result yet, oldest first.
+        # In the assistant's turn: the client's call id -> calls without a result yet, oldest first.
         self._waiting: dict[str, deque[ToolCall]] = {}
         self._turn_is_over = False  # another role has written since
-        # What was written since: messages of the turn's results, and all others.
+        # Written since: messages of the turn's results, and all others.
         self._answers: list[Message] = []
         self._rest: list[Message] = []
 

@@ -2,7 +2,7 @@
 
 One pass requests the format in another way, one stage makes the response look as if the upstream supported it. A tool
 that the model must call is strictest, but only possible if the client has no tools of its own, forbids none and
-requests no reasoning beside it: in such a conflict the client's settings win. Otherwise the schema is sent as
+requests no reasoning with it: in such a conflict the client's settings win. Otherwise the schema is sent as
 instructions, and a code fence around the response is stripped. The client never gets a tool that it did not offer.
 """
 
@@ -68,7 +68,7 @@ def fit_format(request: Request, context: PassContext) -> Request:
 def _can_be_tool_input(request: Request, form: ResponseFormat, capabilities: Capabilities) -> bool:
     """True if the response can be the input of a tool that the model must call."""
     schema = form.schema
-    # A forced tool is refused beside reasoning, see `_transforms.unsupported`.
+    # A forced tool is refused together with reasoning, see `_transforms.unsupported`.
     return (
         capabilities.can_force_tools
         and not request.tools
@@ -100,8 +100,8 @@ def _after_first_system(messages: tuple[Message, ...], instruction: Message) -> 
 class JsonToolStage:
     """Turns the input of the requested tool into the text of the response.
 
-    Text that the model wrote beside the call waits: it is sent only if the tool was never called, because then there is
-    nothing else.
+    Text that the model wrote in addition to the call waits: it is sent only if the tool was never called, because then
+    there is nothing else.
     """
 
     __slots__ = ("_call", "_held", "_ledger", "_text_blocks", "_tool")

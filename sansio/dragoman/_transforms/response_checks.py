@@ -35,7 +35,7 @@ MAX_TEXT = 256 * 1024
 _ANY_OBJECT: JSON = {"type": "object"}
 _NOT_JSON = "the response is not the JSON that was requested"
 
-# Of a response that was cut off only its beginning is checked: text where a tool call or JSON was required.
+# Only the beginning of a response that was cut off is checked: text where a tool call or JSON was required.
 _JSON_STARTS = frozenset('{["-0123456789tfn')
 
 

@@ -3,7 +3,7 @@
 Undo has the stop sequences that the upstream does not support, and a stage searches the text of the response for
 them. A model writes token by token, so the sequence that is complete first ends the response, and of those that end at
 the same character the longest; the text before it is the whole response, however the upstream cut it. Text that may be
-the beginning of a sequence waits until that is certain; all other text passes at once.
+the beginning of a sequence waits until that is certain; all other text passes immediately.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def split_stop_sequences(
 
 
 class _Search:
-    """A search for several sequences at once, which looks at each character of a text once (Aho and Corasick, 1975).
+    """A search for several sequences together, which looks at each character of a text once (Aho and Corasick, 1975).
 
     A state is the longest end of the text so far that begins a sequence; 0 is the empty one.
 

@@ -25,7 +25,7 @@ class _OpenToolCall(msgspec.Struct):
     Attributes:
         head: As the client gets it.
         converter: Changes its argument text, None for no change.
-        grammar: Of its input, if nothing has enforced it. Then `input` is that input so far.
+        grammar: Its input's grammar, if nothing has enforced it. Then `input` is that input so far.
         empty: No argument text has come yet, or only blanks.
     """
 
@@ -149,7 +149,7 @@ class ToolCallStage:
         return (event,)
 
     def _check_grammar(self, call: _OpenToolCall, grammar: Grammar, rest: str) -> None:
-        """Record what is wrong with an input that the client gets as the model wrote it."""
+        """Record the fault of an input that the client gets as the model wrote it."""
         path = child("/tool_calls", call.head.call_id) + "/input"
         what = f"the tool's {grammar.syntax} grammar"
         try:

@@ -129,7 +129,7 @@ def _without_strict(tool: Tool, ledger: Ledger) -> Tool:
 
 
 def _fit_choice(request: Request, capabilities: Capabilities, ledger: Ledger) -> Request:
-    """Return the request with a tool choice that is allowed beside its reasoning."""
+    """Return the request with a tool choice that is allowed with its reasoning."""
     choice = request.tool_choice
     if choice is None or capabilities.forced_tools == "yes":
         return request

@@ -14,7 +14,7 @@ import msgspec
 
 
 class ErrorKind(Enum):
-    """The classes of errors, as far as a client must distinguish them."""
+    """The classes of errors that a client must distinguish."""
 
     INVALID_REQUEST = "invalid_request"
     CONTEXT_LENGTH = "context_length"  # the prompt does not fit: agents compact and try again

@@ -1,6 +1,6 @@
 """The exceptions of the library.
 
-Two are those of h11: LocalProtocolError for a caller that breaks the rules (a bug on this side), RemoteProtocolError
+Two are h11's: LocalProtocolError for a caller that breaks the rules (a bug on this side), RemoteProtocolError
 for a peer whose bytes break its protocol. Neither is for a correct request that cannot be served: that is
 RequestRefused.
 """

@@ -30,7 +30,7 @@ class FrameReader(Protocol):
     def receive_data(self, data: bytes) -> Iterable[Frame]:
         """Give the frames that these bytes complete. Raises RemoteProtocolError behind the last good one.
 
-        A frame that the end of the stream cuts is never given: the protocol's reader reports what is missing.
+        A frame that the end of the stream cuts is never given: the protocol's reader reports the missing end.
         """
 
 
@@ -48,7 +48,7 @@ class Framing(msgspec.Struct, frozen=True):
     """One way to put frames into a stream.
 
     Attributes:
-        media_type: Of such a stream.
+        media_type: The media type of such a stream.
         reader: Makes the reader of one stream, None for server-sent events, or if no server is known to send it.
         writer: Makes the writer of one stream, None for server-sent events, or if no client is known to read it.
     """

@@ -180,7 +180,7 @@ _KINDS: tuple[tuple[type | tuple[type, ...], str], ...] = (
 
 
 def wrong_type(path: str, expected: str, value: JSON) -> RemoteProtocolError:
-    """Return the error (400) for a value at `path` that is not what is expected, e.g. "a string"."""
+    """Return the error (400) for a value at `path`. expected: what it should be, such as "a string"."""
     return RemoteProtocolError(
         f"{dotted_path(path)} must be {expected}, not {kind_of(value)}", path=path, code="invalid_type"
     )

@@ -88,7 +88,7 @@ class _SchemaWalk:
             certain = self.matches(schema, value) and certain
         return certain or None
 
-    # Of any value.
+    # Rules for any value.
 
     def types(self, rule: JSON, value: JSON, schema: JSONObject) -> bool | None:
         names = rule if type(rule) is list else [rule]
@@ -130,7 +130,7 @@ class _SchemaWalk:
             found = found[name]
         return self.matches(found, value) or None
 
-    # Of schemas.
+    # Rules that combine schemas.
 
     def all_of(self, rule: JSON, value: JSON, schema: JSONObject) -> bool | None:
         return self._all([(each, value) for each in rule])
@@ -160,7 +160,7 @@ class _SchemaWalk:
             certain, undecided = certain + matched, undecided + (not matched)
         return certain, undecided
 
-    # Of objects.
+    # Rules for objects.
 
     def properties(self, rule: JSON, value: JSON, schema: JSONObject) -> bool | None:
         self.spend(len(value))
@@ -177,7 +177,7 @@ class _SchemaWalk:
         self.spend(len(rule))
         return not any(type(name) is str and name not in value for name in rule)
 
-    # Of arrays.
+    # Rules for arrays.
 
     def items(self, rule: JSON, value: JSON, schema: JSONObject) -> bool | None:
         before = schema.get("prefixItems", [])
@@ -197,7 +197,7 @@ class _SchemaWalk:
             return False
         return self._all([(rule, value) for value in values])
 
-    # Of numbers.
+    # Rules for numbers.
 
     def multiple_of(self, rule: JSON, value: JSON, schema: JSONObject) -> bool | None:
         if rule <= 0 or not _is_integer(value):
@@ -311,7 +311,7 @@ _NOT_STRICT = frozenset(
         "uniqueItems",
     }
 )
-# A schema must have a type, also beside `enum` and `const`, unless it refers to other schemas.
+# A schema must have a type, also next to `enum` and `const`, unless it refers to other schemas.
 _TYPE_KEYS = ("type", "anyOf", "$ref")
 _STRICT_MAPS = ("properties", "$defs", "definitions")
 # The second is accepted, but not enforced.

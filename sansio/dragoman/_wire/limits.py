@@ -23,7 +23,7 @@ class CountLimit(msgspec.Struct, frozen=True):
     """The largest number of some things.
 
     Attributes:
-        things: What is counted, as an error says it, "elements".
+        things: The counted things, as an error says it, "elements".
         most: That are accepted.
         reason: Why this number.
         where: In what they are counted, for the table in the docs.
@@ -35,7 +35,7 @@ class CountLimit(msgspec.Struct, frozen=True):
     where: str = ""
 
     def check(self, count: int, path: str, what: str = "") -> None:
-        """Raise RemoteProtocolError if there are too many. what: has them, by default what is at the path."""
+        """Raise RemoteProtocolError if there are too many. what: has them, by default the value at the path."""
         if count > self.most:
             raise self.error(count, path, what)
 
@@ -128,7 +128,7 @@ _PART = 1024 * 1024
 FEWEST = min(ELEMENTS.most, MEMBERS.most)
 
 _CONTAINERS = (dict, list)
-# The way from the top: that of the parent and the key, None at the top.
+# The way from the top: the parent's way and the key, None at the top.
 _Steps: TypeAlias = tuple[Any, str | int] | None
 
 

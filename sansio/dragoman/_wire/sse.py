@@ -78,7 +78,7 @@ class SSEParser:
         return self.receive_frames(data).split(b"\n\n")[:-1]
 
     def receive_frames(self, data: bytes) -> bytes:
-        """Take bytes, and return those of whole frames, with LF endings. Each ends with a blank line.
+        """Take bytes, and return the whole frames among them, with LF endings. Each ends with a blank line.
 
         If an event grows over the limit, the frames before it are returned and `error` is set: check it after each
         call. The stream cannot be read on then, and later calls return nothing.
@@ -95,7 +95,7 @@ class SSEParser:
         if frames.find(b"data") < 0:
             frames = _BLANK_LINES.sub(b"\n\n", frames)
         if frames.endswith(b"\n\n\n") or frames == b"\n":
-            # Of an odd number of line endings the last is no end of a frame.
+            # If the number of line endings is odd, the last is no end of a frame.
             frames = frames.rstrip(b"\n")
             frames += b"\n\n" if frames else b""
         if self._cutter.error is not None:

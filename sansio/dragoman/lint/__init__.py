@@ -72,7 +72,7 @@ def check_stream(
 
 
 def check_whole(protocol: str, body: bytes, *, call_forced: bool = False) -> Report:
-    """Check a whole response. The arguments are those of check_stream()."""
+    """Check a whole response. The arguments are check_stream()'s."""
     report, value = _read(body)
     if value is None:
         return report

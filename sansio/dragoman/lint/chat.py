@@ -26,7 +26,7 @@ _USAGE_PARTS = (
 
 # reasoning_content, reasoning, reasoning_details and thinking_blocks are no members of OpenAI's, but so widespread that
 # clients read them; so are stop_reason of a choice and server_tool_use_details of the usage. Fragments of custom calls
-# are not in the documents of the stream, only in those of the message. Clients show the message of an error, and make
+# are not in the documents of the stream, only in the message's. Clients show the message of an error, and make
 # ids and times of their own for chunks without. Whole responses are validated by pydantic-ai, which fails without an
 # id (pydantic-ai#2996, read 2026-11-28), and for a time that is no number.
 SHAPES = Shapes("""

@@ -1,7 +1,7 @@
 """Cut a stream into server-sent events, and find what differs from the form that every client reads.
 
 All events are read that the HTML standard (9.2.6) defines. Many clients read less: they split at two line feeds, take
-one `data: ` line an event, and expect `event: ` before it. What is outside of that form is a finding.
+one `data: ` line an event, and expect `event: ` before it. Anything outside of that form is a finding.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ class PlacedFrame(msgspec.Struct, frozen=True):
     """One event with data.
 
     Attributes:
-        number: Of the events with data, from 0.
-        offset: Of its first byte in the stream.
+        number: Its number among the events with data, from 0.
+        offset: The position of its first byte in the stream.
         event: The value of its `event:` line, None without one.
         data: Its `data:` lines, joined by line feeds.
-        data_offset: Of the first byte of its data in the stream.
+        data_offset: The position of the first byte of its data in the stream.
     """
 
     number: int
@@ -41,7 +41,7 @@ class PlacedFrame(msgspec.Struct, frozen=True):
 
 
 class _Event:
-    """One event, line by line. Its attributes are those of PlacedFrame; only_comments: no line was of another kind."""
+    """One event, line by line. Its attributes are PlacedFrame's; only_comments: no line was of another kind."""
 
     def __init__(self, offset: int) -> None:
         self.offset = offset

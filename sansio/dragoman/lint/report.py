@@ -30,7 +30,7 @@ class LintFinding(msgspec.Struct, frozen=True):
     Attributes:
         rule: Its id, severity, fix and source.
         detail: What is wrong. May quote short values, such as an id.
-        offset: Of the byte that it is about. Of a member that is missing: of the object.
+        offset: The position of the byte that it is about; of the object, if a member is missing.
         frame: The number of the event in a stream, from 0; None in a document, and for what no event has.
         pointer: JSON Pointer into the document, or into the data of the event.
     """

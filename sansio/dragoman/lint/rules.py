@@ -1,6 +1,6 @@
 """Every rule: what to do about a finding, how bad it is, and where the rule stands.
 
-The rules are those of the vendors' documents and SDKs; a comment says so where one is stricter. The links were read on
+The rules come from the vendors' documents and SDKs; a comment says so where one is stricter. The links were read on
 2026-11-22.
 
 The severity follows what happened in real clients when a stream broke the rule (tried in November 2026: Claude Code,

@@ -1,4 +1,4 @@
-"""Citations of web pages. Chat Completions has their members under `url_citation`, Responses beside the type."""
+"""Citations of web pages. Chat Completions has their members under `url_citation`, Responses next to the type."""
 
 from __future__ import annotations
 

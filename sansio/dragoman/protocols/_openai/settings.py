@@ -12,7 +12,7 @@ from dragoman._wire.json import JSON
 
 # Tiers that requests and responses of both protocols have (openai-python 3.54.0).
 SERVICE_TIERS = frozenset({"auto", "default", "flex", "scale", "priority", "fast"})
-# Other vendors' names of the same tiers: that of Messages in responses, and Groq's.
+# Other vendors' names of the same tiers: the name of Messages in responses, and Groq's.
 _SAME_TIERS = {"standard": "default", "on_demand": "default"}
 # Tiers of other vendors and protocols -> the nearest one.
 _NEAREST_TIERS = {"standard_only": "default", "batch": "flex", "ultrafast": "fast"}
@@ -64,7 +64,7 @@ def shared_converters(
 ) -> dict[Param, Converter]:
     """Return the converters of the settings that are the same in both protocols.
 
-    `speed` of Messages is a service tier here. Of both settings the speed counts.
+    `speed` of Messages is a service tier here. If both are set, the speed counts.
     """
     is_fast = request.params.get("speed") == "fast" and not refuses_tiers
 

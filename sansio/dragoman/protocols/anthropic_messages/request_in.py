@@ -68,7 +68,7 @@ _PATHS = tuple([f"/messages/{index}" for index in range(512)])
 
 
 def read_request(body: JSONObject, signer: Signer) -> Request:
-    """Return the neutral request of a body. Raises RemoteProtocolError (400) with the path of what is wrong."""
+    """Return the neutral request of a body. Raises RemoteProtocolError (400) with the path of the fault."""
     settings = read_settings(body, REQUEST_SHAPE, wrong_type)
     for name in ("model", "max_tokens", "messages"):
         if body.get(name) is None:

@@ -74,7 +74,7 @@ BlockReader = Callable[[JSONObject, str, ReadContext], "Part | None"]
 def read_content(
     content: JSON, path: str, context: ReadContext, readers: Mapping[str, BlockReader] | None = None
 ) -> tuple[Part, ...]:
-    """Return the parts of a string or a list of blocks. readers: by block type, those of a message by default."""
+    """Return the parts of a string or a list of blocks. readers: by block type, by default a message's."""
     if type(content) is str:
         return (Text(content, path=path),) if content else ()
     if type(content) is not list:
@@ -95,7 +95,7 @@ def read_content(
         reader = readers.get(kind)
         if reader is not None and (part := reader(block, block_path, context)) is not None:
             parts.append(part)
-        elif is_made_search(block):  # the search itself comes back in the wrapped signature beside it
+        elif is_made_search(block):  # the search itself comes back in the wrapped signature next to it
             context.is_native = False
         else:
             parts.append(OpaquePart(NAME, kind, block, block_path, render_text(block)))

@@ -121,7 +121,7 @@ def _write_conversation(
 
 
 def _add_unknown_members(request: Request, out: JSONObject, ledger: Ledger) -> None:
-    """Add what the choice of a tool and the settings of reasoning have beside the document."""
+    """Add what the choice of a tool and the settings of reasoning have besides the document."""
     extra, config = request.extra or {}, request.reasoning
     choice = extra.get("tool_choice")
     if choice and "tool_choice" in out:

@@ -108,7 +108,7 @@ _FORBIDDEN: dict[str, Callable[[JSON], bool]] = {
 def _write_disabled(
     config: ReasoningConfig, capabilities: Capabilities, out: JSONObject, ledger: Ledger
 ) -> None:
-    """Write disabled thinking, without an effort beside it (oh-my-pi#6590, read 2026-11-22)."""
+    """Write disabled thinking, without an effort next to it (oh-my-pi#6590, read 2026-11-22)."""
     if config.effort not in (None, "none") or config.budget is not None:
         ledger.altered(_effort_path(config), "reasoning is off: its effort or budget was left out")
     if capabilities.thinking != "adaptive":
@@ -195,7 +195,7 @@ UNSIGNED = "unsigned reasoning: the upstream accepts only what it signed"
 def _replace_signed_block(
     block: JSONObject, native: JSONObject | None, message: JSONObject, path: str, ledger: Ledger
 ) -> Sequence[JSON]:
-    """Return the vendor's own block in place of a wrapped one, and nothing for a search that was made for clients."""
+    """Return the vendor's own block instead of a wrapped one, and nothing for a search that was made for clients."""
     if native is not None:
         if "cache_control" in block:
             ledger.dropped(f"{path}/cache_control", MARKED)

@@ -5,7 +5,7 @@ only that distinguishes a readable block from a redacted one. The frame around a
 each delta only encodes its text. Stop reason and usage wait for the end, where one message_delta has both.
 
 A search of another protocol is written as the two blocks of the vendor's own search. The search itself comes back in
-the wrapped signature beside them, so their ids are marked and `request_messages_in` drops them. A summary is wrapped
+the wrapped signature next to them, so their ids are marked and `request_messages_in` drops them. A summary is wrapped
 into the field where the vendor has ciphertext, and read from there.
 """
 
@@ -66,7 +66,7 @@ _TAIL = b"}}\n\n"
 # nothing for any upstream.
 NO_SIGNATURE = Signature("", None)
 
-# Fields of the message that message_delta has -> True if they are in its delta, False if beside it.
+# Fields of the message that message_delta has -> True if they are in its delta, False if next to it.
 _MESSAGE_DELTA_FIELDS = {"container": True, "context_management": False}
 
 
@@ -389,7 +389,7 @@ def write_citation(event: Annotation, block: str, ledger: Ledger) -> JSONObject 
 def write_opaque(
     event: Opaque | Compacted, context: ResponseContext, index: int, fields: JSONObject
 ) -> Sequence[JSONObject]:
-    """Return the blocks of an event: those of this protocol, a summary, or a search of another one at `index`.
+    """Return the blocks of an event: this protocol's own, a summary, or a search of another one at `index`.
 
     A field of the message is added to `fields`.
     """

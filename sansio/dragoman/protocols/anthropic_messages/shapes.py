@@ -1,6 +1,6 @@
 """The members of each object of requests and responses, see `_ir.shape`.
 
-They are those of anthropic 2.12.0, the betas included. A member that is not in a shape is unknown: it is an extra
+They come from anthropic 2.12.0, the betas included. A member that is not in a shape is unknown: it is an extra
 member of a request, and a loss of a response.
 """
 
@@ -106,7 +106,7 @@ DOCUMENT_SHAPE: dict[str, Shape] = {
     "citations": None,
     "cache_control": _CACHE_CONTROL,
 }
-# Of both types: thinking has thinking and signature, redacted_thinking has data.
+# The shape of both types: thinking has thinking and signature, redacted_thinking has data.
 THINKING_BLOCK_SHAPE: dict[str, Shape] = {"type": None, "thinking": None, "signature": None, "data": None}
 # A summary that Dragoman made, see `_ir.signatures`.
 COMPACTION_SHAPE: dict[str, Shape] = {
@@ -159,7 +159,7 @@ MCP_SERVER_SHAPE: dict[str, Shape] = {
     "tool_configuration": None,
 }
 
-# Members of requests that only this protocol has. Of the first ones a reader takes only some values.
+# Members of requests that only this protocol has. A reader takes only some values of the first ones.
 NATIVE_MEMBERS = frozenset({"display", "edits", "type"}).union(
     *map(
         native_members,

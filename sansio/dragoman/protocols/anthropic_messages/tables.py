@@ -27,7 +27,7 @@ FORWARDED_HEADERS = frozenset(
 
 # Counting tokens.
 
-# The fields of anthropic 2.12.0, types/beta/message_count_tokens_params.py, as far as the writer writes them.
+# The fields of anthropic 2.12.0, types/beta/message_count_tokens_params.py, that the writer writes.
 TOKEN_COUNT = TokenCount(
     endpoint="/v1/messages/count_tokens",
     path="/v1/messages/count_tokens",
@@ -79,7 +79,7 @@ STOP_REASON_NAMES: dict[StopReason, str] = {reason: name for name, reason in STO
 # Start of the line that Claude Code puts into the system text for its provider.
 BILLING_HEADER = "x-anthropic-billing-header:"
 
-# Blocks beside tool_use whose input is streamed as JSON text.
+# Blocks besides tool_use whose input is streamed as JSON text.
 STREAMED_INPUT = frozenset({"server_tool_use", "mcp_tool_use"})
 
 # The JSON of a delta of each kind of block, up to its text.
@@ -159,7 +159,7 @@ REJECTED_PARAMS: dict[Param, str] = {
 }
 
 # Prefix of the ids of search blocks that were made from another protocol's search. When they come back they are
-# dropped, because the search itself comes back in the wrapped signature beside them.
+# dropped, because the search itself comes back in the wrapped signature next to them.
 SEARCH_ID_PREFIX = "srvtoolu_drg_"
 
 # In place of the vendor's ciphertext. It is not empty, because clients check that.

@@ -137,7 +137,7 @@ def _read_mcp_server(toolset: JSONObject, server: JSONObject) -> McpServer | Non
 
 
 def read_tool_choice(body: JSONObject, tools: list[Tool]) -> tuple[ToolChoice | None, bool | None]:
-    """Return the choice, and True if the model may call several tools at once: Messages has both in one object."""
+    """Return the choice, and True if the model may call several tools in parallel: Messages has both in one object."""
     path = "/tool_choice"
     choice = body.get("tool_choice")
     if not choice:
@@ -158,7 +158,7 @@ def read_tool_choice(body: JSONObject, tools: list[Tool]) -> tuple[ToolChoice | 
 
 
 def write_tools(request: Request, capabilities: Capabilities, ledger: Ledger) -> JSONObject:
-    """Return the members `tools`, `tool_choice` and `mcp_servers`, as far as the request has them."""
+    """Return the members `tools`, `tool_choice` and `mcp_servers`, if the request has them."""
     if not request.tools and request.tool_choice is None and "max_tool_calls" not in request.params:
         return {}
     return _ToolWriter(request, bool(request.native), capabilities, ledger).write()

@@ -1,7 +1,7 @@
 """OpenAI Chat Completions: POST /v1/chat/completions, as OpenAI and the many compatible servers speak it.
 
-Compatible servers differ from each other more than those of any other protocol. The readers therefore accept every form
-that is known to be sent, and the writers send only what the official SDKs accept.
+Compatible servers differ from each other more than servers of any other protocol. The readers therefore accept every
+form that is known to be sent, and the writers send only what the official SDKs accept.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a Chat Completions server accepts: these differ more than those of any other protocol."""
+"""What a Chat Completions server accepts: these differ more than servers of any other protocol."""
 
 from __future__ import annotations
 

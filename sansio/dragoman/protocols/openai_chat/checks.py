@@ -7,7 +7,7 @@ from dragoman._ir.tools import CacheMark
 from dragoman._wire.json import JSON, JSONObject, encode_text, wrong_type
 from dragoman.protocols.openai_chat.tables import CACHE_MARKS
 
-# Of requests. It raises RemoteProtocolError (400).
+# Checks of requests. They raise RemoteProtocolError (400).
 CHECKS = Checks(wrong_type)
 
 
@@ -20,7 +20,7 @@ def read_cache_mark(value: JSONObject, path: str) -> CacheMark | None:
     return None
 
 
-# Of both forms, because clients mix them up.
+# The lifetimes of both forms, because clients mix them up.
 _LIFETIMES = {name: each for _, lifetimes in CACHE_MARKS.values() for each, name in lifetimes.items()}
 
 

@@ -59,7 +59,7 @@ class ChatObserver:
                 continue
             self._started = True
             delta = choice.get("delta")
-            # The first chunk names the role, and some servers put an empty text beside it.
+            # The first chunk names the role, and some servers put an empty text next to it.
             if type(delta) is dict and any(value for name, value in delta.items() if name != "role"):
                 self.content_started = True
             finish = choice.get("finish_reason")

@@ -200,7 +200,7 @@ _POSITION_ID = re.compile(r"drg-([0-9]{1,9})-([0-9]{1,9})")
 
 
 def position_id(position: Position) -> str | None:
-    """Return the `id` for an entry of ours: the one member beside the signature that strict clients send back."""
+    """Return the `id` for an entry of ours: the one member besides the signature that strict clients send back."""
     return None if position == _START else f"drg-{position[0]}-{position[1]}"
 
 
@@ -388,7 +388,7 @@ def join_native_reasoning(natives: list[JSONObject]) -> tuple[JSONObject, list[J
 def put_signed_members(
     native: JSONObject, message: JSONObject, calls: JSON, position: int, path: str, ledger: Ledger
 ) -> None:
-    """Put what a server signed beside its reasoning back into a message and onto its calls.
+    """Put what a server signed besides its reasoning back into a message and onto its calls.
 
     position: the number of calls before the signature; path: of the signature.
     """

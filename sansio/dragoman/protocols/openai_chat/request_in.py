@@ -65,7 +65,7 @@ def _paths(index: int) -> tuple[str, str]:
     return f"/messages/{index}", f"/messages/{index}/content"
 
 
-# Of the first messages, made once, because to format a number costs as much as to build a message.
+# The paths of the first messages, made once, because to format a number costs as much as to build a message.
 _PATHS = tuple(map(_paths, range(512)))
 
 
@@ -133,7 +133,7 @@ def _read_messages(items: JSON, signer: Signer) -> tuple[Message, ...]:
 
 
 class _MessageReader:
-    """Reads messages in order. A result has no kind of its own: it has that of the call with its id."""
+    """Reads messages in order. A result has no kind itself: it has the kind of the call with its id."""
 
     __slots__ = ("_custom", "_legacy", "_signer")
 
@@ -252,7 +252,7 @@ class _MessageReader:
             before=extra_members(item, TOOL_MESSAGE_SHAPE),
             shape={},
         )
-        # The name of role `function` is that of its call; in other roles it is the speaker's.
+        # The name of role `function` is its call's; in other roles it is the speaker's.
         name = item.get("name") if item["role"] == "tool" else None
         message = Message("user", (result,), path, name, native=item)
         return message if item["role"] == "tool" else changed(message)
@@ -323,7 +323,7 @@ def _read_parts(content: JSON, path: str) -> list[Part]:
 
 
 def _assistant_parts(content: JSON, path: str, calls: JSON) -> list[Part]:
-    """Read the content of an assistant. Many clients send "" for null beside calls."""
+    """Read the content of an assistant. Many clients send "" for null next to calls."""
     return [] if content == "" and calls else _read_parts(content, path)
 
 

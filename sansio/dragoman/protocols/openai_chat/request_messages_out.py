@@ -2,7 +2,7 @@
 
 Text, media and cache marks become wire parts one by one, in order. One message holds all text and all calls of a turn,
 so a run of messages is collected first and written then. Earlier reasoning goes where the upstream reads it: its own
-members as it sent them, other text under the name that it reads. What it signed beside its calls goes back onto those
+members as it sent them, other text under the name that it reads. What it signed next to its calls goes back onto those
 calls.
 """
 
@@ -58,7 +58,7 @@ _SPEAKER = {"role", "name"}
 
 TEXT_PART_KEYS = {"type", "text"}
 
-# The members of a message that its writer writes, and those of messages and calls that are not for servers, or that
+# The members of a message that its writer writes, and members of messages and calls that are not for servers, or that
 # the writer puts elsewhere.
 _WRITTEN = frozenset(
     (
@@ -122,7 +122,7 @@ class PartWriter:
             part[name] = write_cache_mark(mark, name)
 
     def write_message_fields(self, message: Message, body: JSONObject) -> None:
-        """Put the members of a message beside its content into `body`."""
+        """Put the members of a message besides its content into `body`."""
         if self.native:
             members = self.without_sdk_members(message).before or {}
             body.update(

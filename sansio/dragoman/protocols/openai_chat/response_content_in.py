@@ -188,7 +188,7 @@ class ChoiceReader:
             out.append(ReasoningDelta(self.block, text))
 
     def cite_pages(self, pages: list[JSONObject], out: list[Event]) -> None:
-        """Cite the pages that a server lists beside its choices, unless they are cited already."""
+        """Cite the pages that a server lists next to its choices, unless they are cited already."""
         self._add_citations(
             [
                 page

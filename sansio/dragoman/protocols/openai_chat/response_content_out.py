@@ -69,7 +69,7 @@ class WrittenChoice:
         self._has_content = False  # there is a text or refusal
 
     def start_block(self, block: BlockStarted | AssembledBlock) -> Position:
-        """Return the position of a block. Record what is lost of it."""
+        """Return the position of a block. Record its losses."""
         position = self._chars, self.calls
         if block.tool is not None:
             self.calls += 1

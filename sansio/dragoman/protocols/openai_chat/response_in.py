@@ -47,7 +47,7 @@ _PADDING = b"obfuscation"
 
 
 class ChatReader:
-    """Reads one stream. `read` returns the events of a frame, `eof` those of the end of the stream."""
+    """Reads one stream. `read` returns the events of a frame, `eof` the events of the stream's end."""
 
     __slots__ = (
         "_choices",
@@ -161,7 +161,7 @@ class ChatReader:
         return out
 
     def _cite_pages(self, chunk: JSONObject, out: list[Event]) -> None:
-        """Cite the pages that are listed beside the choices in the first choice."""
+        """Cite the pages that are listed next to the choices in the first choice."""
         choice = self._choices.get(0)
         if choice is None:
             self._ledger.dropped("/citations", "they came before the text that cites them")
@@ -275,7 +275,7 @@ def _truncated(how: str, certain: bool) -> RemoteProtocolError:
     return unreadable_response(f"{subject} ended {how}")
 
 
-# Where search servers list pages beside the choices. The first has titles, the second may be plain URLs.
+# Where search servers list pages next to the choices. The first has titles, the second may be plain URLs.
 _PAGE_LISTS = ("search_results", "citations")
 _PAGE_FIELDS = {"url", "title"}
 

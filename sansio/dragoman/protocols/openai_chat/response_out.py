@@ -222,7 +222,7 @@ class ChatWriter:
         """Return all citations of a choice in one frame.
 
         At a second frame with citations "Expected list delta entry to have an `index` key" is raised (openai-python
-        3.54.0, lib/streaming/_deltas.py), and openai-node keeps only those of the last one.
+        3.54.0, lib/streaming/_deltas.py), and openai-node keeps only the last one's.
         """
         annotations = self._choices[index].annotations
         return self._chunk(index, {"annotations": annotations}) if annotations else b""
@@ -383,5 +383,5 @@ def _is_response_member(block: Opaque) -> bool:
 
 
 def _extended(before: JSON, native: JSON) -> JSON:
-    """Join the pieces of a list, such as images. Of any other value the last one counts."""
+    """Join the pieces of a list, such as images. For any other value the last one counts."""
     return before + native if type(before) is list and type(native) is list else native

@@ -72,7 +72,7 @@ class StreamedCall:
         """True if nothing more can come. The input of a custom tool is free text and may always go on."""
         if self.kind is not ToolKind.FUNCTION:
             return False
-        # Only what is new is looked at, because this is asked again and again.
+        # Only new items are looked at, because this is asked again and again.
         self._end.feed("".join(self.pieces[self._seen :]))
         self._seen = len(self.pieces)
         return self._end.reached

@@ -1,7 +1,7 @@
 """The members that objects of requests and responses have, see `_ir.shape`.
 
-They are those in the types of openai-python 3.54.0 and of widespread compatible servers. What a request has beside them
-is unknown: sent on to an upstream of the same protocol, recorded as a loss for any other. Names in comments are of
+They come from the types of openai-python 3.54.0 and from widespread compatible servers. Other members of a request
+are unknown: sent on to an upstream of the same protocol, recorded as a loss for any other. Names in comments are of
 hosts and servers in whose recorded responses we have seen a member (November 2026).
 """
 
@@ -34,7 +34,7 @@ from dragoman.protocols.openai_chat.tables import (
 
 # -- requests -------------------------------------------------------------------------------------------------
 
-# Of two settings with the same meaning the preferred one is last.
+# If two settings have the same meaning, the preferred one is last.
 REQUEST_SHAPE: dict[str, Shape] = {
     "model": None,
     "messages": None,
@@ -47,7 +47,7 @@ REQUEST_SHAPE: dict[str, Shape] = {
     "parallel_tool_calls": None,
     "web_search_options": OBJECT,
     "response_format": {"type": None, "json_schema": None},
-    # Reasoning: the official setting, and those of compatible servers.
+    # Reasoning: the official setting, and the settings of compatible servers.
     "reasoning_effort": STRING,
     "reasoning": None,
     "thinking": None,
@@ -363,7 +363,7 @@ RESPONSE_SHAPE: dict[str, Shape] = {
     "base_resp": {"status_code": _NO_FIELD, "status_msg": None},
     "input_sensitive": _NO_FIELD,
     "output_sensitive": _NO_FIELD,
-    # Perplexity, beside its lists of pages.
+    # Perplexity, in addition to its lists of pages.
     "images": _NO_FIELD,
     "related_questions": _NO_FIELD,
     "status": None,

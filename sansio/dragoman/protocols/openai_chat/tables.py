@@ -37,7 +37,7 @@ REASONING_FIELDS = (*REASONING_TEXTS, *REASONING_ENTRIES)
 # The setting for a web search, and the kind of the hosted tool that it is read as.
 WEB_SEARCH_OPTIONS = "web_search_options"
 
-# The official cache mark and the one for Claude models -> its members beside the ttl, and its lifetimes (openai-python
+# The official cache mark and the one for Claude models -> its members besides the ttl, and its lifetimes (openai-python
 # 3.54.0, anthropic 2.12.0).
 CACHE_MARKS: dict[str, tuple[JSONObject, dict[Literal["short", "long"], str]]] = {
     "prompt_cache_breakpoint": ({"mode": "explicit"}, CACHE_TTLS),
@@ -93,7 +93,7 @@ LOSSY_STOP_REASONS = frozenset({StopReason.PAUSE, StopReason.COMPACTION})
 
 # Members of a message that only the upstream can read and needs back: Google's signatures.
 EXTRA_CONTENT = "extra_content"
-# LiteLLM's copy of what its provider's response had beside the official fields.
+# LiteLLM's copy of what its provider's response had besides the official fields.
 PROVIDER_FIELDS = "provider_specific_fields"
 # Google's placeholder for the signature of a call that another model made (continue#8865, read 2026-11-22).
 DUMMY_THOUGHT_SIGNATURE: JSONObject = {

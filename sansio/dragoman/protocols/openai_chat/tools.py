@@ -273,7 +273,7 @@ def _write_choice(choice: ToolChoice, ledger: Ledger) -> JSON:
         return None  # the default, and DeepSeek may refuse it while reasoning (any-llm#1384, read 2026-11-22)
     if choice.mode != "named":
         return choice.mode
-    if choice.name is None or choice.hosted is not None:  # the name of a hosted tool is that of a server
+    if choice.name is None or choice.hosted is not None:  # a hosted tool has the name of a server
         ledger.dropped(choice.path, f"a {choice.hosted} tool cannot be forced in Chat Completions")
         return None
     return _tool_reference(ToolRef(choice.name, kind=choice.kind))

@@ -27,7 +27,7 @@ _COUNTERS: dict[str, tuple[tuple[str, ...], ...]] = {
 
 
 def read_usage(value: JSONObject) -> Usage:
-    """Read a `usage` object with the official names or those of compatible servers."""
+    """Read a `usage` object with the official names or the names of compatible servers."""
     counts = read_counts(value, _COUNTERS)
     parts = counts["input"], counts["output"], counts["reasoning"]
     if None not in parts and value.get("total_tokens") == sum(parts):

@@ -1,7 +1,7 @@
 """Tools that the client runs and whose form the vendor defines: shell, local_shell, apply_patch, tool_search and the
 two computers.
 
-Other upstreams get a function with a written-out schema in place of such a tool. The schema has the members of the item
+Other upstreams get a function with a written-out schema instead of such a tool. The schema has the members of the item
 that calls the tool, so the model's arguments become the fields of that item. A call whose arguments lack a required
 member stays a call of the function: nothing is made up.
 """
@@ -281,7 +281,7 @@ CLIENT_TOOLS: dict[str, ClientTool] = {
 
 
 def function_fallback(kind: str, tool: JSONObject, path: str) -> FunctionTool | None:
-    """Return the function in place of a tool, None if the provider runs the tool or its kind is another."""
+    """Return the function that replaces a tool, None if the provider runs the tool or its kind is another."""
     if kind not in CLIENT_TOOLS or not _client_runs(kind, tool):
         return None
     client_tool = CLIENT_TOOLS[kind]

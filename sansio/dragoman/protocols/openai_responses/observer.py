@@ -1,6 +1,6 @@
 """Observe a relayed Responses stream.
 
-Only the few events that carry the response are decoded. Of all others the last one is kept for its number: if the
+Only the few events that carry the response are decoded. The last of all others is kept for its number: if the
 stream breaks off, the error frames continue the numbering and close the response that was opened.
 """
 
@@ -80,7 +80,7 @@ class ResponsesObserver:
                 self.whole_body = response
 
     def fail(self, error: WireError) -> bytes:
-        """Return an error event and a failed response, numbered on from what was relayed."""
+        """Return an error event and a failed response, numbered on from the relayed events."""
         last = (object_or_none(self._last_data) or {}).get("sequence_number")
         number = last + 1 if type(last) is int else self._count
         out = b""

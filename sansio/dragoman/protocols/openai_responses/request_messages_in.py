@@ -215,7 +215,7 @@ class InputReader:
         self._read_item(item, path, kind)
 
     def _add_tools(self, item: JSONObject, path: str, *, found: bool) -> None:
-        """Add tools. A later declaration replaces that of an earlier item, but not one in the request's `tools`. A tool
+        """Add tools. A later declaration replaces an earlier item's, but not one in the request's `tools`. A tool
         that a search has found becomes visible.
         """
         if self._tool_indexes is None:

@@ -319,7 +319,7 @@ def _uri(part: Media) -> str:
 
 
 def _put_mark(mark: CacheMark, part: JSONObject) -> None:
-    """Mark a content part. Of two marks on one part the longer one stays."""
+    """Mark a content part. If a part has two marks, the longer one stays."""
     if _BREAKPOINT not in part or mark.ttl == "long":
         ttl: JSONObject = {} if mark.ttl is None else {"ttl": CACHE_TTLS[mark.ttl]}
         part[_BREAKPOINT] = {"mode": "explicit", **ttl}

@@ -184,7 +184,7 @@ _WRITTEN = ("/input", "/parallel_tool_calls", "/tools", "/tool_choice")
 def _with_kept_members(
     request: Request, capabilities: Capabilities, out: JSONObject, ledger: Ledger
 ) -> JSONObject:
-    """Return the client's own body with what was written of it, and its reasoning as the capabilities have it."""
+    """Return the client's own body with its written members, and its reasoning as the capabilities have it."""
     refused = [f"/{name}" for name in capabilities.refuses]
     out = request.native_body(out, (*_WRITTEN, *refused), ("/text/format",))
     config = request.reasoning

@@ -1,6 +1,6 @@
 """Items of tools in a client's input: calls of tools that the client runs, their results, and hosted tools as text.
 
-A call's input is the JSON of the item's fields, as the function in place of the tool takes it, and a result becomes
+A call's input is the JSON of the item's fields, as the function instead of the tool takes it, and a result becomes
 text and images, so for other upstreams both are ordinary. The provider's own items are rendered as text for models
 without those tools: what was done and what came of it, without ids. Items that only their vendor can use have no text.
 """
@@ -249,7 +249,7 @@ def _tool_names(tools: JSON) -> list[str]:
     return names
 
 
-# Templates, see _fill, and functions for what is more than a text.
+# Templates, see _fill, and functions for items that are more than a text.
 _RENDERERS: dict[str, str | Callable[[JSONObject], str]] = {
     "code_interpreter_call": _render_code,
     "custom_tool_call_output": "Output of {name}:\n{output}",  # names no call

@@ -200,7 +200,7 @@ def write_citation(event: Annotation, length: int, ledger: Ledger) -> JSONObject
 
 
 def write_logprob(token: JSONObject, *, with_bytes: bool) -> JSONObject:
-    """Return a log probability. Those of parts have `bytes`, those of events do not.
+    """Return a log probability. In parts it has `bytes`, in events it does not.
 
     `bytes` and `top_logprobs` are required. Chat may have null there.
     """
@@ -228,7 +228,7 @@ class ResponseBuilder:
 
     id: of the response.
     output: the finished items.
-    index: that of the next item.
+    index: the next item's.
     """
 
     __slots__ = ("_context", "_fixed_fields", "_item_ids", "_ledger", "id", "index", "output")

@@ -117,7 +117,7 @@ HOSTED_REFERENCE_SHAPE: dict[str, Shape] = dict.fromkeys(("type", "server_label"
 # What Codex notes on each item for itself, as `client_metadata` on the request.
 ITEM_METADATA = "internal_chat_message_metadata_passthrough"
 
-# Input items, by their type. `id` is that of the item, `call_id` that of the call. Custom calls have no status.
+# Input items, by their type. `id` is the item's id, `call_id` the call's. Custom calls have no status.
 # `parsed_arguments` and `parsed` are what the parser of OpenAI's SDK adds to a response, from which clients send items
 # back.
 _CALL_ITEM: dict[str, Shape] = {
@@ -323,7 +323,7 @@ RESPONSE_SHAPE: dict[str, Shape] = {
                     "cached_tokens": None,
                     "cache_write_tokens": None,
                     "cache_write_tokens_details": None,
-                    # vLLM: counters of each turn, and their sum without those of tools.
+                    # vLLM: counters of each turn, and their sum without tools.
                     "cached_tokens_per_turn": None,
                     "input_tokens_per_turn": None,
                     "text_tokens": None,  # xAI, Qwen: the remainder of the total

@@ -48,7 +48,7 @@ _USES: dict[type, HostedUse] = {WebSearch: "web_search", CodeExecution: "code_ex
 def read_tools(
     tools: list[JSON], path: str, namespaces: list[Namespace], namespace: str | None = None
 ) -> list[Tool]:
-    """Read a list of tools, those of namespaces in place. The namespaces are appended to `namespaces`."""
+    """Read a list of tools, tools of namespaces in place. The namespaces are appended to `namespaces`."""
     if type(tools) is not list:
         raise wrong_type(path, ARRAY.name, tools)
     found: list[Tool] = []
@@ -199,7 +199,7 @@ def _read_ref(ref: JSON, path: str, tools: list[Tool], extra: JSONObject) -> Too
 def write_tools(
     tools: Sequence[Tool], request: Request, capabilities: Capabilities, ledger: Ledger
 ) -> list[JSON]:
-    """Write the tools, those of one namespace together as they came."""
+    """Write the tools, each namespace's together as they came."""
     native = bool(request.native)
 
     def write(tool: FunctionTool | CustomTool) -> JSONObject:
