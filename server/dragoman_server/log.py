@@ -44,15 +44,16 @@ REPEAT_WINDOW_S = 10.0
 class RequestRecord:
     """The fields of one request's log line. Times are seconds. None: the request did not get that far.
 
-    client_address: the IP address that the request came from.
-    upstream, upstream_protocol, upstream_model, account: of the attempt whose response or error the client got.
-    rule: what has led to another model than the client named.
-    attempts: the number that were made.
-    failures: the attempts that failed before anything was sent to the client: see note_failure().
-    upstream_completed: the client left before the end, but the upstream's response, and its usage, is complete.
-    error, error_kind: the error for people, and its class, a value of ErrorKind.
-    first_content_s: if heartbeats came before the first content.
-    trace_id: of the request's trace, if it has one.
+    Attributes:
+        client_address: The IP address that the request came from.
+        upstream, upstream_protocol, upstream_model, account: Those of the attempt that the client's response came from.
+        rule: The rule that has led to another model than the client named.
+        attempts: The number that were made.
+        failures: The attempts that failed before anything was sent to the client: see note_failure().
+        upstream_completed: The client left before the end, but the upstream's response, and its usage, is complete.
+        error, error_kind: The error for people, and its class, a value of ErrorKind.
+        first_content_s: If heartbeats came before the first content.
+        trace_id: The id of the request's trace, if it has one.
     """
 
     id: str

@@ -38,7 +38,9 @@ _MAX_BYTES = 64 * 1024
 class _BalanceEndpoint:
     """Where a provider reports a balance.
 
-    path: at the host. read: returns the amount in a response, None for no limit; it may raise for other bodies.
+    Attributes:
+        path: The path at the host.
+        read: Returns the amount in a response, None for no limit; it may raise for other bodies.
     """
 
     path: str

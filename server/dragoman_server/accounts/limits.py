@@ -73,8 +73,9 @@ class Limit(Enum):
 class ClientRefused(RequestRefused):
     """A request that this key may not send, or not now.
 
-    reached: the limit that is reached, its amount per minute, now, and when there is room again (seconds since the
-        epoch); None for another reason, for which a retry does not help.
+    Attributes:
+        reached: The limit that is reached, its amount per minute, now, and when there is room again (seconds since the
+            epoch); None for another reason, for which a retry does not help.
     """
 
     reached: tuple[Limit, int, float, float] | None = None
@@ -91,7 +92,9 @@ class ClientRefused(RequestRefused):
 class BudgetReservation:
     """Dollars of a budget, reserved until the request ends.
 
-    counter: the store's counter that they are in. expires: when that counter ends.
+    Attributes:
+        counter: The store's counter that they are in.
+        expires: When that counter ends.
     """
 
     counter: str

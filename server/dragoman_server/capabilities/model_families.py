@@ -20,10 +20,12 @@ _SPECIAL = re.compile(r"[*?[]")
 class ModelFamily:
     """One row.
 
-    patterns: of names, as normalized_model_name() spells them.
-    source: where the capabilities are documented. date: when that was read.
-    provider: the row applies only at this provider's hosts, by its name in `providers`.
-    protocol: the row applies only to requests in this protocol.
+    Attributes:
+        patterns: Patterns of names, as normalized_model_name() spells them.
+        source: Where the capabilities are documented.
+        date: When that was read.
+        provider: The row applies only at this provider's hosts, by its name in `providers`.
+        protocol: The row applies only to requests in this protocol.
     """
 
     patterns: tuple[str, ...]

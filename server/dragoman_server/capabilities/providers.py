@@ -29,15 +29,16 @@ LOOKED_UP = "2026-11-22"
 class Provider:
     """A provider, by its public hosts.
 
-    keys: pairs of an environment variable and the `auth` setting; the first variable that is set wins.
-    base_url: of its public API, as the vendor's SDK takes it.
-    protocols: all that it speaks, the preferred one first.
-    source: where the capabilities are documented. date: when that was read.
-    capabilities: settings for upstreams at its hosts that do not set them; `default_model` is its best known model,
-        `refuses` and `relay` are about Chat
-        Completions only.
-    hosts: further public hosts, such as hosts of other regions.
-    compatible: the protocol of servers that call themselves compatible with it, if that is another one.
+    Attributes:
+        keys: Pairs of an environment variable and the `auth` setting; the first variable that is set wins.
+        base_url: The URL of its public API, as the vendor's SDK takes it.
+        protocols: All that it speaks, the preferred one first.
+        source: Where the capabilities are documented.
+        date: When that was read.
+        capabilities: Settings for upstreams at its hosts that do not set them; `default_model` is its best known model,
+            `refuses` and `relay` are about Chat Completions only.
+        hosts: Further public hosts, such as hosts of other regions.
+        compatible: The protocol of servers that call themselves compatible with it, if that is another one.
     """
 
     name: str

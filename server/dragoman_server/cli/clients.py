@@ -27,10 +27,13 @@ _NO_PROXY_VARIABLES = ("no_proxy", "NO_PROXY")
 class ClientTarget:
     """The gateway and the models for one client.
 
-    url: the gateway's, without a path. key: for the gateway.
-    model, small_model: None leaves the choice to the client. small_model: for titles and summaries.
-    context, output: the model's, in tokens; None: unknown.
-    models: the names that the client may offer.
+    Attributes:
+        url: The gateway's, without a path.
+        key: The key for the gateway.
+        model, small_model: None leaves the choice to the client.
+        small_model: The model for titles and summaries.
+        context, output: The model's, in tokens; None: unknown.
+        models: The names that the client may offer.
     """
 
     url: str
@@ -55,12 +58,14 @@ Value = Callable[[ClientTarget], str | None]
 class Client:
     """One client.
 
-    variables: what it gets in its environment. needed: the ones that suffice for a first try.
-    options: pairs of an option and its value, before its own arguments.
-    unset: variables of the user that would lead it to another server or another key.
-    own_models: names that it requests if nobody chooses a model. If the gateway routes them all, nothing is chosen.
-    settings_option: takes a file of settings that outrank the user's: {"env": variables}.
-    first_request: tokens of its first request, with its instructions and tools: a fourth of its bytes.
+    Attributes:
+        variables: The variables in its environment.
+        needed: The ones that suffice for a first try.
+        options: Pairs of an option and its value, before its own arguments.
+        unset: Variables of the user that would lead it to another server or another key.
+        own_models: Names that it requests if nobody chooses a model. If the gateway routes them all, nothing is chosen.
+        settings_option: Takes a file of settings that outrank the user's: {"env": variables}.
+        first_request: Tokens of its first request, with its instructions and tools: a fourth of its bytes.
     """
 
     variables: Mapping[str, Value]

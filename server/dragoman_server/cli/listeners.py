@@ -38,9 +38,10 @@ _LISTEN = "0A"
 class Listener:
     """Who listens on an address.
 
-    port: of that address.
-    process: such as `process 4711 (ollama serve)`, or the user if no more may be read; "" if nothing is known.
-    url: of the gateway, if it is a Dragoman.
+    Attributes:
+        port: The port of that address.
+        process: Such as `process 4711 (ollama serve)`, or the user if no more may be read; "" if nothing is known.
+        url: The gateway's URL, if it is a Dragoman.
     """
 
     port: int

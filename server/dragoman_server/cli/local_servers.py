@@ -31,13 +31,15 @@ _TIMEOUT_S = 2.0
 class LocalServer:
     """A program that serves models on this machine.
 
-    name: of the upstream. title: for people.
-    base_url: where it listens if nothing else is configured.
-    key: the variable for its key, if it is started with one.
-    owner: what it writes as the owner of its models, "" if that differs.
-    details: the path of its own list, with the context window of its models.
-    advice: a line for the configuration file.
-    enlarge: the option for a context window of {tokens}, of servers with an owner.
+    Attributes:
+        name: The upstream's name.
+        title: Its name for people.
+        base_url: Where it listens if nothing else is configured.
+        key: The variable for its key, if it is started with one.
+        owner: The owner that it writes for its models, "" if that differs.
+        details: The path of its own list, with the context window of its models.
+        advice: A line for the configuration file.
+        enlarge: The option for a context window of {tokens}, of servers with an owner.
     """
 
     name: str
@@ -118,8 +120,9 @@ _COMMON_PORTS = frozenset({8000, 8080})
 class FoundServer:
     """A server that responds.
 
-    server: with the address at which it was found.
-    models: None if it requires a key, and the variable has none or a wrong one.
+    Attributes:
+        server: The server, with the address at which it was found.
+        models: None if it requires a key, and the variable has none or a wrong one.
     """
 
     server: LocalServer

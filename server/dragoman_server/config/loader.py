@@ -74,7 +74,9 @@ _NEEDED = (
 class LoadedConfig:
     """Settings and where they came from.
 
-    path: of the file, None without one. origins: by dotted key; a key without an entry has its default value.
+    Attributes:
+        path: The file's path, None without one.
+        origins: The origins by dotted key; a key without an entry has its default value.
     """
 
     settings: Settings
@@ -180,8 +182,9 @@ def _unknown_variables(loaded: LoadedConfig, environ: Mapping[str, str]) -> Iter
 class _Loader(ConfigSources):
     """Reads the tables one after the other, because some refer to others.
 
-    specs: the protocols that upstreams may speak.
-    names: of all upstreams, and where the file has them.
+    Attributes:
+        specs: The protocols that upstreams may speak.
+        names: The names of all upstreams, and where the file has them.
     """
 
     flags: Mapping[str, str]

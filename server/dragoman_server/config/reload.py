@@ -47,10 +47,11 @@ class SettingsRefused(ValueError):
 class ReloadResult:
     """The outcome of a reload. All texts are single lines.
 
-    errors: why nothing has changed; empty if the new configuration is in use.
-    warnings: as `dragoman config check` prints them.
-    needs_restart: changed settings whose new value is used from the next start on, as `server.port`.
-    changes: the differences, as `client keys: 3 -> 0 (without ci)`. No values, which may be secret.
+    Attributes:
+        errors: Why nothing has changed; empty if the new configuration is in use.
+        warnings: The warnings, as `dragoman config check` prints them.
+        needs_restart: Changed settings whose new value is used from the next start on, as `server.port`.
+        changes: The differences, as `client keys: 3 -> 0 (without ci)`. No values, which may be secret.
     """
 
     errors: tuple[str, ...] = ()

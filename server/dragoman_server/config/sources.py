@@ -39,9 +39,11 @@ Rows = list[tuple[KeyPath, _Row]]
 class ConfigSources:
     """One file, which may be absent, and the environment that its values may refer to.
 
-    origins: where each value came from, by dotted key.
-    problems: the faults so far.
-    document: the parsed file. lines: the line of each key in it.
+    Attributes:
+        origins: Where each value came from, by dotted key.
+        problems: The faults so far.
+        document: The parsed file.
+        lines: The line of each key in it.
     """
 
     file: str

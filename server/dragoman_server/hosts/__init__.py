@@ -17,8 +17,9 @@ from dragoman_server.wire.headers import with_key
 class UpstreamCall(NamedTuple):
     """One HTTP request to an upstream. The way there, its timeouts and its proxy, are no part of it.
 
-    content: the body, None for a GET.
-    framing: the response's, if it is a stream.
+    Attributes:
+        content: The body, None for a GET.
+        framing: The response's, if it is a stream.
     """
 
     method: str
@@ -62,9 +63,10 @@ class Authorize(Protocol):
 class Host:
     """How calls to one kind of servers differ from their protocol's calls.
 
-    fit: returns the call as the host takes it, before it is authorized; in a thread, if its body is large. None: as it
-        is.
-    authorize: see Authorize.
+    Attributes:
+        fit: Returns the call as the host takes it, before it is authorized; in a thread, if its body is large. None
+            leaves it as it is.
+        authorize: See Authorize.
     """
 
     fit: Callable[[UpstreamCall, UpstreamSettings], UpstreamCall] | None = None

@@ -46,10 +46,11 @@ AccountsOf = Callable[[UpstreamSettings], Sequence[AccountSettings]]
 class CatalogEntry:
     """A name that clients may send.
 
-    display_name: for people.
-    owner: the upstream that it leads to first.
-    info: of the model there, with the smallest limits of all models that it may lead to.
-    listed: it is in lists; otherwise it is found only by its name.
+    Attributes:
+        display_name: Its name for people.
+        owner: The upstream that it leads to first.
+        info: The model's info there, with the smallest limits of all models that it may lead to.
+        listed: It is in lists; otherwise it is found only by its name.
     """
 
     name: str
@@ -63,8 +64,12 @@ class CatalogEntry:
 class _UpstreamList:
     """One upstream's models, and the state of fetching them.
 
-    due: when to fetch again. first_fetch: when the first fetch began. ended: set when the running fetch has ended, None
-    while none runs. tried: a fetch has succeeded or failed. failing: the last fetch failed.
+    Attributes:
+        due: When to fetch again.
+        first_fetch: When the first fetch began.
+        ended: Set when the running fetch has ended, None while none runs.
+        tried: A fetch has succeeded or failed.
+        failing: The last fetch failed.
     """
 
     upstream: UpstreamSettings

@@ -66,13 +66,14 @@ _ANTHROPIC_FIELDS: Mapping[str, tuple[type, ...]] = MappingProxyType(
 class ModelInfo:
     """The description of a model. None: unknown.
 
-    id: its name at the upstream.
-    display_name: for people.
-    context, output: in tokens.
-    created, retires: seconds since the epoch.
-    lifecycle: in Anthropic's words.
-    anthropic: more members of Anthropic's form, unchanged.
-    owned_by: local servers write their own name there.
+    Attributes:
+        id: Its name at the upstream.
+        display_name: Its name for people.
+        context, output: Its limits in tokens.
+        created, retires: Seconds since the epoch.
+        lifecycle: Its state in Anthropic's words.
+        anthropic: More members of Anthropic's form, unchanged.
+        owned_by: Local servers write their own name there.
     """
 
     id: str

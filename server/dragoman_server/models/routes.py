@@ -58,8 +58,9 @@ NO_LISTED_MODELS: ListedModels = MappingProxyType({})
 class ModelRoute:
     """Where a request goes: the upstream's name, and the model and the protocol to use there.
 
-    advice: what to do if the upstream does not have the model, "" if it probably has it.
-    rule: what has led there, for people.
+    Attributes:
+        advice: What to do if the upstream does not have the model, "" if it probably has it.
+        rule: The rule that has led there, for people.
     """
 
     upstream: str
@@ -82,7 +83,8 @@ class UnknownModel:
 class VendorModels:
     """Model names that belong to a provider: they lead to the upstream of that name.
 
-    by_protocol: else to the first upstream that speaks the protocol which the provider prefers.
+    Attributes:
+        by_protocol: Else to the first upstream that speaks the protocol which the provider prefers.
     """
 
     pattern: str

@@ -16,7 +16,10 @@ from dataclasses import dataclass
 class SQLiteFileFormat:
     """The kind of a file.
 
-    what: its name for errors. application, version: the marks in the file. schema: SQL that makes the tables.
+    Attributes:
+        what: Its name for errors.
+        application, version: The marks in the file.
+        schema: SQL that makes the tables.
     """
 
     what: str

@@ -65,9 +65,11 @@ class Wait(msgspec.Struct, frozen=True):
 class GiveUp(msgspec.Struct, frozen=True):
     """Send the client an error.
 
-    error: of the last attempt, or of the last one whose account is usable again later, if there was one, because
-        clients retry after such an error. None if there was no attempt to make.
-    retry_at: when the first account is usable again, None if none will be without a reset or if that would not help.
+    Attributes:
+        error: The error of the last attempt, or of the last one whose account is usable again later, if there was one,
+            because clients retry after such an error. None if there was no attempt to make.
+        retry_at: When the first account is usable again, None if none will be without a reset or if that would not
+            help.
     """
 
     error: WireError | None

@@ -30,11 +30,12 @@ class ErrorAction(Enum):
 class ErrorRule(msgspec.Struct, frozen=True):
     """One row of a table. It matches an error if each of its conditions does, by any of its members.
 
-    action: what follows.
-    kinds: of the error.
-    statuses: as the upstream sent them; for an error inside of a stream, the usual status of its kind.
-    codes: `code` or `type` of the error.
-    words: parts of the message, in lower case.
+    Attributes:
+        action: The action to take.
+        kinds: The kinds of the error.
+        statuses: The statuses that the upstream sent; for an error inside of a stream, the usual status of its kind.
+        codes: `code` or `type` of the error.
+        words: Parts of the message, in lower case.
     """
 
     action: ErrorAction

@@ -18,13 +18,14 @@ from dragoman_server.policy.error_actions import ErrorAction
 class Backoff(msgspec.Struct, frozen=True):
     """How long accounts cool down. Times are seconds.
 
-    rate_limit_s: after a rate limit without a time. Doubles with each consecutive cooldown, as failure_s.
-    failure_s: after too many failures.
-    max_s: the longest of both.
-    max_failures: this many within window_s are too many.
-    window_s: see max_failures.
-    jitter: a cooldown is longer by up to this share, so that accounts and gateways do not all start again at the same
-    time.
+    Attributes:
+        rate_limit_s: After a rate limit without a time. Doubles with each consecutive cooldown, as failure_s.
+        failure_s: After too many failures.
+        max_s: The longest of both.
+        max_failures: This many within window_s are too many.
+        window_s: See max_failures.
+        jitter: A cooldown is longer by up to this share, so that accounts and gateways do not all start again at the
+            same time.
     """
 
     rate_limit_s: float = 15.0
@@ -46,13 +47,14 @@ class AccountState(Enum):
 class Health(msgspec.Struct, frozen=True):
     """One account's state. Times are seconds since the epoch, because gateways share them.
 
-    cooldown_until: the account is not used until then.
-    cause: of the cooldown, for the operator.
-    disabled: why it is disabled until an operator resets it, None if it is not.
-    failures: the times of recent temporary failures, oldest first.
-    consecutive_cooldowns: without a success between them.
-    last_used: when it was last chosen.
-    remaining: the share of its rate limit that is left, 0 to 1, None if unknown.
+    Attributes:
+        cooldown_until: The account is not used until then.
+        cause: The cause of the cooldown, for the operator.
+        disabled: Why it is disabled until an operator resets it, None if it is not.
+        failures: The times of recent temporary failures, oldest first.
+        consecutive_cooldowns: Without a success between them.
+        last_used: When it was last chosen.
+        remaining: The share of its rate limit that is left, 0 to 1, None if unknown.
     """
 
     cooldown_until: float = 0.0

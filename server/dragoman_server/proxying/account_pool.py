@@ -58,10 +58,11 @@ _MINUTE = 60.0
 class AccountChain:
     """The accounts of a chain of upstreams.
 
-    upstreams: as the machine needs them.
-    accounts: by id.
-    records_health: there is more than one account. A single one is used whatever its state; but its limits apply.
-    has_proxies: a proxy's cooldown may apply to an account.
+    Attributes:
+        upstreams: The upstreams, as the machine needs them.
+        accounts: The accounts by id.
+        records_health: There is more than one account. A single one is used whatever its state; but its limits apply.
+        has_proxies: A proxy's cooldown may apply to an account.
     """
 
     upstreams: tuple[UpstreamAccounts, ...]

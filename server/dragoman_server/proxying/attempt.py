@@ -75,15 +75,15 @@ _TOO_LARGE = unreadable_error(f"it has more than {MAX_RESPONSE_BYTES} bytes")
 class AttemptFailure:
     """A failed attempt of which nothing was sent to the client.
 
-    error: decides what happens to its account.
-    reported: the error as the client may see it.
-    cause: the error for the log.
-    headers: those of the upstream's that the client may see.
-    status, body: the upstream's error response in the client's form, if the client gets that.
-    upstream_status: of the upstream's response, if there was one.
-    retry_after: the seconds for which the upstream accepts no request.
-    connecting: the connection could not be established.
-    idle_closed: a reused connection was closed before the request arrived.
+    Attributes:
+        error: Decides what happens to its account.
+        reported: The error as the client may see it.
+        cause: The error for the log.
+        headers: The upstream's headers that the client may see.
+        status, body: The upstream's error response in the client's form, if the client gets that.
+        upstream_status: The status of the upstream's response, if there was one.
+        retry_after: The seconds for which the upstream accepts no request.
+        connecting, idle_closed: There was no connection; a reused one was closed before the request arrived.
     """
 
     error: WireError
@@ -101,10 +101,11 @@ class AttemptFailure:
 class PooledAccount(Account, frozen=True, kw_only=True):
     """An account with what follows from its settings.
 
-    settings: of the account.
-    candidate: the account with its limits, for the store.
-    proxy: the name of its proxy in the store, "" for none.
-    rules: of its upstream, for errors.
+    Attributes:
+        settings: The account's settings.
+        candidate: The account with its limits, for the store.
+        proxy: The name of its proxy in the store, "" for none.
+        rules: Its upstream's rules for errors.
     """
 
     settings: AccountSettings
@@ -142,12 +143,12 @@ class Attempt:
         reservation: of the account, in the store.
         now: seconds since the epoch.
 
-    plan: the one that is carried out: as it was passed, without what the upstream has refused, or released.
+    plan: the current one: as it was passed, without refused members, or released.
     machine: translates the response, None until there is one.
     ended: the response has completed or failed, so the next delivery is the last one.
     sent_to_client: part of the response was sent to the client.
-    status: of the upstream's response, None until there is one.
-    headers: those of the upstream's that the client may see.
+    status: the response's status, None until there is one.
+    headers: the upstream's headers that the client may see.
     content_at: when the first content of the response was there.
     trace: its span, None where there are none.
     translating: set when the thread ends that uses the machine, None while none does. Others wait for it.

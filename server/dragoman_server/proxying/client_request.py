@@ -42,9 +42,10 @@ class ClientDisconnected(Exception):
 class ResponseChannel(Protocol):
     """One response on its way to a client: start() once, write() and write_now() for each piece, end() once.
 
-    meter: measures what the client gets, None where nothing needs it.
-    started: the response has begun, or is about to.
-    broken: writing raised OSError, because the client has gone.
+    Attributes:
+        meter: Measures what the client gets, None where nothing needs it.
+        started: The response has begun, or is about to.
+        broken: Writing raised OSError, because the client has gone.
     """
 
     meter: Meter | None

@@ -21,12 +21,13 @@ from dragoman_server.settings.problems import quote_value
 class Destination:
     """Where a client's requests for a model go.
 
-    model: as the client names it, or the default.
-    upstream_model: its name at the upstream.
-    upstream: the protocol that is spoken there.
-    settings: the upstream's.
-    accounts: any of them may send the request.
-    advice, rule: see ModelRoute.
+    Attributes:
+        model: The name that the client uses, or the default.
+        upstream_model: Its name at the upstream.
+        upstream: The protocol that is spoken there.
+        settings: The upstream's.
+        accounts: Any of them may send the request.
+        advice, rule: See ModelRoute.
     """
 
     model: str

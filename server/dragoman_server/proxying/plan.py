@@ -60,25 +60,28 @@ MAX_FAN_OUT = 16
 class Plan:
     """The upstream request of one client request, before anything is sent: immutable. The account's key is not in it.
 
-    id: of the request, for logs and headers.
-    client: the client's protocol.
-    endpoint: where the request came in.
-    destination: where it goes.
-    body: the bytes sent there. members: the names of its members.
-    request: what the client's protocol has read. None after released().
-    planner: makes the plans of the fallbacks, and this one again. None if nothing more can be made.
-    losses: what the upstream does not get.
-    relayed, rewritten, fan_out: see TranslatedRequest.
-    context: for the response's machine.
-    base_url: of the upstream, without a slash at the end.
-    path: of the upstream request below it, with its query.
-    headers: of the upstream request.
-    streams: the client gets a stream.
-    conversation: the key by which it stays with its account, None where it need not.
-    check_input: checks what the model writes for tools with a grammar, see ResponseTranslator.
-    fallbacks: where it goes if that fails, the best first.
-    required_member: the member that a whole response must have, None for the usual one of its protocol.
-    store_response: the complete response is needed besides what the client gets, see ResponseTranslator.whole_body().
+    Attributes:
+        id: The request's id, for logs and headers.
+        client: The client's protocol.
+        endpoint: Where the request came in.
+        destination: Where it goes.
+        body: The bytes sent there.
+        members: The names of its members.
+        request: The document that the client's protocol has read. None after released().
+        planner: Makes the plans of the fallbacks, and this one again. None if nothing more can be made.
+        losses: The parts that the upstream does not get.
+        relayed, rewritten, fan_out: See TranslatedRequest.
+        context: The context for the response's machine.
+        base_url: The upstream's URL, without a slash at the end.
+        path: The path below it, with its query.
+        headers: The headers of the upstream request.
+        streams: The client gets a stream.
+        conversation: The key by which it stays with its account, None where it need not.
+        check_input: Checks what the model writes for tools with a grammar, see ResponseTranslator.
+        fallbacks: Where it goes if that fails, the best first.
+        required_member: The member that a whole response must have, None for the usual one of its protocol.
+        store_response: The complete response is needed besides what the client gets, see
+            ResponseTranslator.whole_body().
     """
 
     id: str
@@ -185,20 +188,22 @@ PlanChange = Callable[[Plan], Plan]
 class Planner:
     """A client's request, with everything that its plans depend on: one plan for each upstream of its chain.
 
-    client: the client's protocol.
-    headers: with lower-case names.
-    query: the query string, without the question mark.
-    id: letters and digits.
-    now: seconds since the epoch. clock: returns them later.
-    upstreams: the protocols that upstreams may speak.
-    listed: the models that upstreams list.
-    endpoint: where the request came in, None for the first one of the client's protocol.
-    model_in_path: the model that the path of the request names, "" if it names none.
-    request_head: from peek() for this body, if that was called already.
-    client_key: the one that the request came with.
-    reasoning_lookup, check_input: as for the core's translators.
-    change: see PlanChange.
-    refused_members: what upstreams have refused before, and is left out.
+    Attributes:
+        client: The client's protocol.
+        headers: The headers, with lower-case names.
+        query: The query string, without the question mark.
+        id: Letters and digits.
+        now: Seconds since the epoch.
+        clock: Returns them later.
+        upstreams: The protocols that upstreams may speak.
+        listed: The models that upstreams list.
+        endpoint: Where the request came in, None for the first one of the client's protocol.
+        model_in_path: The model that the path of the request names, "" if it names none.
+        request_head: From peek() for this body, if that was called already.
+        client_key: The one that the request came with.
+        reasoning_lookup, check_input: As for the core's translators.
+        change: See PlanChange.
+        refused_members: Members that upstreams have refused before, and that are left out.
     """
 
     settings: Settings

@@ -44,8 +44,10 @@ class RecordedRequest(msgspec.Struct, frozen=True):
 class RecordedAttempt(msgspec.Struct, frozen=True):
     """One request to an upstream, and its response.
 
-    capabilities: what the gateway fitted the request to, of the protocol's type.
-    status: None if there was no response. error: why the connection broke, None if it did not.
+    Attributes:
+        capabilities: The capabilities that the gateway fitted the request to, of the protocol's type.
+        status: None if there was no response.
+        error: Why the connection broke, None if it did not.
     """
 
     at_s: float
@@ -74,10 +76,13 @@ class RecordedResponse(msgspec.Struct, frozen=True):
 class Recording(msgspec.Struct, frozen=True, kw_only=True):
     """One request, from its arrival to the end of its response.
 
-    version: of this form. dragoman: the gateway's version. time: of its arrival, in seconds since the epoch.
-    model: the name that the client gets.
-    texts: the texts are there; else each letter is an x.
-    complete: nothing was left out because it was too much.
+    Attributes:
+        version: The version of this form.
+        dragoman: The gateway's version.
+        time: The time of its arrival, in seconds since the epoch.
+        model: The name that the client gets.
+        texts: The texts are there; else each letter is an x.
+        complete: Nothing was left out because it was too much.
     """
 
     id: str

@@ -47,11 +47,12 @@ class Replayed(msgspec.Struct, frozen=True):
 class Difference(msgspec.Struct, frozen=True):
     """The first place where what is sent now differs from what was recorded.
 
-    where: `request` or `response`.
-    event: its number in a stream, from 0, None in a document.
-    pointer: JSON Pointer into the document or the event's data.
-    recorded, now: the values there, as JSON; None for a place that is not there.
-    kind: the event's name or the type in its data, "" if it has none.
+    Attributes:
+        where: `request` or `response`.
+        event: Its number in a stream, from 0, None in a document.
+        pointer: JSON Pointer into the document or the event's data.
+        recorded, now: The values there, as JSON; None for a place that is not there.
+        kind: The event's name or the type in its data, "" if it has none.
     """
 
     where: str

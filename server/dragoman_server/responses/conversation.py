@@ -53,9 +53,10 @@ def is_id(value: object) -> bool:
 class StateParams:
     """The parameters of a request about stored state.
 
-    previous: the id of the response that it continues.
-    store: the response is to be stored, which is the default.
-    may_refer: items of the input may refer to stored ones.
+    Attributes:
+        previous: The id of the response that it continues.
+        store: The response is to be stored, which is the default.
+        may_refer: Items of the input may refer to stored ones.
     """
 
     previous: str | None

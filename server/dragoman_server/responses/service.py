@@ -34,10 +34,11 @@ HOW_TO_ENABLE = "set server.response_store to memory or sqlite"
 class ExpandedRequest:
     """A request with its conversation.
 
-    body: the request to plan.
-    previous: the id of the stored response that it continues, if its conversation was inserted.
-    conversation: the items before the response, if the response is to be stored; None otherwise.
-    unresolved: the error for a reference that only the upstream may resolve, None if there is none.
+    Attributes:
+        body: The request to plan.
+        previous: The id of the stored response that it continues, if its conversation was inserted.
+        conversation: The items before the response, if the response is to be stored; None otherwise.
+        unresolved: The error for a reference that only the upstream may resolve, None if there is none.
     """
 
     body: bytes

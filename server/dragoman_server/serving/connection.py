@@ -58,15 +58,16 @@ Address = tuple[str, int]
 class WorkerContext:
     """The objects that the connections of one worker share.
 
-    app: serves the requests. tls: None for plain TCP.
-    config, settings, tls: of connections that are accepted from now on.
-    state: of the application's lifespan.
-    requests: the scopes of all requests, which a stop cancels.
-    terminated: the worker takes no new requests.
-    time: the clock of the event loop.
-    connections: all of them.
-    idle: the connections and TLS handshakes without a request, which may be closed for a new connection, each with the
-        function that closes it; the one that has been idle longest comes first.
+    Attributes:
+        app: Serves the requests.
+        config, settings, tls: For connections that are accepted from now on; tls is None for plain TCP.
+        state: The state of the application's lifespan.
+        requests: The scopes of all requests, which a stop cancels.
+        terminated: The worker takes no new requests.
+        time: The clock of the event loop.
+        connections: All connections.
+        idle: The connections and TLS handshakes without a request, which may be closed for a new connection, each with
+            the function that closes it; the one that has been idle longest comes first.
     """
 
     app: ASGIApp

@@ -53,8 +53,9 @@ AppFactory = Callable[[Settings], ASGIApp]
 class ReloadableApp(Protocol):
     """An application that can change its settings while it serves.
 
-    reloader: the application calls it for a reload; None if there is nothing to load.
-    draining: a stop has begun.
+    Attributes:
+        reloader: The application calls it for a reload; None if there is nothing to load.
+        draining: A stop has begun.
     """
 
     reloader: Reload | None
@@ -212,7 +213,10 @@ def _stop_s(settings: Settings) -> float:
 class _Worker:
     """A process that serves.
 
-    exit_within: see ExitTimer.within(). load: see serve(). link: to the supervisor, which loads for all workers.
+    Attributes:
+        exit_within: See ExitTimer.within().
+        load: See serve().
+        link: To the supervisor, which loads for all workers.
     """
 
     settings: Settings

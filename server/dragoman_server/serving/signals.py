@@ -28,9 +28,10 @@ GROUP_SIGNALS = signals_named("SIGINT", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2
 class SignalMeanings:
     """What signals mean for a process.
 
-    handled: those that it handles.
-    reload: the one of them that may mean a reload, None if there is nothing to load again.
-    had_terminal: the process had a controlling terminal at its start.
+    Attributes:
+        handled: Those that it handles.
+        reload: The one of them that may mean a reload, None if there is nothing to load again.
+        had_terminal: The process had a controlling terminal at its start.
     """
 
     handled: tuple[signal.Signals, ...]

@@ -57,8 +57,9 @@ _MARGIN_S = 2.0
 class _WorkerProcess:
     """A worker.
 
-    sending: held while something is sent, because a large message is several writes.
-    applied: set when it has responded to the settings that it was sent, or has ended.
+    Attributes:
+        sending: Held while something is sent, because a large message is several writes.
+        applied: Set when it has responded to the settings that it was sent, or has ended.
     """
 
     process: SpawnProcess
@@ -72,10 +73,12 @@ class _WorkerProcess:
 class Supervisor:
     """Starts the workers, calls on_ready once all of them serve, replaces those that die, and stops them all.
 
-    settings: those in use.
-    load: reads the configuration again, None if there is nothing to read. use: see ConfigReloader; for this process.
-    stop_s: returns the seconds that a worker has for all its own steps of a stop.
-    exit_within: see ExitTimer.within().
+    Attributes:
+        settings: Those in use.
+        load: Reads the configuration again, None if there is nothing to read.
+        use: See ConfigReloader; for this process.
+        stop_s: Returns the seconds that a worker has for all its own steps of a stop.
+        exit_within: See ExitTimer.within().
     """
 
     settings: Settings

@@ -86,11 +86,12 @@ _KINDS_OF_CHOICES = (SettingKind.CHOICE, SettingKind.CHOICES)
 class SettingSpec:
     """One setting.
 
-    type: of the value, or of each element if there may be `many`, as msgspec checks it.
-    limits: of a number, or of the length of a secret.
-    choices: the valid values of CHOICE and CHOICES.
-    default: None for no value.
-    applied_by: what makes a changed value take effect.
+    Attributes:
+        type: The type of the value, or of each element if there may be `many`, as msgspec checks it.
+        limits: The limits of a number, or of the length of a secret.
+        choices: The valid values of CHOICE and CHOICES.
+        default: None for no value.
+        applied_by: The step that makes a changed value take effect.
     """
 
     name: str

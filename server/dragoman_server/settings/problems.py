@@ -92,10 +92,12 @@ def dotted(path: Sequence[str | int]) -> str:
 class ValueOrigin:
     """Where a value came from.
 
-    source: a file, "environment", "command line" or "default". line: None outside of files.
-    where: the dotted key, the variable or the flag.
-    references: the variables and files that were put into it.
-    raw: the text of a URL before that.
+    Attributes:
+        source: A file, "environment", "command line" or "default".
+        line: None outside of files.
+        where: The dotted key, the variable or the flag.
+        references: The variables and files that were put into it.
+        raw: The text of a URL before that.
     """
 
     source: str
@@ -162,9 +164,10 @@ class CheckSeverity(enum.StrEnum):
 class CheckFinding:
     """A result of a check.
 
-    check: its name, which programs may rely on.
-    subject: what it is about: a setting, a variable, a file, an upstream.
-    fix: the command or the line that fixes it, "" if there is nothing to fix.
+    Attributes:
+        check: Its name, which programs may rely on.
+        subject: The thing that it is about: a setting, a variable, a file, an upstream.
+        fix: The command or the line that fixes it, "" if there is nothing to fix.
     """
 
     severity: CheckSeverity

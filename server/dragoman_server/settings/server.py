@@ -311,11 +311,12 @@ class Price:
 class Settings:
     """Everything that is configured, checked.
 
-    models: for each name that clients send, the `upstream/model` that it means, or several, best first.
-    proxies: the environment's, because their URLs may contain credentials to mask.
-    resolved_capabilities: what `capabilities.resolve` has returned so far, by upstream, model and protocol.
-    upstream_of_model: the first upstream that lists a model in the settings, by the model.
-    aliases: the patterns of `models` with their targets.
+    Attributes:
+        models: Each name that clients send -> the `upstream/model` that it means, or several, best first.
+        proxies: The environment's, because their URLs may contain credentials to mask.
+        resolved_capabilities: The results of `capabilities.resolve` so far, by upstream, model and protocol.
+        upstream_of_model: The first upstream that lists a model in the settings, by the model.
+        aliases: The patterns of `models` with their targets.
     """
 
     server: ServerSettings = field(default_factory=ServerSettings)

@@ -65,7 +65,9 @@ class TimedBytes(NamedTuple):
 class SimulatedReply:
     """The reply to one request.
 
-    chunks: of the body; they can be iterated once. delay_s: seconds before the head.
+    Attributes:
+        chunks: The chunks of the body; they can be iterated once.
+        delay_s: Seconds before the head.
     """
 
     status: int

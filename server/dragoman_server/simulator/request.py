@@ -47,8 +47,10 @@ ClientTool: TypeAlias = FunctionTool | CustomTool
 class SimulatedRequest:
     """One request, as scripts use it.
 
-    document: the core's request document. token: a hash of the request, for ids.
-    number: what stands after `@` in the model's name, or its default.
+    Attributes:
+        document: The core's request document.
+        token: A hash of the request, for ids.
+        number: The number after `@` in the model's name, or its default.
     """
 
     document: Request

@@ -119,9 +119,10 @@ RETRY_AFTER = ModelSetting("seconds in retry-after", 86_400)
 class SimulatedModel:
     """One simulated model.
 
-    script: returns the steps of a response, or raises RequestRefused.
-    setting: the meaning of a number after `@`; None if none is accepted.
-    default: the number if the name has none; a pace of 0 has no delays.
+    Attributes:
+        script: Returns the steps of a response, or raises RequestRefused.
+        setting: The meaning of a number after `@`; None if none is accepted.
+        default: The number if the name has none; a pace of 0 has no delays.
     """
 
     description: str

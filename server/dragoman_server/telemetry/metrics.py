@@ -65,8 +65,9 @@ class MetricKind(Enum):
 class MetricSpec:
     """One metric.
 
-    over_workers: how the values that several workers have of a gauge become one, in prometheus-client's words.
-    buckets: the upper bounds of a histogram's.
+    Attributes:
+        over_workers: How the values that several workers have of a gauge become one, in prometheus-client's words.
+        buckets: The upper bounds of a histogram's.
     """
 
     name: str

@@ -46,8 +46,10 @@ class RequestError(Exception):
 class ResponseHead:
     """The head of a response.
 
-    keep_alive: the connection may serve another request once the body is complete.
-    body: the decoder of the body. leftover: the bytes of the body that came in the same read.
+    Attributes:
+        keep_alive: The connection may serve another request once the body is complete.
+        body: The decoder of the body.
+        leftover: The bytes of the body that came in the same read.
     """
 
     status: int

@@ -24,8 +24,9 @@ from dragoman_server.streams.byte_stream import ByteStream
 class PoolLimits:
     """Limits.
 
-    connections: busy and idle ones; by default as many as clients may have.
-    idle_s: seconds for which an idle one stays usable.
+    Attributes:
+        connections: Busy and idle ones; by default as many as clients may have.
+        idle_s: Seconds for which an idle one stays usable.
     """
 
     connections: int = 10_000

@@ -67,9 +67,10 @@ class RequestURL(NamedTuple):
 class Http1Request(NamedTuple):
     """A request.
 
-    headers: all of them.
-    timeouts: httpx2's, in seconds: "connect", "read", "write", "pool"; None waits for ever. "read" and "write" bound
-        each wait, "read" also the whole head.
+    Attributes:
+        headers: All headers.
+        timeouts: httpx2's, in seconds: "connect", "read", "write", "pool"; None waits for ever. "read" and "write"
+            bound each wait, "read" also the whole head.
     """
 
     method: str

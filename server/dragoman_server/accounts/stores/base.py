@@ -28,9 +28,10 @@ class AccountStoreError(Exception):
 class Rate(msgspec.Struct, frozen=True):
     """A limit per period, by the generic cell rate algorithm: it fills again steadily.
 
-    key: the name of the counter, which all gateways that share the store use.
-    limit: the amount per period, and the largest burst.
-    period_s: in seconds.
+    Attributes:
+        key: The name of the counter, which all gateways that share the store use.
+        limit: The amount per period, and the largest burst.
+        period_s: The period in seconds.
     """
 
     key: str
@@ -53,9 +54,10 @@ def in_order(amounts: Sequence[float]) -> float:
 class Candidate(msgspec.Struct, frozen=True, omit_defaults=True):
     """An account that a request may be sent with.
 
-    requests, tokens: its own limits, None for none. A request counts immediately; its tokens are known when it has
-    ended, so an account that has used too many has no room until the debt is paid off.
-    max_concurrent_requests: None for any number.
+    Attributes:
+        requests, tokens: Its own limits, None for none. A request counts immediately; its tokens are known when it has
+            ended, so an account that has used too many has no room until the debt is paid off.
+        max_concurrent_requests: None for any number.
     """
 
     account: str
@@ -67,7 +69,8 @@ class Candidate(msgspec.Struct, frozen=True, omit_defaults=True):
 class KeyUse(msgspec.Struct, frozen=True):
     """What requests with a client key have used.
 
-    last_used: seconds since the epoch, 0 for a key that was never used.
+    Attributes:
+        last_used: Seconds since the epoch, 0 for a key that was never used.
     """
 
     requests: float = 0.0

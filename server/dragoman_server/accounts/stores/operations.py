@@ -41,8 +41,10 @@ class Write(Operation[None], frozen=True):
 class Reserve(Operation[Reservation | NoRoom], frozen=True):
     """Reserve a request with the first candidate that has room, and record its use.
 
-    conversation: stays with its account if that is among the candidates and has room; otherwise it is with the
-    reserved account from now on. lease: a new id.
+    Attributes:
+        conversation: Stays with its account if that is among the candidates and has room; otherwise it is with the
+            reserved account from now on.
+        lease: A new id.
     """
 
     candidates: Sequence[Candidate]
@@ -149,8 +151,10 @@ class Release(Write, frozen=True):
 class Change(Write, frozen=True):
     """Change the state of an account by one of Health's transitions. All gateways get the change immediately.
 
-    change: may be called several times; returns its argument if nothing changes, which is cheap, because most requests
-    succeed. repeatable: it may be made twice, as after a call that timed out and yet took effect.
+    Attributes:
+        change: May be called several times; returns its argument if nothing changes, which is cheap, because most
+            requests succeed.
+        repeatable: It may be made twice, as after a call that timed out and yet took effect.
     """
 
     account: str
@@ -188,8 +192,9 @@ class Change(Write, frozen=True):
 class Spend(Operation[float], frozen=True):
     """Count an amount for each rate. Return 0, or the time at which all of them have room again.
 
-    at_once: count nothing if there is no room (for requests); otherwise count in any case, which may be a debt (for
-    tokens, when they are known).
+    Attributes:
+        at_once: Count nothing if there is no room (for requests); otherwise count in any case, which may be a debt (for
+            tokens, when they are known).
     """
 
     rates: Sequence[tuple[Rate, float]]

@@ -18,9 +18,11 @@ _DEFAULT_PORT = 6379
 class ValkeyURL:
     """The parts of a URL.
 
-    host, port: of a TCP connection. path: of a Unix socket, which has neither.
-    tls: the connection is encrypted.
-    db: the number of the database.
+    Attributes:
+        host, port: The address of a TCP connection.
+        path: The path of a Unix socket, which has neither.
+        tls: The connection is encrypted.
+        db: The number of the database.
     """
 
     host: str = ""

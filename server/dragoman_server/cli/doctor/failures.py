@@ -18,11 +18,12 @@ from dragoman_server.upstream.errors import (
 class Cause:
     """The cause of a failure.
 
-    check, severity: as in CheckFinding.
-    text: with {host} and {origin} of the upstream; "" for what the failure itself reports.
-    fix: also with {place}, where the base URL is configured, and {key}, where the key is.
-    needs_key: the account has a wrong key, or none.
-    unreachable: no connection can be made, so every request fails.
+    Attributes:
+        check, severity: As in CheckFinding.
+        text: The message, with {host} and {origin} of the upstream; "" for the failure's own.
+        fix: Also with {place}, where the base URL is configured, and {key}, where the key is.
+        needs_key: The account has a wrong key, or none.
+        unreachable: No connection can be made, so every request fails.
     """
 
     check: str

@@ -27,12 +27,16 @@ _NOW = 0
 class ExplainedRequest:
     """What one upstream of the chain would get.
 
-    target: `upstream/model`. rule: what has led there. protocol: that is spoken there.
-    mode: "relayed", "rewritten" or "translated".
-    accounts: in the order in which they are tried while nothing has failed. selection: how that order comes about.
-    headers: with masked secrets.
-    times: how often it is sent, see TranslatedRequest.fan_out.
-    losses: code, place and sentence of each.
+    Attributes:
+        target: `upstream/model`.
+        rule: The rule that has led there.
+        protocol: The protocol that is spoken there.
+        mode: "relayed", "rewritten" or "translated".
+        accounts: Its accounts, in the order in which they are tried while nothing has failed.
+        selection: How that order comes about.
+        headers: The headers, with masked secrets.
+        times: How often it is sent, see TranslatedRequest.fan_out.
+        losses: Code, place and sentence of each.
     """
 
     target: str
@@ -54,7 +58,8 @@ class ExplainedRequest:
 class ExplainedRefusal:
     """What the client would get instead, or why an upstream of the chain is skipped.
 
-    target: the upstream, "" if the whole request is refused.
+    Attributes:
+        target: The upstream, "" if the whole request is refused.
     """
 
     target: str

@@ -35,10 +35,12 @@ _MODELS_NAMED = 5
 class Entry:
     """An upstream for the file.
 
-    settings: its `variables` are written as references.
-    title, summary: describe it. comment: more lines above it.
-    active: false for one that cannot be used yet, which becomes a comment.
-    default_model: to write into the file, None if it has a default already or none is known.
+    Attributes:
+        settings: Its `variables` are written as references.
+        title, summary: Describe it.
+        comment: More lines above it.
+        active: False for one that cannot be used yet, which becomes a comment.
+        default_model: To write into the file, None if it has a default already or none is known.
     """
 
     settings: UpstreamSettings

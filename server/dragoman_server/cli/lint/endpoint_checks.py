@@ -63,10 +63,11 @@ class EndpointError(Exception):
 class Probe:
     """One request.
 
-    name: for people.
-    kind: of the response that has to come.
-    members: members of a Chat request, besides model and messages. The other protocols get a translation.
-    raw: the body, instead of a translation, with %s for the model as JSON.
+    Attributes:
+        name: Its name for people.
+        kind: The kind of the response that has to come.
+        members: Members of a Chat request, besides model and messages. The other protocols get a translation.
+        raw: The body, instead of a translation, with %s for the model as JSON.
     """
 
     name: str

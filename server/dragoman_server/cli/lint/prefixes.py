@@ -26,10 +26,12 @@ from dragoman_server.recordings.replay import attempt_of, decoded, first_unequal
 class BrokenPrefix:
     """A request whose prompt does not begin with the previous request's prompt.
 
-    name, before: of both recordings.
-    by: who changed it.
-    pointer: the first place that differs, in the client's body or in the upstream's.
-    lost_bytes: of the prompt before, behind that place and without its last message. prompt_bytes: of all of it.
+    Attributes:
+        name, before: The names of both recordings.
+        by: Who changed it.
+        pointer: The first place that differs, in the client's body or in the upstream's.
+        lost_bytes: The size of the previous prompt behind that place, without its last message.
+        prompt_bytes: The size of all of it.
     """
 
     name: str

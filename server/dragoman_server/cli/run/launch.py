@@ -70,7 +70,9 @@ _LOOK_S = 5.0
 class Launch:
     """One command that gets a gateway.
 
-    gateway: the URL of one that runs, None to start one. model, small_model: None if the user chooses none.
+    Attributes:
+        gateway: The URL of one that runs, None to start one.
+        model, small_model: None if the user chooses none.
     """
 
     client: Client

@@ -69,7 +69,8 @@ class _PrivateApp:
 
     The key has its own secret: `server.secret` signs reasoning, and sessions go on in other runs.
 
-    used: gets the first request.
+    Attributes:
+        used: Gets the first request.
     """
 
     key: ClientKey

@@ -42,11 +42,12 @@ class StoredItem(msgspec.Struct, frozen=True, gc=False):
 class StoredResponse(msgspec.Struct, frozen=True, gc=False):
     """A response that has ended, with the whole input of the model.
 
-    owner: the name of the client key that may see it.
-    created: when it was stored.
-    body: the Response object as JSON, its `output` empty.
-    input: the conversation before the response, from its start.
-    output: the items of the response.
+    Attributes:
+        owner: The name of the client key that may see it.
+        created: When it was stored.
+        body: The Response object as JSON, its `output` empty.
+        input: The conversation before the response, from its start.
+        output: The items of the response.
     """
 
     id: str
