@@ -5,7 +5,7 @@ or header values in them. As JSON a line has every field. As text, for people, a
 attempts indented below it; control characters are escaped and the lines of a traceback indented, so a model name cannot
 forge a line.
 
-The command writes all lines of its process in this form: also those of event loops and libraries, warnings, and
+The command writes all lines of its process in this form: also lines of event loops and libraries, warnings, and
 uncaught exceptions. The secrets of the settings are removed from each line, and lines that repeat are left out and
 counted.
 """

@@ -1,7 +1,7 @@
 """Make the frames of a stream from its blocks and items, so that a row has each of them once and whole.
 
 `{"block": {...}, "deltas": [...]}` stands for the events of a content block of Messages, and
-`{"item": {...}, "events": [...]}` for those of an output item of Responses; the second member has more deltas or
+`{"item": {...}, "events": [...]}` for deltas of an output item of Responses; the second member has more deltas or
 events. Everything else is a frame as it is.
 """
 

@@ -71,8 +71,8 @@ class FanOut(ResponseMachine):
     Attributes:
         losses: What the client does not get, by choice.
         usage: The sum of all branches, once it is COMPLETED.
-        upstream_model: That of the first branch to start.
-        upstream_id: That of the same response.
+        upstream_model: The model of the first branch to start.
+        upstream_id: The id of the same response.
 
     The other attributes are ResponseMachine's.
     """

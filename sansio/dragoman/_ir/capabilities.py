@@ -25,7 +25,7 @@ HostedUse: TypeAlias = Literal["web_search", "code_execution", "mcp"]
 Enforced: TypeAlias = Literal["schema", "tool_choice"]
 TokenLimit = Annotated[int, Meta(ge=1, le=10_000_000)]
 
-# Those of several protocols, but not of all.
+# Capabilities of several protocols, but not of all.
 MidSystem = Annotated[bool, "accepts system messages after the first turn; else they are marked user text"]
 CacheMarks = Annotated[
     Literal["none", "breakpoint", "cache_control"],

@@ -186,7 +186,7 @@ PROVIDERS = (
         # reasoning_content and unknown members are refused.
         relay="rewrite",
         # Other names are refused: "property 'reasoning_content' is unsupported". Most models refuse an effort
-        # and a schema, see the model families. Of those in `refuses`, "a 400 error will be returned".
+        # and a schema, see the model families. For members in `refuses`, "a 400 error will be returned".
         reasoning_field="reasoning",
         efforts=(),
         structured_output="object",

@@ -55,7 +55,7 @@ class Listener:
 
 
 def startup_text(error: StartupError) -> str:
-    """Return the text of an error at the start. That of an address in use has who uses it, and what to do."""
+    """Return the text of an error at the start. If the address is in use, it says who uses it, and what to do."""
     if not isinstance(error, AddressInUse):
         return str(error)
     listener = anyio.run(find_listener, error.address)

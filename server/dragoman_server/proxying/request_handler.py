@@ -120,18 +120,18 @@ class RequestHandler:
         """
         async with anyio.create_task_group() as tasks:
             self._scope = tasks.cancel_scope
-            beside = [tasks.start_soon(self._watch_disconnect, name="watch")]
+            helpers = [tasks.start_soon(self._watch_disconnect, name="watch")]
             # A client that has left already costs no request. Two, because in trio tasks that become ready together run
             # in any order.
             for _ in range(2):
                 await anyio.lowlevel.checkpoint()
             if self._plan.streams:
                 tasks.start_soon(return_if_cancelled, self._read_upstream, name="read")
-                beside.append(tasks.start_soon(self._tick, name="tick"))
+                helpers.append(tasks.start_soon(self._tick, name="tick"))
                 await self._write_client()
             else:
                 await self._read_upstream()
-            for task in beside:
+            for task in helpers:
                 task.cancel()
         left = self._record.outcome == "client_left"
         if left and self._machine is not None:
@@ -441,7 +441,7 @@ class RequestHandler:
     def _cache_reasoning_of(self, machine: ResponseMachine) -> None:
         """Cache it before the client has the whole response, because its next request may come immediately.
 
-        It is that of a client that will probably not send it back.
+        It belongs to a client that will probably not send it back.
         """
         store = self._gateway.reasoning_store
         if store is None or machine.outcome is not Outcome.COMPLETED:

@@ -102,9 +102,9 @@ def test_the_limits_of_http2_are_those_of_the_code() -> None:
         f"{stream // kib} KiB of a stream, {connection // kib // kib} MiB",
         f"does not read | {http2_connection.MAX_UNSENT // kib} KiB",
         f"below {http2_connection.SMALL_DATA} bytes",
-        "{} at once, {} a second, of each".format(*rates[PingFrame][1]),
+        "bursts of {}, {} a second, of each".format(*rates[PingFrame][1]),
         f"{http2_connection.UPDATES_PER_DATA} `WINDOW_UPDATE` for each",
-        "{} at once, {} a second | the same".format(*rates[RstStreamFrame][1]),
-        "{} at once, {} a second | the same".format(*rates[SettingsFrame][1]),
+        "bursts of {}, {} a second | the same".format(*rates[RstStreamFrame][1]),
+        "bursts of {}, {} a second | the same".format(*rates[SettingsFrame][1]),
     ):
         assert text in table

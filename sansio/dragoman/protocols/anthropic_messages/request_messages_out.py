@@ -218,7 +218,7 @@ class ConversationWriter:
         return ()
 
     def _opaque_blocks(self, part: OpaquePart) -> Iterable[JSONObject]:
-        """Return a block of this protocol unchanged, none for one of another protocol."""
+        """Return a block of this protocol unchanged, nothing for another protocol's block."""
         if part.origin == NAME:
             return (part.native,)
         self._ledger.add(LossCode.UNKNOWN_KIND, part.path, f"Messages has no counterpart of {part.kind}")

@@ -162,7 +162,7 @@ REJECTED_PARAMS: dict[Param, str] = {
 # dropped, because the search itself comes back in the wrapped signature next to them.
 SEARCH_ID_PREFIX = "srvtoolu_drg_"
 
-# In place of the vendor's ciphertext. It is not empty, because clients check that.
+# Replaces the vendor's ciphertext. It is not empty, because clients check that.
 CONTENT_PLACEHOLDER = "shown"
 
 REQUEST_TIERS: dict[str, str] = {"standard_only": "default"}

@@ -1,6 +1,6 @@
 """The members of the objects of requests and responses, see `_ir.shape`. Data only.
 
-Those of requests are in the types of openai-python 3.52.0 (types.responses). A member of a request that is not here
+Members of requests are in the types of openai-python 3.52.0 (types.responses). A member of a request that is not here
 is unknown: another Responses server gets it again, and it is a loss for any other protocol.
 """
 
