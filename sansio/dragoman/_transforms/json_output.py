@@ -149,7 +149,7 @@ class JsonToolStage:
         if self._call is None:
             return held
         if held:
-            self._ledger.dropped("/content", "the model wrote text beside the structured output")
+            self._ledger.dropped("/content", "the model wrote text in addition to the structured output")
         return ()
 
     def _stop(self, event: Stopped) -> Stopped:

@@ -69,7 +69,9 @@ def drop_unsupported(request: Request, context: PassContext) -> Request:
     if not capabilities.sampling_pair and "temperature" in left and "top_p" in left:
         # "`temperature` and `top_p` cannot both be specified for this model. Please use only one."
         # (BerriAI/litellm#15097, read 2026-11-22)
-        ledger.dropped(request.path_of("top_p"), "the model does not accept top_p beside a temperature")
+        ledger.dropped(
+            request.path_of("top_p"), "the model does not accept top_p together with a temperature"
+        )
         del left["top_p"]
     return request if left == params else msgspec.structs.replace(request, params=left)
 
@@ -148,7 +150,7 @@ def _fit_choice(request: Request, capabilities: Capabilities, ledger: Ledger) ->
     config = request.reasoning
     if config is not None and config.requests_reasoning:
         ledger.altered(
-            config.path, "reasoning is off: the model does not accept it beside a forced tool call"
+            config.path, "reasoning is off: the model does not accept it together with a forced tool call"
         )
     return msgspec.structs.replace(request, reasoning=ReasoningConfig(mode="disabled"))
 
@@ -167,7 +169,7 @@ def _fan_out(value: JSON, path: str, max_fan_out: int) -> int:
         hint = (
             "send one request for each choice"
             if max_fan_out == 1
-            else f"request at most {max_fan_out} at once"
+            else f"request at most {max_fan_out} choices"
         )
         raise RequestRefused(
             f"the upstream returns one choice per request: {hint}", path=path, code="unsupported_value"

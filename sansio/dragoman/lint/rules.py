@@ -113,7 +113,7 @@ _ROWS = (
         ("chat-usage-requested", _W, "Send usage only if the request has stream_options.include_usage."),
         ("chat-usage-missing", _E, "Send the usage chunk that stream_options.include_usage requests."),
         ("chat-usage-sum", _W, "Send totals that are the sums of their parts."),
-        ("chat-no-choices", _W, "Send choices in each chunk but that of the usage."),
+        ("chat-no-choices", _W, "Send choices in each chunk but the one with the usage."),
         ("chat-choice-index", _E, "Number the choices from 0, without a gap."),
         ("chat-after-finish", _W, "Send no delta after the finish_reason."),
         ("chat-role", _E, "Send the role assistant in the first delta of each choice: OpenAI's SDK for Node needs it."),
@@ -187,7 +187,7 @@ _ROWS = (
         ("responses-part-index", _E, "Number the parts of an item from 0, without a gap."),
         ("responses-part-empty", _W, "Add a part empty, and send its content as deltas."),
         ("responses-sum", _E, "Send in a done event exactly the sum of its deltas."),
-        ("responses-text-done", _W, "Send the done event of a text once, before that of its part or call."),
+        ("responses-text-done", _W, "Send the done event of a text once, before the done event of its part or call."),
         ("responses-annotation", _W, "Number annotations from 0, and repeat them in the done part."),
     ),
     (

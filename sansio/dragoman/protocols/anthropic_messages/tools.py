@@ -262,7 +262,7 @@ class _ToolWriter(msgspec.Struct):
             # Without a tool search of this vendor a deferred tool would never be found.
             self.ledger.dropped(
                 f"{tool.path}/defer_loading",
-                "the tool is sent at once: without a tool search it would never be found",
+                "the tool is sent immediately: without a tool search it would never be found",
             )
         if tool.cache is not None:
             block["cache_control"] = write_cache_mark(tool.cache)

@@ -211,7 +211,7 @@ def _write_tool(tool: FunctionTool | CustomTool, ledger: Ledger) -> JSONObject:
         ledger.altered(f"{tool.path}/input_examples", "added to the tool's description")
     if tool.deferred:
         ledger.altered(
-            f"{tool.path}/defer_loading", "the tool is sent at once: Chat Completions has no tool search"
+            f"{tool.path}/defer_loading", "the tool is sent immediately: Chat Completions has no tool search"
         )
     parameters = tool.parameters
     inner["parameters"] = {"type": "object", "properties": {}} if parameters is None else parameters

@@ -323,7 +323,7 @@ def _write_function(tool: FunctionTool, native: bool, ledger: Ledger) -> JSONObj
     if tool.deferred:
         ledger.dropped(
             f"{tool.path}/defer_loading",
-            "the tool is sent at once: without a tool search it would never be found",
+            "the tool is sent immediately: without a tool search it would never be found",
         )
     if tool.examples:
         lines = [out.get("description"), "Examples of its input:", *map(encode_text, tool.examples)]
