@@ -27,6 +27,8 @@ def fit_message_members(request: Request, context: PassContext) -> Request:
         for message in request.messages:
             messages += _with_phases(message) if message.role == "assistant" else (message,)
         is_changed = tuple(map(id, messages)) != tuple(map(id, request.messages))
+    elif not context.client.message_members:
+        return request  # there can be none
     for number, message in enumerate(messages):
         if message.name is not None or message.phase is not None:
             messages[number] = _fit(message, context)
