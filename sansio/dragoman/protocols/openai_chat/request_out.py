@@ -132,7 +132,14 @@ class MessageWriter:
             else:
                 while end < count and messages[end].role != "assistant":
                     end += 1
-                self._write_between_turns(messages[index:end])
+                message, simple = messages[index], None
+                if end == index + 1 and message.role == "user" and not self._native:
+                    simple = _simple_message(message)
+                if simple is not None:  # as most are
+                    self._started = True
+                    self._add(simple, message)
+                else:
+                    self._write_between_turns(messages[index:end])
             index = end
         return self._out
 
@@ -160,12 +167,6 @@ class MessageWriter:
 
     def _write_between_turns(self, run: Sequence[Message]) -> None:
         """Write the messages between two assistant turns: results, then their media, then the rest in order."""
-        if len(run) == 1 and run[0].role == "user" and not self._native:
-            simple = _simple_message(run[0])
-            if simple is not None:
-                self._started = True
-                self._add(simple, run[0])
-                return
         results: list[JSONObject] = []
         media: list[JSONObject] = []
         rest: list[tuple[JSONObject, Message]] = []
