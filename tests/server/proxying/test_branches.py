@@ -199,7 +199,7 @@ async def test_silence_is_filled() -> None:
 
 
 def test_there_is_a_limit() -> None:
-    with pytest.raises(RequestRefused, match=f"at most {MAX_FAN_OUT} at once"):
+    with pytest.raises(RequestRefused, match=f"at most {MAX_FAN_OUT} choices"):
         plan_for(MAX_FAN_OUT + 1, stream=True)
 
 
