@@ -1,6 +1,6 @@
 """Several responses of an upstream that returns one choice at a time, as one response with several choices.
 
-Each branch is its own response, read by a ResponseTranslator that returns events instead of bytes. FanOut merges
+Each branch is a separate response, read by a ResponseTranslator that returns events instead of bytes. FanOut merges
 them: blocks get numbers that no other branch uses, each branch is one choice, usage is the sum. A branch that fails
 ends the whole response, because a client that requested three choices cannot distinguish a missing one from an empty
 one.

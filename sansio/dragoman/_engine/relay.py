@@ -235,7 +235,7 @@ class Relay(ResponseMachine):
         return True
 
     def _probe(self, frames: Iterable[Frame]) -> RelayObserver:
-        """Return its own observer that has read only these frames."""
+        """Return another observer, which has read only these frames."""
         probe = self._protocol.observer(self._context)
         for frame in frames:
             probe.observe(frame)

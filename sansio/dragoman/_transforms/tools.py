@@ -86,6 +86,7 @@ def fit_tools(request: Request, context: PassContext) -> Request:
     fitter = _ToolFitter(context)
     tools = tuple([fitter.tool(tool) for tool in request.tools])
     changes: dict[type[Part], Callable[[Any], Part]] = {ToolCall: fitter.call, ToolResult: fitter.result}
+    # A flat walk finds that nothing changes, as nearly always, in half the time of map_parts().
     contents = context.contents(request.messages)
     for part in () if contents.kinds.isdisjoint(changes) else contents.parts:
         change = changes.get(type(part))

@@ -205,7 +205,7 @@ MODEL_FAMILIES = (
     *_rows(
         "itzcrazykns/vane#1173",
         # A client's effort together with tools is refused as well.
-        ("gpt-5-[4-6] gpt-5-[4-6]-* gpt-6 gpt-6-*", {"relay": "rewrite"}),
+        ("gpt-5-[4-6] gpt-5-[4-6]-* gpt-6*", {"relay": "rewrite"}),
         provider="openai",
         protocol=CHAT,
     ),

@@ -51,7 +51,7 @@ _RELAYED_QUERY = frozenset({"beta=true"})
 # The header with which a client chooses the loss policy of one request.
 LOSS_POLICY_HEADER = "dragoman-loss-policy"
 
-# Each of several responses (`n`) is its own request where the upstream gives one at a time, and each costs its
+# Each of several responses (`n`) is a separate request where the upstream gives one at a time, and each costs its
 # prompt.
 MAX_FAN_OUT = 16
 

@@ -425,7 +425,8 @@ CORRECTED: Json = {
     ]
 }
 
-CASES: dict[tuple[str, str | None], Case] = {
+# By pattern, provider and, where a family has one, its protocol.
+CASES: dict[tuple[str | None, ...], Case] = {
     ("claude-*", "anthropic"): claude("claude-opus-5-5", CORRECTED, CORRECTED),
     ("claude-*", None): claude("claude-opus-5-5", TEMPERATURE, NO_TEMPERATURE),
     ("claude-fable-*", None): claude(
@@ -497,10 +498,9 @@ CASES: dict[tuple[str, str | None], Case] = {
     ("gpt-5-[4-6]", None): gpt("gpt-5.6", WITH_TOOLS, reasoning_effort("none")),
     ("gpt-5-[4-6]-*", None): gpt("gpt-5.6-luna", WITH_TOOLS, reasoning_effort("none")),
     ("gpt-6*", None): gpt("gpt-6-sol", TEMPERATURE, NO_TEMPERATURE),
-    ("gpt-5-[4-6]", "openai"): rewritten("gpt-5.6"),
-    ("gpt-5-[4-6]-*", "openai"): rewritten("gpt-5.6-luna"),
-    ("gpt-6", "openai"): rewritten("gpt-6"),
-    ("gpt-6-*", "openai"): rewritten("gpt-6-sol"),
+    ("gpt-5-[4-6]", "openai", CHAT): rewritten("gpt-5.6"),
+    ("gpt-5-[4-6]-*", "openai", CHAT): rewritten("gpt-5.6-luna"),
+    ("gpt-6*", "openai", CHAT): rewritten("gpt-6-sol"),
     ("gpt-5-[6-9]*", "openai"): gpt("gpt-5.6", CACHED, BREAKPOINT),
     ("gpt-6*", "openai"): gpt("gpt-6-sol", CACHED, BREAKPOINT),
     ("gpt-5*chat*", None): gpt("gpt-5.5-chat-latest", TEMPERATURE, TEMPERATURE),
@@ -564,27 +564,29 @@ def request_members(case: Case) -> Json:
     return {name: found.get(name) for name in case.sent}
 
 
-def without(family: ModelFamily, pattern: str, provider: str | None) -> ModelFamily:
-    """Return a row of the table, without a pattern if it is one of this provider."""
-    if family.provider != provider:
-        return family
-    return replace(family, patterns=tuple(each for each in family.patterns if each != pattern))
+def row_of(family: ModelFamily, pattern: str) -> tuple[str | None, ...]:
+    return (pattern, family.provider, *filter(None, [family.protocol]))
+
+
+def without(family: ModelFamily, row: tuple[str | None, ...]) -> ModelFamily:
+    """Return a row of the table, without its pattern if that is the one of this case."""
+    return replace(family, patterns=tuple(each for each in family.patterns if row_of(family, each) != row))
 
 
 def test_each_row_of_a_family_decides_the_request() -> None:
     for row, case in CASES.items():
         assert request_members(case) == case.sent, row
-        others = tuple(without(family, *row) for family in MODEL_FAMILIES)
+        others = tuple(without(family, row) for family in MODEL_FAMILIES)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(_model_families, "MODEL_FAMILIES", others)
             assert request_members(case) != case.sent, row
 
 
 def test_every_family_has_a_case_of_a_model_of_its_own() -> None:
-    assert [(each, family.provider) for family in MODEL_FAMILIES for each in family.patterns] == list(CASES)
-    for (pattern, provider), case in CASES.items():
-        fits = families_of(case.model, provider, case.upstream)
-        assert any(pattern in family.patterns and family.provider == provider for family in fits)
+    assert [row_of(family, each) for family in MODEL_FAMILIES for each in family.patterns] == list(CASES)
+    for row, case in CASES.items():
+        fits = families_of(case.model, row[1], case.upstream)
+        assert any(row == row_of(family, each) for family in fits for each in family.patterns)
 
 
 # The source of each row, and the date it was read.

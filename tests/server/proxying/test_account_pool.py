@@ -572,7 +572,7 @@ async def test_a_session_that_the_client_names_counts_more_than_the_messages() -
     assert pool.attempted == ["a", "b", "a", "b"]
 
 
-# Several choices for one request, each requested by its own branch.
+# Several choices for one request, each requested by a separate branch.
 
 TWO = {"n": 2}
 

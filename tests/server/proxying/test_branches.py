@@ -1,4 +1,4 @@
-"""Several choices for one request, each requested by its own branch: one response to the client."""
+"""Several choices for one request, each requested by a separate branch: one response to the client."""
 
 import json
 import weakref

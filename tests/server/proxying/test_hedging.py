@@ -343,7 +343,7 @@ async def test_a_failure_that_is_being_stored_is_not_hedged(stream: bool) -> Non
     assert [(request.account, request.at) for request in pool.provider.sent] == [("a", 0), ("b", 4)]
 
 
-# Several choices for one request, each its own branch.
+# Several choices for one request, each a separate branch.
 
 
 @pytest.mark.parametrize(

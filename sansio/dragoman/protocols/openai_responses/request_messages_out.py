@@ -269,7 +269,7 @@ class InputWriter:
         self._ledger.add(LossCode.UNKNOWN_KIND, part.path, f"Responses has no counterpart of {part.kind}")
 
 
-# Parts that are their own items.
+# Parts that become separate items.
 _ITEM_WRITERS: dict[type, Callable[[InputWriter, JSON], None]] = {
     ToolCall: InputWriter._write_call,
     ToolResult: InputWriter._write_result,

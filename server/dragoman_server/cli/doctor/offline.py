@@ -131,7 +131,7 @@ def _file_modes(loaded: LoadedConfig) -> Iterator[CheckFinding]:
     if loaded.settings.server.keyfile is not None:
         with_secrets.setdefault(loaded.settings.server.keyfile, "is the private key of the certificate")
     for file, reason in with_secrets.items():
-        # A file that cannot be read is its own problem.
+        # A file that cannot be read is a problem by itself.
         if os.name == "posix" and os.path.isfile(file) and os.stat(file).st_mode & _READABLE_BY_OTHERS:
             text = f"{reason}, and other users of this machine may read it"
             yield CheckFinding(
