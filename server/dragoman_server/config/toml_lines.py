@@ -17,9 +17,11 @@ _BLANK = r"(?:[ \t\r\n,]++|#[^\n]*+)*+"
 _STRING = r'"(?:[^"\\]++|\\.)*+"' + r"|'[^']*+'"
 # "You can write a quotation mark, or two adjacent quotation marks, anywhere inside", also at the end
 # -- TOML 1.0.0, String
-_LONG_STRING = r'"""(?:[^"\\]++|\\.|""?(?!"))*+"{3,5}' + r"|'''(?:[^']++|''?(?!'))*+'{3,5}"
+# Before 3.11.5, Python matches too little where a possessive group repeats what can be matched in two ways
+# -- https://github.com/python/cpython/issues/106052
+_LONG_STRING = r'"""(?:[^"\\]++|\\.|""?(?!"))*"{3,5}' + r"|'''(?:[^']++|''?(?!'))*'{3,5}"
 _NAME = rf"(?:[A-Za-z0-9_-]++|{_STRING})"
-_KEY = rf"({_NAME}(?:[ \t]*\.[ \t]*{_NAME})*+)[ \t]*"
+_KEY = rf"({_NAME}(?:[ \t]*\.[ \t]*{_NAME})*)[ \t]*"
 _START = re.compile(_BLANK)
 _HEADER = re.compile(rf"\[(\[?)[ \t]*{_KEY}\]\]?{_BLANK}")
 _PAIR = re.compile(rf"{_KEY}=[ \t]*")
