@@ -91,6 +91,25 @@ class DroppedUnless(msgspec.Struct, frozen=True):
 Shape: TypeAlias = "str | _Row | dict[str, Shape] | list[Shape] | None"
 _Row: TypeAlias = DroppedUnless | ByType | OneOf | Counters | Setting | JSONType
 
+
+def members(names: str, row: Shape = None) -> dict[str, Shape]:
+    """Return a row for each of some members, by default that of members which the reader takes.
+
+    names: of the members, with spaces between them.
+    """
+    return dict.fromkeys(names.split(), row)
+
+
+# What hosts add to responses of any protocol for their own bookkeeping (seen in recorded responses, November 2026).
+HOST_BOOKKEEPING = members(
+    "copilot_usage "  # GitHub
+    "kv_transfer_params "  # vLLM
+    "native_finish_reason openrouter_metadata provider "  # OpenRouter; the first as the model's vendor names it
+    "request_id "
+    "timings"  # llama.cpp
+)
+
+
 # Returns the error for the value at a path that has to be of a type (by its name), in the words of the client's
 # protocol. A value that is None is missing.
 WrongType: TypeAlias = Callable[[str, str, JSON], RemoteProtocolError]

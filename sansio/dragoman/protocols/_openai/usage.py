@@ -1,10 +1,28 @@
-"""Read token counts as OpenAI's protocols and servers like theirs have them."""
+"""Token counts as OpenAI's protocols and servers like theirs have them, and what hosts put next to them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
+from dragoman._ir.shape import members
 from dragoman._wire.json import JSON, JSONObject
+
+# What hosts add to usage for their own bookkeeping: times, details, the same figures once more (seen in recorded
+# responses, November 2026).
+USAGE_BOOKKEEPING = members(
+    "is_byok "  # OpenRouter, Vercel
+    "context_details num_server_side_tools_used num_sources_used server_side_tool_usage_details "  # xAI
+    "completion_time prompt_time queue_time total_time "  # Groq
+    "draft_tokens draft_tokens_acceptance prompt_tokens_per_second time_per_output_token_ms "  # GPUStack
+    "time_to_first_token_ms tokens_per_second "
+    "acceptance_rate completion_tokens_after_first_per_sec completion_tokens_after_first_per_sec_first_ten "
+    "completion_tokens_after_first_per_sec_graph completion_tokens_per_sec end_time is_last_response "  # SambaNova
+    "start_time stop_reason time_to_first_token time_to_first_token_graph total_latency total_tokens_per_sec "
+    "service_tier "  # Mistral
+    "citation_tokens search_context_size "  # Perplexity
+    "total_characters "  # MiniMax
+    "x_details"  # Qwen
+)
 
 
 def read_counts(usage: JSONObject, places: Mapping[str, tuple[tuple[str, ...], ...]]) -> dict[str, JSON]:

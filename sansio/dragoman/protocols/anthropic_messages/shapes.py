@@ -10,6 +10,7 @@ from dragoman._ir.request import Param
 from dragoman._ir.shape import (
     ARRAY,
     BOOLEAN,
+    HOST_BOOKKEEPING,
     INTEGER,
     NUMBER,
     OBJECT,
@@ -20,6 +21,7 @@ from dragoman._ir.shape import (
     OneOf,
     Setting,
     Shape,
+    members,
     native_members,
     setting_paths,
 )
@@ -69,24 +71,18 @@ SETTING_PATHS: dict[Param, str] = {
     "prompt_cache_options": "/cache_control",
 }
 THINKING_SHAPE: dict[str, Shape] = {
-    "type": None,
+    **members("type display"),
     "budget_tokens": INTEGER,
-    "display": None,
     "block_binding": Setting(None),
 }
-FORMAT_SHAPE: dict[str, Shape] = {"type": None, "schema": None}
+FORMAT_SHAPE = members("type schema")
 # An edit of context_management of the type COMPACT_EDIT.
-COMPACT_EDIT_SHAPE: dict[str, Shape] = {"type": None, "trigger": {"type": None, "value": None}}
-MESSAGE_SHAPE: dict[str, Shape] = {"role": None, "content": None, "clear_at": Setting(None)}
+COMPACT_EDIT_SHAPE: dict[str, Shape] = {"type": None, "trigger": members("type value")}
+MESSAGE_SHAPE: dict[str, Shape] = {**members("role content"), "clear_at": Setting(None)}
 
-TEXT_SHAPE: dict[str, Shape] = {
-    "type": None,
-    "text": None,
-    "citations": None,
-    "cache_control": _CACHE_CONTROL,
-}
+TEXT_SHAPE: dict[str, Shape] = {**members("type text citations"), "cache_control": _CACHE_CONTROL}
 # The source of an image or a document; its `type` says which of the other members it has.
-_SOURCE: Shape = {"type": None, "media_type": STRING, "data": None, "url": None, "file_id": None}
+_SOURCE: Shape = {**members("type data url file_id"), "media_type": STRING}
 IMAGE_SHAPE: dict[str, Shape] = {
     "type": None,
     "source": _SOURCE,
@@ -95,69 +91,45 @@ IMAGE_SHAPE: dict[str, Shape] = {
 }
 IMAGE_URL_SHAPE: dict[str, Shape] = {
     "type": None,
-    "image_url": {"url": None, "detail": None},
+    "image_url": members("url detail"),
     "cache_control": _CACHE_CONTROL,
 }
 DOCUMENT_SHAPE: dict[str, Shape] = {
-    "type": None,
+    **members("type citations"),
+    **members("title context", STRING),
     "source": _SOURCE,
-    "title": STRING,
-    "context": STRING,
-    "citations": None,
     "cache_control": _CACHE_CONTROL,
 }
 # The shape of both types: thinking has thinking and signature, redacted_thinking has data.
-THINKING_BLOCK_SHAPE: dict[str, Shape] = {"type": None, "thinking": None, "signature": None, "data": None}
+THINKING_BLOCK_SHAPE = members("type thinking signature data")
 # A summary that Dragoman made, see `_ir.signatures`.
 COMPACTION_SHAPE: dict[str, Shape] = {
-    "type": None,
-    "content": None,
-    "encrypted_content": None,
+    **members("type content encrypted_content"),
     "cache_control": _CACHE_CONTROL,
 }
 TOOL_USE_SHAPE: dict[str, Shape] = {
-    "type": None,
-    "id": None,
-    "name": None,
-    "input": None,
+    **members("type id name input"),
     "cache_control": _CACHE_CONTROL,
     "caller": Setting(None, implied={"type": "direct"}),
     "toolset_name": Setting(None),
 }
 TOOL_RESULT_SHAPE: dict[str, Shape] = {
-    "type": None,
-    "tool_use_id": None,
-    "content": None,
-    "is_error": None,
+    **members("type tool_use_id content is_error"),
     "cache_control": _CACHE_CONTROL,
     "toolset_name": Setting(None),
 }
 # A tool with a schema: its `type` is absent or "custom".
 TOOL_SHAPE: dict[str, Shape] = {
-    "type": None,
-    "name": None,
-    "description": None,
-    "input_schema": None,
-    "strict": None,
-    "defer_loading": None,
-    "input_examples": None,
+    **members("type name description input_schema strict defer_loading input_examples"),
+    **members("allowed_callers eager_input_streaming", Setting(None)),
     "cache_control": _CACHE_CONTROL,
-    "allowed_callers": Setting(None),
-    "eager_input_streaming": Setting(None),
 }
 WEB_SEARCH_SHAPE: dict[str, Shape] = {
-    "allowed_domains": ARRAY,
-    "blocked_domains": ARRAY,
+    **members("allowed_domains blocked_domains", ARRAY),
     "max_uses": INTEGER,
     "user_location": OBJECT,
 }
-MCP_SERVER_SHAPE: dict[str, Shape] = {
-    "type": None,
-    "name": None,
-    "url": None,
-    "authorization_token": None,
-    "tool_configuration": None,
-}
+MCP_SERVER_SHAPE = members("type name url authorization_token tool_configuration")
 
 # Members of requests that only this protocol has. A reader takes only some values of the first ones.
 NATIVE_MEMBERS = frozenset({"display", "edits", "type"}).union(
@@ -184,102 +156,45 @@ _NO_COUNTERPART = "a field of the tool call that has no counterpart"
 # Blocks of other types are kept whole.
 BLOCK_SHAPE: Shape = ByType(
     {
-        "text": {"type": None, "text": None, "citations": None},
+        "text": members("type text citations"),
         "tool_use": {
-            "type": None,
-            "id": None,
-            "name": None,
-            "input": None,
+            **members("type id name input"),
             "caller": DroppedUnless(_NO_COUNTERPART, frozenset({"direct"})),  # the default
             "toolset_name": _NO_COUNTERPART,
         },
     }
 )
-CITATION_SHAPE: Shape = dict.fromkeys(
-    (
-        "type",
-        "url",
-        "title",
-        "cited_text",
-        "encrypted_index",
-        "source",
-        "search_result_index",
-        "document_index",
-        "document_title",
-        "file_id",
-        "start_char_index",
-        "end_char_index",
-        "start_page_number",
-        "end_page_number",
-        "start_block_index",
-        "end_block_index",
-    )
-)
+CITATION_SHAPE: Shape = {
+    **members("type url title cited_text encrypted_index source search_result_index file_id"),
+    **members("document_index document_title start_char_index end_char_index start_page_number"),
+    **members("end_page_number start_block_index end_block_index"),
+}
 
-# Members that hosts add for their own bookkeeping (seen in recorded responses, November 2026).
-_MESSAGE_BOOKKEEPING = (
-    "copilot_usage",  # GitHub
-    "kv_transfer_params",  # vLLM
-    "native_finish_reason",  # OpenRouter: stop_reason as the model's vendor named it
-    "openrouter_metadata",
-    "provider",  # OpenRouter
-    "request_id",
-    "timings",  # llama.cpp
-)
 # The members of a message and of message_delta that our writer makes. Clients of this protocol get all others as they
 # came.
-WRITTEN_RESPONSE_SHAPE: dict[str, Shape] = {
-    "id": None,
-    "type": None,
-    "role": None,
-    "model": None,
-    "content": None,
-    "delta": None,
-    "stop_reason": None,
-    "stop_sequence": None,
-    "stop_details": None,
-    "usage": None,
-}
+WRITTEN_RESPONSE_SHAPE = members(
+    "id type role model content delta stop_reason stop_sequence stop_details usage"
+)
 RESPONSE_SHAPE: dict[str, Shape] = {
     **WRITTEN_RESPONSE_SHAPE,
+    **members("container context_management diagnostics input_transformations", _NO_FIELD),
     "stop_details": {
-        "type": None,
-        "explanation": None,
-        "category": _NO_FIELD,
-        "fallback_credit_token": _NO_FIELD,
-        "fallback_has_prefill_claim": _NO_FIELD,
-        "recommended_model": _NO_FIELD,
+        **members("type explanation"),
+        **members("category fallback_credit_token fallback_has_prefill_claim recommended_model", _NO_FIELD),
     },
-    "container": _NO_FIELD,
-    "context_management": _NO_FIELD,
-    "diagnostics": _NO_FIELD,
-    "input_transformations": _NO_FIELD,
     "base_resp": {"status_code": _NO_FIELD, "status_msg": None},  # MiniMax
     "system_fingerprint": _NO_FIELD,
-    **dict.fromkeys(_MESSAGE_BOOKKEEPING),
+    **HOST_BOOKKEEPING,
 }
 
 DETAILS_SHAPE: Shape = Counters({"thinking_tokens": None})
-_ITERATION_SHAPE: Shape = Counters(
-    {
-        "type": None,
-        "model": None,
-        "input_tokens": None,
-        "output_tokens": None,
-        "cache_read_input_tokens": None,
-        "cache_creation_input_tokens": None,
-        "cache_creation": None,
-    }
-)
+_TOKENS = members("input_tokens output_tokens cache_read_input_tokens cache_creation_input_tokens")
+_ITERATION_SHAPE: Shape = Counters({**_TOKENS, **members("type model cache_creation")})
 # The same for usage.
 WRITTEN_USAGE_SHAPE: dict[str, Shape] = {
-    "input_tokens": None,
-    "output_tokens": None,
-    "cache_read_input_tokens": None,
-    "cache_creation_input_tokens": None,
-    "output_tokens_details": None,
+    **_TOKENS,
+    **members("output_tokens_details service_tier"),
     "server_tool_use": {"web_search_requests": None},
-    "service_tier": None,
 }
 USAGE_SHAPE: Shape = Counters(
     {
@@ -291,8 +206,7 @@ USAGE_SHAPE: Shape = Counters(
         "server_tool_use": Counters({"web_search_requests": None, "web_fetch_requests": _NO_COUNTER}),
         "speed": DroppedUnless(_NO_COUNTER, frozenset({"standard", "fast"})),  # both are reported as tiers
         # OpenRouter.
-        "cost": _NO_FIELD,
-        "cost_details": _NO_FIELD,
+        **members("cost cost_details", _NO_FIELD),
         "is_byok": None,
         # "the geographic region where inference was performed": anthropic 2.12.0, types/usage.py
         "inference_geo": DroppedUnless(_NO_FIELD, frozenset({"not_available"})),
@@ -300,17 +214,9 @@ USAGE_SHAPE: Shape = Counters(
 )
 
 # The events of a stream, and their deltas.
-EVENT_SHAPE: dict[str, Shape] = dict.fromkeys(
-    (
-        "type",
-        "message",
-        "index",
-        "content_block",
-        "delta",
-        "amazon-bedrock-invocationMetrics",  # Bedrock's latencies, in the last event
-        "copilot_usage",
-    )
+EVENT_SHAPE = members(
+    "type message index content_block delta"
+    " amazon-bedrock-invocationMetrics"  # Bedrock's latencies, in the last event
+    " copilot_usage"
 )
-DELTA_SHAPE: dict[str, Shape] = dict.fromkeys(
-    ("type", "text", "thinking", "estimated_tokens", "signature", "partial_json", "citation")
-)
+DELTA_SHAPE = members("type text thinking estimated_tokens signature partial_json citation")

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dragoman._ir.request import Param
 from dragoman._ir.shape import (
     ARRAY,
+    HOST_BOOKKEEPING,
     INTEGER,
     OBJECT,
     STRING,
@@ -19,9 +20,11 @@ from dragoman._ir.shape import (
     OneOf,
     Setting,
     Shape,
+    members,
     native_members,
     setting_paths,
 )
+from dragoman.protocols._openai.usage import USAGE_BOOKKEEPING
 from dragoman.protocols.openai_chat.tables import (
     CACHE_MARKS,
     EXECUTED_TOOLS,
@@ -36,25 +39,16 @@ from dragoman.protocols.openai_chat.tables import (
 
 # If two settings have the same meaning, the preferred one is last.
 REQUEST_SHAPE: dict[str, Shape] = {
-    "model": None,
-    "messages": None,
-    "stream": None,
+    **members("model messages stream tool_choice function_call parallel_tool_calls"),
     "stream_options": {"include_usage": None, "include_obfuscation": Setting(None)},
     "tools": ARRAY,
     "functions": ARRAY,
-    "tool_choice": None,
-    "function_call": None,
-    "parallel_tool_calls": None,
     "web_search_options": OBJECT,
-    "response_format": {"type": None, "json_schema": None},
+    "response_format": members("type json_schema"),
     # Reasoning: the official setting, and the settings of compatible servers.
     "reasoning_effort": STRING,
-    "reasoning": None,
-    "thinking": None,
-    "enable_thinking": None,
-    "chat_template_kwargs": None,
     "thinking_budget": INTEGER,
-    "include_reasoning": None,
+    **members("reasoning thinking enable_thinking chat_template_kwargs include_reasoning"),
     "audio": Setting("audio"),
     "frequency_penalty": Setting("frequency_penalty"),
     "logit_bias": Setting("logit_bias"),
@@ -95,23 +89,19 @@ _MARKS: dict[str, Shape] = {
 }
 # Content parts by type. The reader takes other types whole.
 PART_SHAPES: dict[str, dict[str, Shape]] = {
-    "text": {"type": None, "text": None, **_MARKS},
-    "image_url": {"type": None, "image_url": {"url": None, "detail": None}, **_MARKS},
-    "input_audio": {"type": None, "input_audio": {"data": None, "format": None}, **_MARKS},
-    "file": {"type": None, "file": {"file_data": None, "file_id": None, "filename": None}, **_MARKS},
-    "refusal": {"type": None, "refusal": None},
+    "text": {**members("type text"), **_MARKS},
+    "image_url": {"type": None, "image_url": members("url detail"), **_MARKS},
+    "input_audio": {"type": None, "input_audio": members("data format"), **_MARKS},
+    "file": {"type": None, "file": members("file_data file_id filename"), **_MARKS},
+    "refusal": members("type refusal"),
 }
 
 # A message of any role but assistant. `cache_control` is what agents send for Claude models.
-MESSAGE_SHAPE: dict[str, Shape] = {"role": None, "content": None, "name": None, **_MARKS}
+MESSAGE_SHAPE: dict[str, Shape] = {**members("role content name"), **_MARKS}
 TOOL_MESSAGE_SHAPE: dict[str, Shape] = {**MESSAGE_SHAPE, "tool_call_id": None}
 ASSISTANT_SHAPE: dict[str, Shape] = {
     **MESSAGE_SHAPE,
-    "refusal": None,
-    "audio": None,
-    "function_call": None,
-    "tool_calls": None,
-    "annotations": None,
+    **members("refusal audio function_call tool_calls annotations"),
     EXTRA_CONTENT: Setting(None),
     **dict.fromkeys(REASONING_FIELDS),
     # What SDKs add to a message that they received, and send back with it: the content parsed, by OpenAI's; LiteLLM's
@@ -120,16 +110,13 @@ ASSISTANT_SHAPE: dict[str, Shape] = {
     PROVIDER_FIELDS: {"refusal": None},
 }
 # An entry of `reasoning_details` or `thinking_blocks`.
-REASONING_ENTRY_SHAPE: dict[str, Shape] = dict.fromkeys(
-    ("type", "text", "summary", "thinking", "signature", "data", "format", "id", "index")
-)
+REASONING_ENTRY_SHAPE = members("type text summary thinking signature data format id index")
 # A legacy `function_call`, and the object in a tool call.
-FUNCTION_CALL_SHAPE: dict[str, Shape] = {"name": None, "arguments": None}
+FUNCTION_CALL_SHAPE = members("name arguments")
 _CALL: dict[str, Shape] = {
-    "id": None,
-    "type": None,
+    **members("id type"),
     "function": FUNCTION_CALL_SHAPE,
-    "custom": {"name": None, "input": None},
+    "custom": members("name input"),
 }
 CALL_SHAPE: dict[str, Shape] = {
     **_CALL,
@@ -142,166 +129,95 @@ CALL_SHAPE: dict[str, Shape] = {
 }
 
 # A legacy function, and the object in a tool.
-FUNCTION_SHAPE: dict[str, Shape] = {"name": None, "description": None, "parameters": None, "strict": None}
+FUNCTION_SHAPE = members("name description parameters strict")
 TOOL_SHAPE: dict[str, Shape] = {
     "type": None,
     "function": FUNCTION_SHAPE,
     "custom": {
-        "name": None,
-        "description": None,
+        **members("name description"),
         "format": ByType(
             {
-                "text": {"type": None},
-                "grammar": {"type": None, "grammar": {"definition": None, "syntax": None}},
+                "text": members("type"),
+                "grammar": {"type": None, "grammar": members("definition syntax")},
             }
         ),
     },
     **_MARKS,
 }
-LOCATION_SHAPE: dict[str, Shape] = {"city": None, "country": None, "region": None, "timezone": None}
+LOCATION_SHAPE = members("city country region timezone")
 WEB_SEARCH_SHAPE: dict[str, Shape] = {
     "search_context_size": None,
     "user_location": {"type": None, "approximate": LOCATION_SHAPE},
 }
 # The object in `response_format`.
-FORMAT_SHAPE: dict[str, Shape] = {"name": None, "description": None, "schema": None, "strict": None}
+FORMAT_SHAPE = members("name description schema strict")
 
 NATIVE_MEMBERS = frozenset[str]().union(*map(native_members, (REQUEST_SHAPE, ASSISTANT_SHAPE, CALL_SHAPE)))
 
 # -- responses ------------------------------------------------------------------------------------------------
 
 _NO_FIELD = "other protocols have no field for it"
-_TOP: dict[str, Shape] = {"token": None, "bytes": None, "logprob": None}
+_TOP = members("token bytes logprob")
 _TOKEN: Shape = {**_TOP, "top_logprobs": [_TOP]}
-_PART: Shape = {"type": None, "text": None}
+_PART = members("type text")
 _FILTER_RESULTS = DroppedUnless(
     "other protocols report only that a response was stopped, not what was found in it", frozenset({"safe"})
 )
 
-# What hosts add to the official members for their own bookkeeping.
-_USAGE_BOOKKEEPING = (
-    # OpenRouter, Vercel
-    "is_byok",
-    # xAI
-    "context_details",
-    "num_server_side_tools_used",
-    "num_sources_used",
-    "server_side_tool_usage_details",
-    # Groq
-    "completion_time",
-    "prompt_time",
-    "queue_time",
-    "total_time",
-    # GPUStack
-    "draft_tokens",
-    "draft_tokens_acceptance",
-    "prompt_tokens_per_second",
-    "time_per_output_token_ms",
-    "time_to_first_token_ms",
-    "tokens_per_second",
-    # SambaNova
-    "acceptance_rate",
-    "completion_tokens_after_first_per_sec",
-    "completion_tokens_after_first_per_sec_first_ten",
-    "completion_tokens_after_first_per_sec_graph",
-    "completion_tokens_per_sec",
-    "end_time",
-    "is_last_response",
-    "start_time",
-    "stop_reason",
-    "time_to_first_token",
-    "time_to_first_token_graph",
-    "total_latency",
-    "total_tokens_per_sec",
-    # Mistral; Perplexity; MiniMax; Qwen
-    "service_tier",
-    "citation_tokens",
-    "search_context_size",
-    "total_characters",
-    "x_details",
+# What hosts add to chunks and to choices for their own bookkeeping.
+_CHUNK_BOOKKEEPING = members(
+    "__verbose prompt_progress "  # llama.cpp
+    "generationId "  # Vercel
+    "latency_checkpoint "  # Azure
+    "model_info runtime stats "  # LM Studio
+    "perf_metrics "  # Fireworks
+    "time_info "  # Cerebras
+    "trace_details "
+    "usage_breakdown "  # Groq: the figures of each model behind a compound one
+    "weight_version"
 )
-_CHUNK_BOOKKEEPING = (
-    "__verbose",  # llama.cpp, and its times
-    "timings",
-    "copilot_usage",  # GitHub
-    "generationId",  # Vercel
-    "kv_transfer_params",  # vLLM
-    "latency_checkpoint",  # Azure
-    "model_info",  # LM Studio, as the next two
-    "runtime",
-    "stats",
-    "openrouter_metadata",
-    "perf_metrics",  # Fireworks
-    "prompt_progress",  # llama.cpp
-    "provider",  # OpenRouter
-    "request_id",  # Z.ai
-    "time_info",  # Cerebras
-    "trace_details",
-    "usage_breakdown",  # Groq: the figures of each model behind a compound one
-    "weight_version",
-)
-_CHOICE_BOOKKEEPING = (
-    "content_filter_offsets",  # Azure
-    "native_finish_reason",  # OpenRouter: the model's own word for finish_reason
-    "seed",  # Together, as the next one, which repeats the text
-    "text",
-    "token_ids",  # vLLM
+_CHOICE_BOOKKEEPING = members(
+    "content_filter_offsets "  # Azure
+    "native_finish_reason "  # OpenRouter: the model's own word for finish_reason
+    "seed text "  # Together; the second repeats the text
+    "token_ids"  # vLLM
 )
 
 _DETAILS: Shape = Counters(
-    dict.fromkeys(
-        [*NATIVE_COUNTERS, "cached_tokens", "cache_write_tokens", "reasoning_tokens", "text_tokens"]
-    )
+    {
+        **dict.fromkeys(NATIVE_COUNTERS),
+        **members("cached_tokens cache_write_tokens reasoning_tokens text_tokens"),
+    }
 )
 _USAGE: Shape = Counters(
     {
-        "prompt_tokens": None,
-        "completion_tokens": None,
-        "total_tokens": None,
-        "reasoning_tokens": None,
-        "cached_tokens": None,
-        "prompt_cache_hit_tokens": None,
-        "prompt_cache_miss_tokens": None,
-        "cache_read_input_tokens": None,
-        "cache_creation_input_tokens": None,
-        "prompt_tokens_details": _DETAILS,
-        "completion_tokens_details": _DETAILS,
+        **members("prompt_tokens completion_tokens total_tokens reasoning_tokens cached_tokens"),
+        **members("prompt_cache_hit_tokens prompt_cache_miss_tokens"),
+        **members("cache_read_input_tokens cache_creation_input_tokens"),
+        **members("prompt_tokens_details completion_tokens_details", _DETAILS),
         "server_tool_use_details": Counters(
-            {"web_search_requests": None, "tool_calls_executed": None, "tool_calls_requested": None}
+            members("web_search_requests tool_calls_executed tool_calls_requested")
         ),
-        # OpenRouter, Vercel; xAI.
-        **dict.fromkeys(("cost", "cost_details", "market_cost", "cost_in_usd_ticks"), _NO_FIELD),
-        **dict.fromkeys(_USAGE_BOOKKEEPING),
+        **members("cost cost_details market_cost cost_in_usd_ticks", _NO_FIELD),  # OpenRouter, Vercel; xAI
+        **USAGE_BOOKKEEPING,
     }
 )
 
 ANNOTATION_SHAPE: Shape = {
     "type": None,
     "url_citation": {
-        "url": None,
-        "title": None,
-        "start_index": None,
-        "end_index": None,
+        **members("url title start_index end_index"),
         "content": None,  # OpenRouter: a quotation from the page, whose loss the writer records
     },
 }
 # A content that is a list.
-CONTENT_SHAPE: Shape = [
-    ByType({"text": _PART, "thinking": {"type": None, "thinking": [_PART], "closed": None}})
-]
+CONTENT_SHAPE: Shape = [ByType({"text": _PART, "thinking": {**members("type closed"), "thinking": [_PART]}})]
 # A tool call, or a fragment of one. What else it has goes to the client in a signature.
 CALL_DELTA_SHAPE: dict[str, Shape] = {**_CALL, "index": None}
 # A delta, or the message of a whole response.
 DELTA_SHAPE: dict[str, Shape] = {
-    "role": None,
-    "content": None,
-    "refusal": None,
-    "tool_calls": None,
-    "function_call": None,
-    "annotations": None,
-    EXTRA_CONTENT: None,
-    EXECUTED_TOOLS: None,
-    **dict.fromkeys((*REASONING_FIELDS, *OPAQUE_FIELDS)),
+    **members("role content refusal tool_calls function_call annotations"),
+    **dict.fromkeys((EXTRA_CONTENT, EXECUTED_TOOLS, *REASONING_FIELDS, *OPAQUE_FIELDS)),
     "channel": None,  # Groq: which kind of text it is
     "name": None,  # MiniMax: its own
     "padding": None,  # GitHub
@@ -312,67 +228,43 @@ DELTA_SHAPE: dict[str, Shape] = {
     "provider_metadata": {
         "gateway": None,
         "google": {
-            "groundingMetadata": _NO_FIELD,
-            "promptFeedback": None,
-            "safetyRatings": None,
-            "urlContextMetadata": _NO_FIELD,
-            "usageMetadata": None,
+            **members("promptFeedback safetyRatings usageMetadata"),
+            **members("groundingMetadata urlContextMetadata", _NO_FIELD),
         },
-        "openai": {"responseId": None, "serviceTier": None},
+        "openai": members("responseId serviceTier"),
     },
 }
 CHOICE_SHAPE: dict[str, Shape] = {
-    "index": None,
-    "delta": None,
-    "message": None,
-    "finish_reason": None,
-    "matched_stop": None,
-    "stop_reason": None,
+    **members("index delta message finish_reason matched_stop stop_reason"),
     "usage": _USAGE,
     "logprobs": {"content": [_TOKEN], "refusal": [_TOKEN]},
     "content_filter_results": _FILTER_RESULTS,  # Azure
     PROVIDER_FIELDS: _NO_FIELD,  # LiteLLM
-    **dict.fromkeys(_CHOICE_BOOKKEEPING),
+    **_CHOICE_BOOKKEEPING,
 }
 # Members of a response or chunk that its reader reads, and padding. A client of this protocol gets the others as they
 # came.
 READ_SHAPE: dict[str, Shape] = {
-    "id": None,
-    "object": None,
-    "created": None,
-    "model": None,
-    "choices": None,
-    "error": None,
-    "moderation": None,
-    "service_tier": None,
+    **members("id object created model choices error moderation service_tier"),
     "usage": _USAGE,
-    # Lists of pages, read as citations.
-    "citations": None,
-    "search_results": None,
-    # Padding of OpenAI; of Mistral and Cloudflare.
-    "obfuscation": None,
-    "p": None,
+    **members("citations search_results"),  # lists of pages, read as citations
+    **members("obfuscation p"),  # padding of OpenAI; of Mistral and Cloudflare
 }
 RESPONSE_SHAPE: dict[str, Shape] = {
     **READ_SHAPE,
-    "metadata": None,  # repeats the request
-    "prompt": None,  # Together: repeats the request
+    **members("metadata prompt"),  # repeat the request; the second at Together
     "prompt_filter_results": [{"prompt_index": None, "content_filter_results": _FILTER_RESULTS}],  # Azure
-    "x_groq": {"id": None, "seed": None, "usage": _USAGE, "usage_breakdown": None},
+    "x_groq": {**members("id seed usage_breakdown"), "usage": _USAGE},
     # MiniMax.
     "base_resp": {"status_code": _NO_FIELD, "status_msg": None},
-    "input_sensitive": _NO_FIELD,
-    "output_sensitive": _NO_FIELD,
+    **members("input_sensitive output_sensitive", _NO_FIELD),
     # Perplexity, in addition to its lists of pages.
-    "images": _NO_FIELD,
-    "related_questions": _NO_FIELD,
-    "status": None,
+    **members("status type"),
+    **members("images related_questions", _NO_FIELD),
     "system_fingerprint": _NO_FIELD,
-    "type": None,
     # LiteLLM, from Google's responses: usually empty.
-    "vertex_ai_citation_metadata": _NO_FIELD,
-    "vertex_ai_grounding_metadata": _NO_FIELD,
-    "vertex_ai_safety_results": _NO_FIELD,
-    "vertex_ai_url_context_metadata": _NO_FIELD,
-    **dict.fromkeys(_CHUNK_BOOKKEEPING),
+    **members("vertex_ai_citation_metadata vertex_ai_grounding_metadata", _NO_FIELD),
+    **members("vertex_ai_safety_results vertex_ai_url_context_metadata", _NO_FIELD),
+    **HOST_BOOKKEEPING,
+    **_CHUNK_BOOKKEEPING,
 }

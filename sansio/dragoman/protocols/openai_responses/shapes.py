@@ -10,6 +10,7 @@ from dragoman._ir.request import Param
 from dragoman._ir.shape import (
     ARRAY,
     BOOLEAN,
+    HOST_BOOKKEEPING,
     INTEGER,
     NUMBER,
     OBJECT,
@@ -20,10 +21,12 @@ from dragoman._ir.shape import (
     OneOf,
     Setting,
     Shape,
+    members,
     native_members,
     setting_paths,
 )
 from dragoman.protocols._openai.settings import CACHE_TTLS
+from dragoman.protocols._openai.usage import USAGE_BOOKKEEPING
 
 # Requests.
 
@@ -80,39 +83,30 @@ REASONING_SHAPE: dict[str, Shape] = {
     "effort": None,
     "summary": _AUTO,
     "generate_summary": _AUTO,  # its old name
-    "context": _NATIVE,
-    "mode": _NATIVE,
+    **members("context mode", _NATIVE),
 }
 # `text.format`: flat, unlike in Chat.
-FORMAT_SHAPE: dict[str, Shape] = dict.fromkeys(("type", "name", "schema", "description", "strict"))
+FORMAT_SHAPE = members("type name schema description strict")
 
 # Tools, by their type.
 _TOOL: dict[str, Shape] = {
-    **dict.fromkeys(("type", "name", "description")),
+    **members("type name description"),
     "allowed_callers": Setting(None, implied=["direct"]),
 }
 TOOL_SHAPES: dict[str, dict[str, Shape]] = {
     # flat, unlike in Chat
-    "function": {
-        **_TOOL,
-        "parameters": None,
-        "strict": None,
-        "defer_loading": None,
-        "output_schema": _NATIVE,
-    },
+    "function": {**_TOOL, **members("parameters strict defer_loading"), "output_schema": _NATIVE},
     "custom": {
         **_TOOL,
-        "format": ByType(
-            {"text": {"type": None}, "grammar": dict.fromkeys(("type", "syntax", "definition"))}
-        ),
+        "format": ByType({"text": members("type"), "grammar": members("type syntax definition")}),
         "defer_loading": _NATIVE,
     },
-    "namespace": dict.fromkeys(("type", "name", "description", "tools")),
+    "namespace": members("type name description tools"),
 }
-CHOICE_SHAPE: dict[str, Shape] = dict.fromkeys(("type", "mode", "tools"))
+CHOICE_SHAPE = members("type mode tools")
 # References to tools. In a list of allowed tools they have no namespace.
-REFERENCE_SHAPE: dict[str, Shape] = dict.fromkeys(("type", "name", "namespace"))
-HOSTED_REFERENCE_SHAPE: dict[str, Shape] = dict.fromkeys(("type", "server_label"))
+REFERENCE_SHAPE = members("type name namespace")
+HOSTED_REFERENCE_SHAPE = members("type server_label")
 
 # What Codex notes on each item for itself, as `client_metadata` on the request.
 ITEM_METADATA = "internal_chat_message_metadata_passthrough"
@@ -121,38 +115,38 @@ ITEM_METADATA = "internal_chat_message_metadata_passthrough"
 # `parsed_arguments` and `parsed` are what the parser of OpenAI's SDK adds to a response, from which clients send items
 # back.
 _CALL_ITEM: dict[str, Shape] = {
-    **dict.fromkeys(("type", "call_id", "name", "id", "namespace", "status", "parsed_arguments")),
+    **members("type call_id name id namespace status parsed_arguments"),
     "async": _NATIVE,
     "caller": _CALLER,
 }
 _CALL_OUTPUT: dict[str, Shape] = {
-    **dict.fromkeys(("type", "call_id", "output", "id", "name", "namespace", "status")),
+    **members("type call_id output id name namespace status"),
     "caller": _CALLER,
 }
 # Calls and results of tools that the client runs and whose form the vendor defines, of any kind.
 _CLIENT_CALL: dict[str, Shape] = {
-    **dict.fromkeys(("type", "id", "call_id", "action", "actions", "arguments", "operation", "status")),
+    **members("type id call_id action actions arguments operation status"),
     "caller": _CALLER,
     "pending_safety_checks": _NO_CHECKS,
     "environment": Setting(None, implied={"type": "local"}),
     "execution": Setting(None, implied="client"),
 }
 _CLIENT_OUTPUT: dict[str, Shape] = {
-    **dict.fromkeys(("type", "id", "call_id", "output", "tools", "status")),
+    **members("type id call_id output tools status"),
     "acknowledged_safety_checks": _NO_CHECKS,
     "execution": Setting(None, implied="client"),
     "caller": _CALLER,
     "max_output_length": _NATIVE,
 }
-_COMPACTION: dict[str, Shape] = dict.fromkeys(("type", "id", "encrypted_content"))
+_COMPACTION = members("type id encrypted_content")
 _ITEMS: dict[str, dict[str, Shape]] = {
-    "message": dict.fromkeys(("type", "role", "content", "id", "status", "phase")),
+    "message": members("type role content id status phase"),
     "function_call": {**_CALL_ITEM, "arguments": None},
     "custom_tool_call": {**_CALL_ITEM, "input": None},
     "function_call_output": _CALL_OUTPUT,
     "custom_tool_call_output": _CALL_OUTPUT,
     # Summaries for people, content where the server shows it, ciphertext for the model.
-    "reasoning": dict.fromkeys(("type", "id", "summary", "content", "encrypted_content", "status")),
+    "reasoning": members("type id summary content encrypted_content status"),
     **dict.fromkeys(
         ("apply_patch_call", "computer_call", "local_shell_call", "shell_call", "tool_search_call"),
         _CLIENT_CALL,
@@ -168,17 +162,16 @@ _ITEMS: dict[str, dict[str, Shape]] = {
     ),
     "shell_call_output": {
         **_CLIENT_OUTPUT,
-        "output": [{"stdout": None, "stderr": None, "outcome": {"type": None, "exit_code": None}}],
+        "output": [{**members("stdout stderr"), "outcome": members("type exit_code")}],
     },
     "compaction": _COMPACTION,
     "compaction_trigger": _COMPACTION,
     "configuration_update": {
-        "type": None,
-        "id": None,
-        "reasoning": {"effort": None},
-        "text": {"format": None},
+        **members("type id"),
+        "reasoning": members("effort"),
+        "text": members("format"),
     },
-    "additional_tools": dict.fromkeys(("type", "role", "tools", "id")),
+    "additional_tools": members("type role tools id"),
 }
 INPUT_SHAPES = {kind: {**shape, ITEM_METADATA: None} for kind, shape in _ITEMS.items()}
 
@@ -189,23 +182,20 @@ _MARK: dict[str, Shape] = {
     )
 }
 _TEXT_PART: dict[str, Shape] = {
-    **dict.fromkeys(("type", "text", "annotations", "parsed")),
+    **members("type text annotations parsed"),
     "logprobs": Setting(None, implied=[]),
     **_MARK,
 }
 PART_SHAPES: dict[str, dict[str, Shape]] = {
     "output_text": _TEXT_PART,
-    "refusal": dict.fromkeys(("type", "refusal")),
-    "input_image": {**dict.fromkeys(("type", "image_url", "file_id", "detail")), **_MARK},
-    "input_file": {
-        **dict.fromkeys(("type", "file_data", "file_url", "file_id", "filename", "detail")),
-        **_MARK,
-    },
+    "refusal": members("type refusal"),
+    "input_image": {**members("type image_url file_id detail"), **_MARK},
+    "input_file": {**members("type file_data file_url file_id filename detail"), **_MARK},
 }
 # The output of a computer.
 SCREEN_SHAPE: dict[str, Shape] = {
     "type": OneOf(("computer_screenshot",)),
-    **dict.fromkeys(("image_url", "file_id")),
+    **members("image_url file_id"),
 }
 
 _REQUEST_SHAPES = (
@@ -220,155 +210,74 @@ NATIVE_MEMBERS = frozenset[str]().union(*map(native_members, _REQUEST_SHAPES))
 # Responses.
 
 _NO_FIELD = "other protocols have no field for it"
-_TOP: dict[str, Shape] = {"token": None, "bytes": None, "logprob": None}
+_TOP = members("token bytes logprob")
 _TOKEN: Shape = {**_TOP, "top_logprobs": [_TOP]}
-_TEXT: Shape = {"type": None, "text": None, "annotations": None, "logprobs": [_TOKEN]}
+_TEXT: Shape = {**members("type text annotations"), "logprobs": [_TOKEN]}
 # Web pages have the first members, files the others.
-ANNOTATION_SHAPE: Shape = dict.fromkeys(
-    ("type", "url", "title", "start_index", "end_index", "file_id", "filename", "index", "container_id")
-)
+ANNOTATION_SHAPE = members("type url title start_index end_index file_id filename index container_id")
 _CALL: dict[str, Shape] = {
-    "type": None,
-    "id": None,
-    "call_id": None,
-    "name": None,
-    "namespace": None,
-    "status": None,
-    "caller": None,
-    "created_by": None,
+    **members("type id call_id name namespace status caller created_by"),
     "async": _NO_FIELD,
 }
 # Items of other types travel whole, and so does reasoning, in its signature.
 ITEM_SHAPE: Shape = ByType(
     {
         "message": {
-            "type": None,
-            "id": None,
-            "role": None,
-            "status": None,
-            "phase": None,
-            "created_by": None,
-            "content": [ByType({"output_text": _TEXT, "refusal": {"type": None, "refusal": None}})],
+            **members("type id role status phase created_by"),
+            "content": [ByType({"output_text": _TEXT, "refusal": members("type refusal")})],
         },
         "function_call": {**_CALL, "arguments": None},
         "custom_tool_call": {**_CALL, "input": None},
     }
 )
 _FILTERED = "other protocols report only that a response was stopped, not what was found in it"
-# What hosts add to their usage, as recorded: prices, times and details. Tokens and searches are in the counters.
-_USAGE_BOOKKEEPING = (
-    "completion_time",  # Groq, as the other times
-    "context_details",  # xAI
-    "is_byok",  # OpenRouter
-    "num_server_side_tools_used",  # xAI
-    "num_sources_used",
-    "prompt_time",
-    "queue_time",
-    "server_side_tool_usage_details",  # xAI
-    "total_time",
-    "x_details",  # Qwen: the same figures once more, by billing type
-)
 RESPONSE_SHAPE: dict[str, Shape] = {
     # Echo of the request, and two settings of Chat.
     **dict.fromkeys((*REQUEST_SHAPE, "frequency_penalty", "presence_penalty")),
-    # The server's own bookkeeping.
-    **dict.fromkeys(
-        (
-            "billing",  # OpenAI: {"payer": "developer"}
-            "copilot_usage",  # GitHub
-            "kv_transfer_params",  # vLLM
-            "native_finish_reason",  # OpenRouter: the stop reason as the model's vendor names it
-            "openrouter_metadata",
-            "provider",  # OpenRouter
-            "request_id",
-            "session_id",  # OpenRouter
-            "timings",  # llama.cpp
-            "x_groq",
-        )
-    ),
-    "completed_at": None,
+    # The server's own bookkeeping: OpenAI's, OpenRouter's and Groq's.
+    **members("billing session_id x_groq"),
+    **HOST_BOOKKEEPING,
+    **members("completed_at created_at id model object output service_tier status"),
+    "output_text": None,  # the SDK's own, all texts joined
+    **members("input_transformations moderation prompt_cache_diagnostics system_fingerprint", _NO_FIELD),
     "content_filters": [  # Azure
         {
+            **members("content_filter_offsets content_filter_raw source_type"),
             "blocked": _FILTERED,
-            "content_filter_offsets": None,
-            "content_filter_raw": None,
             "content_filter_results": DroppedUnless(_FILTERED, frozenset(("safe",))),
-            "source_type": None,
         }
     ],
-    "created_at": None,
-    "error": {"code": None, "message": None, "param": None, "misalignment": _NO_FIELD},
-    "id": None,
-    "incomplete_details": {"reason": None},
-    "input_transformations": _NO_FIELD,
-    "model": None,
-    "moderation": _NO_FIELD,
-    "object": None,
-    "output": None,  # item by item
-    "output_text": None,  # the SDK's own, all texts joined
-    "prompt_cache_diagnostics": _NO_FIELD,
-    "service_tier": None,
-    "status": None,
-    "system_fingerprint": _NO_FIELD,
+    "error": {**members("code message param"), "misalignment": _NO_FIELD},
+    "incomplete_details": members("reason"),
     # Zeros if no images were made.
     "tool_usage": {
         "image_gen": "other protocols have no such counters",
-        "web_search": {"num_requests": None},
+        "web_search": members("num_requests"),
     },
     "usage": Counters(
         {
-            "input_tokens": None,
+            **members("input_tokens output_tokens total_tokens"),
             "input_tokens_details": Counters(
-                {
-                    "cached_tokens": None,
-                    "cache_write_tokens": None,
-                    "cache_write_tokens_details": None,
-                    # vLLM: counters of each turn, and their sum without tools.
-                    "cached_tokens_per_turn": None,
-                    "input_tokens_per_turn": None,
-                    "text_tokens": None,  # xAI, Qwen: the remainder of the total
-                }
+                members(
+                    "cached_tokens cache_write_tokens cache_write_tokens_details "
+                    "cached_tokens_per_turn input_tokens_per_turn "  # vLLM: of each turn, and their sum without tools
+                    "text_tokens"  # xAI, Qwen: the remainder of the total
+                )
             ),
-            "output_tokens": None,
             "output_tokens_details": Counters(
-                {
-                    "reasoning_tokens": None,
-                    "output_tokens_per_turn": None,  # vLLM, as the next two
-                    "tool_output_tokens": None,
-                    "tool_output_tokens_per_turn": None,
-                    "text_tokens": None,
-                }
+                members(
+                    "reasoning_tokens text_tokens "
+                    "output_tokens_per_turn tool_output_tokens tool_output_tokens_per_turn"  # vLLM
+                )
             ),
-            "total_tokens": None,
             # OpenRouter; xAI.
-            **dict.fromkeys(("cost", "cost_details", "cost_in_nano_usd", "cost_in_usd_ticks"), _NO_FIELD),
-            **dict.fromkeys(_USAGE_BOOKKEEPING),
+            **members("cost cost_details cost_in_nano_usd cost_in_usd_ticks", _NO_FIELD),
+            **USAGE_BOOKKEEPING,
         }
     ),
 }
 # The members of the stream's events. Those about an item or part are repeated in the finished one.
-EVENT_SHAPE: dict[str, Shape] = dict.fromkeys(
-    (
-        "annotation",
-        "annotation_index",
-        "arguments",
-        "code",
-        "content_index",
-        "delta",
-        "input",
-        "item",
-        "item_id",
-        "logprobs",
-        "name",
-        "obfuscation",
-        "output_index",
-        "part",
-        "refusal",
-        "response",
-        "sequence_number",
-        "status",
-        "summary_index",
-        "text",
-        "type",
-    )
+EVENT_SHAPE = members(
+    "annotation annotation_index arguments code content_index delta input item item_id logprobs name obfuscation "
+    "output_index part refusal response sequence_number status summary_index text type"
 )
