@@ -272,7 +272,7 @@ class StreamWriter(Protocol):
 
 
 class RelayObserver(Protocol):
-    """Watches a relayed stream. It changes nothing.
+    """Watches a relayed stream. It changes nothing. A class that inherits it starts with the values here.
 
     Only the first and last frames are passed in, in order; a frame may be passed twice.
 
@@ -287,12 +287,12 @@ class RelayObserver(Protocol):
             none does.
     """
 
-    usage: Usage
-    content_started: bool
-    ended: bool
-    stream_finished: bool
-    error: WireError | None
-    whole_body: JSONObject | None
+    usage: Usage = Usage()
+    content_started: bool = False
+    ended: bool = False
+    stream_finished: bool = False
+    error: WireError | None = None
+    whole_body: JSONObject | None = None
 
     def observe(self, frame: Frame) -> None:
         """Read one frame that was passed on. Never raises."""

@@ -49,18 +49,6 @@ class ClientSink:
         body: The response as one document once it is complete, None before and for a stream that is not stored.
     """
 
-    __slots__ = (
-        "_client",
-        "_context",
-        "_fold",
-        "_ledger",
-        "_linearizer",
-        "_out",
-        "_writer",
-        "body",
-        "heartbeat",
-    )
-
     def __init__(
         self,
         client: ProtocolSpec,

@@ -71,18 +71,6 @@ class EventOrderChecker:
         state: The state of the response.
     """
 
-    __slots__ = (
-        "_annotations",
-        "_choices",
-        "_error",
-        "_next",
-        "_opaque",
-        "_open",
-        "_signed",
-        "_used",
-        "state",
-    )
-
     def __init__(self, error: Callable[[str], ProtocolError] = LocalProtocolError) -> None:
         self._error = error
         self.state = ResponseState.IDLE

@@ -6,15 +6,12 @@ their event name and not decoded once content has started.
 
 from __future__ import annotations
 
-import msgspec
-
-from dragoman._ir.events import Usage
 from dragoman._ir.losses import Ledger
 from dragoman._wire.errors import WireError
 from dragoman._wire.exceptions import RemoteProtocolError
 from dragoman._wire.json import JSONObject, decode, object_or_none
 from dragoman._wire.sse import Frame
-from dragoman.codec import ResponseContext
+from dragoman.codec import RelayObserver, ResponseContext
 from dragoman.protocols.anthropic_messages.errors import error_frame, parse_error
 from dragoman.protocols.anthropic_messages.usage import UsageReader
 
@@ -24,18 +21,13 @@ _BLOCK_EVENTS = frozenset({b"content_block_delta", b"content_block_start", b"con
 _CONTENT_MEMBERS = ("content_block", "delta")
 
 
-class MessagesObserver(msgspec.Struct):
+class MessagesObserver(RelayObserver):
     """Observes one relayed stream. For its attributes see `dragoman.codec.RelayObserver`."""
 
-    _context: ResponseContext
-    usage: Usage = Usage()
-    content_started: bool = False
-    ended: bool = False
-    stream_finished: bool = False
-    error: WireError | None = None
-    whole_body: JSONObject | None = None  # no frame repeats the response
-    _started: bool = False
-    _usage_reader: UsageReader = msgspec.field(default_factory=lambda: UsageReader(Ledger()))  # loses nothing
+    def __init__(self, context: ResponseContext) -> None:
+        self._context = context
+        self._started = False
+        self._usage_reader = UsageReader(Ledger())  # loses nothing
 
     def observe(self, frame: Frame) -> None:
         """Read one frame. Never raises."""

@@ -47,16 +47,6 @@ _EVENT_MEMBERS, _DELTA_MEMBERS = EVENT_SHAPE.keys(), DELTA_SHAPE.keys()
 class MessagesReader:
     """Reads one stream."""
 
-    __slots__ = (
-        "_blocks",
-        "_ended",
-        "_ledger",
-        "_same_protocol",
-        "_started",
-        "_stop",
-        "_usage",
-    )
-
     def __init__(self, context: ResponseContext, ledger: Ledger) -> None:
         self._ledger = ledger
         self._blocks = ContentBlockReader(context, ledger)

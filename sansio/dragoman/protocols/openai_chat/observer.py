@@ -6,32 +6,23 @@ strings are escaped, so text that a model wrote cannot look like a member.
 
 from __future__ import annotations
 
-from dragoman._ir.events import Usage
 from dragoman._wire.errors import WireError
 from dragoman._wire.json import JSONObject, object_or_none
 from dragoman._wire.sse import Frame
-from dragoman.codec import ResponseContext
+from dragoman.codec import RelayObserver, ResponseContext
 from dragoman.protocols._openai.errors import parse_error
 from dragoman.protocols.openai_chat.errors import error_frame, has_error
 from dragoman.protocols.openai_chat.tables import ERROR_FINISH_REASONS
 from dragoman.protocols.openai_chat.usage import read_usage
 
 
-class ChatObserver:
+class ChatObserver(RelayObserver):
     """Observes one stream; see `RelayObserver` for the attributes.
 
     `ended` is set by [DONE] after some choice, or by a finish reason, because we have seen servers without [DONE].
     """
 
-    __slots__ = ("_started", "content_started", "ended", "error", "stream_finished", "usage", "whole_body")
-
     def __init__(self, context: ResponseContext) -> None:
-        self.usage = Usage()
-        self.content_started = False
-        self.ended = False
-        self.stream_finished = False
-        self.error: WireError | None = None
-        self.whole_body: JSONObject | None = None  # no frame repeats the whole response
         self._started = False
 
     def observe(self, frame: Frame) -> None:

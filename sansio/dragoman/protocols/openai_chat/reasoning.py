@@ -120,16 +120,13 @@ def _add_members(known: JSONObject, texts: dict[str, list[str]], entry: JSONObje
             known[key] = value
 
 
-class ReasoningFields:
+class ReasoningFields(msgspec.Struct):
     """Collects the server's reasoning members of an open block, which become its signature."""
 
-    __slots__ = ("_content", "emitted", "entries", "texts")
-
-    def __init__(self) -> None:
-        self.texts: dict[str, list[str]] = {}
-        self.entries: dict[str, ReasoningEntries] = {}
-        self.emitted: list[str] = []  # the text of the events so far
-        self._content: JSONObject | None = None
+    texts: dict[str, list[str]] = {}
+    entries: dict[str, ReasoningEntries] = {}
+    emitted: list[str] = []  # the text of the events so far
+    _content: JSONObject | None = None
 
     def add(self, delta: JSONObject) -> str:
         """Add the members of a delta. Return its text, which several of them may contain."""

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
+
 from dragoman._ir.events import ToolKind
 from dragoman._ir.losses import Ledger, LossCode
 from dragoman._ir.native import AnyNode, changed, overlaid
@@ -257,28 +259,18 @@ def write_turn(run: Sequence[Message], writer: PartWriter) -> JSONObject | None:
     return turn.finish(run[0])
 
 
-class _TurnWriter:
+class _TurnWriter(msgspec.Struct):
     """Collects one turn.
 
     reasoning: each block with the number of calls before it, and its message.
     """
 
-    __slots__ = (
-        "_writer",
-        "body",
-        "calls",
-        "content",
-        "reasoning",
-        "refusals",
-    )
-
-    def __init__(self, writer: PartWriter) -> None:
-        self._writer = writer
-        self.body: JSONObject = {"role": "assistant"}
-        self.content: list[JSONObject] = []
-        self.refusals: list[str] = []
-        self.calls: list[JSONObject] = []
-        self.reasoning: list[tuple[Reasoning, int, Message]] = []
+    _writer: PartWriter
+    body: JSONObject = msgspec.field(default_factory=lambda: {"role": "assistant"})
+    content: list[JSONObject] = []
+    refusals: list[str] = []
+    calls: list[JSONObject] = []
+    reasoning: list[tuple[Reasoning, int, Message]] = []
 
     def add(self, part: Part, message: Message) -> None:
         native = self._writer.native

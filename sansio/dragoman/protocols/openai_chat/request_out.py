@@ -100,16 +100,6 @@ _MERGEABLE = {"role", "content", "name"}
 class MessageWriter:
     """Writes the messages of one request."""
 
-    __slots__ = (
-        "_capabilities",
-        "_ledger",
-        "_native",
-        "_out",
-        "_simple_turns",
-        "_started",
-        "_writer",
-    )
-
     def __init__(self, request: Request, capabilities: Capabilities, ledger: Ledger) -> None:
         self._native = bool(request.native)
         self._capabilities = capabilities

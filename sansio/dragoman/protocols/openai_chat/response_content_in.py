@@ -6,6 +6,8 @@ kind of delta changes, and leaves tool calls to `ToolCallReader`. A whole messag
 
 from __future__ import annotations
 
+import msgspec
+
 from dragoman._ir.events import (
     TRUNCATING_STOP_REASONS,
     Annotation,
@@ -56,49 +58,29 @@ _USUAL_FIELDS = _OFFICIAL_FIELDS.union(REASONING_FIELDS)
 _LOGPROBS = (("content", BlockKind.TEXT), ("refusal", BlockKind.REFUSAL))
 
 
-class ChoiceReader:
+class ChoiceReader(msgspec.Struct):
     """Reads one choice.
 
     kind: the kind of its open block, None if none is open; block: the number of that block.
     finish_reason: the last one that came; sequence: the stop sequence that was reported.
     """
 
-    __slots__ = (
-        "_annotation_count",
-        "_cited_urls",
-        "_executed",
-        "_extra_content",
-        "_ids",
-        "_ledger",
-        "_model",
-        "_pending_citations",
-        "block",
-        "calls",
-        "finish_reason",
-        "index",
-        "kind",
-        "path",
-        "reasoning",
-        "sequence",
-    )
-
-    def __init__(self, index: int, ids: IdAllocator, model: str, ledger: Ledger) -> None:
-        self.index = index
-        self.path = f"/choices/{index}"
-        self.kind: BlockKind | None = None
-        self.block = -1
-        self.reasoning = ReasoningFields()
-        self.calls = ToolCallReader(index, ids, model)
-        self.finish_reason: str | None = None
-        self.sequence: str | None = None
-        self._ids = ids
-        self._model = model
-        self._ledger = ledger
-        self._pending_citations: list[tuple[JSONObject, str]] = []  # with their path, until there is text
-        self._annotation_count = 0  # of the annotations so far
-        self._cited_urls: set[str | None] = set()  # of the pages that are cited
-        self._executed: dict[object, JSON] = {}  # uses of the server's own tools, not yet emitted
-        self._extra_content: JSONObject = {}  # what the server needs back, not yet emitted
+    index: int
+    path: str
+    calls: ToolCallReader
+    _ids: IdAllocator
+    _model: str
+    _ledger: Ledger
+    kind: BlockKind | None = None
+    block: int = -1
+    reasoning: ReasoningFields = msgspec.field(default_factory=ReasoningFields)
+    finish_reason: str | None = None
+    sequence: str | None = None
+    _pending_citations: list[tuple[JSONObject, str]] = []  # with their path, until there is text
+    _annotation_count: int = 0  # of the annotations so far
+    _cited_urls: set[str | None] = set()  # of the pages that are cited
+    _executed: dict[object, JSON] = {}  # uses of the server's own tools, not yet emitted
+    _extra_content: JSONObject = {}  # what the server needs back, not yet emitted
 
     def read_delta(self, delta: JSONObject, *, whole: bool, out: list[Event]) -> None:
         """Read a delta, or a whole message."""

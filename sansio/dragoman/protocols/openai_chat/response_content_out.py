@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import msgspec
+
 from dragoman._ir.assembly import AssembledBlock
 from dragoman._ir.events import (
     Annotation,
@@ -31,42 +33,31 @@ from dragoman.protocols.openai_chat.tables import (
 PARAGRAPH_BREAK = "\n\n"
 
 
-class WrittenChoice:
+class WrittenChoice(msgspec.Struct):
     """What a stream and a whole response have to count and collect of one choice.
 
     Call `start_block`, `cite` and `end_block` for each block, then `explanation` and `finish_reason`.
 
-    legacy: the client sent the legacy `functions`, and therefore reads only `function_call`.
     calls: the number of tool calls so far; annotations: the citations so far.
     last_part: block and part of the last reasoning text of a stream; stopped: the end of the choice in a stream.
     """
 
-    __slots__ = (
-        "_chars",
-        "_context",
-        "_details",
-        "_has_content",
-        "_ledger",
-        "_path",
-        "annotations",
-        "calls",
-        "last_part",
-        "legacy",
-        "stopped",
-    )
+    _index: int
+    _context: ResponseContext
+    _ledger: Ledger
+    calls: int = 0
+    annotations: list[JSON] = []
+    last_part: tuple[int, int] | None = None
+    stopped: Stopped | None = None
+    _chars: int = 0  # characters of text in blocks that have ended
+    _details: int = 0  # entries of reasoning_details
+    _has_content: bool = False  # there is a text or refusal
 
-    def __init__(self, index: int, context: ResponseContext, ledger: Ledger) -> None:
-        self.legacy = bool(context.echo.get("functions")) and not context.echo.get("tools")
-        self.calls = 0
-        self.annotations: list[JSON] = []
-        self.last_part: tuple[int, int] | None = None
-        self.stopped: Stopped | None = None
-        self._path = f"/choices/{index}"
-        self._context = context
-        self._ledger = ledger
-        self._chars = 0  # characters of text in blocks that have ended
-        self._details = 0  # entries of reasoning_details
-        self._has_content = False  # there is a text or refusal
+    @property
+    def legacy(self) -> bool:
+        """True if the client sent the legacy `functions`, and therefore reads only `function_call`."""
+        echo = self._context.echo
+        return bool(echo.get("functions")) and not echo.get("tools")
 
     def start_block(self, block: BlockStarted | AssembledBlock) -> Position:
         """Return the position of a block. Record its losses."""
@@ -75,7 +66,7 @@ class WrittenChoice:
             self.calls += 1
         elif block.kind is BlockKind.TEXT and self.calls:
             self._ledger.altered(
-                f"{self._path}/message/content",
+                f"/choices/{self._index}/message/content",
                 "text after a tool call: a message has all its text before its calls",
             )
         return position
@@ -91,7 +82,7 @@ class WrittenChoice:
             if event.url is None and event.origin == NAME:
                 self.annotations.append(native)
                 continue
-            path = event.path or f"{self._path}/message/annotations"
+            path = event.path or f"/choices/{self._index}/message/annotations"
             url = event.url if event.origin == NAME else cited_url(event, path, self._ledger)
             if url is None:
                 continue
@@ -150,7 +141,7 @@ class WrittenChoice:
         reason = stopped.reason
         if reason in LOSSY_STOP_REASONS:
             why = f"the upstream stopped for {reason.value}, which is reported as stop"
-            self._ledger.altered(f"{self._path}/finish_reason", why)
+            self._ledger.altered(f"/choices/{self._index}/finish_reason", why)
         if reason in (StopReason.END, StopReason.TOOL_USE):
             # Agents act on this value: it is tool_calls if and only if there are some.
             reason = StopReason.TOOL_USE if self.calls else StopReason.END

@@ -36,7 +36,7 @@ from dragoman.protocols._openai.errors import parse_error
 from dragoman.protocols._openai.settings import fit_tier
 from dragoman.protocols.openai_chat.errors import has_error
 from dragoman.protocols.openai_chat.response_content_in import ChoiceReader
-from dragoman.protocols.openai_chat.response_tool_calls_in import IdAllocator
+from dragoman.protocols.openai_chat.response_tool_calls_in import IdAllocator, ToolCallReader
 from dragoman.protocols.openai_chat.shapes import CHOICE_SHAPE, READ_SHAPE, RESPONSE_SHAPE
 from dragoman.protocols.openai_chat.tables import ERROR_FINISH_REASONS, NAME, TITLE
 from dragoman.protocols.openai_chat.usage import read_usage
@@ -48,21 +48,6 @@ _PADDING = b"obfuscation"
 
 class ChatReader:
     """Reads one stream. `read` returns the events of a frame, `eof` the events of the stream's end."""
-
-    __slots__ = (
-        "_choices",
-        "_context",
-        "_ended",
-        "_ids",
-        "_ledger",
-        "_model",
-        "_start_tier",
-        "_started",
-        "_stop_sequences",
-        "_tier",
-        "_usage",
-        "_usage_came_last",
-    )
 
     def __init__(self, context: ResponseContext, ledger: Ledger) -> None:
         self._context = context
@@ -216,7 +201,10 @@ class ChatReader:
         delta = choice.get("delta")
         if state is None:
             CHOICES.check(len(self._choices) + 1, "/choices")
-            state = self._choices[index] = ChoiceReader(index, self._ids, self._model, self._ledger)
+            calls = ToolCallReader(index, self._ids, self._model)
+            state = self._choices[index] = ChoiceReader(
+                index, f"/choices/{index}", calls, self._ids, self._model, self._ledger
+            )
             if delta is None:
                 delta = choice.get("message")
         note_unread(choice, CHOICE_SHAPE, state.path, self._ledger)

@@ -13,6 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
+
 from dragoman._ir.assembly import AssembledBlock, AssembledResponse
 from dragoman._ir.events import (
     Annotation,
@@ -51,53 +53,36 @@ from dragoman.protocols.openai_chat.tables import TITLE
 from dragoman.protocols.openai_chat.usage import write_usage
 
 
-class _WrittenBlock:
+class _WrittenBlock(msgspec.Struct):
     """An open block, and its position in its choice."""
 
-    __slots__ = ("citations", "index", "kind", "pieces", "position", "signature")
-
-    def __init__(self, index: int, kind: BlockKind, position: Position) -> None:
-        self.index = index
-        self.kind = kind
-        self.position = position  # how many characters and calls are before it
-        self.pieces: list[str] = []  # its text
-        self.citations: list[Annotation] = []
-        self.signature: Signature | None = None
+    index: int
+    kind: BlockKind
+    position: Position  # how many characters and calls are before it
+    pieces: list[str] = []  # its text
+    citations: list[Annotation] = []
+    signature: Signature | None = None
 
     def size(self) -> int:
         """Return the length of its text in characters."""
         return sum(map(len, self.pieces))
 
 
-class ChatWriter:
+class ChatWriter(msgspec.Struct):
     """Writes one stream. `send` returns the bytes of an event, which may be none."""
 
-    __slots__ = (
-        "_blocks",
-        "_choices",
-        "_context",
-        "_fields",
-        "_head",
-        "_ledger",
-        "_reasoning_frames",
-        "_tail",
-        "_text_frames",
-        "_usage",
-    )
-
-    def __init__(self, context: ResponseContext, ledger: Ledger) -> None:
-        self._context = context
-        self._ledger = ledger
-        self._choices: dict[int, WrittenChoice] = {}
-        self._blocks: dict[int, _WrittenBlock] = {}
-        # Block -> the bytes around the text of its frames, and its texts so far.
-        self._text_frames: dict[int, tuple[bytes, bytes, list[str]]] = {}
-        # The same for reasoning, with its choice instead.
-        self._reasoning_frames: dict[int, tuple[bytes, bytes, WrittenChoice]] = {}
-        self._usage = Usage()
-        self._fields: JSONObject = {}  # members of every chunk
-        self._head = b""
-        self._tail = b""
+    _context: ResponseContext
+    _ledger: Ledger
+    _choices: dict[int, WrittenChoice] = {}
+    _blocks: dict[int, _WrittenBlock] = {}
+    # Block -> the bytes around the text of its frames, and its texts so far.
+    _text_frames: dict[int, tuple[bytes, bytes, list[str]]] = {}
+    # The same for reasoning, with its choice instead.
+    _reasoning_frames: dict[int, tuple[bytes, bytes, WrittenChoice]] = {}
+    _usage: Usage = Usage()
+    _fields: JSONObject = {}  # members of every chunk
+    _head: bytes = b""
+    _tail: bytes = b""
 
     def send(self, event: Event) -> bytes:
         if isinstance(event, (TextDelta, ArgumentsDelta)):

@@ -9,6 +9,8 @@ a reasoning block before the call, because the server needs them back with it.
 
 from __future__ import annotations
 
+import msgspec
+
 from dragoman._ir.events import (
     ArgumentsDelta,
     BlockEnded,
@@ -28,7 +30,7 @@ from dragoman.protocols.openai_chat.shapes import CALL_DELTA_SHAPE
 from dragoman.protocols.openai_chat.tables import CALL_EXTRAS, NAME
 
 
-class StreamedCall:
+class StreamedCall(msgspec.Struct):
     """One call of a response.
 
     number: its place among the calls of its choice.
@@ -37,32 +39,17 @@ class StreamedCall:
     extra: unknown members that are not emitted yet; emitted_extra: those that are.
     """
 
-    __slots__ = (
-        "_end",
-        "_seen",
-        "block",
-        "call_id",
-        "emitted_extra",
-        "ended",
-        "extra",
-        "kind",
-        "name",
-        "number",
-        "pieces",
-    )
-
-    def __init__(self, kind: ToolKind, number: int) -> None:
-        self.kind = kind
-        self.number = number
-        self.block = -1
-        self.call_id = ""
-        self.name = ""
-        self.pieces: list[str] = []
-        self.ended = False
-        self.extra: JSONObject = {}
-        self.emitted_extra: JSONObject = {}
-        self._end = ObjectEnd()
-        self._seen = 0  # the pieces that `_end` has
+    kind: ToolKind
+    number: int
+    block: int = -1
+    call_id: str = ""
+    name: str = ""
+    pieces: list[str] = []
+    ended: bool = False
+    extra: JSONObject = {}
+    emitted_extra: JSONObject = {}
+    _end: ObjectEnd = msgspec.field(default_factory=ObjectEnd)
+    _seen: int = 0  # the pieces that `_end` has
 
     @property
     def text(self) -> str:
@@ -78,15 +65,12 @@ class StreamedCall:
         return self._end.reached
 
 
-class IdAllocator:
+class IdAllocator(msgspec.Struct):
     """Numbers the blocks of one response, and makes ids for calls that came without one."""
 
-    __slots__ = ("_blocks", "_calls", "_response_id")
-
-    def __init__(self, response_id: str) -> None:
-        self._response_id = response_id
-        self._blocks = -1
-        self._calls = -1
+    _response_id: str
+    _blocks: int = -1
+    _calls: int = -1
 
     def next_block(self) -> int:
         self._blocks += 1
@@ -97,33 +81,19 @@ class IdAllocator:
         return f"call_{self._response_id}_{self._calls}"
 
 
-class ToolCallReader:
+class ToolCallReader(msgspec.Struct):
     """Reads the calls of one choice."""
 
-    __slots__ = (
-        "_by_id",
-        "_by_index",
-        "_changed",
-        "_choice",
-        "_ids",
-        "_last",
-        "_model",
-        "_next_index",
-        "by_block",
-        "calls",
-    )
-
-    def __init__(self, choice: int, ids: IdAllocator, model: str) -> None:
-        self.calls: list[StreamedCall] = []
-        self._choice = choice
-        self._ids = ids
-        self._model = model
-        self._by_index: dict[int, StreamedCall] = {}
-        self._by_id: dict[str, StreamedCall] = {}  # the first with each id
-        self._changed: dict[int, StreamedCall] = {}  # those that may have become complete, by number
-        self._next_index = 0  # above all indexes so far
-        self._last: StreamedCall | None = None
-        self.by_block: dict[int, StreamedCall] = {}
+    _choice: int
+    _ids: IdAllocator
+    _model: str
+    calls: list[StreamedCall] = []
+    by_block: dict[int, StreamedCall] = {}
+    _by_index: dict[int, StreamedCall] = {}
+    _by_id: dict[str, StreamedCall] = {}  # the first with each id
+    _changed: dict[int, StreamedCall] = {}  # those that may have become complete, by number
+    _next_index: int = 0  # above all indexes so far
+    _last: StreamedCall | None = None
 
     def read_fragment(self, fragment: JSON, out: list[Event], *, default_index: int | None = None) -> None:
         """Read one element of `tool_calls`.

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import json
 
-from dragoman._ir.events import Usage
 from dragoman._ir.losses import Ledger
 from dragoman._wire.errors import WireError
 from dragoman._wire.json import JSONObject, encode, object_or_none, text_or_none
 from dragoman._wire.sse import Frame, encode_frame
-from dragoman.codec import ResponseContext
+from dragoman.codec import RelayObserver, ResponseContext
 from dragoman.protocols._openai.errors import parse_error
 from dragoman.protocols.openai_responses.errors import error_event, response_error
 from dragoman.protocols.openai_responses.response_content_out import ResponseBuilder
@@ -35,16 +34,10 @@ _NO_CONTENT_FIELDS = frozenset(
 _DECODED_EVENTS = frozenset(name.encode("ascii") for name in _OPENING_EVENTS | _END_EVENTS | _FAILURE_EVENTS)
 
 
-class ResponsesObserver:
+class ResponsesObserver(RelayObserver):
     """Observes one stream. See RelayObserver."""
 
     def __init__(self, context: ResponseContext) -> None:
-        self.usage = Usage()
-        self.content_started = False
-        self.ended = False
-        self.stream_finished = False
-        self.error: WireError | None = None
-        self.whole_body: JSONObject | None = None
         self._context = context
         self._response: JSONObject | None = None
         self._last_data = b""

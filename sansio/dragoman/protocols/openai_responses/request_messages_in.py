@@ -64,7 +64,7 @@ _TEXT_PARTS = frozenset(("input_text", "output_text", "text"))
 _PATHS = tuple([f"/input/{index}" for index in range(512)])
 
 
-class InputReader:
+class InputReader(msgspec.Struct):
     """Reads the items of one request.
 
     messages, tools, namespaces: those found so far. The caller adds those outside of the input.
@@ -74,32 +74,17 @@ class InputReader:
     repairs: what items lose because they are read, see Request.repairs.
     """
 
-    __slots__ = (
-        "_shell_calls",
-        "_signer",
-        "_tool_indexes",
-        "compact",
-        "effort",
-        "format",
-        "messages",
-        "namespaces",
-        "reference",
-        "repairs",
-        "tools",
-    )
-
-    def __init__(self, signer: Signer, tools: list[Tool], namespaces: list[Namespace]) -> None:
-        self._signer = signer
-        self._shell_calls: dict[str, str] = {}  # item id of a local shell's call -> its call id
-        self._tool_indexes: dict[JSON, int] | None = None  # by their keys, if items have tools
-        self.messages: list[Message] = []
-        self.tools = tools
-        self.namespaces = namespaces
-        self.reference: tuple[str, str] | None = None
-        self.effort: tuple[str, str] | None = None
-        self.format: tuple[JSON, str] | None = None
-        self.compact = False
-        self.repairs: list[Loss] = []
+    _signer: Signer
+    tools: list[Tool]
+    namespaces: list[Namespace]
+    messages: list[Message] = []
+    reference: tuple[str, str] | None = None
+    effort: tuple[str, str] | None = None
+    format: tuple[JSON, str] | None = None
+    compact: bool = False
+    repairs: list[Loss] = []
+    _shell_calls: dict[str, str] = {}  # item id of a local shell's call -> its call id
+    _tool_indexes: dict[JSON, int] | None = None  # by their keys, if items have tools
 
     def read(self, items: list[JSON]) -> None:
         """Read all items. Raises RemoteProtocolError with the path of the wrong value."""

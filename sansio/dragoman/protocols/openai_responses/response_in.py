@@ -55,19 +55,6 @@ _EVENT_MEMBERS = EVENT_SHAPE.keys()
 class ResponsesReader:
     """Reads one stream. See StreamReader."""
 
-    __slots__ = (
-        "_all",
-        "_by_id",
-        "_ended",
-        "_has_calls",
-        "_items",
-        "_ledger",
-        "_model",
-        "_number",
-        "_start_tier",
-        "_started",
-    )
-
     def __init__(self, context: ResponseContext, ledger: Ledger) -> None:
         self._ledger = ledger
         self._items: dict[int, OutputItem] = {}  # by output index
