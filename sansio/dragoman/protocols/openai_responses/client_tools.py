@@ -25,19 +25,26 @@ class ClientTool(msgspec.Struct, frozen=True):
     """One kind of tool, and the function in its place.
 
     name: name of the function.
-    call, output: types of the items of its call and of its result.
     prefix: prefix of the ids of its calls.
     description, schema: of the function.
     fields: Return the fields of a call's item from the model's arguments. Raises _InvalidArgumentsError.
     """
 
     name: str
-    call: str
-    output: str
     prefix: str
     description: str
     schema: JSONObject
     fields: Callable[[JSONObject], JSONObject]
+
+    @property
+    def call(self) -> str:
+        """The type of the item of its call."""
+        return f"{self.name}_call"
+
+    @property
+    def output(self) -> str:
+        """The type of the item of its result."""
+        return "tool_search_output" if self.name == "tool_search" else f"{self.name}_call_output"
 
 
 class _InvalidArgumentsError(Exception):
@@ -230,30 +237,14 @@ _USES_COMPUTER = "Uses the user's computer. What the screen shows afterwards com
 
 CLIENT_TOOLS: dict[str, ClientTool] = {
     "apply_patch": ClientTool(
-        "apply_patch",
-        "apply_patch_call",
-        "apply_patch_call_output",
-        "apc",
-        "Creates, changes or deletes one file.",
-        _APPLY_PATCH,
-        _apply_patch,
+        "apply_patch", "apc", "Creates, changes or deletes one file.", _APPLY_PATCH, _apply_patch
     ),
-    "computer": ClientTool(
-        "computer", "computer_call", "computer_call_output", "cu", _USES_COMPUTER, _COMPUTER, _computer
-    ),
+    "computer": ClientTool("computer", "cu", _USES_COMPUTER, _COMPUTER, _computer),
     "computer_use_preview": ClientTool(
-        "computer",
-        "computer_call",
-        "computer_call_output",
-        "cu",
-        _USES_COMPUTER,
-        _COMPUTER_PREVIEW,
-        _computer_preview,
+        "computer", "cu", _USES_COMPUTER, _COMPUTER_PREVIEW, _computer_preview
     ),
     "local_shell": ClientTool(
         "local_shell",
-        "local_shell_call",
-        "local_shell_call_output",
         "lsh",
         "Runs one command on the user's computer and gives its output.",
         _LOCAL_SHELL,
@@ -261,8 +252,6 @@ CLIENT_TOOLS: dict[str, ClientTool] = {
     ),
     "shell": ClientTool(
         "shell",
-        "shell_call",
-        "shell_call_output",
         "sh",
         "Runs commands in a shell on the user's computer and gives their output and exit codes.",
         _SHELL,
@@ -270,8 +259,6 @@ CLIENT_TOOLS: dict[str, ClientTool] = {
     ),
     "tool_search": ClientTool(
         "tool_search",
-        "tool_search_call",
-        "tool_search_output",
         "tsc",
         "Searches for tools that are not shown yet. What it finds can be called afterwards.",
         _TOOL_SEARCH,

@@ -118,44 +118,25 @@ STOP_REASON_NAMES: dict[StopReason, str] = {
 # Reasons that mean more than the status `completed` by which they are written.
 LOSSY_STOP_REASONS = frozenset((StopReason.PAUSE, StopReason.COMPACTION))
 
-# Events on the progress of an item. Its result is in the finished item.
+# Events on the progress of an item, by its kind. Its result is in the finished item.
+_PROGRESS = {
+    "apply_patch_call_operation_diff": ("delta", "done"),
+    "code_interpreter_call": ("completed", "in_progress", "interpreting"),
+    "code_interpreter_call_code": ("delta", "done"),
+    "compaction": ("compacting",),
+    "file_search_call": ("completed", "in_progress", "searching"),
+    "image_generation_call": ("completed", "generating", "in_progress"),
+    "mcp_call": ("completed", "failed", "in_progress"),
+    "mcp_call_arguments": ("delta", "done"),
+    "mcp_list_tools": ("completed", "failed", "in_progress"),
+    "reasoning_summary_part": ("added", "done"),
+    "shell_call_command": ("added", "delta", "done"),
+    "shell_call_output_content": ("delta", "done"),
+    "web_search_call": ("completed", "in_progress", "searching"),
+}
 PROGRESS_EVENTS = frozenset(
-    f"response.{name}"
-    for name in (
-        "apply_patch_call_operation_diff.delta",
-        "apply_patch_call_operation_diff.done",
-        "code_interpreter_call.completed",
-        "code_interpreter_call.in_progress",
-        "code_interpreter_call.interpreting",
-        "code_interpreter_call_code.delta",
-        "code_interpreter_call_code.done",
-        "compaction.compacting",
-        "file_search_call.completed",
-        "file_search_call.in_progress",
-        "file_search_call.searching",
-        "image_generation_call.completed",
-        "image_generation_call.generating",
-        "image_generation_call.in_progress",
-        "mcp_call.completed",
-        "mcp_call.failed",
-        "mcp_call.in_progress",
-        "mcp_call_arguments.delta",
-        "mcp_call_arguments.done",
-        "mcp_list_tools.completed",
-        "mcp_list_tools.failed",
-        "mcp_list_tools.in_progress",
-        "reasoning_summary_part.added",
-        "reasoning_summary_part.done",
-        "shell_call_command.added",
-        "shell_call_command.delta",
-        "shell_call_command.done",
-        "shell_call_output_content.delta",
-        "shell_call_output_content.done",
-        "web_search_call.completed",
-        "web_search_call.in_progress",
-        "web_search_call.searching",
-    )
-) | {"keepalive"}
+    ["keepalive", *[f"response.{item}.{step}" for item, steps in _PROGRESS.items() for step in steps]]
+)
 # Events whose content is in no finished item: the path under which they are recorded, and the detail of the loss.
 LOST_EVENTS: dict[str, tuple[str, str]] = {
     "response.audio.delta": ("audio", "audio has no counterpart here"),
