@@ -236,7 +236,10 @@ class RequestTranslator:
         decoded = decode_object(body, "the request body")
         upstream, capabilities = self._upstream, self._capabilities
         if restores:
-            self._restore(decoded, model, signed_reasoning, ledger)
+            named = decoded.get("model") if model is None else model
+            restore_signatures(
+                decoded, named, upstream, self._signer, ledger, signed_reasoning, rewritten=True
+            )
         received = self._read(decoded, head)
         upstream_model = _required(received.model if model is None else model)
         tokens = _count(body, received, capabilities.context_window)
@@ -279,15 +282,6 @@ class RequestTranslator:
             headers=tuple(upstream.request_headers(out)),
             echo=self._echo(body, head, decoded),
             rewritten=context.rewritten,
-        )
-
-    def _restore(
-        self, decoded: JSONObject, model: str | None, signed_reasoning: bool, ledger: Ledger
-    ) -> None:
-        """Restore the signatures of a request that is written again. model: see translate()."""
-        named = decoded.get("model") if model is None else model
-        restore_signatures(
-            decoded, named, self._upstream, self._signer, ledger, signed_reasoning, rewritten=True
         )
 
     def _read(self, decoded: JSONObject, head: RequestHead | None) -> Request:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 
 from dragoman._ir.losses import Ledger
-from dragoman._ir.request import Param, Request
+from dragoman._ir.request import Param, ReasoningConfig, Request
 from dragoman._wire.json import JSON, JSONObject
 
 # Returns the value to send, or None if it has to be dropped. Records its own losses.
@@ -88,6 +88,15 @@ def effort_of_budget(budget: int) -> str:
         if budget <= limit:
             return effort
     return "max"
+
+
+def requested_effort(config: ReasoningConfig) -> str | None:
+    """Return the effort that a configuration amounts to, None for none. A named one wins over a budget."""
+    if config.mode == "disabled":
+        return "none"
+    if config.effort is not None or config.mode is None:
+        return config.effort
+    return DEFAULT_EFFORT if config.budget is None else effort_of_budget(config.budget)
 
 
 def fit_effort(effort: str, taken: Collection[str] | None) -> str:

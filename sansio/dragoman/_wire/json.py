@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections.abc import Collection, Iterator
 from typing import Any, TypeAlias, cast
 
 import msgspec
@@ -177,6 +178,19 @@ _KINDS: tuple[tuple[type | tuple[type, ...], str], ...] = (
     (dict, "an object"),
     (list, "an array"),
 )
+
+
+def leaves(value: JSON, skipped: Collection[str] = ()) -> Iterator[JSON]:
+    """Give the values in a value that are neither objects nor arrays, without those in members of the skipped names."""
+    left = [value]
+    while left:
+        value = left.pop()
+        if isinstance(value, dict):
+            left += [member for name, member in value.items() if name not in skipped]
+        elif isinstance(value, (list, tuple)):
+            left += value
+        else:
+            yield value
 
 
 def wrong_type(path: str, expected: str, value: JSON) -> RemoteProtocolError:

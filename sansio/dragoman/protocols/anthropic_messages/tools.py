@@ -9,7 +9,7 @@ each.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -19,7 +19,7 @@ from dragoman._ir.native import written
 from dragoman._ir.request import Request
 from dragoman._ir.shape import ARRAY, BOOLEAN, OBJECT, STRING, extra_members, read_settings
 from dragoman._ir.tools import CodeExecution, FunctionTool, HostedTool, McpServer, Tool, ToolChoice, WebSearch
-from dragoman._wire.json import JSON, JSONObject, encode_text
+from dragoman._wire.json import JSON, JSONObject, encode_text, leaves
 from dragoman.codec import Capabilities
 from dragoman.protocols.anthropic_messages.checks import (
     CHECKS,
@@ -327,19 +327,8 @@ _USES: dict[type, tuple[str, Callable[[_ToolWriter, HostedTool, Any], JSONObject
 
 def _has_unmapped_fields(tool: HostedTool, written: list[JSON]) -> bool:
     """Return True if the native tool has a value that is neither in `written` nor the default."""
-    known = {"None", _NO_APPROVAL, tool.kind, *map(str, _leaves(written))}
-    return any(str(leaf) not in known for leaf in _leaves(tool.native))
-
-
-def _leaves(value: JSON) -> Iterator[JSON]:
-    if isinstance(value, dict):
-        for member in value.values():
-            yield from _leaves(member)
-    elif isinstance(value, (list, tuple)):
-        for item in value:
-            yield from _leaves(item)
-    else:
-        yield value
+    known = {"None", _NO_APPROVAL, tool.kind, *map(str, leaves(written))}
+    return any(str(leaf) not in known for leaf in leaves(tool.native))
 
 
 # Schemas.

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 import msgspec
 
 from dragoman._ir.losses import Ledger, child
-from dragoman._ir.parameters import DEFAULT_EFFORT, Converter, effort_of_budget, fit_effort, write_params
+from dragoman._ir.parameters import Converter, fit_effort, requested_effort, write_params
 from dragoman._ir.request import Param, ReasoningConfig, Request, ResponseFormat
 from dragoman._ir.shape import INTEGER, OBJECT, STRING, JSONType, extra_members
 from dragoman._wire.json import JSON, JSONObject
@@ -115,7 +115,7 @@ def write_reasoning(request: Request, capabilities: Capabilities, out: JSONObjec
         ledger.dropped(
             config.display_path or path, "Chat Completions has no setting for whether reasoning is visible"
         )
-    requested = _requested_effort(config)
+    requested = requested_effort(config)
     if requested is None:
         return
     if config.mode == "disabled" and config.effort not in (None, "none"):
@@ -166,17 +166,6 @@ def _write_effort(
             ledger.altered(at, "sent as a switch: the upstream has no setting for the effort")
     else:
         out[setting] = {"effort": effort} if setting == "reasoning" else effort
-
-
-def _requested_effort(config: ReasoningConfig) -> str | None:
-    """Return the effort that a configuration amounts to, None if it requests nothing."""
-    if config.mode == "disabled":
-        return "none"
-    if config.effort is not None:
-        return config.effort
-    if config.budget is not None:
-        return effort_of_budget(config.budget)
-    return None if config.mode is None else DEFAULT_EFFORT
 
 
 def read_response_format(body: JSONObject, extra: JSONObject) -> ResponseFormat | None:

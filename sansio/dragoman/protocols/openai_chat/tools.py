@@ -25,7 +25,7 @@ from dragoman._ir.tools import (
     WebSearch,
 )
 from dragoman._wire.exceptions import RemoteProtocolError, dotted_path
-from dragoman._wire.json import JSON, JSONObject, encode_text, wrong_type
+from dragoman._wire.json import JSON, JSONObject, encode_text, leaves, wrong_type
 from dragoman.protocols.openai_chat.capabilities import ChatCapabilities as Capabilities
 from dragoman.protocols.openai_chat.checks import CHECKS, read_cache_mark, write_cache_mark
 from dragoman.protocols.openai_chat.shapes import FUNCTION_SHAPE, LOCATION_SHAPE, TOOL_SHAPE, WEB_SEARCH_SHAPE
@@ -240,20 +240,11 @@ def _write_hosted(tool: HostedTool, capabilities: Capabilities, out: JSONObject,
 
 def _note_lost_settings(native: JSON, options: JSONObject, tool: HostedTool, ledger: Ledger) -> None:
     """Record the settings of a web search tool that `options` lack: domains, the number of uses and others."""
-    written = {tool.kind, "web_search", *map(str, _leaves(options))}
+    written = {tool.kind, "web_search", *map(str, leaves(options))}
     for key, value in native.items() if type(native) is dict else ():
-        leaves = [str(leaf) for leaf in _leaves(value) if leaf is not None]
-        if not set(leaves) <= written or (type(value) is dict and not leaves):
+        found = {str(leaf) for leaf in leaves(value) if leaf is not None}
+        if not found <= written or (type(value) is dict and not found):
             ledger.dropped(child(tool.path, key), f"{WEB_SEARCH_OPTIONS} has no field for it")
-
-
-def _leaves(value: JSON) -> list[JSON]:
-    """Return the strings, numbers and booleans in a value."""
-    if type(value) is dict:
-        return [leaf for member in value.values() for leaf in _leaves(member)]
-    if type(value) is list:
-        return [leaf for member in value for leaf in _leaves(member)]
-    return [value]
 
 
 def _write_choice(choice: ToolChoice, ledger: Ledger) -> JSON:

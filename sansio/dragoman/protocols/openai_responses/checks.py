@@ -9,7 +9,7 @@ from dragoman._ir.checks import Checks
 from dragoman._ir.request import Media, Text
 from dragoman._ir.shape import STRING
 from dragoman._wire.exceptions import RemoteProtocolError, dotted_path
-from dragoman._wire.json import JSON, JSONObject, encode_text, wrong_type
+from dragoman._wire.json import JSON, JSONObject, encode_text, leaves, wrong_type
 from dragoman.protocols._openai.citations import write_url_citation
 
 
@@ -64,17 +64,7 @@ def has_unmapped_citations(part: Text) -> bool:
 
 def leaf_values(value: JSON, skipped: Collection[str] = ()) -> set[str]:
     """Return the strings, numbers and booleans in a value, encoded, without those in members of the skipped names."""
-    found: set[str] = set()
-    left = [value]
-    while left:
-        value = left.pop()
-        if type(value) is dict:
-            left += [member for name, member in value.items() if name not in skipped]
-        elif type(value) is list:
-            left += value
-        elif value is not None:
-            found.add(encode_text(value))
-    return found
+    return {encode_text(leaf) for leaf in leaves(value, skipped) if leaf is not None}
 
 
 # Members with the content of an image or a file. In the first one it may be a data URI.

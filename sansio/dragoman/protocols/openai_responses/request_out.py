@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from dragoman._ir.losses import Ledger, LossCode
-from dragoman._ir.parameters import DEFAULT_EFFORT, Converter, effort_of_budget, fit_effort, write_params
+from dragoman._ir.parameters import Converter, fit_effort, requested_effort, write_params
 from dragoman._ir.request import Message, Param, ReasoningConfig, Request, ResponseFormat, Text
 from dragoman._ir.shape import setting_paths
 from dragoman._ir.signatures import Signer, unwrap_summary
@@ -226,7 +226,7 @@ def _write_reasoning(
     config: ReasoningConfig, protocol: str, capabilities: Capabilities, ledger: Ledger
 ) -> JSONObject:
     out: JSONObject = {}
-    wanted = _effort_of(config)
+    wanted = requested_effort(config)
     path = config.path
     if capabilities.efforts == ():
         # "Unsupported parameter: 'reasoning.effort' is not supported with this model." (BerriAI/litellm#38842, read
@@ -269,15 +269,6 @@ def _wants_summary(
     # The client requests reasoning and leaves open whether it is visible.
     effort_implies = effort is not None and protocol in EFFORT_IMPLIES_SUMMARY
     return effort_implies or config.mode in ("adaptive", "enabled")
-
-
-def _effort_of(config: ReasoningConfig) -> str | None:
-    """Return the effort. A named one wins over a budget of tokens."""
-    if config.mode == "disabled":
-        return "none"
-    if config.effort is not None or config.mode is None:
-        return config.effort
-    return DEFAULT_EFFORT if config.budget is None else effort_of_budget(config.budget)
 
 
 def _written_elsewhere(value: JSON, path: str, ledger: Ledger) -> JSON:
