@@ -14,8 +14,8 @@ import msgspec
 
 from dragoman._ir.assembly import AssembledBlock, AssembledResponse, Fold, ReasoningPart
 from dragoman._ir.capabilities import Capabilities, Enforced, HostedUse
-from dragoman._ir.events import ArgumentsDelta, Event, ReasoningDelta, TextDelta, Usage
-from dragoman._ir.fast_path import DeltaTemplate
+from dragoman._ir.events import Event, Usage
+from dragoman._ir.fast_path import Delta, DeltaTemplate
 from dragoman._ir.losses import Ledger
 from dragoman._ir.request import Param, Request
 from dragoman._ir.signatures import WRAPPED_MARKER, Signer
@@ -249,7 +249,7 @@ class StreamReader(Protocol):
         Raises RemoteProtocolError if the response is not complete: an early end is never a success.
         """
 
-    def template_for(self, delta: TextDelta | ReasoningDelta | ArgumentsDelta) -> DeltaTemplate | None:
+    def template_for(self, delta: Delta) -> DeltaTemplate | None:
         """Return how frames like the last one can be read without decoding them, or None.
 
         Called if the last frame gave only this delta. Return a template only if every following frame that differs
@@ -263,7 +263,7 @@ class StreamWriter(Protocol):
     def send(self, event: Event) -> bytes:
         """Return the bytes for one event, b"" if it has none of its own yet."""
 
-    def send_texts(self, delta: TextDelta | ReasoningDelta | ArgumentsDelta, texts: list[str]) -> bytes:
+    def send_texts(self, delta: Delta, texts: list[str]) -> bytes:
         """Return the bytes that send() would return for deltas like this one with these texts, one at least.
 
         Called only for a delta of an open block whose text was the last thing that was written, so that most writers

@@ -11,22 +11,18 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Sequence
 
-from dragoman._ir.events import (
-    Annotation,
-    ArgumentsDelta,
-    BlockEnded,
-    BlockStarted,
-    Compacted,
-    Event,
-    Logprobs,
-    Opaque,
-    ReasoningDelta,
-    SignatureDelta,
-    Stopped,
-    TextDelta,
-)
+from dragoman._ir import events
+from dragoman._ir.events import Event
 
-_BLOCK_EVENTS = (TextDelta, ArgumentsDelta, ReasoningDelta, SignatureDelta, Annotation, Logprobs, BlockEnded)
+_BLOCK_EVENTS = (
+    events.TextDelta,
+    events.ArgumentsDelta,
+    events.ReasoningDelta,
+    events.SignatureDelta,
+    events.Annotation,
+    events.Logprobs,
+    events.BlockEnded,
+)
 
 
 class Linearizer:
@@ -52,17 +48,19 @@ class Linearizer:
             if event.block != self.current:
                 self._queue[event.block].append(event)
                 return ()
-            if kind is BlockEnded:
+            if kind is events.BlockEnded:
                 self.current = None
                 return (event, *self._release())
             return (event,)  # as nearly all do
-        if isinstance(event, BlockStarted):
+        if isinstance(event, events.BlockStarted):
             if self.current is None:
                 self.current = event.block
                 return (event,)
             self._queue[event.block] = [event]
             return ()
-        if (kind is Opaque or kind is Stopped or kind is Compacted) and self.current is not None:
+        if (
+            kind is events.Opaque or kind is events.Stopped or kind is events.Compacted
+        ) and self.current is not None:
             self._waiting += 1
             self._queue[-self._waiting] = [event]
             return ()
@@ -73,9 +71,9 @@ class Linearizer:
         """Return the waiting events that may go now: whole blocks, then the start of the next unfinished one."""
         out: list[Event] = []
         while self._queue:
-            block, events = self._queue.popitem(last=False)
-            out += events
-            if block >= 0 and type(events[-1]) is not BlockEnded:
+            block, waiting = self._queue.popitem(last=False)
+            out += waiting
+            if block >= 0 and type(waiting[-1]) is not events.BlockEnded:
                 self.current = block
                 break
         return out

@@ -12,19 +12,8 @@ from functools import partial
 from dragoman._engine.response_machine import Outcome, ResponseMachine
 from dragoman._engine.sinks import ClientSink, ListSink
 from dragoman._engine.upstream_events import StreamEvents, TruncatedResponse, WholeEvents
-from dragoman._ir.events import (
-    ArgumentsDelta,
-    BlockStarted,
-    Ended,
-    Event,
-    Failed,
-    Opaque,
-    ReasoningDelta,
-    Started,
-    Stopped,
-    TextDelta,
-    Usage,
-)
+from dragoman._ir import events
+from dragoman._ir.events import Event, Usage
 from dragoman._ir.fast_path import Delta, with_texts
 from dragoman._ir.losses import Ledger, LossCode
 from dragoman._transforms.pipeline import Pipeline
@@ -119,7 +108,7 @@ class ResponseTranslator(ResponseMachine):
 
     def fail(self, error: WireError) -> None:
         if self.outcome is Outcome.OPEN:
-            self._pass(Failed(error))
+            self._pass(events.Failed(error))
 
     def whole_body(self) -> JSONObject | None:
         return self._sink.body
@@ -152,7 +141,7 @@ class ResponseTranslator(ResponseMachine):
             if filled:
                 send(filled)
 
-        return fill_call if isinstance(delta, ArgumentsDelta) else send_texts
+        return fill_call if isinstance(delta, events.ArgumentsDelta) else send_texts
 
     def _pass_each(self, delta: Delta, texts: list[str]) -> None:
         """Pass on deltas like this one with other texts."""
@@ -160,18 +149,18 @@ class ResponseTranslator(ResponseMachine):
             self._chars += len(each.text)
             self._pass(each)
 
-    def _take(self, events: Iterator[Event]) -> None:
+    def _take(self, incoming: Iterator[Event]) -> None:
         """Pass on events until the response ends. What cannot be read ends it with an error."""
         needs_text = self._pipeline.needs_text
         try:
-            for event in events:
+            for event in incoming:
                 kind = type(event)
-                if isinstance(event, (TextDelta, ReasoningDelta, ArgumentsDelta)):
+                if isinstance(event, (events.TextDelta, events.ReasoningDelta, events.ArgumentsDelta)):
                     if event.block not in self._skipped:
                         self._chars += len(event.text)
                         if needs_text:
                             self._pass(event)
-                        elif kind is ArgumentsDelta:
+                        elif kind is events.ArgumentsDelta:
                             _fill_call(self._pipeline.calls, self._sink.send, event)
                         else:
                             self._sink.send(event)
@@ -195,16 +184,16 @@ class ResponseTranslator(ResponseMachine):
         """Send an event through the stages to the sink, and note how the response ends."""
         for staged in self._pipeline.send(event):
             kind = type(staged)
-            if kind is Ended:
+            if kind is events.Ended:
                 self._estimate_usage()
                 self._sink.send(staged)
                 self.outcome = Outcome.COMPLETED
                 return
-            if kind is Failed:
+            if kind is events.Failed:
                 self.outcome = Outcome.FAILED
                 self.error = mask_error(staged.error, self._context.mask)  # type: ignore[union-attr]
-                staged = Failed(self.error)
-            elif kind is Stopped and staged.choice == 0:  # type: ignore[union-attr]
+                staged = events.Failed(self.error)
+            elif kind is events.Stopped and staged.choice == 0:  # type: ignore[union-attr]
                 self.stop_reason = staged.reason  # type: ignore[union-attr]
             self._sink.send(staged)
 
@@ -229,12 +218,12 @@ class ResponseTranslator(ResponseMachine):
         self._sink.send(self._consistent_usage())
 
     def _update_attributes(self, event: Event) -> None:
-        if isinstance(event, Started):
+        if isinstance(event, events.Started):
             self.upstream_model, self.upstream_id = event.model, event.id
             return
         # An opaque value that need not come back (an unknown field of the first frame, say) is no content.
-        ephemeral = isinstance(event, Opaque) and not event.round_trip and event.search is None
-        if not ephemeral and not isinstance(event, Failed):
+        ephemeral = isinstance(event, events.Opaque) and not event.round_trip and event.search is None
+        if not ephemeral and not isinstance(event, events.Failed):
             self.committed = True
 
     def _is_of_other_choice(self, event: Event) -> bool:
@@ -245,7 +234,7 @@ class ResponseTranslator(ResponseMachine):
         if choice == 0:
             return getattr(event, "block", None) in self._skipped
         self.losses.dropped(f"/choices/{choice}", "the client's protocol allows only one choice per response")
-        if isinstance(event, BlockStarted):
+        if isinstance(event, events.BlockStarted):
             self._skipped.add(event.block)
         return True
 

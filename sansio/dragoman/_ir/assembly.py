@@ -9,27 +9,8 @@ from __future__ import annotations
 
 import msgspec
 
-from dragoman._ir.events import (
-    Annotation,
-    ArgumentsDelta,
-    BlockEnded,
-    BlockKind,
-    BlockStarted,
-    Compacted,
-    Event,
-    Failed,
-    Logprobs,
-    Opaque,
-    ReasoningDelta,
-    ReasoningForm,
-    Signature,
-    SignatureDelta,
-    Started,
-    Stopped,
-    TextDelta,
-    ToolHead,
-    Usage,
-)
+from dragoman._ir import events
+from dragoman._ir.events import BlockKind, Event, ReasoningForm, Signature, ToolHead, Usage
 from dragoman._wire.errors import WireError
 from dragoman._wire.exceptions import LocalProtocolError
 from dragoman._wire.json import JSON
@@ -75,7 +56,7 @@ class AssembledBlock(msgspec.Struct, frozen=True, gc=False):
     phase: str | None = None
     reasoning: tuple[ReasoningPart, ...] = ()
     signature: Signature | None = None
-    annotations: tuple[Annotation, ...] = ()
+    annotations: tuple[events.Annotation, ...] = ()
     logprobs: tuple[JSON, ...] = ()
     complete: bool = True
     path: str = ""
@@ -92,9 +73,9 @@ class AssembledResponse(msgspec.Struct, frozen=True, gc=False):
         error: Why the response broke off, None if it is complete.
     """
 
-    started: Started
-    blocks: tuple[AssembledBlock | Opaque | Compacted, ...]
-    stops: tuple[Stopped, ...]
+    started: events.Started
+    blocks: tuple[AssembledBlock | events.Opaque | events.Compacted, ...]
+    stops: tuple[events.Stopped, ...]
     usage: Usage
     error: WireError | None = None
 
@@ -107,11 +88,11 @@ class AssembledResponse(msgspec.Struct, frozen=True, gc=False):
 class OpenBlock(msgspec.Struct):
     """A block that is being filled."""
 
-    start: BlockStarted
+    start: events.BlockStarted
     text: list[str] = []
     parts: dict[tuple[int, ReasoningForm], list[str]] = {}
     signature: Signature | None = None
-    annotations: list[Annotation] = []
+    annotations: list[events.Annotation] = []
     logprobs: list[JSON] = []
 
     def finish(self, complete: bool) -> AssembledBlock:
@@ -139,10 +120,10 @@ class Fold:
     __slots__ = ("_error", "_open", "_order", "_started", "_stops", "_usage")
 
     def __init__(self) -> None:
-        self._started: Started | None = None
+        self._started: events.Started | None = None
         self._open: dict[int, OpenBlock] = {}
-        self._order: dict[int, AssembledBlock | Opaque | Compacted | None] = {}
-        self._stops: list[Stopped] = []
+        self._order: dict[int, AssembledBlock | events.Opaque | events.Compacted | None] = {}
+        self._stops: list[events.Stopped] = []
         self._usage = Usage()
         self._error: WireError | None = None
 
@@ -157,30 +138,30 @@ class Fold:
 
     def send(self, event: Event) -> None:
         """Add one event."""
-        if isinstance(event, (TextDelta, ArgumentsDelta)):
+        if isinstance(event, (events.TextDelta, events.ArgumentsDelta)):
             self._open[event.block].text.append(event.text)
-        elif isinstance(event, ReasoningDelta):
+        elif isinstance(event, events.ReasoningDelta):
             self._open[event.block].parts.setdefault((event.part, event.form), []).append(event.text)
-        elif isinstance(event, BlockStarted):
+        elif isinstance(event, events.BlockStarted):
             self._open[event.block] = OpenBlock(event)
             self._order[event.block] = None
-        elif isinstance(event, BlockEnded):
+        elif isinstance(event, events.BlockEnded):
             self._order[event.block] = self._open.pop(event.block).finish(event.complete)
-        elif isinstance(event, Annotation):
+        elif isinstance(event, events.Annotation):
             self._open[event.block].annotations.append(event)
-        elif isinstance(event, Logprobs):
+        elif isinstance(event, events.Logprobs):
             self._open[event.block].logprobs.extend(event.tokens)
-        elif isinstance(event, SignatureDelta):
+        elif isinstance(event, events.SignatureDelta):
             self._open[event.block].signature = event.signature
-        elif isinstance(event, (Opaque, Compacted)):
+        elif isinstance(event, (events.Opaque, events.Compacted)):
             self._order[-1 - len(self._order)] = event
         elif isinstance(event, Usage):
             self._usage = self._usage.updated(event)
-        elif isinstance(event, Stopped):
+        elif isinstance(event, events.Stopped):
             self._stops.append(event)
-        elif isinstance(event, Started):
+        elif isinstance(event, events.Started):
             self._started = event
-        elif isinstance(event, Failed):
+        elif isinstance(event, events.Failed):
             self._error = event.error
 
     def finished(self, block: int) -> AssembledBlock:

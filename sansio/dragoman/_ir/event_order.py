@@ -11,23 +11,9 @@ from collections.abc import Callable
 from enum import Enum
 from typing import get_args
 
-from dragoman._ir.events import (
-    Annotation,
-    ArgumentsDelta,
-    BlockEnded,
-    BlockKind,
-    BlockStarted,
-    Ended,
-    Event,
-    Failed,
-    Logprobs,
-    Opaque,
-    ReasoningDelta,
-    SignatureDelta,
-    Started,
-    Stopped,
-    TextDelta,
-)
+from dragoman._ir import events
+from dragoman._ir.events import BlockKind, Event
+from dragoman._ir.fast_path import Delta
 from dragoman._wire.exceptions import LocalProtocolError, ProtocolError
 from dragoman._wire.limits import ANNOTATIONS, BLOCKS, OPAQUE_VALUES, CountLimit
 
@@ -42,11 +28,11 @@ class ResponseState(Enum):
 
 
 TRANSITIONS: dict[ResponseState, dict[type[Event], ResponseState]] = {
-    ResponseState.IDLE: {Started: ResponseState.ACTIVE, Failed: ResponseState.FAILED},
+    ResponseState.IDLE: {events.Started: ResponseState.ACTIVE, events.Failed: ResponseState.FAILED},
     ResponseState.ACTIVE: {
-        **{kind: ResponseState.ACTIVE for kind in get_args(Event) if kind is not Started},
-        Ended: ResponseState.ENDED,
-        Failed: ResponseState.FAILED,
+        **{kind: ResponseState.ACTIVE for kind in get_args(Event) if kind is not events.Started},
+        events.Ended: ResponseState.ENDED,
+        events.Failed: ResponseState.FAILED,
     },
     ResponseState.ENDED: {},
     ResponseState.FAILED: {},
@@ -54,10 +40,10 @@ TRANSITIONS: dict[ResponseState, dict[type[Event], ResponseState]] = {
 
 # Which deltas may fill a block of each kind.
 DELTAS: dict[BlockKind, frozenset[type[Event]]] = {
-    BlockKind.TEXT: frozenset({TextDelta, Annotation, Logprobs}),
-    BlockKind.REFUSAL: frozenset({TextDelta, Logprobs}),
-    BlockKind.REASONING: frozenset({ReasoningDelta, SignatureDelta}),
-    BlockKind.TOOL_CALL: frozenset({ArgumentsDelta}),
+    BlockKind.TEXT: frozenset({events.TextDelta, events.Annotation, events.Logprobs}),
+    BlockKind.REFUSAL: frozenset({events.TextDelta, events.Logprobs}),
+    BlockKind.REASONING: frozenset({events.ReasoningDelta, events.SignatureDelta}),
+    BlockKind.TOOL_CALL: frozenset({events.ArgumentsDelta}),
 }
 
 
@@ -99,7 +85,7 @@ class EventOrderChecker:
             self.state = after
             self._next = TRANSITIONS[after]
 
-    def _start_block(self, event: BlockStarted) -> None:
+    def _start_block(self, event: events.BlockStarted) -> None:
         if event.block in self._used:
             raise self._error(f"block {event.block} has been started already")
         if event.choice in self._choices:
@@ -110,27 +96,25 @@ class EventOrderChecker:
         self._used.add(event.block)
         self._open[event.block] = (DELTAS[event.kind], event.choice)
 
-    def _fill(
-        self, event: TextDelta | ReasoningDelta | ArgumentsDelta | SignatureDelta | Annotation | Logprobs
-    ) -> None:
+    def _fill(self, event: Delta | events.SignatureDelta | events.Annotation | events.Logprobs) -> None:
         entry = self._open.get(event.block)
         if entry is None:
             raise self._error(f"{type(event).__name__} for block {event.block}, which is not open")
         if type(event) not in entry[0]:
             raise self._error(f"{type(event).__name__} does not fit the kind of block {event.block}")
 
-    def _annotate(self, event: Annotation) -> None:
+    def _annotate(self, event: events.Annotation) -> None:
         self._limit(ANNOTATIONS, self._annotations + 1)
         self._fill(event)
         self._annotations += 1
 
-    def _sign(self, event: SignatureDelta) -> None:
+    def _sign(self, event: events.SignatureDelta) -> None:
         if event.block in self._signed:
             raise self._error(f"block {event.block} has its signature already")
         self._fill(event)
         self._signed.add(event.block)
 
-    def _count_opaque(self, event: Opaque) -> None:
+    def _count_opaque(self, event: events.Opaque) -> None:
         self._limit(OPAQUE_VALUES, self._opaque + 1)
         self._opaque += 1
 
@@ -138,11 +122,11 @@ class EventOrderChecker:
         if count > limit.most:
             raise self._error(limit.message(f"more than {limit.most}", "the response"))
 
-    def _end_block(self, event: BlockEnded) -> None:
+    def _end_block(self, event: events.BlockEnded) -> None:
         if self._open.pop(event.block, None) is None:
             raise self._error(f"block {event.block} ends but is not open")
 
-    def _stop(self, event: Stopped) -> None:
+    def _stop(self, event: events.Stopped) -> None:
         if event.choice in self._choices:
             raise self._error(f"choice {event.choice} stops twice")
         unfinished = [block for block, (_, choice) in self._open.items() if choice == event.choice]
@@ -150,27 +134,27 @@ class EventOrderChecker:
             raise self._error(f"choice {event.choice} stops with open blocks {unfinished}")
         self._choices.add(event.choice)
 
-    def _end(self, event: Ended) -> None:
+    def _end(self, event: events.Ended) -> None:
         if self._open:
             raise self._error(f"the response ends with open blocks {list(self._open)}")
         if 0 not in self._choices:
             raise self._error("the response ends but choice 0 has not stopped")
 
-    def _fail(self, event: Failed) -> None:
+    def _fail(self, event: events.Failed) -> None:
         self._open.clear()
 
 
 _RULES: dict[type[Event], Callable[..., None]] = {
-    BlockStarted: EventOrderChecker._start_block,
-    TextDelta: EventOrderChecker._fill,
-    ReasoningDelta: EventOrderChecker._fill,
-    ArgumentsDelta: EventOrderChecker._fill,
-    SignatureDelta: EventOrderChecker._sign,
-    Annotation: EventOrderChecker._annotate,
-    Logprobs: EventOrderChecker._fill,
-    Opaque: EventOrderChecker._count_opaque,
-    BlockEnded: EventOrderChecker._end_block,
-    Stopped: EventOrderChecker._stop,
-    Ended: EventOrderChecker._end,
-    Failed: EventOrderChecker._fail,
+    events.BlockStarted: EventOrderChecker._start_block,
+    events.TextDelta: EventOrderChecker._fill,
+    events.ReasoningDelta: EventOrderChecker._fill,
+    events.ArgumentsDelta: EventOrderChecker._fill,
+    events.SignatureDelta: EventOrderChecker._sign,
+    events.Annotation: EventOrderChecker._annotate,
+    events.Logprobs: EventOrderChecker._fill,
+    events.Opaque: EventOrderChecker._count_opaque,
+    events.BlockEnded: EventOrderChecker._end_block,
+    events.Stopped: EventOrderChecker._stop,
+    events.Ended: EventOrderChecker._end,
+    events.Failed: EventOrderChecker._fail,
 }

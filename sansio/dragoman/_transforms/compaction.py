@@ -11,19 +11,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from dragoman._ir.events import (
-    BlockKind,
-    BlockStarted,
-    Compacted,
-    Ended,
-    Event,
-    Failed,
-    Started,
-    Stopped,
-    StopReason,
-    TextDelta,
-    Usage,
-)
+from dragoman._ir import events
+from dragoman._ir.events import BlockKind, Event, StopReason, Usage
 from dragoman._ir.request import Message, Request, Text
 from dragoman._ir.tools import ToolChoice
 from dragoman._transforms.pass_context import PassContext
@@ -70,27 +59,29 @@ class CompactionStage:
         self._texts: set[int] = set()
 
     def send(self, event: Event) -> Sequence[Event]:
-        if isinstance(event, TextDelta):
+        if isinstance(event, events.TextDelta):
             if event.block in self._texts:
                 self._parts.append(event.text)
             return ()
-        if isinstance(event, BlockStarted):
+        if isinstance(event, events.BlockStarted):
             if event.kind is BlockKind.TEXT and event.choice == 0:
                 if self._texts:
                     self._parts.append("\n\n")
                 self._texts.add(event.block)
             return ()
-        if isinstance(event, Stopped):
+        if isinstance(event, events.Stopped):
             return self._stop(event)
-        return (event,) if isinstance(event, (Started, Usage, Ended, Failed)) else ()
+        return (event,) if isinstance(event, (events.Started, Usage, events.Ended, events.Failed)) else ()
 
-    def _stop(self, event: Stopped) -> Sequence[Event]:
+    def _stop(self, event: events.Stopped) -> Sequence[Event]:
         summary = "".join(self._parts).strip()
         if event.choice != 0:
             return ()
         if event.reason not in (StopReason.END, StopReason.STOP_SEQUENCE) or not summary:
             what = "stopped before the summary was complete" if summary else "wrote no summary"
             return (
-                Failed(WireError(ErrorKind.SERVER, f"the model {what} ({event.reason.value})", status=502)),
+                events.Failed(
+                    WireError(ErrorKind.SERVER, f"the model {what} ({event.reason.value})", status=502)
+                ),
             )
-        return Compacted(summary), Stopped(StopReason.COMPACTION)
+        return events.Compacted(summary), events.Stopped(StopReason.COMPACTION)

@@ -12,17 +12,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from dragoman._ir.events import (
-    ArgumentsDelta,
-    BlockEnded,
-    BlockKind,
-    BlockStarted,
-    Event,
-    Failed,
-    Stopped,
-    StopReason,
-    TextDelta,
-)
+from dragoman._ir import events
+from dragoman._ir.events import BlockKind, Event, StopReason
 from dragoman._ir.losses import Ledger
 from dragoman._ir.request import Message, Request, ResponseFormat, Text
 from dragoman._ir.tools import FunctionTool, ToolChoice
@@ -116,27 +107,27 @@ class JsonToolStage:
         self._held: list[Event] = []
 
     def send(self, event: Event) -> Sequence[Event]:
-        if isinstance(event, BlockStarted):
+        if isinstance(event, events.BlockStarted):
             return self._start(event)
         block = getattr(event, "block", None)
         if block in self._text_blocks:
             self._held.append(event)
             return ()
-        if isinstance(event, ArgumentsDelta) and block == self._call:
-            return (TextDelta(event.block, event.text),)
-        if isinstance(event, Stopped):
+        if isinstance(event, events.ArgumentsDelta) and block == self._call:
+            return (events.TextDelta(event.block, event.text),)
+        if isinstance(event, events.Stopped):
             return (*self._release(), self._stop(event))
-        if isinstance(event, Failed):
+        if isinstance(event, events.Failed):
             return (*self._release(), event)
         return (event,)
 
-    def _start(self, event: BlockStarted) -> Sequence[Event]:
+    def _start(self, event: events.BlockStarted) -> Sequence[Event]:
         if event.tool is not None and event.tool.name == self._tool:
             if self._call is not None:
                 self._text_blocks.add(event.block)  # a second text: no client of this protocol expects one
                 return ()
             self._call = event.block
-            return (BlockStarted(event.block, BlockKind.TEXT, event.choice),)
+            return (events.BlockStarted(event.block, BlockKind.TEXT, event.choice),)
         if event.kind is BlockKind.TEXT:
             self._text_blocks.add(event.block)
             self._held.append(event)
@@ -152,7 +143,7 @@ class JsonToolStage:
             self._ledger.dropped("/content", "the model wrote text in addition to the structured output")
         return ()
 
-    def _stop(self, event: Stopped) -> Stopped:
+    def _stop(self, event: events.Stopped) -> events.Stopped:
         if self._call is not None and event.reason is StopReason.TOOL_USE:
             return msgspec.structs.replace(event, reason=StopReason.END)
         return event
@@ -169,14 +160,14 @@ class CodeFenceStage:
         self._open: dict[int, _Fence] = {}
 
     def send(self, event: Event) -> Sequence[Event]:
-        if isinstance(event, BlockStarted) and event.kind is BlockKind.TEXT:
+        if isinstance(event, events.BlockStarted) and event.kind is BlockKind.TEXT:
             self._open[event.block] = _Fence()
-        elif isinstance(event, TextDelta) and event.block in self._open:
+        elif isinstance(event, events.TextDelta) and event.block in self._open:
             text = self._open[event.block].feed(event.text)
-            return (TextDelta(event.block, text),) if text else ()
-        elif isinstance(event, BlockEnded) and event.block in self._open:
+            return (events.TextDelta(event.block, text),) if text else ()
+        elif isinstance(event, events.BlockEnded) and event.block in self._open:
             rest = self._open.pop(event.block).finish()
-            return (TextDelta(event.block, rest), event) if rest else (event,)
+            return (events.TextDelta(event.block, rest), event) if rest else (event,)
         return (event,)
 
 

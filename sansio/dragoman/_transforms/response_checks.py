@@ -11,16 +11,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from dragoman._ir.events import (
-    TRUNCATING_STOP_REASONS,
-    BlockKind,
-    BlockStarted,
-    Event,
-    Stopped,
-    StopReason,
-    TextDelta,
-    ToolHead,
-)
+from dragoman._ir import events
+from dragoman._ir.events import TRUNCATING_STOP_REASONS, BlockKind, Event, StopReason, ToolHead
 from dragoman._ir.losses import Ledger, LossCode
 from dragoman._ir.request import Request, ResponseFormat
 from dragoman._ir.tools import HostedTool, ToolChoice
@@ -86,18 +78,18 @@ class OutputCheckStage:
         self._refused = False
 
     def send(self, event: Event) -> Sequence[Event]:
-        if isinstance(event, TextDelta):
+        if isinstance(event, events.TextDelta):
             if event.block in self._texts and self._size <= MAX_TEXT:
                 self._size += len(event.text)
                 self._texts[event.block].append(event.text)
-        elif isinstance(event, BlockStarted):
+        elif isinstance(event, events.BlockStarted):
             if event.choice == 0:
                 self._start(event)
-        elif isinstance(event, Stopped) and event.choice == 0:
+        elif isinstance(event, events.Stopped) and event.choice == 0:
             self._check(event.reason)
         return (event,)
 
-    def _start(self, event: BlockStarted) -> None:
+    def _start(self, event: events.BlockStarted) -> None:
         if event.tool is not None:
             self._calls.append(event.tool)
         elif event.kind is BlockKind.TEXT:

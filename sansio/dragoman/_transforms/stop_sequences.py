@@ -13,19 +13,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from dragoman._ir.events import (
-    ENDED,
-    BlockEnded,
-    BlockKind,
-    BlockStarted,
-    Event,
-    Failed,
-    Logprobs,
-    Opaque,
-    Stopped,
-    StopReason,
-    TextDelta,
-)
+from dragoman._ir import events
+from dragoman._ir.events import BlockKind, Event, StopReason
 from dragoman._ir.losses import Ledger
 from dragoman._wire.json import JSON
 from dragoman._wire.limits import STOP_CHARACTERS, STOP_SEQUENCES
@@ -150,30 +139,30 @@ class StopSequenceStage:
     def send(self, event: Event) -> Sequence[Event]:
         if self.ended:
             return ()
-        if isinstance(event, BlockStarted):
+        if isinstance(event, events.BlockStarted):
             if event.choice in self._done:
                 return ()
             self._open[event.block] = _HeldText(event.choice, event.kind is BlockKind.TEXT)
             return (event,)
-        if isinstance(event, TextDelta):
+        if isinstance(event, events.TextDelta):
             return self._search(event)
-        if isinstance(event, BlockEnded):
+        if isinstance(event, events.BlockEnded):
             block = self._open.pop(event.block, None)
             if block is None:
                 return ()
-            return (TextDelta(event.block, block.held), event) if block.held else (event,)
-        if isinstance(event, (Stopped, Opaque)):
+            return (events.TextDelta(event.block, block.held), event) if block.held else (event,)
+        if isinstance(event, (events.Stopped, events.Opaque)):
             return () if event.choice in self._done else (event,)
-        if isinstance(event, Failed):
+        if isinstance(event, events.Failed):
             return (*[self._release(each) for each, block in self._open.items() if block.held], event)
         at = getattr(event, "block", None)
         if at is not None and at not in self._open:
             return ()
-        if isinstance(event, Logprobs) and self._open[event.block].held:
+        if isinstance(event, events.Logprobs) and self._open[event.block].held:
             return (self._release(event.block), event)  # they are about text that comes after the held text
         return (event,)
 
-    def _search(self, event: TextDelta) -> Sequence[Event]:
+    def _search(self, event: events.TextDelta) -> Sequence[Event]:
         block = self._open.get(event.block)
         if block is None:
             return ()
@@ -186,23 +175,23 @@ class StopSequenceStage:
             return self._end(event.block, block.choice, text[: len(block.held) + at - len(stop)], stop)
         certain = len(text) - self._stops.length[block.state]
         block.held = text[certain:]
-        return (TextDelta(event.block, text[:certain]),) if certain else ()
+        return (events.TextDelta(event.block, text[:certain]),) if certain else ()
 
-    def _release(self, number: int) -> TextDelta:
+    def _release(self, number: int) -> events.TextDelta:
         block = self._open[number]
         held, block.held, block.state = block.held, "", 0
-        return TextDelta(number, held)
+        return events.TextDelta(number, held)
 
     def _end(self, number: int, choice: int, text: str, stop: str) -> Sequence[Event]:
-        out: list[Event] = [TextDelta(number, text)] if text else []
+        out: list[Event] = [events.TextDelta(number, text)] if text else []
         for each in [each for each, block in self._open.items() if block.choice == choice]:
             block = self._open.pop(each)
             if each != number and block.held:
-                out.append(TextDelta(each, block.held))
-            out.append(BlockEnded(each))
-        out.append(Stopped(StopReason.STOP_SEQUENCE, choice=choice, sequence=stop))
+                out.append(events.TextDelta(each, block.held))
+            out.append(events.BlockEnded(each))
+        out.append(events.Stopped(StopReason.STOP_SEQUENCE, choice=choice, sequence=stop))
         self._done.add(choice)
         if self._single_choice:
             self.ended = True
-            out.append(ENDED)
+            out.append(events.ENDED)
         return out

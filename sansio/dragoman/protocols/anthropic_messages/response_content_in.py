@@ -11,22 +11,9 @@ from collections.abc import Sequence
 
 import msgspec
 
-from dragoman._ir.events import (
-    Annotation,
-    ArgumentsDelta,
-    BlockEnded,
-    BlockKind,
-    BlockStarted,
-    Event,
-    Opaque,
-    ReasoningDelta,
-    Search,
-    Signature,
-    SignatureDelta,
-    Source,
-    TextDelta,
-    ToolHead,
-)
+from dragoman._ir import events
+from dragoman._ir.events import BlockKind, Event, Search, Signature, Source, ToolHead
+from dragoman._ir.fast_path import Delta
 from dragoman._ir.losses import Ledger, LossCode, child
 from dragoman._ir.shape import note_unread
 from dragoman._wire.exceptions import RemoteProtocolError, unreadable_response
@@ -41,16 +28,16 @@ class Content(msgspec.Struct, frozen=True):
     """A type of block: the kind of its content, and the event, the type and the member with the text of its deltas."""
 
     kind: BlockKind
-    event: type[TextDelta | ReasoningDelta | ArgumentsDelta]
+    event: type[Delta]
     delta_type: str
     member: str
 
 
 # Blocks of all other types are opaque.
 _CONTENT: dict[str, Content] = {
-    "text": Content(BlockKind.TEXT, TextDelta, "text_delta", "text"),
-    "thinking": Content(BlockKind.REASONING, ReasoningDelta, "thinking_delta", "thinking"),
-    "tool_use": Content(BlockKind.TOOL_CALL, ArgumentsDelta, "input_json_delta", "partial_json"),
+    "text": Content(BlockKind.TEXT, events.TextDelta, "text_delta", "text"),
+    "thinking": Content(BlockKind.REASONING, events.ReasoningDelta, "thinking_delta", "thinking"),
+    "tool_use": Content(BlockKind.TOOL_CALL, events.ArgumentsDelta, "input_json_delta", "partial_json"),
 }
 
 
@@ -104,23 +91,23 @@ class ContentBlockReader(msgspec.Struct):
             return [self._start_call(block)]
         if content is None:
             return []
-        events = [*self._add(block, content, native.get(content.member))]
+        out = [*self._add(block, content, native.get(content.member))]
         if kind == "text":
             citations = native.get("citations")
             for citation in citations if type(citations) is list else ():
-                events += self._add_citation(block, citation)
+                out += self._add_citation(block, citation)
         elif self._context.request.protocol == NAME:  # for other clients the signature holds them
             note_unread(native, THINKING_BLOCK_SHAPE, f"/content/{index}", self._ledger)
-        return events
+        return out
 
     def _start_block(
         self, block: StreamedBlock, kind: BlockKind, tool: ToolHead | None = None
-    ) -> BlockStarted:
+    ) -> events.BlockStarted:
         block.number = self._next
         self._next += 1
-        return BlockStarted(block.number, kind, tool=tool, path=f"/content/{block.index}")
+        return events.BlockStarted(block.number, kind, tool=tool, path=f"/content/{block.index}")
 
-    def _start_call(self, block: StreamedBlock) -> BlockStarted:
+    def _start_call(self, block: StreamedBlock) -> events.BlockStarted:
         native = block.native
         call_id, name = native.get("id"), native.get("name")
         if type(name) is not str or not name:
@@ -135,7 +122,7 @@ class ContentBlockReader(msgspec.Struct):
         if type(text) is not str or not text:
             return ()
         event = content.event
-        if event is not TextDelta:
+        if event is not events.TextDelta:
             block.texts.append(text)
         if block.number >= 0:
             return (event(block.number, text),)
@@ -144,15 +131,15 @@ class ContentBlockReader(msgspec.Struct):
     def _add_citation(self, block: StreamedBlock, citation: JSON) -> list[Event]:
         if type(citation) is not dict:
             return []
-        events: list[Event] = []
+        out: list[Event] = []
         if block.number < 0:
-            events.append(self._start_block(block, BlockKind.TEXT))
+            out.append(self._start_block(block, BlockKind.TEXT))
         path = f"/content/{block.index}/citations"
         note_unread(citation, CITATION_SHAPE, child(path, block.citations), self._ledger)
         block.citations += 1
         url, title = cited_url(citation), cited_title(citation)
-        events.append(Annotation(block.number, NAME, citation, url, title, path=path))
-        return events
+        out.append(events.Annotation(block.number, NAME, citation, url, title, path=path))
+        return out
 
     def delta(self, block: StreamedBlock, delta: JSONObject) -> Sequence[Event]:
         """Return the events of content_block_delta."""
@@ -196,18 +183,20 @@ class ContentBlockReader(msgspec.Struct):
         """Return the end of a block. cut: the upstream did not end it, because the output limit was reached."""
         kind = block.kind
         if kind == "text":
-            return [BlockEnded(block.number, not cut)] if block.number >= 0 else []
+            return [events.BlockEnded(block.number, not cut)] if block.number >= 0 else []
         if kind == "thinking":
             return self._close_thinking(block, cut)
         if kind == "redacted_thinking":
             start = self._start_block(block, BlockKind.REASONING)
-            return [start, self._signature(block, block.native), BlockEnded(block.number)]
+            return [start, self._signature(block, block.native), events.BlockEnded(block.number)]
         if kind == "tool_use":
             return self._close_call(block, cut)
         native = {**block.native, **{key: "".join(texts) for key, texts in block.members.items()}}
         if block.texts:
             native = {**native, "input": _parse_input("".join(block.texts))}
-        return [Opaque(NAME, kind, native, f"/content/{block.index}", search=self._search(kind, native))]
+        return [
+            events.Opaque(NAME, kind, native, f"/content/{block.index}", search=self._search(kind, native))
+        ]
 
     def _search(self, kind: str, native: JSONObject) -> Search | None:
         """Return query and sources of a web search at its result, None for all other blocks."""
@@ -229,41 +218,41 @@ class ContentBlockReader(msgspec.Struct):
         return Search(() if query is None else (query,), tuple(sources))
 
     def _close_thinking(self, block: StreamedBlock, cut: bool) -> list[Event]:
-        events: list[Event] = []
+        out: list[Event] = []
         if block.number < 0:
             # With `display: omitted` "a signature is returned for multi-turn continuity" (anthropic 2.12.0,
             # types/thinking_config_enabled_param.py).
             if not block.native.get("signature"):
                 return []
-            events.append(self._start_block(block, BlockKind.REASONING))
+            out.append(self._start_block(block, BlockKind.REASONING))
         if not cut or block.native.get("signature"):
-            events.append(self._signature(block, {**block.native, "thinking": "".join(block.texts)}))
-        events.append(BlockEnded(block.number, not cut))
-        return events
+            out.append(self._signature(block, {**block.native, "thinking": "".join(block.texts)}))
+        out.append(events.BlockEnded(block.number, not cut))
+        return out
 
     def _close_call(self, block: StreamedBlock, cut: bool) -> list[Event]:
-        events: list[Event] = []
+        out: list[Event] = []
         text = "".join(block.texts)
         arguments = block.native.get("input")
         if not text and arguments:
             # Calls that code in a container makes come with their input in content_block_start.
             text = encode_text(arguments)
-            events.append(ArgumentsDelta(block.number, text))
+            out.append(events.ArgumentsDelta(block.number, text))
         if text and not is_object_text(text):
             self._pending_call = block.number
         else:
-            events.append(BlockEnded(block.number, bool(text) or not cut))
-        return events
+            out.append(events.BlockEnded(block.number, bool(text) or not cut))
+        return out
 
     def end_pending_call(self, cut: bool) -> list[Event]:
         """Return the end of the call that stopped in the middle of its arguments. cut: the output limit was reached."""
         if self._pending_call < 0:
             return []
         number, self._pending_call = self._pending_call, -1
-        return [BlockEnded(number, not cut)]
+        return [events.BlockEnded(number, not cut)]
 
-    def _signature(self, block: StreamedBlock, native: JSONObject) -> SignatureDelta:
-        return SignatureDelta(block.number, Signature(NAME, native, self.model))
+    def _signature(self, block: StreamedBlock, native: JSONObject) -> events.SignatureDelta:
+        return events.SignatureDelta(block.number, Signature(NAME, native, self.model))
 
 
 def _parse_input(text: str) -> JSON:

@@ -8,20 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dragoman._ir.events import (
-    ENDED,
-    TRUNCATING_STOP_REASONS,
-    ArgumentsDelta,
-    Event,
-    Failed,
-    Opaque,
-    ReasoningDelta,
-    Started,
-    Stopped,
-    StopReason,
-    TextDelta,
-)
-from dragoman._ir.fast_path import DeltaTemplate
+from dragoman._ir import events
+from dragoman._ir.events import TRUNCATING_STOP_REASONS, Event, StopReason
+from dragoman._ir.fast_path import Delta, DeltaTemplate
 from dragoman._ir.losses import Ledger, LossCode, child
 from dragoman._ir.shape import extra_members, note_unread
 from dragoman._wire.exceptions import RemoteProtocolError, unreadable_response
@@ -53,7 +42,7 @@ class MessagesReader:
         self._same_protocol = context.request.protocol == NAME
         self._started = False
         self._ended = False
-        self._stop: Stopped | None = None
+        self._stop: events.Stopped | None = None
         self._usage = UsageReader(ledger, self._same_protocol)
 
     def read(self, frame: Frame) -> Sequence[Event]:
@@ -92,10 +81,10 @@ class MessagesReader:
             )
         return self.finish()
 
-    def template_for(self, delta: TextDelta | ReasoningDelta | ArgumentsDelta) -> DeltaTemplate | None:
+    def template_for(self, delta: Delta) -> DeltaTemplate | None:
         """Return a template for the next deltas of the block, because they differ only in their text."""
         block = next(block for block in self._blocks.open.values() if block.number == delta.block)
-        note = None if type(delta) is TextDelta else block.texts.extend
+        note = None if type(delta) is events.TextDelta else block.texts.extend
         assert block.content is not None  # because it has deltas
         return DeltaTemplate(block.content.member.encode("ascii"), note)
 
@@ -118,19 +107,19 @@ class MessagesReader:
             usage = {}
         model = self._blocks.model = text_or_empty(message.get("model"))
         counted = self._usage.read(usage) if usage else None
-        started = Started(
+        started = events.Started(
             text_or_empty(message.get("id")), model, service_tier=self._tier(usage), usage=counted
         )
-        events: list[Event] = [started] if counted is None else [started, counted]
+        out: list[Event] = [started] if counted is None else [started, counted]
         content = message.get("content", [])
         if type(content) is not list:
             raise unreadable_response("the content of the response is not a list")
         for index, native in enumerate(content):
-            events += self._blocks.start(index, native)
-            events += self._blocks.close(self._blocks.open.pop(index))
-        events += self._message_fields(message)
+            out += self._blocks.start(index, native)
+            out += self._blocks.close(self._blocks.open.pop(index))
+        out += self._message_fields(message)
         self._note_stop(message)
-        return events
+        return out
 
     def _tier(self, usage: JSONObject) -> str | None:
         """Return the neutral tier, in which the faster speed is a tier."""
@@ -143,16 +132,16 @@ class MessagesReader:
 
     def _block_start(self, value: JSONObject) -> Sequence[Event]:
         blocks = self._blocks
-        events = blocks.end_pending_call(cut=False)
+        out = blocks.end_pending_call(cut=False)
         index = value.get("index", 0)
         if type(index) is not int:
             raise unreadable_response("a block has no index")
         note_unread(value, EVENT_SHAPE, f"/content/{index}", self._ledger)
         unclosed = blocks.open.pop(index, None)
         if unclosed is not None:
-            events += blocks.close(unclosed)
-        events += blocks.start(index, value.get("content_block"))
-        return events
+            out += blocks.close(unclosed)
+        out += blocks.start(index, value.get("content_block"))
+        return out
 
     def _block_delta(self, value: JSONObject) -> Sequence[Event]:
         index = value.get("index", 0)
@@ -175,15 +164,15 @@ class MessagesReader:
         return self._blocks.close(block)
 
     def _message_delta(self, value: JSONObject) -> Sequence[Event]:
-        events: list[Event] = []
+        out: list[Event] = []
         usage = value.get("usage")
         if type(usage) is dict:
-            events.append(self._usage.read(usage))
+            out.append(self._usage.read(usage))
         delta = value.get("delta")
         if type(delta) is dict:
             self._note_stop(delta)
-            events += self._message_fields(delta)
-        return events + self._message_fields(value)
+            out += self._message_fields(delta)
+        return out + self._message_fields(value)
 
     def _message_stop(self, value: JSONObject) -> Sequence[Event]:
         note_unread(value, EVENT_SHAPE, "", self._ledger)
@@ -191,7 +180,7 @@ class MessagesReader:
 
     def _error(self, value: JSONObject) -> Sequence[Event]:
         self._ended = True
-        return (Failed(parse_error(value, None)),)
+        return (events.Failed(parse_error(value, None)),)
 
     def _ping(self, value: JSONObject) -> Sequence[Event]:
         return ()
@@ -202,17 +191,17 @@ class MessagesReader:
         stop = self._stop
         if stop is None:
             # message_stop came without a stop reason.
-            stop = Stopped(StopReason.TOOL_USE if self._blocks.called else StopReason.END)
+            stop = events.Stopped(StopReason.TOOL_USE if self._blocks.called else StopReason.END)
         cut = stop.reason in TRUNCATING_STOP_REASONS
         blocks = self._blocks
-        events = blocks.end_pending_call(cut)
+        out = blocks.end_pending_call(cut)
         for block in blocks.open.values():
-            events += blocks.close(block, cut)
-            events += blocks.end_pending_call(cut)
+            out += blocks.close(block, cut)
+            out += blocks.end_pending_call(cut)
         blocks.open.clear()
-        events.append(stop)
-        events.append(ENDED)
-        return events
+        out.append(stop)
+        out.append(events.ENDED)
+        return out
 
     def _note_stop(self, value: JSONObject) -> None:
         native = value.get("stop_reason")
@@ -223,7 +212,7 @@ class MessagesReader:
             self._ledger.altered("/stop_reason", "an unknown stop reason was read as the end of the turn")
             reason = StopReason.END
         details = value.get("stop_details")
-        self._stop = Stopped(
+        self._stop = events.Stopped(
             reason,
             native,
             sequence=string_or_none(value.get("stop_sequence")),
@@ -241,7 +230,7 @@ class MessagesReader:
             return []
         extra = extra_members(value, WRITTEN_RESPONSE_SHAPE) or {}
         return [
-            Opaque(NAME, "message", {key: item}, child("", key), round_trip=False)
+            events.Opaque(NAME, "message", {key: item}, child("", key), round_trip=False)
             for key, item in extra.items()
         ]
 
@@ -262,7 +251,7 @@ _AFTER_START = frozenset({"content_block_start", "content_block_stop", "message_
 def read_whole(body: JSONObject, context: ResponseContext, ledger: Ledger) -> list[Event]:
     """Return the events of a complete response. Raises RemoteProtocolError (502) if it is none."""
     if body.get("type") == "error" or ("error" in body and "content" not in body):
-        return [Failed(parse_error(body, None))]
+        return [events.Failed(parse_error(body, None))]
     if type(body.get("content")) is not list:
         raise unreadable_response("the response has no content")
     reader = MessagesReader(context, ledger)

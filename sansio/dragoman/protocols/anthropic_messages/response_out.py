@@ -16,30 +16,10 @@ from typing import Any, cast
 
 import msgspec
 
+from dragoman._ir import events
 from dragoman._ir.assembly import AssembledBlock, AssembledResponse
-from dragoman._ir.events import (
-    Annotation,
-    ArgumentsDelta,
-    BlockEnded,
-    BlockKind,
-    BlockStarted,
-    Compacted,
-    Ended,
-    Event,
-    Failed,
-    Logprobs,
-    Opaque,
-    ReasoningDelta,
-    Search,
-    Signature,
-    SignatureDelta,
-    Started,
-    Stopped,
-    StopReason,
-    TextDelta,
-    ToolHead,
-    Usage,
-)
+from dragoman._ir.events import BlockKind, Event, Search, Signature, StopReason, ToolHead, Usage
+from dragoman._ir.fast_path import Delta
 from dragoman._ir.losses import Ledger, child
 from dragoman._ir.signatures import Signer, wrap_summary
 from dragoman._wire.json import JSON, JSONObject, encode, encode_strings, encode_text
@@ -81,23 +61,23 @@ class MessagesWriter(msgspec.Struct):
     _part: int = 0  # of the open reasoning block
     _unsigned: bool = False  # the open block is reasoning without a signature so far
     _kinds: set[BlockKind] = set()  # of the blocks so far
-    _stop: Stopped | None = None
+    _stop: events.Stopped | None = None
     _tier: str = DEFAULT_TIER  # as sent in message_start
     _usage: Usage = Usage()
     _fields: JSONObject = {}  # of the message, if the upstream speaks this protocol
 
     def send(self, event: Event) -> bytes:
         """Return the frames of one event."""
-        if isinstance(event, (TextDelta, ArgumentsDelta)) or (
-            isinstance(event, ReasoningDelta) and event.part == self._part and self._head
+        if isinstance(event, (events.TextDelta, events.ArgumentsDelta)) or (
+            isinstance(event, events.ReasoningDelta) and event.part == self._part and self._head
         ):
             return self._head + encode(event.text) + _TAIL
         return _SENDERS[type(event)](self, event)
 
-    def send_texts(self, delta: TextDelta | ReasoningDelta | ArgumentsDelta, texts: list[str]) -> bytes:
+    def send_texts(self, delta: Delta, texts: list[str]) -> bytes:
         return self._head + (_TAIL + self._head).join(encode_strings(texts)) + _TAIL
 
-    def _started(self, event: Started) -> bytes:
+    def _started(self, event: events.Started) -> bytes:
         self._tier = event.service_tier or DEFAULT_TIER
         usage = write_start_usage(self._context.prompt_tokens, event.service_tier, self._ledger)
         if event.usage is not None and event.usage.input:  # 0: it counts at the end
@@ -105,7 +85,7 @@ class MessagesWriter(msgspec.Struct):
         message = _write_message(self._context, event.id, [], usage)
         return _frame("message_start", message=message) + PING
 
-    def _block_started(self, event: BlockStarted) -> bytes:
+    def _block_started(self, event: events.BlockStarted) -> bytes:
         self._path = event.path or f"/content/{self._index + 1}"
         self._kinds.add(event.kind)
         self._head = b""
@@ -129,14 +109,14 @@ class MessagesWriter(msgspec.Struct):
         self._unsigned = True
         return self._open(BlockKind.REASONING, {"type": "thinking", "thinking": "", "signature": ""})
 
-    def _reasoning_delta(self, event: ReasoningDelta) -> bytes:
+    def _reasoning_delta(self, event: events.ReasoningDelta) -> bytes:
         # The first part of a block or a new one: send() writes further deltas of the same part.
         text = f"\n\n{event.text}" if self._head else event.text
         opened = self._open_thinking()
         self._part = event.part
         return opened + self._head + encode(text) + _TAIL
 
-    def _signature_delta(self, event: SignatureDelta) -> bytes:
+    def _signature_delta(self, event: events.SignatureDelta) -> bytes:
         redacted = redacted_block(event.signature)
         if redacted is not None and not self._head:
             return self._open(BlockKind.REASONING, redacted)
@@ -147,27 +127,27 @@ class MessagesWriter(msgspec.Struct):
         text = signature_text(signature, self._context.signer)
         return self._delta_frame({"type": "signature_delta", "signature": text})
 
-    def _annotation(self, event: Annotation) -> bytes:
+    def _annotation(self, event: events.Annotation) -> bytes:
         citation = write_citation(event, self._path, self._ledger)
         if citation is None:
             return b""
         return self._delta_frame({"type": "citations_delta", "citation": citation})
 
-    def _logprobs(self, event: Logprobs) -> bytes:
+    def _logprobs(self, event: events.Logprobs) -> bytes:
         self._ledger.dropped(f"{self._path}/logprobs", "Messages has no log probabilities")
         return b""
 
     def _delta_frame(self, delta: JSONObject) -> bytes:
         return _frame("content_block_delta", index=self._index, delta=delta)
 
-    def _block_ended(self, event: BlockEnded) -> bytes:
+    def _block_ended(self, event: events.BlockEnded) -> bytes:
         if not self._head:  # reasoning without content
             return b""
         self._head = b""
         signed = self._sign(NO_SIGNATURE) if self._unsigned else b""
         return signed + _frame("content_block_stop", index=self._index)
 
-    def _opaque(self, event: Opaque | Compacted) -> bytes:
+    def _opaque(self, event: events.Opaque | events.Compacted) -> bytes:
         blocks = write_opaque(event, self._context, self._index + 1, self._fields)
         return b"".join([self._complete_block(block) for block in blocks])
 
@@ -184,11 +164,11 @@ class MessagesWriter(msgspec.Struct):
         self._usage = self._usage.updated(event)
         return b""
 
-    def _stopped(self, event: Stopped) -> bytes:
+    def _stopped(self, event: events.Stopped) -> bytes:
         self._stop = event
         return b""
 
-    def _ended(self, event: Ended) -> bytes:
+    def _ended(self, event: events.Ended) -> bytes:
         if self._usage.service_tier not in (None, self._tier):
             self._ledger.altered(
                 "/service_tier", "the client received the tier with which the response began"
@@ -209,24 +189,24 @@ class MessagesWriter(msgspec.Struct):
                 fields[key] = value
         return _frame("message_delta", **fields) + _frame("message_stop")
 
-    def _failed(self, event: Failed) -> bytes:
+    def _failed(self, event: events.Failed) -> bytes:
         return error_frame(event.error, self._context.id)
 
 
 _SENDERS: dict[type[Event], Callable[[MessagesWriter, Any], bytes]] = {
-    Started: MessagesWriter._started,
-    BlockStarted: MessagesWriter._block_started,
-    ReasoningDelta: MessagesWriter._reasoning_delta,
-    SignatureDelta: MessagesWriter._signature_delta,
-    Annotation: MessagesWriter._annotation,
-    Logprobs: MessagesWriter._logprobs,
-    BlockEnded: MessagesWriter._block_ended,
-    Opaque: MessagesWriter._opaque,
-    Compacted: MessagesWriter._opaque,
+    events.Started: MessagesWriter._started,
+    events.BlockStarted: MessagesWriter._block_started,
+    events.ReasoningDelta: MessagesWriter._reasoning_delta,
+    events.SignatureDelta: MessagesWriter._signature_delta,
+    events.Annotation: MessagesWriter._annotation,
+    events.Logprobs: MessagesWriter._logprobs,
+    events.BlockEnded: MessagesWriter._block_ended,
+    events.Opaque: MessagesWriter._opaque,
+    events.Compacted: MessagesWriter._opaque,
     Usage: MessagesWriter._add_usage,
-    Stopped: MessagesWriter._stopped,
-    Ended: MessagesWriter._ended,
-    Failed: MessagesWriter._failed,
+    events.Stopped: MessagesWriter._stopped,
+    events.Ended: MessagesWriter._ended,
+    events.Failed: MessagesWriter._failed,
 }
 
 
@@ -236,7 +216,7 @@ def write_whole(response: AssembledResponse, context: ResponseContext, ledger: L
     fields: JSONObject = {}
     kinds: set[BlockKind] = set()
     for block in response.blocks:
-        if isinstance(block, (Opaque, Compacted)):
+        if isinstance(block, (events.Opaque, events.Compacted)):
             content += write_opaque(block, context, len(content), fields)
         else:
             kinds.add(block.kind)
@@ -310,7 +290,7 @@ def _write_message(
     }
 
 
-def write_stop(stop: Stopped | None, kinds: Collection[BlockKind]) -> JSONObject:
+def write_stop(stop: events.Stopped | None, kinds: Collection[BlockKind]) -> JSONObject:
     """Return stop_reason, stop_sequence and stop_details. kinds: of the blocks of the response."""
     reason = StopReason.END if stop is None else stop.reason
     if reason is StopReason.END:
@@ -367,7 +347,7 @@ def _frame(event: str, **fields: JSON) -> bytes:
     return encode_frame(encode({"type": event, **fields}), event.encode("ascii"))
 
 
-def write_citation(event: Annotation, block: str, ledger: Ledger) -> JSONObject | None:
+def write_citation(event: events.Annotation, block: str, ledger: Ledger) -> JSONObject | None:
     """Return the citation for an annotation, None if it does not cite a web page. block: the path of its block."""
     if event.origin == NAME:
         return cast(JSONObject, event.native)
@@ -387,13 +367,13 @@ def write_citation(event: Annotation, block: str, ledger: Ledger) -> JSONObject 
 
 
 def write_opaque(
-    event: Opaque | Compacted, context: ResponseContext, index: int, fields: JSONObject
+    event: events.Opaque | events.Compacted, context: ResponseContext, index: int, fields: JSONObject
 ) -> Sequence[JSONObject]:
     """Return the blocks of an event: this protocol's own, a summary, or a search of another one at `index`.
 
     A field of the message is added to `fields`.
     """
-    if isinstance(event, Compacted):
+    if isinstance(event, events.Compacted):
         summary = wrap_summary(event.text, context.signer)
         return ({"type": "compaction", "content": event.text, "encrypted_content": summary},)
     if event.search is not None and event.origin != NAME:

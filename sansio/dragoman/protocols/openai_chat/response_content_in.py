@@ -8,23 +8,15 @@ from __future__ import annotations
 
 import msgspec
 
+from dragoman._ir import events
 from dragoman._ir.events import (
     TRUNCATING_STOP_REASONS,
-    Annotation,
-    BlockEnded,
     BlockKind,
-    BlockStarted,
     Event,
-    Logprobs,
-    Opaque,
-    ReasoningDelta,
     Search,
     Signature,
-    SignatureDelta,
     Source,
-    Stopped,
     StopReason,
-    TextDelta,
 )
 from dragoman._ir.losses import Ledger, child
 from dragoman._ir.shape import note_unread
@@ -138,7 +130,9 @@ class ChoiceReader(msgspec.Struct):
         for key in OPAQUE_FIELDS:
             if value := delta.get(key):
                 out.append(
-                    Opaque(NAME, key, value, f"{self.path}/message/{key}", self.index, round_trip=False)
+                    events.Opaque(
+                        NAME, key, value, f"{self.path}/message/{key}", self.index, round_trip=False
+                    )
                 )
         note_unread(delta, DELTA_SHAPE, self.path, self._ledger, ("message",))
 
@@ -155,19 +149,19 @@ class ChoiceReader(msgspec.Struct):
             self._emit_text(BlockKind.TEXT, text, out)
         elif kind != "text":
             path = f"{self.path}/message/content"
-            out.append(Opaque(NAME, str(kind), part, path, self.index, round_trip=False))
+            out.append(events.Opaque(NAME, str(kind), part, path, self.index, round_trip=False))
 
     def _emit_text(self, kind: BlockKind, text: str, out: list[Event]) -> None:
         if self.kind is not kind:
             self._open(kind, out)
         if self._pending_citations and kind is BlockKind.TEXT:
             self._emit_citations(out)
-        out.append(TextDelta(self.block, text))
+        out.append(events.TextDelta(self.block, text))
 
     def _emit_reasoning(self, text: str, out: list[Event]) -> None:
         if text:
             self.reasoning.emitted.append(text)
-            out.append(ReasoningDelta(self.block, text))
+            out.append(events.ReasoningDelta(self.block, text))
 
     def cite_pages(self, pages: list[JSONObject], out: list[Event]) -> None:
         """Cite the pages that a server lists next to its choices, unless they are cited already."""
@@ -200,7 +194,7 @@ class ChoiceReader(msgspec.Struct):
     def _emit_citations(self, out: list[Event]) -> None:
         for native, path in self._pending_citations:
             found = read_url_citation(native.get("url_citation"))
-            out.append(Annotation(self.block, NAME, native, *found, path))
+            out.append(events.Annotation(self.block, NAME, native, *found, path))
         self._pending_citations.clear()
 
     def read_logprobs(self, logprobs: JSONObject, out: list[Event], start: int) -> None:
@@ -210,13 +204,13 @@ class ChoiceReader(msgspec.Struct):
             if type(tokens) is not list or not tokens:
                 continue
             if self.kind is kind:
-                event = Logprobs(
+                event = events.Logprobs(
                     self.block, [_complete_token(token) for token in tokens if type(token) is dict]
                 )
                 texts = (
                     at
                     for at, each in enumerate(out[start:], start)
-                    if isinstance(each, TextDelta) and each.block == self.block
+                    if isinstance(each, events.TextDelta) and each.block == self.block
                 )
                 out.insert(next(texts, len(out)), event)
             else:
@@ -233,14 +227,16 @@ class ChoiceReader(msgspec.Struct):
         self.block = self._ids.next_block()
         if kind is BlockKind.REASONING:
             self.reasoning = ReasoningFields()
-        out.append(BlockStarted(self.block, kind, self.index))
+        out.append(events.BlockStarted(self.block, kind, self.index))
 
     def _end_block(self, out: list[Event], *, complete: bool = True) -> None:
         if self.kind is None:
             return
         if self.kind is BlockKind.REASONING:
-            out.append(SignatureDelta(self.block, Signature(NAME, self.reasoning.native(), self._model)))
-        out.append(BlockEnded(self.block, complete))
+            out.append(
+                events.SignatureDelta(self.block, Signature(NAME, self.reasoning.native(), self._model))
+            )
+        out.append(events.BlockEnded(self.block, complete))
         self.kind = None
 
     def _emit_deferred(self, out: list[Event]) -> None:
@@ -252,14 +248,16 @@ class ChoiceReader(msgspec.Struct):
             if search is not None:
                 self._ledger.altered(path, "reported as a web search: only its queries and pages were kept")
             out.append(
-                Opaque(NAME, EXECUTED_TOOLS, executed, path, self.index, round_trip=False, search=search)
+                events.Opaque(
+                    NAME, EXECUTED_TOOLS, executed, path, self.index, round_trip=False, search=search
+                )
             )
             self._executed.clear()
         if self._extra_content:
             out += signature_events({EXTRA_CONTENT: self._extra_content}, self.index, self._ids, self._model)
             self._extra_content = {}
 
-    def _stopped(self) -> Stopped:
+    def _stopped(self) -> events.Stopped:
         """Return why the choice stopped.
 
         Some servers never say it. If they ended the response itself, by [DONE], a whole body or the usage that comes
@@ -280,7 +278,7 @@ class ChoiceReader(msgspec.Struct):
             reason = StopReason.TOOL_USE if self.calls.calls else StopReason.END
         if reason is StopReason.END and self.sequence is not None:
             reason = StopReason.STOP_SEQUENCE
-        return Stopped(reason, self.finish_reason, self.index, self.sequence)
+        return events.Stopped(reason, self.finish_reason, self.index, self.sequence)
 
     def end(self, out: list[Event]) -> None:
         """End all blocks and the choice, because the response ends."""

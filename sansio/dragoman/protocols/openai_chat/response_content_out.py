@@ -6,17 +6,9 @@ from collections.abc import Iterable
 
 import msgspec
 
+from dragoman._ir import events
 from dragoman._ir.assembly import AssembledBlock
-from dragoman._ir.events import (
-    Annotation,
-    BlockKind,
-    BlockStarted,
-    Signature,
-    Stopped,
-    StopReason,
-    ToolHead,
-    ToolKind,
-)
+from dragoman._ir.events import BlockKind, Signature, StopReason, ToolHead, ToolKind
 from dragoman._ir.losses import Ledger
 from dragoman._wire.json import JSON, JSONObject
 from dragoman.codec import ResponseContext
@@ -48,7 +40,7 @@ class WrittenChoice(msgspec.Struct):
     calls: int = 0
     annotations: list[JSON] = []
     last_part: tuple[int, int] | None = None
-    stopped: Stopped | None = None
+    stopped: events.Stopped | None = None
     _chars: int = 0  # characters of text in blocks that have ended
     _details: int = 0  # entries of reasoning_details
     _has_content: bool = False  # there is a text or refusal
@@ -59,7 +51,7 @@ class WrittenChoice(msgspec.Struct):
         echo = self._context.echo
         return bool(echo.get("functions")) and not echo.get("tools")
 
-    def start_block(self, block: BlockStarted | AssembledBlock) -> Position:
+    def start_block(self, block: events.BlockStarted | AssembledBlock) -> Position:
         """Return the position of a block. Record its losses."""
         position = self._chars, self.calls
         if block.tool is not None:
@@ -71,7 +63,7 @@ class WrittenChoice(msgspec.Struct):
             )
         return position
 
-    def cite(self, citations: Iterable[Annotation], position: Position, size: int) -> None:
+    def cite(self, citations: Iterable[events.Annotation], position: Position, size: int) -> None:
         """Collect the citations of a block in the official form. One without a span cites the whole block.
 
         size: of the block's text in characters.
@@ -127,7 +119,7 @@ class WrittenChoice(msgspec.Struct):
         self._chars += len(text)
         self._has_content = True
 
-    def explanation(self, stopped: Stopped) -> str | None:
+    def explanation(self, stopped: events.Stopped) -> str | None:
         """Return the upstream's explanation if it is to be sent as a refusal: there is no other text."""
         if stopped.explanation is not None and self._has_content:
             self._ledger.dropped(
@@ -137,7 +129,7 @@ class WrittenChoice(msgspec.Struct):
             return None
         return stopped.explanation
 
-    def finish_reason(self, stopped: Stopped) -> str:
+    def finish_reason(self, stopped: events.Stopped) -> str:
         reason = stopped.reason
         if reason in LOSSY_STOP_REASONS:
             why = f"the upstream stopped for {reason.value}, which is reported as stop"

@@ -11,19 +11,9 @@ from collections.abc import Sequence
 
 import msgspec
 
-from dragoman._ir.events import (
-    ENDED,
-    ArgumentsDelta,
-    BlockKind,
-    Event,
-    Failed,
-    Opaque,
-    ReasoningDelta,
-    Started,
-    TextDelta,
-    Usage,
-)
-from dragoman._ir.fast_path import DeltaTemplate
+from dragoman._ir import events
+from dragoman._ir.events import BlockKind, Event, Usage
+from dragoman._ir.fast_path import Delta, DeltaTemplate
 from dragoman._ir.losses import Ledger
 from dragoman._ir.shape import note_unread
 from dragoman._wire.errors import WireError
@@ -88,14 +78,14 @@ class ChatReader:
             return _NO_EVENTS
         return self._finish(certain=False)
 
-    def template_for(self, delta: TextDelta | ReasoningDelta | ArgumentsDelta) -> DeltaTemplate | None:
+    def template_for(self, delta: Delta) -> DeltaTemplate | None:
         """Return how to read later chunks of this block: they differ in their text only, and in padding at OpenAI."""
         states = self._choices.values()
-        if type(delta) is ArgumentsDelta:
+        if type(delta) is events.ArgumentsDelta:
             call = next(call for state in states if (call := state.calls.by_block.get(delta.block)))
             return DeltaTemplate(b"arguments", call.pieces.extend, padding=_PADDING)
         state = next(state for state in states if state.block == delta.block)
-        if type(delta) is TextDelta:
+        if type(delta) is events.TextDelta:
             return DeltaTemplate(b"content", padding=_PADDING) if state.kind is BlockKind.TEXT else None
         parts = state.reasoning.template_parts()
         return None if parts is None else DeltaTemplate(*parts, padding=_PADDING)
@@ -137,10 +127,10 @@ class ChatReader:
                 self._read_choice(choice, position, out)
         moderation = chunk.get("moderation")
         if moderation is not None and self._started:
-            out.append(Opaque(NAME, "moderation", moderation, "/moderation", round_trip=False))
+            out.append(events.Opaque(NAME, "moderation", moderation, "/moderation", round_trip=False))
         if self._started:
             for key, value in extra.items():
-                out.append(Opaque(NAME, key, value, f"/{key}", round_trip=False))
+                out.append(events.Opaque(NAME, key, value, f"/{key}", round_trip=False))
         if "citations" in chunk or "search_results" in chunk:
             self._cite_pages(chunk, out)
         return out
@@ -159,7 +149,7 @@ class ChatReader:
         self._model = text_or_none(chunk.get("model")) or self._context.request.model
         created = chunk.get("created")
         out.append(
-            Started(
+            events.Started(
                 text_or_none(chunk.get("id")) or f"chatcmpl-{self._context.id}",
                 self._model,
                 created if type(created) is int else None,
@@ -191,7 +181,7 @@ class ChatReader:
         """End the response with an error. The usage so far still counts."""
         self._ended = True
         self._note_usage(chunk, with_choices=True)
-        return [*(self._usage_events() if self._started else ()), Failed(error)]
+        return [*(self._usage_events() if self._started else ()), events.Failed(error)]
 
     def _read_choice(self, choice: JSONObject, position: int, out: list[Event]) -> None:
         index = choice.get("index")
@@ -246,10 +236,10 @@ class ChatReader:
             kind = ERROR_FINISH_REASONS.get(state.finish_reason or "")
             if kind is not None:
                 message = f"the upstream stopped with finish_reason {state.finish_reason}"
-                return [*usage, Failed(WireError(kind, message, code=state.finish_reason))]
+                return [*usage, events.Failed(WireError(kind, message, code=state.finish_reason))]
         for state in choices:
             state.end(out)
-        return [*out, *usage, ENDED]
+        return [*out, *usage, events.ENDED]
 
 
 def read_whole(body: JSONObject, context: ResponseContext, ledger: Ledger) -> list[Event]:

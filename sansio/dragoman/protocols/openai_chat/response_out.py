@@ -15,28 +15,10 @@ from typing import Any
 
 import msgspec
 
+from dragoman._ir import events
 from dragoman._ir.assembly import AssembledBlock, AssembledResponse
-from dragoman._ir.events import (
-    Annotation,
-    ArgumentsDelta,
-    BlockEnded,
-    BlockKind,
-    BlockStarted,
-    Compacted,
-    Ended,
-    Event,
-    Failed,
-    Logprobs,
-    Opaque,
-    ReasoningDelta,
-    Signature,
-    SignatureDelta,
-    Started,
-    Stopped,
-    TextDelta,
-    ToolKind,
-    Usage,
-)
+from dragoman._ir.events import BlockKind, Event, Signature, ToolKind, Usage
+from dragoman._ir.fast_path import Delta
 from dragoman._ir.losses import Ledger
 from dragoman._wire.json import JSON, JSONObject, encode, encode_strings
 from dragoman.codec import ResponseContext
@@ -60,7 +42,7 @@ class _WrittenBlock(msgspec.Struct):
     kind: BlockKind
     position: Position  # how many characters and calls are before it
     pieces: list[str] = []  # its text
-    citations: list[Annotation] = []
+    citations: list[events.Annotation] = []
     signature: Signature | None = None
 
     def size(self) -> int:
@@ -85,21 +67,21 @@ class ChatWriter(msgspec.Struct):
     _tail: bytes = b""
 
     def send(self, event: Event) -> bytes:
-        if isinstance(event, (TextDelta, ArgumentsDelta)):
+        if isinstance(event, (events.TextDelta, events.ArgumentsDelta)):
             before, after, pieces = self._text_frames[event.block]
             pieces.append(event.text)
             return before + encode(event.text) + after
         return _SENDERS[type(event)](self, event)
 
-    def send_texts(self, delta: TextDelta | ReasoningDelta | ArgumentsDelta, texts: list[str]) -> bytes:
-        if type(delta) is ReasoningDelta:
+    def send_texts(self, delta: Delta, texts: list[str]) -> bytes:
+        if type(delta) is events.ReasoningDelta:
             before, after, _ = self._reasoning_frames[delta.block]
         else:
             before, after, pieces = self._text_frames[delta.block]
             pieces += texts
         return before + (after + before).join(encode_strings(texts)) + after
 
-    def _reasoning_delta(self, event: ReasoningDelta) -> bytes:
+    def _reasoning_delta(self, event: events.ReasoningDelta) -> bytes:
         before, after, choice = self._reasoning_frames[event.block]
         part = (event.block, event.part)
         text = event.text
@@ -108,11 +90,11 @@ class ChatWriter(msgspec.Struct):
             choice.last_part = part
         return before + encode(text) + after
 
-    def _signature_delta(self, event: SignatureDelta) -> bytes:
+    def _signature_delta(self, event: events.SignatureDelta) -> bytes:
         self._blocks[event.block].signature = event.signature
         return b""
 
-    def _annotation(self, event: Annotation) -> bytes:
+    def _annotation(self, event: events.Annotation) -> bytes:
         self._blocks[event.block].citations.append(event)
         return b""
 
@@ -120,17 +102,17 @@ class ChatWriter(msgspec.Struct):
         self._usage = self._usage.updated(event)
         return b""
 
-    def _stopped(self, event: Stopped) -> bytes:
+    def _stopped(self, event: events.Stopped) -> bytes:
         head = self._open_choice(event.choice)
         self._choices[event.choice].stopped = event
         return head
 
-    def _compacted(self, event: Compacted) -> bytes:
+    def _compacted(self, event: events.Compacted) -> bytes:
         head = self._open_choice(0)
         self._choices[0].add_compaction(event.text)
         return head + self._chunk(0, {"content": event.text})
 
-    def _started(self, event: Started) -> bytes:
+    def _started(self, event: events.Started) -> bytes:
         context = self._context
         self._fields = {
             "id": context.response_id("chatcmpl-", event.id),
@@ -166,7 +148,7 @@ class ChatWriter(msgspec.Struct):
         self._choices[index] = WrittenChoice(index, self._context, self._ledger)
         return self._frame(index, b'{"role":"assistant","content":"","refusal":null}')
 
-    def _block_started(self, event: BlockStarted) -> bytes:
+    def _block_started(self, event: events.BlockStarted) -> bytes:
         index = event.choice
         out = self._open_choice(index)
         choice = self._choices[index]
@@ -195,7 +177,7 @@ class ChatWriter(msgspec.Struct):
         start, _, end = self._frame(choice, before + b"\0" + after).partition(b"\0")
         return start, end
 
-    def _block_ended(self, event: BlockEnded) -> bytes:
+    def _block_ended(self, event: events.BlockEnded) -> bytes:
         block = self._blocks.pop(event.block)
         (self._reasoning_frames if block.kind is BlockKind.REASONING else self._text_frames).pop(event.block)
         choice = self._choices[block.index]
@@ -212,18 +194,18 @@ class ChatWriter(msgspec.Struct):
         annotations = self._choices[index].annotations
         return self._chunk(index, {"annotations": annotations}) if annotations else b""
 
-    def _failed(self, event: Failed) -> bytes:
+    def _failed(self, event: events.Failed) -> bytes:
         for block in self._blocks.values():
             self._choices[block.index].cite(block.citations, block.position, block.size())
         return b"".join(map(self._annotations, self._choices)) + error_frame(event.error)
 
-    def _logprobs(self, event: Logprobs) -> bytes:
+    def _logprobs(self, event: events.Logprobs) -> bytes:
         block = self._blocks[event.block]
         refused = block.kind is BlockKind.REFUSAL
         logprobs = write_logprobs([] if refused else event.tokens, event.tokens if refused else [])
         return self._frame(block.index, b"{}", logprobs=encode(logprobs))
 
-    def _opaque(self, event: Opaque) -> bytes:
+    def _opaque(self, event: events.Opaque) -> bytes:
         if event.path == f"/{event.kind}":  # a member of the response itself
             if event.kind == "moderation":
                 return self._head + b"]," + encode({event.kind: event.native})[1:-1] + self._tail[1:]
@@ -233,7 +215,7 @@ class ChatWriter(msgspec.Struct):
         out = self._open_choice(event.choice)
         return out + self._chunk(event.choice, {event.kind: event.native})
 
-    def _ended(self, event: Ended) -> bytes:
+    def _ended(self, event: events.Ended) -> bytes:
         out = b""
         if self._usage.service_tier is not None:
             self._set_head(self._usage.service_tier)
@@ -256,19 +238,19 @@ class ChatWriter(msgspec.Struct):
 
 
 _SENDERS: dict[type[Event], Callable[[ChatWriter, Any], bytes]] = {
-    Started: ChatWriter._started,
-    BlockStarted: ChatWriter._block_started,
-    ReasoningDelta: ChatWriter._reasoning_delta,
-    SignatureDelta: ChatWriter._signature_delta,
-    Annotation: ChatWriter._annotation,
-    Logprobs: ChatWriter._logprobs,
-    BlockEnded: ChatWriter._block_ended,
-    Opaque: ChatWriter._opaque,
-    Compacted: ChatWriter._compacted,
+    events.Started: ChatWriter._started,
+    events.BlockStarted: ChatWriter._block_started,
+    events.ReasoningDelta: ChatWriter._reasoning_delta,
+    events.SignatureDelta: ChatWriter._signature_delta,
+    events.Annotation: ChatWriter._annotation,
+    events.Logprobs: ChatWriter._logprobs,
+    events.BlockEnded: ChatWriter._block_ended,
+    events.Opaque: ChatWriter._opaque,
+    events.Compacted: ChatWriter._compacted,
     Usage: ChatWriter._add_usage,
-    Stopped: ChatWriter._stopped,
-    Ended: ChatWriter._ended,
-    Failed: ChatWriter._failed,
+    events.Stopped: ChatWriter._stopped,
+    events.Ended: ChatWriter._ended,
+    events.Failed: ChatWriter._failed,
 }
 
 # The bytes of a delta before its text.
@@ -300,7 +282,7 @@ def write_whole(response: AssembledResponse, context: ResponseContext, ledger: L
     if response.usage.input is not None or response.usage.output is not None:
         body["usage"] = write_usage(response.usage, ledger)
     for block in response.blocks:
-        if isinstance(block, Opaque) and _is_response_member(block):
+        if isinstance(block, events.Opaque) and _is_response_member(block):
             body[block.kind] = block.native
     tier = fit_tier(response.service_tier, "/service_tier", ledger, TITLE)
     if tier is not None:
@@ -309,7 +291,7 @@ def write_whole(response: AssembledResponse, context: ResponseContext, ledger: L
 
 
 def _whole_choice(
-    response: AssembledResponse, stopped: Stopped, context: ResponseContext, ledger: Ledger
+    response: AssembledResponse, stopped: events.Stopped, context: ResponseContext, ledger: Ledger
 ) -> JSONObject:
     """Return one choice with its message."""
     choice = WrittenChoice(stopped.choice, context, ledger)
@@ -319,7 +301,7 @@ def _whole_choice(
     details: list[JSONObject] = []
     opaque: JSONObject = {}
     for block in response.blocks:
-        if isinstance(block, Compacted):
+        if isinstance(block, events.Compacted):
             choice.add_compaction(block.text)
             texts[BlockKind.TEXT].append(block.text)
         elif block.choice != stopped.choice:
@@ -362,7 +344,7 @@ def _whole_choice(
     return body
 
 
-def _is_response_member(block: Opaque) -> bool:
+def _is_response_member(block: events.Opaque) -> bool:
     """True if it is a member of the response itself, not of a message."""
     return block.path == f"/{block.kind}"
 

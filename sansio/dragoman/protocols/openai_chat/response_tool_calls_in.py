@@ -11,17 +11,8 @@ from __future__ import annotations
 
 import msgspec
 
-from dragoman._ir.events import (
-    ArgumentsDelta,
-    BlockEnded,
-    BlockKind,
-    BlockStarted,
-    Event,
-    Signature,
-    SignatureDelta,
-    ToolHead,
-    ToolKind,
-)
+from dragoman._ir import events
+from dragoman._ir.events import BlockKind, Event, Signature, ToolHead, ToolKind
 from dragoman._ir.shape import extra_members
 from dragoman._wire.exceptions import unreadable_response
 from dragoman._wire.json import JSON, JSONObject, ObjectEnd, is_object_text, kind_of
@@ -193,19 +184,19 @@ class ToolCallReader(msgspec.Struct):
                 call.block = self._ids.next_block()
                 self.by_block[call.block] = call
                 head = ToolHead(call.call_id, call.name, call.kind)
-                out.append(BlockStarted(call.block, BlockKind.TOOL_CALL, self._choice, head))
+                out.append(events.BlockStarted(call.block, BlockKind.TOOL_CALL, self._choice, head))
                 if call.pieces:
-                    out.append(ArgumentsDelta(call.block, call.text))
+                    out.append(events.ArgumentsDelta(call.block, call.text))
             self._by_id.setdefault(call.call_id, call)
         elif piece:
-            out.append(ArgumentsDelta(call.block, piece))
+            out.append(events.ArgumentsDelta(call.block, piece))
         self._changed[call.number] = call
 
     def _end(self, call: StreamedCall, out: list[Event], *, complete: bool = True) -> None:
         if call.block < 0:
             raise unreadable_response("a tool call has no name")
         call.ended = True
-        out.append(BlockEnded(call.block, complete))
+        out.append(events.BlockEnded(call.block, complete))
         self._emit_extra(call, out)
 
     def _emit_extra(self, call: StreamedCall, out: list[Event]) -> None:
@@ -221,5 +212,5 @@ class ToolCallReader(msgspec.Struct):
 def signature_events(native: JSONObject, choice: int, ids: IdAllocator, model: str) -> list[Event]:
     """Return a reasoning block with a signature for members that only the upstream can read and needs back."""
     block = ids.next_block()
-    signature = SignatureDelta(block, Signature(NAME, native, model))
-    return [BlockStarted(block, BlockKind.REASONING, choice), signature, BlockEnded(block)]
+    signature = events.SignatureDelta(block, Signature(NAME, native, model))
+    return [events.BlockStarted(block, BlockKind.REASONING, choice), signature, events.BlockEnded(block)]

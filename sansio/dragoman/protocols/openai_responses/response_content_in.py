@@ -11,25 +11,8 @@ from collections import OrderedDict
 from collections.abc import Callable
 from itertools import islice
 
-from dragoman._ir.events import (
-    Annotation,
-    ArgumentsDelta,
-    BlockEnded,
-    BlockKind,
-    BlockStarted,
-    Event,
-    Logprobs,
-    Opaque,
-    ReasoningDelta,
-    ReasoningForm,
-    Search,
-    Signature,
-    SignatureDelta,
-    Source,
-    TextDelta,
-    ToolHead,
-    ToolKind,
-)
+from dragoman._ir import events
+from dragoman._ir.events import BlockKind, Event, ReasoningForm, Search, Signature, Source, ToolHead, ToolKind
 from dragoman._ir.losses import Ledger, LossCode, child
 from dragoman._ir.shape import note_unread
 from dragoman._wire.json import JSON, JSONObject, is_object_text, text_or_none
@@ -152,7 +135,7 @@ class OutputItem:
 
     def finish(self, item: JSONObject, out: list[Event]) -> None:
         search = _search_of(item) if self.kind == "web_search_call" else None
-        out.append(Opaque(NAME, self.kind, item, f"/output/{self.index}", search=search))
+        out.append(events.Opaque(NAME, self.kind, item, f"/output/{self.index}", search=search))
 
     def close(self, out: list[Event], complete: bool) -> None:
         """End the item with the response. `complete` is False if the response was cut."""
@@ -205,7 +188,7 @@ class MessageItem(OutputItem):
         emitted.pieces.append(text)
         if logprobs:
             _emit_logprobs(emitted.block, logprobs, out)
-        out.append(TextDelta(emitted.block, text))
+        out.append(events.TextDelta(emitted.block, text))
 
     def add_missing_text(self, index: int, text: JSON, out: list[Event], refusal: bool) -> None:
         """Read the whole text of a part."""
@@ -220,7 +203,7 @@ class MessageItem(OutputItem):
         path = f"/output/{self.index}/content/{index}/annotations"
         note_unread(annotation, ANNOTATION_SHAPE, child(path, number), self.ledger)
         out.append(
-            Annotation(
+            events.Annotation(
                 emitted.block,
                 NAME,
                 annotation,
@@ -263,7 +246,7 @@ class MessageItem(OutputItem):
         emitted, self._opened = self._opened, None
         if emitted is not None:
             emitted.ended = True
-            out.append(BlockEnded(emitted.block, complete))
+            out.append(events.BlockEnded(emitted.block, complete))
 
     def _part(self, index: int, out: list[Event], refusal: bool) -> _EmittedText:
         """Return the open part. The parts before it end when it opens."""
@@ -274,7 +257,7 @@ class MessageItem(OutputItem):
                 self.number(), [] if emitted is None else emitted.pieces
             )
             kind = BlockKind.REFUSAL if refusal else BlockKind.TEXT
-            out.append(BlockStarted(emitted.block, kind, item_id=self.ids["id"], phase=self.phase))
+            out.append(events.BlockStarted(emitted.block, kind, item_id=self.ids["id"], phase=self.phase))
         return emitted
 
 
@@ -285,7 +268,7 @@ def _part_text(part: JSONObject) -> JSON:
 def _emit_logprobs(block: int, value: JSON, out: list[Event]) -> None:
     tokens: list[JSON] = [*objects_in(value)]
     if tokens:
-        out.append(Logprobs(block, tokens))
+        out.append(events.Logprobs(block, tokens))
 
 
 class ReasoningItem(OutputItem):
@@ -321,7 +304,7 @@ class ReasoningItem(OutputItem):
             emitted = parts[index] = _EmittedText(self._open(out))
         emitted.pieces.append(text)
         form = ReasoningForm.SUMMARY if summary else ReasoningForm.FULL
-        out.append(ReasoningDelta(emitted.block, text, index, form))
+        out.append(events.ReasoningDelta(emitted.block, text, index, form))
 
     def add_missing_text(self, index: int, text: JSON, out: list[Event], summary: bool) -> None:
         self.add_text(index, self.parts(summary).missing_text(index, text), out, summary)
@@ -333,17 +316,17 @@ class ReasoningItem(OutputItem):
             for index, text in zip(self.parts(summary).match_parts(texts), texts, strict=True):
                 self.add_missing_text(index, text, out, summary)
         block = self._open(out)
-        out.append(SignatureDelta(block, Signature(NAME, item, self.model)))
-        out.append(BlockEnded(block, item.get("status") != "incomplete"))
+        out.append(events.SignatureDelta(block, Signature(NAME, item, self.model)))
+        out.append(events.BlockEnded(block, item.get("status") != "incomplete"))
 
     def end_unfinished(self, out: list[Event], complete: bool) -> None:
         if self.block is not None:
-            out.append(BlockEnded(self.block, False))  # without its finished item it has no signature
+            out.append(events.BlockEnded(self.block, False))  # without its finished item it has no signature
 
     def _open(self, out: list[Event]) -> int:
         if self.block is None:
             self.block = self.number()
-            out.append(BlockStarted(self.block, BlockKind.REASONING, item_id=self.ids["id"]))
+            out.append(events.BlockStarted(self.block, BlockKind.REASONING, item_id=self.ids["id"]))
         return self.block
 
 
@@ -373,9 +356,11 @@ class CallItem(OutputItem):
         call_id = ids["call_id"] or ids["id"] or f"call_{self.index}"
         kind = ToolKind.CUSTOM if self.custom else ToolKind.FUNCTION
         head = ToolHead(call_id, name, kind, text_or_none(item.get("namespace")), ids["id"])
-        out.append(BlockStarted(self.emitted.block, BlockKind.TOOL_CALL, tool=head, item_id=head.item_id))
+        out.append(
+            events.BlockStarted(self.emitted.block, BlockKind.TOOL_CALL, tool=head, item_id=head.item_id)
+        )
         if self.emitted.text:
-            out.append(ArgumentsDelta(self.emitted.block, self.emitted.text))
+            out.append(events.ArgumentsDelta(self.emitted.block, self.emitted.text))
         caller = item.get("caller")
         if type(caller) is dict and caller.get("type") != "direct":
             self.ledger.dropped(
@@ -387,7 +372,7 @@ class CallItem(OutputItem):
             return
         self.emitted.pieces.append(text)
         if self.started:
-            out.append(ArgumentsDelta(self.emitted.block, text))
+            out.append(events.ArgumentsDelta(self.emitted.block, text))
 
     def add_missing_text(self, text: JSON, out: list[Event]) -> None:
         self.add_text(self.emitted.missing_text(text), out)
@@ -405,7 +390,7 @@ class CallItem(OutputItem):
     def _end(self, out: list[Event], complete: bool) -> None:
         """End the block. A call that was cut by the output limit must not look complete."""
         whole = complete or (not self.custom and is_object_text(self.emitted.text))
-        out.append(BlockEnded(self.emitted.block, whole))
+        out.append(events.BlockEnded(self.emitted.block, whole))
 
 
 _CLASSES: dict[str, type[OutputItem]] = {

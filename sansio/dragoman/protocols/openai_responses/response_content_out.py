@@ -10,21 +10,9 @@ from typing import TypeVar
 
 import msgspec
 
+from dragoman._ir import events
 from dragoman._ir.assembly import AssembledBlock
-from dragoman._ir.events import (
-    Annotation,
-    BlockKind,
-    BlockStarted,
-    Compacted,
-    Opaque,
-    ReasoningForm,
-    Signature,
-    Started,
-    Stopped,
-    ToolHead,
-    ToolKind,
-    Usage,
-)
+from dragoman._ir.events import BlockKind, ReasoningForm, Signature, ToolHead, ToolKind, Usage
 from dragoman._ir.losses import Ledger, LossCode
 from dragoman._ir.signatures import wrap_summary
 from dragoman._wire.errors import WireError
@@ -46,7 +34,7 @@ from dragoman.protocols.openai_responses.tables import (
 )
 from dragoman.protocols.openai_responses.usage import write_tool_usage, write_usage
 
-AnyBlock = TypeVar("AnyBlock", BlockStarted, AssembledBlock)
+AnyBlock = TypeVar("AnyBlock", events.BlockStarted, AssembledBlock)
 
 TEXT_KINDS = (BlockKind.TEXT, BlockKind.REFUSAL)
 
@@ -79,7 +67,7 @@ _CUT_CUSTOM_CALL = (
 )
 
 
-def _prefix(block: BlockStarted | AssembledBlock) -> str:
+def _prefix(block: events.BlockStarted | AssembledBlock) -> str:
     tool = block.tool
     if tool is None:
         return "rs" if block.kind is BlockKind.REASONING else "msg"
@@ -93,7 +81,7 @@ def is_client_run(tool: ToolHead) -> bool:
     return tool.hosted in CLIENT_TOOLS
 
 
-def added_item(start: BlockStarted, item_id: str) -> JSONObject:
+def added_item(start: events.BlockStarted, item_id: str) -> JSONObject:
     """Return the item as it is announced: in progress, and empty where deltas follow."""
     if start.kind is BlockKind.REASONING:
         return {"id": item_id, "type": "reasoning", "summary": [], "status": "in_progress"}
@@ -152,7 +140,7 @@ def _reasoning_item(block: AssembledBlock, item_id: str) -> JSONObject:
     return item
 
 
-def goes_into_content(block: BlockStarted | AssembledBlock, form: ReasoningForm) -> bool:
+def goes_into_content(block: events.BlockStarted | AssembledBlock, form: ReasoningForm) -> bool:
     """True if reasoning goes into the item's content, which only servers of this protocol have (they give their items
     ids). From others it goes into summaries, where clients look for it.
     """
@@ -185,7 +173,7 @@ def finished_part(block: AssembledBlock, ledger: Ledger) -> JSONObject:
     }
 
 
-def write_citation(event: Annotation, length: int, ledger: Ledger) -> JSONObject | None:
+def write_citation(event: events.Annotation, length: int, ledger: Ledger) -> JSONObject | None:
     """Write an annotation, None if it has no counterpart. A span without an end runs to `length` of the text."""
     if event.origin == NAME:
         native: JSONObject = event.native
@@ -244,7 +232,7 @@ class ResponseBuilder:
 
     # Items.
 
-    def item_id(self, block: BlockStarted | AssembledBlock) -> str:
+    def item_id(self, block: events.BlockStarted | AssembledBlock) -> str:
         """Return the id of a block's item. No id is used twice."""
         item_id = block.item_id or (block.tool.item_id if block.tool is not None else None)
         if item_id is None or item_id in self._item_ids:
@@ -261,11 +249,11 @@ class ResponseBuilder:
             self.output.append(item)
         self.index += 1
 
-    def whole_item(self, event: Opaque | Compacted) -> JSONObject:
+    def whole_item(self, event: events.Opaque | events.Compacted) -> JSONObject:
         """Return an item that has no block: a summary that was made here, wrapped so that only this gateway can read
         it, another vendor's web search, or the vendor's own item.
         """
-        if isinstance(event, Compacted):
+        if isinstance(event, events.Compacted):
             encrypted = wrap_summary(event.text, self._context.signer)
             return {"id": self._new_id("cmp"), "type": "compaction", "encrypted_content": encrypted}
         if event.origin == NAME:
@@ -333,7 +321,7 @@ class ResponseBuilder:
 
     # The response.
 
-    def started(self, started: Started) -> None:
+    def started(self, started: events.Started) -> None:
         """Take id and service tier from the upstream's first event."""
         self.id = self._context.response_id("resp_", started.id)
         self._note_tier(started.service_tier)
@@ -374,7 +362,7 @@ class ResponseBuilder:
             **self._fixed_fields,
         }
 
-    def ended(self, stop: Stopped, usage: Usage, explained: bool) -> JSONObject:
+    def ended(self, stop: events.Stopped, usage: Usage, explained: bool) -> JSONObject:
         """Return the final response, and record what it cannot express.
 
         explained: the explanation of a refusal is in the output.

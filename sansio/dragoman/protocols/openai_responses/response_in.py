@@ -13,19 +13,9 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from dragoman._ir.events import (
-    ENDED,
-    ArgumentsDelta,
-    Event,
-    Failed,
-    ReasoningDelta,
-    Started,
-    Stopped,
-    StopReason,
-    TextDelta,
-    Usage,
-)
-from dragoman._ir.fast_path import DeltaTemplate
+from dragoman._ir import events
+from dragoman._ir.events import Event, StopReason, Usage
+from dragoman._ir.fast_path import Delta, DeltaTemplate
 from dragoman._ir.losses import Ledger, LossCode
 from dragoman._ir.shape import note_unread
 from dragoman._wire.errors import ErrorKind, WireError
@@ -82,7 +72,7 @@ class ResponsesReader:
         out: list[Event] = []
         if kind == "error" or frame.event == b"error" or (not kind and value.get("error") is not None):
             self._ended = True
-            return (Failed(parse_error(value)),)
+            return (events.Failed(parse_error(value)),)
         handle = _HANDLERS.get(kind)
         if handle is not None:
             if not value.keys() <= _EVENT_MEMBERS:
@@ -104,7 +94,7 @@ class ResponsesReader:
             )
         return ()
 
-    def template_for(self, delta: TextDelta | ReasoningDelta | ArgumentsDelta) -> DeltaTemplate | None:
+    def template_for(self, delta: Delta) -> DeltaTemplate | None:
         """Return how later deltas of the open part differ: in text, sequence number and padding."""
         for item in itertools.islice(reversed(self._items.values()), _RECENT):
             pieces = item.open_pieces(delta.block)
@@ -129,7 +119,7 @@ class ResponsesReader:
         self._start_tier = None if tier == AUTO_TIER else tier
         created = response.get("created_at")
         out.append(
-            Started(
+            events.Started(
                 text_or_none(response.get("id")) or "",
                 self._model,
                 int(created) if isinstance(created, (int, float)) else None,
@@ -154,7 +144,9 @@ class ResponsesReader:
         self._ended = True
         if status == "failed" or status == "cancelled":
             cancelled = WireError(ErrorKind.CANCELLED, "the response was cancelled at the upstream")
-            out.append(Failed(cancelled if status == "cancelled" else parse_error(response.get("error"))))
+            out.append(
+                events.Failed(cancelled if status == "cancelled" else parse_error(response.get("error")))
+            )
             return
         complete = status == "completed"
         output = response.get("output")
@@ -167,7 +159,7 @@ class ResponsesReader:
         if usage is not None:
             out.append(usage)
         out.append(self._stop_of(response, complete))
-        out.append(ENDED)
+        out.append(events.ENDED)
 
     def _finish_items(self, output: list[JSON], out: list[Event]) -> None:
         """Emit what the items of the final response have beyond earlier events. An item of unknown ids and index is the
@@ -185,15 +177,15 @@ class ResponsesReader:
                 known = others.popleft()
             self._finish_item(item, index, known, out)
 
-    def _stop_of(self, response: JSONObject, complete: bool) -> Stopped:
+    def _stop_of(self, response: JSONObject, complete: bool) -> events.Stopped:
         if complete:
-            return Stopped(StopReason.TOOL_USE if self._has_calls else StopReason.END, "completed")
+            return events.Stopped(StopReason.TOOL_USE if self._has_calls else StopReason.END, "completed")
         reason = text_or_none(object_or_empty(response.get("incomplete_details")).get("reason"))
         if reason is not None and reason not in STOP_REASONS:
             self._ledger.altered(
                 "/incomplete_details/reason", "an unknown reason was read as the output limit"
             )
-        return Stopped(STOP_REASONS.get(reason or "", StopReason.MAX_TOKENS), reason)
+        return events.Stopped(STOP_REASONS.get(reason or "", StopReason.MAX_TOKENS), reason)
 
     # Events that carry an item.
 
@@ -355,7 +347,7 @@ _HANDLERS: dict[str, Callable[[ResponsesReader, JSONObject, list[Event]], None]]
 def read_whole(body: JSONObject, context: ResponseContext, ledger: Ledger) -> Sequence[Event]:
     """Return the events of a whole response. Raises RemoteProtocolError (502) if it is none, or is not finished."""
     if "output" not in body and body.get("error") is not None:
-        return (Failed(parse_error(body)),)
+        return (events.Failed(parse_error(body)),)
     return ResponsesReader(context, ledger).whole(body)
 
 

@@ -11,30 +11,10 @@ from collections.abc import Callable
 
 import msgspec
 
+from dragoman._ir import events
 from dragoman._ir.assembly import AssembledBlock, AssembledResponse, OpenBlock
-from dragoman._ir.events import (
-    Annotation,
-    ArgumentsDelta,
-    BlockEnded,
-    BlockKind,
-    BlockStarted,
-    Compacted,
-    Ended,
-    Event,
-    Failed,
-    Logprobs,
-    Opaque,
-    ReasoningDelta,
-    ReasoningForm,
-    SignatureDelta,
-    Started,
-    Stopped,
-    StopReason,
-    TextDelta,
-    ToolHead,
-    ToolKind,
-    Usage,
-)
+from dragoman._ir.events import BlockKind, Event, ReasoningForm, StopReason, ToolHead, ToolKind, Usage
+from dragoman._ir.fast_path import Delta
 from dragoman._ir.losses import Ledger
 from dragoman._wire.json import JSON, JSONObject, encode, encode_strings
 from dragoman._wire.sse import encode_frame
@@ -69,7 +49,7 @@ class ResponsesWriter:
         self._builder = ResponseBuilder(context, ledger)
         self._sequence = 0
         self._usage = Usage()
-        self._stop: Stopped | None = None
+        self._stop: events.Stopped | None = None
         self._has_text = False  # True once there was text
         self._open: OpenBlock | None = None
         self._deferred = False  # the item is announced only once its arguments are complete
@@ -83,7 +63,7 @@ class ResponsesWriter:
         self._tail_is_once = False  # the tail has the log probabilities of one delta
 
     def send(self, event: Event) -> bytes:
-        if isinstance(event, (TextDelta, ArgumentsDelta)):
+        if isinstance(event, (events.TextDelta, events.ArgumentsDelta)):
             data = self._delta(event.text)
             if self._tail_is_once:
                 self._tail, self._tail_is_once = _NO_LOGPROBS, False
@@ -99,7 +79,7 @@ class ResponsesWriter:
         self._sequence = number + 1
         return self._format % (number, encode(text)) + self._tail
 
-    def send_texts(self, delta: TextDelta | ReasoningDelta | ArgumentsDelta, texts: list[str]) -> bytes:
+    def send_texts(self, delta: Delta, texts: list[str]) -> bytes:
         self._texts += texts
         if self._deferred:
             return b""
@@ -128,7 +108,7 @@ class ResponsesWriter:
 
     # The response.
 
-    def _started(self, event: Started) -> bytes:
+    def _started(self, event: events.Started) -> bytes:
         self._builder.started(event)
         response = msgspec.Raw(encode(self._builder.response("in_progress")))
         return self._frame("response.created", response=response) + self._frame(
@@ -139,22 +119,22 @@ class ResponsesWriter:
         self._usage = self._usage.updated(event)
         return b""
 
-    def _note_stop(self, event: Stopped) -> bytes:
+    def _note_stop(self, event: events.Stopped) -> bytes:
         self._stop = event
         return b""
 
-    def _ended(self, event: Ended) -> bytes:
-        stop = self._stop or Stopped(StopReason.END)
+    def _ended(self, event: events.Ended) -> bytes:
+        stop = self._stop or events.Stopped(StopReason.END)
         out = b""
         explained = _needs_explanation(stop, self._has_text)
         if explained:
-            out = self._block_started(BlockStarted(-1, BlockKind.REFUSAL))
-            out += self.send(TextDelta(-1, stop.explanation or ""))
-            out += self._block_ended(BlockEnded(-1))
+            out = self._block_started(events.BlockStarted(-1, BlockKind.REFUSAL))
+            out += self.send(events.TextDelta(-1, stop.explanation or ""))
+            out += self._block_ended(events.BlockEnded(-1))
         response = self._builder.ended(stop, self._usage, explained)
         return out + self._frame(f"response.{response['status']}", response=response)
 
-    def _failed(self, event: Failed) -> bytes:
+    def _failed(self, event: events.Failed) -> bytes:
         """Write an error event, then a failed response. Only that has the unfinished item, as incomplete."""
         out = b""
         if self._sequence == 0:  # for clients a stream begins with response.created
@@ -173,7 +153,7 @@ class ResponsesWriter:
 
     # Items.
 
-    def _block_started(self, event: BlockStarted) -> bytes:
+    def _block_started(self, event: events.BlockStarted) -> bytes:
         self._open = OpenBlock(event)
         self._texts, self._part, self._parts = self._open.text, None, [0, 0]
         self._item_id = self._builder.item_id(event)
@@ -192,7 +172,7 @@ class ResponsesWriter:
             out += self._in_item("response.content_part.added", content_index=0, part=part)
         return out
 
-    def _block_ended(self, event: BlockEnded) -> bytes:
+    def _block_ended(self, event: events.BlockEnded) -> bytes:
         assert self._open is not None
         out = self._close_part()
         block = self._open.finish(event.complete)
@@ -243,10 +223,10 @@ class ResponsesWriter:
                 announced = announced_fields(tool.hosted or "", item)
                 out = self._added({**announced, "status": "in_progress"})
                 return out + self._commands(item) + self._item_done(item)
-        out = self._block_started(as_function_call(BlockStarted(block.number, block.kind, tool=tool)))
+        out = self._block_started(as_function_call(events.BlockStarted(block.number, block.kind, tool=tool)))
         if block.text:
-            out += self.send(ArgumentsDelta(block.number, block.text))
-        return out + self._block_ended(BlockEnded(block.number, block.complete))
+            out += self.send(events.ArgumentsDelta(block.number, block.text))
+        return out + self._block_ended(events.BlockEnded(block.number, block.complete))
 
     def _commands(self, item: JSONObject) -> bytes:
         """Write a shell's commands one by one. These events have no item id."""
@@ -270,10 +250,10 @@ class ResponsesWriter:
         self._builder.add(encoded)
         return out
 
-    def _whole_item(self, event: Opaque | Compacted) -> bytes:
+    def _whole_item(self, event: events.Opaque | events.Compacted) -> bytes:
         item = self._builder.whole_item(event)
         out = self._added(announced_item(item))
-        if isinstance(event, Opaque) and event.origin != NAME:
+        if isinstance(event, events.Opaque) and event.origin != NAME:
             self._item_id = item["id"]
             for state in ("in_progress", "searching", "completed"):
                 out += self._in_item(f"response.web_search_call.{state}")
@@ -281,13 +261,13 @@ class ResponsesWriter:
 
     # Content of items.
 
-    def _reasoning(self, event: ReasoningDelta) -> bytes:
+    def _reasoning(self, event: events.ReasoningDelta) -> bytes:
         out = b""
         if self._part != (event.part, event.form):
             out = self._close_part() + self._open_part(event)
         return out + self._delta(event.text)
 
-    def _open_part(self, event: ReasoningDelta) -> bytes:
+    def _open_part(self, event: events.ReasoningDelta) -> bytes:
         assert self._open is not None
         in_content = goes_into_content(self._open.start, event.form)
         self._part = (event.part, event.form)
@@ -310,18 +290,18 @@ class ResponsesWriter:
         out = self._in_item(f"{text_event}.done", **place, text=text)
         return out + self._in_item(f"{part_event}.done", **place, part=reasoning_part(text, in_content))
 
-    def _note_signature(self, event: SignatureDelta) -> bytes:
+    def _note_signature(self, event: events.SignatureDelta) -> bytes:
         assert self._open is not None
         self._open.signature = event.signature
         return b""
 
-    def _note_annotation(self, event: Annotation) -> bytes:
+    def _note_annotation(self, event: events.Annotation) -> bytes:
         """Keep an annotation until the text is complete, because one without a span cites all of it."""
         assert self._open is not None
         self._open.annotations.append(event)
         return b""
 
-    def _note_logprobs(self, event: Logprobs) -> bytes:
+    def _note_logprobs(self, event: events.Logprobs) -> bytes:
         """Put log probabilities into the next delta. A refusal has no field for them."""
         assert self._open is not None
         self._open.logprobs += event.tokens
@@ -334,19 +314,19 @@ class ResponsesWriter:
 
 
 _SENDERS: dict[type, Callable[[ResponsesWriter, JSON], bytes]] = {
-    Started: ResponsesWriter._started,
-    BlockStarted: ResponsesWriter._block_started,
-    ReasoningDelta: ResponsesWriter._reasoning,
-    SignatureDelta: ResponsesWriter._note_signature,
-    Annotation: ResponsesWriter._note_annotation,
-    Logprobs: ResponsesWriter._note_logprobs,
-    BlockEnded: ResponsesWriter._block_ended,
-    Opaque: ResponsesWriter._whole_item,
-    Compacted: ResponsesWriter._whole_item,
+    events.Started: ResponsesWriter._started,
+    events.BlockStarted: ResponsesWriter._block_started,
+    events.ReasoningDelta: ResponsesWriter._reasoning,
+    events.SignatureDelta: ResponsesWriter._note_signature,
+    events.Annotation: ResponsesWriter._note_annotation,
+    events.Logprobs: ResponsesWriter._note_logprobs,
+    events.BlockEnded: ResponsesWriter._block_ended,
+    events.Opaque: ResponsesWriter._whole_item,
+    events.Compacted: ResponsesWriter._whole_item,
     Usage: ResponsesWriter._note_usage,
-    Stopped: ResponsesWriter._note_stop,
-    Ended: ResponsesWriter._ended,
-    Failed: ResponsesWriter._failed,
+    events.Stopped: ResponsesWriter._note_stop,
+    events.Ended: ResponsesWriter._ended,
+    events.Failed: ResponsesWriter._failed,
 }
 
 # Name of a call's events, and of the field with its whole text.
@@ -363,7 +343,7 @@ _REASONING_EVENTS = {
 }
 
 
-def _needs_explanation(stop: Stopped, has_text: bool) -> bool:
+def _needs_explanation(stop: events.Stopped, has_text: bool) -> bool:
     """True if the explanation of a refusal is the only text for the client."""
     return stop.reason is StopReason.CONTENT_FILTER and bool(stop.explanation) and not has_text
 
@@ -372,7 +352,7 @@ def write_whole(response: AssembledResponse, context: ResponseContext, ledger: L
     """Return the body of a whole response, equal to the response that ends a stream of the same events."""
     builder = ResponseBuilder(context, ledger)
     builder.started(response.started)
-    stop = response.stops[0] if response.stops else Stopped(StopReason.END)
+    stop = response.stops[0] if response.stops else events.Stopped(StopReason.END)
     blocks = list(response.blocks)
     has_text = any(isinstance(block, AssembledBlock) and block.kind in TEXT_KINDS for block in blocks)
     failed = response.error is not None

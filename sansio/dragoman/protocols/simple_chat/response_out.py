@@ -8,23 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from dragoman._ir import events
 from dragoman._ir.assembly import AssembledBlock, AssembledResponse
-from dragoman._ir.events import (
-    Annotation,
-    ArgumentsDelta,
-    BlockKind,
-    BlockStarted,
-    Ended,
-    Event,
-    Failed,
-    Logprobs,
-    ReasoningDelta,
-    Started,
-    Stopped,
-    StopReason,
-    TextDelta,
-    Usage,
-)
+from dragoman._ir.events import BlockKind, Event, StopReason, Usage
+from dragoman._ir.fast_path import Delta
 from dragoman._ir.losses import Ledger, child
 from dragoman._wire.json import JSONObject, encode
 from dragoman.codec import NDJSON, ResponseContext
@@ -62,22 +49,22 @@ class SimpleWriter:
         self._ledger = ledger
 
     def send(self, event: Event) -> bytes:
-        if type(event) is TextDelta:
+        if type(event) is events.TextDelta:
             return self._chunk(event.text)
-        if type(event) is Stopped:
+        if type(event) is events.Stopped:
             text = _note_stop(event, self._index > 0, self._ledger)
             return self._chunk(text) if text else b""
-        if type(event) is Ended:
+        if type(event) is events.Ended:
             return _LAST_LINE % self._index if self._lines else DONE
-        if type(event) is Failed:
+        if type(event) is events.Failed:
             return error_frames(event.error, lines=self._lines)
         note = _NOTES.get(type(event))
         if note is not None:
             note(event, self._ledger)
         return b""
 
-    def send_texts(self, delta: TextDelta | ReasoningDelta | ArgumentsDelta, texts: list[str]) -> bytes:
-        return b"".join(map(self._chunk, texts)) if type(delta) is TextDelta else b""
+    def send_texts(self, delta: Delta, texts: list[str]) -> bytes:
+        return b"".join(map(self._chunk, texts)) if type(delta) is events.TextDelta else b""
 
     def _chunk(self, text: str) -> bytes:
         index = self._index
@@ -110,12 +97,12 @@ def write_whole(response: AssembledResponse, context: ResponseContext, ledger: L
     }
 
 
-def _note_start(event: Started, ledger: Ledger) -> None:
+def _note_start(event: events.Started, ledger: Ledger) -> None:
     if event.service_tier is not None:
         ledger.dropped("/service_tier", NO_SERVICE_TIER)
 
 
-def _note_block(block: BlockStarted | AssembledBlock, ledger: Ledger) -> None:
+def _note_block(block: events.BlockStarted | AssembledBlock, ledger: Ledger) -> None:
     lost = LOST_BLOCKS.get(block.kind)
     if lost is not None:
         path, detail = lost
@@ -124,7 +111,7 @@ def _note_block(block: BlockStarted | AssembledBlock, ledger: Ledger) -> None:
         ledger.altered("/refusal", AS_TEXT)
 
 
-def _note_annotation(event: Annotation, ledger: Ledger) -> None:
+def _note_annotation(event: events.Annotation, ledger: Ledger) -> None:
     ledger.dropped(event.path or "/annotations", NO_ANNOTATIONS)
 
 
@@ -133,7 +120,7 @@ def _note_usage(usage: Usage, ledger: Ledger) -> None:
         ledger.dropped("/usage", NO_USAGE)
 
 
-def _note_stop(stopped: Stopped, has_text: bool, ledger: Ledger) -> str:
+def _note_stop(stopped: events.Stopped, has_text: bool, ledger: Ledger) -> str:
     """Return the text that is left to send at the end: the upstream's explanation, if the model wrote nothing."""
     if stopped.reason is not StopReason.END:
         ledger.dropped("/stop_reason", NO_STOP_REASON)
@@ -151,9 +138,9 @@ def _note_stop(stopped: Stopped, has_text: bool, ledger: Ledger) -> str:
 
 
 _NOTES: dict[type[Event], Callable[..., None]] = {
-    Started: _note_start,
-    BlockStarted: _note_block,
-    Annotation: _note_annotation,
-    Logprobs: lambda _, ledger: ledger.dropped("/logprobs", NO_LOGPROBS),
+    events.Started: _note_start,
+    events.BlockStarted: _note_block,
+    events.Annotation: _note_annotation,
+    events.Logprobs: lambda _, ledger: ledger.dropped("/logprobs", NO_LOGPROBS),
     Usage: _note_usage,
 }
