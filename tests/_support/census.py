@@ -270,7 +270,7 @@ class _Run(logging.Handler):
             "connections of clients": len(self._worker.connections),
             "idle connections of clients": len(self._worker.idle),
             "scopes of requests": len(self._worker.requests),
-            "leases of upstream connections": transport._pool.busy,  # type: ignore[union-attr]
+            "leases of upstream connections": transport.pool.busy,  # type: ignore[union-attr]
             "conversations with upstreams": len(self._playing),
             "leases of accounts": sum(map(len, accounts._expiries.values())),
             "dollars reserved": round(spent - self._cost, 9),

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import httpx2
 
-from dragoman_server.upstream.transport import Http1Request, RequestURL, ResponseBody
+from dragoman_server.upstream.transport import Http1Request, RequestURL, ResponseBody, UpstreamTimeouts
 
 
 def request_to(
@@ -18,8 +18,13 @@ def request_to(
     """A request as UpstreamClient makes it. Without a timeout it waits for ever."""
     parsed = httpx2.URL(url)
     framing = [(b"Content-Length", b"%d" % len(content))] if content or method == "POST" else []
+    names = ("connect", "read", "write", "pool")
     return Http1Request(
-        method, RequestURL.of(parsed), [(b"Host", parsed.netloc), *headers, *framing], content, timeouts
+        method,
+        RequestURL.of(parsed),
+        [(b"Host", parsed.netloc), *headers, *framing],
+        content,
+        UpstreamTimeouts(*map(timeouts.get, names)),
     )
 
 

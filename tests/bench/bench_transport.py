@@ -80,7 +80,7 @@ async def fetch(transport: Transport, url: str) -> int:
     size = 0
     stream: ResponseBody | httpx2.AsyncByteStream
     if isinstance(transport, Http1Transport):
-        _, stream = await transport.send(request_to(url, b"", method="GET", **TIMEOUTS))
+        *_, stream = await transport.send(request_to(url, b"", method="GET", **TIMEOUTS))
         while data := await stream.receive():
             size += len(data)
     else:

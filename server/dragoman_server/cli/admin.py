@@ -36,9 +36,9 @@ async def _request(server: ServerSettings, method: str, path: str, timeout_s: fl
     from dragoman_server.hosts import UpstreamCall
     from dragoman_server.http.auth import ADMIN_PATH
     from dragoman_server.serving.sockets import BoundAddress
-    from dragoman_server.upstream.client import UpstreamClient, UpstreamTimeouts
+    from dragoman_server.upstream.client import UpstreamClient
     from dragoman_server.upstream.errors import UpstreamError
-    from dragoman_server.upstream.transport import Http1Transport
+    from dragoman_server.upstream.transport import Http1Transport, UpstreamTimeouts
 
     url = BoundAddress.of(server, server.host, server.port).local_url
     tls = None

@@ -16,9 +16,9 @@ from dragoman.jsontext import decode
 from dragoman_server.hosts import UpstreamCall
 from dragoman_server.serving.sockets import AddressInUse, BoundAddress, StartupError
 from dragoman_server.settings.problems import printable
-from dragoman_server.upstream.client import UpstreamClient, UpstreamTimeouts
+from dragoman_server.upstream.client import UpstreamClient
 from dragoman_server.upstream.errors import UpstreamError
-from dragoman_server.upstream.transport import Http1Transport
+from dragoman_server.upstream.transport import Http1Transport, UpstreamTimeouts
 
 # Seconds for a server of this machine to respond to GET /healthz, and the largest body that is read.
 _HEALTHZ_S = 1.0

@@ -36,9 +36,9 @@ from dragoman_server.recordings.document import (
 from dragoman_server.recordings.redaction import mask_pieces, redact_headers, redact_pieces, redact_query
 from dragoman_server.settings import Settings
 from dragoman_server.streams.byte_stream import WRITE_NOW, Take
-from dragoman_server.upstream.client import UpstreamTimeouts
 from dragoman_server.upstream.errors import UpstreamError
 from dragoman_server.upstream.sender import UpstreamResponseLike, UpstreamSender
+from dragoman_server.upstream.transport import UpstreamTimeouts
 
 # Bytes of one request, all bodies of both sides together. The rest is left out.
 MAX_RECORDED_BYTES = 16 * 1024 * 1024

@@ -17,8 +17,9 @@ from dragoman_server.platform.off_loop import off_loop
 from dragoman_server.simulator.reply import MADE_AT, SimulatedReply, json_reply, reply_to
 from dragoman_server.simulator.scripts import MODELS
 from dragoman_server.streams.byte_stream import Take
-from dragoman_server.upstream.client import UpstreamTimeouts, read_bounded
+from dragoman_server.upstream.client import read_bounded
 from dragoman_server.upstream.errors import UpstreamBroken, UpstreamTimeout, UpstreamTimeoutPhase
+from dragoman_server.upstream.transport import UpstreamTimeouts
 
 MODELS_PATH = "/models"
 # What responds to POST requests, by the end of the path: base URLs may contain the version.

@@ -7,9 +7,9 @@ from dragoman.codec import UpstreamSpec
 from dragoman_server.hosts import HOSTS, UpstreamCall
 from dragoman_server.platform.off_loop import off_loop
 from dragoman_server.settings import AccountSettings, UpstreamSettings
-from dragoman_server.upstream.client import UpstreamTimeouts
 from dragoman_server.upstream.errors import UpstreamIdleClosed
 from dragoman_server.upstream.sender import UpstreamResponseLike, UpstreamSender
+from dragoman_server.upstream.transport import UpstreamTimeouts
 from dragoman_server.wire.headers import upstream_request_headers
 
 

@@ -4,25 +4,15 @@
 the body bytes as they arrive. Every failure is an `UpstreamError` of `errors`, whose text may be sent to a client: it
 names the host, never a header, a path or a query, because those may contain keys.
 
-Direct connections use `transport`, those by a proxy httpx2's own. The transports are called without httpx2's client: a
-gateway must not keep the cookies of one account's response for the next one's request, follow redirects to hosts that
-are not configured, or log URLs.
+Direct connections use `transport`, those by a proxy httpx2's own, in `httpx2_transport`. That is called without
+httpx2's client: a gateway must not keep the cookies of one account's response for the next one's request, follow
+redirects to hosts that are not configured, or log URLs.
 """
 
 import ssl
 import urllib.request
-from collections.abc import (
-    AsyncGenerator,
-    AsyncIterator,
-    Awaitable,
-    Callable,
-    Collection,
-    Iterable,
-    Mapping,
-    Sequence,
-)
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Self
 
@@ -35,30 +25,22 @@ from dragoman.sse import FrameDecoder
 from dragoman_server.hosts import UpstreamCall
 from dragoman_server.platform.off_loop import off_loop
 from dragoman_server.streams.byte_stream import Take
+from dragoman_server.upstream import errors
 from dragoman_server.upstream.background import BackgroundTaskGroup
 from dragoman_server.upstream.content_coding import CodingError, ContentDecoder, decoder_for
-from dragoman_server.upstream.errors import (
-    UpstreamBroken,
-    UpstreamError,
-    UpstreamIdleClosed,
-    UpstreamRequestInvalid,
-    UpstreamTimeout,
-    UpstreamTimeoutPhase,
-    UpstreamTooLarge,
-    UpstreamUnreachable,
-)
+from dragoman_server.upstream.httpx2_transport import Httpx2Body, Httpx2Transport
 from dragoman_server.upstream.pool import PoolLimits
 from dragoman_server.upstream.transport import (
     Http1Request,
     Http1Transport,
-    IdleConnectionClosed,
     RequestURL,
     ResponseBody,
+    UpstreamTimeouts,
     trusting_context,
 )
 from dragoman_server.wire.headers import media_type
 
-Transport = Http1Transport | httpx2.AsyncBaseTransport
+Transport = Http1Transport | Httpx2Transport
 
 # Seconds that closing a response may take. On our transport it takes none, on httpx2's there may be a TLS handshake.
 CLOSE_S = 2.0
@@ -87,63 +69,6 @@ _CONNECTION_HEADERS = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class UpstreamTimeouts:
-    """Seconds; None waits without limit. read_s: the longest silence while waiting for the response or reading it."""
-
-    connect_s: float | None = 10.0
-    read_s: float | None = 300.0
-    write_s: float | None = 30.0
-    pool_s: float | None = 10.0
-
-
-_PHASES: dict[type[httpx2.HTTPError], UpstreamTimeoutPhase] = {
-    httpx2.PoolTimeout: UpstreamTimeoutPhase.POOL,
-    httpx2.ConnectTimeout: UpstreamTimeoutPhase.CONNECT,
-    httpx2.WriteTimeout: UpstreamTimeoutPhase.WRITE,
-    httpx2.ReadTimeout: UpstreamTimeoutPhase.READ,
-}
-_FAILURES: dict[type[httpx2.HTTPError], tuple[type[UpstreamError], str]] = {
-    httpx2.ConnectError: (UpstreamUnreachable, "cannot connect to {where}{by}"),
-    IdleConnectionClosed: (UpstreamIdleClosed, "{where}: the idle connection was closed"),
-    httpx2.ProxyError: (UpstreamUnreachable, "the proxy did not connect to {where}"),
-    httpx2.LocalProtocolError: (UpstreamRequestInvalid, "{where}: the request cannot be written as HTTP"),
-}
-_OTHER_FAILURE = (UpstreamBroken, "{where}: the connection broke, or the response is not HTTP")
-
-
-def _failure(error: httpx2.HTTPError, where: str, *, direct: bool, by: str = "") -> UpstreamError:
-    """Return the UpstreamError for httpx2's. direct: from our transport; only its text contains no headers."""
-    if (phase := _PHASES.get(type(error))) is not None:
-        text = str(error) if direct else f"{where}: {phase.value} timeout"
-        return UpstreamTimeout(text, phase)
-    failure, text = _FAILURES.get(type(error), _OTHER_FAILURE)
-    return failure(str(error) if direct else text.format(where=where, by=by))
-
-
-class _IteratedBody:
-    """The body of a response from httpx2's transport."""
-
-    __slots__ = ("_iterator", "_stream")
-
-    def __init__(self, stream: httpx2.AsyncByteStream) -> None:
-        self._stream = stream
-        self._iterator: AsyncIterator[bytes] = aiter(stream)
-
-    async def receive(self) -> bytes:
-        async for data in self._iterator:
-            if data:
-                return data
-        return b""
-
-    async def aclose(self) -> None:
-        try:
-            if isinstance(self._iterator, AsyncGenerator):
-                await self._iterator.aclose()
-        finally:
-            await self._stream.aclose()
-
-
 class UpstreamResponse:
     """One request, sent when its `async with` block is entered, and its response, whose body is read by one task.
 
@@ -169,7 +94,7 @@ class UpstreamResponse:
         self._where = request.url.where
         self._decoder: ContentDecoder | None = None
         self._frames: FrameDecoder | None = None
-        self._body: ResponseBody | _IteratedBody
+        self._body: ResponseBody | Httpx2Body
         self.status = 0
         self.headers: list[tuple[str, str]] = []
 
@@ -179,18 +104,7 @@ class UpstreamResponse:
     async def __aenter__(self) -> Self:
         proxy = self._proxy or _env_proxy(self._request.url.parsed, self._client._env_proxies)
         transport = self._client._transport_for(proxy, self._where)
-        direct = isinstance(transport, Http1Transport)
-        try:
-            if isinstance(transport, Http1Transport):
-                head, self._body = await transport.send(self._request)
-                self.status, raw_headers = head.status, head.headers
-            else:
-                response = await transport.handle_async_request(_as_httpx2(self._request))
-                assert isinstance(response.stream, httpx2.AsyncByteStream)
-                self._body = _IteratedBody(response.stream)
-                self.status, raw_headers = response.status_code, response.headers.raw
-        except httpx2.HTTPError as error:
-            raise _failure(error, self._where, direct=direct, by=" by its proxy" if proxy else "") from None
+        self.status, raw_headers, self._body = await transport.send(self._request)
         headers = [(name.decode("latin-1").lower(), value.decode("latin-1")) for name, value in raw_headers]
         try:
             coding = [value for name, value in headers if name == "content-encoding"]
@@ -198,7 +112,7 @@ class UpstreamResponse:
                 self._decoder = decoder_for(",".join(coding), ratio=_MAX_RATIO)
         except CodingError as error:
             await self.__aexit__()
-            raise UpstreamBroken(f"{self._where}: {error}") from None
+            raise errors.UpstreamBroken(f"{self._where}: {error}") from None
         if self._decoder is not None:
             headers = [(n, v) for n, v in headers if n not in ("content-encoding", "content-length")]
         framing = self._framing
@@ -210,10 +124,10 @@ class UpstreamResponse:
         return self
 
     async def __aexit__(self, *exc: object) -> None:
-        if isinstance(self._body, ResponseBody) and self._body.released:
+        if self._body.released:
             return
         # The response has been used or abandoned, so an error at its end does not matter.
-        with anyio.move_on_after(CLOSE_S, shield=True), suppress(httpx2.HTTPError):
+        with anyio.move_on_after(CLOSE_S, shield=True), suppress(errors.UpstreamError):
             await self._body.aclose()
 
     async def receive(self) -> bytes:
@@ -227,10 +141,8 @@ class UpstreamResponse:
             if self._decoder is None:
                 return await self._body.receive()
             return await self._receive_decoded(self._decoder)
-        except httpx2.HTTPError as error:
-            raise _failure(error, self._where, direct=isinstance(self._body, ResponseBody)) from None
         except CodingError as error:
-            raise UpstreamBroken(f"{self._where}: {error}") from None
+            raise errors.UpstreamBroken(f"{self._where}: {error}") from None
 
     async def receive_each(self, take: Take) -> None:
         """Pass the body bytes of each read to `take`, as they arrive, until it returns false. See ByteStream.
@@ -238,11 +150,8 @@ class UpstreamResponse:
         Whenever it returns, call receive() next: it goes on, or reports the end or an error. Raises what that raises.
         Nothing is passed of a body that is decoded, or through a proxy.
         """
-        if self._decoder is None and self._frames is None and isinstance(self._body, ResponseBody):
-            try:
-                await self._body.receive_each(take)
-            except httpx2.HTTPError as error:
-                raise _failure(error, self._where, direct=True) from None
+        if self._decoder is None and self._frames is None:
+            await self._body.receive_each(take)
 
     async def _receive_events(self, frames: FrameDecoder) -> bytes:
         decoder = self._decoder
@@ -251,7 +160,7 @@ class UpstreamResponse:
             events = await off_loop(frames.held_bytes + len(data), frames.receive_data, data)
             if events or not data:
                 return events
-        raise UpstreamBroken(f"{self._where}: {frames.error}")
+        raise errors.UpstreamBroken(f"{self._where}: {frames.error}")
 
     async def _receive_decoded(self, decoder: ContentDecoder) -> bytes:
         while True:
@@ -280,7 +189,7 @@ async def read_bounded(receive: Callable[[], Awaitable[bytes]], limit: int, wher
     while data := await receive():
         size += len(data)
         if size > limit:
-            raise UpstreamTooLarge(f"{where}: the response body is larger than {limit} bytes")
+            raise errors.UpstreamTooLarge(f"{where}: the response body is larger than {limit} bytes")
         parts.append(data)
     return b"".join(parts)
 
@@ -305,16 +214,18 @@ class UpstreamClient(BackgroundTaskGroup):
         *,
         limits: PoolLimits | None = None,
         tls: ssl.SSLContext | None = None,
-        transport: Transport | None = None,
+        transport: Http1Transport | httpx2.AsyncBaseTransport | None = None,
         expects_tls: bool = True,
         expects_proxies: bool = False,
     ) -> None:
         self._limits = limits or PoolLimits()
         self._tls = tls
-        self._replacement = transport
+        self._replacement = (
+            Httpx2Transport(transport) if isinstance(transport, httpx2.AsyncBaseTransport) else transport
+        )
         self._expects_tls = expects_tls
         self._expects_proxies = expects_proxies
-        self._proxied: dict[str, httpx2.AsyncBaseTransport] = {}
+        self._proxied: dict[str, Httpx2Transport] = {}
         self._env_proxies: dict[str, str] = {}
 
     async def __aenter__(self) -> Self:
@@ -340,7 +251,7 @@ class UpstreamClient(BackgroundTaskGroup):
         async with super().running():
             if isinstance(self._direct, Http1Transport):
                 assert self._tasks is not None
-                self._tasks.start_soon(self._direct.close_expired)
+                self._tasks.start_soon(self._direct.pool.close_expired)
             yield
 
     async def keep_only(self, urls: Iterable[str], proxies: Collection[str]) -> None:
@@ -352,14 +263,13 @@ class UpstreamClient(BackgroundTaskGroup):
         closing = [self._proxied.pop(proxy) for proxy in list(self._proxied) if proxy not in kept]
         origins = set()
         for url in urls:
-            with suppress(UpstreamRequestInvalid):  # of which there are no connections
+            with suppress(errors.UpstreamRequestInvalid):  # of which there are no connections
                 origins.add(_request_url(url)[0].origin)
         if isinstance(self._direct, Http1Transport):
-            self._direct.keep_only(origins)
+            self._direct.pool.keep_only(origins)
         with anyio.move_on_after(CLOSE_S, shield=True):
             for transport in closing:
-                with suppress(httpx2.HTTPError):
-                    await transport.aclose()
+                await transport.aclose()
 
     def open(
         self,
@@ -378,7 +288,6 @@ class UpstreamClient(BackgroundTaskGroup):
 
         Raises UpstreamRequestInvalid here, and on entry UpstreamUnreachable, UpstreamTimeout, UpstreamBroken.
         """
-        limits = timeouts or UpstreamTimeouts()
         request_url, host = _request_url(call.url)
         content = call.content or b""
         length = [(b"Content-Length", b"%d" % len(content))] if content or call.method == "POST" else []
@@ -387,12 +296,7 @@ class UpstreamClient(BackgroundTaskGroup):
             request_url,
             [(b"Host", host), *_encoded(call.headers), (b"accept-encoding", b"identity"), *length],
             content,
-            {
-                "connect": limits.connect_s,
-                "read": limits.read_s,
-                "write": limits.write_s,
-                "pool": limits.pool_s,
-            },
+            timeouts or UpstreamTimeouts(),
         )
         return UpstreamResponse(self, request, call.framing, proxy)
 
@@ -405,16 +309,16 @@ class UpstreamClient(BackgroundTaskGroup):
             try:
                 self._proxied[proxy] = self._proxy_transport(proxy)
             except ImportError:
-                raise UpstreamUnreachable(
+                raise errors.UpstreamUnreachable(
                     f"{where}: a SOCKS proxy needs the extra socks of Dragoman, see `dragoman doctor`"
                 ) from None
             except (ValueError, httpx2.InvalidURL):
-                raise UpstreamUnreachable(f"{where}: the proxy's URL cannot be used") from None
+                raise errors.UpstreamUnreachable(f"{where}: the proxy's URL cannot be used") from None
         return self._proxied[proxy]
 
-    def _proxy_transport(self, proxy: str) -> httpx2.AsyncBaseTransport:
+    def _proxy_transport(self, proxy: str) -> Httpx2Transport:
         limits = self._limits
-        return httpx2.AsyncHTTPTransport(
+        transport = httpx2.AsyncHTTPTransport(
             verify=self._tls if self._tls is not None else True,
             limits=httpx2.Limits(
                 max_connections=limits.connections,
@@ -423,6 +327,7 @@ class UpstreamClient(BackgroundTaskGroup):
             ),
             proxy=proxy,
         )
+        return Httpx2Transport(transport, proxied=True)
 
 
 # A gateway sends to a few URLs over and over, and parsing one costs as much as writing a request head.
@@ -437,17 +342,12 @@ def _request_url(url: str) -> tuple[RequestURL, bytes]:
     try:
         parsed = _parse_url(url)
     except httpx2.InvalidURL:
-        raise UpstreamRequestInvalid("the upstream's URL is not valid") from None
+        raise errors.UpstreamRequestInvalid("the upstream's URL is not valid") from None
     if parsed.scheme not in ("http", "https") or not parsed.host or not 0 < (parsed.port or 1) < 65536:
-        raise UpstreamRequestInvalid("the upstream's URL needs http:// or https://, a host and a valid port")
+        raise errors.UpstreamRequestInvalid(
+            "the upstream's URL needs http:// or https://, a host and a valid port"
+        )
     return RequestURL.of(parsed), parsed.netloc
-
-
-def _as_httpx2(request: Http1Request) -> httpx2.Request:
-    method, url, headers, content, timeouts = request
-    return httpx2.Request(
-        method, url.parsed, headers=headers, content=content, extensions={"timeout": timeouts}
-    )
 
 
 def origin_of(url: str) -> tuple[str, str]:
@@ -485,7 +385,7 @@ def _encoded(headers: Sequence[tuple[str, str]]) -> list[tuple[bytes, bytes]]:
         try:
             encoded.append((name.encode("ascii"), value.encode("latin-1")))
         except UnicodeEncodeError:
-            raise UpstreamRequestInvalid(
+            raise errors.UpstreamRequestInvalid(
                 f"header {ascii(name)[:80]} has characters that HTTP/1.1 does not allow"
             ) from None
     return encoded

@@ -44,7 +44,12 @@ class UpstreamBroken(UpstreamError):
 
 
 class UpstreamIdleClosed(UpstreamBroken):
-    """The server closed an idle connection before the request arrived, so it may be sent once more."""
+    """The server closed a reused connection before the request arrived, so it may be sent once more.
+
+    "A client ... SHOULD NOT automatically retry a request with a non-idempotent method unless it has some means
+    to know that the request semantics are actually idempotent ... or some means to detect that the original
+    request was never applied" -- RFC 9110, 9.2.2. This exception is that means.
+    """
 
 
 class UpstreamTooLarge(UpstreamError):

@@ -5,7 +5,7 @@ from typing import Protocol
 
 from dragoman_server.hosts import UpstreamCall
 from dragoman_server.streams.byte_stream import Take
-from dragoman_server.upstream.client import UpstreamTimeouts
+from dragoman_server.upstream.transport import UpstreamTimeouts
 
 
 class UpstreamResponseLike(Protocol):

@@ -1,12 +1,12 @@
 """Direct connections to upstreams: HTTP/1.1 over plain TCP or TLS, made for streams of small events.
 
 One read of the socket becomes one `bytes` object for the consumer, whatever the chunks were, with no generator and no
-timer in between: `ResponseBody.receive`. Errors and timeouts are httpx2's, its requests and responses are not used,
-because they check and copy all headers.
+timer in between: `ResponseBody.receive`. httpx2's requests and responses are not used, because they check and copy all
+headers.
 
-A request is sent once; only the caller may send it again, see `IdleConnectionClosed`. A response has a lease of the
+A request is sent once; only the caller may send it again, see `UpstreamIdleClosed`. A response has a lease of the
 connection pool, which ends without waiting when the last body byte has been read, the response is closed, or anything
-fails, cancellation included. For proxies `client` uses httpx2's transport.
+fails, cancellation included.
 """
 
 import math
@@ -14,8 +14,8 @@ import os
 import socket
 import ssl
 import sys
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import anyio
@@ -26,7 +26,8 @@ from dragoman_server.platform.cancellation import return_if_cancelled
 from dragoman_server.streams.byte_stream import ByteStream, Take
 from dragoman_server.streams.connect import connect, open_byte_stream
 from dragoman_server.streams.http1_body import BodyDecoder, FramingError
-from dragoman_server.upstream.http1 import Http1Exchange, RequestError, ResponseHead
+from dragoman_server.upstream import errors
+from dragoman_server.upstream.http1 import Headers, Http1Exchange, RequestError, ResponseHead
 from dragoman_server.upstream.pool import ConnectionLease, ConnectionPool, Origin, PoolLimits
 
 _DEFAULT_PORTS = {"http": 80, "https": 443}
@@ -41,13 +42,19 @@ _TURN_BYTES = 32 * 1024
 _RACE_S = 0.5
 
 
-class IdleConnectionClosed(httpx2.RemoteProtocolError):
-    """The server closed a reused connection before the request arrived, so it has not been processed.
+@dataclass(frozen=True, slots=True)
+class UpstreamTimeouts:
+    """Seconds; None waits without limit.
 
-    "A client ... SHOULD NOT automatically retry a request with a non-idempotent method unless it has some means
-    to know that the request semantics are actually idempotent ... or some means to detect that the original
-    request was never applied" -- RFC 9110, 9.2.2. This exception is that means.
+    Attributes:
+        read_s: The longest silence while waiting for the response or reading it; also for the whole head.
+        write_s: The longest wait for the server to read more of the request.
     """
+
+    connect_s: float | None = 10.0
+    read_s: float | None = 300.0
+    write_s: float | None = 30.0
+    pool_s: float | None = 10.0
 
 
 class RequestURL(NamedTuple):
@@ -65,19 +72,13 @@ class RequestURL(NamedTuple):
 
 
 class Http1Request(NamedTuple):
-    """A request.
-
-    Attributes:
-        headers: All headers.
-        timeouts: httpx2's, in seconds: "connect", "read", "write", "pool"; None waits for ever. "read" and "write"
-            bound each wait, "read" also the whole head.
-    """
+    """A request. headers: all of them."""
 
     method: str
     url: RequestURL
     headers: list[tuple[bytes, bytes]]
     content: bytes
-    timeouts: Mapping[str, float | None]
+    timeouts: UpstreamTimeouts
 
 
 def trusting_context() -> ssl.SSLContext:
@@ -140,8 +141,8 @@ class ResponseBody:
     async def receive(self) -> bytes:
         """Return the next body bytes; b"" only at the end, and at each call after that.
 
-        Raises ReadTimeout, ReadError if the connection breaks, and RemoteProtocolError if the bytes are not HTTP/1.1 or
-        end too early. After any of them the connection is closed.
+        Raises UpstreamTimeout, and UpstreamBroken if the connection breaks, or if the bytes are not HTTP/1.1 or end too
+        early. After any of them the connection is closed.
         """
         if self._first:
             data, self._first = self._first, b""
@@ -150,7 +151,7 @@ class ResponseBody:
         try:
             while not decoder.complete:
                 if decoder.error is not None:
-                    raise httpx2.RemoteProtocolError(f"{self._where}: {decoder.error}")
+                    raise errors.UpstreamBroken(f"{self._where}: {decoder.error}")
                 coded = await self._receive_coded()
                 if coded:
                     data = decoder.receive_data(coded)
@@ -190,14 +191,13 @@ class ResponseBody:
         self._end_if_complete()
 
     def _fail(self, error: BaseException) -> None:
-        """Close the connection. Raise httpx2's error for a timeout or OSError; the caller raises others again."""
+        """Close the connection. Raise an UpstreamError for a timeout or OSError; the caller raises others again."""
         self._lease.release(keep=False)
         if isinstance(error, TimeoutError):
-            raise httpx2.ReadTimeout(
-                f"{self._where} sent nothing for {self._read_timeout} s inside the body"
-            ) from None
+            late = f"{self._where} sent nothing for {self._read_timeout} s inside the body"
+            raise errors.UpstreamTimeout(late, errors.UpstreamTimeoutPhase.READ) from None
         if isinstance(error, OSError):
-            raise httpx2.ReadError(f"{self._where}: reading the body failed: {_reason(error)}") from error
+            raise errors.UpstreamBroken(f"{self._where}: reading the body failed: {_reason(error)}") from None
 
     async def _receive_coded(self) -> bytes:
         """Receive at most _TURN_BYTES, and let other tasks run before the rest of a larger read."""
@@ -226,40 +226,36 @@ class ResponseBody:
 class Http1Transport:
     """Sends requests; see the module's docstring. Create it inside of the event loop that uses it.
 
-    tls: the context for https, by default from trusting_context(). Its ALPN list is changed.
+    Args:
+        tls: the context for https, by default from trusting_context(). Its ALPN list is changed.
+
+    Attributes:
+        pool: Its connections.
     """
 
     def __init__(self, *, limits: PoolLimits | None = None, tls: ssl.SSLContext | None = None) -> None:
-        self._pool = ConnectionPool(limits or PoolLimits())
+        self.pool = ConnectionPool(limits or PoolLimits())
         self._tls = tls
 
     async def aclose(self) -> None:
-        self._pool.close()
+        self.pool.close()
         await anyio.lowlevel.cancel_shielded_checkpoint()
 
-    async def close_expired(self) -> None:
-        """See ConnectionPool."""
-        await self._pool.close_expired()
+    async def send(self, request: Http1Request) -> tuple[int, Headers, ResponseBody]:
+        """Send a request, and return the status and the headers of its response, and the unread body.
 
-    def keep_only(self, origins: Collection[Origin]) -> None:
-        """Close all idle connections to other origins."""
-        self._pool.keep_only(origins)
-
-    async def send(self, request: Http1Request) -> tuple[ResponseHead, ResponseBody]:
-        """Send a request, and return the head of its response and the unread body.
-
-        Raises subclasses of httpx2.TransportError, whose text names the host, never a header or a path.
+        Raises UpstreamError.
         """
         url, timeouts = request.url, request.timeouts
         try:
-            lease = await self._pool.lease(url.origin, timeouts.get("pool"))
+            lease = await self.pool.lease(url.origin, timeouts.pool_s)
         except TimeoutError:
-            raise httpx2.PoolTimeout(
-                f"{url.where}: no free connection within {timeouts.get('pool')} s: all are in use"
-            ) from None
+            full = f"{url.where}: no free connection within {timeouts.pool_s} s: all are in use"
+            raise errors.UpstreamTimeout(full, errors.UpstreamTimeoutPhase.POOL) from None
         try:
             stream, head = await self._exchange(request, lease)
-            return head, ResponseBody(head, stream, lease, timeouts.get("read"), url.where)
+            body = ResponseBody(head, stream, lease, timeouts.read_s, url.where)
+            return head.status, head.headers, body
         except BaseException:
             lease.release(keep=False)
             raise
@@ -271,27 +267,26 @@ class Http1Transport:
         reused = lease.reuse()
         if reused is None:
             lease.stream = await self._connect(request)
-            return lease.stream, await _send_and_read_head(request, lease.stream, self._pool.time, race_s=0.0)
+            return lease.stream, await _send_and_read_head(request, lease.stream, self.pool.time, race_s=0.0)
         try:
-            return reused, await _send_and_read_head(request, reused, self._pool.time, race_s=_RACE_S)
-        except IdleConnectionClosed:
+            return reused, await _send_and_read_head(request, reused, self.pool.time, race_s=_RACE_S)
+        except errors.UpstreamIdleClosed:
             # The other idle connections are older, and probably closed as well.
-            self._pool.drop_idle(request.url.origin)
+            self.pool.drop_idle(request.url.origin)
             raise
 
     async def _connect(self, request: Http1Request) -> ByteStream:
-        origin = request.url.origin
+        origin, where, timeout_s = request.url.origin, request.url.where, request.timeouts.connect_s
         try:
-            with anyio.fail_after(request.timeouts.get("connect")):
+            with anyio.fail_after(timeout_s):
                 tls = self._tls_context() if origin.scheme == "https" else None
                 sock = await connect(origin.host, origin.port)
                 return await open_byte_stream(sock, tls, origin.host)
         except TimeoutError:
-            raise httpx2.ConnectTimeout(
-                f"cannot connect to {request.url.where}: no response within {request.timeouts.get('connect')} s"
-            ) from None
+            late = f"cannot connect to {where}: no response within {timeout_s} s"
+            raise errors.UpstreamTimeout(late, errors.UpstreamTimeoutPhase.CONNECT) from None
         except OSError as error:
-            raise httpx2.ConnectError(f"cannot connect to {request.url.where}: {_reason(error)}") from error
+            raise errors.UpstreamUnreachable(f"cannot connect to {where}: {_reason(error)}") from None
 
     def _tls_context(self) -> ssl.SSLContext:
         if self._tls is None:
@@ -305,9 +300,9 @@ async def _send_and_read_head(
 ) -> ResponseHead:
     """Send the request and read the head. time: the event loop's.
 
-    Raises IdleConnectionClosed if the connection ends before the first byte of it, less than race_s after the writing.
+    Raises UpstreamIdleClosed if the connection ends before the first byte of it, less than race_s after the writing.
     """
-    where, timeout = request.url.where, request.timeouts.get("write")
+    where, timeout = request.url.where, request.timeouts.write_s
     exchange = Http1Exchange(request.method)
     early = _EarlyResponse(exchange)
     write_error: str | None = None  # as text: the traceback of an exception refers to this frame
@@ -319,11 +314,12 @@ async def _send_and_read_head(
             await stream.send_all(head, timeout)
             await early.read_while_sending(stream, body, timeout)
     except RequestError as error:
-        raise httpx2.LocalProtocolError(f"{where}: {error}") from None
+        raise errors.UpstreamRequestInvalid(f"{where}: {error}") from None
     except FramingError as error:
-        raise httpx2.RemoteProtocolError(f"{where}: {error}") from None
+        raise errors.UpstreamBroken(f"{where}: {error}") from None
     except TimeoutError:
-        raise httpx2.WriteTimeout(f"{where} did not read the request within {timeout} s") from None
+        late = f"{where} did not read the request within {timeout} s"
+        raise errors.UpstreamTimeout(late, errors.UpstreamTimeoutPhase.WRITE) from None
     except OSError as error:
         # A server may refuse a request without reading all of it: there may be a response.
         write_error = _reason(error)
@@ -383,7 +379,7 @@ async def _read_head(
     race_s: float,
 ) -> ResponseHead:
     """Read the head, within one deadline for all of it, so that single bytes do not extend the wait."""
-    where, timeout, written = request.url.where, request.timeouts.get("read"), time()
+    where, timeout, written = request.url.where, request.timeouts.read_s, time()
     deadline, left = math.inf if timeout is None else written + timeout, timeout
     interim = exchange.interim_responses
     while True:
@@ -391,17 +387,18 @@ async def _read_head(
         try:
             data = await stream.receive(left)
         except TimeoutError:
-            raise httpx2.ReadTimeout(f"{where} sent no response head within {timeout} s") from None
+            late = f"{where} sent no response head within {timeout} s"
+            raise errors.UpstreamTimeout(late, errors.UpstreamTimeoutPhase.READ) from None
         except OSError as error:
             data, read_error = b"", _reason(error)
         if not data:
             if not exchange.received and time() - written < race_s:
-                raise IdleConnectionClosed(f"{where}: the idle connection was closed")
+                raise errors.UpstreamIdleClosed(f"{where}: the idle connection was closed")
             raise _ended(where, exchange.received > 0, write_error, read_error)
         try:
             head = exchange.receive_data(data)
         except FramingError as error:
-            raise httpx2.RemoteProtocolError(f"{where}: {error}") from None
+            raise errors.UpstreamBroken(f"{where}: {error}") from None
         if head is not None:
             return head
         if timeout is not None and exchange.interim_responses > interim:
@@ -413,17 +410,17 @@ async def _read_head(
 
 def _ended(
     where: str, received: bool, write_error: str | None, read_error: str | None
-) -> httpx2.TransportError:
+) -> errors.UpstreamError:
     """Return the error for a connection that ended before the response head was complete."""
     if received and read_error is not None:
-        return httpx2.ReadError(f"{where}: reading the response head failed: {read_error}")
+        return errors.UpstreamBroken(f"{where}: reading the response head failed: {read_error}")
     if received:
-        return httpx2.RemoteProtocolError(f"{where} closed the connection inside the response head")
+        return errors.UpstreamBroken(f"{where} closed the connection inside the response head")
     if write_error is not None:
-        return httpx2.WriteError(f"{where}: sending failed: {write_error}")
+        return errors.UpstreamBroken(f"{where}: sending failed: {write_error}")
     if read_error is not None:
-        return httpx2.ReadError(f"{where}: no response: {read_error}")
-    return httpx2.RemoteProtocolError(f"{where} closed the connection without a response")
+        return errors.UpstreamBroken(f"{where}: no response: {read_error}")
+    return errors.UpstreamBroken(f"{where} closed the connection without a response")
 
 
 def _reason(error: OSError) -> str:

@@ -20,7 +20,8 @@ from dragoman_server.proxying.client_request import ClientRequest
 from dragoman_server.proxying.plan import Plan
 from dragoman_server.proxying.request_handler import RequestHandler
 from dragoman_server.settings import ServerSettings, Settings
-from dragoman_server.upstream.client import UpstreamClient, UpstreamError, read_bounded
+from dragoman_server.upstream.client import UpstreamClient, read_bounded
+from dragoman_server.upstream.errors import UpstreamError
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from gateway.provider import InBand, Plays, RawResponse
 from oracle import CHAT, MESSAGES, RESPONSES
 
 from dragoman_server.policy.error_actions import ErrorAction
-from dragoman_server.upstream.client import (
+from dragoman_server.upstream.errors import (
     UpstreamBroken,
     UpstreamTimeout,
     UpstreamTimeoutPhase,

@@ -25,7 +25,7 @@ from dragoman_server.hosts import UpstreamCall
 from dragoman_server.log import configure_logging
 from dragoman_server.settings import ServerSettings, Settings, UpstreamSettings
 from dragoman_server.settings.secret import Secret
-from dragoman_server.upstream.client import UpstreamBroken
+from dragoman_server.upstream.errors import UpstreamBroken
 
 pytestmark = pytest.mark.anyio
 

@@ -45,7 +45,7 @@ from dragoman_server.config.loader import LoadedConfig, load
 from dragoman_server.serving.sockets import BoundAddress
 from dragoman_server.settings import AccountSettings, Settings, UpstreamSettings
 from dragoman_server.settings.secret import MASK, MIN_SECRET_LENGTH, Mask, Secret
-from dragoman_server.upstream.client import UpstreamBroken, UpstreamUnreachable
+from dragoman_server.upstream.errors import UpstreamBroken, UpstreamUnreachable
 
 pytestmark = pytest.mark.anyio
 

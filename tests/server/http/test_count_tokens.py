@@ -12,7 +12,7 @@ from oracle import MESSAGES, RESPONSES, check_error
 
 from dragoman_server.http.count_tokens import COUNT_TIMEOUT_S
 from dragoman_server.log import REQUESTS
-from dragoman_server.upstream.client import (
+from dragoman_server.upstream.errors import (
     UpstreamBroken,
     UpstreamTimeout,
     UpstreamTimeoutPhase,

@@ -28,7 +28,7 @@ from oracle.meaning import Kind
 from dragoman_server.app import Application, create_app
 from dragoman_server.log import configure_logging
 from dragoman_server.settings import ServerSettings, Settings, UpstreamSettings
-from dragoman_server.upstream.client import UpstreamBroken, UpstreamUnreachable
+from dragoman_server.upstream.errors import UpstreamBroken, UpstreamUnreachable
 
 pytestmark = pytest.mark.anyio
 

@@ -24,7 +24,7 @@ from dragoman_server.models.info import ModelInfo
 from dragoman_server.settings import AccountSettings, ServerSettings, Settings, UpstreamSettings
 from dragoman_server.settings.secret import Secret
 from dragoman_server.simulator import MODELS
-from dragoman_server.upstream.client import UpstreamUnreachable
+from dragoman_server.upstream.errors import UpstreamUnreachable
 
 CHAT, MESSAGES = "openai_chat", "anthropic_messages"
 TTL_S = 300.0

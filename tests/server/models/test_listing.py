@@ -11,7 +11,7 @@ from dragoman_server.models.listing import ModelListError, can_list, fetch_model
 from dragoman_server.settings import AccountSettings, UpstreamSettings
 from dragoman_server.settings.secret import Secret
 from dragoman_server.settings.upstreams import UPSTREAM_PROTOCOLS
-from dragoman_server.upstream.client import (
+from dragoman_server.upstream.errors import (
     UpstreamIdleClosed,
     UpstreamTimeout,
     UpstreamTimeoutPhase,

@@ -27,7 +27,7 @@ from dragoman_server.accounts.stores.operations import Change, Release
 from dragoman_server.policy.error_actions import ErrorAction
 from dragoman_server.policy.health import Backoff, Health
 from dragoman_server.proxying import attempt
-from dragoman_server.upstream.client import UpstreamBroken
+from dragoman_server.upstream.errors import UpstreamBroken
 
 pytestmark = [pytest.mark.anyio, pytest.mark.backends(*VIRTUAL_BACKENDS)]
 one_backend = pytest.mark.backends(VIRTUAL_BACKENDS[0])  # no task group, stream or clock is under test

@@ -13,7 +13,7 @@ from dragoman import PROTOCOLS, RequestRefused
 from dragoman_server.log import RequestRecord
 from dragoman_server.proxying.plan import MAX_FAN_OUT, Planner
 from dragoman_server.settings import Settings, UpstreamSettings
-from dragoman_server.upstream.client import UpstreamIdleClosed, UpstreamUnreachable
+from dragoman_server.upstream.errors import UpstreamIdleClosed, UpstreamUnreachable
 
 pytestmark = [pytest.mark.anyio, pytest.mark.backends(*VIRTUAL_BACKENDS)]
 

@@ -21,7 +21,7 @@ from dragoman_server.policy.error_actions import ErrorAction
 from dragoman_server.policy.health import Health
 from dragoman_server.settings import RuleSettings
 from dragoman_server.settings.secret import Secret
-from dragoman_server.upstream.client import UpstreamTimeout, UpstreamTimeoutPhase, UpstreamUnreachable
+from dragoman_server.upstream.errors import UpstreamTimeout, UpstreamTimeoutPhase, UpstreamUnreachable
 
 pytestmark = [
     pytest.mark.anyio,

@@ -17,7 +17,7 @@ from virtual_time import VIRTUAL_BACKENDS
 from dragoman_server.accounts.stores.base import Operation, Rate
 from dragoman_server.accounts.stores.memory import MemoryAccountStore
 from dragoman_server.accounts.stores.operations import Change, Reserve, Spend
-from dragoman_server.upstream.client import UpstreamBroken
+from dragoman_server.upstream.errors import UpstreamBroken
 
 pytestmark = [
     pytest.mark.anyio,

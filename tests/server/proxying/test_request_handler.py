@@ -23,7 +23,7 @@ from dragoman_server.proxying.plan import Plan, Planner
 from dragoman_server.settings import AccountSettings, Settings, UpstreamSettings
 from dragoman_server.settings.secret import Secret
 from dragoman_server.streams.byte_stream import WRITE_NOW
-from dragoman_server.upstream.client import (
+from dragoman_server.upstream.errors import (
     UpstreamBroken,
     UpstreamTimeout,
     UpstreamTimeoutPhase,

@@ -37,7 +37,7 @@ from dragoman_server.accounts.stores.operations import Change
 from dragoman_server.accounts.stores.resilient import ResilientStore
 from dragoman_server.policy.error_actions import ErrorAction
 from dragoman_server.policy.health import Backoff, Health
-from dragoman_server.upstream.client import UpstreamBroken, UpstreamIdleClosed, UpstreamUnreachable
+from dragoman_server.upstream.errors import UpstreamBroken, UpstreamIdleClosed, UpstreamUnreachable
 
 pytestmark = [pytest.mark.anyio, pytest.mark.backends(*VIRTUAL_BACKENDS)]
 

@@ -31,7 +31,7 @@ from dragoman_server.proxying.upstream_errors import (
 )
 from dragoman_server.settings import AccountSettings, Settings, UpstreamSettings
 from dragoman_server.settings.secret import Secret
-from dragoman_server.upstream.client import (
+from dragoman_server.upstream.errors import (
     UpstreamBroken,
     UpstreamRequestInvalid,
     UpstreamTimeout,

@@ -9,7 +9,7 @@ from gateway.fakes import FakeClient, Script, Sleep
 from gateway.simulated import Gateway, gateway
 from oracle import RESPONSES, check_error
 
-from dragoman_server.upstream.client import UpstreamUnreachable
+from dragoman_server.upstream.errors import UpstreamUnreachable
 
 pytestmark = pytest.mark.anyio
 

@@ -31,7 +31,7 @@ from dragoman_server.responses.stores.memory import MemoryResponseStore
 from dragoman_server.settings import ClientKey, Settings
 from dragoman_server.settings.keys import hash_client_key
 from dragoman_server.settings.secret import Secret
-from dragoman_server.upstream.client import UpstreamBroken, UpstreamUnreachable
+from dragoman_server.upstream.errors import UpstreamBroken, UpstreamUnreachable
 
 pytestmark = pytest.mark.anyio
 

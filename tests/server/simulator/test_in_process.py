@@ -12,12 +12,8 @@ from simulator_requests import CHAT, MESSAGES, PATHS, PROTOCOL_NAMES, Body, enco
 from dragoman_server.hosts import UpstreamCall
 from dragoman_server.simulator import SimulatedResponse, SimulatedUpstream
 from dragoman_server.simulator.upstream import READ_BYTES
-from dragoman_server.upstream.client import (
-    UpstreamBroken,
-    UpstreamTimeout,
-    UpstreamTimeouts,
-    UpstreamTooLarge,
-)
+from dragoman_server.upstream.errors import UpstreamBroken, UpstreamTimeout, UpstreamTooLarge
+from dragoman_server.upstream.transport import UpstreamTimeouts
 
 pytestmark = pytest.mark.anyio
 

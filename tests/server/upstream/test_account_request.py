@@ -9,7 +9,7 @@ from dragoman_server.hosts import UpstreamCall
 from dragoman_server.settings import AccountSettings, UpstreamSettings
 from dragoman_server.settings.secret import Secret
 from dragoman_server.upstream.account_request import account_request
-from dragoman_server.upstream.client import UpstreamTimeouts
+from dragoman_server.upstream.transport import UpstreamTimeouts
 
 pytestmark = pytest.mark.anyio
 

@@ -19,20 +19,19 @@ from dragoman.codec import SSE, Framing
 from dragoman.sse import Frame
 from dragoman_server.hosts import UpstreamCall
 from dragoman_server.platform.off_loop import INLINE_BYTES
-from dragoman_server.upstream.client import (
-    PoolLimits,
+from dragoman_server.upstream.client import UpstreamClient
+from dragoman_server.upstream.content_coding import MAX_PORTION
+from dragoman_server.upstream.errors import (
     UpstreamBroken,
-    UpstreamClient,
     UpstreamError,
     UpstreamRequestInvalid,
     UpstreamTimeout,
     UpstreamTimeoutPhase,
-    UpstreamTimeouts,
     UpstreamTooLarge,
     UpstreamUnreachable,
 )
-from dragoman_server.upstream.content_coding import MAX_PORTION
-from dragoman_server.upstream.transport import Http1Transport
+from dragoman_server.upstream.pool import PoolLimits
+from dragoman_server.upstream.transport import Http1Transport, UpstreamTimeouts
 
 pytestmark = [pytest.mark.anyio, pytest.mark.backends(*REAL_BACKENDS)]
 one_backend = pytest.mark.backends(REAL_BACKENDS[0])  # no task group, stream or clock is under test
@@ -231,7 +230,7 @@ async def test_a_body_that_cannot_be_decoded_is_broken(coding: bytes, body: byte
         with pytest.raises(UpstreamBroken, match=message):
             await get(client, server.url)
         assert isinstance(client._direct, Http1Transport)
-        assert client._direct._pool.busy == 0
+        assert client._direct.pool.busy == 0
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from contextlib import aclosing
 
 import anyio
-import httpx2
 import pytest
 from http_certificate import Certificate, make_certificate
 from http_server import TIMEOUT_S, Peer, Script, ScriptedServer, answering
@@ -15,6 +14,7 @@ from transport_requests import request_to
 from trials import MAX_TRIALS, trials
 from virtual_time import REAL_BACKENDS, UVLOOP
 
+from dragoman_server.upstream.errors import UpstreamBroken, UpstreamTimeout
 from dragoman_server.upstream.transport import Http1Transport, ResponseBody
 
 pytestmark = [pytest.mark.anyio, pytest.mark.backends(*REAL_BACKENDS, UVLOOP)]
@@ -55,12 +55,12 @@ class Reader:
 
     def take(self, data: bytes) -> bool:
         self.taken.append(data)
-        self.busy.append(self._transport._pool.busy)
+        self.busy.append(self._transport.pool.busy)
         return not self._until(data)
 
     async def begin(self, server: ScriptedServer, **timeouts: float) -> ResponseBody:
         limits = {"connect": TIMEOUT_S, "read": TIMEOUT_S, "write": TIMEOUT_S} | timeouts
-        _, body = await self._transport.send(request_to(server.url, **limits))
+        *_, body = await self._transport.send(request_to(server.url, **limits))
         self.received.append(await body.receive())
         return body
 
@@ -90,7 +90,7 @@ async def test_everything_is_taken_and_the_connection_serves_the_next_request(
         assert reader.received == [b"0", b""]
         # Not before the reader is back: another request would share the connection with it.
         assert set(reader.busy) == {1}
-        assert (transport._pool.busy, transport._pool.idle) == (0, 1)
+        assert (transport.pool.busy, transport.pool.idle) == (0, 1)
 
 
 async def test_the_end_of_the_connection_is_the_end_of_a_body_without_length() -> None:
@@ -103,7 +103,7 @@ async def test_the_end_of_the_connection_is_the_end_of_a_body_without_length() -
     async with ScriptedServer(script) as server, aclosing(Http1Transport()) as transport:
         reader = Reader(transport)
         assert await reader.read(server) == b"1"
-        assert transport._pool.busy == transport._pool.idle == 0
+        assert transport.pool.busy == transport.pool.idle == 0
 
 
 async def test_what_is_not_taken_waits_for_receive() -> None:
@@ -160,16 +160,16 @@ async def test_silence_is_limited_from_read_to_read() -> None:
         for trial in trials():
             with trial:
                 reader = Reader(transport)
-                with pytest.raises(httpx2.ReadTimeout, match=r"sent nothing for 0\.3 s inside the body"):
+                with pytest.raises(UpstreamTimeout, match=r"sent nothing for 0\.3 s inside the body"):
                     await reader.read(server, read=0.3)
                 assert len(reader.taken) == 12
-        assert transport._pool.busy == 0
+        assert transport.pool.busy == 0
 
 
 ERRORS: dict[str, tuple[bytes | None, type[Exception]]] = {
-    "a bad chunk": (b"1\r\n1\r\nzz\r\n", httpx2.RemoteProtocolError),
-    "an early end": (b"", httpx2.RemoteProtocolError),
-    "a reset": (None, httpx2.ReadError),
+    "a bad chunk": (b"1\r\n1\r\nzz\r\n", UpstreamBroken),
+    "an early end": (b"", UpstreamBroken),
+    "a reset": (None, UpstreamBroken),
 }
 
 
@@ -189,7 +189,7 @@ async def test_an_error_is_that_of_receive(part: bytes | None, error: type[Excep
     async with ScriptedServer(script) as server, aclosing(Http1Transport()) as transport:
         with pytest.raises(error):
             await Reader(transport).read(server)
-        assert transport._pool.busy == transport._pool.idle == 0
+        assert transport.pool.busy == transport.pool.idle == 0
 
 
 async def test_an_error_of_the_taker_reaches_the_reader() -> None:
@@ -199,7 +199,7 @@ async def test_an_error_of_the_taker_reaches_the_reader() -> None:
     async with ScriptedServer(one_by_one(b"1\r\n1\r\n")) as server, aclosing(Http1Transport()) as transport:
         with pytest.raises(ZeroDivisionError):
             await Reader(transport, until=fail).read(server)
-        assert transport._pool.busy == transport._pool.idle == 0
+        assert transport.pool.busy == transport.pool.idle == 0
 
 
 async def test_nothing_is_taken_after_a_cancellation() -> None:
@@ -217,7 +217,7 @@ async def test_nothing_is_taken_after_a_cancellation() -> None:
         taken = len(reader.taken)
         await anyio.sleep(0.1)
         assert len(reader.taken) == taken
-        assert transport._pool.busy == transport._pool.idle == 0
+        assert transport.pool.busy == transport.pool.idle == 0
 
 
 async def test_over_tls(certificate: Certificate) -> None:

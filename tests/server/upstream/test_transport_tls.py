@@ -20,10 +20,15 @@ from trials import MAX_TRIALS, trials
 from virtual_time import REAL_BACKENDS, UVLOOP
 
 from dragoman_server.streams.connect import connect, open_byte_stream
+from dragoman_server.upstream.errors import (
+    UpstreamBroken,
+    UpstreamIdleClosed,
+    UpstreamTimeout,
+    UpstreamUnreachable,
+)
 from dragoman_server.upstream.transport import (
     Http1Request,
     Http1Transport,
-    IdleConnectionClosed,
     ResponseBody,
     trusting_context,
 )
@@ -47,7 +52,7 @@ def get(server: ScriptedServer, *, content: bytes = b"", **timeouts: float) -> H
 
 
 async def opened(transport: Http1Transport, request: Http1Request) -> ResponseBody:
-    _, body = await transport.send(request)
+    *_, body = await transport.send(request)
     return body
 
 
@@ -70,7 +75,7 @@ async def test_requests_and_reuse(certificate: Certificate) -> None:
             assert await body.receive() == b""
         assert len(server.peers) == 1
         assert chosen == ["http/1.1"]
-        assert (transport._pool.busy, transport._pool.idle) == (0, 1)
+        assert (transport.pool.busy, transport.pool.idle) == (0, 1)
 
 
 REFUSAL = b"HTTP/1.1 413 Too Large\r\ncontent-length: 2\r\n\r\n"
@@ -91,10 +96,10 @@ async def test_a_refusal_ends_the_sending_of_its_request(certificate: Certificat
         ScriptedServer(refuses, tls=certificate.server()) as server,
         aclosing(Http1Transport(tls=certificate.client())) as transport,
     ):
-        response, body = await transport.send(get(server, content=LARGE))
+        status, _, body = await transport.send(get(server, content=LARGE))
         noticed.set()
-        assert (response.status, await body.receive()) == (413, b"no")
-        assert (transport._pool.busy, transport._pool.idle) == (0, 0)
+        assert (status, await body.receive()) == (413, b"no")
+        assert (transport.pool.busy, transport.pool.idle) == (0, 0)
 
 
 @pytest.mark.all_combinations
@@ -145,9 +150,9 @@ async def test_an_untrusted_certificate(certificate: Certificate) -> None:
         ScriptedServer(answering(HELLO), tls=certificate.server()) as server,
         aclosing(Http1Transport(tls=ssl.create_default_context())) as transport,
     ):
-        with pytest.raises(httpx2.ConnectError, match="certificate verify failed"):
+        with pytest.raises(UpstreamUnreachable, match="certificate verify failed"):
             await opened(transport, get(server))
-        assert (transport._pool.busy, transport._pool.idle) == (0, 0)
+        assert (transport.pool.busy, transport.pool.idle) == (0, 0)
 
 
 @one_backend
@@ -156,7 +161,7 @@ async def test_the_system_trust_is_the_default(certificate: Certificate) -> None
         ScriptedServer(answering(HELLO), tls=certificate.server()) as server,
         aclosing(Http1Transport()) as transport,
     ):
-        with pytest.raises(httpx2.ConnectError, match="certificate verify failed"):
+        with pytest.raises(UpstreamUnreachable, match="certificate verify failed"):
             await opened(transport, get(server))
 
 
@@ -195,7 +200,7 @@ async def test_a_certificate_for_another_name(certificate: Certificate) -> None:
         aclosing(Http1Transport(tls=certificate.client())) as transport,
     ):
         request = request_to(f"https://localhost:{server.port}/")
-        with pytest.raises(httpx2.ConnectError, match=r"Hostname mismatch|not valid for 'localhost'"):
+        with pytest.raises(UpstreamUnreachable, match=r"Hostname mismatch|not valid for 'localhost'"):
             await opened(transport, request)
 
 
@@ -208,10 +213,10 @@ async def test_a_server_without_tls() -> None:
         request = request_to(f"https://127.0.0.1:{server.port}/")
         with (
             anyio.fail_after(TIMEOUT_S),
-            pytest.raises(httpx2.ConnectError, match="cannot connect to https://"),
+            pytest.raises(UpstreamUnreachable, match="cannot connect to https://"),
         ):
             await transport.send(request)
-        assert transport._pool.busy == 0
+        assert transport.pool.busy == 0
 
 
 async def test_an_end_inside_the_body(certificate: Certificate) -> None:
@@ -224,7 +229,7 @@ async def test_an_end_inside_the_body(certificate: Certificate) -> None:
     ):
         body = await opened(transport, get(server))
         assert await body.receive() == b"x"
-        with pytest.raises(httpx2.RemoteProtocolError, match="ended inside a chunked body"):
+        with pytest.raises(UpstreamBroken, match="ended inside a chunked body"):
             await body.receive()
 
 
@@ -236,7 +241,7 @@ async def test_closing_in_the_middle_of_a_body(certificate: Certificate) -> None
         body = await opened(transport, get(server))
         assert await body.receive() == b"x"
         await body.aclose()
-        assert transport._pool.busy == 0
+        assert transport.pool.busy == 0
         with anyio.fail_after(TIMEOUT_S):
             await server.peers[0].gone.wait()
 
@@ -250,7 +255,7 @@ async def test_a_stalled_body(certificate: Certificate) -> None:
             with trial:
                 body = await opened(transport, get(server, read=0.05))
                 assert await body.receive() == b"x"
-                with pytest.raises(httpx2.ReadTimeout):
+                with pytest.raises(UpstreamTimeout):
                     await body.receive()
         with anyio.fail_after(TIMEOUT_S):
             await server.peers[-1].gone.wait()
@@ -264,9 +269,9 @@ async def test_a_server_that_does_not_read_the_request(certificate: Certificate)
         ScriptedServer(deaf, tls=certificate.server()) as server,
         aclosing(Http1Transport(tls=certificate.client())) as transport,
     ):
-        with pytest.raises(httpx2.WriteTimeout):
+        with pytest.raises(UpstreamTimeout):
             await opened(transport, get(server, content=b"q" * 20_000_000, write=0.05))
-        assert transport._pool.busy == 0
+        assert transport.pool.busy == 0
 
 
 async def test_a_connection_that_the_server_closed_while_idle(certificate: Certificate) -> None:
@@ -287,7 +292,7 @@ async def test_a_connection_that_the_server_closed_while_idle(certificate: Certi
         await anyio.wait_all_tasks_blocked()
         try:
             body = await opened(transport, get(server))
-        except IdleConnectionClosed:
+        except UpstreamIdleClosed:
             # uvloop reports the end one turn later: then it is the race after which a request may be repeated.
             body = await opened(transport, get(server))
         assert await body.receive() == b"hello"

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 
 from dragoman_server.hosts import UpstreamCall
-from dragoman_server.upstream.client import UpstreamClient, UpstreamResponse, UpstreamTimeouts, origin_of
+from dragoman_server.upstream.client import UpstreamClient, UpstreamResponse, origin_of
 from dragoman_server.upstream.errors import UpstreamError
+from dragoman_server.upstream.transport import UpstreamTimeouts
 
 _REDIRECTS = (301, 302, 307, 308)
 

@@ -1,0 +1,107 @@
+"""httpx2's transports with the interface and the errors of Http1Transport.
+
+They serve requests by a proxy, and are what tests pass instead of connections. The text of an error is ours, because
+httpx2's may contain headers.
+"""
+
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from contextlib import contextmanager, suppress
+
+import httpx2
+
+from dragoman_server.streams.byte_stream import Take
+from dragoman_server.upstream import errors
+from dragoman_server.upstream.http1 import Headers
+from dragoman_server.upstream.transport import Http1Request
+
+_PHASES: dict[type[httpx2.HTTPError], errors.UpstreamTimeoutPhase] = {
+    httpx2.PoolTimeout: errors.UpstreamTimeoutPhase.POOL,
+    httpx2.ConnectTimeout: errors.UpstreamTimeoutPhase.CONNECT,
+    httpx2.WriteTimeout: errors.UpstreamTimeoutPhase.WRITE,
+    httpx2.ReadTimeout: errors.UpstreamTimeoutPhase.READ,
+}
+_FAILURES: dict[type[httpx2.HTTPError], tuple[type[errors.UpstreamError], str]] = {
+    httpx2.ConnectError: (errors.UpstreamUnreachable, "cannot connect to {where}{by}"),
+    httpx2.ProxyError: (errors.UpstreamUnreachable, "the proxy did not connect to {where}"),
+    httpx2.LocalProtocolError: (
+        errors.UpstreamRequestInvalid,
+        "{where}: the request cannot be written as HTTP",
+    ),
+}
+_OTHER_FAILURE = (errors.UpstreamBroken, "{where}: the connection broke, or the response is not HTTP")
+
+
+@contextmanager
+def _failures(where: str, by: str = "") -> Iterator[None]:
+    """Raise an UpstreamError for httpx2's."""
+    try:
+        yield
+    except httpx2.HTTPError as error:
+        if (phase := _PHASES.get(type(error))) is not None:
+            raise errors.UpstreamTimeout(f"{where}: {phase.value} timeout", phase) from None
+        failure, text = _FAILURES.get(type(error), _OTHER_FAILURE)
+        raise failure(text.format(where=where, by=by)) from None
+
+
+class Httpx2Body:
+    """The body of a response. See ResponseBody."""
+
+    __slots__ = ("_iterator", "_stream", "_where")
+    released = False
+
+    def __init__(self, stream: httpx2.AsyncByteStream, where: str) -> None:
+        self._stream = stream
+        self._where = where
+        self._iterator: AsyncIterator[bytes] = aiter(stream)
+
+    async def receive(self) -> bytes:
+        with _failures(self._where):
+            async for data in self._iterator:
+                if data:
+                    return data
+        return b""
+
+    async def receive_each(self, take: Take) -> None:
+        """Pass nothing, so that the caller's receive() gets all of it."""
+
+    async def aclose(self) -> None:
+        with _failures(self._where):
+            try:
+                if isinstance(self._iterator, AsyncGenerator):
+                    await self._iterator.aclose()
+            finally:
+                await self._stream.aclose()
+
+
+class Httpx2Transport:
+    """Sends requests as Http1Transport does. proxied: by a proxy, which errors mention."""
+
+    def __init__(self, transport: httpx2.AsyncBaseTransport, *, proxied: bool = False) -> None:
+        self._transport = transport
+        self._by = " by its proxy" if proxied else ""
+
+    async def aclose(self) -> None:
+        with suppress(httpx2.HTTPError):
+            await self._transport.aclose()
+
+    async def send(self, request: Http1Request) -> tuple[int, Headers, Httpx2Body]:
+        """See Http1Transport."""
+        limits, where = request.timeouts, request.url.where
+        timeouts = {
+            "connect": limits.connect_s,
+            "read": limits.read_s,
+            "write": limits.write_s,
+            "pool": limits.pool_s,
+        }
+        with _failures(where, self._by):
+            response = await self._transport.handle_async_request(
+                httpx2.Request(
+                    request.method,
+                    request.url.parsed,
+                    headers=request.headers,
+                    content=request.content,
+                    extensions={"timeout": timeouts},
+                )
+            )
+        assert isinstance(response.stream, httpx2.AsyncByteStream)
+        return response.status_code, response.headers.raw, Httpx2Body(response.stream, where)
