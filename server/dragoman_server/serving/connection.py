@@ -273,13 +273,7 @@ class Connection:
 
         What the kernel does not take of it follows by itself, before anything else.
         """
-        if self._must_wait(data):
-            return False
-        try:
-            rest = self._stream.send_now(data)
-        except OSError:
-            self._break()
-            return True
+        rest = self._pass_on(data)
         if rest is data:
             return False
         if rest is not None:
@@ -287,26 +281,25 @@ class Connection:
             self.tasks.start_soon(self.write, b"")
         return True
 
-    def _must_wait(self, data: bytes) -> bool:
-        return self._closed or self._rest is not None or len(data) > WRITE_SIZE or self._writing.locked
-
     async def write(self, data: bytes) -> None:
         """Pass all of it to the client. Once the connection is closed, the bytes are dropped."""
-        rest: bytes | memoryview = data
-        if self._must_wait(data):
+        rest = self._pass_on(data)  # in most cases the kernel takes it immediately
+        if rest is None:
+            return
+        if rest is data:
             await anyio.lowlevel.checkpoint_if_cancelled()
-        else:
-            # In most cases the kernel takes it immediately.
-            try:
-                unsent = self._stream.send_now(data)
-            except OSError:
-                self._break()
-                return
-            if unsent is None:
-                return
-            rest = unsent
         async with self._writing:
             await self._write_in_turn(rest)
+
+    def _pass_on(self, data: bytes) -> bytes | memoryview | None:
+        """Pass on what the kernel takes without waiting. Return the rest: `data` itself if it has to wait its turn."""
+        if self._closed or self._rest is not None or len(data) > WRITE_SIZE or self._writing.locked:
+            return data
+        try:
+            return self._stream.send_now(data)
+        except OSError:
+            self._break()
+            return None
 
     async def _write_in_turn(self, data: bytes | memoryview) -> None:
         if self._closed:
