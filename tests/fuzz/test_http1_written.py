@@ -8,7 +8,7 @@ import h11
 from fuzz import fuzz
 from hypothesis import strategies as st
 
-from dragoman_server.serving.plain_response import PlainResponse, may_be_plain
+from dragoman_server.serving.http1_response import PlainResponse, may_be_plain
 from dragoman_server.upstream.http1 import Http1Exchange, RequestError
 
 _NAMES = [

@@ -12,7 +12,7 @@ for asyncio and one for trio, and its protocol classes are not used.
     server            accepts connections up to a limit, and stops
     connection        one client connection: reads, writes, ends
     http1, http2      HTTP on one connection
-    plain_response    the bytes of most HTTP/1.1 responses, without h11
+    http1_response    the bytes of an HTTP/1.1 response: of most without h11
     request_head      the rules for the head of an HTTP/1.1 request, before a parser reads it
     http2_connection  h2's connection with limits on what a client may do; no I/O
     refusals          responses to requests that the application never receives

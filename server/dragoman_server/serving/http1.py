@@ -3,7 +3,7 @@
 Received bytes go into a buffer. A whole head is checked and read by `request_head`, a body by a decoder of
 `http1_body`; what follows a request stays in the buffer until the response has ended. So the task that reads the socket
 never waits for a response, and reacts immediately when the client leaves. Each response is written by its own object,
-of `plain_response` or h11, so no bytes of one can become part of another. hypercorn's ASGI streams translate between
+of `http1_response`, so no bytes of one can become part of another. hypercorn's ASGI streams translate between
 its events and the application.
 """
 
@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 import anyio.lowlevel
-import h11
 from hypercorn.protocol.events import Body, EndBody, Request, Response, StreamClosed
 from hypercorn.protocol.events import Event as StreamEvent
 from hypercorn.protocol.http_stream import HTTPStream
@@ -20,10 +19,9 @@ from hypercorn.protocol.ws_stream import Handshake, WSStream
 
 from dragoman import RemoteProtocolError, RequestRefused
 from dragoman_server.platform.changes import Lock
-from dragoman_server.serving.plain_response import PlainResponse, may_be_plain
+from dragoman_server.serving.http1_response import H11Response, PlainResponse, may_be_plain
 from dragoman_server.serving.refusals import refusal
 from dragoman_server.serving.request_head import (
-    MAX_HEAD_BYTES,
     check_head,
     check_partial_head,
     parse_broken,
@@ -67,12 +65,8 @@ class HTTP1:
         self._head = b""  # of the open request
         self.invites_body = False  # the client waits for a 100 (Continue) before it sends the body
         self._may_be_plain = False  # the response to it
-        self._may_chunk = False  # the response to it may have a chunked body
-        self._is_chunked = False  # has begun one, which has not ended
-        self._plain: PlainResponse | None = None  # writes the response
-        self._h11: h11.Connection | None = None  # writes it instead, if it is not plain
+        self._response: PlainResponse | H11Response | None = None
         self._begun = b""  # the head of the response, until more of it can be written
-        self._is_kept = False  # the response is complete, and the connection may serve another request
         self._body: BodyDecoder = LengthBody(0)
         self._reading = _Reading.HEAD
         self._buffer = bytearray()
@@ -109,11 +103,8 @@ class HTTP1:
 
     async def stream_send(self, event: StreamEvent) -> None:
         if isinstance(event, Body):  # first, because most events are parts of streams
-            await self._write(
-                self._by_h11(h11.Data(data=event.data))
-                if self._plain is None
-                else self._plain.data(event.data)
-            )
+            assert self._response is not None  # hypercorn's streams begin with the head
+            await self._write(self._response.data(event.data))
         elif isinstance(event, Response):
             if isinstance(self._stream, HTTPStream):
                 # It keeps the message until the response ends, of which it needs no more than this.
@@ -126,50 +117,36 @@ class HTTP1:
             is_last = self._reading in (_Reading.BODY, _Reading.NOTHING) or self._is_stopping
             close = [(b"connection", b"close")] if is_last else []
             headers = [*event.headers, *close, *self._transport.worker.config.response_headers("h11")]
-            plain = self._may_be_plain and PlainResponse.begin(event.status_code, headers)
-            if plain:
-                self._plain, self._begun = plain
-                self._is_chunked = self._plain.chunked
-                return
-            self._begun = self._by_h11(h11.Response(status_code=event.status_code, headers=headers))
-            # As h11 0.16 decides it, _connection.py:602 (_clean_up_response_headers_for_sending).
-            self._is_chunked = (
-                self._may_chunk
-                and event.status_code not in (204, 304)
-                and b"content-length" not in [name.lower() for name, _ in headers]
-            )
-        elif isinstance(event, EndBody):
-            self._is_chunked = False
-            if self._plain is None:
-                await self._write(self._by_h11(h11.EndOfMessage()))
-                self._is_kept = self._h11 is not None and self._h11.our_state is h11.DONE
+            plain = PlainResponse.begin(event.status_code, headers) if self._may_be_plain else None
+            if plain is not None:
+                self._response, self._begun = plain
             else:
-                await self._write(self._plain.end())
-                self._is_kept = True
+                self._begun = self._by_h11().begin(event.status_code, headers)
+        elif isinstance(event, EndBody):
+            assert self._response is not None
+            await self._write(self._response.end())
         elif isinstance(event, StreamClosed):
             await self._end_response()
 
     async def invite_body(self) -> None:
         """Send a 100 (Continue): the application waits for the body, so it has not refused the request by its head."""
-        if self._reading is _Reading.BODY and self._h11 is None:
-            interim = self._transport.worker.config.response_headers("h11")
-            await self._write(self._by_h11(h11.InformationalResponse(status_code=100, headers=interim)))
+        if self._reading is _Reading.BODY and self._response is None:
+            headers = self._transport.worker.config.response_headers("h11")
+            await self._write(self._by_h11().interim(100, headers))
 
     def write_now(self, data: bytes) -> bool:
         """Write a piece of the response's body if that is possible without waiting. See WriteNow.
 
         Neither h11 nor hypercorn's stream is asked: a part of a chunked body changes nothing in their state.
         """
-        if not self._is_chunked or self._begun:
+        if self._response is None or not self._response.is_chunked or self._begun:
             return False
         return self._transport.write_now(b"%x\r\n%b\r\n" % (len(data), data))
 
-    def _by_h11(self, event: h11.Event) -> bytes:
-        if self._h11 is None:
-            self._h11 = h11.Connection(h11.SERVER, MAX_HEAD_BYTES)
-            self._h11.receive_data(self._head)
-            self._h11.next_event()
-        return self._h11.send(event) or b""
+    def _by_h11(self) -> H11Response:
+        if not isinstance(self._response, H11Response):
+            self._response = H11Response(self._head)
+        return self._response
 
     async def _write(self, data: bytes) -> None:
         """Write bytes of the response, after the head, which waits for them: so a short one needs one write."""
@@ -181,7 +158,8 @@ class HTTP1:
         if self._begun:
             await self._write(b"")
         await self._close_stream()
-        if self._reading is _Reading.AHEAD and self._is_kept and not self._is_stopping:
+        is_kept = self._response is not None and self._response.is_kept
+        if self._reading is _Reading.AHEAD and is_kept and not self._is_stopping:
             self._reading = _Reading.HEAD
             self._transport.set_idle(True)
             if self._buffer:
@@ -237,8 +215,7 @@ class HTTP1:
     async def _begin_request(self, head: bytes) -> None:
         method, target, version, headers = read_checked(head)
         self._head = head
-        self._plain = self._h11 = None
-        self._is_chunked = self._is_kept = False
+        self._response = None
         if (parts := split_absolute_form(target)) is not None:
             # "the origin server MUST ignore the received Host header field (if any) and instead replace it with the
             # host information of the request-target" -- RFC 9112, 3.2.2
@@ -250,7 +227,6 @@ class HTTP1:
         length = int(fields.get(b"content-length", 0))
         self._body = ChunkedBody(padded=False) if is_chunked else LengthBody(length)
         self._reading = _Reading.BODY
-        self._may_chunk = version >= "1.1" and method != "HEAD"
         self._may_be_plain = may_be_plain(version, method, headers)
         self.invites_body = b"expect" in fields and version >= "1.1"
         self._transport.set_idle(False)
@@ -300,7 +276,7 @@ class HTTP1:
         # h11 frames the response, for which it needs a request. It gets this one, because it has not parsed the
         # client's.
         self._head = method + b" / HTTP/1.1\r\nhost: -\r\nconnection: close\r\n\r\n"
-        self._may_be_plain, self._plain, self._h11 = False, None, None
+        self._may_be_plain, self._response = False, None
         await self.stream_send(Response(_STREAM_ID, reply.encoded_headers(), reply.status))
         if method != b"HEAD":
             await self.stream_send(Body(_STREAM_ID, reply.body))

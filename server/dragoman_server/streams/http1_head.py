@@ -1,7 +1,10 @@
-"""Header lines of HTTP/1.1 that need no parser: both sides write them without h11."""
+"""Heads of HTTP/1.1 that need no parser: both sides write their header lines without h11."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Sequence, Set
+from typing import NamedTuple
+
+Headers = Sequence[tuple[bytes, bytes]]
 
 # Both accept less than h11: no control characters.
 TOKEN = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
@@ -11,6 +14,29 @@ _NAME = re.compile(TOKEN)
 _VALUE = re.compile(rb"(?:[!-~\x80-\xff](?:[\t -~\x80-\xff]*[!-~\x80-\xff])?)?")
 
 
-def are_plain(names: Iterable[bytes], values: Iterable[bytes]) -> bool:
-    """True if these are names and values of headers, without blanks around them."""
-    return all(map(_NAME.fullmatch, names)) and all(map(_VALUE.fullmatch, values))
+class PlainHeaders(NamedTuple):
+    """Headers that h11 would write as they are.
+
+    Attributes:
+        names: Their names, in lower case.
+        length: The value of content-length, None without one.
+        lines: All of them as bytes.
+    """
+
+    names: list[bytes]
+    length: bytes | None
+    lines: bytes
+
+
+def plain_headers(headers: Headers, unusual: Set[bytes]) -> PlainHeaders | None:
+    """Return the headers as they are written, None if h11 has to do that. unusual: names that it reads or moves."""
+    names, values = [name.lower() for name, _ in headers], [value for _, value in headers]
+    if (
+        not unusual.isdisjoint(names)
+        or names.count(b"content-length") > 1
+        or not all(map(_NAME.fullmatch, names))
+        or not all(map(_VALUE.fullmatch, values))
+    ):
+        return None
+    length = values[names.index(b"content-length")] if b"content-length" in names else None
+    return PlainHeaders(names, length, b"".join([b"%b: %b\r\n" % header for header in headers]))

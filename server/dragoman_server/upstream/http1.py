@@ -7,7 +7,6 @@ chooses which. Errors never quote a header line, because header values contain t
 
 import re
 import sys
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import h11
@@ -19,15 +18,13 @@ from dragoman_server.streams.http1_body import (
     LengthBody,
     UntilCloseBody,
 )
-from dragoman_server.streams.http1_head import FIELD_LINE, are_plain
+from dragoman_server.streams.http1_head import FIELD_LINE, Headers, plain_headers
 
 # Bytes of a response head, with the interim ones before it. h11's default is 16 KiB; some providers' policy and tracing
 # headers come close to that.
 MAX_HEAD = 64 * 1024
 # Interim (1xx) responses before the final one. A server needs one or two; there must be an end.
 MAX_INTERIM = 16
-
-Headers = Sequence[tuple[bytes, bytes]]
 
 # Heads that are written and read without h11. The patterns accept less than h11's: no control characters.
 _TARGET = re.compile(rb"[!-~]+")
@@ -77,10 +74,17 @@ class Http1Exchange:
     def request(self, target: bytes, headers: Headers, content: bytes) -> tuple[bytes, bytes]:
         """Return the bytes of the request's head and of its body. Raises RequestError."""
         self._request = target, headers, content
-        if _is_plain(self._method, target, headers, content):
-            lines = b"".join([b"%b: %b\r\n" % header for header in headers])
-            return b"%b %b HTTP/1.1\r\n%b\r\n" % (self._method.encode(), target, lines), content
-        return self._send_by_h11()
+        plain = plain_headers(headers, _REQUEST_FRAMING)
+        if (
+            plain is None
+            or self._method not in ("GET", "POST")
+            or _TARGET.fullmatch(target) is None
+            or plain.names[:1] != [b"host"]
+            or plain.names.count(b"host") > 1
+            or (b"0" if plain.length is None else plain.length) != b"%d" % len(content)
+        ):
+            return self._send_by_h11()
+        return b"%b %b HTTP/1.1\r\n%b\r\n" % (self._method.encode(), target, plain.lines), content
 
     def _send_by_h11(self) -> tuple[bytes, bytes]:
         target, headers, content = self._request
@@ -146,21 +150,6 @@ class Http1Exchange:
     def interim_responses(self) -> int:
         """The number of 1xx responses so far, each of which restarts the caller's read timeout."""
         return self._interim
-
-
-def _is_plain(method: str, target: bytes, headers: Headers, content: bytes) -> bool:
-    """True if h11 would write these headers as they are."""
-    names, values = [name.lower() for name, _ in headers], [value for _, value in headers]
-    lengths = [value for name, value in zip(names, values, strict=True) if name == b"content-length"]
-    return (
-        method in ("GET", "POST")
-        and _TARGET.fullmatch(target) is not None
-        and names[:1] == [b"host"]
-        and names.count(b"host") == 1
-        and lengths == ([b"%d" % len(content)] if content or lengths else [])
-        and _REQUEST_FRAMING.isdisjoint(names)
-        and are_plain(names, values)
-    )
 
 
 def _read_plain(method: str, data: bytes) -> ResponseHead | None:

@@ -10,8 +10,8 @@ from contextlib import contextmanager, suppress
 import httpx2
 
 from dragoman_server.streams.byte_stream import Take
+from dragoman_server.streams.http1_head import Headers
 from dragoman_server.upstream import errors
-from dragoman_server.upstream.http1 import Headers
 from dragoman_server.upstream.transport import Http1Request
 
 _PHASES: dict[type[httpx2.HTTPError], errors.UpstreamTimeoutPhase] = {

@@ -26,8 +26,9 @@ from dragoman_server.platform.cancellation import return_if_cancelled
 from dragoman_server.streams.byte_stream import ByteStream, Take
 from dragoman_server.streams.connect import connect, open_byte_stream
 from dragoman_server.streams.http1_body import BodyDecoder, FramingError
+from dragoman_server.streams.http1_head import Headers
 from dragoman_server.upstream import errors
-from dragoman_server.upstream.http1 import Headers, Http1Exchange, RequestError, ResponseHead
+from dragoman_server.upstream.http1 import Http1Exchange, RequestError, ResponseHead
 from dragoman_server.upstream.pool import ConnectionLease, ConnectionPool, Origin, PoolLimits
 
 _DEFAULT_PORTS = {"http": 80, "https": 443}
