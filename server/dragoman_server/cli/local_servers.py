@@ -52,11 +52,15 @@ class LocalServer:
     enlarge: str = ""
 
 
+def _at(port: int, name: str, title: str, key: str, **more: str) -> LocalServer:
+    return LocalServer(name, title, f"http://127.0.0.1:{port}/v1", key, **more)
+
+
 LOCAL_SERVERS = (
-    LocalServer(
+    _at(
+        11434,
         "ollama",
         "Ollama",
-        "http://127.0.0.1:11434/v1",
         "OLLAMA_API_KEY",
         # The loaded models, and what they were loaded with.
         details="/api/ps",
@@ -64,48 +68,18 @@ LOCAL_SERVERS = (
         # tokens." -- docs/context-length.mdx of ollama/ollama, read 2026-11-23
         advice="It cuts prompts above its context length. For agents start it with OLLAMA_CONTEXT_LENGTH=64000.",
     ),
-    LocalServer(
-        "vllm",
-        "vLLM",
-        "http://127.0.0.1:8000/v1",
-        "VLLM_API_KEY",
-        owner="vllm",
-        enlarge="--max-model-len {tokens}",
-    ),
-    LocalServer(
-        "llamacpp",
-        "llama.cpp",
-        "http://127.0.0.1:8080/v1",
-        "LLAMA_API_KEY",
-        owner="llamacpp",
-        enlarge="-c {tokens}",
-    ),
+    _at(8000, "vllm", "vLLM", "VLLM_API_KEY", owner="vllm", enlarge="--max-model-len {tokens}"),
+    _at(8080, "llamacpp", "llama.cpp", "LLAMA_API_KEY", owner="llamacpp", enlarge="-c {tokens}"),
     # "server default port will be changed to :9931 in a future release" -- what llama-server logs at its start,
     # ggml-org/llama.cpp#26508, read 2026-11-23
-    LocalServer(
-        "llamacpp",
-        "llama.cpp",
-        "http://127.0.0.1:9931/v1",
-        "LLAMA_API_KEY",
-        owner="llamacpp",
-        enlarge="-c {tokens}",
-    ),
-    LocalServer(
-        "lmstudio", "LM Studio", "http://127.0.0.1:1234/v1", "LM_API_TOKEN", details="/api/v0/models"
-    ),
-    LocalServer(
-        "sglang",
-        "SGLang",
-        "http://127.0.0.1:30000/v1",
-        "SGLANG_API_KEY",
-        owner="sglang",
-        enlarge="--context-length {tokens}",
-    ),
-    LocalServer("jan", "Jan", "http://127.0.0.1:1337/v1", "JAN_API_KEY"),
-    LocalServer(
+    _at(9931, "llamacpp", "llama.cpp", "LLAMA_API_KEY", owner="llamacpp", enlarge="-c {tokens}"),
+    _at(1234, "lmstudio", "LM Studio", "LM_API_TOKEN", details="/api/v0/models"),
+    _at(30000, "sglang", "SGLang", "SGLANG_API_KEY", owner="sglang", enlarge="--context-length {tokens}"),
+    _at(1337, "jan", "Jan", "JAN_API_KEY"),
+    _at(
+        5001,
         "koboldcpp",
         "KoboldCpp",
-        "http://127.0.0.1:5001/v1",
         "KOBOLDCPP_API_KEY",
         owner="koboldcpp",
         enlarge="--contextsize {tokens}",

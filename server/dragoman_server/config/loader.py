@@ -42,7 +42,6 @@ from dragoman_server.settings.problems import (
     COMMAND_LINE,
     ENVIRONMENT,
     CheckFinding,
-    CheckSeverity,
     ValueOrigin,
     did_you_mean,
     dotted,
@@ -121,30 +120,28 @@ def _warnings(
     for name, value in proxies_of(environ):
         if (missing := missing_socks(value)) is not None:
             text, _, fix = missing.partition(": ")
-            yield CheckFinding(CheckSeverity.WARNING, "proxy", name, text, fix)
+            yield CheckFinding.warning("proxy", name, text, fix)
     yield from _unknown_variables(loaded, environ)
     if not is_loopback(settings.server.host) and not settings.client_keys:
         text = (
             f"{settings.server.host} is reachable from other machines, and there are no client keys: whoever can "
             "connect can use your upstreams"
         )
-        yield CheckFinding(
-            CheckSeverity.WARNING, "public", "server.host", text, "make a key with `dragoman keys add NAME`"
-        )
+        yield CheckFinding.warning("public", "server.host", text, "make a key with `dragoman keys add NAME`")
     if "*" in settings.server.cors_origins and not settings.client_keys:
         text = (
             "any web page that is opened in a browser on this machine can use your upstreams, because there are no "
             "client keys"
         )
         fix = "write the origins of your pages, or make a key with `dragoman keys add NAME`"
-        yield CheckFinding(CheckSeverity.WARNING, "public", "server.cors_origins", text, fix)
+        yield CheckFinding.warning("public", "server.cors_origins", text, fix)
     yield from _lost_prefixes(settings)
     for index, upstream in enumerate(settings.upstreams):
         path = specs[upstream.protocol].path
         if path.startswith("/v1/") and urlsplit(upstream.base_url).path.endswith("/v1"):
             text = f"the base URL for {upstream.protocol} is written without /v1; requests would go to .../v1{path}"
             fix = f"remove /v1 from base_url: {loaded.origin('upstreams', index, 'base_url').changed_at}"
-            yield CheckFinding(CheckSeverity.WARNING, "base_url", f"upstream {upstream.name}", text, fix)
+            yield CheckFinding.warning("base_url", f"upstream {upstream.name}", text, fix)
 
 
 def _lost_prefixes(settings: Settings) -> Iterator[CheckFinding]:
@@ -155,8 +152,7 @@ def _lost_prefixes(settings: Settings) -> Iterator[CheckFinding]:
         for target in targets_of(chain):
             fixed, substituted, rest = target.partition(WILDCARD)
             if wildcard and prefix and substituted and fixed.endswith("/"):
-                yield CheckFinding(
-                    CheckSeverity.WARNING,
+                yield CheckFinding.warning(
                     "models",
                     dotted(("models", name)),
                     f'{quote_value(target)} loses "{prefix}", because * stands for the text behind it',
@@ -173,9 +169,7 @@ def _unknown_variables(loaded: LoadedConfig, environ: Mapping[str, str]) -> Iter
             # The prefix alone would make all of them similar.
             found = nearest(name[len(ENV_PREFIX) :], [each.removeprefix(ENV_PREFIX) for each in valid])
             fix = f"write {ENV_PREFIX}{found}, or unset {name}" if found else f"unset {name}"
-            yield CheckFinding(
-                CheckSeverity.WARNING, "environment", name, "is not a variable of Dragoman", fix
-            )
+            yield CheckFinding.warning("environment", name, "is not a variable of Dragoman", fix)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -328,9 +322,7 @@ class _Loader(ConfigSources):
                 # ANTHROPIC_BASE_URL points Claude Code at the gateway, which must not send requests to itself.
                 text = f"points at this gateway itself, so {key_variable} does not make an upstream {name}"
                 fix = f"unset {url_variable} where the gateway is started"
-                self.warnings.append(
-                    CheckFinding(CheckSeverity.WARNING, "environment", url_variable, text, fix)
-                )
+                self.warnings.append(CheckFinding.warning("environment", url_variable, text, fix))
                 continue
             path, problems_before = ("upstreams", index), len(self.problems)
             by_key = ValueOrigin(ENVIRONMENT, where=key_variable)

@@ -176,5 +176,21 @@ class CheckFinding:
     text: str
     fix: str = ""
 
+    @classmethod
+    def ok(cls, check: str, subject: str, text: str, fix: str = "") -> "CheckFinding":
+        return cls(CheckSeverity.OK, check, subject, text, fix)
+
+    @classmethod
+    def note(cls, check: str, subject: str, text: str, fix: str = "") -> "CheckFinding":
+        return cls(CheckSeverity.NOTE, check, subject, text, fix)
+
+    @classmethod
+    def warning(cls, check: str, subject: str, text: str, fix: str = "") -> "CheckFinding":
+        return cls(CheckSeverity.WARNING, check, subject, text, fix)
+
+    @classmethod
+    def error(cls, check: str, subject: str, text: str, fix: str = "") -> "CheckFinding":
+        return cls(CheckSeverity.ERROR, check, subject, text, fix)
+
     def __str__(self) -> str:
         return f"{self.subject}: {self.text}" + (self.fix and f"; {self.fix}")

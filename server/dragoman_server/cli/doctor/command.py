@@ -92,11 +92,11 @@ def _of_problem(problem: ConfigProblem) -> CheckFinding:
     subject = ": ".join(filter(None, (origin.place, origin.where)))
     text, missing, fix = problem.text.partition(NEEDS_EXTRA)
     if missing:
-        return CheckFinding(CheckSeverity.ERROR, "config", subject, text + missing.rstrip(": "), fix)
+        return CheckFinding.error("config", subject, text + missing.rstrip(": "), fix)
     fix = f"correct {origin.changed_at}"
     if not origin.where and not Path(origin.source).exists():
         fix = f"dragoman init --config {shlex.quote(origin.source)}"
-    return CheckFinding(CheckSeverity.ERROR, "config", subject, problem.text, fix)
+    return CheckFinding.error("config", subject, problem.text, fix)
 
 
 def _summary(loaded: LoadedConfig) -> CheckFinding:
@@ -108,9 +108,9 @@ def _summary(loaded: LoadedConfig) -> CheckFinding:
             if loaded.path is None
             else f"dragoman init --force, or add [[upstreams]] to {place}"
         )
-        return CheckFinding(CheckSeverity.NOTE, "config", place, text, fix)
+        return CheckFinding.note("config", place, text, fix)
     upstreams = ", ".join(upstream.name for upstream in loaded.settings.upstreams)
-    return CheckFinding(CheckSeverity.OK, "config", place, f"is correct; upstreams: {upstreams}")
+    return CheckFinding.ok("config", place, f"is correct; upstreams: {upstreams}")
 
 
 def finding_lines(finding: CheckFinding) -> Iterator[str]:

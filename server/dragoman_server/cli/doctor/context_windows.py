@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from dragoman_server.cli.local_servers import LOCAL_SERVERS
 from dragoman_server.models.info import ModelInfo
-from dragoman_server.settings.problems import CheckFinding, CheckSeverity, quote_value
+from dragoman_server.settings.problems import CheckFinding, quote_value
 
 # "Tasks which require large context like web search, agents, and coding tools should be set to at least 64000 tokens."
 # -- docs/context-length.mdx of ollama/ollama, read 2026-11-23
@@ -33,4 +33,4 @@ def small_window(
     known = next((each for each in LOCAL_SERVERS if each.owner and each.owner == info.owned_by), None)
     fix = f"start {known.title} with {known.enlarge.format(tokens=_ADVISED)}" if known else ""
     fix = fix or "load the model with a larger context window, or use another model"
-    return CheckFinding(CheckSeverity.WARNING, "context", subject, text, fix)
+    return CheckFinding.warning("context", subject, text, fix)

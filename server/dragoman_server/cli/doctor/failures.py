@@ -4,6 +4,7 @@ import socket
 import ssl
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 
 from dragoman_server.settings.problems import CheckSeverity
 from dragoman_server.upstream.errors import (
@@ -35,61 +36,39 @@ class Cause:
 
 
 _BASE_URL = "correct the base URL: {place}"
+_unreachable = partial(Cause, unreachable=True)
 
 # By X509_V_ERR_... of OpenSSL, include/openssl/x509_vfy.h.
 NOT_YET_VALID, EXPIRED, _OTHER_NAME, _OTHER_ADDRESS = 9, 10, 62, 64
-_UNKNOWN_AUTHORITY = Cause(
+_UNKNOWN_AUTHORITY = _unreachable(
     "tls",
     "its certificate is from an authority that this machine does not trust",
     "if you trust it: export SSL_CERT_FILE=/path/to/authority.pem, where the gateway is started",
-    unreachable=True,
 )
 _CERTIFICATES = {
-    EXPIRED: Cause(
-        "tls",
-        "its certificate has expired",
-        "renew the certificate of {host}, or set this machine's clock",
-        unreachable=True,
+    EXPIRED: _unreachable(
+        "tls", "its certificate has expired", "renew the certificate of {host}, or set this machine's clock"
     ),
-    NOT_YET_VALID: Cause(
-        "tls",
-        "its certificate is not valid yet",
-        "set this machine's clock: sudo timedatectl set-ntp true",
-        unreachable=True,
+    NOT_YET_VALID: _unreachable(
+        "tls", "its certificate is not valid yet", "set this machine's clock: sudo timedatectl set-ntp true"
     ),
-    _OTHER_NAME: Cause(
-        "tls",
-        "its certificate is for another name than {host}",
-        "write the name in the certificate: {place}",
-        unreachable=True,
+    _OTHER_NAME: _unreachable(
+        "tls", "its certificate is for another name than {host}", "write the name in the certificate: {place}"
     ),
 }
 _CERTIFICATES[_OTHER_ADDRESS] = _CERTIFICATES[_OTHER_NAME]
 
-_NO_TLS = Cause(
-    "tls",
-    "it does not speak TLS",
-    "write http:// instead of https:// in the base URL: {place}",
-    unreachable=True,
+_NO_TLS = _unreachable(
+    "tls", "it does not speak TLS", "write http:// instead of https:// in the base URL: {place}"
 )
-_TLS = Cause("tls", "", "check that {host} speaks TLS 1.2 or newer at that port: {place}", unreachable=True)
-_DNS = Cause(
-    "dns",
-    "the name {host} cannot be resolved",
-    "check the network and DNS of this machine, or " + _BASE_URL,
-    unreachable=True,
+_TLS = _unreachable("tls", "", "check that {host} speaks TLS 1.2 or newer at that port: {place}")
+_DNS = _unreachable(
+    "dns", "the name {host} cannot be resolved", "check the network and DNS of this machine, or " + _BASE_URL
 )
-_REFUSED = Cause(
-    "connect", "nothing listens at {origin}", "start that server, or " + _BASE_URL, unreachable=True
-)
-_NO_CONNECTION = Cause(
-    "connect", "", "check the network and its firewalls, or " + _BASE_URL, unreachable=True
-)
-_PROXY = Cause(
-    "proxy",
-    "",
-    "correct `proxy`, https_proxy, http_proxy or all_proxy, or add {host} to no_proxy",
-    unreachable=True,
+_REFUSED = _unreachable("connect", "nothing listens at {origin}", "start that server, or " + _BASE_URL)
+_NO_CONNECTION = _unreachable("connect", "", "check the network and its firewalls, or " + _BASE_URL)
+_PROXY = _unreachable(
+    "proxy", "", "correct `proxy`, https_proxy, http_proxy or all_proxy, or add {host} to no_proxy"
 )
 SILENT = Cause("connect", "", "look at the log of {origin}: it accepts connections, but sends no response")
 WRONG_MODEL = Cause(

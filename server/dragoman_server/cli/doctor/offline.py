@@ -24,7 +24,7 @@ from dragoman_server.platform.extras import install_command
 from dragoman_server.proxying.tool_grammar import grammar_checker
 from dragoman_server.settings import ARRAYS
 from dragoman_server.settings.fields import DAY_S, keys_of
-from dragoman_server.settings.problems import CheckFinding, CheckSeverity, ValueOrigin, quote_value
+from dragoman_server.settings.problems import CheckFinding, ValueOrigin, quote_value
 from dragoman_server.settings.secret import Secret
 from dragoman_server.settings.values import is_loopback
 
@@ -53,7 +53,7 @@ def _grammars(loaded: LoadedConfig) -> Iterator[CheckFinding]:
             f"these upstreams do not check it themselves: {', '.join(unchecked)}"
         )
         fix = install_command("grammar")
-        yield CheckFinding(CheckSeverity.NOTE, "extra", "server.check_grammars", text, fix)
+        yield CheckFinding.note("extra", "server.check_grammars", text, fix)
 
 
 def _startup(loaded: LoadedConfig) -> Iterator[CheckFinding]:
@@ -69,13 +69,13 @@ def _startup(loaded: LoadedConfig) -> Iterator[CheckFinding]:
         check_backend(server.backend)
     except StartupError as error:
         text, _, fix = str(error).partition("; ")
-        yield CheckFinding(CheckSeverity.ERROR, "backend", "server.backend", text, fix)
+        yield CheckFinding.error("backend", "server.backend", text, fix)
     try:
         check_tls(server)
     except StartupError as error:
         name = "keyfile" if "the keyfile" in str(error) else "certfile"
         fix = f"correct {loaded.origin('server', name).changed_at}"
-        yield CheckFinding(CheckSeverity.ERROR, "certificate", f"server.{name}", str(error), fix)
+        yield CheckFinding.error("certificate", f"server.{name}", str(error), fix)
     else:
         if server.certfile is not None and server.keyfile is not None:
             yield from _expiry(loaded, server.certfile, server.keyfile)
@@ -90,7 +90,7 @@ def _expiry(loaded: LoadedConfig, certfile: str, keyfile: str) -> Iterator[Check
         if not until:
             text = f"{certfile} has expired or is not valid yet"
         fix = f"renew it: {loaded.origin('server', 'certfile').changed_at}"
-        yield CheckFinding(CheckSeverity.WARNING, "certificate", "server.certfile", text, fix)
+        yield CheckFinding.warning("certificate", "server.certfile", text, fix)
 
 
 def _valid_until(certfile: str, keyfile: str) -> float:
@@ -134,9 +134,7 @@ def _file_modes(loaded: LoadedConfig) -> Iterator[CheckFinding]:
         # A file that cannot be read is a problem by itself.
         if os.name == "posix" and os.path.isfile(file) and os.stat(file).st_mode & _READABLE_BY_OTHERS:
             text = f"{reason}, and other users of this machine may read it"
-            yield CheckFinding(
-                CheckSeverity.WARNING, "file_mode", file, text, f"chmod 600 {shlex.quote(file)}"
-            )
+            yield CheckFinding.warning("file_mode", file, text, f"chmod 600 {shlex.quote(file)}")
 
 
 def _secret_origins(loaded: LoadedConfig) -> Iterator[ValueOrigin]:
@@ -166,14 +164,12 @@ def _store_files(loaded: LoadedConfig) -> Iterator[CheckFinding]:
             if not needed.exists():
                 if needed == path.parent:
                     text = f"the directory {needed} does not exist"
-                    yield CheckFinding(
-                        CheckSeverity.ERROR, "store", f"server.{name}_path", text, f"mkdir -p {quoted}"
-                    )
+                    yield CheckFinding.error("store", f"server.{name}_path", text, f"mkdir -p {quoted}")
                 break
             if not os.access(needed, os.R_OK | os.W_OK):
                 fix = f'sudo chown "$(id -un)" {quoted}, or name another file: {place}'
                 text = f"{needed} cannot be written"
-                yield CheckFinding(CheckSeverity.ERROR, "store", f"server.{name}_path", text, fix)
+                yield CheckFinding.error("store", f"server.{name}_path", text, fix)
                 break
 
 
@@ -185,7 +181,7 @@ def _proxies(loaded: LoadedConfig) -> Iterator[CheckFinding]:
         if upstream.proxy is not None:
             place = loaded.origin("upstreams", index, "proxy").changed_at
             text = f"is reached by the proxy {_address(upstream.proxy.reveal())} of {place}"
-            yield CheckFinding(CheckSeverity.NOTE, "proxy", subject, text)
+            yield CheckFinding.note("proxy", subject, text)
         elif in_environment:
             # The HTTP client takes a while to import.
             from dragoman_server.upstream.client import environment_proxy
@@ -198,9 +194,9 @@ def _proxies(loaded: LoadedConfig) -> Iterator[CheckFinding]:
             if is_loopback(host):
                 text += ", although it is on this machine"
                 fix = f'export no_proxy="${{no_proxy:+$no_proxy,}}{host}"'
-                yield CheckFinding(CheckSeverity.WARNING, "proxy", subject, text, fix)
+                yield CheckFinding.warning("proxy", subject, text, fix)
             else:
-                yield CheckFinding(CheckSeverity.NOTE, "proxy", subject, text)
+                yield CheckFinding.note("proxy", subject, text)
 
 
 def _address(proxy: str) -> str:

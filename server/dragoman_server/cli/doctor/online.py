@@ -12,7 +12,7 @@ from dragoman_server.cli.doctor.upstreams import UpstreamExamination
 from dragoman_server.cli.listeners import find_listener, port_advice
 from dragoman_server.config.loader import LoadedConfig
 from dragoman_server.serving.sockets import AddressInUse, StartupError, bind
-from dragoman_server.settings.problems import CheckFinding, CheckSeverity
+from dragoman_server.settings.problems import CheckFinding
 from dragoman_server.upstream.client import UpstreamClient, origin_of
 
 NO_CLIENTS: Mapping[str, int] = MappingProxyType({})
@@ -83,17 +83,15 @@ async def _examine_port(loaded: LoadedConfig, findings: list[CheckFinding]) -> N
         listener = await find_listener(error.address)
         if listener.url is None:
             fix = f"{port_advice(error.address)}, or change the port: {place}"
-            findings.append(CheckFinding(CheckSeverity.ERROR, "port", subject, f"{error} by {listener}", fix))
+            findings.append(CheckFinding.error("port", subject, f"{error} by {listener}", fix))
         else:
-            findings.append(CheckFinding(CheckSeverity.NOTE, "port", subject, f"is in use by {listener}"))
+            findings.append(CheckFinding.note("port", subject, f"is in use by {listener}"))
     except StartupError as error:
         text, _, fix = str(error).partition("; ")
         fix = fix or f"change the address: {loaded.origin('server', 'host').changed_at}"
-        findings.append(CheckFinding(CheckSeverity.ERROR, "port", subject, text, fix))
+        findings.append(CheckFinding.error("port", subject, text, fix))
     else:
-        findings.append(
-            CheckFinding(CheckSeverity.OK, "port", subject, f"{server.host} port {server.port} is free")
-        )
+        findings.append(CheckFinding.ok("port", subject, f"{server.host} port {server.port} is free"))
 
 
 async def _examine_store(loaded: LoadedConfig, findings: list[CheckFinding]) -> None:
@@ -113,10 +111,10 @@ async def _examine_store(loaded: LoadedConfig, findings: list[CheckFinding]) -> 
             except AccountStoreError as error:
                 failure = str(error)
     if not failure:
-        findings.append(CheckFinding(CheckSeverity.OK, "store", subject, "the store responds"))
+        findings.append(CheckFinding.ok("store", subject, "the store responds"))
         return
     fix = f"start the server, or correct the URL: {loaded.origin('server', 'account_store_url').changed_at}"
-    findings.append(CheckFinding(CheckSeverity.ERROR, "store", subject, loaded.settings.mask(failure), fix))
+    findings.append(CheckFinding.error("store", subject, loaded.settings.mask(failure), fix))
 
 
 def _clock(examinations: Sequence[UpstreamExamination]) -> Iterator[CheckFinding]:
@@ -126,5 +124,5 @@ def _clock(examinations: Sequence[UpstreamExamination]) -> Iterator[CheckFinding
             _, host = origin_of(each.upstream.base_url)
             direction = "ahead of" if each.ahead_s > 0 else "behind"
             text = f"this machine's clock is {abs(each.ahead_s):.0f} s {direction} that of {host}"
-            yield CheckFinding(CheckSeverity.WARNING, "clock", "clock", text, "sudo timedatectl set-ntp true")
+            yield CheckFinding.warning("clock", "clock", text, "sudo timedatectl set-ntp true")
             return

@@ -8,6 +8,7 @@ gateway meets what is found here.
 import shlex
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from urllib.parse import urlsplit
 
@@ -128,7 +129,7 @@ class UpstreamExamination:
         self._add(each for each in (*listed, *paths) if each not in wrong or each == best[0])
         if not can_list(self.upstream):
             text = "its list of models is not requested, so little is known of it without --spend"
-            self._add([CheckFinding(CheckSeverity.NOTE, "models", self.subject, text)])
+            self._add([CheckFinding.note("models", self.subject, text)])
         if self.listed is not None:
             self._add(self._missing_models())
             self._add(self._small_windows())
@@ -143,11 +144,11 @@ class UpstreamExamination:
 
     async def _each(
         self,
-        examine: Callable[[AccountSettings], Awaitable[list[CheckFinding]]],
+        examine: Callable[[AccountSettings], Awaitable[CheckFinding]],
         accounts: Sequence[AccountSettings],
     ) -> list[CheckFinding]:
         """Examine the accounts at the same time, and return the findings in the accounts' order."""
-        found: dict[str, list[CheckFinding]] = {}
+        found: dict[str, CheckFinding] = {}
 
         async def one(account: AccountSettings) -> None:
             async with self.limiter:
@@ -156,7 +157,7 @@ class UpstreamExamination:
         async with anyio.create_task_group() as tasks:
             for account in accounts:
                 tasks.start_soon(one, account)
-        return [finding for account in accounts for finding in found[account.id]]
+        return [found[account.id] for account in accounts]
 
     # Where the protocols are served.
 
@@ -169,9 +170,7 @@ class UpstreamExamination:
                 try:
                     status = await status_at(exchange, upstream, account, endpoint)
                 except UpstreamError as error:
-                    return [
-                        self._failed(account, cause_of(error, by_proxy=self._has_proxy(account)), str(error))
-                    ]
+                    return [self._not_sent(account, error)]
                 self._responds = True
                 if is_missing(status):
                     served = await served_paths(self.client, upstream, account, other_paths(upstream))
@@ -188,24 +187,24 @@ class UpstreamExamination:
         if other is not None:
             change, fix = self._other_base(other.base_url)
             text += f", but has something if you {change}"
-            return CheckFinding(CheckSeverity.ERROR, "base_url", self.subject, text, fix)
+            return CheckFinding.error("base_url", self.subject, text, fix)
         place = self.loaded.origin("upstreams", self.index, "protocol").changed_at
         other = next((each for each in served if each.protocol not in spoken), None)
         if endpoint.protocol != self.upstream.protocol:
             fix = f"leave {quote_value(endpoint.protocol)} out of protocols: {self._table_place}"
         elif other is None:
             fix = f"correct the base URL, or the protocol ({place}): {self._base_url_place}"
-            return CheckFinding(CheckSeverity.ERROR, "base_url", self.subject, text, fix)
+            return CheckFinding.error("base_url", self.subject, text, fix)
         else:
             text += f"; {other.protocol} answers at {other.path}"
             fix = f"write protocol = {quote_value(other.protocol)}: {place}"
             if other.base_url != base:
                 fix += f"; and {self._other_base(other.base_url)[0]}"
-        return CheckFinding(CheckSeverity.ERROR, "protocol", self.subject, text, fix)
+        return CheckFinding.error("protocol", self.subject, text, fix)
 
     # The list of models.
 
-    async def _list(self, account: AccountSettings) -> list[CheckFinding]:
+    async def _list(self, account: AccountSettings) -> CheckFinding:
         """Request the list with an account, and with the other form of the base URL if there is none."""
         began = anyio.current_time()
         exchange, listed = await self._fetch(self._patient, account)
@@ -220,45 +219,38 @@ class UpstreamExamination:
             more = f" and {len(listed) - _MODELS_NAMED} more" if len(listed) > _MODELS_NAMED else ""
             text = f"responds within {took:.2f} s; its models: {names}{more}"
             if listed:
-                return await self._balance(account) or [
-                    CheckFinding(CheckSeverity.OK, "models", subject, text)
-                ]
-            fix = "load a model there"
-            return [
-                CheckFinding(CheckSeverity.WARNING, "models", subject, "responds, but lists no models", fix)
-            ]
+                return await self._balance(account) or CheckFinding.ok("models", subject, text)
+            text, fix = "responds, but lists no models", "load a model there"
+            return CheckFinding.warning("models", subject, text, fix)
         if exchange.error is not None:
-            cause = cause_of(exchange.error, by_proxy=self._has_proxy(account))
-            return [self._failed(account, cause, str(exchange.error))]
+            return self._not_sent(account, exchange.error)
         if exchange.status is None:
             text = f"sent no list of models within {self.timeout_s * _WAITS:g} s"
-            return [self._failed(account, SILENT, text)]
+            return self._failed(account, SILENT, text)
         if exchange.redirected_to:
             fix = f"write that address into the base URL: {self._base_url_place}"
             text = f"it redirects to {exchange.redirected_to}, and redirects are not followed"
-            return [CheckFinding(CheckSeverity.ERROR, "base_url", subject, text, fix)]
+            return CheckFinding.error("base_url", subject, text, fix)
         if exchange.status in (200, 404, 405):
-            return [await self._other_base_url(account, exchange.status)]
-        return [self._failed(account, cause_of_status(exchange.status))]
+            return await self._other_base_url(account, exchange.status)
+        return self._failed(account, cause_of_status(exchange.status))
 
-    async def _balance(self, account: AccountSettings) -> list[CheckFinding]:
-        """Return the problems of a key or its money, where the upstream reports them.
+    async def _balance(self, account: AccountSettings) -> CheckFinding | None:
+        """Return the problem of a key or its money, where the upstream reports one.
 
         Some upstreams list their models for any key.
         """
         if not reports_balance(self.upstream):
-            return []
-        with anyio.move_on_after(self.timeout_s):
-            try:
-                protocol = UPSTREAMS[self.upstream.protocol]
-                status, amount = await fetch_balance(self.client, self.upstream, protocol, account)
-            except UpstreamError:
-                return []  # it responds, as the list of models has shown
+            return None
+        protocol = UPSTREAMS[self.upstream.protocol]
+        # An error is none of the key: it responds, as the list of models has shown.
+        with anyio.move_on_after(self.timeout_s), suppress(UpstreamError):
+            status, amount = await fetch_balance(self.client, self.upstream, protocol, account)
             if amount == 0:
                 status = _NO_MONEY
             if status in _ABOUT_THE_KEY:
-                return [self._failed(account, cause_of_status(status))]
-        return []
+                return self._failed(account, cause_of_status(status))
+        return None
 
     @property
     def _patient(self) -> UpstreamSettings:
@@ -286,19 +278,15 @@ class UpstreamExamination:
         if listed is not None:
             change, fix = self._other_base(other)
             text = f"has no list of models there, but has one if you {change}"
-            return CheckFinding(CheckSeverity.ERROR, "base_url", subject, text, fix)
+            return CheckFinding.error("base_url", subject, text, fix)
         if status == 200:
             text = "returned something else than a list of models"
-            return CheckFinding(
-                CheckSeverity.ERROR,
-                "base_url",
-                subject,
-                text,
-                f"correct the base URL: {self._base_url_place}",
+            return CheckFinding.error(
+                "base_url", subject, text, f"correct the base URL: {self._base_url_place}"
             )
         text = f"has no list of models there (status {status})"
         fix = f"correct the base URL: {self._base_url_place}; or add model_list = false: {self._table_place}"
-        return CheckFinding(CheckSeverity.WARNING, "base_url", subject, text, fix)
+        return CheckFinding.warning("base_url", subject, text, fix)
 
     def _other_base(self, other: str) -> tuple[str, str]:
         """Return how the base URL has to be changed, and what to do for that. other: with or without /v1."""
@@ -364,14 +352,12 @@ class UpstreamExamination:
 
     # A tiny response.
 
-    async def _call(self, account: AccountSettings) -> list[CheckFinding]:
+    async def _call(self, account: AccountSettings) -> CheckFinding:
         """Request a response of a few tokens, as the gateway requests it for a client."""
         subject, model = self._subject_of(account), self._example_model()
         if model is None:
             fix = f'add default_model = "NAME": {self._table_place}'
-            return [
-                CheckFinding(CheckSeverity.WARNING, "response", subject, "no model is known to request", fix)
-            ]
+            return CheckFinding.warning("response", subject, "no model is known to request", fix)
         exchange, began = Exchange(self.client), anyio.current_time()
         try:
             plan = self._plan(model)
@@ -379,11 +365,7 @@ class UpstreamExamination:
             patient = replace(destination.settings, read_s=min(destination.settings.read_s, _SPEND_TIMEOUT_S))
             with anyio.move_on_after(_SPEND_TIMEOUT_S + self.timeout_s):
                 async with await account_request(
-                    exchange,
-                    patient,
-                    destination.upstream,
-                    account,
-                    plan.call,
+                    exchange, patient, destination.upstream, account, plan.call
                 ) as response:
                     received = await response.read_all(_MAX_RESPONSE_BYTES)
                 if response.status == 200:
@@ -394,21 +376,16 @@ class UpstreamExamination:
                         raise RemoteProtocolError("the response has no output")
                     took = anyio.current_time() - began
                     text = f"{quote_value(model)} responds within {took:.2f} s"
-                    return [CheckFinding(CheckSeverity.OK, "response", subject, text)]
+                    return CheckFinding.ok("response", subject, text)
                 error = destination.upstream.read_error(response.status, received)
-                return [self._refused(account, model, response.status, error.message)]
+                return self._refused(account, model, response.status, error.message)
         except (RemoteProtocolError, RequestRefused) as error:
             fix = f"correct the base URL or the protocol: {self._base_url_place}"
-            return [
-                CheckFinding(CheckSeverity.ERROR, "response", subject, f"{quote_value(model)}: {error}", fix)
-            ]
+            return CheckFinding.error("response", subject, f"{quote_value(model)}: {error}", fix)
         except UpstreamError as error:
-            return [self._failed(account, cause_of(error, by_proxy=self._has_proxy(account)), str(error))]
-        return [
-            self._failed(
-                account, SILENT, f"{quote_value(model)} sent no response within {_SPEND_TIMEOUT_S:g} s"
-            )
-        ]
+            return self._not_sent(account, error)
+        text = f"{quote_value(model)} sent no response within {_SPEND_TIMEOUT_S:g} s"
+        return self._failed(account, SILENT, text)
 
     def _example_model(self) -> str | None:
         """Return a model that the upstream should have."""
@@ -443,6 +420,11 @@ class UpstreamExamination:
         return self._failed(account, replace(cause, check="response"), text)
 
     # Findings.
+
+    def _not_sent(self, account: AccountSettings, error: UpstreamError) -> CheckFinding:
+        """Return the finding for a request without a response."""
+        proxy = account.proxy or self.upstream.proxy or environment_proxy(self.upstream.base_url)
+        return self._failed(account, cause_of(error, by_proxy=proxy is not None), str(error))
 
     def _failed(self, account: AccountSettings, cause: Cause, reported: str = "") -> CheckFinding:
         """Return the finding for a cause. reported: the text of a cause that has none of its own."""
@@ -479,7 +461,3 @@ class UpstreamExamination:
         if account in accounts:
             return self.loaded.origin("accounts", accounts.index(account), "api_key").changed_at
         return self.loaded.origin("upstreams", self.index, "api_key").changed_at
-
-    def _has_proxy(self, account: AccountSettings) -> bool:
-        proxy = account.proxy or self.upstream.proxy
-        return proxy is not None or environment_proxy(self.upstream.base_url) is not None
