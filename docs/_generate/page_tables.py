@@ -15,7 +15,6 @@ from dragoman._wire.limits import LIMITS
 from dragoman.lint import RULES
 from dragoman_server.capabilities.model_families import MODEL_FAMILIES
 from dragoman_server.capabilities.providers import PROVIDERS
-from dragoman_server.models.routes import VENDOR_MODELS
 from dragoman_server.policy.error_actions import ERROR_RULES, ErrorAction, ErrorRule
 from dragoman_server.settings import ARRAYS, ServerSettings, capability_keys, keys_of
 from dragoman_server.settings.fields import AppliedBy, SettingSpec
@@ -141,10 +140,7 @@ def _toml(value: object) -> str:
 
 
 def _families() -> str:
-    by_upstream: dict[str, list[str]] = {}
-    for family in VENDOR_MODELS:
-        by_upstream.setdefault(family.upstream, []).append(family.pattern)
-    rows = [(_code(*patterns), _code(name)) for name, patterns in by_upstream.items()]
+    rows = [(_code(*provider.models), _code(provider.name)) for provider in PROVIDERS if provider.models]
     return _table(("names", "upstream"), *rows)
 
 

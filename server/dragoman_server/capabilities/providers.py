@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 from dragoman.codec import Enforced, HostedUse
 from dragoman.document import EFFORTS
 from dragoman_server.settings.fields import NONE
+from dragoman_server.settings.patterns import matches
 
 # The protocols that the hosts of these tables speak, by their names in the registry. Apart from such tables and the
 # simulator, no code of the server names a protocol.
@@ -39,6 +40,8 @@ class Provider:
             `refuses` and `relay` are about Chat Completions only.
         hosts: Further public hosts, such as hosts of other regions.
         compatible: The protocol of servers that call themselves compatible with it, if that is another one.
+        models: Patterns of the names of its models, which lead to the upstream of its name.
+        models_elsewhere: Else they lead to the first upstream that speaks its preferred protocol.
     """
 
     name: str
@@ -50,6 +53,8 @@ class Provider:
     date: str = LOOKED_UP
     hosts: tuple[str, ...] = ()
     compatible: str | None = None
+    models: tuple[str, ...] = ()
+    models_elsewhere: bool = False
 
     @property
     def base_url_variable(self) -> str:
@@ -93,6 +98,7 @@ def _chat(
     accepts: tuple[str, ...] = (),
     refuses: tuple[str, ...] = (),
     hosts: tuple[str, ...] = (),
+    models: tuple[str, ...] = (),
     **capabilities: object,
 ) -> Provider:
     """Make a provider of Chat Completions.
@@ -102,7 +108,8 @@ def _chat(
     keys = ((f"{name.upper()}_API_KEY", "bearer"),)
     refused = tuple([each for each in (*_REFUSED, "top_k") if each not in accepts])
     capabilities |= {"default_model": default_model, "refuses": (*refused, *refuses)}
-    return Provider(name, keys, base_url, (CHAT,), source, {**_PUBLIC, **capabilities}, hosts=hosts)
+    capabilities = {**_PUBLIC, **capabilities}
+    return Provider(name, keys, base_url, (CHAT,), source, capabilities, hosts=hosts, models=models)
 
 
 PROVIDERS = (
@@ -130,6 +137,7 @@ PROVIDERS = (
         },
         # Few compatible servers have Responses.
         compatible=CHAT,
+        models=("gpt-*", "chatgpt-*", "o1*", "o3*", "o4*", "codex-*"),
     ),
     Provider(
         "anthropic",
@@ -145,6 +153,9 @@ PROVIDERS = (
             "counts_tokens": True,
             "billing_header": True,
         },
+        models=("claude-*",),
+        # Most upstreams that speak Messages serve Claude.
+        models_elsewhere=True,
     ),
     _chat(
         "deepseek",
@@ -164,6 +175,7 @@ PROVIDERS = (
         reasoning_back="always",
         # "unknown variant `image_url`, expected `text`"
         refuses=("file", "image", "logprobs", "top_logprobs"),
+        models=("deepseek-*",),
     ),
     _chat(
         "openrouter",
@@ -205,7 +217,7 @@ PROVIDERS = (
         accepts=("tool_strict",),
         refuses=("frequency_penalty", "logit_bias", "parallel_tool_calls", "presence_penalty"),
     ),
-    _chat("xai", "https://api.x.ai/v1", "grok-4.5", "docs.x.ai", developer_role=True),
+    _chat("xai", "https://api.x.ai/v1", "grok-4.5", "docs.x.ai", developer_role=True, models=("grok-*",)),
     _chat(
         "mistral",
         "https://api.mistral.ai/v1",
@@ -220,6 +232,7 @@ PROVIDERS = (
         turn_order="no_user_after_tool",
         accepts=("tool_strict",),
         refuses=("logit_bias", "logprobs", "seed", "top_logprobs"),
+        models=("mistral-*", "magistral-*", "ministral-*", "codestral-*", "devstral-*"),
     ),
     _chat(
         "together",
@@ -249,6 +262,7 @@ PROVIDERS = (
         reasoning_back="always",
         tool_images=True,
         hosts=("api.moonshot.cn",),
+        models=("kimi-*",),
     ),
     _chat(
         "zai",
@@ -263,6 +277,7 @@ PROVIDERS = (
         reasoning_back="tool_loop",
         refuses=("frequency_penalty", "logit_bias", "logprobs", "presence_penalty", "seed", "top_logprobs"),
         hosts=("open.bigmodel.cn",),
+        models=("glm-*",),
     ),
     _chat(
         "minimax",
@@ -290,6 +305,7 @@ PROVIDERS = (
         structured_output="object",
         forced_tools="not_thinking",
         hosts=("dashscope.aliyuncs.com",),
+        models=("qwen*",),
     ),
     _chat(
         "gemini",
@@ -302,6 +318,7 @@ PROVIDERS = (
         reasoning_field=NONE,
         thought_signatures=True,
         refuses=("frequency_penalty",),
+        models=("gemini-*",),
     ),
 )
 
@@ -330,9 +347,9 @@ def host_capabilities(url: str, protocol: str) -> Mapping[str, object]:
     return {"billing_header": False, **known} if protocol == MESSAGES else known
 
 
-def preferred_protocol(provider: str) -> str:
-    """Return the preferred protocol of the provider with this name."""
-    return next(each.protocols[0] for each in PROVIDERS if each.name == provider)
+def providers_of_model(model: str) -> Iterator[Provider]:
+    """Yield the providers whose model has this name."""
+    return (each for each in PROVIDERS if any(matches(model, pattern) for pattern in each.models))
 
 
 def provider_name(url: str) -> str | None:

@@ -5,7 +5,7 @@ The first rule that matches decides:
 1. an alias of `[models]`, exact before patterns with `*`; it may lead to a chain, the best first;
 2. `upstream/NAME`, where the first segment is the name of an upstream;
 3. a name in an upstream's own `models` list;
-4. a well-known family, such as `claude-*`, by the table below;
+4. a well-known family, such as `claude-*`, by `capabilities.providers`;
 5. the only upstream, if there is just one: it may have models that are not listed here;
 6. with no upstream but the simulator, the simulator's `echo`, so that any client works at the first try.
 
@@ -22,7 +22,7 @@ from itertools import chain
 from types import MappingProxyType
 from typing import TypeAlias
 
-from dragoman_server.capabilities.providers import preferred_protocol, provider_name
+from dragoman_server.capabilities.providers import provider_name, providers_of_model
 from dragoman_server.models.info import ModelInfo
 from dragoman_server.settings import SIMULATOR, Settings, UpstreamSettings
 from dragoman_server.settings.patterns import WILDCARD, captures, matches, substitute, targets_of
@@ -77,42 +77,6 @@ class UnknownModel:
     model: str
     message: str
     suggestion: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class VendorModels:
-    """Model names that belong to a provider: they lead to the upstream of that name.
-
-    Attributes:
-        by_protocol: Else to the first upstream that speaks the protocol which the provider prefers.
-    """
-
-    pattern: str
-    upstream: str
-    by_protocol: bool = False
-
-
-VENDOR_MODELS = (
-    # Most upstreams that speak Messages serve Claude.
-    VendorModels("claude-*", "anthropic", by_protocol=True),
-    VendorModels("gpt-*", "openai"),
-    VendorModels("chatgpt-*", "openai"),
-    VendorModels("o1*", "openai"),
-    VendorModels("o3*", "openai"),
-    VendorModels("o4*", "openai"),
-    VendorModels("codex-*", "openai"),
-    VendorModels("deepseek-*", "deepseek"),
-    VendorModels("grok-*", "xai"),
-    VendorModels("mistral-*", "mistral"),
-    VendorModels("magistral-*", "mistral"),
-    VendorModels("ministral-*", "mistral"),
-    VendorModels("codestral-*", "mistral"),
-    VendorModels("devstral-*", "mistral"),
-    VendorModels("gemini-*", "gemini"),
-    VendorModels("kimi-*", "moonshot"),
-    VendorModels("glm-*", "zai"),
-    VendorModels("qwen*", "dashscope"),
-)
 
 
 def default_model(settings: Settings) -> str | None:
@@ -237,7 +201,7 @@ def _guessed(settings: Settings, model: str) -> tuple[UpstreamSettings, str] | N
 
 def _is_agent_default(upstream: UpstreamSettings, model: str) -> bool:
     """True if agents request the model by themselves and the upstream is not the model's vendor."""
-    vendors = [family.upstream for family in VENDOR_MODELS if matches(model, family.pattern)]
+    vendors = [provider.name for provider in providers_of_model(model)]
     requested_by_agents = any(matches(model, pattern) for pattern in AGENT_MODELS)
     return requested_by_agents and provider_name(upstream.base_url) not in vendors
 
@@ -261,14 +225,12 @@ def _line_to_add(upstream: UpstreamSettings, model: str, listed: Collection[str]
 
 
 def _by_family(settings: Settings, model: str) -> Iterator[UpstreamSettings]:
-    for family in VENDOR_MODELS:
-        if matches(model, family.pattern):
-            named = settings.upstream(family.upstream)
-            if named is not None:
-                yield named
-            if family.by_protocol:
-                protocol = preferred_protocol(family.upstream)
-                yield from (upstream for upstream in settings.upstreams if protocol in upstream.protocols)
+    for provider in providers_of_model(model):
+        named = settings.upstream(provider.name)
+        if named is not None:
+            yield named
+        if provider.models_elsewhere:
+            yield from (each for each in settings.upstreams if provider.protocols[0] in each.protocols)
 
 
 def _unknown(settings: Settings, model: str, listed: ListedModels) -> UnknownModel:

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from dragoman import UPSTREAMS
+from dragoman_server.capabilities.providers import PROVIDERS
 from dragoman_server.models.routes import (
     SIMULATOR_DEFAULT_MODEL,
-    VENDOR_MODELS,
     ModelRoute,
     UnknownModel,
     deciding_upstream,
@@ -282,7 +282,7 @@ def test_a_request_is_relayed_if_the_upstream_has_its_protocol(server: UpstreamS
 
 
 def test_each_family_is_routed_to_its_vendors_upstream() -> None:
-    for family in VENDOR_MODELS:
-        settings = Settings(upstreams=(upstream("other", M, C), upstream(family.upstream, C)))
-        model = family.pattern.replace("*", "x")
-        assert resolve(settings, C, model) == ModelRoute(family.upstream, model, C), model
+    for provider in PROVIDERS:
+        settings = Settings(upstreams=(upstream("other", M, C), upstream(provider.name, C)))
+        for model in (pattern.replace("*", "x") for pattern in provider.models):
+            assert resolve(settings, C, model) == ModelRoute(provider.name, model, C), model
