@@ -44,12 +44,13 @@ def locked(path: Path) -> Iterator[None]:
 
 
 def replace_file(
-    path: Path, data: bytes, mode: int, check: Callable[[Path], None] = lambda path: None
+    path: Path, data: bytes, *, like: Path | None = None, check: Callable[[Path], None] = lambda path: None
 ) -> None:
     """Write or replace a file in one step: a half-written one would keep the gateway from starting.
 
-    It keeps its owner: otherwise root would take a file with keys from the user that the gateway runs as. After the
-    call the new file is on the disk, whatever happens to the machine.
+    It keeps its owner, or gets the one of `like` if it is new: otherwise root would take it from the user that the
+    gateway runs as. Its mode is the same or the other file's, or else private. After the call the new file is on the
+    disk, whatever happens to the machine.
 
     check: called with the path of a file that has the data, before anything changes. Nothing changes if it raises.
 
@@ -57,7 +58,7 @@ def replace_file(
     """
     path = path.resolve()
     try:
-        before = path.stat() if path.exists() else None
+        before = next((each.stat() for each in (path, like) if each is not None and each.exists()), None)
         with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
             written = Path(file.name)
             try:
@@ -66,7 +67,7 @@ def replace_file(
                 made = os.fstat(file.fileno())
                 if before and (before.st_uid, before.st_gid) != (made.st_uid, made.st_gid):
                     os.chown(written, before.st_uid, before.st_gid)
-                written.chmod(mode)
+                written.chmod(0o600 if before is None or like is None else before.st_mode)
                 os.fsync(file.fileno())
                 check(written)
                 written.replace(path)

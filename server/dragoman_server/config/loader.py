@@ -6,6 +6,7 @@ the files that it names, and nothing else. Single values are read by `sources`; 
 checks what must fit together.
 """
 
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -76,11 +77,13 @@ class LoadedConfig:
     Attributes:
         path: The file's path, None without one.
         origins: The origins by dotted key; a key without an entry has its default value.
+        keys_file: The file that `dragoman keys` writes, next to the configuration file: dragoman.client_keys.toml.
     """
 
     settings: Settings
     path: str | None
     origins: Mapping[str, ValueOrigin]
+    keys_file: Path
     warnings: tuple[CheckFinding, ...] = ()
 
     def origin(self, *path: str | int) -> ValueOrigin:
@@ -94,6 +97,7 @@ def load(
     path: str | None = None,
     flags: Mapping[str, str] = MappingProxyType({}),
     protocols: Mapping[str, ProtocolSpec] = PROTOCOLS,
+    keys_file: Path | None = None,
 ) -> LoadedConfig:
     """Read the configuration. Raises ConfigError.
 
@@ -101,15 +105,20 @@ def load(
     path: of the file; without it DRAGOMAN_CONFIG counts, then `dragoman.toml` in the working directory if there is one.
     flags: the text of server settings on the command line, by the name of the setting.
     protocols: upstreams may speak those that have an upstream half; `create_app` must get the same.
+    keys_file: of client keys, if not the one of the configuration file.
     """
     specs = {name: spec for name, spec in protocols.items() if isinstance(spec, UpstreamSpec)}
     named = path or environ.get(CONFIG_VARIABLE) or None
     file = named or (DEFAULT_FILE if Path(DEFAULT_FILE).is_file() else None)
+    base = Path(file or DEFAULT_FILE)
+    keys_file = keys_file or base.parent / f"{base.stem}.client_keys.toml"
     loader = _Loader(file or DEFAULT_FILE, environ, flags=flags, specs=specs)
     if file is not None:
         loader.read(Path(file))
+    if os.path.isfile(keys_file):
+        loader.read_apart("client_keys", keys_file)
     settings = loader.settings()
-    loaded = LoadedConfig(settings, file, MappingProxyType(loader.origins))
+    loaded = LoadedConfig(settings, file, MappingProxyType(loader.origins), keys_file)
     return replace(loaded, warnings=(*loader.warnings, *_warnings(loaded, environ, specs)))
 
 
@@ -232,8 +241,8 @@ class _Loader(ConfigSources):
                 self.add_problem(path, "has no condition: add statuses, codes or words")
         # Wrong rows are a separate problem, and an empty list of keys counts as none.
         has_keys = bool(self.document.get("client_keys"))
-        limited = [row for name in ("client_keys", "accounts") for _, row in rows[name] if row.has_limits]
-        for name, text in _problems_together(server, has_keys=has_keys, has_limits=bool(limited)):
+        limited = any(row.has_limits for name in ("client_keys", "accounts") for _, row in rows[name])
+        for name, text in _problems_together(server, has_keys=has_keys, has_limits=limited):
             self.add_problem(("server", name), text)
         self.raise_problems()
         settings = Settings(
@@ -456,20 +465,20 @@ def _problems_together(
     server: ServerSettings, *, has_keys: bool, has_limits: bool
 ) -> Iterator[tuple[str, str]]:
     if not (is_loopback(server.host) or has_keys or server.allow_public_without_keys):
-        yield (
-            "host",
+        text = (
             f"{server.host} can be reached from other machines, and there are no client keys, so whoever can "
             "connect could use your upstreams: make a key with `dragoman keys add`, or set "
-            "allow_public_without_keys = true if something else controls who can connect",
+            "allow_public_without_keys = true if something else controls who can connect"
         )
+        yield "host", text
     if server.workers > 1 and server.response_store == "memory":
         yield "response_store", "exists in one process only, and there are several workers: use sqlite"
     if server.workers > 1 and server.account_store == "memory" and has_limits:
         yield (
             "account_store",
             f"is memory, so each of the {server.workers} workers would count the limits of client keys and accounts "
-            "by itself, and together they would allow "
-            f"{server.workers} times as much: use sqlite with account_store_path, or valkey",
+            f"by itself, and together they would allow {server.workers} times as much: use sqlite with "
+            "account_store_path, or valkey",
         )
 
 

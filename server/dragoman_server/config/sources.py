@@ -40,6 +40,7 @@ class ConfigSources:
     """One file, which may be absent, and the environment that its values may refer to.
 
     Attributes:
+        apart: The tables that have their own file next to it: its path, and the line of each key there.
         origins: Where each value came from, by dotted key.
         problems: The faults so far.
         document: The parsed file.
@@ -52,40 +53,57 @@ class ConfigSources:
     problems: list[ConfigProblem] = field(default_factory=list)
     document: dict[str, object] = field(default_factory=dict)
     lines: TomlLines = field(default_factory=lambda: TomlLines(""))
+    apart: dict[str, tuple[str, TomlLines]] = field(default_factory=dict)
 
     # The file.
 
     def read(self, path: Path) -> None:
+        self.document, self.lines = self._parsed(path)
+
+    def read_apart(self, name: str, path: Path) -> None:
+        """Read an array of tables from its own file, in which nothing else may be."""
+        document, lines = self._parsed(path)
+        for key in document.keys() - {name}:
+            origin = ValueOrigin(str(path), lines.line_of((key,)), key)
+            self.problems.append(ConfigProblem(origin, f"unknown key; this file has only {name}"))
+        if name in self.document:
+            self.add_problem((name,), f"{path} has them as well: they must be in one of both files")
+        self.apart[name] = str(path), lines
+        self.document[name] = document.get(name, [])
+
+    def _parsed(self, path: Path) -> tuple[dict[str, object], TomlLines]:
+        """Return the document in a file and the line of each key, nothing if that is impossible."""
+        nothing: tuple[dict[str, object], TomlLines] = {}, TomlLines("")
+
+        def problem(line: int | None, text: str) -> None:
+            self.problems.append(ConfigProblem(ValueOrigin(str(path), line), text))
+
         try:
             with path.open("rb") as file:
                 data = file.read(MAX_FILE_BYTES + 1)
         except (OSError, ValueError) as error:
             reason = error.strerror if isinstance(error, OSError) else str(error)
-            self._file_problem(None, f"cannot read the configuration: {reason}")
-            return
+            problem(None, f"cannot read the configuration: {reason}")
+            return nothing
         if len(data) > MAX_FILE_BYTES:
-            self._file_problem(None, f"is larger than {MAX_FILE_BYTES} bytes")
-            return
+            problem(None, f"is larger than {MAX_FILE_BYTES} bytes")
+            return nothing
         try:
             # "A TOML file must be a valid UTF-8 encoded Unicode document" -- TOML 1.0.0. Some editors begin it with a
             # byte order mark.
             text = data.decode("utf-8-sig")
-            self.document = tomllib.loads(text)
+            return tomllib.loads(text), TomlLines(text)
         except UnicodeDecodeError as error:
-            self._file_problem(data.count(b"\n", 0, error.start) + 1, "is not UTF-8 text")
+            problem(data.count(b"\n", 0, error.start) + 1, "is not UTF-8 text")
         except tomllib.TOMLDecodeError as error:
             line, message = text.rstrip().count("\n") + 1, str(error)
             message = message.removesuffix(" (at end of document)") + " at the end of the file"
             if place := _SYNTAX_PLACE.search(str(error)):
                 line, message = int(place[1]), f"{str(error)[: place.start()]} (column {place[2]})"
-            self._file_problem(line, f"not valid TOML: {message}")
+            problem(line, f"not valid TOML: {message}")
         except (ValueError, RecursionError):
-            self._file_problem(None, "has a number that is too large, or is nested too deeply")
-        else:
-            self.lines = TomlLines(text)
-
-    def _file_problem(self, line: int | None, text: str) -> None:
-        self.problems.append(ConfigProblem(ValueOrigin(self.file, line), text))
+            problem(None, "has a number that is too large, or is nested too deeply")
+        return nothing
 
     # Problems and origins.
 
@@ -102,7 +120,8 @@ class ConfigSources:
         self.origins[dotted(path)] = replace(self._file_origin(path), references=tuple(references), raw=raw)
 
     def _file_origin(self, path: KeyPath) -> ValueOrigin:
-        return ValueOrigin(self.file, self.lines.line_of(path), dotted(path))
+        file, lines = self.apart.get(str(path[0]), (self.file, self.lines))
+        return ValueOrigin(file, lines.line_of(path), dotted(path))
 
     # Tables.
 

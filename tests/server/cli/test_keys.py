@@ -14,8 +14,6 @@ from command.cli import run
 from edge import EdgeGateway, Upstream
 
 from dragoman_server.cli import config_writer
-from dragoman_server.cli.config_writer import ConfigEditError
-from dragoman_server.cli.keys.client_key_tables import ClientKeyTables
 from dragoman_server.cli.keys.command import parse_duration, parse_when
 from dragoman_server.config.loader import load
 from dragoman_server.settings import ClientKey
@@ -111,56 +109,48 @@ def test_invalid_key_commands(arguments: tuple[str, ...], environ: dict[str, str
     assert message in result.stderr
 
 
-BEFORE = "# Ours.\r\n[server]\nport = 1\n\n"
-BEHIND = '\n# Names.\n[models]\n"a[b]" = "sim/echo"  # \u2028 [[client_keys]]\n'
+FILE = Path("dragoman.client_keys.toml")
 
 
-@pytest.mark.parametrize("mark", ["", "\ufeff"])
 @pytest.mark.parametrize("name", ["first", "middle", "last"])
-@pytest.mark.each_choice
-def test_only_the_revoked_key_is_removed(name: str, mark: str) -> None:
-    tables = {
-        each: f'[[client_keys]]\nname = "{each}"\nhash = "{"0" * 64}"\n'
-        for each in ("first", "middle", "last")
-    }
-    file = Path("dragoman.toml")
-    file.write_bytes((mark + BEFORE + "".join(tables.values()) + BEHIND).encode())
-    file.chmod(0o640)
-    result = run("keys", "revoke", name, DRAGOMAN_SECRET=SECRET)
-    assert result.stdout == f"dragoman.toml: {name} is revoked; {RELOAD}\n"
-    left = "".join(table for each, table in tables.items() if each != name)
-    assert file.read_bytes() == (mark + BEFORE + left + BEHIND).encode()
-    assert file.stat().st_mode & 0o777 == 0o640
-    assert [each.name for each in Path().iterdir()] == ["dragoman.toml"]
+def test_only_the_revoked_key_is_removed(name: str) -> None:
+    (config := Path("dragoman.toml")).write_text("# Ours.\n[server]\nport = 1\n")
+    for each in ("first", "middle", "last"):
+        keys("add", each, "--write", "--models", "a[b],up/*", "--expires", "2126-12-31", "--may-loosen")
+    FILE.chmod(0o640)
+    before = keys_in()
+    result = keys("revoke", name)
+    assert result.stdout == f"{FILE}: {name} is revoked; {RELOAD}\n"
+    assert keys_in() == {each: key for each, key in before.items() if each != name}
+    assert FILE.stat().st_mode & 0o777 == 0o640
+    assert config.read_text() == "# Ours.\n[server]\nport = 1\n"
+    assert sorted(Path().iterdir()) == [FILE, config]
 
 
 @pytest.mark.parametrize(
-    ("between", "name", "line"), [(", ", "a", 1), (",\n    ", "a", 1), (",\n    ", "b", 2)]
+    "arguments", [("revoke", "a"), ("rotate", "a"), ("disable", "a"), ("add", "b", "--write")]
 )
-def test_a_file_of_another_form_is_not_edited(between: str, name: str, line: int) -> None:
-    tables = [f'{{ name = "{each}", hash = "{"0" * 64}" }}' for each in "ab"]
-    text = f"client_keys = [{between.join(tables)}]\n[server]\nport = 1\n"
-    Path("dragoman.toml").write_text(text)
-    result = run("keys", "revoke", name, DRAGOMAN_SECRET=SECRET)
-    assert (result.exit_code, Path("dragoman.toml").read_text()) == (1, text)
-    reported = f"dragoman.toml is written in an unusual way: remove the key by hand, line {line}"
-    assert reported in result.stderr
-
-
-def test_a_file_that_disappeared_is_reported() -> None:
-    with pytest.raises(ConfigEditError, match=r"cannot read gone\.toml: No such file"):
-        ClientKeyTables(Path("gone.toml"), lambda path: None)
+def test_keys_in_the_configuration_file_are_read_and_not_changed(arguments: tuple[str, ...]) -> None:
+    text = f'# Ours.\n[[client_keys]]\nname = "a"\nhash = "{"0" * 64}"\n'
+    (config := Path("dragoman.toml")).write_text(text)
+    result = run("keys", *arguments, DRAGOMAN_SECRET=SECRET)
+    assert (result.exit_code, result.stdout, config.read_text()) == (1, "", text)
+    advice = f"dragoman.toml:3 has client keys: move their tables to {FILE}, which this command changes"
+    assert advice in result.stderr
+    assert list(Path().iterdir()) == [config]
+    config.rename(FILE)
+    keys(*arguments)
 
 
 def test_a_file_that_cannot_be_written_stays_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(self: Path, target: Path) -> None:
         raise PermissionError(13, "Permission denied")
 
-    text = add("a")[1]
-    Path("dragoman.toml").write_text(text)
+    keys("add", "a", "--write")
+    text = FILE.read_text()
     monkeypatch.setattr(Path, "replace", refuse)
     result = run("keys", "revoke", "a", DRAGOMAN_SECRET=SECRET)
-    assert (result.exit_code, Path("dragoman.toml").read_text()) == (1, text)
+    assert (result.exit_code, FILE.read_text()) == (1, text)
     assert "Permission denied" in result.stderr
     assert len(list(Path().iterdir())) == 1
 
@@ -168,7 +158,7 @@ def test_a_file_that_cannot_be_written_stays_as_it_is(monkeypatch: pytest.Monkey
 # Writing the file.
 
 
-def keys_in(file: str = "dragoman.toml") -> dict[str, ClientKey]:
+def keys_in(file: str | None = None) -> dict[str, ClientKey]:
     settings = load(environ={"DRAGOMAN_SECRET": SECRET}, path=file).settings
     return {key.name: key for key in settings.client_keys}
 
@@ -179,30 +169,46 @@ def keys(*arguments: str) -> Result:
     return result
 
 
-@pytest.mark.parametrize("before", [None, "", "# Ours.\r\n[server]\r\nport = 1", "\ufeff[models]\n\n\n"])
-def test_a_key_is_written_to_the_end_of_the_file(before: str | None) -> None:
-    file = Path("dragoman.toml")
-    if before is not None:
-        file.write_bytes(before.encode())
-    flags = (
-        "--expires",
-        "2126-12-31",
-        "--models",
-        "fast,up/*",
-        "--requests-per-minute",
-        "60",
-        "--may-loosen",
-    )
-    result = keys("add", "ci", "--write", *flags)
+@pytest.mark.parametrize("config", [None, "# Ours.\r\n[server]\r\nport = 1", "\ufeff[models]\n\n\n"])
+def test_a_key_is_written_to_its_own_file(config: str | None) -> None:
+    if config is not None:
+        Path("dragoman.toml").write_bytes(config.encode())
+        Path("dragoman.toml").chmod(0o640)
+    flags = ("--expires", "2126-12-31", "--models", "fast,up/*,$a", "--requests-per-minute", "60")
+    result = keys("add", "ci", "--write", "--may-loosen", *flags)
     key = keys_in()["ci"]
     assert key.hash == hash_client_key(result.stdout.strip(), Secret(SECRET))
     assert key.expires == datetime(2126, 12, 31, tzinfo=UTC)
-    assert (key.models, key.requests_per_minute, key.may_loosen) == (("fast", "up/*"), 60, True)
-    text = file.read_bytes().decode()
-    assert text.startswith((before or "").rstrip())
-    assert ("\r\n" in text) is ("\r\n" in (before or ""))
-    assert before is not None or file.stat().st_mode & 0o777 == 0o600
-    assert f"dragoman.toml: the key ci was added; {RELOAD}" in result.stderr
+    assert (key.models, key.requests_per_minute, key.may_loosen) == (("fast", "up/*", "$a"), 60, True)
+    assert "budget" not in FILE.read_text()
+    assert FILE.stat().st_mode & 0o777 == (0o600 if config is None else 0o640)
+    assert f"{FILE}: the key ci was added; {RELOAD}" in result.stderr
+    keys("add", "other", "--write")
+    assert keys_in()["ci"] == key
+
+
+@pytest.mark.parametrize(
+    ("before", "config", "problem"),
+    [
+        ("port = 1\n", "", f"{FILE}:1: port: unknown key; this file has only client_keys"),
+        ("", "[[client_keys]]\n", f"dragoman.toml:1: client_keys: {FILE} has them as well"),
+        ("client_keys = 1\n", "", f"{FILE}:4: not valid TOML"),
+    ],
+)
+def test_the_file_of_the_keys_has_them_all_and_nothing_else(before: str, config: str, problem: str) -> None:
+    keys("add", "ci", "--write")
+    FILE.write_text(before + FILE.read_text())
+    Path("dragoman.toml").write_text(config)
+    result = run("config", "check", DRAGOMAN_SECRET=SECRET)
+    assert result.exit_code == 2
+    assert result.stderr.startswith(problem)
+
+
+def test_each_configuration_file_has_its_own_keys() -> None:
+    for name in ("a", "b"):
+        Path(f"{name}.toml").write_text("")
+        keys("add", f"of-{name}", "--write", "--config", f"{name}.toml")
+    assert [list(keys_in(f"{name}.toml")) for name in "ab"] == [["of-a"], ["of-b"]]
 
 
 def test_the_old_key_of_a_rotated_one_is_valid_for_the_overlap() -> None:
@@ -222,17 +228,17 @@ def test_a_key_whose_old_one_is_still_valid_is_not_rotated_again() -> None:
     """The old one was promised to be valid until then, and a table has room for two."""
     keys("add", "ci", "--write")
     keys("rotate", "ci", "--overlap", "2h")
-    before = Path("dragoman.toml").read_text()
+    before = FILE.read_text()
     result = run("keys", "rotate", "ci", DRAGOMAN_SECRET=SECRET)
     assert (result.exit_code, result.stdout) == (2, "")
     assert "ci has two keys already, and the older one is valid until 2" in result.stderr
-    assert Path("dragoman.toml").read_text() == before
-    Path("dragoman.toml").write_text(re.sub("previous_expires = .*", "previous_expires = 2020-01-01", before))
+    assert FILE.read_text() == before
+    FILE.write_text(re.sub("previous_expires = .*", "previous_expires = 2020-01-01", before))
     keys("rotate", "ci")
 
 
 def test_an_expired_key_is_rotated_only_with_a_new_end() -> None:
-    Path("dragoman.toml").write_text(add("ci")[1] + "expires = 2020-01-01\n")
+    FILE.write_text(add("ci")[1] + "expires = 2020-01-01\n")
     result = run("keys", "rotate", "ci", DRAGOMAN_SECRET=SECRET)
     assert (result.exit_code, result.stdout) == (2, "")
     assert "ci has expired: write how long the new key is valid, as in --expires 90d" in result.stderr
@@ -240,87 +246,77 @@ def test_an_expired_key_is_rotated_only_with_a_new_end() -> None:
     assert (keys_in()["ci"].expires, keys_in()["ci"].previous_hash) == (None, None)
 
 
-def test_a_disabled_key_keeps_its_settings_and_its_comments() -> None:
-    table = f'  [[client_keys]]  # of the team\r\n  hash = "{"0" * 64}" # old\r\n  name = "ci"\r\n'
-    Path("dragoman.toml").write_bytes((table + "\r\n# Names.\r\n[models]\r\n").encode())
-    assert keys("disable", "ci").stdout == f"dragoman.toml: ci is disabled; {RELOAD}\n"
-    assert keys_in()["ci"].disabled
-    assert (table + "  disabled = true\r\n\r\n# Names").encode() in Path("dragoman.toml").read_bytes()
+def test_a_disabled_key_keeps_its_settings() -> None:
+    keys("add", "ci", "--write", "--loss-policy", "refuse")
+    before = FILE.read_text()
+    assert keys("disable", "ci").stdout == f"{FILE}: ci is disabled; {RELOAD}\n"
+    assert (keys_in()["ci"].disabled, keys_in()["ci"].loss_policy) == (True, "refuse")
     keys("disable", "ci")
-    keys("enable", "ci")
-    assert Path("dragoman.toml").read_bytes() == (table + "\r\n# Names.\r\n[models]\r\n").encode()
-    keys("rotate", "ci")
-    assert b"# old" in Path("dragoman.toml").read_bytes()
-
-
-@pytest.mark.parametrize("command", ["rotate", "disable"])
-def test_tables_of_another_form_are_not_changed(command: str) -> None:
-    text = f'client_keys = [{{ name = "a", hash = "{"0" * 64}" }}]\n'
-    Path("dragoman.toml").write_text(text)
-    result = run("keys", command, "a", DRAGOMAN_SECRET=SECRET)
-    assert (result.exit_code, result.stdout, Path("dragoman.toml").read_text()) == (1, "", text)
-    assert "dragoman.toml is written in an unusual way: change the key by hand, line 1" in result.stderr
-    result = run("keys", "add", "b", "--write", DRAGOMAN_SECRET=SECRET)
-    assert (result.exit_code, result.stdout, Path("dragoman.toml").read_text()) == (1, "", text)
+    assert keys("enable", "ci").stdout == f"{FILE}: ci is enabled; {RELOAD}\n"
+    assert FILE.read_text() == before
 
 
 def test_commands_at_the_same_time_change_the_file_one_after_the_other(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     keys("add", "ci", "--write")
-    before = Path("dragoman.toml").read_text()
+    before = FILE.read_text()
     with config_writer.locked(Path("dragoman.toml")):
         monkeypatch.setattr(config_writer, "LOCK_S", 0.0)
         for arguments in (("add", "other", "--write"), ("rotate", "ci"), ("revoke", "ci")):
             result = run("keys", *arguments, DRAGOMAN_SECRET=SECRET)
             assert (result.exit_code, result.stdout) == (1, "")
             assert "another command is changing dragoman.toml: try again" in result.stderr
-    assert Path("dragoman.toml").read_text() == before
+    assert FILE.read_text() == before
     keys("revoke", "ci")
 
 
 def test_a_changed_file_is_on_the_disk_before_it_is_in_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    (file := Path("dragoman.toml")).write_text("")
+    FILE.write_text("")
     synced = []
 
     def sync(descriptor: int) -> None:
         status = os.fstat(descriptor)
         synced.append("directory" if S_ISDIR(status.st_mode) else status.st_size)
-        synced.append(file.stat().st_size)
+        synced.append(FILE.stat().st_size)
 
     monkeypatch.setattr(os, "fsync", sync)
     keys("add", "ci", "--write")
-    size = file.stat().st_size
+    size = FILE.stat().st_size
     assert synced == [size, 0, "directory", size]
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to another user")
 def test_a_changed_file_keeps_its_owner() -> None:
     """Root makes a key; the gateway runs as another user, the only one who may read the file."""
-    file = Path("dragoman.toml")
-    file.touch(0o600)
-    os.chown(file, 1234, 1235)
-    keys("add", "ci", "--write")
-    stat = file.stat()
-    assert (stat.st_uid, stat.st_gid, stat.st_mode & 0o777) == (1234, 1235, 0o600)
+    (config := Path("dragoman.toml")).touch(0o600)
+    for file in (config, FILE):  # the second key changes the file that the first one has made
+        os.chown(file, 1234, 1235)
+        keys("add", f"ci{file}", "--write")
+        stat = FILE.stat()
+        assert (stat.st_uid, stat.st_gid, stat.st_mode & 0o777) == (1234, 1235, 0o600)
+        os.chown(config, 0, 0)
 
 
 def test_a_change_that_would_make_the_configuration_wrong_is_not_made() -> None:
     text = "[server]\nworkers = 2\n"
     (file := Path("dragoman.toml")).write_text(text)
-    before = file.stat()
     for flags, reason in (
         (("--requests-per-minute", "5"), "each of the 2 workers would count the limits"),
         (("--budget", "5"), "needs [[prices]]"),
     ):
         result = run("keys", "add", "ci", "--write", *flags, DRAGOMAN_SECRET=SECRET)
         assert (result.exit_code, result.stdout, file.read_text()) == (2, "", text)
-        assert "nothing was changed, because this would be wrong:\ndragoman.toml:" in result.stderr
+        assert "nothing was changed, because this would be wrong:\ndragoman." in result.stderr
         assert reason in result.stderr
-        # A reload at this moment would have read a wrong file if there had been one for a while.
-        assert (file.stat().st_ino, file.stat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
         assert list(Path().iterdir()) == [file]
     keys("add", "ci", "--write")
+    before = FILE.stat()
+    result = run("keys", "add", "web", "--write", "--budget", "5", DRAGOMAN_SECRET=SECRET)
+    assert (result.exit_code, list(keys_in())) == (2, ["ci"])
+    assert f"{FILE}:10: client_keys[1].budget: needs [[prices]]" in result.stderr
+    # A reload at this moment would have read a wrong file if there had been one for a while.
+    assert (FILE.stat().st_ino, FILE.stat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
 
 
 def test_without_its_last_key_a_public_gateway_would_not_reload() -> None:

@@ -61,7 +61,7 @@ def test_the_commands_run_in_their_order() -> None:
         results.append(CliRunner(env={"DRAGOMAN_SECRET": SECRET}).invoke(main, arguments))
         assert results[-1].exit_code == 0, results[-1].output
         if arguments[1] == "add":
-            table = Path("dragoman.toml").read_text()
+            table = Path("dragoman.client_keys.toml").read_text()
     key = results[0].stdout.strip()
     assert key.startswith(CLIENT_KEY_PREFIX)
     assert hash_client_key(key, Secret(SECRET)) in table

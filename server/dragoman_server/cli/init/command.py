@@ -58,7 +58,7 @@ def init(config_file: str | None, yes: bool, force: bool) -> None:
         exit_with(FAILURE, "nothing was written")
     try:
         # Private, because people put keys into it later.
-        replace_file(path, config_text(config).encode(), 0o600)
+        replace_file(path, config_text(config).encode())
     except ConfigEditError as error:
         exit_with(FAILURE, str(error))
     click.echo(f"Wrote {path}. Next:")

@@ -1,24 +1,25 @@
 """The commands `dragoman keys ...`: make, list, rotate, disable, enable and revoke client keys.
 
-The file has the hashes of keys; only who made one has it. What keys have used is in the account store: a running
-gateway is asked for it, or else a shared store is read.
+The keys have their own file next to the configuration file, which these commands write whole. It has only hashes: who
+made a key has it. What keys have used is in the account store: a running gateway is asked for it, or else a shared
+store is read.
 """
 
 import json
+import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
 from dragoman_server.cli.admin import AdminUnavailable, admin_request
 from dragoman_server.cli.config_file import toml_text
-from dragoman_server.cli.config_writer import ConfigEditError, locked
-from dragoman_server.cli.keys.client_key_tables import ClientKeyTables
+from dragoman_server.cli.config_writer import ConfigEditError, locked, replace_file
 from dragoman_server.cli.options import (
     FAILURE,
     UNBOUND,
@@ -30,7 +31,7 @@ from dragoman_server.cli.options import (
     loader,
     setting_option,
 )
-from dragoman_server.config.loader import DEFAULT_FILE
+from dragoman_server.config.loader import DEFAULT_FILE, LoadedConfig, load
 from dragoman_server.settings import ClientKey, Settings, keys_of
 from dragoman_server.settings.keys import hash_client_key, new_key
 from dragoman_server.settings.problems import ConfigError
@@ -54,8 +55,6 @@ _MAX_DURATION_S = 100 * 365 * 86_400
 _DURATION = re.compile(r"(\d{1,6})([smhdw])")
 _WHEN = "30d, 12h, 45m, a date, or a time such as 2026-12-31T18:00:00Z"
 
-_T = TypeVar("_T")
-
 _HOW_TO_APPLY = "a running gateway needs a reload for it: dragoman reload, or SIGHUP"
 
 
@@ -63,8 +62,9 @@ _HOW_TO_APPLY = "a running gateway needs a reload for it: dragoman reload, or SI
 def keys() -> None:
     """Make, list and change client keys.
 
-    The configuration contains their hashes; a key is shown once, when it is made. Exit codes: 0 when it is done,
-    1 when the file cannot be changed, 2 when the configuration or the command line is wrong.
+    Their hashes are in a file next to the configuration file, dragoman.client_keys.toml; a key is shown once, when it
+    is made. Exit codes: 0 when it is done, 1 when the file cannot be changed, 2 when the configuration or the command
+    line is wrong.
     """
 
 
@@ -72,7 +72,7 @@ def keys() -> None:
     "add",
     params=[
         config_option,
-        click.Option(["--write"], is_flag=True, help="write the key's table into the configuration file"),
+        click.Option(["--write"], is_flag=True, help="write the key's table into the file of the keys"),
         click.Option(["--expires"], metavar="WHEN", help=f"when it becomes invalid: {_WHEN}"),
         *(setting_option(_SETTINGS[name], None) for name in _PERMISSIONS),
     ],
@@ -83,8 +83,8 @@ def add_key(
 ) -> None:
     """Make a key for NAME and print it.
 
-    Its table for the configuration is printed too, or written into the file with --write. The file has only a hash,
-    made with server.secret.
+    Its table is printed too, or written into the file of the keys with --write. The file has only a hash, made with
+    server.secret.
     """
     if write:
         _lock(config_file)
@@ -95,22 +95,16 @@ def add_key(
     key = new_key()
     try:
         check_value(_SETTINGS["name"], name, name)
-        values = {"name": name, "hash": hash_client_key(key, secret), **_checked(permissions)}
-        if expires is not None:
-            values["expires"] = parse_when(expires, datetime.now(UTC))
+        ends = None if expires is None else parse_when(expires, datetime.now(UTC))
+        made = ClientKey(name=name, hash=hash_client_key(key, secret), expires=ends, **_checked(permissions))
     except InvalidValue as error:
         exit_with(USAGE_ERROR, str(error))
-    lines = "\n".join(f"{name} = {toml_text(value)}" for name, value in values.items())
     if not write:
         _print_key(key)
         click.echo(f"Add these lines to the configuration; {_HOW_TO_APPLY}", err=True)
-        click.echo(f"\n[[client_keys]]\n{lines}")
+        click.echo(f"\n{_key_table(made)}", nl=False)
         return
-    file = Path(loaded.path or DEFAULT_FILE)
-    if loaded.path is None:
-        with suppress(OSError):  # the change reports it
-            file.touch(0o600)
-    _edit(file, lambda tables: tables.add(values))
+    file = _write(loaded, [*loaded.settings.client_keys, made])
     _print_key(key)
     click.echo(f"{file}: the key {name} was added; {_HOW_TO_APPLY}", err=True)
 
@@ -162,13 +156,13 @@ def list_keys(config_file: str | None, as_json: bool) -> None:
 def rotate_key(name: str, config_file: str | None, overlap: str, expires: str | None) -> None:
     """Make a new key for NAME, print it, and let the old one end later.
 
-    Both have the same limits and counters. The configuration file is changed.
+    Both have the same limits and counters.
     """
-    found = _find(name, config_file)
+    loaded, old = _find(name, config_file)
     now = datetime.now(UTC).replace(microsecond=0)
     try:
         ends = now + parse_duration(overlap)
-        new_end = found.key.expires
+        new_end = old.expires
         if expires is not None:
             new_end = None if expires == "never" else parse_when(expires, now)
     except InvalidValue as error:
@@ -178,7 +172,7 @@ def rotate_key(name: str, config_file: str | None, overlap: str, expires: str | 
             USAGE_ERROR,
             f"{name} has expired: write how long the new key is valid, as in --expires 90d",
         )
-    before = found.key.previous_expires
+    before = old.previous_expires
     if before is not None and before > now and ends > now:
         exit_with(
             USAGE_ERROR,
@@ -186,80 +180,96 @@ def rotate_key(name: str, config_file: str | None, overlap: str, expires: str | 
             "after that, or end both now with --overlap 0",
         )
     key = new_key()
-    keeps_old = ends > now and (found.key.expires is None or found.key.expires > now)
-    found.change(
-        {
-            "hash": hash_client_key(key, _secret_of(found.settings)),
-            "expires": new_end,
-            "previous_hash": found.key.hash if keeps_old else None,
-            "previous_expires": ends if keeps_old else None,
-        }
+    keeps_old = ends > now and (old.expires is None or old.expires > now)
+    file = _change(
+        loaded,
+        old,
+        hash=hash_client_key(key, _secret_of(loaded.settings)),
+        expires=new_end,
+        previous_hash=old.hash if keeps_old else None,
+        previous_expires=ends if keeps_old else None,
     )
     _print_key(key)
-    old = f"the old one is valid until {toml_text(ends)}" if keeps_old else "the old one is no longer valid"
-    click.echo(f"{found.file}: {name} has a new key, and {old}; {_HOW_TO_APPLY}", err=True)
+    state = f"is valid until {toml_text(ends)}" if keeps_old else "is no longer valid"
+    click.echo(f"{file}: {name} has a new key, and the old one {state}; {_HOW_TO_APPLY}", err=True)
 
 
 @keys.command("disable", params=[config_option])
 @click.argument("name")
 def disable_key(name: str, config_file: str | None) -> None:
     """Refuse requests with the key of NAME until it is enabled. Its limits and counters stay."""
-    found = _find(name, config_file)
-    found.change({"disabled": True})
-    click.echo(f"{found.file}: {name} is disabled; {_HOW_TO_APPLY}")
+    file = _change(*_find(name, config_file), disabled=True)
+    click.echo(f"{file}: {name} is disabled; {_HOW_TO_APPLY}")
 
 
 @keys.command("enable", params=[config_option])
 @click.argument("name")
 def enable_key(name: str, config_file: str | None) -> None:
     """Accept the key of NAME again."""
-    found = _find(name, config_file)
-    found.change({"disabled": None})
-    click.echo(f"{found.file}: {name} is enabled; {_HOW_TO_APPLY}")
+    file = _change(*_find(name, config_file), disabled=False)
+    click.echo(f"{file}: {name} is enabled; {_HOW_TO_APPLY}")
 
 
 @keys.command("revoke", params=[config_option])
 @click.argument("name")
 def revoke_key(name: str, config_file: str | None) -> None:
-    """Remove the key of NAME from the configuration file."""
-    found = _find(name, config_file)
-    _edit(found.file, lambda tables: tables.remove(found.index))
-    click.echo(f"{found.file}: {name} is revoked; {_HOW_TO_APPLY}")
+    """Remove the key of NAME."""
+    loaded, key = _find(name, config_file)
+    file = _write(loaded, [other for other in loaded.settings.client_keys if other is not key])
+    click.echo(f"{file}: {name} is revoked; {_HOW_TO_APPLY}")
 
 
-@dataclass(frozen=True, slots=True)
-class _FoundKey:
-    """A key of the configuration. index: of its table in the file."""
+# The file.
 
-    key: ClientKey
-    index: int
-    file: Path
-    settings: Settings
-
-    def change(self, values: Mapping[str, object]) -> None:
-        _edit(self.file, lambda tables: tables.change(self.index, values))
+_HEAD = "# Client keys, written by `dragoman keys`: what else is in this file is lost when a key changes.\n"
 
 
-def _edit(file: Path, change: Callable[[ClientKeyTables], _T]) -> _T:
-    """Change the file. Print what is wrong and exit if that is impossible, or would make the configuration wrong."""
+def _key_table(key: ClientKey) -> str:
+    """Return the table of a key, with what is not the default."""
+    values = {name: getattr(key, name) for name in _SETTINGS}
+    lines = [
+        # A dollar sign begins a reference in the file.
+        f"{name} = {toml_text(value)}\n".replace("$", "$$")
+        for name, value in values.items()
+        if value != _SETTINGS[name].default
+    ]
+    return "".join(["[[client_keys]]\n", *lines])
+
+
+def _change(loaded: LoadedConfig, key: ClientKey, **values: Any) -> Path:
+    """Write the file with other values of a key."""
+    keys = loaded.settings.client_keys
+    return _write(loaded, [replace(key, **values) if other is key else other for other in keys])
+
+
+def _write(loaded: LoadedConfig, keys: Sequence[ClientKey]) -> Path:
+    """Write the file with these keys. Print what is wrong and exit if that would make the configuration wrong."""
+    file = loaded.keys_file
+    before = loaded.origin("client_keys", 0, "name")
+    if loaded.settings.client_keys and before.source != str(file):
+        exit_with(
+            FAILURE,
+            f"{before.place} has client keys: move their tables to {file}, which this command changes",
+        )
 
     def check(written: Path) -> None:
         try:
-            loader(str(written), UNBOUND)()
+            load(environ=os.environ, path=loaded.path, flags=UNBOUND, keys_file=written)
         except ConfigError as error:
             problems = str(error).replace(str(written), str(file))
             exit_with(USAGE_ERROR, f"nothing was changed, because this would be wrong:\n{problems}")
 
+    text = "\n".join([_HEAD, *map(_key_table, keys)])
     try:
-        result = change(ClientKeyTables(file, check))
-    except (ConfigEditError, OSError) as error:
+        replace_file(file, text.encode(), like=Path(loaded.path or DEFAULT_FILE), check=check)
+    except ConfigEditError as error:
         exit_with(FAILURE, str(error))
     try:
-        loader(str(file), {})()
+        load(environ=os.environ, path=loaded.path)
     except ConfigError as error:
         # On a public address, the last key was revoked: a reload is refused, so the key would stay valid.
         click.echo(f"warning: the gateway neither starts nor reloads with this file:\n{error}", err=True)
-    return result
+    return file
 
 
 def _lock(config_file: str | None) -> None:
@@ -270,16 +280,14 @@ def _lock(config_file: str | None) -> None:
         exit_with(FAILURE, str(error))
 
 
-def _find(name: str, config_file: str | None) -> _FoundKey:
-    """Return a key that will be changed."""
+def _find(name: str, config_file: str | None) -> tuple[LoadedConfig, ClientKey]:
+    """Return the configuration and a key in it that will be changed."""
     _lock(config_file)
     loaded = load_or_exit(config_file, UNBOUND)
-    names = [key.name for key in loaded.settings.client_keys]
-    if name not in names or loaded.path is None:
-        known = ", ".join(names) or "none"
-        exit_with(USAGE_ERROR, f"there is no key named {name!a}; there are {known}")
-    index = names.index(name)
-    return _FoundKey(loaded.settings.client_keys[index], index, Path(loaded.path), loaded.settings)
+    keys = {key.name: key for key in loaded.settings.client_keys}
+    if name not in keys:
+        exit_with(USAGE_ERROR, f"there is no key named {name!a}; there are {', '.join(keys) or 'none'}")
+    return loaded, keys[name]
 
 
 def _secret_of(settings: Settings) -> Secret:
@@ -297,7 +305,7 @@ def _print_key(key: str) -> None:
     click.echo(key)
 
 
-def _checked(permissions: Mapping[str, str | bool | None]) -> dict[str, object]:
+def _checked(permissions: Mapping[str, str | bool | None]) -> dict[str, Any]:
     """Return the values of flags as the file would have them. Raises InvalidValue."""
     values = {}
     for name, given in permissions.items():
