@@ -14,7 +14,7 @@ from agents.received import received_by, unwrapped
 from agents.requests import CLAUDE_CODE, CODEX, CODEX_COMPACTION, MODELS, TARGETS
 from failures.responses import Call, Cost, Reasoning, Text, frames, stream
 from failures.translate import Received, UpstreamRequest, each, piecewise, translate_request
-from failures.turns import PIXEL, calls_of, outline, results_of
+from failures.turns import calls_of, outline, results_of
 from oracle import CHAT, MESSAGES, RESPONSES
 from oracle import samples as s
 
@@ -24,6 +24,7 @@ Json = dict[str, Any]
 
 # What Codex sends before its work begins, and in it.
 OPENING = CODEX["input"][:3]
+PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 PATCH = '*** Begin Patch\n*** Add File: "a".txt\n+one\\two\n*** End Patch\n'
 (GRAMMAR,) = (tool["format"]["definition"] for tool in CODEX["tools"] if tool["type"] == "custom")
 # A tool of Claude Code that no request has but by a search.

@@ -50,7 +50,7 @@ def test_a_law_holds(law: Law, subtests: pytest.Subtests) -> None:
 
 @pytest.mark.promise("R4")
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
-def test_a_stream_may_be_cut_in_two_anywhere(protocol: str) -> None:
+def test_g1_a_stream_may_be_cut_in_two_anywhere(protocol: str) -> None:
     source = Source("sample", protocol, s.render(protocol, SAMPLES[protocol]()))
     client = CHAT if protocol == MESSAGES else MESSAGES
     sent = translated_response(source, client)
@@ -72,7 +72,7 @@ def with_all_sse_syntax(stream: bytes, ending: bytes) -> bytes:
 
 @pytest.mark.promise("R4")
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
-def test_a_stream_may_use_all_of_the_sse_syntax(protocol: str) -> None:
+def test_g7_a_stream_may_use_all_of_the_sse_syntax(protocol: str) -> None:
     plain = Source("sample", protocol, s.render(protocol, SAMPLES[protocol]()))
     client = CHAT if protocol == MESSAGES else MESSAGES
     sent = translated_response(plain, client)

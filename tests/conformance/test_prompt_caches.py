@@ -58,7 +58,7 @@ def capabilities_of(upstream: str) -> st.SearchStrategy[Capabilities]:
 @pytest.mark.parametrize("client", PROTOCOL_NAMES)
 @settings(max_examples=CONVERSATIONS, deadline=None, derandomize=True, database=None)
 @given(SCRIPTS, st.data(), st.booleans())
-def test_what_an_upstream_gets_begins_with_what_it_got(
+def test_g8_what_an_upstream_gets_begins_with_what_it_got(
     client: str, upstream: str, script: Script, data: st.DataObject, signed: bool
 ) -> None:
     capabilities = data.draw(capabilities_of(upstream))

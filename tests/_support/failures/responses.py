@@ -1,6 +1,6 @@
 """Responses as neutral blocks, and the streams in which upstreams of each protocol send them.
 
-The streams are as the vendors send them; what is odd about a failing server is written out in its test.
+The streams are as the vendors send them.
 """
 
 from __future__ import annotations
@@ -32,12 +32,11 @@ class Reasoning:
 
 @dataclass(frozen=True)
 class Call:
-    """A call of a function. fragments: of its arguments, as they stream; whole: the model came to their end."""
+    """A call of a function. fragments: of its arguments, as they stream."""
 
     id: str
     name: str = "add"
     fragments: tuple[str, ...] = ('{"a": ', "1}")
-    whole: bool = True
 
     @property
     def arguments(self) -> str:
@@ -204,8 +203,6 @@ def _call_item(index: int, block: Call) -> tuple[list[s.Payload], Json]:
     events += [
         s.at("function_call_arguments.delta", index, key, delta=fragment) for fragment in block.fragments
     ]
-    if not block.whole:
-        return events, {**head, "arguments": block.arguments, "status": "incomplete"}
     item = {**head, "arguments": block.arguments, "status": "completed"}
     done = s.at("function_call_arguments.done", index, key, arguments=block.arguments)
     return [*events, done, s.item("done", index, **item)], item

@@ -1,17 +1,13 @@
-"""Responses that do not stream, and conversations of several rounds, for the tests of failures."""
+"""Responses that do not stream, of the blocks in failures/responses.py."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from failures.responses import CHAT_ENDS, COST, MESSAGES_ENDS, Block, Call, Cost, payloads, stream
-from failures.translate import WIDE, UpstreamRequest, receive, receive_whole, translate_request
-from laws.turns import ASSEMBLE, NEXT, WHOLE
-from oracle import CHAT, MESSAGES, RESPONSES
+from laws.turns import ASSEMBLE
+from oracle import CHAT, MESSAGES
 from oracle import samples as s
-from translation import MODEL
-
-from dragoman import Capabilities
 
 Json = dict[str, Any]
 
@@ -31,38 +27,3 @@ def whole(protocol: str, *blocks: Block, stop: str = "", cost: Cost = COST) -> J
     assert isinstance(final, dict)
     found: Json = final["response"]
     return found
-
-
-def turn_of_client(upstream: str, client: str, *blocks: Block, streams: bool) -> Any:
-    """A response with these blocks as the client puts it together, in the form in which it sends it back."""
-    if streams:
-        return receive(upstream, client, stream(upstream, *blocks), translates=True).turn
-    return WHOLE[client](receive_whole(upstream, client, whole(upstream, *blocks)))
-
-
-def conversation(client: str, *turns: Any) -> Json:
-    """The client's next request after these turns, each of which it has answered."""
-    body = NEXT[client](turns[0]) | {"model": MODEL}
-    key = "input" if client == RESPONSES else "messages"
-    for turn in turns[1:]:
-        body[key] = body[key] + NEXT[client](turn)[key][1:]
-    return body
-
-
-def after_rounds(
-    upstream: str,
-    client: str,
-    *rounds: tuple[Block, ...],
-    streams: bool,
-    capabilities: Capabilities = WIDE,
-    back_to: str = "",
-    model: str = MODEL,
-) -> UpstreamRequest:
-    """What an upstream is sent after these responses went through a client and came back.
-
-    back_to, model: another upstream, or another model, than those that answered.
-    """
-    turns = [turn_of_client(upstream, client, *blocks, streams=streams) for blocks in rounds]
-    return translate_request(
-        client, back_to or upstream, conversation(client, *turns), capabilities=capabilities, model=model
-    )

@@ -164,5 +164,5 @@ def test_a_summary_is_one_compaction_block(written: Any) -> None:
     assert message["stop_reason"] == "compaction"
 
 
-def test_the_heartbeat() -> None:
+def test_g4_the_heartbeat() -> None:
     assert SPEC.endpoints[0].heartbeat == b'event: ping\ndata: {"type":"ping"}\n\n'

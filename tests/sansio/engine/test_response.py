@@ -139,7 +139,7 @@ def test_events_go_out_one_by_one() -> None:
         assert translator.data_to_send() == frame_of(event)
 
 
-def test_committed_with_the_first_content() -> None:
+def test_e7_committed_with_the_first_content() -> None:
     translator = machine()
     translator.receive_data(frame_of(STARTED) + frame_of(Usage(input=1)))
     assert not translator.committed
@@ -243,7 +243,7 @@ def test_heartbeats_while_it_is_open() -> None:
 
 
 @pytest.mark.parametrize("end", [ENDED, Failed(ERROR)])
-def test_nothing_comes_after_the_end(end: Event) -> None:
+def test_a19_nothing_comes_after_the_end(end: Event) -> None:
     data = stream_of([STARTED, STOP, end, end, STARTED]) + b"data: no json\n\n"
     for chunks in ([data], one_by_one(data)):
         translator = machine()

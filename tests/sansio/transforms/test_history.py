@@ -137,7 +137,7 @@ def test_a_valid_history_is_unchanged(text: str) -> None:
         ("a:Cx | u:E Rx", "a:Cx | u:Rx", ["/1/0"]),
     ],
 )
-def test_history_repairs(text: str, expected: str, repairs: list[str]) -> None:
+def test_b8_history_repairs(text: str, expected: str, repairs: list[str]) -> None:
     assert rewritten(text) == (expected, repairs)
 
 

@@ -48,7 +48,7 @@ def reasoning(signature: Signature | None) -> Reasoning:
         (LOOSE, OTHERS, OTHERS),
     ],
 )
-def test_a_signature_is_sent_only_to_its_model(
+def test_c13_a_signature_is_sent_only_to_its_model(
     spec: Any, signature: Signature | None, left: Signature | None
 ) -> None:
     ledger = Ledger()

@@ -64,7 +64,7 @@ def folded_input(events: list[Event]) -> str:
 
 
 @pytest.mark.parametrize("text", ["", "plain", 'two\nlines "quoted" \\ 😀'])
-def test_wrapped_input_comes_out(text: str) -> None:
+def test_h3_h5_wrapped_input_comes_out(text: str) -> None:
     for fragments in all_ways(wrap_input(text)):
         out, ledger = staged(call("c1", "patch", *fragments), WRAPPED)
         assert out[0] == call("c1", "patch", kind=CUSTOM)[0]

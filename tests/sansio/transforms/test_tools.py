@@ -77,7 +77,7 @@ def test_different_names_stay_different() -> None:
 @given(
     st.text(max_size=90), st.none() | st.text(max_size=90), st.sampled_from([PLAIN, STRICT, CUSTOM, SPACES])
 )
-def test_names_on_the_wire_are_allowed(name: str, namespace: str | None, rule: ToolLimits) -> None:
+def test_i20_names_on_the_wire_are_allowed(name: str, namespace: str | None, rule: ToolLimits) -> None:
     wire = fit_name(name, namespace, rule)
     assert re.fullmatch(r"[a-zA-Z0-9_-]*", wire)
     assert len(wire) <= rule.max_name

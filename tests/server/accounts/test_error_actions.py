@@ -107,6 +107,6 @@ SIGNATURE_ERRORS: list[tuple[WireError, bool]] = [
 ]  # fmt: skip
 
 
-def test_c11_errors_about_reasoning_of_another_organization() -> None:
+def test_c11_c12_errors_about_reasoning_of_another_organization() -> None:
     for error, refuses in SIGNATURE_ERRORS:
         assert refuses_signed_reasoning(error) is refuses, error

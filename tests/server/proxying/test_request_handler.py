@@ -179,7 +179,7 @@ async def test_headers_of_a_stream() -> None:
     assert "set-cookie" not in fake.headers
 
 
-async def test_each_event_goes_out_as_soon_as_it_exists() -> None:
+async def test_g9_each_event_goes_out_as_soon_as_it_exists() -> None:
     fake, _, _ = await run(Script([START, Sleep(1), WORD, Sleep(1), WORD, Sleep(1), END]), client=CHAT)
     times = [when for when, message in fake.messages if b"Hello" in message.get("body", b"")]
     assert times == [pytest.approx(1), pytest.approx(2)]
@@ -194,7 +194,7 @@ async def test_events_that_wait_share_one_write() -> None:
 @pytest.mark.parametrize("client", PROTOCOL_NAMES)
 @pytest.mark.parametrize("where", ["before the head", "before the first byte", "in the middle"])
 @pytest.mark.each_choice
-async def test_silence_is_filled_with_heartbeats(client: str, where: str) -> None:
+async def test_g2_g6_silence_is_filled_with_heartbeats(client: str, where: str) -> None:
     scripts = {
         "before the head": Script([START, WORD, END], connect=[Sleep(25)]),
         "before the first byte": Script([Sleep(25), START, WORD, END]),
@@ -357,7 +357,9 @@ SUCCESS = {CHAT: b"[DONE]", MESSAGES: b"message_stop", RESPONSES: b"response.com
     ids=["eof", "cut frame", "broken", "timeout", "nonsense"],
 )
 @pytest.mark.each_choice
-async def test_a_failure_after_content_ends_in_the_clients_error_form(client: str, tail: list[Any]) -> None:
+async def test_g3_a_failure_after_content_ends_in_the_clients_error_form(
+    client: str, tail: list[Any]
+) -> None:
     fake, _, record = await run(Script([START + WORD, *tail]), client=client)
     assert fake.status == 200
     assert FAILURE_TAILS[client] in fake.body
@@ -367,7 +369,7 @@ async def test_a_failure_after_content_ends_in_the_clients_error_form(client: st
 
 
 @pytest.mark.parametrize("client", PROTOCOL_NAMES)
-async def test_a_failure_after_a_heartbeat_is_in_the_stream(client: str) -> None:
+async def test_g5_e8_a_failure_after_a_heartbeat_is_in_the_stream(client: str) -> None:
     fake, _, _ = await run(Script(connect=[Sleep(15), UpstreamUnreachable("gone")]), client=client)
     assert fake.status == 200
     assert FAILURE_TAILS[client] in fake.body
