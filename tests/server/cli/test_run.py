@@ -10,21 +10,31 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import canaries
 import pytest
+from command.cli import json_server, listing
 from command.cli import run as run_command
-from command.process import DEADLINE_S, GatewayProcess
-from sdk_clients.processes import Gateway, Simulator, each_backend
+from command.process import DEADLINE_S
+from sdk_clients.processes import Simulator
+
+from dragoman_server.cli.run.child import run_child
 
 pytestmark = pytest.mark.process
 
 TOY = [sys.executable, str(Path(__file__).parents[2] / "_support" / "command" / "toy.py")]
 RUN = [sys.executable, "-m", "dragoman_server", "run"]
+# Its part that shares terminal and signals with the program, without a gateway, which takes a second to start.
+CHILD_ONLY = [
+    sys.executable,
+    "-c",
+    "import os, sys; from dragoman_server.cli.run.child import run_child; "
+    "sys.exit(run_child(sys.argv[1], sys.argv[1:], os.environ))",
+]
 
 
 def environ_of(folder: Path, **more: str) -> dict[str, str]:
@@ -41,9 +51,9 @@ def environ_of(folder: Path, **more: str) -> dict[str, str]:
 class Run:
     """A running `dragoman run` without a terminal, in its own session."""
 
-    def __init__(self, folder: Path, *arguments: str, **environ: str) -> None:
+    def __init__(self, folder: Path, command: list[str], *arguments: str, **environ: str) -> None:
         self.process = subprocess.Popen(
-            [*RUN, *arguments],
+            [*command, *arguments],
             cwd=folder,
             env=environ_of(folder, **environ),
             stdin=subprocess.PIPE,
@@ -65,8 +75,8 @@ class Run:
 
 
 @contextmanager
-def running(folder: Path, *arguments: str, **environ: str) -> Iterator[Run]:
-    run = Run(folder, *arguments, **environ)
+def running(folder: Path, *arguments: str, command: list[str] = RUN, **environ: str) -> Iterator[Run]:
+    run = Run(folder, command, *arguments, **environ)
     try:
         yield run
     finally:
@@ -93,13 +103,6 @@ def accepts(url: str) -> bool:
         connection.close()
 
 
-def wait_until_refused(url: str) -> None:
-    deadline = time.monotonic() + DEADLINE_S
-    while accepts(url):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-
-
 SIMULATOR_WARNING = "warning: there is no upstream: the models are those of the built-in simulator"
 NO_REQUEST = (
     f"dragoman: {Path(sys.executable).name} sent no request to the gateway: "
@@ -107,24 +110,16 @@ NO_REQUEST = (
 )
 
 
-@each_backend
-def test_a_program_gets_a_gateway_that_ends_with_it(tmp_path: Path, backend: str) -> None:
-    with running(tmp_path, "--", *TOY, "wait", DRAGOMAN_BACKEND=backend) as run:
+def test_a_program_gets_a_gateway_of_its_own_that_ends_with_it(tmp_path: Path) -> None:
+    """No load balancer is waited for, and no other key is accepted."""
+    with running(tmp_path, "--", *TOY, "wait", DRAGOMAN_DRAIN_DELAY_S="3600") as run:
         url = run.line()
-        assert accepts(url)
+        connection = http.client.HTTPConnection("127.0.0.1", urlsplit(url).port or 0, timeout=DEADLINE_S)
+        connection.request("GET", "/v1/models", headers={"authorization": "Bearer any"})
+        assert connection.getresponse().status == 401
+        connection.close()
         assert run.end() == (0, [], [SIMULATOR_WARNING, NO_REQUEST])
         assert not accepts(url)
-
-
-def test_no_load_balancer_is_waited_for_at_the_end(tmp_path: Path) -> None:
-    with running(tmp_path, "--", *TOY, "wait", DRAGOMAN_DRAIN_DELAY_S="3600") as run:
-        assert accepts(run.line())
-        assert run.end() == (0, [], [SIMULATOR_WARNING, NO_REQUEST])
-
-
-@each_backend
-def test_requests_of_the_program_are_served(tmp_path: Path, backend: str) -> None:
-    assert run_to_end(tmp_path, *TOY, "post", DRAGOMAN_BACKEND=backend)[:2] == (0, ["Hello"])
 
 
 def test_the_environment_is_the_users_and_what_the_sdks_need(tmp_path: Path) -> None:
@@ -168,27 +163,15 @@ def test_the_environment_is_the_users_and_what_the_sdks_need(tmp_path: Path) -> 
     assert sorted(path.name for path in tmp_path.iterdir()) == []  # no file is left
 
 
-def test_only_the_key_of_this_run_is_accepted(tmp_path: Path) -> None:
-    with running(tmp_path, *TOY, "wait") as run:
-        address = urlsplit(run.line())
-        connection = http.client.HTTPConnection("127.0.0.1", address.port or 0, timeout=DEADLINE_S)
-        connection.request("GET", "/v1/models", headers={"authorization": "Bearer any"})
-        assert connection.getresponse().status == 401
-        connection.close()
-
-
 def run_here(*arguments: str, **environ: str) -> tuple[int, list[str]]:
     """Return the exit status and the lines of the command itself."""
     result = run_command("run", *arguments, **environ)
     return result.exit_code, result.output.splitlines()
 
 
-@pytest.mark.parametrize(
-    ("arguments", "status"),
-    [(("exit", "0"), 0), (("exit", "7"), 7), (("die", "SIGTERM"), 143), (("die", "SIGKILL"), 137)],
-)
-def test_the_exit_status_is_that_of_the_program(arguments: tuple[str, str], status: int) -> None:
-    assert run_here("--", *TOY, *arguments) == (status, [SIMULATOR_WARNING, NO_REQUEST])
+def test_the_exit_status_is_that_of_the_program() -> None:
+    for arguments, status in ((("exit", "7"), 7), (("die", "SIGTERM"), 143), (("die", "SIGKILL"), 137)):
+        assert run_child(TOY[0], [*TOY, *arguments], os.environ) == status
 
 
 def test_a_command_that_cannot_be_run(tmp_path: Path) -> None:
@@ -204,25 +187,19 @@ def test_a_command_that_cannot_be_run(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1"])
-def test_a_signal_is_passed_on_once(tmp_path: Path, name: str) -> None:
-    with running(tmp_path, *TOY, "signals", "1") as run:
+def test_each_signal_is_passed_on_once(tmp_path: Path) -> None:
+    with running(tmp_path, *TOY, "signals", "6") as run:
         assert run.line().startswith("ready")
-        run.process.send_signal(signal.Signals[name])
-        assert run.end()[:2] == (0, [name, "more 0"])
-
-
-def test_a_signal_to_the_whole_group_arrives_once(tmp_path: Path) -> None:
-    with running(tmp_path, *TOY, "signals", "1") as run:
-        assert run.line().startswith("ready")
-        os.killpg(run.process.pid, signal.SIGINT)
+        for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1"):
+            run.process.send_signal(signal.Signals[name])
+            assert run.line() == name
+        os.killpg(run.process.pid, signal.SIGINT)  # which the program gets, too
         assert run.end()[:2] == (0, ["SIGINT", "more 0"])
 
 
-@each_backend
-def test_open_requests_of_other_processes_are_served_to_the_end(tmp_path: Path, backend: str) -> None:
-    # Twenty words, of which the first has come when the command ends.
-    run = run_to_end(tmp_path, *TOY, "leave", "sim/slow@10", DRAGOMAN_BACKEND=backend)
+def test_open_requests_of_other_processes_are_served_to_the_end(tmp_path: Path) -> None:
+    # Twenty words, of which the first has come when the command ends. All other tests run on asyncio.
+    run = run_to_end(tmp_path, *TOY, "leave", "sim/slow@10", DRAGOMAN_BACKEND="trio")
     waiting = "dragoman: waiting for open requests; Ctrl-C ends them"
     assert run == (0, ["data: [DONE]"], [SIMULATOR_WARNING, waiting])
 
@@ -230,7 +207,7 @@ def test_open_requests_of_other_processes_are_served_to_the_end(tmp_path: Path, 
 def test_the_status_is_found_if_a_parent_ignores_its_children(tmp_path: Path) -> None:
     ignore = "import os, signal, sys\n"
     ignore += "signal.signal(signal.SIGCHLD, signal.SIG_IGN); os.execv(sys.argv[1], sys.argv[1:])"
-    command = [sys.executable, "-c", ignore, *RUN, *TOY, "exit", "5"]
+    command = [sys.executable, "-c", ignore, *CHILD_ONLY, *TOY, "exit", "5"]
     done = subprocess.run(command, cwd=tmp_path, env=environ_of(tmp_path), timeout=DEADLINE_S, check=False)
     assert done.returncode == 5
 
@@ -239,7 +216,10 @@ def test_the_gateway_ends_if_this_process_is_killed(tmp_path: Path) -> None:
     with running(tmp_path, *TOY, "wait") as run:
         url = run.line()
         run.process.kill()
-        wait_until_refused(url)
+        deadline = time.monotonic() + DEADLINE_S
+        while accepts(url):
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
 
 
 @pytest.mark.skipif(
@@ -247,7 +227,7 @@ def test_the_gateway_ends_if_this_process_is_killed(tmp_path: Path) -> None:
 )
 def test_the_program_gets_a_signal_if_this_process_is_killed(tmp_path: Path) -> None:
     """With a gateway that has gone, an agent without a terminal would try again for hours."""
-    with running(tmp_path, *TOY, "signals", "1") as run:
+    with running(tmp_path, *TOY, "signals", "1", command=CHILD_ONLY) as run:
         assert run.line().startswith("ready")
         run.process.kill()
         assert run.end()[:2] == (-signal.SIGKILL, ["SIGTERM", "more 0"])
@@ -256,11 +236,11 @@ def test_the_program_gets_a_signal_if_this_process_is_killed(tmp_path: Path) -> 
 class Terminal:
     """`dragoman run` as the leader of a session with its own terminal."""
 
-    def __init__(self, folder: Path, *arguments: str) -> None:
+    def __init__(self, folder: Path, command: list[str]) -> None:
         self.pid, self._terminal = pty.fork()
         if self.pid == 0:
             os.chdir(folder)
-            os.execve(sys.executable, [*RUN, *arguments], environ_of(folder))
+            os.execve(sys.executable, command, environ_of(folder))
         self._output = b""
 
     def wait_for(self, text: str) -> None:
@@ -283,8 +263,8 @@ class Terminal:
 
 
 @contextmanager
-def terminal(folder: Path, *arguments: str) -> Iterator[Terminal]:
-    started = Terminal(folder, *arguments)
+def terminal(folder: Path, *arguments: str, command: list[str] = CHILD_ONLY) -> Iterator[Terminal]:
+    started = Terminal(folder, [*command, *arguments])
     try:
         yield started
     finally:
@@ -300,34 +280,28 @@ def status_of(pid: int) -> int:
 class TestOnATerminal:
     def test_the_program_has_the_terminal(self, tmp_path: Path) -> None:
         with terminal(tmp_path, *TOY, "terminal") as run:
-            assert run.read_to_end().splitlines()[-2:] == ["True", NO_REQUEST]
+            assert run.read_to_end().splitlines() == ["True"]
             assert status_of(run.pid) == 0
 
-    def test_ctrl_c_reaches_the_program_once(self, tmp_path: Path) -> None:
-        with terminal(tmp_path, *TOY, "signals", "2") as run:
+    def test_ctrl_c_reaches_the_program_once_and_signals_from_elsewhere_do(self, tmp_path: Path) -> None:
+        with terminal(tmp_path, *TOY, "signals", "3", command=RUN) as run:
             run.wait_for("ready")
+            os.kill(run.pid, signal.SIGTERM)
+            run.wait_for("SIGTERM")
             # The program has the key's signal before we can pass it on, so a second one would not merge with it.
             os.kill(run.pid, signal.SIGSTOP)
             assert os.WIFSTOPPED(os.waitpid(run.pid, os.WUNTRACED)[1])
             run.type(b"\x03")
             run.wait_for("SIGINT")
-            os.kill(run.pid, signal.SIGTERM)
+            os.kill(run.pid, signal.SIGQUIT)
             os.kill(run.pid, signal.SIGCONT)
             # The terminal echoes the key.
-            assert run.read_to_end().splitlines()[-4:] == ["^CSIGINT", "SIGTERM", "more 0", NO_REQUEST]
-            assert status_of(run.pid) == 0
-
-    def test_a_signal_from_elsewhere_is_passed_on(self, tmp_path: Path) -> None:
-        with terminal(tmp_path, *TOY, "signals", "2") as run:
-            run.wait_for("ready")
-            os.kill(run.pid, signal.SIGINT)
-            run.wait_for("SIGINT")
-            os.kill(run.pid, signal.SIGTERM)
-            assert run.read_to_end().splitlines()[-4:] == ["SIGINT", "SIGTERM", "more 0", NO_REQUEST]
+            shown = run.read_to_end().splitlines()[-5:]
+            assert shown == ["SIGTERM", "^CSIGINT", "SIGQUIT", "more 0", NO_REQUEST]
             assert status_of(run.pid) == 0
 
     def test_a_closed_terminal_ends_everything(self, tmp_path: Path) -> None:
-        with terminal(tmp_path, *TOY, "wait") as run:
+        with terminal(tmp_path, *TOY, "wait", command=RUN) as run:
             run.wait_for("/v1")
         assert status_of(run.pid) == 128 + signal.SIGHUP
 
@@ -336,7 +310,7 @@ class TestOnATerminal:
             run.wait_for("stopping")
             assert os.WIFSTOPPED(os.waitpid(run.pid, os.WUNTRACED)[1])
             os.kill(run.pid, signal.SIGCONT)
-            assert run.read_to_end().splitlines()[-2:] == ["continued", NO_REQUEST]
+            assert run.read_to_end().splitlines()[-1] == "continued"
             assert status_of(run.pid) == 0
 
 
@@ -348,12 +322,6 @@ def test_a_failed_request_names_the_log_at_the_end(tmp_path: Path) -> None:
     assert words == "dragoman: the gateway logged warnings or errors"
     assert Path(log).stat().st_mode & 0o777 == 0o600
     assert json.loads(Path(log).read_text())["outcome"] == "failed"
-
-
-def test_the_log_of_all_requests_goes_to_a_file(tmp_path: Path) -> None:
-    log = tmp_path / "gateway.log"
-    assert run_to_end(tmp_path, "--log", str(log), *TOY, "post") == (0, ["Hello"], [SIMULATOR_WARNING])
-    assert any('"outcome": "completed"' in line for line in log.read_text().splitlines())
 
 
 # The first server of a chain is not there: what the file has beside it, and if the command is started.
@@ -390,11 +358,19 @@ def test_an_upstream_that_is_not_there_is_reported_before_the_command(
     )
 
 
-def test_nothing_is_said_of_an_upstream_that_works(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def simulator() -> Iterator[Simulator]:
     with Simulator().ready() as simulator:
-        url = f"http://127.0.0.1:{simulator.port}"
-        (tmp_path / "dragoman.toml").write_text(DEAD.replace("http://127.0.0.1:1", url))
-        assert run_to_end(tmp_path, *TOY, "post", "dead/echo") == (0, ["Hello"], [])
+        yield simulator
+
+
+def test_nothing_is_said_of_an_upstream_that_works_and_the_log_goes_to_a_file(
+    tmp_path: Path, simulator: Simulator
+) -> None:
+    url, log = f"http://127.0.0.1:{simulator.port}", tmp_path / "gateway.log"
+    (tmp_path / "dragoman.toml").write_text(DEAD.replace("http://127.0.0.1:1", url))
+    assert run_to_end(tmp_path, "--log", str(log), *TOY, "post", "dead/echo") == (0, ["Hello"], [])
+    assert any('"outcome": "completed"' in line for line in log.read_text().splitlines())
 
 
 def test_a_server_that_only_waits_does_not_keep_the_command_from_starting(tmp_path: Path) -> None:
@@ -424,30 +400,21 @@ def test_what_outranks_the_users_own_settings_is_a_file_that_nobody_else_reads(
     assert capfd.readouterr().out == "-p\n"
 
 
-@pytest.fixture(scope="module")
-def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
-    folder = tmp_path_factory.mktemp("gateway")
-    with Simulator().ready() as simulator, Gateway(folder, simulator, "asyncio").ready() as gateway:
-        yield gateway
-
-
-def test_a_running_gateway_is_used_and_goes_on(gateway: Gateway, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_running_gateway_is_used_and_goes_on(capfd: pytest.CaptureFixture[str]) -> None:
     names = ("OPENAI_BASE_URL", "OPENAI_API_KEY", "OPENAI_MODEL")
-    command = ("--gateway", gateway.url + "/v1/", *TOY, "env", *names)
-    assert run_here(*command, DRAGOMAN_KEY="a-key-of-the-user") == (0, [])
+    with json_server(listing({"id": "text-embedding-3"}, {"id": "nick"})) as url:
+        command = ("--gateway", url + "/", *TOY, "env", *names)
+        assert run_here(*command, DRAGOMAN_KEY="a-key-of-the-user") == (0, [])
+        assert accepts(url)
     assert json.loads(capfd.readouterr().out) == {
-        "OPENAI_BASE_URL": gateway.url + "/v1",
+        "OPENAI_BASE_URL": url,
         "OPENAI_API_KEY": "a-key-of-the-user",
         "OPENAI_MODEL": "nick",
     }
-    assert accepts(gateway.url)
 
 
-def test_a_client_keeps_its_names_if_a_running_gateway_lists_them(tmp_path: Path) -> None:
-    config = tmp_path / "dragoman.toml"
-    config.write_text('[server]\nsimulator = true\n[models]\n"claude-x" = "sim/echo"\n')
-    with GatewayProcess("--config", str(config)).ready() as gateway:
-        url = f"http://127.0.0.1:{gateway.port}"
+def test_a_client_keeps_its_names_if_a_running_gateway_lists_them() -> None:
+    with json_server(listing({"id": "claude-x"})) as url:
         status, lines = run_here("--gateway", url, "--print-env", "claude")
         assert status == 0
         assert not any("MODEL" in line for line in lines)
@@ -461,23 +428,12 @@ def test_a_gateway_that_does_not_respond() -> None:
     assert lines[0].startswith("dragoman: the gateway at http://127.0.0.1:1 returned no list of models (")
 
 
-def shell(folder: Path, script: str, environ: Mapping[str, str]) -> str:
-    done = subprocess.run(
-        ["sh", "-c", script],
-        cwd=folder,
-        env=environ,
-        capture_output=True,
-        text=True,
-        timeout=DEADLINE_S,
-        check=True,
-    )
-    return done.stdout
-
-
-def test_a_shell_loads_the_printed_variables(tmp_path: Path, gateway: Gateway) -> None:
-    command = shlex.join([*RUN, "--print-env", "--gateway", gateway.url, "--model", "messages/echo"])
-    script = f'eval "$({command})"; exec {shlex.join(TOY)} post'
-    assert shell(tmp_path, script, environ_of(tmp_path)) == "Hello\n"
+def test_a_shell_loads_the_printed_variables(tmp_path: Path, simulator: Simulator) -> None:
+    gateway = f"http://127.0.0.1:{simulator.port}"
+    command = shlex.join([*RUN, "--print-env", "--gateway", gateway, "--model", "echo"])
+    script = ["sh", "-c", f'eval "$({command})"; exec {shlex.join(TOY)} post']
+    environ = environ_of(tmp_path)
+    assert subprocess.check_output(script, cwd=tmp_path, env=environ, timeout=DEADLINE_S) == b"Hello\n"
 
 
 def test_a_wrong_configuration_starts_nothing(tmp_path: Path) -> None:
