@@ -103,9 +103,10 @@ coverage: $(VENV)/.dev ## what `make tests` has covered, by package
 
 # -- beside the checks ------------------------------------------------------------------------------------
 
-# What becomes of every fixture (tests/golden/golden.py), and what readers and writers make of each row (core/rows.py).
+# What becomes of every fixture (tests/golden/golden.py), and what comes out of each row (core/rows.py, rows.py).
 golden: $(VENV)/.dev ## write the golden file and the rows again, and print what changed
 	@PYTHONPATH=tests/_support $(BIN)/python -m core.rows
+	@WRITE_ROWS=1 $(BIN)/pytest -qs $$(grep -rl "rows[.]check" tests/server) >/dev/null
 	@$(BIN)/python tests/golden/golden.py
 
 # Against recorded answers of real providers, where ../shared or $DRAGOMAN_SHARED has them.

@@ -1,6 +1,6 @@
 """Configuration of accounts, rules and chains: TOML text in, settings or exact error lines out."""
 
-from config_text import CANARY, LOCAL, errors, load_text
+from config_text import CANARY, LOCAL, load_text
 
 from dragoman import PROTOCOLS
 from dragoman_server.cli.config_file import config_lines
@@ -140,13 +140,3 @@ def test_accounts_are_shown_without_keys() -> None:
     ):
         assert line in shown
     assert "accounts[0].weight = 2" in shown
-
-
-def test_several_errors_of_an_account_are_reported_at_once() -> None:
-    text = LOCAL + account("zzz", "a b", "weight = 0\n") + account("cloud", "b")
-    assert errors(text) == [
-        'dragoman.toml:7: accounts[0].name: "a b" is not a valid name: '
-        "use letters, digits, dots, dashes and underscores",
-        "dragoman.toml:8: accounts[0].weight: 0 is out of range: from 1 to 1000",
-        "dragoman.toml:10: accounts[1].upstream: names no upstream; there are local, sim",
-    ]

@@ -1,0 +1,46 @@
+"""Tables in text files: what goes in, and indented below it what comes out today.
+
+    # a note
+    the lines of one input
+      the lines of its output
+
+`check(path, output_of)` compares a file with today's outputs. With WRITE_ROWS in the environment, as `make golden` sets
+it, it writes them into the file instead, so that a diff shows what a change of the code has changed.
+"""
+
+import difflib
+import os
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+OutputOf = Callable[[list[str]], list[str]]
+
+
+def _written(table: str, output_of: OutputOf) -> Iterator[str]:
+    """Yield the lines of the table with today's outputs."""
+    inputs: list[str] = []
+    for line in table.splitlines():
+        is_output = line.startswith("  ")
+        if is_output and inputs:
+            yield from (f"  {each}" for text in output_of(inputs) for each in text.split("\n"))
+            inputs = []
+        elif not is_output:
+            assert not inputs or line.strip(), f"without an output: {inputs}"
+            inputs += [line] * (bool(line) and not line.startswith("# "))
+            yield line
+    assert not inputs, f"without an output: {inputs}"
+
+
+def check(path: Path, output_of: OutputOf) -> None:
+    """Fail if what comes out of an input is not what stands below it. A new input has a line "  ?" for its output."""
+    table = path.read_text("utf-8")
+    today = "\n".join(_written(table, output_of)) + "\n"
+    if "WRITE_ROWS" in os.environ:
+        changes = difflib.unified_diff(
+            table.splitlines(), today.splitlines(), str(path), "today", lineterm=""
+        )
+        print("\n".join(changes), end="", file=sys.stderr)
+        path.write_text(today, "utf-8")
+    else:
+        assert today.splitlines() == table.splitlines()
