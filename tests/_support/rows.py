@@ -37,10 +37,8 @@ def check(path: Path, output_of: OutputOf) -> None:
     table = path.read_text("utf-8")
     today = "\n".join(_written(table, output_of)) + "\n"
     if "WRITE_ROWS" in os.environ:
-        changes = difflib.unified_diff(
-            table.splitlines(), today.splitlines(), str(path), "today", lineterm=""
-        )
-        print("\n".join(changes), end="", file=sys.stderr)
+        before, after = table.splitlines(keepends=True), today.splitlines(keepends=True)
+        sys.stderr.writelines(difflib.unified_diff(before, after, str(path), "today"))
         path.write_text(today, "utf-8")
     else:
         assert today.splitlines() == table.splitlines()

@@ -1,11 +1,14 @@
 """Capabilities of a model at an upstream: hosts, families and configuration, each overriding the one before."""
 
 import dataclasses
+from pathlib import Path
 from typing import Any, get_type_hints
 
+import msgspec
 import pytest
+import rows
 
-from dragoman import UPSTREAMS
+from dragoman import UPSTREAMS, Capabilities
 from dragoman_server.capabilities import resolve
 from dragoman_server.capabilities.model_families import MODEL_FAMILIES, normalized_model_name
 from dragoman_server.capabilities.providers import PROVIDERS
@@ -24,7 +27,6 @@ from dragoman_server.settings.values import check_value
 ANTHROPIC, OPENAI = "https://api.anthropic.com", "https://api.openai.com/v1"
 UNKNOWN_HOST = "http://127.0.0.1:9000/v1"
 KEYS = keys_of(UpstreamSettings) | capability_keys(UPSTREAMS.values())
-SAMPLING = frozenset({"temperature", "top_p", "presence_penalty", "frequency_penalty", "logprobs"})
 
 
 def upstream(url: str = UNKNOWN_HOST, **configured: Any) -> UpstreamSettings:
@@ -35,11 +37,11 @@ def upstream(url: str = UNKNOWN_HOST, **configured: Any) -> UpstreamSettings:
 def capabilities(
     model: str = "some-model",
     url: str = UNKNOWN_HOST,
-    rows: tuple[ModelCapabilitySettings, ...] = (),
+    configured_rows: tuple[ModelCapabilitySettings, ...] = (),
     **configured: Any,
 ) -> Any:
     settings = upstream(url, **configured)
-    return capabilities_for(Settings(upstreams=(settings,), capabilities=rows), settings, model)
+    return capabilities_for(Settings(upstreams=(settings,), capabilities=configured_rows), settings, model)
 
 
 def test_every_choice_and_default_is_valid_in_the_core() -> None:
@@ -82,204 +84,42 @@ def test_capabilities_of_families_are_valid_settings() -> None:
                 assert check_value(KEYS[name], value_read, value_read) == value, family.patterns
 
 
-# Hosts.
+# Hosts and families.
 
-COMPATIBLE = {"max_tokens_field": "max_tokens", "efforts": ("low", "medium", "high")}
-HOSTED = frozenset({"web_search", "code_execution", "mcp"})
-HOSTS: dict[str, dict[str, Any]] = {
-    UNKNOWN_HOST: {**COMPATIBLE, "hosted_tools": frozenset(), "reasoning_setting": "reasoning_effort"},
-    "https://api.openai.com.evil.example/v1": COMPATIBLE,
-    "https://api.x.ai/v1": COMPATIBLE,
-    OPENAI: {
-        "max_tokens_field": "max_completion_tokens",
-        "reasoning_field": None,
-        "custom_tools": True,
-        "developer_role": True,
-        "mid_system": True,
-        "cache_marks": "none",
-        # Not in Chat Completions: "Unknown parameter: 'web_search_options'."
-        "hosted_tools": HOSTED - {"web_search"},
-        "efforts": None,
-    },
-    "https://eu.api.openai.com/v1": {"hosted_tools": HOSTED - {"web_search"}, "developer_role": True},
-    ANTHROPIC: {"hosted_tools": HOSTED, "thinking": "adaptive", "efforts": None},
-    "https://api.deepseek.com/v1": {
-        "max_tokens_field": "max_tokens",
-        "reasoning_setting": "thinking",
-        "efforts": ("none", "minimal", "low", "medium", "high", "max"),
-        "structured_output": "object",
-    },
-    "https://openrouter.ai/api/v1": {"reasoning_setting": "reasoning", "reasoning_field": "reasoning"},
-    "https://api.groq.com/openai/v1": {
-        "reasoning_field": "reasoning",
-        "reasoning_setting": None,
-        "structured_output": "object",
-    },
-    "https://api.mistral.ai/v1": {"call_ids": "alnum9", "reasoning_field": None, "reasoning_setting": None},
-}
+BASE_URLS = {"local": UNKNOWN_HOST} | {provider.name: provider.base_url for provider in PROVIDERS}
+PROTOCOLS = {"chat": "openai_chat", "messages": "anthropic_messages", "responses": "openai_responses"}
 
 
-def test_capabilities_of_a_host() -> None:
-    for url in HOSTS:
-        found = capabilities(url=url)
-        assert {name: getattr(found, name) for name in HOSTS[url]} == HOSTS[url], url
+def different(lines: list[str]) -> list[str]:
+    host, model, protocol = lines[0].split()
+
+    def at(url: str, model: str) -> dict[str, Any]:
+        one = UpstreamSettings.of(name="up", protocol=PROTOCOLS[protocol], base_url=url)
+        return shown(capabilities_for(Settings(), one, model))
+
+    url = BASE_URLS.get(host, host)
+    if model != "some-model":
+        usual = at(url, "some-model")
+    elif host != "local":
+        usual = at(UNKNOWN_HOST, "some-model")
+    else:
+        usual = shown(UPSTREAMS[PROTOCOLS[protocol]].capabilities())
+    return [f"{name}: {value}" for name, value in at(url, model).items() if value != usual[name]] or ["="]
+
+
+def shown(capabilities: Capabilities) -> dict[str, Any]:
+    found = msgspec.structs.asdict(capabilities)
+    return {name: sorted(value) if isinstance(value, frozenset) else value for name, value in found.items()}
+
+
+def test_capabilities_of_hosts_and_families() -> None:
+    rows.check(Path(__file__).with_name("resolved.txt"), different)
 
 
 def test_the_simulator_accepts_all_parameters_of_chat() -> None:
     found = capabilities_for(Settings(), SIMULATOR_UPSTREAM, "echo")
     assert found.max_tokens_field == "max_completion_tokens"
     assert found.efforts == ("none", "minimal", "low", "medium", "high", "xhigh", "max")
-
-
-# Families.
-
-NEWEST = ("none", "low", "medium", "high", "xhigh", "max")
-CLAUDE: dict[str, dict[str, Any]] = {
-    "claude-opus-5": {
-        "thinking": "adaptive",
-        "sampling": False,
-        "mid_system": True,
-        "efforts": NEWEST,
-        "forced_tools": "not_thinking",
-        "prefill": False,
-    },
-    "claude-opus-5-5": {"thinking": "adaptive", "sampling": False, "mid_system": True},
-    "claude-sonnet-7": {"thinking": "adaptive", "sampling": False, "mid_system": True},
-    "claude-opus-4-8": {"thinking": "adaptive", "sampling": False, "mid_system": True},
-    "claude-fable-5": {"thinking": "adaptive", "efforts": ("low", "medium", "high", "xhigh", "max")},
-    "claude-opus-4-7": {"thinking": "adaptive", "sampling": False, "mid_system": False, "efforts": NEWEST},
-    "claude-opus-4-6": {
-        "thinking": "adaptive",
-        "sampling": True,
-        "sampling_pair": False,
-        "mid_system": False,
-        "forced_tools": "not_thinking",
-        "prefill": False,
-    },
-    "claude-sonnet-4-6": {"efforts": ("none", "low", "medium", "high", "max"), "structured_output": "schema"},
-    "claude-haiku-4-5-20251001": {"thinking": "budget", "sampling": True, "structured_output": "schema"},
-    "claude-opus-4-5@20251101": {"thinking": "budget", "mid_system": False, "sampling_pair": False},
-    "us.anthropic.claude-sonnet-4-5-20250929-v1:0": {"thinking": "budget"},
-    "anthropic/claude-haiku-4.5": {"thinking": "budget", "prefill": True, "forced_tools": "not_thinking"},
-    "claude-opus-4-1-20250805": {"thinking": "budget", "structured_output": "none", "sampling_pair": False},
-    "claude-sonnet-4-20250514": {"thinking": "budget", "structured_output": "none", "sampling_pair": True},
-    "claude-sonnet-4@20250514": {"thinking": "budget"},
-    "claude-opus-4-0": {"thinking": "budget"},
-    "claude-3-7-sonnet-latest": {"thinking": "budget", "structured_output": "none"},
-    "claude-3-5-haiku-20241022": {"thinking": "none", "structured_output": "none", "sampling": True},
-    "claude-3-opus-20240229": {"thinking": "none"},
-}
-REFUSED = SAMPLING | {"top_logprobs", "logit_bias", "stop"}
-GPT: dict[str, dict[str, Any]] = {
-    "gpt-5": {
-        "efforts": ("minimal", "low", "medium", "high"),
-        "refuses": REFUSED,
-        "sampling_at_none": False,
-        "tools_with_effort": True,
-    },
-    "gpt-5-2025-08-07": {"efforts": ("minimal", "low", "medium", "high"), "sampling_at_none": False},
-    "gpt-5-mini": {"efforts": ("minimal", "low", "medium", "high"), "refuses": REFUSED},
-    "gpt-5-pro": {"efforts": ("high",)},
-    "gpt-5.1": {
-        "efforts": ("none", "low", "medium", "high"),
-        "refuses": REFUSED,
-        "sampling_at_none": True,
-        "tools_with_effort": True,
-    },
-    "gpt-5.1-codex": {"sampling_at_none": False},
-    "gpt-5.2": {
-        "efforts": ("none", "low", "medium", "high", "xhigh"),
-        "custom_tools": True,
-        "sampling_at_none": True,
-    },
-    "gpt-5.2-pro": {"sampling_at_none": False},
-    "gpt-5.4-mini": {"sampling_at_none": True, "tools_with_effort": False},
-    "gpt-5.6-terra": {
-        "efforts": ("none", "low", "medium", "high", "xhigh", "max"),
-        "refuses": REFUSED,
-        "sampling_at_none": False,
-        "tools_with_effort": False,
-    },
-    "openai/gpt-5.2-2025-12-11": {"efforts": ("none", "low", "medium", "high", "xhigh")},
-    "gpt-5-chat-latest": {"reasoning_setting": None, "refuses": frozenset()},
-    "gpt-5.3-chat-latest": {"reasoning_setting": None},
-    "o1": {"efforts": ("low", "medium", "high"), "refuses": REFUSED | {"verbosity", "parallel_tool_calls"}},
-    "o3-mini": {"efforts": ("low", "medium", "high"), "custom_tools": False},
-    "o4-mini-2025-04-16": {"refuses": REFUSED | {"verbosity"}},
-    "gpt-4.1": {"reasoning_setting": None, "efforts": (), "structured_output": "schema"},
-    "gpt-4.1-nano": {"structured_output": "schema"},
-    "gpt-4o-mini": {
-        "reasoning_setting": None,
-        "structured_output": "schema",
-        "refuses": frozenset({"verbosity"}),
-    },
-    "gpt-4": {"structured_output": "object"},
-    "gpt-4-1106-preview": {"structured_output": "object"},
-    "gpt-4-turbo": {"structured_output": "object"},
-    "gpt-3.5-turbo": {"structured_output": "object"},
-    "gpt-6": {
-        "efforts": ("low", "medium", "high", "xhigh"),
-        "refuses": REFUSED,
-        "sampling_at_none": False,
-        "tools_with_effort": False,
-    },
-    "openai/gpt-5.2:nitro": {"sampling_at_none": True},
-    "openai.gpt-5.6": {"refuses": REFUSED, "tools_with_effort": False},
-    "gpt-6-astra": {"refuses": REFUSED, "tools_with_effort": False},
-    "gpt-oss-120b": {"efforts": None},
-}
-OTHERS: dict[tuple[str, str], dict[str, Any]] = {
-    (OPENAI, "gpt-5.5"): {"cache_marks": "none"},
-    (OPENAI, "gpt-5.6-luna"): {"cache_marks": "breakpoint"},
-    (OPENAI, "gpt-6"): {"cache_marks": "breakpoint"},
-    (UNKNOWN_HOST, "gpt-6"): {"cache_marks": "none"},
-    ("https://api.x.ai/v1", "grok-4.5"): {"efforts": ("low", "medium", "high")},
-    ("https://api.x.ai/v1", "grok-4.3"): {"efforts": ("none", "low", "medium", "high")},
-    ("https://api.x.ai/v1", "grok-4"): {
-        "reasoning_setting": None,
-        "refuses": frozenset({"presence_penalty", "frequency_penalty", "stop"}),
-    },
-    ("https://api.x.ai/v1", "grok-4-1-fast-non-reasoning"): {
-        "reasoning_setting": None,
-        "refuses": frozenset(),
-    },
-    ("https://api.x.ai/v1", "grok-3-mini"): {"efforts": ("low", "high")},
-    ("https://api.mistral.ai/v1", "mistral-small-latest"): {
-        "efforts": ("none", "high"),
-        "reasoning_setting": "reasoning_effort",
-        "call_ids": "alnum9",
-    },
-    ("https://api.mistral.ai/v1", "magistral-medium-latest"): {"reasoning_setting": None},
-    (UNKNOWN_HOST, "mistral-small-latest"): {"efforts": ("low", "medium", "high")},
-    ("https://api.groq.com/openai/v1", "openai/gpt-oss-20b"): {
-        "efforts": ("low", "medium", "high"),
-        "reasoning_setting": "reasoning_effort",
-        "structured_output": "schema",
-    },
-    (UNKNOWN_HOST, "devstral:24b"): {"turn_order": "alternate"},
-    (UNKNOWN_HOST, "mixtral:8x7b"): {"turn_order": "no_user_after_tool"},
-    (UNKNOWN_HOST, "qwen3-30b"): {"efforts": ("low", "medium", "high"), "refuses": frozenset()},
-}
-FAMILIES = {
-    **{(ANTHROPIC, model): takes for model, takes in CLAUDE.items()},
-    **{(OPENAI, model): takes for model, takes in GPT.items()},
-    **OTHERS,
-}
-
-
-def test_capabilities_of_a_model_family() -> None:
-    for url, model in FAMILIES:
-        expected = FAMILIES[url, model]
-        found = capabilities(model, url)
-        assert {name: getattr(found, name) for name in expected if name != "refuses"} == {
-            name: value for name, value in expected.items() if name != "refuses"
-        }, (url, model)
-        if "refuses" in expected:
-            # The host's own refusals are added.
-            assert found.refuses == expected["refuses"] | capabilities("some-model", url).refuses, (
-                url,
-                model,
-            )
 
 
 # The configuration.
@@ -289,13 +129,13 @@ def test_later_sources_override_earlier_ones() -> None:
     model = "claude-haiku-4-5"
     assert capabilities(model, ANTHROPIC).thinking == "budget"
     assert capabilities(model, ANTHROPIC, thinking="adaptive").thinking == "adaptive"
-    rows = (
+    configured = (
         ModelCapabilitySettings.of(model="claude-*", thinking="none", mid_system=True),
         ModelCapabilitySettings.of(model="claude-haiku-*", thinking="budget"),
         ModelCapabilitySettings.of(model="claude-haiku-*", upstream="other", thinking="none"),
         ModelCapabilitySettings.of(model="gpt-*", thinking="none"),
     )
-    found = capabilities(model, ANTHROPIC, rows, thinking="adaptive", call_ids="alnum9")
+    found = capabilities(model, ANTHROPIC, configured, thinking="adaptive", call_ids="alnum9")
     assert (found.thinking, found.mid_system, found.call_ids) == ("budget", True, "alnum9")
 
 
