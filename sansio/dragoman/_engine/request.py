@@ -14,16 +14,24 @@ from dragoman._engine.restore_signatures import restore_signatures
 from dragoman._engine.tokens import estimate_tokens
 from dragoman._ir.losses import Ledger, LossPolicy
 from dragoman._ir.request import Request
-from dragoman._ir.signatures import Signer
+from dragoman._ir.signatures import WRAPPED_MARKER, Signer
 from dragoman._ir.undo import Undo
 from dragoman._transforms.pass_context import CacheKeySource, PassContext, ReasoningLookup
 from dragoman._transforms.pipeline import PASSES
 from dragoman._wire.exceptions import RequestRefused
-from dragoman._wire.json import JSONObject, decode, decode_object, encode, too_deep
+from dragoman._wire.json import JSON, JSONObject, decode, decode_object, encode, too_deep
 from dragoman._wire.limits import MODEL_CHARACTERS
 from dragoman._wire.masking import Masker
 from dragoman._wire.splice import RequestHead, peek, splice_items, splice_member, splice_model
-from dragoman.codec import NOT_REPEATED, Capabilities, Endpoint, ProtocolSpec, ResponseContext, UpstreamSpec
+from dragoman.codec import (
+    NOT_REPEATED,
+    BillingHeader,
+    Capabilities,
+    Endpoint,
+    ProtocolSpec,
+    ResponseContext,
+    UpstreamSpec,
+)
 from dragoman.protocols import client_spec, upstream_spec
 
 # A token of English text or code is about four bytes of JSON. Only for figures that a protocol requires before
@@ -156,6 +164,11 @@ class RequestTranslator:
         self._signer = signer
         self._max_fan_out = max_fan_out
         self._endpoint = endpoint or self._client.endpoints[0]
+        # The line that the upstream must not get. Where losses are refused it stays, because it can be sent.
+        keeps_billing = capabilities.billing_header or capabilities.unwraps_signatures
+        self._foreign_billing = (
+            None if keeps_billing or policy is LossPolicy.REFUSE else self._upstream.billing_header
+        )
 
     def __repr__(self) -> str:
         return f"<RequestTranslator {self._client.name} -> {self._upstream.name}>"
@@ -191,32 +204,14 @@ class RequestTranslator:
         requests what the upstream cannot do at all, or (policy REFUSE) that cannot be translated without a loss.
         Send either in the client's own form: `client.write_error(error.as_wire_error(), request_id)`.
         """
-        upstream = self._upstream
         try:
-            same_protocol, unwraps = self._client.name == upstream.name, self._capabilities.unwraps_signatures
-            restores = same_protocol and (
-                not signed_reasoning
-                or (not unwraps and any(marker in body for marker in upstream.wrapped_markers))
-            )
-            ledger = Ledger()
-            if same_protocol and not unwraps:
-                stripped = self._without_billing_header(body, request_head, ledger)
-                if stripped is not body:
-                    body, request_head = stripped, None
-            if same_protocol and (self._capabilities.relay == "exact" or unwraps):
-                return self._relay(
-                    body, model, request_head or peek(body), restores, signed_reasoning, ledger, left_out
-                )
+            ledger, capabilities = Ledger(), self._capabilities
+            same_protocol = self._client.name == self._upstream.name
+            if same_protocol and (capabilities.relay == "exact" or capabilities.unwraps_signatures):
+                head = request_head or peek(body)
+                return self._relay(body, model, head, signed_reasoning, ledger, left_out)
             return self._translate(
-                body,
-                model,
-                request_head,
-                reasoning_lookup,
-                cache_key,
-                restores,
-                signed_reasoning,
-                ledger,
-                left_out,
+                body, model, request_head, reasoning_lookup, cache_key, signed_reasoning, ledger, left_out
             )
         except RecursionError:
             raise too_deep() from None
@@ -228,18 +223,15 @@ class RequestTranslator:
         head: RequestHead | None,
         reasoning_lookup: ReasoningLookup | None,
         cache_key: CacheKeySource | None,
-        restores: bool,
         signed_reasoning: bool,
         ledger: Ledger,
         left_out: Sequence[str],
     ) -> TranslatedRequest:
         decoded = decode_object(body, "the request body")
         upstream, capabilities = self._upstream, self._capabilities
-        if restores:
-            named = decoded.get("model") if model is None else model
-            restore_signatures(
-                decoded, named, upstream, self._signer, ledger, signed_reasoning, rewritten=True
-            )
+        rewritten = self._client.name == upstream.name
+        if rewritten:
+            self._drop_foreign(decoded, body, model, signed_reasoning, ledger)
         received = self._read(decoded, head)
         upstream_model = _required(received.model if model is None else model)
         tokens = _count(body, received, capabilities.context_window)
@@ -250,7 +242,7 @@ class RequestTranslator:
             capabilities,
             ledger,
             received,
-            rewritten=self._client.name == upstream.name,
+            rewritten=rewritten,
             signed_reasoning=signed_reasoning,
             reasoning_lookup=reasoning_lookup,
             cache_key=cache_key,
@@ -259,8 +251,8 @@ class RequestTranslator:
         request = msgspec.structs.replace(
             received,
             model=upstream_model,
-            native=decoded if context.rewritten else {},
-            received=received if context.rewritten else None,
+            native=decoded if rewritten else {},
+            received=received if rewritten else None,
         )
         for apply_pass in PASSES:
             request = apply_pass(request, context)
@@ -281,7 +273,26 @@ class RequestTranslator:
             endpoint=self._endpoint,
             headers=tuple(upstream.request_headers(out)),
             echo=self._echo(body, head, decoded),
-            rewritten=context.rewritten,
+            rewritten=rewritten,
+        )
+
+    def _drop_foreign(
+        self, decoded: JSONObject, body: bytes, model: str | None, signed_reasoning: bool, ledger: Ledger
+    ) -> None:
+        """Take what the upstream must not get out of a request that is rewritten. model: see translate()."""
+        billing = self._foreign_billing
+        if billing is not None and billing.member in decoded:
+            decoded[billing.member] = _without_line(billing, decoded[billing.member], ledger)
+        if self._restores(body, signed_reasoning):
+            named = decoded.get("model") if model is None else model
+            restore_signatures(
+                decoded, named, self._upstream, self._signer, ledger, signed_reasoning, rewritten=True
+            )
+
+    def _restores(self, body: bytes, signed_reasoning: bool) -> bool:
+        """True if the upstream must not get the signatures of a body of its protocol as they are."""
+        return not signed_reasoning or (
+            not self._capabilities.unwraps_signatures and WRAPPED_MARKER.search(body) is not None
         )
 
     def _read(self, decoded: JSONObject, head: RequestHead | None) -> Request:
@@ -314,46 +325,28 @@ class RequestTranslator:
             ledger.dropped(f"/{name}", "the upstream has refused it: it was left out")
         return refused
 
-    def _without_billing_header(self, body: bytes, request_head: RequestHead | None, ledger: Ledger) -> bytes:
-        """Return the body without the line for the billing of another vendor than the upstream's.
-
-        Where losses are refused it stays, because it can be sent.
-        """
-        billing = self._upstream.billing_header
-        if (
-            billing is None
-            or self._capabilities.billing_header
-            or self._policy is LossPolicy.REFUSE
-            or billing.marker not in body
-        ):
-            return body
-        head = request_head or peek(body)
-        raw = head.fields.get(billing.member)
-        value = None if raw is None else decode(bytes(raw))
-        stripped = billing.strip(value)
-        if stripped is value:
-            return body
-        ledger.dropped(
-            f"/{billing.member}", "the line for the billing of another provider: it is new in each request"
-        )
-        return splice_member(body, head, billing.member, stripped)
-
     def _relay(
         self,
         body: bytes,
         model: str | None,
         head: RequestHead,
-        restores: bool,
         signed_reasoning: bool,
         ledger: Ledger,
         left_out: Sequence[str],
     ) -> TranslatedRequest:
-        """Return the body with the upstream's model. restores: with signatures that the upstream can read, too."""
+        """Return the body with the upstream's model, and without what the upstream must not get."""
+        billing = self._foreign_billing
+        if billing is not None and billing.marker in bytes(head.fields.get(billing.member, b"")):
+            value = decode(bytes(head.fields[billing.member]))
+            stripped = _without_line(billing, value, ledger)
+            if stripped is not value:
+                body = splice_member(body, head, billing.member, stripped)
+                head = peek(body)
         own_model = _required(head.model)
         upstream_model = model or own_model
         in_body = not self._upstream.model_in_path
-        members = head.fields.keys()
-        if restores:
+        members = frozenset(head.fields)
+        if self._restores(body, signed_reasoning):
             decoded = decode_object(body, "the request body")
             name = self._upstream.signature_places.conversation
             before = decoded.get(name)
@@ -368,13 +361,14 @@ class RequestTranslator:
                 if in_body:
                     out = splice_model(out, peek(out), upstream_model)
             else:
-                members = decoded.keys()
+                members = frozenset(decoded)
                 out = encode({**decoded, "model": upstream_model} if in_body else decoded)
         else:
             out = body if model is None or not in_body else splice_model(body, head, model)
         refused = self._refused(members, left_out, ledger)
         if refused:  # the others keep the bytes of their values
             out = encode({name: raw for name, raw in peek(out).fields.items() if name not in refused})
+            members = members.difference(refused)
         ledger.enforce(self._policy)
         return TranslatedRequest(
             body=out,
@@ -384,9 +378,19 @@ class RequestTranslator:
             relayed=True,
             prompt_tokens=len(body) // _BYTES_PER_TOKEN,
             upstream_model=upstream_model,
-            members=frozenset(members).difference(refused),
+            members=members,
             endpoint=self._endpoint,
         )
+
+
+def _without_line(billing: BillingHeader, instructions: JSON, ledger: Ledger) -> JSON:
+    """Return the instructions without the line for the billing of another vendor than the upstream's."""
+    stripped = billing.strip(instructions)
+    if stripped is not instructions:
+        ledger.dropped(
+            f"/{billing.member}", "the line for the billing of another provider: it is new in each request"
+        )
+    return stripped
 
 
 def _count(body: bytes, received: Request, window: int | None) -> int:

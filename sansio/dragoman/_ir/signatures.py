@@ -9,6 +9,7 @@ made itself into a conversation.
 from __future__ import annotations
 
 import binascii
+import re
 from base64 import b64decode, urlsafe_b64encode
 
 import msgspec
@@ -21,8 +22,9 @@ from dragoman._wire.json import JSON, decode, encode
 # value, because of the dot.
 WRAPPED_PREFIX = "drg1."
 
-# The start of a wrapped signature in a body: it is a JSON string by itself.
-WRAPPED_MARKER = b'"' + WRAPPED_PREFIX.encode("ascii")
+# Found in every body with a string that is a wrapped signature, or an id with `_drg_`, which blocks have that were made
+# of one. One pattern that begins with what both have searches a large body in half the time of `in` for each.
+WRAPPED_MARKER = re.compile(rb'drg(?:(?<="drg)1\.|(?<=_drg)_)')
 
 # 128 bits, half of the hash: enough against guessing.
 _MAC_BYTES = 16

@@ -7,7 +7,6 @@ blocks and in the objects that parts were read from.
 
 from __future__ import annotations
 
-from dragoman._ir.signatures import WRAPPED_MARKER
 from dragoman.codec import Endpoint, ModelList, RateLimitHeaders, ToolLimits, UpstreamSpec
 from dragoman.protocols.anthropic_messages.capabilities import MessagesCapabilities
 from dragoman.protocols.anthropic_messages.errors import is_native_error, read_error, write_error
@@ -23,7 +22,6 @@ from dragoman.protocols.anthropic_messages.tables import (
     FORWARDED_HEADERS,
     NAME,
     PING,
-    SEARCH_ID_PREFIX,
     TOKEN_COUNT,
     VERSION_HEADER,
 )
@@ -63,7 +61,6 @@ SPEC = UpstreamSpec(
     max_cache_marks=4,
     cache_mark_forms=None,
     request_headers=request_headers,
-    wrapped_markers=(WRAPPED_MARKER, f'"{SEARCH_ID_PREFIX}'.encode()),
     signature_places=SIGNATURE_PLACES,
     billing_header=BILLING,
     content_members=frozenset(
