@@ -115,12 +115,14 @@ class ModelList(msgspec.Struct, frozen=True):
     Attributes:
         path: Below the base URL, see UpstreamSpec.base_path.
         query: Parameters of every page.
-        cursor: The parameter with the last id of the page before.
+        cursor: The parameter with the last id of the page before, or with what that page names for it.
+        name_prefix: What stands before each name in the list, and is no part of it in requests.
     """
 
     path: str = "/models"
     query: Mapping[str, str] = {}
     cursor: str = "after"
+    name_prefix: str = ""
 
 
 class TokenCount(msgspec.Struct, frozen=True):
@@ -333,6 +335,9 @@ class ProtocolSpec(msgspec.Struct, frozen=True, kw_only=True):
         rate_limit_headers: The rate limit headers of its responses, None if its clients expect none.
         token_count: How its clients have tokens counted, None if they do not.
         model_list_form: The vendor in whose form its clients read a list of models.
+        path_prefixes: Beginnings of paths that only its clients request, such as another version of its API. Below each
+            of them is a list of models.
+        client_headers: Lower-case names of headers that only its clients send, besides version_header.
     """
 
     name: str
@@ -360,7 +365,9 @@ class ProtocolSpec(msgspec.Struct, frozen=True, kw_only=True):
     version_header: tuple[str, str] | None = None
     rate_limit_headers: RateLimitHeaders | None = None
     token_count: TokenCount | None = None
-    model_list_form: Literal["openai", "anthropic"] = "openai"
+    model_list_form: Literal["openai", "anthropic", "google"] = "openai"
+    path_prefixes: tuple[str, ...] = ()
+    client_headers: frozenset[str] = frozenset()
 
 
 class SignaturePlaces(msgspec.Struct, frozen=True):
@@ -428,6 +435,7 @@ class UpstreamSpec(ProtocolSpec, frozen=True, kw_only=True):
         content_members: Members of its requests that are content or decide what the model does. A request is never sent
             without one of these because the upstream has refused it.
         auth_header: The header with the key. In `authorization` it is a bearer token.
+        auth_query: The parameter of the query in which a client may send its key instead, None if there is none.
         forwarded_headers: Lower-case names of headers that its clients may send to upstreams of this protocol.
         list_headers: Headers whose values are lists: configured values are added to the client's.
         response_headers: Lower-case names of response headers that clients may see, besides rate-limit headers.
@@ -460,6 +468,7 @@ class UpstreamSpec(ProtocolSpec, frozen=True, kw_only=True):
     billing_header: BillingHeader | None = None
     content_members: frozenset[str] = frozenset({"model", "messages", "stream", "tools"})
     auth_header: str = "authorization"
+    auth_query: str | None = None
     forwarded_headers: frozenset[str] = frozenset()
     list_headers: frozenset[str] = frozenset()
     response_headers: frozenset[str] = frozenset()

@@ -35,7 +35,7 @@ from dragoman_server.http.auth import (
     READYZ_PATH,
     KeyAuthMiddleware,
     Keyring,
-    key_headers,
+    key_places,
 )
 from dragoman_server.http.browsers import LOOPBACK_ORIGIN_PATTERN, BrowserProtection
 from dragoman_server.http.count_tokens import counting_routes
@@ -73,7 +73,7 @@ class _ConfiguredApp:
         self.replaced = False
         self.unused = anyio.Event()
         server, client_keys = gateway.settings.server, gateway.settings.client_keys
-        keyring = Keyring(client_keys, server.secret, key_headers(gateway.protocols.values()))
+        keyring = Keyring(client_keys, server.secret, key_places(gateway.protocols.values()))
         handlers = {HTTPException: errors.http_error, Exception: errors.internal_error}
         # Beside everything that is for clients: no CORS headers, and another key.
         self.admin = admin_app(gateway, parent.reload_configuration, errors.refuse, handlers)

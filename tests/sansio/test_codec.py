@@ -28,6 +28,7 @@ def test_a_spec_is_checked_when_it_is_made() -> None:
     spec = toy()
     absent = {field for field in spec.__struct_fields__ if getattr(spec, field) is None}
     assert absent == {
+        "auth_query",
         "billing_header",
         "cache_mark_forms",
         "max_stop_sequences",

@@ -7,16 +7,17 @@ receives it.
 import hmac
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime
+from typing import NamedTuple
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from dragoman import PROTOCOLS, RequestRefused
 from dragoman.codec import ProtocolSpec, UpstreamSpec
 from dragoman_server.http.browsers import refuse_form_content_type
-from dragoman_server.http.request import path_below_mount
+from dragoman_server.http.request import parse_query, path_below_mount
 from dragoman_server.proxying.client_request import SCOPE_KEY
 from dragoman_server.settings import ClientKey
 from dragoman_server.settings.keys import hash_client_key
@@ -38,29 +39,45 @@ _OPEN_PATHS = frozenset({HEALTHZ_PATH, READYZ_PATH, HELLO_PATH})
 Refuse = Callable[[Scope, RequestRefused, Send], Awaitable[None]]
 
 
-def key_headers(protocols: Iterable[ProtocolSpec]) -> tuple[str, ...]:
-    """Return the headers, besides authorization, in which clients of these protocols send their key."""
-    names = (spec.auth_header for spec in protocols if isinstance(spec, UpstreamSpec))
-    return tuple(dict.fromkeys(name for name in names if name != "authorization"))
+class KeyPlaces(NamedTuple):
+    """Where clients send their key, besides the header authorization: names of headers and of query parameters."""
+
+    headers: tuple[str, ...]
+    parameters: tuple[str, ...]
 
 
-KEY_HEADERS = key_headers(PROTOCOLS.values())
+def key_places(protocols: Iterable[ProtocolSpec]) -> KeyPlaces:
+    """Return the places where clients of these protocols send their key."""
+    specs = [spec for spec in protocols if isinstance(spec, UpstreamSpec)]
+    headers = dict.fromkeys(spec.auth_header for spec in specs if spec.auth_header != "authorization")
+    parameters = dict.fromkeys(spec.auth_query for spec in specs if spec.auth_query is not None)
+    return KeyPlaces(tuple(headers), tuple(parameters))
 
 
-def presented_key(headers: Iterable[tuple[bytes, bytes]], names: Iterable[str] = KEY_HEADERS) -> str | None:
-    """Return the key that a client sends. names: the headers for it, besides authorization.
+KEY_PLACES = key_places(PROTOCOLS.values())
 
-    If both are sent, authorization is ignored, as at Anthropic's own server. A header that is sent twice has no single
-    value, so it is ignored too.
+
+def presented_key(
+    headers: Iterable[tuple[bytes, bytes]], query: bytes = b"", places: KeyPlaces = KEY_PLACES
+) -> str | None:
+    """Return the key that a client sends. query: of its URL, as in an ASGI scope.
+
+    If several are sent, a header of a protocol's own comes first, as at Anthropic's server, then authorization, and a
+    parameter of the query last. What is sent twice has no single value, so it is ignored.
     """
     values: dict[bytes, list[str]] = {}
     for name, value in headers:
         values.setdefault(name.lower(), []).append(value.decode("latin-1").strip())
-    for key_header in names:
+    for key_header in places.headers:
         if key_header.encode("ascii") in values:
             return _single(values[key_header.encode("ascii")])
     scheme, _, credentials = (_single(values.get(b"authorization", [])) or "").partition(" ")
-    return credentials.strip() if scheme.lower() == "bearer" else None
+    if scheme.lower() == "bearer":
+        return credentials.strip()
+    if not query or not places.parameters:
+        return None
+    sent = parse_query(query.decode("latin-1"))
+    return next((_single(sent[name]) for name in places.parameters if name in sent), None)
 
 
 def _single(values: list[str]) -> str | None:
@@ -110,11 +127,11 @@ class Keyring:
     Args:
         keys: with the hash of each.
         secret: keys the hashes. ValueError if there are client keys and no secret.
-        names: the headers in which a key may come, besides authorization.
+        places: where a key may come.
     """
 
     def __init__(
-        self, keys: Iterable[ClientKey], secret: Secret | None, names: Sequence[str] = KEY_HEADERS
+        self, keys: Iterable[ClientKey], secret: Secret | None, places: KeyPlaces = KEY_PLACES
     ) -> None:
         # A lookup does not take constant time, and need not: the hashes are HMACs with the gateway's secret, so a
         # client cannot compute the hash of a key that it tries. How far two hashes agree shows nothing about a key.
@@ -129,26 +146,28 @@ class Keyring:
         if self._keys and secret is None:
             raise ValueError("client keys need server.secret: their hashes are keyed with it")
         self._secret = secret
-        self._names = names
+        self._places = places
 
     def __bool__(self) -> bool:
         return bool(self._keys)
 
-    def authenticate(self, headers: Iterable[tuple[bytes, bytes]], now: float) -> ClientKey | None:
+    def authenticate(
+        self, headers: Iterable[tuple[bytes, bytes]], now: float, query: bytes = b""
+    ) -> ClientKey | None:
         """Return the key that a request came with, None where no keys are configured.
 
-        headers: as in an ASGI scope. now: seconds since the epoch.
+        headers, query: as in an ASGI scope. now: seconds since the epoch.
 
         Raises RequestRefused (401) if no configured key matches, or the one that does is disabled or has expired. Only
         who has such a key gets to know that: every other one gets the same error, whatever it is.
         """
         if self._secret is None or not self._keys:
             return None
-        presented = presented_key(headers, self._names)
+        presented = presented_key(headers, query, self._places)
         if presented is None:
             raise _unauthorized(
                 "this gateway needs a client key: send it as authorization: Bearer, or as "
-                + ", ".join(self._names)
+                + ", ".join(self._places.headers)
             )
         known = self._keys.get(hash_client_key(presented, self._secret))
         if known is None:
@@ -179,7 +198,7 @@ class KeyAuthMiddleware:
             try:
                 if not self._keyring:
                     refuse_form_content_type(scope["headers"])
-                key = self._keyring.authenticate(scope["headers"], time.time())
+                key = self._keyring.authenticate(scope["headers"], time.time(), scope["query_string"])
             except RequestRefused as error:
                 return self._refuse(scope, error, send)
             if key is not None:

@@ -12,6 +12,7 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import Scope, Send
 
 from dragoman import ErrorKind, RemoteProtocolError, RequestRefused, WireError
+from dragoman.codec import ProtocolSpec
 from dragoman_server.gateway import Gateway
 from dragoman_server.http.request import path_below_mount
 from dragoman_server.wire.headers import BROWSER_HEADERS, request_id_headers
@@ -56,7 +57,7 @@ class FallbackErrors:
     async def internal_error(self, request: Request, error: Exception) -> Response:
         """Return the response after a bug outside of the endpoints. Starlette raises the error again, for the log."""
         request_id = uuid.uuid4().hex
-        spec = protocol_for_path(path_below_mount(request.scope), request.headers, self._protocols)
+        spec = self._protocol(request.scope)
         return as_starlette(error_reply(spec, INTERNAL_ERROR, request_id, request_id_headers(request_id)), {})
 
     async def refuse(self, scope: Scope, error: RemoteProtocolError | RequestRefused, send: Send) -> None:
@@ -76,7 +77,7 @@ class FallbackErrors:
     def refusal(self, scope: Scope, error: RemoteProtocolError | RequestRefused) -> Reply:
         """Return the response to a refused request, and log it."""
         status = error.status
-        spec = protocol_for_path(path_below_mount(scope), Headers(scope=scope), self._protocols)
+        spec = self._protocol(scope)
         record = self._gateway.request_began(scope, spec.name)
         refusal = error.as_wire_error()
         reply = error_reply(spec, refusal, record.id, request_id_headers(record.id))
@@ -89,6 +90,10 @@ class FallbackErrors:
         self._gateway.request_ended(record)
         # Here the status is about HTTP itself, so a protocol's own table of statuses does not apply.
         return replace(reply, status=status)
+
+    def _protocol(self, scope: Scope) -> ProtocolSpec:
+        query = scope["query_string"].decode("latin-1")
+        return protocol_for_path(path_below_mount(scope), query, Headers(scope=scope), self._protocols)
 
 
 def as_starlette(reply: Reply, headers: Mapping[str, str]) -> Response:

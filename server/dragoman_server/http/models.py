@@ -1,6 +1,6 @@
-"""GET /v1/models and /v1/models/{id}: the catalog of models in OpenAI's form or in Anthropic's.
+"""GET /v1/models and /v1/models/{id}: the catalog of models in the form of a vendor.
 
-The client's headers decide which form a response has. OpenAI's form is one list; Anthropic's has pages.
+The client's path, headers and query decide which form a response has. OpenAI's is one list, the others have pages.
 Models that the client's key may not use are left out.
 """
 
@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 import msgspec
 from starlette.datastructures import Headers
 from starlette.routing import BaseRoute, Route
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from dragoman import RequestRefused
 from dragoman.jsontext import JSONObject, encode
@@ -27,7 +27,7 @@ from dragoman_server.http.request import (
 from dragoman_server.models.catalog import MODEL_BYTES, CatalogEntry
 from dragoman_server.proxying.client_request import ClientRequest
 from dragoman_server.settings.keys import may_use
-from dragoman_server.wire.replies import MODELS_PATH, protocol_by_version
+from dragoman_server.wire.replies import MODELS_PATH, protocol_of_client
 
 # "Ranges from 1 to 1000" -- `limit` in anthropic 2.12.0, types/model_list_params.py
 _MAX_PAGE_SIZE = 1000
@@ -38,10 +38,14 @@ _DEFAULT_LIFECYCLES = ("active", "deprecated")
 
 def models_routes(gateway: Gateway) -> list[BaseRoute]:
     """Return the routes of the model list and of single models."""
-    endpoint = _ByProtocol(gateway)
+    endpoints: dict[str, ASGIApp] = {MODELS_PATH: _ByProtocol(gateway)}
+    for spec in gateway.protocols.values():
+        for prefix in spec.path_prefixes:
+            endpoints[f"{prefix}/models"] = ModelsEndpoint(gateway, spec)
     return [
-        Route(MODELS_PATH, endpoint, methods=["GET"]),
-        Route(MODELS_PATH + "/{model:path}", endpoint, methods=["GET"]),
+        Route(path, endpoint, methods=["GET"])
+        for models_path, endpoint in endpoints.items()
+        for path in (models_path, models_path + "/{model:path}")
     ]
 
 
@@ -53,7 +57,8 @@ class _ByProtocol:
         self._endpoints = {name: ModelsEndpoint(gateway, spec) for name, spec in gateway.protocols.items()}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        spec = protocol_by_version(Headers(scope=scope), self._protocols)
+        query = scope["query_string"].decode("latin-1")
+        spec = protocol_of_client(query, Headers(scope=scope), self._protocols)
         await self._endpoints[spec.name](scope, receive, send)
 
 
@@ -165,6 +170,32 @@ def anthropic_model(entry: CatalogEntry) -> JSONObject:
     }
 
 
+def google_list(entries: Iterable[CatalogEntry], query_string: str) -> JSONObject:
+    """Return a page in Google's form, without `pageSize` the only one.
+
+    Raises RemoteProtocolError for wrong parameters.
+    """
+    query = parse_query(query_string)
+    shown = [entry for entry in entries if lifecycle_of(entry) in _DEFAULT_LIFECYCLES]
+    size = integer_parameter(query, "pageSize", 1, _MAX_PAGE_SIZE) or len(shown)
+    token = last_value(query, "pageToken")
+    if token is not None:
+        shown = shown[index_of([entry.name for entry in shown], "pageToken", token) + 1 :]
+    more = {"nextPageToken": shown[size - 1].name} if len(shown) > size else {}
+    return {"models": [google_model(entry) for entry in shown[:size]], **more}
+
+
+def google_model(entry: CatalogEntry) -> JSONObject:
+    """Return a model in Google's form, which leaves out what is not known."""
+    limits = {"inputTokenLimit": entry.info.context, "outputTokenLimit": entry.info.output}
+    return {
+        "name": f"models/{entry.name}",
+        "displayName": entry.display_name,
+        **{name: value for name, value in limits.items() if value is not None},
+        "supportedGenerationMethods": ["generateContent", "countTokens"],
+    }
+
+
 def lifecycle_of(entry: CatalogEntry) -> str:
     """Return the lifecycle that the upstream reports, else "deprecated" if it has a date of retirement.
 
@@ -183,4 +214,5 @@ _FORMS: Mapping[
 ] = {
     "openai": (openai_model, openai_list),
     "anthropic": (anthropic_model, anthropic_list),
+    "google": (google_model, google_list),
 }

@@ -25,6 +25,7 @@ _T = TypeVar("_T")
 # The context window in tokens. Vendors do not agree if the output counts as well.
 CONTEXT_FIELDS: tuple[_Path, ...] = (
     ("max_input_tokens",),  # Anthropic
+    ("inputTokenLimit",),  # Google
     ("context_length",),  # OpenRouter, Together, Fireworks, Moonshot, Ollama's list of loaded models
     ("context_window",),  # Groq, Vercel
     ("loaded_context_length",),  # LM Studio: what is in use, which may be less than the model could
@@ -40,6 +41,7 @@ CONTEXT_FIELDS: tuple[_Path, ...] = (
 OUTPUT_FIELDS: tuple[_Path, ...] = (
     ("top_provider", "max_completion_tokens"),  # OpenRouter
     ("max_completion_tokens",),  # Groq
+    ("outputTokenLimit",),  # Google
     ("max_output_tokens",),
     ("max_output_length",),  # Chutes
     ("metadata", "max_tokens"),  # DeepInfra
@@ -49,8 +51,12 @@ OUTPUT_FIELDS: tuple[_Path, ...] = (
 # Seconds since the epoch, or a date.
 CREATED_FIELDS: tuple[_Path, ...] = (("created",), ("created_at",))
 RETIRES_FIELDS: tuple[_Path, ...] = (("retires_at",), ("shutdown_date",))  # Anthropic, OpenAI
-NAME_FIELDS: tuple[_Path, ...] = (("display_name",), ("name",))  # Anthropic, OpenRouter
-ID_FIELDS: tuple[_Path, ...] = (("id",), ("model",), ("name",))  # the others: Ollama's own list
+NAME_FIELDS: tuple[_Path, ...] = (
+    ("display_name",),
+    ("displayName",),
+    ("name",),
+)  # Anthropic, Google, OpenRouter
+ID_FIELDS: tuple[_Path, ...] = (("id",), ("model",), ("name",))  # the others: Ollama's own list, Google
 
 # The member with the list, if the body is not the list itself.
 _LIST_FIELDS = ("data", "models")
@@ -100,13 +106,16 @@ class ModelPage:
     next: str | None
 
 
-def read_models(body: bytes) -> ModelPage:
-    """Read one page of a list. Raises RemoteProtocolError for another body; the message never repeats the body."""
+def read_models(body: bytes, name_prefix: str = "") -> ModelPage:
+    """Read one page of a list. Raises RemoteProtocolError for another body; the message never repeats the body.
+
+    name_prefix: see codec.ModelList.
+    """
     value = decode(body)
     items = value if isinstance(value, list) else _items(value)
     if items is None:
         raise RemoteProtocolError("the response is not a list of models")
-    models = tuple(model for item in items if (model := _model(item)) is not None)
+    models = tuple(model for item in items if (model := _model(item, name_prefix)) is not None)
     return ModelPage(models, _next(value, models) if isinstance(value, dict) else None)
 
 
@@ -117,12 +126,14 @@ def _items(value: JSON) -> list[JSON] | None:
 
 
 def _next(page: Mapping[str, JSON], models: Sequence[ModelInfo]) -> str | None:
+    if "nextPageToken" in page:  # Google
+        return _name(page["nextPageToken"])
     if page.get("has_more") is not True:
         return None
     return _name(page.get("last_id")) or (models[-1].id if models else None)
 
 
-def _model(item: JSON) -> ModelInfo | None:
+def _model(item: JSON, name_prefix: str) -> ModelInfo | None:
     if isinstance(item, str):
         item = {"id": item}
     if not isinstance(item, dict):
@@ -132,7 +143,7 @@ def _model(item: JSON) -> ModelInfo | None:
         return None
     lifecycle = item.get("lifecycle")
     return ModelInfo(
-        id,
+        id.removeprefix(name_prefix),
         display_name=_first(item, NAME_FIELDS, _display_name),
         owned_by=_name(item.get("owned_by")),
         context=_first(item, CONTEXT_FIELDS, _tokens),

@@ -107,7 +107,7 @@ async def _fetch_with(
         if status != 200:
             refused = AccountRefused if status in _ACCOUNT_STATUSES else ModelListError
             raise refused(f"it returned status {status}")
-        page, known = await off_loop(len(body), read_models, body), len(found)
+        page, known = await off_loop(len(body), read_models, body, model_list.name_prefix), len(found)
         max_bytes -= len(body)
         for model in page.models:
             found.setdefault(model.id, model)

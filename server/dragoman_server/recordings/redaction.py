@@ -26,6 +26,9 @@ _SECRET_HEADERS = frozenset(
     }
 )
 
+# Query parameters whose values are credentials, whatever their length.
+_SECRET_PARAMETERS = frozenset(spec.auth_query for spec in UPSTREAMS.values())
+
 # The members whose strings the protocols define, or whose values link one part of a conversation with another.
 _KEPT_MEMBERS = frozenset(
     rb"type role id object model status finish_reason stop_reason native_finish_reason name call_id tool_call_id "
@@ -61,7 +64,8 @@ def _redact_parameter(parameter: str) -> str:
     name, sign, value = parameter.partition("=")
     if not sign:
         name, value = "", name
-    return name + sign + (value if len(value) < MIN_SECRET_LENGTH else MASK)
+    hidden = len(value) >= MIN_SECRET_LENGTH or name in _SECRET_PARAMETERS
+    return name + sign + (MASK if hidden else value)
 
 
 def mask_pieces(pieces: Sequence[bytes], mask: Mask) -> list[bytes]:

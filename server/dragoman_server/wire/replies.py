@@ -71,29 +71,32 @@ def with_retry_after(headers: HeaderList, retry_at: float | None) -> HeaderList:
 
 
 def protocol_for_path(
-    path: str, headers: Mapping[str, str], protocols: Mapping[str, ProtocolSpec] = PROTOCOLS
+    path: str, query: str, headers: Mapping[str, str], protocols: Mapping[str, ProtocolSpec] = PROTOCOLS
 ) -> ProtocolSpec:
     """Return the protocol whose clients use this path, for errors where no endpoint responds.
 
-    path: without what the application is mounted under. If it belongs to no protocol, the headers decide: see
-    protocol_by_version().
+    path: without what the application is mounted under. If it belongs to no protocol, protocol_of_client() decides.
     """
     for spec in protocols.values():
         for endpoint in spec.endpoints:
             if endpoint.match(path) is not None or path.startswith(endpoint.path + "/"):
                 return spec
-    return protocol_by_version(headers, protocols)
+        if any(path.startswith(prefix + "/") for prefix in spec.path_prefixes):
+            return spec
+    return protocol_of_client(query, headers, protocols)
 
 
-def protocol_by_version(
-    headers: Mapping[str, str], protocols: Mapping[str, ProtocolSpec] = PROTOCOLS
+def protocol_of_client(
+    query: str, headers: Mapping[str, str], protocols: Mapping[str, ProtocolSpec] = PROTOCOLS
 ) -> ProtocolSpec:
-    """Return the protocol whose version header is among these headers, else the first protocol.
-
-    Clients of a protocol with such a header always send it, others never do.
-    """
+    """Return the protocol whose clients alone send one of these headers or parameters, else the first protocol."""
+    parameters = {parameter.partition("=")[0] for parameter in query.split("&")}
     for spec in protocols.values():
-        if spec.version_header is not None and spec.version_header[0] in headers:
+        if (
+            (spec.version_header is not None and spec.version_header[0] in headers)
+            or any(name in headers for name in spec.client_headers)
+            or (isinstance(spec, UpstreamSpec) and spec.auth_query in parameters)
+        ):
             return spec
     return next(iter(protocols.values()))
 

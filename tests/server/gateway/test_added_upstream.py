@@ -31,12 +31,16 @@ pytestmark = pytest.mark.anyio
 TOY = toy(
     base_path="/toys",
     auth_header="x-toy-key",
+    auth_query="toy_key",
     version_header=("toy-version", "7"),
     forwarded_headers=frozenset({"toy-version", "toy-switches", "toy-color"}),
     list_headers=frozenset({"toy-switches"}),
     response_headers=frozenset({"toy-weather"}),
     rate_limit_headers=RateLimitHeaders("toy-limit-", "{limit}-{what}", reset="time"),
-    model_list=ModelList("/box", {"size": "2"}, "behind"),
+    model_list=ModelList("/box", {"size": "2"}, "behind", "toys/"),
+    model_list_form="google",
+    path_prefixes=("/v1toy",),
+    client_headers=frozenset({"x-toy-client"}),
     token_count=TokenCount(
         "/v1/toy/weigh", "/toy/weigh", frozenset({"model", "messages"}), constant={"unit": "token"}
     ),
@@ -71,7 +75,7 @@ class Toys:
         if request.url.path == "/toys/box":
             names = ["ball", "kite"] if "behind" not in request.url.params else ["yoyo"]
             page = {
-                "data": [{"id": name} for name in names],
+                "data": [{"id": f"toys/{name}"} for name in names],
                 "has_more": len(names) == 2,
                 "last_id": names[-1],
             }
@@ -141,6 +145,32 @@ async def test_its_models_are_listed(tmp_path: Path) -> None:
         "http://127.0.0.1:9/toys/box?size=2&behind=kite",
     ]
     assert {request.headers["x-toy-key"] for request in toys.requests} == {"k"}
+
+
+@pytest.mark.parametrize(
+    ("path", "headers"),
+    [("/v1toy/models", {}), ("/v1/models", {"x-toy-client": "1"}), ("/v1/models?toy_key=k", {})],
+)
+async def test_its_clients_get_a_list_in_its_form(tmp_path: Path, path: str, headers: dict[str, str]) -> None:
+    async with serving(settings_of(tmp_path), Toys()) as app:
+        client = await call(app, path, {}, method="GET", headers=headers)
+        one = await call(app, "/v1toy/models/up/ball", {}, method="GET")
+        sign = "&" if "?" in path else "?"
+        page = await call(app, f"{path}{sign}pageSize=1", {}, method="GET", headers=headers)
+        token = json.loads(page.body)["nextPageToken"]
+        rest = await call(app, f"{path}{sign}pageToken={token}", {}, method="GET", headers=headers)
+        wrong = await call(app, f"{path}{sign}pageToken=nothing", {}, method="GET", headers=headers)
+    ball = {
+        "name": "models/up/ball",
+        "displayName": "up/ball",
+        "supportedGenerationMethods": ["generateContent", "countTokens"],
+    }
+    assert json.loads(one.body) == ball
+    listed = json.loads(client.body)["models"]
+    assert ball in listed
+    assert [*json.loads(page.body)["models"], *json.loads(rest.body)["models"]] == listed
+    assert json.loads(rest.body).keys() == {"models"}
+    assert (wrong.status, json.loads(wrong.body).keys()) == (400, {"oops"})
 
 
 async def test_its_tokens_are_counted(tmp_path: Path) -> None:
@@ -226,7 +256,7 @@ requests_per_minute = 1
 """
     async with serving(settings_of(tmp_path, lines), Toys()) as app:
         assert (await call(app, "/v1/toy", REQUEST)).status == 401
-        assert (await call(app, "/v1/toy", REQUEST, headers={"x-toy-key": key})).status == 200
+        assert (await call(app, f"/v1/toy?toy_key={key}", REQUEST)).status == 200
         client = await call(app, "/v1/toy", REQUEST, headers={"x-toy-key": key})
     assert client.status == 429
     assert client.headers["toy-limit-requests-limit"] == "1"
@@ -242,7 +272,14 @@ async def test_streams_that_begin_with_usage_mark_it_as_an_estimate(tmp_path: Pa
 
 @pytest.mark.parametrize(
     ("path", "headers"),
-    [("/v1/toy/elsewhere", {}), ("/nowhere", {"toy-version": "7"}), ("/v1/toy/weigh", {})],
+    [
+        ("/v1/toy/elsewhere", {}),
+        ("/v1toy/elsewhere", {}),
+        ("/nowhere", {"toy-version": "7"}),
+        ("/nowhere", {"x-toy-client": "1"}),
+        ("/nowhere?toy_key=k", {}),
+        ("/v1/toy/weigh", {}),
+    ],
 )
 async def test_errors_have_its_form(tmp_path: Path, path: str, headers: dict[str, str]) -> None:
     async with serving(settings_of(tmp_path), Toys()) as app:

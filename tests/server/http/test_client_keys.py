@@ -23,7 +23,7 @@ from dragoman import PROTOCOLS, RequestRefused, Signer
 from dragoman.events import Signature
 from dragoman_server.app import _routes, create_app
 from dragoman_server.gateway import Gateway
-from dragoman_server.http.auth import _OPEN_PATHS, Keyring, presented_key
+from dragoman_server.http.auth import _OPEN_PATHS, KeyPlaces, Keyring, presented_key
 from dragoman_server.settings import ClientKey, ServerSettings, Settings, UpstreamSettings
 from dragoman_server.settings import keys as access
 from dragoman_server.settings.keys import hash_client_key, make_signer, may_use, new_key
@@ -88,6 +88,20 @@ KEY_HEADERS: list[tuple[list[tuple[str, str]], str | None]] = [
 def test_the_key_in_a_clients_headers() -> None:
     for headers, key in KEY_HEADERS:
         assert presented_key([(name.encode(), value.encode()) for name, value in headers]) == key, headers
+
+
+@pytest.mark.parametrize(
+    ("headers", "query", "key"),
+    [
+        ({}, b"a=b&k=the%2Fkey", "the/key"),
+        ({}, b"k=one&k=two", None),
+        ({}, b"", None),
+        ({b"authorization": b"Bearer bearer"}, b"k=other", "bearer"),
+        ({b"x-k": b"header", b"authorization": b"Bearer bearer"}, b"k=other", "header"),
+    ],
+)
+def test_the_key_in_a_clients_query(headers: dict[bytes, bytes], query: bytes, key: str | None) -> None:
+    assert presented_key(headers.items(), query, KeyPlaces(("x-k",), ("k",))) == key
 
 
 def headers_with(key: str) -> list[tuple[bytes, bytes]]:

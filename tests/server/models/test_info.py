@@ -59,6 +59,15 @@ VENDORS: dict[str, tuple[dict[str, Any], ModelInfo]] = {
             },
         ),
     ),
+    "Google": (
+        {
+            "name": "models/m",
+            "displayName": "Model M",
+            "inputTokenLimit": 1_048_576,
+            "outputTokenLimit": 65_536,
+        },
+        ModelInfo("m", "Model M", context=1_048_576, output=65_536),
+    ),
     "OpenRouter": (
         {
             "name": "Maker: Model",
@@ -175,6 +184,7 @@ FORMS = [
     ("a bare list", [{"id": "a"}, {"id": "b"}]),
     ("Ollama's own", {"models": [{"name": "a", "model": "a"}, {"name": "b"}]}),
     ("llama.cpp", {"models": [{"name": "x"}], "object": "list", "data": [{"id": "a"}, {"id": "b"}]}),
+    ("Google", {"models": [{"name": "models/a"}, {"name": "models/b", "displayName": "B"}]}),
     ("ids alone", {"data": ["a", "b"]}),
     ("with what is no model", {"data": [None, 1, {}, {"id": 1}, {"id": ""}, [], {"id": "a"}, {"id": "b"}]}),
     ("with names that are none", {"data": [{"id": "a"}, {"id": "x\ny"}, {"id": "x" * 257}, {"id": "b"}]}),
@@ -183,7 +193,7 @@ FORMS = [
 
 def test_forms_of_lists() -> None:
     for name, body in FORMS:
-        page = read_models(json.dumps(body).encode())
+        page = read_models(json.dumps(body).encode(), "models/")
         assert [model.id for model in page.models] == ["a", "b"], name
         assert page.next is None, name
 
@@ -220,6 +230,8 @@ NEXT_PAGES: list[tuple[dict[str, Any], str | None]] = [
     ({"has_more": False, "last_id": "b"}, None),
     ({"has_more": "yes", "last_id": "b"}, None),
     ({"last_id": "b"}, None),
+    ({"nextPageToken": "t=/"}, "t=/"),
+    ({"nextPageToken": ""}, None),
 ]
 
 
