@@ -155,6 +155,8 @@ class Endpoint(msgspec.Struct, frozen=True):
         streams: When the response is a stream: as the body's `stream` requests, or always, or never.
         framing: How a stream reaches clients. Its writer has server-sent events whatever this is.
         media_type: A stream's media type. Everything else is application/json.
+        query: The parameter with which its requests come, such as `alt=sse`; "" if none tells them from others. An
+            endpoint with one comes before that of the same path without.
     """
 
     path: str
@@ -162,9 +164,12 @@ class Endpoint(msgspec.Struct, frozen=True):
     streams: Literal["requested", "always", "never"] = "requested"
     framing: Framing = SSE
     media_type: str = "text/event-stream; charset=utf-8"
+    query: str = ""
 
-    def match(self, path: str) -> str | None:
-        """Return the model that a path names, "" if it has no place for one, None if it is another path."""
+    def match(self, path: str, query: str = "") -> str | None:
+        """Return the model that a path names, "" if it has no place for one, None if it is another endpoint's."""
+        if self.query and self.query not in query.split("&"):
+            return None
         before, place, after = self.path.partition(MODEL_IN_PATH)
         if not place:
             return "" if path == before else None
@@ -176,14 +181,16 @@ class Endpoint(msgspec.Struct, frozen=True):
         return requested if self.streams == "requested" else self.streams == "always"
 
 
-def find_endpoint(protocols: Iterable[ProtocolSpec], path: str) -> tuple[ProtocolSpec, Endpoint, str] | None:
+def find_endpoint(
+    protocols: Iterable[ProtocolSpec], path: str, query: str = ""
+) -> tuple[ProtocolSpec, Endpoint, str] | None:
     """Return protocol, endpoint and named model of a path below the gateway's root, None if nothing is served there.
 
     The model is "" unless the path names it.
     """
     for spec in protocols:
         for endpoint in spec.endpoints:
-            model = endpoint.match(path)
+            model = endpoint.match(path, query)
             if model is not None:
                 return spec, endpoint, model
     return None

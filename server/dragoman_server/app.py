@@ -22,7 +22,7 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from dragoman import PROTOCOLS, RemoteProtocolError, RequestRefused
-from dragoman.codec import ProtocolSpec
+from dragoman.codec import MODEL_IN_PATH, Endpoint, ProtocolSpec
 from dragoman.jsontext import JSONObject, encode
 from dragoman_server import __version__
 from dragoman_server.config.reload import Reload, ReloadResult
@@ -112,16 +112,36 @@ def _router(routes: list[BaseRoute], handlers: Mapping[Any, Any], parent: "Appli
     app = Starlette(routes=routes, exception_handlers=handlers, lifespan=lambda app: parent.lifespan())
     # A redirect would be built from the Host header, which the client chooses.
     app.router.redirect_slashes = False
-    endpoints: dict[str, ASGIApp] = {
-        each.path: each.endpoint
-        for each in reversed(routes)
-        if isinstance(each, Route) and isinstance(each.endpoint, ProtocolEndpoint)
-    }
+    served = [
+        (route.endpoint.endpoint, route.endpoint)
+        for route in routes
+        if isinstance(route, Route) and isinstance(route.endpoint, ProtocolEndpoint)
+    ]
+    with_query = {endpoint.path for endpoint, _ in served if endpoint.query}
+    by_path: dict[str, ASGIApp] = {}
+    # Those that are not found by the path alone.
+    others: list[tuple[Endpoint, ASGIApp]] = []
+    for endpoint, app_of_endpoint in served:
+        if MODEL_IN_PATH in endpoint.path or endpoint.path in with_query:
+            others.append((endpoint, app_of_endpoint))
+        else:
+            by_path.setdefault(endpoint.path, app_of_endpoint)
+
+    def find(scope: Scope, path: str) -> ASGIApp:
+        query = scope["query_string"].decode("latin-1")
+        for endpoint, found in others:
+            model = endpoint.match(path, query)
+            if model is not None:
+                scope["path_params"] = {"model": model}
+                return found
+        return app
 
     def route(scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
-        # Starlette finds the same endpoints, but calls them through seven layers.
-        is_post = scope["type"] == "http" and scope["method"] == "POST"
-        return (endpoints.get(path_below_mount(scope), app) if is_post else app)(scope, receive, send)
+        # Starlette does not look at the query, and calls endpoints through seven layers.
+        if scope["type"] != "http" or scope["method"] != "POST":
+            return app(scope, receive, send)
+        path = path_below_mount(scope)
+        return (by_path.get(path) or find(scope, path))(scope, receive, send)
 
     return route
 

@@ -103,6 +103,12 @@ def test_an_endpoint_is_found_by_its_path() -> None:
     assert find_endpoint((first, second), "/v3") is None
 
 
+def test_an_endpoint_may_be_found_by_its_query() -> None:
+    spec = toy(endpoints=(Endpoint("/v2/go", query="as=events"), Endpoint("/v2/go")))
+    for query, place in (("", 1), ("as=events", 0), ("b=c&as=events", 0), ("as=event", 1), ("bas=events", 1)):
+        assert find_endpoint((spec,), "/v2/go", query) == (spec, spec.endpoints[place], "")
+
+
 def test_a_model_in_the_path_of_an_upstream_stays_in_its_segment() -> None:
     spec = toy(path="/{model}:go", stream_path="/{model}:flow?as=lines")
     assert spec.path_for("kite", stream=False) == "/kite:go"

@@ -283,6 +283,11 @@ class BaseEndpoint(ABC):
 class ProtocolEndpoint(BaseEndpoint):
     """One endpoint of a protocol: POST a request, get a response in the same protocol."""
 
+    endpoint: Endpoint
+
+    def __init__(self, gateway: Gateway, protocol: ProtocolSpec, endpoint: Endpoint) -> None:
+        super().__init__(gateway, protocol, endpoint)
+
     async def serve(self, request: ClientRequest) -> None:
         # Without a name for the body, which would keep it until the response has ended.
         await self.carry_out(request, await self.plan(request, *await self.read(request)))

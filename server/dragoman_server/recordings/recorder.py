@@ -196,7 +196,8 @@ class Recorder:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         is_post = scope["type"] == "http" and scope["method"] == "POST"
-        found = find_endpoint(self._protocols.values(), _path(scope)) if is_post else None
+        query = scope.get("query_string", b"").decode("latin-1")
+        found = find_endpoint(self._protocols.values(), _path(scope), query) if is_post else None
         if found is None:
             await self._app(scope, receive, send)
             return

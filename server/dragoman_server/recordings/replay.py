@@ -70,7 +70,11 @@ def replay(recording: Recording) -> Replayed:
     if client is None or upstream is None:
         raise RecordingError(f"unknown protocol: {recording.request.protocol} or {attempt.protocol}")
     endpoint = next(
-        (each for each in client.endpoints if each.match(recording.request.path) is not None),
+        (
+            each
+            for each in client.endpoints
+            if each.match(recording.request.path, recording.request.query) is not None
+        ),
         client.endpoints[0],
     )
     try:
@@ -86,7 +90,7 @@ def replay(recording: Recording) -> Replayed:
     )
     try:
         body = as_bytes(recording.request.body)
-        head = peek(body, endpoint.match(recording.request.path) or "")
+        head = peek(body, endpoint.match(recording.request.path, recording.request.query) or "")
         translated = translator.translate(body, model=attempt.model, request_head=head)
     except (RemoteProtocolError, RequestRefused) as error:
         return Replayed(b"", b"", f"the request is refused now: {error}")
@@ -137,7 +141,8 @@ def first_difference(recording: Recording, replayed: Replayed) -> Difference | N
         return _difference("request", None, decoded(sent), decoded(replayed.request))
     before, now = joined(recording.response.pieces), replayed.response
     for endpoint in PROTOCOLS[recording.request.protocol].endpoints:
-        if endpoint.match(recording.request.path) is not None and endpoint.heartbeat.endswith(b"\n\n"):
+        matches = endpoint.match(recording.request.path, recording.request.query) is not None
+        if matches and endpoint.heartbeat.endswith(b"\n\n"):
             before, now = before.replace(endpoint.heartbeat, b""), now.replace(endpoint.heartbeat, b"")
     before, now = _VOLATILE.sub(b"0", before), _VOLATILE.sub(b"0", now)
     if not recording.response.completed:

@@ -141,6 +141,19 @@ async def test_what_is_recorded_are_events(tmp_path: Path, monkeypatch: pytest.M
         assert first_difference(recorded[path], replay(recorded[path])) is None
 
 
+async def test_a_client_may_choose_the_framing_in_its_query() -> None:
+    spec = toy(
+        endpoints=(
+            Endpoint("/v1/toy", query="as=events"),
+            Endpoint("/v1/toy", framing=LENGTHS, media_type=LENGTHS.media_type),
+        )
+    )
+    paths = ("/v1/toy", "/v1/toy?as=events", "/v1/toy?as=events2", "/v1/toy?x=1&as=events")
+    got = await responses("toy", STREAM, requests=dict.fromkeys(paths, TOY_REQUEST), spec=spec)
+    assert [got[path] == STREAM for path in paths] == [False, True, False, True]
+    assert [got[path] == in_lengths(STREAM) for path in paths] == [True, False, True, False]
+
+
 async def test_a_whole_response_has_no_framing() -> None:
     """Also where streams have the content type of whole responses."""
     spec = toy(framing=Framing("application/json", LENGTHS.reader))

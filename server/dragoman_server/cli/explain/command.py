@@ -62,7 +62,7 @@ def explain(
 
     settings = load_or_exit(config_file, UNBOUND).settings
     path, _, query = path.partition("?")
-    found = find_endpoint(PROTOCOLS.values(), path)
+    found = find_endpoint(PROTOCOLS.values(), path, query)
     if found is None:
         paths = ", ".join(each.path for spec in PROTOCOLS.values() for each in spec.endpoints)
         exit_with(USAGE_ERROR, f"no model is requested at {path!a}: write one of {paths}")

@@ -83,7 +83,7 @@ def check_prefixes(recordings: Iterable[tuple[str, Recording]]) -> PrefixReport:
     for name, recording in sorted(recordings, key=lambda each: (each[1].time, len(each[1].request.body))):
         request = recording.request
         endpoints = PROTOCOLS[request.protocol].endpoints if request.protocol in PROTOCOLS else ()
-        if all(each.match(request.path) is None for each in endpoints):
+        if all(each.match(request.path, request.query) is None for each in endpoints):
             continue
         try:
             attempt = attempt_of(recording)
