@@ -129,20 +129,35 @@ class TokenCount(msgspec.Struct, frozen=True):
     """How the input tokens of a request are counted.
 
     Attributes:
-        endpoint: The path of clients, below the gateway's root. It may have the model in it, see Endpoint.path.
+        endpoints: The paths of clients, below the gateway's root. They may have the model in them, see Endpoint.path.
         path: The path of upstreams, below the base URL. It may have the model in it, see UpstreamSpec.path.
         fields: The members of a request for a response that a request for a count has as well.
         defaults: Values of members that a request for a response requires and a request for a count may leave out.
         constant: Members of the response besides the count.
         member: The member of the response with the count.
+        wrapper: The member of the body that has the whole request in it. A body without it is a request itself. None:
+            every body is.
     """
 
-    endpoint: str
+    endpoints: tuple[str, ...]
     path: str
     fields: frozenset[str]
     defaults: JSONObject = {}
     constant: JSONObject = {}
     member: str = "input_tokens"
+    wrapper: str | None = None
+
+    def read(self, body: JSONObject) -> JSONObject:
+        """Return the request for a response whose tokens a client has counted."""
+        wrapped = body.get(self.wrapper) if self.wrapper is not None else None
+        request = wrapped if isinstance(wrapped, dict) else body
+        missing = {name: value for name, value in self.defaults.items() if request.get(name) is None}
+        return {**request, **missing}
+
+    def write(self, request: JSONObject, model: str) -> JSONObject:
+        """Return the request for a count of this request's tokens. model: as a wrapped one names it."""
+        body = {name: value for name, value in request.items() if name in self.fields}
+        return body if self.wrapper is None else {self.wrapper: {"model": model, **body}}
 
 
 class Endpoint(msgspec.Struct, frozen=True):

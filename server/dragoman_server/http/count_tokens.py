@@ -10,7 +10,7 @@ from dataclasses import replace
 import anyio
 from starlette.routing import BaseRoute
 
-from dragoman import RemoteProtocolError, RequestRefused, estimate_tokens
+from dragoman import RemoteProtocolError, RequestHead, RequestRefused, estimate_tokens
 from dragoman.codec import ProtocolSpec, TokenCount, fill_path
 from dragoman.jsontext import JSONObject, decode_object, encode
 from dragoman_server.capabilities.resolve import capabilities_for
@@ -30,11 +30,12 @@ ESTIMATE_HEADERS: HeaderList = [("dragoman-estimate", "true")]
 
 
 def counting_routes(gateway: Gateway) -> list[BaseRoute]:
-    """Return one route for each protocol that has a token count."""
+    """Return the routes of each protocol that has a token count."""
     return [
-        post_route(spec.token_count.endpoint, CountEndpoint(gateway, spec, spec.token_count))
+        post_route(path, CountEndpoint(gateway, spec, spec.token_count))
         for spec in gateway.protocols.values()
         if spec.token_count is not None
+        for path in spec.token_count.endpoints
     ]
 
 
@@ -57,7 +58,7 @@ class CountEndpoint(BaseEndpoint):
             body, unresolved = expanded.body, expanded.unresolved
         count_spec = destination.upstream.token_count if destination.settings.counts_tokens else None
         if count_spec is not None:
-            reply = await self._count_upstream(request, body, destination, count_spec)
+            reply = await self._count_upstream(request, body, request_head, destination, count_spec)
             if request.record.outcome == "client_left":
                 return
             if reply is not None:
@@ -76,7 +77,12 @@ class CountEndpoint(BaseEndpoint):
         await request.respond_json(self._count(tokens), ESTIMATE_HEADERS)
 
     async def _count_upstream(
-        self, request: ClientRequest, body: bytes, destination: Destination, count_spec: TokenCount
+        self,
+        request: ClientRequest,
+        body: bytes,
+        request_head: RequestHead,
+        destination: Destination,
+        count_spec: TokenCount,
     ) -> Reply | None:
         """Return the upstream's count, None if it cannot count now. count_spec: the upstream's.
 
@@ -85,7 +91,11 @@ class CountEndpoint(BaseEndpoint):
         capabilities = capabilities_for(
             self.gateway.settings, destination.settings, destination.upstream_model, destination.upstream
         )
-        relayed = destination.upstream.name == self.protocol.name and capabilities.relay == "exact"
+        relayed = (
+            destination.upstream.name == self.protocol.name
+            and capabilities.relay == "exact"
+            and self._count_spec.wrapper not in request_head.fields  # it names the model once more
+        )
 
         def as_count(plan: Plan) -> Plan:
             plan = plan if relayed else _as_count_request(plan, count_spec)
@@ -118,12 +128,8 @@ class CountEndpoint(BaseEndpoint):
         return {**self._count_spec.constant, self._count_spec.member: tokens}
 
     def _complete(self, body: bytes) -> JSONObject:
-        """Return the body with what a request for a response needs beyond one for a count."""
-        value = decode_object(body, "the request body")
-        for name, default in self._count_spec.defaults.items():
-            if value.get(name) is None:
-                value[name] = default
-        return value
+        """Return the request for a response whose tokens are counted."""
+        return self._count_spec.read(decode_object(body, "the request body"))
 
     def _estimate(self, body: bytes) -> int:
         """Return the estimated count. Raises RemoteProtocolError for a request that could not get a response either."""
@@ -136,7 +142,8 @@ class CountEndpoint(BaseEndpoint):
 
 def _as_count_request(plan: Plan, count_spec: TokenCount) -> Plan:
     """Turn a translated request for a response into one for a count, in the upstream's protocol on both sides."""
+    destination, client = plan.destination, plan.destination.upstream
+    prefix = client.model_list.name_prefix if client.model_list is not None else ""
     fields = decode_object(plan.body, "the translated request")
-    body = encode({name: value for name, value in fields.items() if name in count_spec.fields})
-    client = plan.destination.upstream
+    body = encode(count_spec.write(fields, prefix + destination.upstream_model))
     return replace(plan, client=client, body=body, planner=None, fan_out=1, fallbacks=())

@@ -42,7 +42,7 @@ TOY = toy(
     path_prefixes=("/v1toy",),
     client_headers=frozenset({"x-toy-client"}),
     token_count=TokenCount(
-        "/v1/toy/weigh", "/toy/weigh", frozenset({"model", "messages"}), constant={"unit": "token"}
+        ("/v1/toy/weigh",), "/toy/weigh", frozenset({"model", "messages"}), constant={"unit": "token"}
     ),
     usage_at_start=True,
 )
@@ -196,8 +196,13 @@ async def test_its_model_may_be_in_the_path(tmp_path: Path) -> None:
             Endpoint("/v1/{model}:playAlong", streams="always"),
         ),
         token_count=TokenCount(
-            "/v1/{model}:weigh", "/{model}:weigh", frozenset({"messages"}), member="grams"
+            ("/v1/{model}:weigh",),
+            "/{model}:weigh",
+            frozenset({"messages"}),
+            member="grams",
+            wrapper="parcel",
         ),
+        model_list=ModelList(name_prefix="toys/"),
         read_request=lambda body, signer: read_request({"model": "", **body}, signer, name="toy"),
     )
     protocols = {**PROTOCOLS, "toy": spec}
@@ -212,17 +217,26 @@ async def test_its_model_may_be_in_the_path(tmp_path: Path) -> None:
     app = create_app(settings_of(tmp_path), client=client, protocols=protocols)
     async with app.lifespan():
         assert (await call(app, "/v1/up/old/kite 2:play", body)).status == 200
-        assert json.loads((await call(app, "/v1/up/kite:weigh", body)).body) == {"grams": 7}
+        parcel = {"parcel": {"model": "toys/up/kite", **body, "seed": 1}}
+        for weighed in (body, parcel, CHAT_REQUEST):
+            path = "/v1/messages/count_tokens" if weighed is CHAT_REQUEST else "/v1/up/kite:weigh"
+            response = await call(app, path, weighed)
+            assert list(json.loads(response.body).values()) == [7]
         assert (await call(app, "/v1/up/kite:playAlong", body)).status == 200
         assert (await call(app, "/v1/chat/completions", {**CHAT_REQUEST, "stream": True})).status == 200
         refused = await call(app, "/v1/up/..:play", body)
     assert [request.url.raw_path for request in requests] == [
         b"/toys/old%2Fkite%202:play",
         b"/toys/kite:weigh",
+        b"/toys/kite:weigh",
+        b"/toys/m:weigh",
         b"/toys/kite:playAlong?as=frames",
         b"/toys/m:playAlong?as=frames",
     ]
-    assert json.loads(requests[0].content) == body  # relayed: the model is put nowhere else
+    sent = [json.loads(request.content) for request in requests]
+    assert sent[0] == sent[1] == body  # relayed: the model is put nowhere else
+    assert sent[2] == {"parcel": {"model": "toys/kite", **body}}
+    assert sent[3]["parcel"]["model"] == "toys/m"
     assert refused.status == 400
 
 

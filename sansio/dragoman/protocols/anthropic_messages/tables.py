@@ -29,7 +29,7 @@ FORWARDED_HEADERS = frozenset(
 
 # The fields of anthropic 2.12.0, types/beta/message_count_tokens_params.py, that the writer writes.
 TOKEN_COUNT = TokenCount(
-    endpoint="/v1/messages/count_tokens",
+    endpoints=("/v1/messages/count_tokens",),
     path="/v1/messages/count_tokens",
     fields=frozenset(
         (

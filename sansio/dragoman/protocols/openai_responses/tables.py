@@ -18,7 +18,7 @@ TITLE = "Responses"
 FORWARDED_HEADERS = frozenset({"openai-beta", "idempotency-key", "x-codex-beta-features"})
 
 TOKEN_COUNT = TokenCount(
-    endpoint="/v1/responses/input_tokens",
+    endpoints=("/v1/responses/input_tokens",),
     path="/responses/input_tokens",
     fields=frozenset(
         (
