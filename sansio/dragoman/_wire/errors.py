@@ -49,6 +49,7 @@ class WireError(msgspec.Struct, frozen=True):
         type: The sender's name of the class of error, or None.
         param: The parameter that the error is about, in dotted form, e.g. `messages[3].content`, or None.
         request_id: The sender's id of the request, or None.
+        retry_after_s: The seconds for which the sender accepts no such request, if the error itself says so.
     """
 
     kind: ErrorKind
@@ -58,6 +59,7 @@ class WireError(msgspec.Struct, frozen=True):
     type: str | None = None
     param: str | None = None
     request_id: str | None = None
+    retry_after_s: float | None = None
 
 
 # The plain meaning of each HTTP status. Protocols refine it by their own types and codes.

@@ -93,7 +93,12 @@ _SIGNATURE_REFUSED: tuple[ErrorRule, ...] = (
     ErrorRule(
         ErrorAction.TRY_NEXT,
         statuses=frozenset({400}),
-        words=("invalid `signature` in `thinking` block", "invalid signature in thinking block"),
+        words=(
+            "invalid `signature` in `thinking` block",
+            "invalid signature in thinking block",
+            "corrupted thought signature",  # Google's
+            "invalid thought signature",
+        ),
     ),
 )
 
@@ -115,8 +120,10 @@ def classify(error: WireError, upstream_rules: Iterable[ErrorRule] = ()) -> Erro
     return ErrorAction.RETURN_TO_CLIENT
 
 
-def retry_after(headers: Iterable[tuple[str, str]], now: float) -> float | None:
-    """Return the seconds for which an upstream accepts no request, None if no header has them.
+def retry_after(
+    headers: Iterable[tuple[str, str]], now: float, error: WireError | None = None
+) -> float | None:
+    """Return the seconds for which an upstream accepts no request, None if neither a header nor the error has them.
 
     headers: names in lower case. now: seconds since the epoch. A time that has passed is 0. `retry-after` is RFC 9110,
     10.2.3; `retry-after-ms`, which is more precise and wins, is OpenAI's and Azure's.
@@ -130,6 +137,8 @@ def retry_after(headers: Iterable[tuple[str, str]], now: float) -> float | None:
     if seconds is None and text:
         date = _date(text)
         seconds = None if date is None else date - now
+    if seconds is None and error is not None:
+        seconds = error.retry_after_s
     return None if seconds is None else _bounded(seconds)
 
 

@@ -467,7 +467,7 @@ class Attempt:
         # It may quote a header, or the client's name of a model.
         reported = mask_error(reported, plan.context.mask)
         details = "" if error.message in reported.message else f": {error.message}"
-        seconds = retry_after(self._raw_headers, self._now)
+        seconds = retry_after(self._raw_headers, self._now, error)
         headers = self.headers or request_id_headers(plan.id)
         return AttemptFailure(
             error,

@@ -101,6 +101,7 @@ def test_texts_are_compared_in_lower_case() -> None:
 SIGNATURE_ERRORS: list[tuple[WireError, bool]] = [
     (of(400, "The encrypted content gAAA could not be verified.", code="invalid_encrypted_content"), True),
     (of(400, "messages.1.content.0: Invalid `signature` in `thinking` block"), True),
+    (of(400, "Corrupted thought signature."), True),
     (of(400, "messages.1.content.0: Invalid signature in thinking block"), True),
     (of(500, "Invalid signature in thinking block"), False),
     (of(400, "messages.1.content.0: Input should be an object"), False),

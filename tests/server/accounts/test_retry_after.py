@@ -2,6 +2,7 @@
 
 import pytest
 
+from dragoman.errors import ErrorKind, WireError
 from dragoman_server.policy.error_actions import MAX_RETRY_AFTER_S, retry_after
 
 # Wed, 21 Oct 2026 07:28:00 GMT
@@ -37,6 +38,19 @@ FORMS: list[tuple[list[tuple[str, str]], float | None]] = [
 
 
 @pytest.mark.promise("R7")
+def test_headers_are_more_precise_than_the_error() -> None:
+    for headers, in_error, seconds in (
+        ([], 7.5, 7.5),
+        ([], -1.0, 0.0),
+        ([], 1e12, MAX_RETRY_AFTER_S),
+        ([("retry-after", "3")], 7.5, 3.0),
+        ([("retry-after", "soon")], 7.5, 7.5),
+        ([], None, None),
+    ):
+        error = WireError(ErrorKind.RATE_LIMIT, "slow down", retry_after_s=in_error)
+        assert retry_after(headers, NOW, error) == seconds, (headers, in_error)
+
+
 def test_r7_retry_after_in_every_form() -> None:
     for headers, seconds in FORMS:
         assert retry_after(headers, NOW) == seconds, headers
