@@ -8,7 +8,7 @@ message stays the same object, so that it can keep its bytes and the upstream's 
 from __future__ import annotations
 
 from dragoman._ir.events import Signature
-from dragoman._ir.losses import Ledger, LossCode
+from dragoman._ir.losses import Ledger
 from dragoman._ir.signatures import Signer
 from dragoman._transforms.signatures import FORGED, unreadable_reason
 from dragoman._wire.json import JSON, JSONObject
@@ -46,7 +46,7 @@ def restore_signatures(
             if type(value) is str and (value or not signed_reasoning):
                 reason, native = _read(value, model, upstream, signer, signed_reasoning)
                 if reason is not None:
-                    ledger.add(LossCode.FOREIGN_SIGNATURE, f"{path}/{index}", reason)
+                    ledger.foreign_signature(f"{path}/{index}", reason)
                     continue
             if type(found) is not dict or (rewritten and native is None):
                 out.append(found)

@@ -91,6 +91,18 @@ class Ledger:
         """Record that a value was translated to another form."""
         self.add(LossCode.ALTERED, path, detail)
 
+    def unknown_kind(self, path: str, detail: str) -> None:
+        """Record that a block, item or tool has no counterpart."""
+        self.add(LossCode.UNKNOWN_KIND, path, detail)
+
+    def foreign_signature(self, path: str, detail: str) -> None:
+        """Record that the upstream cannot read a signature."""
+        self.add(LossCode.FOREIGN_SIGNATURE, path, detail)
+
+    def repaired(self, path: str, detail: str) -> None:
+        """Record that what the upstream would refuse was repaired."""
+        self.add(LossCode.REPAIRED, path, detail)
+
     def unknown_fields(
         self, path: str, extra: JSONObject | None, defined: Collection[str] = frozenset()
     ) -> None:

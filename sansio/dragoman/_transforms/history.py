@@ -17,7 +17,7 @@ from operator import is_
 
 import msgspec
 
-from dragoman._ir.losses import Ledger, LossCode
+from dragoman._ir.losses import Ledger
 from dragoman._ir.native import changed, unknown_members
 from dragoman._ir.request import Message, Part, Request, Text, ToolCall, ToolResult
 from dragoman._transforms.pass_context import PassContext
@@ -206,7 +206,7 @@ class _HistoryRepair:
         return ToolResult(call.call_id, (text,), call.kind, is_error=True, path=call.path, hosted=call.hosted)
 
     def _note(self, path: str, detail: str) -> None:
-        self._ledger.add(LossCode.REPAIRED, path, detail)
+        self._ledger.repaired(path, detail)
 
 
 def _with_parts(message: Message, parts: Sequence[Part]) -> Message:

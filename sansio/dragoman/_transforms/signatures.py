@@ -38,14 +38,14 @@ def drop_foreign_signatures(request: Request, context: PassContext) -> Request:
 
     def without_foreign_signature(part: Reasoning) -> Reasoning:
         if part.forged:
-            context.ledger.add(LossCode.FOREIGN_SIGNATURE, part.path, FORGED)
+            context.ledger.foreign_signature(part.path, FORGED)
         signature = part.signature
         if signature is None or signature.origin != context.upstream.name:
             return part
         reason = unreadable_reason(signature, context.upstream, request.model, context.signed_reasoning)
         if reason is None or not _is_signed(signature, context.upstream):
             return part
-        context.ledger.add(LossCode.FOREIGN_SIGNATURE, part.path, reason)
+        context.ledger.foreign_signature(part.path, reason)
         return changed(part, signature=None)
 
     return map_parts(request, {Reasoning: without_foreign_signature}, role="assistant")
@@ -112,10 +112,8 @@ class SignatureStage:
         visible = (event,) if event.search is not None and self._client.shows_searches else ()
         if not event.round_trip or not self._client.returns_signatures:
             if not visible:
-                self._ledger.add(
-                    LossCode.UNKNOWN_KIND,
-                    event.path,
-                    f"the client's protocol has no counterpart of {event.kind}",
+                self._ledger.unknown_kind(
+                    event.path, f"the client's protocol has no counterpart of {event.kind}"
                 )
             return visible
         if len(encode(event.native)) > MAX_WRAPPED_BYTES:

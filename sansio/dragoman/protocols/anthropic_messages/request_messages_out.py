@@ -13,7 +13,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from dragoman._ir.losses import Ledger, LossCode
+from dragoman._ir.losses import Ledger
 from dragoman._ir.native import overlaid
 from dragoman._ir.request import (
     Media,
@@ -197,7 +197,7 @@ class ConversationWriter:
     def _text_blocks(self, part: Text) -> Iterable[JSONObject]:
         """Return a text block with its mark, none if the API would refuse it."""
         if not has_visible_text(part.text):
-            self._ledger.add(LossCode.REPAIRED, part.path, "a blank text was left out: it is refused")
+            self._ledger.repaired(part.path, "a blank text was left out: it is refused")
             return ()
         if part.citations is not None and not self._native:
             self._ledger.altered(part.path, "sent without its citations: the upstream accepts only its own")
@@ -208,8 +208,7 @@ class ConversationWriter:
         if signature is None:
             self._ledger.dropped(part.path, UNSIGNED)
         elif signature.origin != NAME:
-            self._ledger.add(
-                LossCode.FOREIGN_SIGNATURE,
+            self._ledger.foreign_signature(
                 part.path,
                 f"reasoning of {signature.origin or 'a response that was cut off'}, which this upstream cannot read",
             )
@@ -221,7 +220,7 @@ class ConversationWriter:
         """Return a block of this protocol unchanged, nothing for another protocol's block."""
         if part.origin == NAME:
             return (part.native,)
-        self._ledger.add(LossCode.UNKNOWN_KIND, part.path, f"Messages has no counterpart of {part.kind}")
+        self._ledger.unknown_kind(part.path, f"Messages has no counterpart of {part.kind}")
         return ()
 
     def _call_block(self, part: ToolCall) -> JSONObject:

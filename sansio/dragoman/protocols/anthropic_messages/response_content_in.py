@@ -14,7 +14,7 @@ import msgspec
 from dragoman._ir import events
 from dragoman._ir.events import BlockKind, Event, Search, Signature, Source, ToolHead
 from dragoman._ir.fast_path import Delta
-from dragoman._ir.losses import Ledger, LossCode, child
+from dragoman._ir.losses import Ledger, child
 from dragoman._ir.shape import note_unread
 from dragoman._wire.exceptions import RemoteProtocolError, unreadable_response
 from dragoman._wire.json import JSON, JSONObject, decode, encode_text, is_object_text
@@ -155,10 +155,8 @@ class ContentBlockReader(msgspec.Struct):
         if delta_type == "signature_delta" and block.kind == "thinking":
             block.native["signature"] = delta.get("signature")
             return ()
-        self._ledger.add(
-            LossCode.UNKNOWN_KIND,
-            f"/content/{block.index}",
-            "a delta of a type that does not belong to the block",
+        self._ledger.unknown_kind(
+            f"/content/{block.index}", "a delta of a type that does not belong to the block"
         )
         return ()
 

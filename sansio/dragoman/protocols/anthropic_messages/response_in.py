@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dragoman._ir import events
 from dragoman._ir.events import TRUNCATING_STOP_REASONS, Event, StopReason
 from dragoman._ir.fast_path import Delta, DeltaTemplate
-from dragoman._ir.losses import Ledger, LossCode, child
+from dragoman._ir.losses import Ledger, child
 from dragoman._ir.shape import extra_members, note_unread
 from dragoman._wire.exceptions import RemoteProtocolError, unreadable_response
 from dragoman._wire.json import JSONObject, decode
@@ -62,7 +62,7 @@ class MessagesReader:
                 raise unreadable_response("an event has no type")
         handler = _HANDLERS.get(kind)
         if handler is None:
-            self._ledger.add(LossCode.UNKNOWN_KIND, "", "the stream has events of an unknown type")
+            self._ledger.unknown_kind("", "the stream has events of an unknown type")
             return ()
         if not self._started and kind in _AFTER_START:
             raise unreadable_response(f"{kind} came before message_start")

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from dragoman._ir.losses import Ledger, LossCode, child
+from dragoman._ir.losses import Ledger, child
 from dragoman._ir.native import written
 from dragoman._ir.request import Request
 from dragoman._ir.shape import ARRAY, BOOLEAN, OBJECT, STRING, extra_members, read_settings
@@ -225,9 +225,7 @@ class _ToolWriter(msgspec.Struct):
         if isinstance(tool, FunctionTool):
             return written(tool, self._write_function) if self.native else self._write_function(tool)
         if not isinstance(tool, HostedTool):
-            self.ledger.add(
-                LossCode.UNKNOWN_KIND, tool.path, "the upstream has no tools with free-text input"
-            )
+            self.ledger.unknown_kind(tool.path, "the upstream has no tools with free-text input")
             return None
         if self.native:
             block: JSONObject = tool.native

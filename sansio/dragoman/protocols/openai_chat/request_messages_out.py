@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import msgspec
 
 from dragoman._ir.events import ToolKind
-from dragoman._ir.losses import Ledger, LossCode
+from dragoman._ir.losses import Ledger
 from dragoman._ir.native import AnyNode, changed, overlaid
 from dragoman._ir.request import (
     Media,
@@ -101,9 +101,7 @@ class PartWriter:
         elif isinstance(part, Media):
             self._media(part, content)
         elif isinstance(part, OpaquePart):
-            self.ledger.add(
-                LossCode.UNKNOWN_KIND, part.path, f"Chat Completions has no counterpart of {part.kind}"
-            )
+            self.ledger.unknown_kind(part.path, f"Chat Completions has no counterpart of {part.kind}")
             return
         else:
             # A user's call, reasoning or refusal. No protocol has them, but an embedder's request may.
@@ -339,8 +337,7 @@ class _TurnWriter(msgspec.Struct):
         )
         if required and capabilities.reasoning_field is not None:
             fields[capabilities.reasoning_field] = " "
-            self._writer.ledger.add(
-                LossCode.REPAIRED,
+            self._writer.ledger.repaired(
                 message.path,
                 "the upstream requires the reasoning of this turn: a blank was sent in its place",
             )
@@ -367,9 +364,7 @@ class _TurnWriter(msgspec.Struct):
                     ledger.dropped(reasoning.path, "the upstream does not accept earlier reasoning")
                 continue
             if reasoning.signature is not None:
-                ledger.add(
-                    LossCode.FOREIGN_SIGNATURE, reasoning.path, "only its vendor can read this reasoning"
-                )
+                ledger.foreign_signature(reasoning.path, "only its vendor can read this reasoning")
             if reasoning.text:
                 if field is None or field == "thinking_blocks":
                     # Such blocks need a signature, and we forge none.

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dragoman._ir.losses import Ledger, LossCode
+from dragoman._ir.losses import Ledger
 from dragoman._ir.native import overlaid
 from dragoman._ir.request import Media, Message, Part, Request, Text, ToolResult
 from dragoman._wire.exceptions import RequestRefused, dotted_path
@@ -148,10 +148,8 @@ class MessageWriter:
                 not self._out or self._out[-1]["role"] in ("system", "developer")
             ):
                 self._out.append({"role": "user", "content": _FIRST_USER_TEXT})
-                self._ledger.add(
-                    LossCode.REPAIRED,
-                    run[0].path,
-                    "the upstream requires a user message first: one was inserted",
+                self._ledger.repaired(
+                    run[0].path, "the upstream requires a user message first: one was inserted"
                 )
             self._out.append(body)
 
@@ -224,7 +222,7 @@ class MessageWriter:
         parts = _as_parts(body["content"])
         if any(part["type"] != "text" for part in parts):
             why = "the upstream does not accept a user message after a tool result: an assistant message was inserted"
-            self._ledger.add(LossCode.REPAIRED, message.path, why)
+            self._ledger.repaired(message.path, why)
             self._out += [{"role": "assistant", "content": _BRIDGE_TEXT}, body]
             return
         self._ledger.altered(

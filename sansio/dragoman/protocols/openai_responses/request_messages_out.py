@@ -10,7 +10,7 @@ from base64 import b64encode
 from collections.abc import Callable
 
 from dragoman._ir.events import ToolKind
-from dragoman._ir.losses import Ledger, LossCode
+from dragoman._ir.losses import Ledger
 from dragoman._ir.native import Node, overlaid
 from dragoman._ir.request import (
     Media,
@@ -257,7 +257,7 @@ class InputWriter:
         for item in reversed(self._items):
             path = self._signed.get(id(item))
             if path is not None and item["type"] == "reasoning" and not followed:
-                self._ledger.add(LossCode.REPAIRED, path, "the server refuses reasoning that no item follows")
+                self._ledger.repaired(path, "the server refuses reasoning that no item follows")
                 continue
             followed = path is not None or item.get("type") in CALL_ITEMS or item.get("role") == "assistant"
             followed_items.append(item)
@@ -266,7 +266,7 @@ class InputWriter:
 
     def _write_opaque(self, part: Part) -> None:
         assert isinstance(part, OpaquePart)
-        self._ledger.add(LossCode.UNKNOWN_KIND, part.path, f"Responses has no counterpart of {part.kind}")
+        self._ledger.unknown_kind(part.path, f"Responses has no counterpart of {part.kind}")
 
 
 # Parts that become separate items.
@@ -282,7 +282,7 @@ def unwrapped_item(native: JSON, path: str, ledger: Ledger) -> JSONObject | None
     kind = native.get("type") if type(native) is dict else None
     # Items with a form in the document never travel in signatures: one that seems to do so was not signed here.
     if type(kind) is not str or kind in TRANSLATED_ITEMS:
-        ledger.add(LossCode.FOREIGN_SIGNATURE, path, "only its vendor can read this reasoning")
+        ledger.foreign_signature(path, "only its vendor can read this reasoning")
         return None
     item = {name: value for name, value in native.items() if name not in RESPONSE_ONLY_FIELDS}
     if kind != "reasoning":

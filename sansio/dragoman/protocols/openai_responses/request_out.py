@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from dragoman._ir.losses import Ledger, LossCode
+from dragoman._ir.losses import Ledger
 from dragoman._ir.parameters import Converter, fit_effort, requested_effort, write_params
 from dragoman._ir.request import Message, Param, ReasoningConfig, Request, ResponseFormat, Text
 from dragoman._ir.shape import setting_paths
@@ -139,10 +139,8 @@ def _add_word_json(request: Request, items: list[JSON], ledger: Ledger) -> None:
         return
     content = [{"type": "input_text", "text": JSON_INSTRUCTION}]
     items.append({"type": "message", "role": "system", "content": content})
-    ledger.add(
-        LossCode.REPAIRED,
-        text_format.path,
-        "the server requires the word JSON in the input: an instruction was added",
+    ledger.repaired(
+        text_format.path, "the server requires the word JSON in the input: an instruction was added"
     )
 
 

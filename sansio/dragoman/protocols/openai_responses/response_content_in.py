@@ -13,7 +13,7 @@ from itertools import islice
 
 from dragoman._ir import events
 from dragoman._ir.events import BlockKind, Event, ReasoningForm, Search, Signature, Source, ToolHead, ToolKind
-from dragoman._ir.losses import Ledger, LossCode, child
+from dragoman._ir.losses import Ledger, child
 from dragoman._ir.shape import note_unread
 from dragoman._wire.json import JSON, JSONObject, is_object_text, text_or_none
 from dragoman.protocols._openai.citations import read_url_citation
@@ -228,7 +228,7 @@ class MessageItem(OutputItem):
         kind = part.get("type")
         if type(kind) is not str or kind not in _TEXT_PART_TYPES:
             path = f"/output/{self.index}/content/{index}"
-            self.ledger.add(LossCode.UNKNOWN_KIND, path, "a content part of an unknown type")
+            self.ledger.unknown_kind(path, "a content part of an unknown type")
 
     def finish(self, item: JSONObject, out: list[Event]) -> None:
         complete = item.get("status") != "incomplete"

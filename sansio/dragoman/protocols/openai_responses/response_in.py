@@ -16,7 +16,7 @@ import msgspec
 from dragoman._ir import events
 from dragoman._ir.events import Event, StopReason, Usage
 from dragoman._ir.fast_path import Delta, DeltaTemplate
-from dragoman._ir.losses import Ledger, LossCode
+from dragoman._ir.losses import Ledger
 from dragoman._ir.shape import note_unread
 from dragoman._wire.errors import ErrorKind, WireError
 from dragoman._wire.exceptions import RemoteProtocolError, unreadable_response
@@ -82,7 +82,7 @@ class ResponsesReader:
             name, detail = LOST_EVENTS[kind]
             self._ledger.dropped(f"{_item_path(value)}/{name}", detail)
         elif kind and kind not in PROGRESS_EVENTS:
-            self._ledger.add(LossCode.UNKNOWN_KIND, _item_path(value), "an event of an unknown type")
+            self._ledger.unknown_kind(_item_path(value), "an event of an unknown type")
         return out
 
     def eof(self) -> Sequence[Event]:
