@@ -200,6 +200,11 @@ def wrong_type(path: str, expected: str, value: JSON) -> RemoteProtocolError:
     )
 
 
+def invalid_value(path: str, expected: str) -> RemoteProtocolError:
+    """Return the error (400) for a value at `path` of the right type. expected: what it should be."""
+    return RemoteProtocolError(f"{dotted_path(path)} must be {expected}", path=path, code="invalid_value")
+
+
 def text_or_none(value: JSON) -> str | None:
     """Return a string that is not empty, None for any other value. Servers send null, "" and other types."""
     return value if type(value) is str and value else None

@@ -36,9 +36,7 @@ SPEC = UpstreamSpec(
     sequential=True,
     choices=False,
     # Ids: "String should match pattern '^[a-zA-Z0-9_-]+$'" (openai-agents-python#1147, read 2026-11-22).
-    tool_limits=ToolLimits(
-        max_name=128, max_call_id=None, call_id_chars=True, custom=False, namespaces=False, allowed=False
-    ),
+    tool_limits=ToolLimits(max_name=128, max_call_id=None, call_id_chars=True, custom=False, allowed=False),
     settings=frozenset(SETTING_PATHS),
     file_store="anthropic",
     read_request=read_request,

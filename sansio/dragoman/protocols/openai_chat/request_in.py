@@ -31,8 +31,7 @@ from dragoman._ir.request import (
 from dragoman._ir.shape import OBJECT, STRING, Setting, Shape, extra_members, read_settings
 from dragoman._ir.signatures import Signer
 from dragoman._ir.tools import CacheMark
-from dragoman._wire.exceptions import RemoteProtocolError, dotted_path
-from dragoman._wire.json import JSON, JSONObject, wrong_type
+from dragoman._wire.json import JSON, JSONObject, invalid_value, wrong_type
 from dragoman.protocols._openai.citations import read_citations
 from dragoman.protocols.openai_chat.checks import CHECKS, arguments_text, read_cache_mark
 from dragoman.protocols.openai_chat.reasoning import part_text, read_turn
@@ -123,11 +122,7 @@ def _read_messages(items: JSON, signer: Signer) -> tuple[Message, ...]:
         else:
             read = _ROLES.get(role)
         if read is None:
-            raise RemoteProtocolError(
-                f"{dotted_path(path)}.role must be one of {', '.join(_ROLES)}",
-                path=f"{path}/role",
-                code="invalid_value",
-            )
+            raise invalid_value(f"{path}/role", f"one of {', '.join(_ROLES)}")
         out.append(read(reader, item, path))
     return tuple(out)
 

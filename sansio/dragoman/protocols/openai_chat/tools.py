@@ -24,8 +24,7 @@ from dragoman._ir.tools import (
     ToolRef,
     WebSearch,
 )
-from dragoman._wire.exceptions import RemoteProtocolError, dotted_path
-from dragoman._wire.json import JSON, JSONObject, encode_text, leaves, wrong_type
+from dragoman._wire.json import JSON, JSONObject, encode_text, invalid_value, leaves, wrong_type
 from dragoman.protocols.openai_chat.capabilities import ChatCapabilities as Capabilities
 from dragoman.protocols.openai_chat.checks import CHECKS, read_cache_mark, write_cache_mark
 from dragoman.protocols.openai_chat.shapes import FUNCTION_SHAPE, LOCATION_SHAPE, TOOL_SHAPE, WEB_SEARCH_SHAPE
@@ -131,11 +130,7 @@ def _read_choice(choice: JSON, path: str, tools: Sequence[Tool]) -> ToolChoice:
             return ToolChoice("named", ref.name, ref.kind, path=path)
         if any(isinstance(tool, HostedTool) and tool.kind == kind for tool in tools):
             return ToolChoice("named", path=path, hosted=str(kind))
-    raise RemoteProtocolError(
-        f"{dotted_path(path)} must be auto, none, required, a named tool or allowed_tools",
-        path=path,
-        code="invalid_value",
-    )
+    raise invalid_value(path, "auto, none, required, a named tool or allowed_tools")
 
 
 def _read_reference(tool: JSON) -> ToolRef | None:

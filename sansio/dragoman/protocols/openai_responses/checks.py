@@ -43,10 +43,6 @@ def missing_field(path: str) -> RemoteProtocolError:
     )
 
 
-def invalid_value(path: str, expected: str) -> RemoteProtocolError:
-    return RemoteProtocolError(f"{dotted_path(path)} must be {expected}", path=path, code="invalid_value")
-
-
 def write_citations(part: Text) -> list[JSON]:
     """Return annotations for the citations of another protocol."""
     length = len(part.text)

@@ -14,9 +14,9 @@ from dragoman._ir.request import Message, Param, ReasoningConfig, Request, Respo
 from dragoman._ir.shape import OBJECT, STRING, extra_members, read_settings
 from dragoman._ir.signatures import Signer
 from dragoman._ir.tools import Namespace
-from dragoman._wire.json import JSON, JSONObject, wrong_type
+from dragoman._wire.json import JSON, JSONObject, invalid_value, wrong_type
 from dragoman.protocols._openai.settings import INCLUDE_LOGPROBS
-from dragoman.protocols.openai_responses.checks import CHECKS, invalid_value, missing_field
+from dragoman.protocols.openai_responses.checks import CHECKS, missing_field
 from dragoman.protocols.openai_responses.request_messages_in import InputReader
 from dragoman.protocols.openai_responses.shapes import (
     FORMAT_SHAPE,

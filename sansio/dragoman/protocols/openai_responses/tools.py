@@ -27,9 +27,9 @@ from dragoman._ir.tools import (
     ToolRef,
     WebSearch,
 )
-from dragoman._wire.json import JSON, JSONObject, encode_text, text_or_none, wrong_type
+from dragoman._wire.json import JSON, JSONObject, encode_text, invalid_value, text_or_none, wrong_type
 from dragoman.codec import Capabilities, HostedUse
-from dragoman.protocols.openai_responses.checks import CHECKS, invalid_value, leaf_values, required_text
+from dragoman.protocols.openai_responses.checks import CHECKS, leaf_values, required_text
 from dragoman.protocols.openai_responses.client_tools import COMPUTERS, function_fallback
 from dragoman.protocols.openai_responses.shapes import (
     CHOICE_SHAPE,

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dragoman._ir.request import Message, Request, Text
 from dragoman._ir.shape import extra_members, read_settings
 from dragoman._ir.signatures import Signer
-from dragoman._wire.exceptions import RemoteProtocolError, dotted_path
-from dragoman._wire.json import JSON, JSONObject, wrong_type
+from dragoman._wire.exceptions import RemoteProtocolError
+from dragoman._wire.json import JSON, JSONObject, invalid_value, wrong_type
 from dragoman.protocols.simple_chat.tables import MESSAGE_SHAPE, NAME, REQUEST_SHAPE, ROLES, SETTING_PATHS
 
 
@@ -47,11 +47,7 @@ def _message(item: JSON, path: str) -> Message:
     name = item.get("role")
     role = ROLES.get(name) if type(name) is str else None
     if role is None:
-        raise RemoteProtocolError(
-            f"{dotted_path(path)}.role must be one of {', '.join(ROLES)}",
-            path=f"{path}/role",
-            code="invalid_value",
-        )
+        raise invalid_value(f"{path}/role", f"one of {', '.join(ROLES)}")
     content = item.get("content")
     if type(content) is not str:
         raise wrong_type(f"{path}/content", "a string", content)
