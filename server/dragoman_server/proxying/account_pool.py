@@ -27,15 +27,7 @@ from dragoman import ErrorKind, RemoteProtocolError, RequestRefused, WireError
 from dragoman_server.accounts.stores.base import AccountStore, Candidate, Rate, Reservation
 from dragoman_server.accounts.stores.operations import Change, Release, Reserve
 from dragoman_server.log import DECISIONS, log_decision
-from dragoman_server.policy.attempts import (
-    Attempts,
-    AttemptState,
-    GiveUp,
-    Offer,
-    Selection,
-    UpstreamAccounts,
-    Wait,
-)
+from dragoman_server.policy import attempts
 from dragoman_server.policy.error_actions import ErrorAction, ErrorRule, classify
 from dragoman_server.policy.health import INITIAL_HEALTH, Health
 from dragoman_server.proxying.attempt import Attempt, AttemptFailure, PooledAccount
@@ -65,7 +57,7 @@ class AccountChain:
         has_proxies: A proxy's cooldown may apply to an account.
     """
 
-    upstreams: tuple[UpstreamAccounts, ...]
+    upstreams: tuple[attempts.UpstreamAccounts, ...]
     accounts: Mapping[str, PooledAccount]
     records_health: bool
     has_proxies: bool
@@ -114,7 +106,9 @@ class AccountPool:
             for each in destinations:
                 rules = tuple([rule for only, rule in self._rules if only in (None, each.settings.name)])
                 accounts = tuple([_pooled(account, each.settings, rules) for account in each.accounts])
-                upstreams.append(UpstreamAccounts(accounts, Selection(each.settings.selection), rules))
+                upstreams.append(
+                    attempts.UpstreamAccounts(accounts, attempts.Selection(each.settings.selection), rules)
+                )
                 by_id.update({account.id: account for account in accounts})
             several = len(by_id) > 1
             has_proxies = any(each.proxy for each in by_id.values())
@@ -142,7 +136,7 @@ class RequestAttempts:
         self._pool = pool
         self._plans: dict[int, Plan] = {0: plan}
         self._chain = chain
-        self._machine = Attempts(
+        self._machine = attempts.Attempts(
             chain.upstreams, max_attempts=pool.max_attempts, max_wait=pool.account_wait_s
         )
         self._attempts: list[Attempt] = []  # until their plans are released
@@ -162,11 +156,11 @@ class RequestAttempts:
         while True:
             now = self._pool.clock()
             step = self._machine.next(self._health(), now, self._pool.random())
-            if isinstance(step, Offer):
+            if isinstance(step, attempts.Offer):
                 attempt = await self._reserve(step)
                 if attempt is not None:
                     return attempt
-            elif isinstance(step, Wait):
+            elif isinstance(step, attempts.Wait):
                 await anyio.sleep(max(step.until - now, 0.0))
             else:
                 self._log_choice("none", ())
@@ -175,7 +169,7 @@ class RequestAttempts:
 
     async def hedge(self) -> Attempt | None:
         """Return another account to try while one has not responded yet, None if there is none."""
-        if self._machine.state is not AttemptState.TRYING:
+        if self._machine.state is not attempts.AttemptState.TRYING:
             return None
         offer = self._machine.hedge(self._health(), self._pool.clock(), self._pool.random())
         return None if offer is None else await self._reserve(offer)
@@ -192,7 +186,7 @@ class RequestAttempts:
     async def failed(self, attempt: Attempt, failure: AttemptFailure) -> ErrorAction:
         """Record that the attempt failed before anything of its response was sent. Return what that means."""
         error, account = failure.error, attempt.account
-        if self._machine.state is AttemptState.DONE:
+        if self._machine.state is attempts.AttemptState.DONE:
             action = classify(error, account.rules)
         else:
             action = self._machine.failed(account.id, error)
@@ -232,7 +226,7 @@ class RequestAttempts:
 
     async def cancelled(self, attempt: Attempt) -> None:
         """Record that the attempt was cancelled because another one won."""
-        if self._machine.state is not AttemptState.DONE:
+        if self._machine.state is not attempts.AttemptState.DONE:
             self._machine.cancelled(attempt.account.id)
         await self._release(attempt, attempt.tokens)
 
@@ -255,7 +249,7 @@ class RequestAttempts:
             changed[id] = health
         return {**known, **changed}
 
-    async def _reserve(self, offer: Offer) -> Attempt | None:
+    async def _reserve(self, offer: attempts.Offer) -> Attempt | None:
         plan = await self._plan(offer.upstream_index)
         if plan is None:
             self._machine.declined(math.inf)
@@ -268,7 +262,7 @@ class RequestAttempts:
             Reserve(candidates, conversation, os.urandom(16).hex(), now)
         )
         # Another attempt may have ended the offer meanwhile.
-        if self._machine.state is not AttemptState.OFFERED:
+        if self._machine.state is not attempts.AttemptState.OFFERED:
             if isinstance(reservation, Reservation):
                 await self._pool.store.apply(Release(reservation, 0.0, now))
             return None
@@ -311,7 +305,7 @@ class RequestAttempts:
                     self.unsuitable, self._unsuitable_error = destination, error.as_wire_error()
         return self._plans.get(upstream_index)
 
-    def _give_up(self, step: GiveUp, now: float) -> None:
+    def _give_up(self, step: attempts.GiveUp, now: float) -> None:
         self.retry_at = None if step.retry_at is None else max(step.retry_at - now, 0.0)
         # That one upstream cannot take the request is not the reason if another one soon can.
         unsuitable = self._unsuitable_error if self.retry_at is None else None

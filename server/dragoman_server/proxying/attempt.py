@@ -15,35 +15,16 @@ import anyio
 import anyio.lowlevel
 import msgspec
 
-from dragoman import (
-    ErrorKind,
-    FanOut,
-    LossCode,
-    Outcome,
-    RemoteProtocolError,
-    RequestRefused,
-    ResponseMachine,
-    Usage,
-    WireError,
-    translate_error,
-)
+import dragoman
 from dragoman.errors import mask_document, mask_error, unreadable_error
 from dragoman_server.accounts.stores.base import Candidate, Reservation
 from dragoman_server.platform.cancellation import Arguments, return_if_cancelled
 from dragoman_server.platform.off_loop import INLINE_BYTES, off_loop
 from dragoman_server.policy.attempts import Account
 from dragoman_server.policy.error_actions import ErrorRule, refuses_signed_reasoning, retry_after
+from dragoman_server.proxying import upstream_errors
 from dragoman_server.proxying.plan import Plan
 from dragoman_server.proxying.response_reads import UnreadBytes, is_stream, receive_and_merge
-from dragoman_server.proxying.upstream_errors import (
-    error_for_client,
-    error_from_upstream,
-    invalid_response_error,
-    is_connecting,
-    model_note,
-    redirect_error,
-    without_secrets,
-)
 from dragoman_server.settings import AccountSettings
 from dragoman_server.upstream.account_request import account_request
 from dragoman_server.upstream.errors import UpstreamError, UpstreamIdleClosed
@@ -86,8 +67,8 @@ class AttemptFailure:
         connecting, idle_closed: There was no connection; a reused one was closed before the request arrived.
     """
 
-    error: WireError
-    reported: WireError
+    error: dragoman.WireError
+    reported: dragoman.WireError
     cause: str
     headers: HeaderList
     status: int | None = None
@@ -161,7 +142,7 @@ class Attempt:
         self.plan = plan
         self.account = account
         self.reservation = reservation
-        self.machine: ResponseMachine | None = None
+        self.machine: dragoman.ResponseMachine | None = None
         self.ended = False
         self.sent_to_client = False
         self.status: int | None = None
@@ -174,20 +155,20 @@ class Attempt:
         self._resent = False  # because an idle connection was closed
 
     @property
-    def error(self) -> WireError | None:
+    def error(self) -> dragoman.WireError | None:
         """The error by which the response ended, if it did."""
         return None if self.machine is None else self.machine.error
 
     @property
     def tokens(self) -> float:
         """All tokens that were used, if the upstream has reported them."""
-        usage = Usage() if self.machine is None else self.machine.usage
+        usage = dragoman.Usage() if self.machine is None else self.machine.usage
         return (usage.input or 0) + (usage.output or 0)
 
     @property
     def usage_figures(self) -> dict[str, object]:
         """The known tokens, for the log: upstreams charge for cancelled attempts as well."""
-        usage = Usage() if self.machine is None else self.machine.usage
+        usage = dragoman.Usage() if self.machine is None else self.machine.usage
         figures = {"input_tokens": usage.input, "output_tokens": usage.output}
         return {name: figure for name, figure in figures.items() if figure is not None}
 
@@ -206,7 +187,7 @@ class Attempt:
         span = self.trace = trace.attempt(
             to.settings, to.upstream.name, to.upstream_model, self.account.id, stream=self.plan.streams
         )
-        error: ErrorKind | None = ErrorKind.CANCELLED
+        error: dragoman.ErrorKind | None = dragoman.ErrorKind.CANCELLED
         try:
             failure = await self._run()
             ended_by = self.error if failure is None else failure.error
@@ -248,7 +229,7 @@ class Attempt:
             return False
         try:
             again = await planner.plan_off_loop(plan.destination, signed_reasoning=signed)
-        except (RemoteProtocolError, RequestRefused):
+        except (dragoman.RemoteProtocolError, dragoman.RequestRefused):
             return False
         if not signed and _foreign_signatures(again) <= _foreign_signatures(plan):
             return False
@@ -279,7 +260,7 @@ class Attempt:
             self._record_head(response)  # again, because another branch may have begun meanwhile
             return await off_loop(len(body), self._refusal, response.status, body)
         data = await response.receive()
-        error = invalid_response_error(self.plan.destination.settings, response.headers, data)
+        error = upstream_errors.invalid_response_error(self.plan.destination.settings, response.headers, data)
         if error is None:
             return data
         self._record_head(response)
@@ -345,7 +326,7 @@ class Attempt:
             self.translating = None
             ended.set()
 
-    async def _send_ready(self, machine: ResponseMachine) -> bool:
+    async def _send_ready(self, machine: dragoman.ResponseMachine) -> bool:
         """Send the ready bytes, if they may be sent. Return false if the attempt must end."""
         if not self.plan.streams or not machine.committed:
             return True
@@ -369,7 +350,7 @@ class Attempt:
             if self.trace is not None:
                 self.trace.first_content()
 
-    async def _end(self, machine: ResponseMachine) -> AttemptFailure | None:
+    async def _end(self, machine: dragoman.ResponseMachine) -> AttemptFailure | None:
         """Send the rest of the response, or return its error if nothing was sent yet."""
         sent = self.sent_to_client or (self.plan.streams and machine.committed)
         if machine.error is not None and not sent:
@@ -378,14 +359,14 @@ class Attempt:
         await self._deliver()
         return None
 
-    async def _end_with(self, error: WireError) -> AttemptFailure | None:
+    async def _end_with(self, error: dragoman.WireError) -> AttemptFailure | None:
         """End the attempt with an error of the connection."""
         if self.machine is None:
             return self._failure(error)
         self.machine.fail(error)
         return await self._end(self.machine)
 
-    async def _read_branches(self, fan_out: FanOut) -> AttemptFailure | None:
+    async def _read_branches(self, fan_out: dragoman.FanOut) -> AttemptFailure | None:
         """Read several responses concurrently and merge them. The first branch that fails ends all of them."""
         self.machine = fan_out
         refusals: list[AttemptFailure] = []
@@ -406,7 +387,9 @@ class Attempt:
         fan_out.receive_eof()
         return await self._end(fan_out)
 
-    async def _read_branch(self, fan_out: FanOut, number: int, refusals: list[AttemptFailure]) -> bool:
+    async def _read_branch(
+        self, fan_out: dragoman.FanOut, number: int, refusals: list[AttemptFailure]
+    ) -> bool:
         """Read one response. Return false if the others must end."""
         try:
             async with await self._open() as response:
@@ -418,18 +401,18 @@ class Attempt:
                 branch = fan_out.start(number, upstream_streams=streams)
                 unread = UnreadBytes(branch)
                 size = 0
-                while data and branch.outcome is Outcome.OPEN:
+                while data and branch.outcome is dragoman.Outcome.OPEN:
                     size += len(data)
                     if size > MAX_RESPONSE_BYTES:
                         branch.fail(_TOO_LARGE)
                         break
                     large = unread.count_again(data) if streams else 0
                     await self._translate(large, receive_and_merge, fan_out, branch, data)
-                    if fan_out.outcome is Outcome.OPEN and not await self._send_ready(fan_out):
+                    if fan_out.outcome is dragoman.Outcome.OPEN and not await self._send_ready(fan_out):
                         return False
                     data = await response.receive()
                 await self._translate(branch.held_bytes, receive_and_merge, fan_out, branch, b"")
-                if fan_out.outcome is Outcome.OPEN:
+                if fan_out.outcome is dragoman.Outcome.OPEN:
                     await self._send_ready(fan_out)
         except UpstreamError as error:
             wire_error = self._as_wire_error(error)
@@ -437,18 +420,19 @@ class Attempt:
                 refusals.append(_with_cause(self._failure(wire_error), error))
                 return False
             await self._translate(0, fan_out.fail, wire_error)
-        return fan_out.outcome is not Outcome.FAILED
+        return fan_out.outcome is not dragoman.Outcome.FAILED
 
     def _refusal(self, status: int, body: bytes) -> AttemptFailure:
         """Return the upstream's error response in the client's form."""
         plan, upstream = self.plan, self.plan.destination.upstream
         if status < 400:
-            failure = self._failure(redirect_error(plan.destination.settings, status))
-            target = without_secrets(dict(self._raw_headers).get("location", "")).removesuffix(plan.path)
-            cause = f"{failure.cause} {status} to {plan.scrub(target)}: put that into base_url"
+            failure = self._failure(upstream_errors.redirect_error(plan.destination.settings, status))
+            target = upstream_errors.without_secrets(dict(self._raw_headers).get("location", ""))
+            base_url = plan.scrub(target.removesuffix(plan.path))
+            cause = f"{failure.cause} {status} to {base_url}: put that into base_url"
             return replace(failure, cause=cause)
         body = mask_document(body, plan.context.mask)
-        status, translated, error = translate_error(
+        status, translated, error = dragoman.translate_error(
             status, body, upstream=upstream, client=plan.client, request_id=plan.id
         )
         failure = self._failure(error, body)
@@ -456,13 +440,15 @@ class Attempt:
             return failure
         return replace(failure, status=status, body=translated)
 
-    def _failure(self, error: WireError, body: bytes = b"") -> AttemptFailure:
+    def _failure(self, error: dragoman.WireError, body: bytes = b"") -> AttemptFailure:
         """Return the failure for an error. body: of an error response."""
         plan, to = self.plan, self.plan.destination
         error = mask_error(error, plan.context.mask)
         account = self.account.settings
-        reported = error_for_client(error, to.settings, account, list(self._raw_headers), body)
-        if note := model_note(error, reported, to, body):
+        reported = upstream_errors.error_for_client(
+            error, to.settings, account, list(self._raw_headers), body
+        )
+        if note := upstream_errors.model_note(error, reported, to, body):
             reported = msgspec.structs.replace(reported, message=f"{reported.message} ({note})")
         # It may quote a header, or the client's name of a model.
         reported = mask_error(reported, plan.context.mask)
@@ -478,23 +464,25 @@ class Attempt:
             retry_after=seconds,
         )
 
-    def _as_wire_error(self, error: UpstreamError) -> WireError:
-        return error_from_upstream(error, self.plan.destination.settings, self.plan.url)
+    def _as_wire_error(self, error: UpstreamError) -> dragoman.WireError:
+        return upstream_errors.error_from_upstream(error, self.plan.destination.settings, self.plan.url)
 
 
 def _with_cause(failure: AttemptFailure, error: UpstreamError) -> AttemptFailure:
     return replace(
         failure,
         cause=str(error),
-        connecting=is_connecting(error),
+        connecting=upstream_errors.is_connecting(error),
         idle_closed=isinstance(error, UpstreamIdleClosed),
     )
 
 
 def _foreign_signatures(plan: Plan) -> int:
-    return sum(loss.code is LossCode.FOREIGN_SIGNATURE for loss in plan.losses)
+    return sum(loss.code is dragoman.LossCode.FOREIGN_SIGNATURE for loss in plan.losses)
 
 
-def _has_ended(machine: ResponseMachine) -> bool:
+def _has_ended(machine: dragoman.ResponseMachine) -> bool:
     """True if nothing more is read. After an error some servers leave the connection open, and send nothing more."""
-    return machine.outcome is not Outcome.OPEN or (machine.error is not None and not machine.committed)
+    return machine.outcome is not dragoman.Outcome.OPEN or (
+        machine.error is not None and not machine.committed
+    )

@@ -6,13 +6,7 @@ from dataclasses import dataclass
 from dragoman import UPSTREAMS, RemoteProtocolError, RequestRefused
 from dragoman.codec import ProtocolSpec, UpstreamSpec
 from dragoman_server.log import RequestRecord
-from dragoman_server.models.routes import (
-    NO_LISTED_MODELS,
-    ListedModels,
-    UnknownModel,
-    default_model,
-    resolve_chain,
-)
+from dragoman_server.models import routes
 from dragoman_server.settings import AccountSettings, Settings, UpstreamSettings
 from dragoman_server.settings.problems import quote_value
 
@@ -56,7 +50,7 @@ def find_destinations(
     client: ProtocolSpec,
     model: str,
     upstreams: Mapping[str, UpstreamSpec] = UPSTREAMS,
-    listed: ListedModels = NO_LISTED_MODELS,
+    listed: routes.ListedModels = routes.NO_LISTED_MODELS,
 ) -> tuple[Destination, ...]:
     """Return the upstreams that may serve a model, the best first.
 
@@ -65,8 +59,8 @@ def find_destinations(
     Raises RemoteProtocolError if there is no model, RequestRefused (404) for one that no upstream serves.
     """
     model = model or _default_model(settings, client)
-    chain = resolve_chain(settings, client.name, model, listed)
-    if isinstance(chain, UnknownModel):
+    chain = routes.resolve_chain(settings, client.name, model, listed)
+    if isinstance(chain, routes.UnknownModel):
         raise RequestRefused(chain.message, status=404, path="/model", code="model_not_found")
     destinations = []
     for route in chain:
@@ -89,7 +83,7 @@ def record_destination(record: RequestRecord, to: Destination) -> None:
 
 def _default_model(settings: Settings, client: ProtocolSpec) -> str:
     """Return the model of a request that names none. Raises RemoteProtocolError."""
-    model = None if client.needs_model else default_model(settings)
+    model = None if client.needs_model else routes.default_model(settings)
     if model is not None:
         return model
     reason = "model is required"

@@ -11,23 +11,7 @@ from functools import cached_property, partial
 
 import msgspec
 
-from dragoman import (
-    UPSTREAMS,
-    FanOut,
-    Ledger,
-    Loss,
-    LossPolicy,
-    Relay,
-    RemoteProtocolError,
-    RequestHead,
-    RequestRefused,
-    RequestTranslator,
-    ResponseTranslator,
-    Signer,
-    TranslatedRequest,
-    WireError,
-    peek,
-)
+import dragoman
 from dragoman.codec import SSE, CheckInput, Endpoint, ProtocolSpec, ResponseContext, UpstreamSpec
 from dragoman.document import ReasoningLookup, Request
 from dragoman_server.capabilities.resolve import capabilities_for, known_capabilities
@@ -92,7 +76,7 @@ class Plan:
     members: frozenset[str]
     request: Request | None = field(repr=False)
     planner: "Planner | None" = field(repr=False)
-    losses: Ledger
+    losses: dragoman.Ledger
     relayed: bool
     rewritten: bool
     fan_out: int
@@ -144,19 +128,19 @@ class Plan:
             required_member=member,
         )
 
-    def response_machine(self, *, upstream_streams: bool) -> ResponseTranslator | Relay:
+    def response_machine(self, *, upstream_streams: bool) -> dragoman.ResponseTranslator | dragoman.Relay:
         """Return the machine that reads the response.
 
         It relays only if both sides stream or neither does; otherwise the response is translated.
         """
         if self.relayed and upstream_streams == self.streams:
-            return Relay(
+            return dragoman.Relay(
                 protocol=self.destination.upstream,
                 context=self.context,
                 streams=self.streams,
                 member=self.required_member,
             )
-        return ResponseTranslator(
+        return dragoman.ResponseTranslator(
             client=self.client,
             upstream=self.destination.upstream,
             context=self.context,
@@ -166,9 +150,9 @@ class Plan:
             store_response=self.store_response,
         )
 
-    def fan_out_machine(self) -> FanOut:
+    def fan_out_machine(self) -> dragoman.FanOut:
         """Return the machine for a response whose choices need one upstream request each."""
-        return FanOut(
+        return dragoman.FanOut(
             client=self.client,
             upstream=self.destination.upstream,
             context=self.context,
@@ -215,11 +199,11 @@ class Planner:
     id: str
     now: int
     clock: Callable[[], int] | None = None
-    upstreams: Mapping[str, UpstreamSpec] = field(default_factory=lambda: UPSTREAMS)
+    upstreams: Mapping[str, UpstreamSpec] = field(default_factory=lambda: dragoman.UPSTREAMS)
     listed: ListedModels = field(default_factory=lambda: NO_LISTED_MODELS)
     endpoint: Endpoint | None = None
     model_in_path: str = ""
-    request_head: RequestHead | None = None
+    request_head: dragoman.RequestHead | None = None
     client_key: ClientKey | None = None
     reasoning_lookup: ReasoningLookup | None = None
     check_input: CheckInput | None = None
@@ -230,8 +214,8 @@ class Planner:
     _sticky: bool = field(default=False, init=False)
 
     @cached_property
-    def _head(self) -> RequestHead:
-        return self.request_head or peek(self.body, self.model_in_path)
+    def _head(self) -> dragoman.RequestHead:
+        return self.request_head or dragoman.peek(self.body, self.model_in_path)
 
     @cached_property
     def _conversation(self) -> str | None:
@@ -252,11 +236,11 @@ class Planner:
                 f"; if that fails, {', then '.join([each.target for each in others])}" if others else ""
             )
             log_decision(self.id, "route: %s -> %s (%s)%s", first.model, first.target, first.rule, fallbacks)
-        refusals: list[RemoteProtocolError | RequestRefused] = []
+        refusals: list[dragoman.RemoteProtocolError | dragoman.RequestRefused] = []
         for number, destination in enumerate(chain, 1):
             try:
                 return self.plan(destination, fallbacks=chain[number:])
-            except (RemoteProtocolError, RequestRefused) as error:
+            except (dragoman.RemoteProtocolError, dragoman.RequestRefused) as error:
                 refusals.append(error)
                 log_decision(self.id, "plan: %s cannot take it: %s", destination.target, error)
         raise refusals[0]
@@ -327,7 +311,7 @@ class Planner:
             self._log_plan(plan)
         return plan
 
-    def learn_refused_member(self, plan: Plan, error: WireError) -> bool:
+    def learn_refused_member(self, plan: Plan, error: dragoman.WireError) -> bool:
         """Remember the member that the upstream has refused by its name. Return false if there is none to leave out."""
         to = plan.destination
         sent = plan.members - to.upstream.content_members
@@ -351,8 +335,8 @@ class Planner:
         log_losses(self.id, "request", plan.losses)
 
     def _translate(
-        self, destination: Destination, endpoint: Endpoint, signer: Signer, signed_reasoning: bool
-    ) -> TranslatedRequest:
+        self, destination: Destination, endpoint: Endpoint, signer: dragoman.Signer, signed_reasoning: bool
+    ) -> dragoman.TranslatedRequest:
         settings, upstream = destination.settings, destination.upstream
         model = destination.upstream_model
         capabilities = capabilities_for(self.settings, settings, model, upstream)
@@ -364,7 +348,7 @@ class Planner:
                 max_output_tokens=capabilities.max_output_tokens or listed.largest_limit,
                 context_window=capabilities.context_window or listed.context,
             )
-        translator = RequestTranslator(
+        translator = dragoman.RequestTranslator(
             client=self.client,
             upstream=upstream,
             capabilities=capabilities,
@@ -388,7 +372,7 @@ def _with_query(path: str, query: str) -> str:
     return f"{path}{'&' if '?' in path else '?'}{query}" if query else path
 
 
-def log_losses(id: str, of: str, losses: Iterable[Loss]) -> None:
+def log_losses(id: str, of: str, losses: Iterable[dragoman.Loss]) -> None:
     """Log each loss at level debug. of: where its place is, "request" or "response"."""
     if DECISIONS.isEnabledFor(logging.DEBUG):
         for each in losses:
@@ -399,26 +383,26 @@ def log_losses(id: str, of: str, losses: Iterable[Loss]) -> None:
 
 def _policy(
     settings: Settings, upstream: UpstreamSettings, key: ClientKey | None, requested: str | None
-) -> LossPolicy:
+) -> dragoman.LossPolicy:
     """Return the loss policy. A client may always request a stricter one; a looser one only if its key allows that.
 
     requested: the value of the client's header. Raises RemoteProtocolError.
     """
     key_policy = None if key is None else key.loss_policy
-    configured = LossPolicy(key_policy or upstream.loss_policy or settings.server.loss_policy)
+    configured = dragoman.LossPolicy(key_policy or upstream.loss_policy or settings.server.loss_policy)
     if requested is None:
         return configured
     try:
-        policy = LossPolicy(requested.strip().lower())
+        policy = dragoman.LossPolicy(requested.strip().lower())
     except ValueError:
-        values = " or ".join(policy.value for policy in LossPolicy)
+        values = " or ".join(policy.value for policy in dragoman.LossPolicy)
         message = f"the header {LOSS_POLICY_HEADER} has the value {requested[:40]!a}: write {values}"
-        raise RemoteProtocolError(message, code="invalid_value") from None
+        raise dragoman.RemoteProtocolError(message, code="invalid_value") from None
     if (
-        policy is LossPolicy.RECORD
-        and configured is LossPolicy.REFUSE
+        policy is dragoman.LossPolicy.RECORD
+        and configured is dragoman.LossPolicy.REFUSE
         and not (key is not None and key.may_loosen)
     ):
         message = f"losses are refused here, and {LOSS_POLICY_HEADER}: record is not allowed with this key"
-        raise RequestRefused(message, status=403)
+        raise dragoman.RequestRefused(message, status=403)
     return policy

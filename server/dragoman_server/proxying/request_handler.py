@@ -29,6 +29,7 @@ from dragoman_server.proxying.destinations import record_destination
 from dragoman_server.proxying.outbox import Outbox
 from dragoman_server.proxying.plan import Plan
 from dragoman_server.proxying.records import CLIENT_LEFT, note_failure, record_end
+from dragoman_server.wire import replies
 from dragoman_server.wire.headers import (
     ESTIMATE_AT_START,
     JSON_HEADERS,
@@ -36,13 +37,6 @@ from dragoman_server.wire.headers import (
     HeaderList,
     encode_headers,
     request_id_headers,
-)
-from dragoman_server.wire.replies import (
-    Reply,
-    encoded_error_reply,
-    error_reply,
-    loss_header,
-    with_retry_after,
 )
 
 if TYPE_CHECKING:
@@ -82,7 +76,7 @@ class RequestHandler:
         sends: bool = True,
         store_response: StoreResponse | None = None,
     ) -> None:
-        self._reply: Reply | None = None  # the response, if it is a whole one
+        self._reply: replies.Reply | None = None  # the response, if it is a whole one
         self._request, self._record = request, request.record
         self._plan = request.plan = plan
         self._gateway = gateway
@@ -113,7 +107,7 @@ class RequestHandler:
         if request.telemetry is not None:
             request.telemetry.planned(stream=plan.streams)
 
-    async def run(self) -> Reply | None:
+    async def run(self) -> replies.Reply | None:
         """Send the response, and return it if it is a whole one. A cancelled run leaves nothing behind.
 
         It returns, too, when the client has left.
@@ -313,11 +307,11 @@ class RequestHandler:
             await self._end(machine.data_to_send())
             return
         self._upstream_headers = [] if failure is None else failure.headers
-        headers = with_retry_after(self._headers(), self._attempts.retry_at)
+        headers = replies.with_retry_after(self._headers(), self._attempts.retry_at)
         if failure is None or failure.status is None:
-            reply = error_reply(plan.client, error, plan.id, headers)
+            reply = replies.error_reply(plan.client, error, plan.id, headers)
         else:
-            reply = encoded_error_reply(error.kind, failure.status, failure.body, headers)
+            reply = replies.encoded_error_reply(error.kind, failure.status, failure.body, headers)
         await self._end(reply)
 
     # What an attempt has for the client.
@@ -379,9 +373,9 @@ class RequestHandler:
         self._attempts.release_plans()
         self._plan = self._request.plan = winner.plan
 
-    async def _end(self, last: bytes | Reply) -> None:
+    async def _end(self, last: bytes | replies.Reply) -> None:
         """Send the end of the stream, or the whole response."""
-        if not isinstance(last, Reply):
+        if not isinstance(last, replies.Reply):
             self._outbox.end(last)
             return
         self._outbox.close()
@@ -427,7 +421,7 @@ class RequestHandler:
         committed = self._plan.streams and machine.committed
         return machine.error is not None and not self._started and not committed
 
-    def _end_of(self, machine: ResponseMachine) -> bytes | Reply:
+    def _end_of(self, machine: ResponseMachine) -> bytes | replies.Reply:
         """Return the last bytes of the stream, completed or failed, or the whole response."""
         self._cache_reasoning_of(machine)
         body = machine.data_to_send()
@@ -436,7 +430,7 @@ class RequestHandler:
             return body
         if self._unstored is not None and not isinstance(machine, Relay):
             body = encode({**self._unstored, "store": False})
-        return Reply(200, [*JSON_HEADERS, *self._headers(machine.losses)], body)
+        return replies.Reply(200, [*JSON_HEADERS, *self._headers(machine.losses)], body)
 
     def _cache_reasoning_of(self, machine: ResponseMachine) -> None:
         """Cache it before the client has the whole response, because its next request may come immediately.
@@ -468,7 +462,7 @@ class RequestHandler:
 
     def _headers(self, response_losses: Ledger | None = None) -> HeaderList:
         """Return the headers of every response: the upstream's limits and id, and the losses."""
-        losses = loss_header(self._plan.losses, response_losses)
+        losses = replies.loss_header(self._plan.losses, response_losses)
         return [
             *(self._upstream_headers or request_id_headers(self._plan.id)),
             *((name, self._plan.scrub(value)) for name, value in losses),

@@ -18,13 +18,8 @@ from dragoman_server.proxying.destinations import Destination
 from dragoman_server.settings import SIMULATOR, AccountSettings, UpstreamSettings
 from dragoman_server.settings.secret import MASK, Mask
 from dragoman_server.settings.upstreams import DEFAULT_ACCOUNT
+from dragoman_server.upstream import errors
 from dragoman_server.upstream.client import origin_of
-from dragoman_server.upstream.errors import (
-    UpstreamError,
-    UpstreamTimeout,
-    UpstreamTimeoutPhase,
-    UpstreamUnreachable,
-)
 from dragoman_server.wire.headers import HeaderList, media_type
 
 _PROXY_AUTHENTICATION_REQUIRED = 407
@@ -74,7 +69,7 @@ def _private_address(base_url: str) -> tuple[str, str]:
     return origin, host if "." in host or ":" in host else ""
 
 
-def error_from_upstream(error: UpstreamError, upstream: UpstreamSettings, url: str) -> WireError:
+def error_from_upstream(error: errors.UpstreamError, upstream: UpstreamSettings, url: str) -> WireError:
     """Return the error of a failed call as clients may see it. url: where the request went."""
     name = _name_of(upstream)
     # An error of TLS names the host without the scheme.
@@ -159,11 +154,11 @@ def without_secrets(location: str) -> str:
     return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
 
 
-def is_connecting(error: UpstreamError) -> bool:
+def is_connecting(error: errors.UpstreamError) -> bool:
     """True if the call failed before there was a connection."""
-    if isinstance(error, UpstreamTimeout):
-        return error.phase is UpstreamTimeoutPhase.CONNECT
-    return isinstance(error, UpstreamUnreachable)
+    if isinstance(error, errors.UpstreamTimeout):
+        return error.phase is errors.UpstreamTimeoutPhase.CONNECT
+    return isinstance(error, errors.UpstreamUnreachable)
 
 
 def _without_address(text: str, upstream: UpstreamSettings, origin: str, host: str) -> str:

@@ -19,15 +19,9 @@ from hypercorn.protocol.ws_stream import Handshake, WSStream
 
 from dragoman import RemoteProtocolError, RequestRefused
 from dragoman_server.platform.changes import Lock
+from dragoman_server.serving import request_head
 from dragoman_server.serving.http1_response import H11Response, PlainResponse, may_be_plain
 from dragoman_server.serving.refusals import refusal
-from dragoman_server.serving.request_head import (
-    check_head,
-    check_partial_head,
-    parse_broken,
-    read_checked,
-    split_absolute_form,
-)
 from dragoman_server.streams.http1_body import BodyDecoder, ChunkedBody, LengthBody
 
 if TYPE_CHECKING:
@@ -199,12 +193,12 @@ class HTTP1:
         head = bytes(self._buffer[:end] if end > 3 else self._buffer)
         try:
             if end < 4:
-                check_partial_head(head, self._checked)
+                request_head.check_partial_head(head, self._checked)
                 if not self._checked:
                     self._transport.read_within(self._transport.settings.header_timeout_s)
                 self._checked = len(head)
                 return
-            check_head(head)
+            request_head.check_head(head)
         except (RemoteProtocolError, RequestRefused) as error:
             await self._refuse(error, head)
             return
@@ -213,10 +207,10 @@ class HTTP1:
         await self._begin_request(head)
 
     async def _begin_request(self, head: bytes) -> None:
-        method, target, version, headers = read_checked(head)
+        method, target, version, headers = request_head.read_checked(head)
         self._head = head
         self._response = None
-        if (parts := split_absolute_form(target)) is not None:
+        if (parts := request_head.split_absolute_form(target)) is not None:
             # "the origin server MUST ignore the received Host header field (if any) and instead replace it with the
             # host information of the request-target" -- RFC 9112, 3.2.2
             authority, target = parts
@@ -270,7 +264,7 @@ class HTTP1:
     async def _refuse(self, error: RemoteProtocolError | RequestRefused, head: bytes) -> None:
         """Respond to a head that cannot be served, and end the connection."""
         self._stop_reading()
-        method, target, fields = parse_broken(head)
+        method, target, fields = request_head.parse_broken(head)
         self._transport.set_idle(False)
         reply = refusal(self._transport.worker.app, method, target, fields, self._transport.client, error)
         # h11 frames the response, for which it needs a request. It gets this one, because it has not parsed the

@@ -15,16 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 import anyio.lowlevel
+from h2 import events
 from h2.errors import ErrorCodes
-from h2.events import (
-    ConnectionTerminated,
-    DataReceived,
-    RemoteSettingsChanged,
-    RequestReceived,
-    StreamEnded,
-    StreamReset,
-    WindowUpdated,
-)
 from h2.events import Event as FrameEvent
 from h2.exceptions import DenialOfServiceError, ProtocolError
 from hypercorn.protocol.events import Body, EndBody, Request, Response, StreamClosed
@@ -165,32 +157,32 @@ class HTTP2:
         self._has_work.set()
 
     async def _handle_event(self, event: FrameEvent) -> None:
-        if isinstance(event, RequestReceived):
+        if isinstance(event, events.RequestReceived):
             # A later frame of the same read may have reset it.
             if self.connection.is_open(event.stream_id):
                 await self._begin_request(event)
-        elif isinstance(event, DataReceived):
+        elif isinstance(event, events.DataReceived):
             await self._receive_body(event)
-        elif isinstance(event, StreamEnded):
+        elif isinstance(event, events.StreamEnded):
             if (stream := self._streams.get(event.stream_id)) is not None:
                 if stream.length not in (None, stream.received):  # RFC 9113, 8.1.1
                     await self._close_stream(event.stream_id)
                     self.connection.refuse(event.stream_id, ErrorCodes.PROTOCOL_ERROR)
                 else:
                     await stream.handle(EndBody(stream_id=event.stream_id))
-        elif isinstance(event, StreamReset):
+        elif isinstance(event, events.StreamReset):
             if not event.remote_reset:
                 _log.warning("an HTTP/2 request was refused: %s", ErrorCodes(event.error_code or 0).name)
             await self._close_stream(event.stream_id)
-        elif isinstance(event, WindowUpdated) and event.stream_id:
+        elif isinstance(event, events.WindowUpdated) and event.stream_id:
             if event.stream_id in self._streams:
                 self._ready[event.stream_id] = None
-        elif isinstance(event, WindowUpdated | RemoteSettingsChanged):
+        elif isinstance(event, events.WindowUpdated | events.RemoteSettingsChanged):
             self._ready.update(dict.fromkeys(self._streams))
-        elif isinstance(event, ConnectionTerminated):
+        elif isinstance(event, events.ConnectionTerminated):
             await self._end()
 
-    async def _begin_request(self, event: RequestReceived) -> None:
+    async def _begin_request(self, event: events.RequestReceived) -> None:
         """Start the application for a request, or refuse it."""
         stream_id, headers = event.stream_id, event.headers
         fields = dict(headers)
@@ -231,7 +223,7 @@ class HTTP2:
         if not self._requests % _READ_REQUESTS:
             await anyio.lowlevel.checkpoint()
 
-    async def _receive_body(self, event: DataReceived) -> None:
+    async def _receive_body(self, event: events.DataReceived) -> None:
         size = len(event.data)
         stream = self._streams.get(event.stream_id)
         if stream is None or stream.closed:  # its response has ended

@@ -15,20 +15,7 @@ from h2.events import Event, StreamReset
 from h2.exceptions import DenialOfServiceError, FlowControlError, ProtocolError
 from h2.settings import SettingCodes, Settings
 from hpack.exceptions import HPACKError
-from hyperframe.frame import (
-    AltSvcFrame,
-    ContinuationFrame,
-    DataFrame,
-    ExtensionFrame,
-    Frame,
-    GoAwayFrame,
-    HeadersFrame,
-    PingFrame,
-    PriorityFrame,
-    RstStreamFrame,
-    SettingsFrame,
-    WindowUpdateFrame,
-)
+from hyperframe import frame as frames
 
 # Bytes of request bodies that a client may send before the application has read any: of one stream, and of all streams.
 # The first is enough for 20 Mbit/s with a round trip of 0.1 s.
@@ -68,17 +55,17 @@ _RESETS = FrameRate(400, 50)
 # Each is applied to all open streams. Clients send one or two in all.
 _SETTINGS = FrameRate(100, 10)
 
-_RATES: dict[type[Frame], tuple[str, FrameRate]] = {
-    PingFrame: ("PING", _CONTROL),
-    PriorityFrame: ("PRIORITY", _CONTROL),
-    ExtensionFrame: ("unknown", _CONTROL),
-    AltSvcFrame: ("unknown", _CONTROL),
-    SettingsFrame: ("SETTINGS", _SETTINGS),
-    RstStreamFrame: ("RST_STREAM", _RESETS),
+_RATES: dict[type[frames.Frame], tuple[str, FrameRate]] = {
+    frames.PingFrame: ("PING", _CONTROL),
+    frames.PriorityFrame: ("PRIORITY", _CONTROL),
+    frames.ExtensionFrame: ("unknown", _CONTROL),
+    frames.AltSvcFrame: ("unknown", _CONTROL),
+    frames.SettingsFrame: ("SETTINGS", _SETTINGS),
+    frames.RstStreamFrame: ("RST_STREAM", _RESETS),
     # In addition to those that follow our DATA frames, see UPDATES_PER_DATA.
-    WindowUpdateFrame: ("WINDOW_UPDATE", _CONTROL),
+    frames.WindowUpdateFrame: ("WINDOW_UPDATE", _CONTROL),
     # Without content, see SMALL_DATA.
-    DataFrame: ("empty DATA", _CONTROL),
+    frames.DataFrame: ("empty DATA", _CONTROL),
 }
 # Requests beyond the limit on streams. A client that has not received the limit may send a round trip's worth.
 _EXCESS = ("excess HEADERS", _CONTROL)
@@ -153,13 +140,15 @@ class HTTP2Connection(H2Connection):
 
     def note_data_sent(self) -> None:
         """Allow for the WINDOW_UPDATE frames that a client sends after our DATA frame."""
-        bucket = self._buckets.get(_RATES[WindowUpdateFrame][0])
+        bucket = self._buckets.get(_RATES[frames.WindowUpdateFrame][0])
         if bucket is not None:
             bucket.add(UPDATES_PER_DATA)
 
     def announce_end(self) -> None:
         """Write a GOAWAY and let the open streams finish (RFC 9113, 6.8), which h2's close_connection() does not."""
-        goaway = GoAwayFrame(0, last_stream_id=self.highest_inbound_stream_id, error_code=ErrorCodes.NO_ERROR)
+        goaway = frames.GoAwayFrame(
+            0, last_stream_id=self.highest_inbound_stream_id, error_code=ErrorCodes.NO_ERROR
+        )
         self._prepare_for_sending([goaway])
 
     def refuse(self, stream_id: int, error_code: ErrorCodes) -> None:
@@ -167,7 +156,9 @@ class HTTP2Connection(H2Connection):
         if self.is_open(stream_id):
             self.reset_stream(stream_id, error_code)
         try:
-            self._count(*(_EXCESS if error_code is ErrorCodes.REFUSED_STREAM else _RATES[RstStreamFrame]))
+            self._count(
+                *(_EXCESS if error_code is ErrorCodes.REFUSED_STREAM else _RATES[frames.RstStreamFrame])
+            )
         except ProtocolError as error:
             self.close_connection(error.error_code)
             raise
@@ -181,44 +172,47 @@ class HTTP2Connection(H2Connection):
         stream = self.streams.get(stream_id)
         return stream is not None and stream.open
 
-    def _receive_frame(self, frame: Frame) -> list[Event]:
+    def _receive_frame(self, frame: frames.Frame) -> list[Event]:
         self._check_order(frame)
         if not (
-            isinstance(frame, DataFrame) and ("END_STREAM" in frame.flags or len(frame.data) >= SMALL_DATA)
+            isinstance(frame, frames.DataFrame)
+            and ("END_STREAM" in frame.flags or len(frame.data) >= SMALL_DATA)
         ):
             self._count(*_RATES.get(type(frame), ("", None)))
-        if isinstance(frame, HeadersFrame) and len(frame.data) > self.decoder.max_header_list_size:
+        if isinstance(frame, frames.HeadersFrame) and len(frame.data) > self.decoder.max_header_list_size:
             # Before it is decoded, because the decoder does not count what adds nothing to the list, such as a change
             # of the table's size, and a megabyte of that takes a second.
             raise DenialOfServiceError("a header list is too large")
-        if isinstance(frame, PriorityFrame):
+        if isinstance(frame, frames.PriorityFrame):
             return []  # deprecated, and advisory ever since (RFC 9113, 5.3.2)
-        if isinstance(frame, GoAwayFrame) and frame.error_code == ErrorCodes.NO_ERROR:
+        if isinstance(frame, frames.GoAwayFrame) and frame.error_code == ErrorCodes.NO_ERROR:
             # "the sender ... might still be processing streams" (RFC 9113, 6.8); h2 4.4 connection.py:1893 ends all.
             self.peer_has_ended = True
             return []
-        if isinstance(frame, SettingsFrame):
+        if isinstance(frame, frames.SettingsFrame):
             _keep_known_settings(frame)
         try:
             events = super()._receive_frame(frame)
         except ProtocolError as error:
             events = self._end_stream_for(error, frame)
-        if not isinstance(frame, RstStreamFrame) and any(isinstance(each, StreamReset) for each in events):
-            self._count(*_RATES[RstStreamFrame])
+        if not isinstance(frame, frames.RstStreamFrame) and any(
+            isinstance(each, StreamReset) for each in events
+        ):
+            self._count(*_RATES[frames.RstStreamFrame])
         if self.unsent > MAX_UNSENT:
             raise DenialOfServiceError("the client does not read what it requests")
         return events
 
-    def _check_order(self, frame: Frame) -> None:
+    def _check_order(self, frame: frames.Frame) -> None:
         if not self._has_settings:
             # "The client connection preface ... MUST be followed by a SETTINGS frame" (RFC 9113, 3.4)
-            if not isinstance(frame, SettingsFrame) or "ACK" in frame.flags:
+            if not isinstance(frame, frames.SettingsFrame) or "ACK" in frame.flags:
                 raise ProtocolError("the first frame is not a SETTINGS frame")
             self._has_settings = True
-        if isinstance(frame, ContinuationFrame):
+        if isinstance(frame, frames.ContinuationFrame):
             # h2 has joined the valid ones with their HEADERS; for some of the others it would reset only the stream.
             raise ProtocolError("CONTINUATION without HEADERS (RFC 9113, 6.10)")
-        if isinstance(frame, RstStreamFrame) and self._is_idle(frame.stream_id):
+        if isinstance(frame, frames.RstStreamFrame) and self._is_idle(frame.stream_id):
             raise ProtocolError("RST_STREAM for an idle stream (RFC 9113, 6.4)")
 
     def _is_idle(self, stream_id: int) -> bool:
@@ -233,7 +227,7 @@ class HTTP2Connection(H2Connection):
         if not bucket.take(self._now):
             raise DenialOfServiceError(f"too many {what} frames")
 
-    def _end_stream_for(self, error: ProtocolError, frame: Frame) -> list[Event]:
+    def _end_stream_for(self, error: ProtocolError, frame: frames.Frame) -> list[Event]:
         """Reset the stream if only one request is malformed (RFC 9113, 8.1.1); else raise the error again."""
         if isinstance(error.__cause__, HPACKError) and not isinstance(error, DenialOfServiceError):
             # "MUST be treated as a connection error of type COMPRESSION_ERROR" (RFC 9113, 4.3)
@@ -241,18 +235,18 @@ class HTTP2Connection(H2Connection):
             raise error
         stream_id = frame.stream_id
         if (
-            not isinstance(frame, HeadersFrame | DataFrame)
+            not isinstance(frame, frames.HeadersFrame | frames.DataFrame)
             or isinstance(error, FlowControlError | DenialOfServiceError)
             or not self.is_open(stream_id)
         ):
             raise error
-        if isinstance(frame, DataFrame):
+        if isinstance(frame, frames.DataFrame):
             self.acknowledge_received_data(frame.flow_controlled_length, stream_id)
         self.reset_stream(stream_id, ErrorCodes.PROTOCOL_ERROR)
         return [StreamReset(stream_id=stream_id, error_code=ErrorCodes.PROTOCOL_ERROR, remote_reset=False)]
 
 
-def _keep_known_settings(frame: SettingsFrame) -> None:
+def _keep_known_settings(frame: frames.SettingsFrame) -> None:
     """Drop unknown settings, because h2 keeps a queue for each number, and limit the size of the header table."""
     settings = {code: value for code, value in frame.settings.items() if code in _KNOWN_SETTINGS}
     if settings.get(SettingCodes.HEADER_TABLE_SIZE, 0) > _HEADER_TABLE:

@@ -23,14 +23,7 @@ from anyio.abc import TaskGroup
 
 from dragoman_server.config.loader import LoadedConfig
 from dragoman_server.config.reload import ConfigReloader, ReloadResult, SettingsRefused
-from dragoman_server.serving.link import (
-    RELOAD_S,
-    Applied,
-    FromWorker,
-    ReloadEnded,
-    ReloadRequested,
-    WorkerStarted,
-)
+from dragoman_server.serving import link
 from dragoman_server.serving.signals import GROUP_SIGNALS, SignalMeanings, signal_handlers
 from dragoman_server.serving.sockets import StartupError
 from dragoman_server.settings import Settings
@@ -196,18 +189,18 @@ class Supervisor:
         while True:
             await anyio.wait_readable(worker.connection.fileno())
             try:
-                message: FromWorker = worker.connection.recv()
+                message: link.FromWorker = worker.connection.recv()
             except (EOFError, OSError):
                 self._ended(number)
                 worker.applied.set()
                 return
             match message:
-                case WorkerStarted(failure):
+                case link.WorkerStarted(failure):
                     self._started(number, failure, tasks)
-                case Applied(failure):
+                case link.Applied(failure):
                     worker.failure = failure
                     worker.applied.set()
-                case ReloadRequested(request):
+                case link.ReloadRequested(request):
                     tasks.start_soon(self._reload_for, worker, request)
 
     def _started(self, number: int, failure: str, tasks: TaskGroup) -> None:
@@ -241,7 +234,7 @@ class Supervisor:
             result = await self.reloader.reload()
         with suppress(OSError):  # it has ended meanwhile
             async with worker.sending:
-                worker.connection.send(ReloadEnded(request, result))
+                worker.connection.send(link.ReloadEnded(request, result))
 
     async def _use(self, settings: Settings) -> None:
         """See ConfigReloader. Return when all workers use these settings."""
@@ -255,8 +248,8 @@ class Supervisor:
 
     async def _use_in(self, number: int, worker: _WorkerProcess, settings: Settings) -> None:
         worker.applied, worker.failure = anyio.Event(), ""
-        failure = f"no response within {RELOAD_S:g} s"
-        with anyio.move_on_after(RELOAD_S):
+        failure = f"no response within {link.RELOAD_S:g} s"
+        with anyio.move_on_after(link.RELOAD_S):
             try:
                 # In a thread, because a worker that does not read would block this process.
                 async with worker.sending:

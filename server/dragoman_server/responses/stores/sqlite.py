@@ -17,12 +17,7 @@ import anyio
 import anyio.to_thread
 from anyio.abc import TaskGroup
 
-from dragoman_server.platform.sqlite_file import (
-    SQLiteFile,
-    SQLiteFileFormat,
-    read_transaction,
-    write_transaction,
-)
+from dragoman_server.platform import sqlite_file
 from dragoman_server.responses.stores.base import (
     ROW_BYTES,
     ResponseStoreError,
@@ -43,7 +38,7 @@ _TURN_S = 5.0
 # Seconds for which the end of a response waits to be stored. After that the client gets it, and the writing continues.
 _PUT_S = 0.25
 
-_FILE_FORMAT = SQLiteFileFormat(
+_FILE_FORMAT = sqlite_file.SQLiteFileFormat(
     "response store",
     0x6472676D,  # "drgm"
     1,
@@ -112,7 +107,7 @@ class SQLiteResponseStore:
     """See ResponseStore. path: the file, created if it is missing; its folder must exist."""
 
     def __init__(self, path: str, limits: ResponseStoreLimits) -> None:
-        self._file = SQLiteFile(_FILE_FORMAT, path, ResponseStoreError)
+        self._file = sqlite_file.SQLiteFile(_FILE_FORMAT, path, ResponseStoreError)
         self._limits = limits
         self._one_call = anyio.CapacityLimiter(1)
         self._writing: TaskGroup | None = None
@@ -180,9 +175,9 @@ class SQLiteResponseStore:
         connection = self._file.connection
         oldest = (now - self._limits.max_age_s,)
         if connection.execute("SELECT 1 FROM responses WHERE created < ? LIMIT 1", oldest).fetchone():
-            with write_transaction(connection):
+            with sqlite_file.write_transaction(connection):
                 connection.execute("DELETE FROM responses WHERE created < ?", oldest)
-        with read_transaction(connection):
+        with sqlite_file.read_transaction(connection):
             yield connection
 
     def _put(self, response: StoredResponse) -> None:
@@ -195,7 +190,7 @@ class SQLiteResponseStore:
 
     def _drop_oldest(self, size: int) -> bool:
         """Make room on a full disk. Return false if there was nothing to drop."""
-        with write_transaction(self._file.connection) as connection:
+        with sqlite_file.write_transaction(self._file.connection) as connection:
             left = connection.execute(_TOTAL).fetchone()[0] - size
             dropped = any_dropped = connection.execute(_DROP_OLDEST, (0,)).rowcount
             while dropped and connection.execute(_TOTAL).fetchone()[0] > left:
@@ -204,7 +199,7 @@ class SQLiteResponseStore:
 
     def _insert(self, response: StoredResponse) -> None:
         owner = response.owner
-        with write_transaction(self._file.connection) as connection:
+        with sqlite_file.write_transaction(self._file.connection) as connection:
             connection.execute(
                 "DELETE FROM responses WHERE created < ? OR (owner = ? AND id = ?)",
                 (response.created - self._limits.max_age_s, owner, response.id),
@@ -256,7 +251,7 @@ class SQLiteResponseStore:
             return find_items(ids, limit, find)
 
     def _delete(self, owner: str, id: str) -> bool:
-        with write_transaction(self._file.connection) as connection:
+        with sqlite_file.write_transaction(self._file.connection) as connection:
             return (
                 connection.execute("DELETE FROM responses WHERE owner = ? AND id = ?", (owner, id)).rowcount
                 > 0
