@@ -142,6 +142,16 @@ def test_a_client_gets_the_frames_of_its_protocol(size: int, ends: bool) -> None
         assert sent.count(END) == 1
 
 
+def test_frames_are_made_where_bytes_are_received(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A gateway calls receive_data() in a thread if the bytes are many, and data_to_send() in its event loop."""
+    for client in (*PROTOCOLS.values(), toy()):
+        machine = machine_for(client, BINARY)
+        machine.receive_data(stream_of(TOY))
+        with monkeypatch.context() as patch:
+            patch.setattr(LengthWriter, "send", None)
+            assert machine.data_to_send().count(END) == 1
+
+
 def test_a_whole_response_has_no_frames() -> None:
     client = PROTOCOLS[CHAT]
     context = msgspec.structs.replace(context_of(protocol=CHAT), endpoint=BINARY)
