@@ -251,6 +251,9 @@ class RequestAttempts:
 
     async def _reserve(self, offer: attempts.Offer) -> Attempt | None:
         plan = await self._plan(offer.upstream_index)
+        # Another attempt may have ended the offer meanwhile, here and below.
+        if self._machine.state is not attempts.AttemptState.OFFERED:
+            return None
         if plan is None:
             self._machine.declined(math.inf)
             return None
@@ -261,7 +264,6 @@ class RequestAttempts:
         reservation = await self._pool.store.apply(
             Reserve(candidates, conversation, os.urandom(16).hex(), now)
         )
-        # Another attempt may have ended the offer meanwhile.
         if self._machine.state is not attempts.AttemptState.OFFERED:
             if isinstance(reservation, Reservation):
                 await self._pool.store.apply(Release(reservation, 0.0, now))
@@ -298,7 +300,9 @@ class RequestAttempts:
             assert planner is not None  # it has fallbacks
             destination = first.fallbacks[upstream_index - 1]
             try:
-                self._plans[upstream_index] = await planner.plan_off_loop(destination)
+                plan = await planner.plan_off_loop(destination)
+                if self._plans:  # they may have been released
+                    self._plans[upstream_index] = plan
             except (RemoteProtocolError, RequestRefused) as error:
                 log_decision(first.id, "plan: %s cannot take it: %s", destination.target, error)
                 if self._unsuitable_error is None:

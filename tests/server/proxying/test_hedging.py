@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -14,9 +15,12 @@ from gateway.provider_errors import broken, invalid, limited, unauthorized
 from oracle import CHAT, MESSAGES, RESPONSES, check_error
 from virtual_time import VIRTUAL_BACKENDS
 
+from dragoman import RequestRefused
 from dragoman_server.accounts.stores.base import Operation, Rate
 from dragoman_server.accounts.stores.memory import MemoryAccountStore
 from dragoman_server.accounts.stores.operations import Change, Reserve, Spend
+from dragoman_server.proxying.destinations import Destination
+from dragoman_server.proxying.plan import Plan, Planner
 from dragoman_server.upstream.errors import UpstreamBroken
 
 pytestmark = [
@@ -316,6 +320,38 @@ async def test_while_the_second_account_is_looked_for(
         check_text(MESSAGES, response, content, stream=stream)
     assert pool.attempted == requested
     assert store.open_leases() == 0
+
+
+@pytest.mark.parametrize("fits", [True, False], ids=["it fits", "it is refused"])
+async def test_a_plan_for_the_second_account_that_comes_too_late_is_let_go_of(
+    fits: bool, stream: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A large request is planned for another upstream in a thread. The planner has the request."""
+    planners: list[weakref.ref[Planner]] = []
+
+    async def plan(self: Planner, destination: Destination, *, signed_reasoning: bool = True) -> Plan:
+        planners.append(weakref.ref(self))
+        await anyio.sleep(2)
+        if not fits:
+            raise RequestRefused("it has an image")
+        return self.plan(destination)
+
+    async def look() -> None:
+        await anyio.sleep(3.5)
+        assert [planner() for planner in planners] == [None]
+
+    monkeypatch.setattr(Planner, "plan_off_loop", plan)
+    pool = pool_of(
+        MESSAGES,
+        {"a": good("Hello from a", before=[Sleep(2)], between=[Sleep(5)]), "c": good("Hello from c")},
+        upstream={"hedge_s": 1},
+        others={"else": (CHAT, ["c"])},
+        models={"m": ("up/one", "else/two")},
+    )
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(look)
+        response = await pool.call(MESSAGES, stream=stream, model="m")
+    check_text(MESSAGES, response, "Hello from a" if stream or not fits else "Hello from c", stream=stream)
 
 
 @pytest.mark.parametrize(
