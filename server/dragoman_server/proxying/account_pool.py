@@ -251,8 +251,7 @@ class RequestAttempts:
 
     async def _reserve(self, offer: attempts.Offer) -> Attempt | None:
         plan = await self._plan(offer.upstream_index)
-        # Another attempt may have ended the offer meanwhile, here and below.
-        if self._machine.state is not attempts.AttemptState.OFFERED:
+        if self._offer_is_void():
             return None
         if plan is None:
             self._machine.declined(math.inf)
@@ -264,7 +263,7 @@ class RequestAttempts:
         reservation = await self._pool.store.apply(
             Reserve(candidates, conversation, os.urandom(16).hex(), now)
         )
-        if self._machine.state is not attempts.AttemptState.OFFERED:
+        if self._offer_is_void():
             if isinstance(reservation, Reservation):
                 await self._pool.store.apply(Release(reservation, 0.0, now))
             return None
@@ -277,6 +276,10 @@ class RequestAttempts:
         self._attempts.append(attempt)
         self._log_choice(account.id, offer.accounts)
         return attempt
+
+    def _offer_is_void(self) -> bool:
+        """True if another attempt has ended the offer meanwhile."""
+        return self._machine.state is not attempts.AttemptState.OFFERED
 
     def _log_choice(self, chosen: str, offered: tuple[str, ...]) -> None:
         """Log which account was chosen, and why no other one. offered: as in Offer."""
