@@ -10,6 +10,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import anyio
@@ -77,10 +78,35 @@ def admin_app(
 
 def admin_routes(gateway: Gateway, reload: Callable[[], Awaitable[ReloadResult | None]]) -> list[BaseRoute]:
     """Return the routes below /admin."""
-    admin = _Accounts(gateway)
+    settings, store = gateway.settings, gateway.accounts
+
+    async def list_accounts(request: Request) -> Response:
+        now, health = time.time(), store.health()
+        found = [
+            account_json(account, health.get(account.id, INITIAL_HEALTH), now)
+            for account in settings.all_accounts()
+        ]
+        return _respond(gateway, request, {"accounts": found})
+
+    async def change_account(request: Request, change: Callable[[Health], Health]) -> Response:
+        id = request.path_params["id"]
+        account = next((account for account in settings.all_accounts() if account.id == id), None)
+        if account is None:
+            raise HTTPException(
+                404, f"there is no account {id[:100]!a}; GET {ADMIN_PATH}/accounts lists them"
+            )
+        try:
+            with anyio.fail_after(_STORE_S):
+                await store.apply(Change(account.id, change))
+        except (AccountStoreError, TimeoutError):
+            raise HTTPException(
+                503, "the account store does not respond; the change may not have been made"
+            ) from None
+        health = store.health().get(account.id, INITIAL_HEALTH)
+        return _respond(gateway, request, account_json(account, health, time.time()))
 
     async def list_keys(request: Request) -> Response:
-        found = await keys_json(gateway.settings, gateway.key_usage, gateway.limits, time.time())
+        found = await keys_json(settings, gateway.key_usage, gateway.limits, time.time())
         if found is None:
             raise HTTPException(503, "the account store does not respond")
         return _respond(gateway, request, {"keys": found})
@@ -95,51 +121,15 @@ def admin_routes(gateway: Gateway, reload: Callable[[], Awaitable[ReloadResult |
         return _respond(gateway, request, {"status": status, **asdict(result)}, 422 if result.errors else 200)
 
     routes: list[BaseRoute] = [
-        Route(f"{ADMIN_PATH}/accounts", admin.list_all, methods=["GET"]),
+        Route(f"{ADMIN_PATH}/accounts", list_accounts, methods=["GET"]),
         Route(f"{ADMIN_PATH}/keys", list_keys, methods=["GET"]),
         Route(f"{ADMIN_PATH}/reload", reload_configuration, methods=["POST"]),
     ]
     for name, change in _CHANGES.items():
         # An account's name has a slash in it: upstream/account.
-        routes.append(
-            Route(f"{ADMIN_PATH}/accounts/{{id:path}}/{name}", admin.changer(change), methods=["POST"])
-        )
+        endpoint = partial(change_account, change=change)
+        routes.append(Route(f"{ADMIN_PATH}/accounts/{{id:path}}/{name}", endpoint, methods=["POST"]))
     return routes
-
-
-class _Accounts:
-    def __init__(self, gateway: Gateway) -> None:
-        self._gateway = gateway
-        self._settings = gateway.settings
-        self._store = gateway.accounts
-
-    async def list_all(self, request: Request) -> Response:
-        now, health = time.time(), self._store.health()
-        found = [
-            account_json(account, health.get(account.id, INITIAL_HEALTH), now)
-            for account in self._settings.all_accounts()
-        ]
-        return _respond(self._gateway, request, {"accounts": found})
-
-    def changer(self, change: Callable[[Health], Health]) -> Callable[[Request], Awaitable[Response]]:
-        async def endpoint(request: Request) -> Response:
-            id = request.path_params["id"]
-            account = next((each for each in self._settings.all_accounts() if each.id == id), None)
-            if account is None:
-                raise HTTPException(
-                    404, f"there is no account {id[:100]!a}; GET {ADMIN_PATH}/accounts lists them"
-                )
-            try:
-                with anyio.fail_after(_STORE_S):
-                    await self._store.apply(Change(account.id, change))
-            except (AccountStoreError, TimeoutError):
-                raise HTTPException(
-                    503, "the account store does not respond; the change may not have been made"
-                ) from None
-            health = self._store.health().get(account.id, INITIAL_HEALTH)
-            return _respond(self._gateway, request, account_json(account, health, time.time()))
-
-        return endpoint
 
 
 async def keys_json(

@@ -225,25 +225,16 @@ class AdminKeyMiddleware:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         for_metrics = path_below_mount(scope) == METRICS_PATH
         keys = self._metrics_keys if for_metrics else self._admin_keys
-        if not keys:
-            needs = (
-                "metrics need server.metrics_key" if for_metrics else f"{ADMIN_PATH} needs server.admin_key"
-            )
-            message = f"there is nothing at this path: {needs}"
-            error = RequestRefused(message, status=404, code="unknown_url")
-            await self._refuse(scope, error, send)
-            return
+        path, kind = (METRICS_PATH, "metrics") if for_metrics else (ADMIN_PATH, "admin")
         presented = presented_key(scope["headers"])
-        if presented is None or not any(same_key(presented, key) for key in keys):
-            if for_metrics:
-                what = "needs the metrics key" if presented is None else "does not accept this key"
-                message = f"{METRICS_PATH} {what}"
-            else:
-                what = "need the admin key" if presented is None else "do not accept this key"
-                message = f"paths below {ADMIN_PATH} {what}"
-            await self._refuse(scope, _unauthorized(message), send)
-            return
-        await self._app(scope, receive, send)
+        if not keys:
+            message = f"there is nothing at this path: {path} needs server.{kind}_key"
+            await self._refuse(scope, RequestRefused(message, status=404, code="unknown_url"), send)
+        elif presented is None or not any(same_key(presented, key) for key in keys):
+            wrong = "" if presented is None else ", and this key is another one"
+            await self._refuse(scope, _unauthorized(f"{path} needs the {kind} key{wrong}"), send)
+        else:
+            await self._app(scope, receive, send)
 
 
 def _unauthorized(message: str) -> RequestRefused:

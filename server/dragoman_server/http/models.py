@@ -16,14 +16,7 @@ from dragoman import RequestRefused
 from dragoman.jsontext import JSONObject, encode
 from dragoman_server.gateway import Gateway
 from dragoman_server.http.endpoint import BaseEndpoint
-from dragoman_server.http.request import (
-    Query,
-    index_of,
-    integer_parameter,
-    invalid_parameter,
-    last_value,
-    parse_query,
-)
+from dragoman_server.http.request import Query, invalid_parameter
 from dragoman_server.models.catalog import MODEL_BYTES, CatalogEntry
 from dragoman_server.proxying.client_request import ClientRequest
 from dragoman_server.settings.keys import may_use
@@ -102,9 +95,9 @@ def anthropic_list(entries: Iterable[CatalogEntry], query_string: str) -> JSONOb
 
     Raises RemoteProtocolError for wrong parameters.
     """
-    query = parse_query(query_string)
+    query = Query(query_string)
     # SDKs write lists as `lifecycle[]=`.
-    lifecycles = [*query.get("lifecycle", ()), *query.get("lifecycle[]", ())] or _DEFAULT_LIFECYCLES
+    lifecycles = [*query.all("lifecycle"), *query.all("lifecycle[]")] or _DEFAULT_LIFECYCLES
     page, has_more = page_of([entry for entry in entries if lifecycle_of(entry) in lifecycles], query)
     return {
         "data": [anthropic_model(entry) for entry in page],
@@ -116,16 +109,14 @@ def anthropic_list(entries: Iterable[CatalogEntry], query_string: str) -> JSONOb
 
 def page_of(entries: Sequence[CatalogEntry], query: Query) -> tuple[Sequence[CatalogEntry], bool]:
     """Return a page, and true if there are more entries in its direction. Raises RemoteProtocolError."""
-    limit = integer_parameter(query, "limit", 1, _MAX_PAGE_SIZE) or len(entries)
-    after, before = last_value(query, "after_id"), last_value(query, "before_id")
+    limit = query.integer("limit", 1, _MAX_PAGE_SIZE) or len(entries)
+    names = [entry.name for entry in entries]
+    after, before = query.place("after_id", names), query.place("before_id", names)
     if after is not None and before is not None:
         raise invalid_parameter("before_id", "omitted if after_id is sent")
-    names = [entry.name for entry in entries]
     if before is not None:
-        entries = entries[: index_of(names, "before_id", before)]
-        return entries[-limit:], len(entries) > limit
-    if after is not None:
-        entries = entries[index_of(names, "after_id", after) + 1 :]
+        return entries[:before][-limit:], before > limit
+    entries = entries[0 if after is None else after + 1 :]
     return entries[:limit], len(entries) > limit
 
 

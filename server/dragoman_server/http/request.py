@@ -7,7 +7,7 @@ slower than any network, is refused too, because it would keep its connection op
 """
 
 import math
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
+from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -20,7 +20,6 @@ from dragoman_server.proxying.client_request import ClientDisconnected
 from dragoman_server.upstream.content_coding import CodingError, ContentDecoder, TooLarge, decoder_for
 
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Query = Mapping[str, list[str]]
 
 # Far more than any endpoint has.
 _MAX_PARAMETERS = 100
@@ -111,44 +110,50 @@ def path_below_mount(scope: Scope) -> str:
     return path.removeprefix(scope.get("root_path", ""))
 
 
-def parse_query(text: str) -> Query:
-    """Return the values of each parameter, in order. Unknown names are not errors. Raises RemoteProtocolError."""
-    try:
-        return parse_qs(text, max_num_fields=_MAX_PARAMETERS)
-    except ValueError:
-        message = f"the query has more than {_MAX_PARAMETERS} parameters"
-        raise RemoteProtocolError(message, code="invalid_value") from None
+class Query:
+    """The parameters of a query. Unknown names are not errors, and where a value is repeated the last one counts.
 
+    Its methods raise RemoteProtocolError for a wrong value, and return None for a parameter that is missing.
+    """
 
-def last_value(query: Query, name: str) -> str | None:
-    """Return the last value of a parameter, None if it is missing."""
-    return query[name][-1] if name in query else None
+    def __init__(self, text: str) -> None:
+        try:
+            self._values = parse_qs(text, max_num_fields=_MAX_PARAMETERS)
+        except ValueError:
+            message = f"the query has more than {_MAX_PARAMETERS} parameters"
+            raise RemoteProtocolError(message, code="invalid_value") from None
 
+    def get(self, name: str) -> str | None:
+        """Return the value of a parameter."""
+        return self.all(name)[-1] if name in self._values else None
 
-def boolean_parameter(query: Query, name: str) -> bool:
-    """Return the value of a parameter that is false by default. Raises RemoteProtocolError."""
-    value = (last_value(query, name) or "false").lower()
-    if value not in ("true", "false"):
-        raise invalid_parameter(name, "true or false")
-    return value == "true"
+    def all(self, name: str) -> list[str]:
+        """Return all values of a parameter."""
+        return self._values.get(name, [])
 
+    def boolean(self, name: str) -> bool:
+        """Return the value of a parameter that is false by default."""
+        value = (self.get(name) or "false").lower()
+        if value not in ("true", "false"):
+            raise invalid_parameter(name, "true or false")
+        return value == "true"
 
-def integer_parameter(query: Query, name: str, low: int, high: int) -> int | None:
-    """Return the value of a parameter within these limits, None if it is missing. Raises RemoteProtocolError."""
-    text = last_value(query, name)
-    if text is None:
-        return None
-    value = int(text) if text.isascii() and text.isdecimal() and len(text) < 20 else low - 1
-    if not low <= value <= high:
-        raise invalid_parameter(name, f"an integer from {low} to {high}")
-    return value
+    def integer(self, name: str, low: int, high: int) -> int | None:
+        """Return the value of a parameter within these limits."""
+        text = self.get(name)
+        if text is None:
+            return None
+        value = int(text) if text.isascii() and text.isdecimal() and len(text) < 20 else low - 1
+        if not low <= value <= high:
+            raise invalid_parameter(name, f"an integer from {low} to {high}")
+        return value
 
-
-def index_of(ids: Sequence[str], parameter: str, id: str) -> int:
-    """Return the place of the id that a parameter names in a list. Raises RemoteProtocolError."""
-    if id not in ids:
-        raise invalid_parameter(parameter, f"an id of this list, and {id[:100]!a} is not one")
-    return ids.index(id)
+    def place(self, name: str, ids: Sequence[str]) -> int | None:
+        """Return the place of the id that a parameter names in a list."""
+        id = self.get(name)
+        if id is not None and id not in ids:
+            raise invalid_parameter(name, f"an id of this list, and {id[:100]!a} is not one")
+        return None if id is None else ids.index(id)
 
 
 def invalid_parameter(name: str, expected: str) -> RemoteProtocolError:

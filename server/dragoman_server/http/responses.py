@@ -17,14 +17,7 @@ from dragoman.jsontext import JSONObject, decode, decode_object, encode
 from dragoman.sse import SSEParser
 from dragoman_server.gateway import Gateway
 from dragoman_server.http.endpoint import BaseEndpoint, ProtocolEndpoint
-from dragoman_server.http.request import (
-    boolean_parameter,
-    index_of,
-    integer_parameter,
-    invalid_parameter,
-    last_value,
-    parse_query,
-)
+from dragoman_server.http.request import Query, invalid_parameter
 from dragoman_server.platform.off_loop import off_loop
 from dragoman_server.proxying.client_request import ClientRequest
 from dragoman_server.proxying.plan import Plan
@@ -126,10 +119,10 @@ class StoredResponseEndpoint(StoredResponseBase):
         if request.scope["method"] == "DELETE":
             await self._delete(request)
             return
-        query = parse_query(request.query)
+        query = Query(request.query)
         found = await self.find(request)
-        if boolean_parameter(query, "stream"):
-            after = integer_parameter(query, "starting_after", 0, 2**53)
+        if query.boolean("stream"):
+            after = query.integer("starting_after", 0, 2**53)
             protocol = self.gateway.upstreams[self.protocol.name]
             first = -1 if after is None else after
             data = await off_loop(found.size, replay, found, protocol, first)
@@ -151,16 +144,16 @@ class InputItemsEndpoint(StoredResponseBase):
     """GET /v1/responses/{id}/input_items: list the items of the model's input, page by page."""
 
     async def serve(self, request: ClientRequest) -> None:
-        query = parse_query(request.query)
-        limit = integer_parameter(query, "limit", 1, _MAX_ITEMS)
-        order = last_value(query, "order") or "desc"
+        query = Query(request.query)
+        limit = query.integer("limit", 1, _MAX_ITEMS)
+        order = query.get("order") or "desc"
         if order not in ("asc", "desc"):
             raise invalid_parameter("order", "asc or desc")
         found = await self.find(request)
         items = list(found.input if order == "asc" else reversed(found.input))
-        after = last_value(query, "after")
+        after = query.place("after", [item.id for item in items])
         if after is not None:
-            items = items[index_of([item.id for item in items], "after", after) + 1 :]
+            items = items[after + 1 :]
         listed = items[: limit or _DEFAULT_ITEMS]
         size = sum([item.size for item in listed])
         page = await off_loop(size, lambda: encode([conversation.item_for_list(item) for item in listed]))

@@ -201,10 +201,11 @@ class UpstreamClient(BackgroundTaskGroup):
 
     HTTPS_PROXY and the like, NO_PROXY, SSL_CERT_FILE and SSL_CERT_DIR of the environment are used.
 
-    tls: instead of the system's trust store.
-    transport: instead of direct connections; tests pass `httpx2.MockTransport` or a fake.
-    expects_tls, expects_proxies: load what such requests need at the start, and not for the first of them: the trust
-        store, and httpx2's transport.
+    Args:
+        transport: instead of direct connections with the system's trust store; tests pass `httpx2.MockTransport` or a
+            fake.
+        expects_tls, expects_proxies: load what such requests need at the start, and not for the first of them: the
+            trust store, and httpx2's transport.
     """
 
     _direct: Transport | None = None
@@ -212,14 +213,11 @@ class UpstreamClient(BackgroundTaskGroup):
     def __init__(
         self,
         *,
-        limits: PoolLimits | None = None,
-        tls: ssl.SSLContext | None = None,
         transport: Http1Transport | httpx2.AsyncBaseTransport | None = None,
         expects_tls: bool = True,
         expects_proxies: bool = False,
     ) -> None:
-        self._limits = limits or PoolLimits()
-        self._tls = tls
+        self._tls: ssl.SSLContext | None = None
         self._replacement = (
             Httpx2Transport(transport) if isinstance(transport, httpx2.AsyncBaseTransport) else transport
         )
@@ -231,11 +229,11 @@ class UpstreamClient(BackgroundTaskGroup):
     async def __aenter__(self) -> Self:
         if self._replacement is None:
             self._env_proxies = urllib.request.getproxies()
-            if self._tls is None and (self._expects_proxies or self._env_proxies):
+            if self._expects_proxies or self._env_proxies:
                 self._tls = httpx2.create_ssl_context()  # which imports its transport
-            elif self._tls is None and self._expects_tls:
+            elif self._expects_tls:
                 self._tls = trusting_context()
-        self._direct = self._replacement or Http1Transport(limits=self._limits, tls=self._tls)
+        self._direct = self._replacement or Http1Transport(tls=self._tls)
         return self
 
     async def __aexit__(self, *exc: object) -> None:
@@ -317,7 +315,7 @@ class UpstreamClient(BackgroundTaskGroup):
         return self._proxied[proxy]
 
     def _proxy_transport(self, proxy: str) -> Httpx2Transport:
-        limits = self._limits
+        limits = PoolLimits()
         transport = httpx2.AsyncHTTPTransport(
             verify=self._tls if self._tls is not None else True,
             limits=httpx2.Limits(

@@ -288,7 +288,7 @@ async def test_the_admin_key_opens_it_as_well() -> None:
 async def test_without_a_key_there_is_nothing() -> None:
     client = await call(create_app(Settings()), "/metrics", method="GET", headers=bearer(KEY))
     assert client.status == 404
-    assert b"metrics need server.metrics_key" in client.body
+    assert b"/metrics needs server.metrics_key" in client.body
     assert b'"code":"unknown_url"' in client.body
 
 

@@ -332,7 +332,7 @@ async def test_https(tmp_path_factory: pytest.TempPathFactory) -> None:
     made = make_certificate(tmp_path_factory.mktemp("tls"))
     async with (
         ScriptedServer(answering(HELLO), tls=made.server()) as server,
-        UpstreamClient(tls=made.client()) as client,
+        UpstreamClient(transport=Http1Transport(tls=made.client())) as client,
     ):
         assert await get(client, server.url) == b"hello"
 
@@ -388,7 +388,7 @@ async def test_all_connections_in_use() -> None:
     limits = PoolLimits(connections=1)
     async with (
         ScriptedServer(answering(CHUNK)) as server,
-        UpstreamClient(limits=limits) as client,
+        UpstreamClient(transport=Http1Transport(limits=limits)) as client,
         client.open(UpstreamCall("GET", server.url)),
     ):
         error = await failure_of(client, server.url, timeouts=FAST)
