@@ -46,7 +46,9 @@ async def add_key(
 class Authorize(Protocol):
     """Returns a call with the credentials of an account. Raises UpstreamError if it cannot.
 
-    protocol: that the call is in. now: seconds since the epoch.
+    Args:
+        protocol: that the call is in.
+        now: seconds since the epoch.
     """
 
     def __call__(

@@ -96,7 +96,12 @@ def same_key(presented: str, configured: Secret) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _KnownKey:
-    """A key whose hash is configured. ends: when it becomes invalid. is_previous: a newer one has taken its place."""
+    """A key whose hash is configured.
+
+    Attributes:
+        ends: When it becomes invalid.
+        is_previous: A newer one has taken its place.
+    """
 
     key: ClientKey
     ends: datetime | None
@@ -182,7 +187,8 @@ class Keyring:
 class KeyAuthMiddleware:
     """Pass on requests with a client key, where keys are configured, and put that key into their scope.
 
-    refuse: sends the error of a request that is not passed on.
+    Args:
+        refuse: sends the error of a request that is not passed on.
     """
 
     def __init__(self, app: ASGIApp, keyring: Keyring, refuse: Refuse) -> None:
@@ -209,9 +215,10 @@ class KeyAuthMiddleware:
 class AdminKeyMiddleware:
     """Pass on requests with the operator's keys only.
 
-    admin_key: for all paths. None makes every path below /admin a 404.
-    metrics_key: for /metrics as well. Without any key for it, that is a 404 too.
-    refuse: sends the error of a request that is not passed on.
+    Args:
+        admin_key: for all paths. None makes every path below /admin a 404.
+        metrics_key: for /metrics as well. Without any key for it, that is a 404 too.
+        refuse: sends the error of a request that is not passed on.
     """
 
     def __init__(

@@ -47,7 +47,9 @@ _Headers = Iterable[tuple[bytes, bytes]]
 class BrowserProtection:
     """Refuse requests of pages that may not use the gateway, by their headers.
 
-    keyless: no client keys are configured. allows_origin: returns true if pages of an origin may use the gateway.
+    Args:
+        keyless: no client keys are configured.
+        allows_origin: returns true if pages of an origin may use the gateway.
     """
 
     def __init__(

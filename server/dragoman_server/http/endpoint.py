@@ -53,7 +53,11 @@ _GATEWAY_STOPS = WireError(
 
 
 class BaseEndpoint(ABC):
-    """One path, for clients of one protocol. endpoint: where requests come in, by default the protocol's first one."""
+    """One path, for clients of one protocol.
+
+    Attributes:
+        endpoint: Where requests come in, None for the protocol's first one.
+    """
 
     def __init__(self, gateway: Gateway, protocol: ProtocolSpec, endpoint: Endpoint | None = None) -> None:
         self.gateway = gateway

@@ -28,7 +28,8 @@ class Changes:
 class Lock:
     """A lock of a few tasks, in no order. An anyio.Lock is a queue of 0.8 KiB, and each open stream would hold two.
 
-    locked: one of the tasks has it.
+    Attributes:
+        locked: One of the tasks has it.
     """
 
     __slots__ = ("_changes", "locked")

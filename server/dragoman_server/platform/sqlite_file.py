@@ -35,7 +35,11 @@ class _WrongFile(Exception):
 class SQLiteFile:
     """A file and the connection to it, for one thread at a time.
 
-    name: the kind and the path, for errors. error: raised for what is wrong with the file.
+    Args:
+        error: raised for what is wrong with the file.
+
+    Attributes:
+        name: The kind and the path, for errors.
     """
 
     def __init__(self, file_format: SQLiteFileFormat, path: str, error: type[Exception]) -> None:

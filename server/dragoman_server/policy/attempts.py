@@ -35,7 +35,11 @@ class Selection(Enum):
 
 
 class Account(msgspec.Struct, frozen=True):
-    """One account, as the machine needs it. weight: more than 0."""
+    """One account, as the machine needs it.
+
+    Attributes:
+        weight: More than 0.
+    """
 
     id: str
     weight: float = 1.0

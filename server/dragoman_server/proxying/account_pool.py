@@ -66,10 +66,11 @@ class AccountChain:
 class AccountPool:
     """All accounts.
 
-    store: has their state.
-    clock: returns the seconds since the epoch.
-    random: returns a random number from 0 to 1.
-    balances: the money that they have left, None where it is not read.
+    Attributes:
+        store: Has their state.
+        clock: Returns the seconds since the epoch.
+        random: Returns a random number from 0 to 1.
+        balances: The money that they have left, None where it is not read.
     """
 
     def __init__(
@@ -122,10 +123,10 @@ class RequestAttempts:
     next() and hedge() return an attempt to make. Call failed(), ended() or cancelled() for each, and close() at the
     end.
 
-    After next() has returned None:
-    error: what to report to the client: the error of an attempt, or why there was none to make.
-    unsuitable: the upstream of the chain that cannot take the request, if `error` is about that.
-    retry_at: the seconds until the first account is usable again, None if none will be.
+    Attributes, after next() has returned None:
+        error: What to report to the client: the error of an attempt, or why there was none to make.
+        unsuitable: The upstream of the chain that cannot take the request, if `error` is about that.
+        retry_at: The seconds until the first account is usable again, None if none will be.
     """
 
     def __init__(self, pool: AccountPool, plan: Plan, chain: AccountChain) -> None:

@@ -119,20 +119,20 @@ class Attempt:
     Call run() once, and again if can_resend() returns true.
 
     Args:
-        plan: the request, for an upstream of the account.
-        account: with which it is sent.
-        reservation: of the account, in the store.
         now: seconds since the epoch.
 
-    plan: the current one: as it was passed, without refused members, or released.
-    machine: translates the response, None until there is one.
-    ended: the response has completed or failed, so the next delivery is the last one.
-    sent_to_client: part of the response was sent to the client.
-    status: the response's status, None until there is one.
-    headers: the upstream's headers that the client may see.
-    content_at: when the first content of the response was there.
-    trace: its span, None where there are none.
-    translating: set when the thread ends that uses the machine, None while none does. Others wait for it.
+    Attributes:
+        plan: The request, for an upstream of the account: as it was passed, without refused members, or released.
+        account: The account with which it is sent.
+        reservation: Its reservation of the account, in the store.
+        machine: Translates the response, None until there is one.
+        ended: The response has completed or failed, so the next delivery is the last one.
+        sent_to_client: Part of the response was sent to the client.
+        status: The response's status, None until there is one.
+        headers: The upstream's headers that the client may see.
+        content_at: When the first content of the response was there.
+        trace: Its span, None where there are none.
+        translating: Set when the thread ends that uses the machine, None while none does. Others wait for it.
     """
 
     _sender: UpstreamSender

@@ -104,19 +104,21 @@ class HttpChannel:
 class ClientRequest:
     """The client's side of one request: what the client sent, its log record, and its response.
 
-    headers: lower-case names; the values of a repeated header are joined, as HTTP allows.
-    model_in_path: the model that the path names, "" if it names none.
-    query: the query string, without the question mark.
-    now: when it arrived, in seconds since the epoch. time: the clock of the event loop.
-    key: the client key that it came with, None where none is needed.
-    owner: owner of anything stored for it: the key's name, or "" without keys.
-    response: see ResponseChannel.
-    admitted: its key may send it, see BaseEndpoint.read().
-    counted: it counts for its key's limits and usage.
-    reserved: the part of its key's budget that is reserved for it.
-    plan: the plan of the attempt that was made last, or won. None until the request is planned.
-    reasoning_key: under which reasoning is kept, "" for protocols whose clients send it back.
-    telemetry: its part in metrics and traces, None where there are none.
+    Attributes:
+        headers: By lower-case names; the values of a repeated header are joined, as HTTP allows.
+        model_in_path: The model that the path names, "" if it names none.
+        query: The query string, without the question mark.
+        now: When it arrived, in seconds since the epoch.
+        time: The clock of the event loop.
+        key: The client key that it came with, None where none is needed.
+        owner: The owner of anything stored for it: the key's name, or "" without keys.
+        response: See ResponseChannel.
+        admitted: Its key may send it, see BaseEndpoint.read().
+        counted: It counts for its key's limits and usage.
+        reserved: The part of its key's budget that is reserved for it.
+        plan: The plan of the attempt that was made last, or won. None until the request is planned.
+        reasoning_key: The key under which reasoning is kept, "" for protocols whose clients send it back.
+        telemetry: Its part in metrics and traces, None where there are none.
     """
 
     def __init__(self, scope: Scope, receive: Receive, send: Send, record: RequestRecord) -> None:

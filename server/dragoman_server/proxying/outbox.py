@@ -18,7 +18,11 @@ _MAX_BYTES = 64 * 1024
 
 
 class Chunk(NamedTuple):
-    """Bytes of the client's stream. last: nothing follows."""
+    """Bytes of the client's stream.
+
+    Attributes:
+        last: Nothing follows.
+    """
 
     data: bytes
     last: bool
@@ -27,8 +31,11 @@ class Chunk(NamedTuple):
 class Outbox:
     """The pieces to send to one client. put(), end() and close() do not wait; take() is for the one writer.
 
-    write_now: see ResponseChannel. It is used between the first and the last chunk.
-    closed: nothing more is added.
+    Args:
+        write_now: see ResponseChannel. It is used between the first and the last chunk.
+
+    Attributes:
+        closed: Nothing more is added.
     """
 
     __slots__ = (

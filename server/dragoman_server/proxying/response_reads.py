@@ -18,7 +18,8 @@ def is_stream(headers: Sequence[tuple[str, str]], first: bytes) -> bool:
 class UnreadBytes:
     """Counts the bytes of a stream that the machine handles at its next read, when it may be a whole large event.
 
-    bytes: at least what the machine holds, without asking it.
+    Attributes:
+        bytes: At least what the machine holds, without asking it.
     """
 
     __slots__ = ("_machine", "bytes")

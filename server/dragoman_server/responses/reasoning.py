@@ -30,10 +30,14 @@ class _Entry(NamedTuple):
 
 
 class ReasoningStore:
-    """Reasoning by conversation and tool call ids.
+    """Reasoning by conversation and tool call ids. Times are seconds of a monotonic clock.
 
-    max_bytes: of all entries together. max_age_s: since an entry was last used. Times are seconds of a monotonic clock.
-    bytes: in use.
+    Args:
+        max_bytes: of all entries together.
+        max_age_s: since an entry was last used.
+
+    Attributes:
+        bytes: The bytes in use.
     """
 
     def __init__(

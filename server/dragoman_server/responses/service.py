@@ -48,9 +48,12 @@ class ExpandedRequest:
 
 
 class StoredResponseService:
-    """The response store for the endpoints. store: None if nothing is stored.
+    """The response store for the endpoints.
 
     owner, in all methods: the client key's name. Responses of other owners are not visible.
+
+    Attributes:
+        store: None if nothing is stored.
     """
 
     def __init__(self, store: ResponseStore | None) -> None:

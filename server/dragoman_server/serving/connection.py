@@ -83,7 +83,12 @@ class WorkerContext:
 
 
 class Connection:
-    """One connection. client, server: the addresses of both ends. tls: whether it is used."""
+    """One connection.
+
+    Attributes:
+        client, server: The addresses of both ends.
+        tls: It is encrypted.
+    """
 
     def __init__(
         self,

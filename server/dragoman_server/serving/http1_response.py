@@ -83,7 +83,11 @@ class PlainResponse:
 
 
 class H11Response:
-    """The same for a response that is not plain. head: of its request."""
+    """The same for a response that is not plain.
+
+    Args:
+        head: of its request.
+    """
 
     __slots__ = ("_h11", "_may_chunk", "is_chunked")
 

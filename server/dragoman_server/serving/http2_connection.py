@@ -98,8 +98,10 @@ class _TokenBucket:
 class HTTP2Connection(H2Connection):
     """A server's side of one connection. The settings and the window of the connection are the first to be sent.
 
-    max_streams: open at the same time; at most MAX_EXCESS more are events too, for the caller to refuse.
-    max_header_bytes: of one header list, as RFC 9113, 6.5.2 counts. now: see receive().
+    Args:
+        max_streams: open at the same time; at most MAX_EXCESS more are events too, for the caller to refuse.
+        max_header_bytes: of one header list, as RFC 9113, 6.5.2 counts.
+        now: see receive().
     """
 
     def __init__(self, max_streams: int, max_header_bytes: int, now: float) -> None:

@@ -40,7 +40,11 @@ class Applied:
 
 @dataclass(frozen=True, slots=True)
 class ReloadRequested:
-    """From a worker: reload the configuration of all workers. number: of its requests."""
+    """From a worker: reload the configuration of all workers.
+
+    Attributes:
+        number: The number of this request of the worker.
+    """
 
     number: int
 

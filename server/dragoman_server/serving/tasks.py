@@ -25,13 +25,16 @@ AppSend = Callable[[ASGISendEvent | None], Awaitable[None]]
 class AppEvents:
     """A queue of ASGI events for one application, bounded by their bytes.
 
-    invite: awaited once, before the application waits for the first event.
-
-    left: the application knows that the client has left. ended: it has ended.
-
     Hypercorn's queue (0.18 asyncio/task_group.py:50, trio/task_group.py:56) is full after ten events, the disconnect
     among them, and stays full if the application ends without reading them: then the reader of the socket never
     returns.
+
+    Args:
+        invite: awaited once, before the application waits for the first event.
+
+    Attributes:
+        left: The application knows that the client has left.
+        ended: The application has ended.
     """
 
     __slots__ = ("_bytes", "_changes", "_closed", "_events", "_invite", "ended", "left")

@@ -41,7 +41,8 @@ class FramingError(Exception):
 class BodyDecoder(ABC):
     """Bytes in, body bytes out. It never raises: check `error` and `complete` after each call.
 
-    unused: the bytes that followed the body, which belong to no request.
+    Attributes:
+        unused: The bytes that followed the body, which belong to no request.
     """
 
     __slots__ = ("complete", "error", "unused")
@@ -105,9 +106,10 @@ class _State(enum.Enum):
 
 
 class ChunkedBody(BodyDecoder):
-    """A chunked body. padded: accept blanks after a size, because some servers pad it; in a request they are an error.
+    """A chunked body. After an error or the end nothing more comes out.
 
-    After an error or the end nothing more comes out.
+    Args:
+        padded: accept blanks after a size, because some servers pad it; in a request they are an error.
     """
 
     __slots__ = ("_pending", "_remaining", "_size_line", "_state", "_trailer_bytes")

@@ -74,9 +74,10 @@ class UpstreamResponse:
 
     A class, because the frame of a generator would refer to the response.
 
-    headers: pairs with lower-case names, in the order of arrival. A compressed body is decoded, so content-encoding and
-        content-length, which describe the compressed form, are removed. A stream in the framing of the call becomes
-        server-sent events, and content-type says that.
+    Attributes:
+        headers: Pairs with lower-case names, in the order of arrival. A compressed body is decoded, so content-encoding
+            and content-length, which describe the compressed form, are removed. A stream in the framing of the call
+            becomes server-sent events, and content-type says that.
     """
 
     __slots__ = (

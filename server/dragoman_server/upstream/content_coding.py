@@ -54,7 +54,11 @@ class _Decompressor(Protocol):
 
 
 class _Layer:
-    """The decoder of one coding. One member or frame may follow another. returned: the bytes that have come out."""
+    """The decoder of one coding. One member or frame may follow another.
+
+    Attributes:
+        returned: The number of bytes that have come out.
+    """
 
     __slots__ = ("_decompressor", "_empty", "_more", "_name", "_pending", "returned")
 

@@ -16,7 +16,11 @@ class UpstreamTimeoutPhase(enum.Enum):
 
 
 class UpstreamError(Exception):
-    """A request has failed. `str()` of it may be sent to a client. kind: of the error for the client."""
+    """A request has failed. `str()` of it may be sent to a client.
+
+    Attributes:
+        kind: The kind of the error for the client.
+    """
 
     kind: ClassVar[ErrorKind]
 

@@ -59,7 +59,8 @@ class ResponseHead:
 class Http1Exchange:
     """Write one request and read the head of its response. One object serves one exchange.
 
-    received: bytes of the response so far.
+    Attributes:
+        received: The number of bytes of the response so far.
     """
 
     __slots__ = ("_h11", "_interim", "_method", "_request", "received")

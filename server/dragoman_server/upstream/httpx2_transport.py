@@ -74,7 +74,11 @@ class Httpx2Body:
 
 
 class Httpx2Transport:
-    """Sends requests as Http1Transport does. proxied: by a proxy, which errors mention."""
+    """Sends requests as Http1Transport does.
+
+    Args:
+        proxied: by a proxy, which errors mention.
+    """
 
     def __init__(self, transport: httpx2.AsyncBaseTransport, *, proxied: bool = False) -> None:
         self._transport = transport

@@ -59,7 +59,12 @@ class UpstreamTimeouts:
 
 
 class RequestURL(NamedTuple):
-    """A URL and what follows from it. target: path and query. where: the name of the server in errors."""
+    """A URL and what follows from it.
+
+    Attributes:
+        target: Path and query.
+        where: The name of the server in errors.
+    """
 
     parsed: httpx2.URL
     origin: Origin
@@ -73,7 +78,7 @@ class RequestURL(NamedTuple):
 
 
 class Http1Request(NamedTuple):
-    """A request. headers: all of them."""
+    """A request with all its headers."""
 
     method: str
     url: RequestURL

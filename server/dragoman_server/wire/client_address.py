@@ -21,7 +21,11 @@ _WITH_PORT = re.compile(r"\[([^\]]*)\](?::\d+)?|(\d+\.\d+\.\d+\.\d+):\d+")
 
 
 class ClientAddresses:
-    """Finds the addresses of clients. trusted_proxies: IP addresses and networks, see ServerSettings."""
+    """Finds the addresses of clients.
+
+    Args:
+        trusted_proxies: IP addresses and networks, see ServerSettings.
+    """
 
     def __init__(self, trusted_proxies: Iterable[str] = ()) -> None:
         self._trusted: list[IPNetwork] = [ipaddress.ip_network(each) for each in trusted_proxies]

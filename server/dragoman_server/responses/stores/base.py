@@ -28,7 +28,11 @@ class ResponseStoreError(Exception):
 # Not for the garbage collector, because a store holds a million, and a full collection would stop all requests for a
 # second. Nothing in them can refer to them.
 class StoredItem(msgspec.Struct, frozen=True, gc=False):
-    """One item of a conversation. data: its JSON as the client or the model sent it, with or without the id."""
+    """One item of a conversation.
+
+    Attributes:
+        data: Its JSON as the client or the model sent it, with or without the id.
+    """
 
     id: str
     data: bytes

@@ -104,7 +104,11 @@ WHERE links.response = ? AND links.output = ? ORDER BY links.place
 
 
 class SQLiteResponseStore:
-    """See ResponseStore. path: the file, created if it is missing; its folder must exist."""
+    """See ResponseStore.
+
+    Args:
+        path: the file, created if it is missing; its folder must exist.
+    """
 
     def __init__(self, path: str, limits: ResponseStoreLimits) -> None:
         self._file = sqlite_file.SQLiteFile(_FILE_FORMAT, path, ResponseStoreError)
