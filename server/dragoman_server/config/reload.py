@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -67,28 +67,23 @@ _Loaded: TypeAlias = tuple[Settings, ReloadResult]
 Reload: TypeAlias = Callable[[], Coroutine[Any, Any, ReloadResult]]
 
 
+@dataclass(slots=True, eq=False)
 class ConfigReloader:
     """Reloads the configuration, one reload at a time, and logs how that ended.
 
-    Args:
-        settings: those in use.
-        load: reads the new ones. Raises ConfigError.
-        apply: puts them into use. Raises ValueError, SettingsRefused for example, if that is impossible; then the old
+    Attributes:
+        _settings: The settings in use.
+        _load: Reads new ones. Raises ConfigError.
+        _apply: Puts them into use. Raises ValueError, SettingsRefused for example, if that is impossible; then the old
             ones are still in use.
     """
 
-    def __init__(
-        self,
-        settings: Settings,
-        load: Callable[[], LoadedConfig],
-        apply: Callable[[Settings], Awaitable[None]],
-    ) -> None:
-        self._settings = settings
-        self._load = load
-        self._apply = apply
-        self._lock = anyio.Lock()
-        self._loading: Future[_Loaded] | None = None
-        self._requested = anyio.Event()
+    _settings: Settings
+    _load: Callable[[], LoadedConfig]
+    _apply: Callable[[Settings], Awaitable[None]]
+    _lock: anyio.Lock = field(default_factory=anyio.Lock)
+    _loading: Future[_Loaded] | None = None
+    _requested: anyio.Event = field(default_factory=anyio.Event)
 
     def request(self) -> None:
         """Have run() reload, PAUSE_S after the last such reload at the earliest. Until it begins, requests are one."""

@@ -62,26 +62,27 @@ class _Attempt:
     error: str | None = None
 
 
+@dataclass(slots=True, eq=False)
 class Tape:
     """Takes down one request.
 
-    id, body, plan: set when the request is planned.
+    Attributes:
+        id, body, plan: Set when the request is planned.
     """
 
-    def __init__(self, scope: Scope) -> None:
-        self.id = ""
-        self.body = b""
-        self.plan: Plan | None = None
-        self.attempts: list[_Attempt] = []
-        self.status: int | None = None
-        self.headers: list[tuple[str, str]] = []
-        self.pieces: list[tuple[float, bytes]] = []
-        self.completed = False
-        self.complete = True
-        self.time = int(time.time())
-        self.scope = scope
-        self._started = anyio.current_time()
-        self._bytes = 0
+    scope: Scope
+    id: str = ""
+    body: bytes = b""
+    plan: Plan | None = None
+    attempts: list[_Attempt] = field(default_factory=list)
+    status: int | None = None
+    headers: list[tuple[str, str]] = field(default_factory=list)
+    pieces: list[tuple[float, bytes]] = field(default_factory=list)
+    completed: bool = False
+    complete: bool = True
+    time: int = field(default_factory=lambda: int(time.time()))
+    _started: float = field(default_factory=anyio.current_time)
+    _bytes: int = 0
 
     def now(self) -> float:
         """Return the seconds since the request arrived."""
@@ -118,13 +119,13 @@ class Tape:
             self.keep_piece(self.pieces, message.get("body", b""))
 
 
+@dataclass(frozen=True, slots=True)
 class _RecordingSender:
     """An UpstreamSender that records what passes through it."""
 
-    def __init__(self, tape: Tape, upstream: str, sender: UpstreamSender) -> None:
-        self._tape = tape
-        self._upstream = upstream
-        self._sender = sender
+    _tape: Tape
+    _upstream: str
+    _sender: UpstreamSender
 
     @asynccontextmanager
     async def open(

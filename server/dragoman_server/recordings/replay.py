@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Sequence
+from itertools import zip_longest
 
 import msgspec
 
@@ -155,9 +156,7 @@ def first_difference(recording: Recording, replayed: Replayed) -> Difference | N
 
 
 def _difference_of_streams(before: Sequence[Frame], now: Sequence[Frame]) -> Difference:
-    for number in range(max(len(before), len(now))):
-        old = before[number] if number < len(before) else None
-        new = now[number] if number < len(now) else None
+    for number, (old, new) in enumerate(zip_longest(before, now)):
         if old != new:
             found = _difference("response", number, value_of(old), value_of(new))
             return msgspec.structs.replace(found, kind=kind_of(new or old))

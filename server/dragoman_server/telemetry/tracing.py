@@ -5,6 +5,7 @@ it is the client's data. Spans have names, numbers and places in documents, neve
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import anyio
@@ -110,15 +111,15 @@ class Tracing:
         return attributes
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class RequestTrace:
     """The span of one request. Call end() once, when its record is complete."""
 
-    def __init__(self, tracing: Tracing, tracer: Tracer, span: Span, record: RequestRecord) -> None:
-        self._tracing = tracing
-        self._tracer = tracer
-        self._span = span
-        self._record = record
-        self._destinations: dict[str, _Attributes] = {}
+    _tracing: Tracing
+    _tracer: Tracer
+    _span: Span
+    _record: RequestRecord
+    _destinations: dict[str, _Attributes] = field(default_factory=dict)
 
     def attempt(
         self, upstream: UpstreamSettings, protocol: str, model: str, account: str, *, stream: bool

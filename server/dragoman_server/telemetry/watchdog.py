@@ -9,6 +9,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from types import FrameType
 
 from dragoman_server.platform.off_loop import calls_in_loop
@@ -24,27 +25,24 @@ _LINE_EACH = 60
 _PACKAGES = ("dragoman.", "dragoman_server.")
 
 
+@dataclass(slots=True, eq=False)
 class Watchdog:
     """Asks one loop whether it runs. Call ask() once in STALL_S, from another thread.
 
-    Args:
-        call_in_loop: lets the loop call a function, see calls_in_loop().
-        frame: returns the frame that the loop's thread is in, None if it has ended.
-        count: called for each stall.
+    Attributes:
+        _call_in_loop: Lets the loop call a function, see calls_in_loop().
+        _frame: Returns the frame that the loop's thread is in, None if it has ended.
+        _count: Called for each stall.
+        _noticed: The stall that lasts was counted.
+        _silent: Questions until a line may be written.
     """
 
-    def __init__(
-        self,
-        call_in_loop: Callable[[Callable[[], object]], object],
-        frame: Callable[[], FrameType | None],
-        count: Callable[[], object],
-    ) -> None:
-        self._call_in_loop = call_in_loop
-        self._frame = frame
-        self._count = count
-        self._answered = True
-        self._noticed = False  # the stall that lasts
-        self._silent = 0  # questions until a line may be written
+    _call_in_loop: Callable[[Callable[[], object]], object]
+    _frame: Callable[[], FrameType | None]
+    _count: Callable[[], object]
+    _answered: bool = True
+    _noticed: bool = False
+    _silent: int = 0
 
     def _answer(self) -> None:
         self._answered = True

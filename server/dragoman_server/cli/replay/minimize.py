@@ -11,6 +11,7 @@ from dragoman.jsontext import JSON
 from dragoman_server.recordings.document import Piece, Recording, RecordingError, as_bytes, as_text, joined
 from dragoman_server.recordings.replay import (
     Difference,
+    Replayed,
     attempt_of,
     decoded,
     frames_of,
@@ -30,9 +31,7 @@ def minimize(recording: Recording, difference: Difference) -> Recording:
     value, which the upstream sent; the response fails with the same error or not at all; and it breaks the rules of
     its protocol that it broke.
     """
-    if difference.where == "request":
-        return _minimize_body(recording, lambda small: _same_request(small, difference))
-    symptom = _symptom(recording)
+    symptom = _symptom(recording, replay(recording), difference)
     tries = 0
 
     def shows(small: Recording) -> bool:
@@ -41,10 +40,13 @@ def minimize(recording: Recording, difference: Difference) -> Recording:
         if tries > _MAX_TRIES:
             return False
         try:
-            return _symptom(small) == symptom and _has(small, difference)
+            replayed = replay(small)
         except RecordingError:
             return False
+        return _symptom(small, replayed, difference) == symptom and _has(small, replayed, difference)
 
+    if difference.where == "request":
+        return _minimize_body(recording, shows)
     attempt = attempt_of(recording)
     raw = joined(attempt.pieces)
     events = raw.split(b"\n\n") if not raw.lstrip().startswith(b"{") else [raw]
@@ -91,52 +93,41 @@ def _minimize_body(recording: Recording, shows: Callable[[Recording], bool]) -> 
     return with_body(_shrink_document(body, lambda text: shows(with_body(text))))
 
 
-def _same_request(small: Recording, difference: Difference) -> bool:
-    """True if the value that differs is still sent, or is still missing where the client sent it."""
-    replayed = replay(small)
+def _symptom(
+    recording: Recording, replayed: Replayed, difference: Difference
+) -> tuple[str, frozenset[str]] | None:
+    """Return how the response fails, and the rules that it breaks; None if the difference is in the request."""
+    if difference.where == "request":
+        return None
+    protocol, data = recording.request.protocol, replayed.response
+    if protocol not in lint.PROTOCOLS or not data:
+        return replayed.error, frozenset()
+    check = lint.check_whole if data.startswith(b"{") else lint.check_stream
+    rules = [finding.rule for finding in check(protocol, data).findings]
+    errors = frozenset(rule.id for rule in rules if rule.severity is lint.RuleSeverity.ERROR)
+    return replayed.error, errors
+
+
+def _has(small: Recording, replayed: Replayed, difference: Difference) -> bool:
+    """True if the value that differs is still sent, or is still missing where the other side sent it."""
+    if difference.where == "request":
+        received, sent = small.request.body, replayed.request
+    else:
+        received, sent = as_text(joined(attempt_of(small).pieces)), replayed.response
     if not replayed.request:
         return False
-    if difference.now is not None:
-        return difference.now in {
-            json.dumps(value) for value in _values(decoded(replayed.request), difference)
-        }
-    return _text_of(difference.recorded) in small.request.body and _text_of(
-        difference.recorded
-    ) not in as_text(replayed.request)
-
-
-def _symptom(recording: Recording) -> tuple[str, frozenset[str]]:
-    replayed = replay(recording)
-    return replayed.error, _rules(recording.request.protocol, replayed.response)
-
-
-def _rules(protocol: str, data: bytes) -> frozenset[str]:
-    if protocol not in lint.PROTOCOLS or not data:
-        return frozenset()
-    check = lint.check_whole if data.startswith(b"{") else lint.check_stream
-    errors = [
-        each.rule for each in check(protocol, data).findings if each.rule.severity is lint.RuleSeverity.ERROR
-    ]
-    return frozenset(rule.id for rule in errors)
-
-
-def _has(small: Recording, difference: Difference) -> bool:
-    replayed = replay(small)
-    if difference.now is not None:
-        documents = (
-            [decoded(replayed.response)]
-            if difference.event is None
-            else [
-                value_of(frame) for frame in frames_of(replayed.response) if kind_of(frame) == difference.kind
-            ]
-        )
-        return any(
-            difference.now == json.dumps(value)
-            for document in documents
-            for value in _values(document, difference)
-        )
-    text = _text_of(difference.recorded)
-    return text in as_text(joined(attempt_of(small).pieces)) and text not in as_text(replayed.response)
+    if difference.now is None:
+        text = _text_of(difference.recorded)
+        return text in received and text not in as_text(sent)
+    if difference.event is None:
+        documents = [decoded(sent)] if sent else []
+    else:
+        documents = [value_of(frame) for frame in frames_of(sent) if kind_of(frame) == difference.kind]
+    return any(
+        difference.now == json.dumps(value)
+        for document in documents
+        for value in _values(document, difference)
+    )
 
 
 def _text_of(recorded: str | None) -> str:
