@@ -8,6 +8,7 @@ it has ended; none while the response streams.
 Times are arguments, in seconds since the epoch.
 """
 
+from abc import ABCMeta, abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
@@ -103,15 +104,19 @@ class NoRoom:
     until: float
 
 
-class Operation(msgspec.Struct, Generic[_T], frozen=True):
+class _OperationType(msgspec.StructMeta, ABCMeta):
+    """Of structs with abstract methods."""
+
+
+class Operation(msgspec.Struct, Generic[_T], frozen=True, metaclass=_OperationType):
     """One step of a store, and what each kind of store needs to know about it."""
 
     # Makes the same step on a server: see lua.py.
     script: ClassVar[str]
 
+    @abstractmethod
     def apply(self, tables: Tables) -> _T:
         """Make the step in memory or in a file."""
-        raise NotImplementedError
 
     def needed(self, health: Mapping[str, Health]) -> bool:
         """False if it would change nothing. health: the store's view."""
@@ -119,17 +124,17 @@ class Operation(msgspec.Struct, Generic[_T], frozen=True):
 
     # On a server.
 
+    @abstractmethod
     def keys(self) -> list[str]:
         """Return the keys of its script."""
-        raise NotImplementedError
 
     def argument(self, health: Mapping[str, Health], stored: Mapping[str, bytes]) -> bytes:
         """Return the argument of its script. health: the view. stored: the same, as the server has it."""
         return msgspec.json.encode(self)
 
+    @abstractmethod
     def result(self, found: Any) -> _T:
         """Return what the script has found, None if it was not needed."""
-        raise NotImplementedError
 
     # Where a store may fail, and this process's memory is the fallback: see ResilientStore.
 
