@@ -8,6 +8,7 @@ import json
 import shlex
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from operator import attrgetter
 from pathlib import PurePath
 from urllib.parse import urlsplit
 
@@ -77,24 +78,11 @@ class Client:
     first_request: int = 0
 
 
-def _url(target: ClientTarget) -> str:
-    return target.url
-
-
-def _openai_url(target: ClientTarget) -> str:
-    return target.openai_url
-
-
-def _key(target: ClientTarget) -> str:
-    return target.key
-
-
-def _model(target: ClientTarget) -> str | None:
-    return target.model
-
-
-def _small_model(target: ClientTarget) -> str | None:
-    return target.small_model
+_url: Value = attrgetter("url")
+_openai_url: Value = attrgetter("openai_url")
+_key: Value = attrgetter("key")
+_model: Value = attrgetter("model")
+_small_model: Value = attrgetter("small_model")
 
 
 def _context(target: ClientTarget) -> str | None:

@@ -14,9 +14,8 @@ from dragoman_server.capabilities.providers import CHAT, address_of
 from dragoman_server.cli.listeners import is_dragoman
 from dragoman_server.models.info import ModelInfo, read_models
 from dragoman_server.models.listing import MAX_BYTES, AccountRefused, ModelListError, fetch_models
-from dragoman_server.settings import AccountSettings, UpstreamSettings
+from dragoman_server.settings import UpstreamSettings
 from dragoman_server.settings.secret import Secret
-from dragoman_server.settings.upstreams import DEFAULT_ACCOUNT
 from dragoman_server.upstream.account_request import account_get
 from dragoman_server.upstream.client import UpstreamClient, origin_of
 from dragoman_server.upstream.errors import UpstreamError
@@ -140,11 +139,11 @@ async def _models_of(
     sender: UpstreamSender, server: LocalServer, environ: Mapping[str, str]
 ) -> tuple[ModelInfo, ...]:
     """Return its models, with their context windows if it has a list with those. Raises ModelListError."""
-    upstream = UpstreamSettings(name=server.name, protocol=CHAT, base_url=server.base_url)
     key = environ.get(server.key)
-    account = AccountSettings(
-        upstream=server.name, name=DEFAULT_ACCOUNT, api_key=Secret(key) if key else None
+    upstream = UpstreamSettings(
+        name=server.name, protocol=CHAT, base_url=server.base_url, api_key=Secret(key) if key else None
     )
+    account = upstream.default_account
     models = await fetch_models(sender, upstream, [account])
     if not server.details or not models:
         return models

@@ -23,7 +23,6 @@ from dragoman_server.settings.fields import (
 from dragoman_server.settings.patterns import WILDCARD, PatternTable
 from dragoman_server.settings.secret import Mask, Secret, secrets_in, url_secrets
 from dragoman_server.settings.upstreams import (
-    DEFAULT_ACCOUNT,
     LOSS_POLICIES,
     SIMULATOR,
     SIMULATOR_UPSTREAM,
@@ -383,9 +382,7 @@ class Settings:
 
     def accounts_of(self, upstream: UpstreamSettings) -> tuple[AccountSettings, ...]:
         """Return the accounts of an upstream: at least one."""
-        return self._accounts.get(upstream.name) or (
-            AccountSettings(upstream=upstream.name, name=DEFAULT_ACCOUNT, api_key=upstream.api_key),
-        )
+        return self._accounts.get(upstream.name) or (upstream.default_account,)
 
     def all_accounts(self) -> Iterator[AccountSettings]:
         """Yield the accounts of all upstreams."""

@@ -98,6 +98,11 @@ class UpstreamSettings(CapabilitySettings):
         if not self.protocols:
             object.__setattr__(self, "protocols", (self.protocol,))
 
+    @property
+    def default_account(self) -> "AccountSettings":
+        """Its account where it has no `[[accounts]]`."""
+        return AccountSettings(upstream=self.name, name=DEFAULT_ACCOUNT, api_key=self.api_key)
+
     def base_url_for(self, protocol: str, specs: Mapping[str, UpstreamSpec] = UPSTREAMS) -> str:
         """Return the base URL as `protocol`'s own SDK takes it, without a slash at the end.
 

@@ -70,99 +70,81 @@ class MetricSpec:
         buckets: The upper bounds of a histogram's.
     """
 
-    name: str
     kind: MetricKind
+    name: str
     help: str
     labels: tuple[str, ...] = ()
     over_workers: str = ""
     buckets: tuple[float, ...] = _BUCKETS
 
 
+_counter = partial(MetricSpec, MetricKind.COUNTER)
+_gauge = partial(MetricSpec, MetricKind.GAUGE)
+_histogram = partial(MetricSpec, MetricKind.HISTOGRAM)
+
 _DESTINATION = ("upstream", "model")
 
-REQUESTS = MetricSpec(
+REQUESTS = _counter(
     "dragoman_requests_total",
-    MetricKind.COUNTER,
     "Requests that have ended; status is the class of the response's, 2xx",
     ("protocol", *_DESTINATION, "key", "status", "outcome", "error"),
 )
-DURATION = MetricSpec(
+DURATION = _histogram(
     "dragoman_request_duration_seconds",
-    MetricKind.HISTOGRAM,
     "Time from a request's head to the end of its response, of requests for an upstream",
     ("protocol", *_DESTINATION, "stream"),
 )
-FIRST_BYTE = MetricSpec(
+FIRST_BYTE = _histogram(
     "dragoman_time_to_first_byte_seconds",
-    MetricKind.HISTOGRAM,
     "Time from a planned request to the first byte of content of its response, of requests that completed",
     ("protocol", *_DESTINATION, "stream"),
 )
-ATTEMPTS = MetricSpec(
+ATTEMPTS = _counter(
     "dragoman_attempts_total",
-    MetricKind.COUNTER,
     "Requests that were sent to upstreams: one for each account that was tried",
     ("upstream", "account", "outcome", "error"),
 )
-TOKENS = MetricSpec(
+TOKENS = _counter(
     "dragoman_tokens_total",
-    MetricKind.COUNTER,
     "Tokens that upstreams have reported or that were estimated; cached and cache_write are parts of input",
     (*_DESTINATION, "key", "type"),
 )
-CACHED_INPUT = MetricSpec(
+CACHED_INPUT = _histogram(
     "dragoman_cached_input_ratio",
-    MetricKind.HISTOGRAM,
     "Share of the input tokens that came from a prompt cache, of requests whose upstream reported it",
     _DESTINATION,
     buckets=_RATIO_BUCKETS,
 )
-COST = MetricSpec(
+COST = _counter(
     "dragoman_cost_usd_total",
-    MetricKind.COUNTER,
     "Cost of requests at the configured prices, in US dollars",
     (*_DESTINATION, "key"),
 )
-LOSSES = MetricSpec(
+LOSSES = _counter(
     "dragoman_losses_total",
-    MetricKind.COUNTER,
     "Losses that translations recorded in the ledger",
     ("protocol", "upstream", "code"),
 )
-OPEN_REQUESTS = MetricSpec(
-    "dragoman_open_requests", MetricKind.GAUGE, "Requests that are being served", over_workers="livesum"
-)
-OPEN_STREAMS = MetricSpec(
-    "dragoman_open_streams", MetricKind.GAUGE, "Streamed responses among them", over_workers="livesum"
-)
-ACCOUNT_STATE = MetricSpec(
+OPEN_REQUESTS = _gauge("dragoman_open_requests", "Requests that are being served", over_workers="livesum")
+OPEN_STREAMS = _gauge("dragoman_open_streams", "Streamed responses among them", over_workers="livesum")
+ACCOUNT_STATE = _gauge(
     "dragoman_account_state",
-    MetricKind.GAUGE,
     "1 for the state that an account is in, 0 for the others",
     ("upstream", "account", "state"),
 )
-ACCOUNT_REMAINING = MetricSpec(
+ACCOUNT_REMAINING = _gauge(
     "dragoman_account_remaining_ratio",
-    MetricKind.GAUGE,
     "Share of its rate limit, or of its money, that an account has left, if it is known",
     ("upstream", "account"),
 )
-STORE_UP = MetricSpec(
-    "dragoman_account_store_up",
-    MetricKind.GAUGE,
-    "1 if the scraped process can reach the account store, else 0",
-)
-LOOP_STALLS = MetricSpec(
+STORE_UP = _gauge("dragoman_account_store_up", "1 if the scraped process can reach the account store, else 0")
+LOOP_STALLS = _counter(
     "dragoman_loop_stalls_total",
-    MetricKind.COUNTER,
     "Times when an event loop did not run for more than a second, and all its requests waited",
 )
-WORKERS = MetricSpec(
-    "dragoman_workers", MetricKind.GAUGE, "Processes that serve requests", over_workers="livesum"
-)
-BUILD = MetricSpec(
+WORKERS = _gauge("dragoman_workers", "Processes that serve requests", over_workers="livesum")
+BUILD = _gauge(
     "dragoman_build_info",
-    MetricKind.GAUGE,
     "Always 1; the labels are the gateway's version and its event loop",
     ("version", "backend"),
     over_workers="livemax",

@@ -5,6 +5,7 @@ import os
 import shlex
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 
@@ -128,16 +129,7 @@ def _report(findings: Sequence[CheckFinding]) -> dict[str, object]:
         "dragoman": __version__,
         "errors": _count(findings, CheckSeverity.ERROR),
         "warnings": _count(findings, CheckSeverity.WARNING),
-        "findings": [
-            {
-                "severity": each.severity,
-                "check": each.check,
-                "subject": each.subject,
-                "text": each.text,
-                "fix": each.fix or None,
-            }
-            for each in findings
-        ],
+        "findings": [{**asdict(finding), "fix": finding.fix or None} for finding in findings],
     }
 
 

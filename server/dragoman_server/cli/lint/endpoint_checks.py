@@ -15,10 +15,9 @@ from dragoman.codec import SSE, UpstreamSpec
 from dragoman_server.capabilities.providers import CHAT
 from dragoman_server.hosts import UpstreamCall
 from dragoman_server.models.listing import ModelListError, can_list, fetch_models
-from dragoman_server.settings import AccountSettings, UpstreamSettings
+from dragoman_server.settings import UpstreamSettings
 from dragoman_server.settings.problems import printable
 from dragoman_server.settings.secret import Secret
-from dragoman_server.settings.upstreams import DEFAULT_ACCOUNT
 from dragoman_server.upstream.account_request import account_request
 from dragoman_server.upstream.errors import UpstreamBroken, UpstreamError
 from dragoman_server.upstream.sender import UpstreamResponseLike, UpstreamSender
@@ -115,9 +114,7 @@ class EndpointChecks:
             api_key=Secret(key) if key else None,
             read_s=_PROBE_TIMEOUT_S,
         )
-        self._account = AccountSettings(
-            upstream="endpoint", name=DEFAULT_ACCOUNT, api_key=self._upstream.api_key
-        )
+        self._account = self._upstream.default_account
         self._model = model
 
     async def run(self, probes: Sequence[Probe] = PROBES) -> list[ProbeResult]:
