@@ -308,20 +308,18 @@ def write(folder: Path, recording: Recording, max_files: int, max_age_s: float) 
     # Those who read the folder find whole files only, also when the disk is full.
     part = path.with_suffix(".part")
     try:
-        with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-            file.write(data)
+        with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as written:
+            written.write(data)
         part.rename(path)
     except OSError:
         part.unlink(missing_ok=True)
         raise
     # The names begin with the time. Only files of this form are removed.
-    found = sorted(each for each in folder.glob("????????T??????Z-*") if each.suffix in (".json", ".part"))
+    found = [file for file in folder.glob("????????T??????Z-*") if file.suffix in (".json", ".part")]
     oldest = _stamp(time.time() - max_age_s)
-    for each in found[: max(len(found) - max_files, 0)]:
-        each.unlink(missing_ok=True)
-    for each in found:
-        if each.name < oldest:
-            each.unlink(missing_ok=True)
+    for number, file in enumerate(sorted(found, reverse=True)):
+        if number >= max_files or file.name < oldest:
+            file.unlink(missing_ok=True)
     return path
 
 

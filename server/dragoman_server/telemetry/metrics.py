@@ -250,8 +250,8 @@ class Metrics:
         self._registry = CollectorRegistry()
         registry = self._registry if directory is None else None
         _register_collectors(self._registry, directory)
-        self._states = _States()
-        self._registry.register(self._states)
+        self._states: Iterable[Metric] = ()
+        self._registry.register(self)
 
         def make(spec: MetricSpec) -> Any:
             if spec.kind is MetricKind.COUNTER:
@@ -328,7 +328,11 @@ class Metrics:
             if known.remaining is not None:
                 remaining.add_metric((upstream, name), known.remaining)
         store.add_metric((), float(store_up))
-        self._states.families = (states, remaining, store)
+        self._states = (states, remaining, store)
+
+    def collect(self) -> "Iterable[Metric]":
+        """Return the states: values of the process that is scraped, which no counter includes."""
+        return self._states
 
     def exposition(self, accept: str) -> tuple[bytes, str]:
         """Return all metrics as text, and its content type. Slow: call it in a thread. accept: the request's header."""
@@ -350,27 +354,11 @@ def _register_collectors(registry: "CollectorRegistry", directory: str | None) -
         registry.register(_Workers(Path(directory)))
 
 
-class _States:
-    """Values that the scraped process reads when a scrape comes. No counter includes earlier values."""
-
-    def __init__(self) -> None:
-        self.families: Iterable[Metric] = ()
-
-    def describe(self) -> "Iterable[Metric]":
-        return ()
-
-    def collect(self) -> "Iterable[Metric]":
-        return self.families
-
-
 class _Workers:
     """The sums of all workers, and the figures of each process with the label pid."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-
-    def describe(self) -> "Iterable[Metric]":
-        return ()
 
     def collect(self) -> "Iterable[Metric]":
         from prometheus_client.multiprocess import MultiProcessCollector

@@ -1,5 +1,6 @@
 """Checks that need sockets: the port, a store on a server, the upstreams, and by them the clock; run in parallel."""
 
+import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
@@ -36,42 +37,39 @@ async def online_findings(
     """
     port: list[CheckFinding] = []
     store: list[CheckFinding] = []
-    async with UpstreamClient() as client:
-        examinations = _examinations(loaded, client, timeout_s, spend, first_requests)
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(_examine_port, loaded, port)
-            tasks.start_soon(_examine_store, loaded, store)
-            for examination in examinations:
-                tasks.start_soon(examination.run)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(_examine_port, loaded, port)
+        tasks.start_soon(_examine_store, loaded, store)
+        examinations = await examine_upstreams(
+            loaded, timeout_s=timeout_s, spend=spend, first_requests=first_requests
+        )
     upstreams = [finding for examination in examinations for finding in examination.findings]
     return [*port, *store, *_clock(examinations), *upstreams]
 
 
 async def examine_upstreams(
-    loaded: LoadedConfig, *, timeout_s: float, limit_s: float
+    loaded: LoadedConfig,
+    *,
+    timeout_s: float,
+    limit_s: float = math.inf,
+    spend: bool = False,
+    first_requests: Mapping[str, int] = NO_CLIENTS,
 ) -> list[UpstreamExamination]:
-    """Examine all upstreams in parallel, and return the results after `limit_s`. timeout_s: limits each wait."""
+    """Examine all upstreams in parallel, and return the results after `limit_s`.
+
+    timeout_s, spend, first_requests: see UpstreamExamination.
+    """
+    limiter = anyio.CapacityLimiter(_MAX_CONCURRENT)
     async with UpstreamClient() as client:
-        examinations = _examinations(loaded, client, timeout_s, False, NO_CLIENTS)
+        examinations = [
+            UpstreamExamination(loaded, index, client, timeout_s, spend, limiter, first_requests)
+            for index in range(len(loaded.settings.upstreams))
+        ]
         with anyio.move_on_after(limit_s):
             async with anyio.create_task_group() as tasks:
                 for examination in examinations:
                     tasks.start_soon(examination.run)
     return examinations
-
-
-def _examinations(
-    loaded: LoadedConfig,
-    client: UpstreamClient,
-    timeout_s: float,
-    spend: bool,
-    first_requests: Mapping[str, int],
-) -> list[UpstreamExamination]:
-    limiter = anyio.CapacityLimiter(_MAX_CONCURRENT)
-    return [
-        UpstreamExamination(loaded, index, client, timeout_s, spend, limiter, first_requests)
-        for index in range(len(loaded.settings.upstreams))
-    ]
 
 
 async def _examine_port(loaded: LoadedConfig, findings: list[CheckFinding]) -> None:
