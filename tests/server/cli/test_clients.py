@@ -27,15 +27,6 @@ TARGET = ClientTarget(
 )
 UNCHOSEN = ClientTarget(URL, "drk_key")
 
-LOCAL = """\
-[[upstreams]]
-name = "local"
-protocol = "openai_chat"
-base_url = "http://127.0.0.1:9/v1"
-models = ["qwen3", "text-embedding-3"]
-model_list = false
-"""
-
 
 def test_claude_code_gets_a_token_and_all_its_models() -> None:
     environ = {"ANTHROPIC_API_KEY": "sk-mine", "CLAUDE_CODE_USE_BEDROCK": "1", "OTHER": "1"}
@@ -160,30 +151,6 @@ def models_of(result: Result) -> dict[str, str]:
     }
 
 
-def test_the_first_model_is_chosen() -> None:
-    Path("dragoman.toml").write_text(LOCAL)
-    assert models_of(run("claude")) == {"OPUS": "local/qwen3", "HAIKU": "local/qwen3"}
-
-
-def test_the_user_chooses_models() -> None:
-    Path("dragoman.toml").write_text(LOCAL)
-    arguments = ("--model", "local/a", "--small-model", "local/b", "claude")
-    assert models_of(run(*arguments)) == {"OPUS": "local/a", "HAIKU": "local/b"}
-
-
-def test_a_client_keeps_names_that_the_configuration_routes() -> None:
-    Path("dragoman.toml").write_text(LOCAL + '[models]\n"claude-*" = "local/qwen3"\n')
-    assert models_of(run("claude")) == {}
-    assert 'model="local/qwen3"' in run("codex").stdout
-
-
-def test_a_client_keeps_names_of_its_own_vendor() -> None:
-    text = LOCAL.replace("openai_chat", "anthropic_messages")
-    Path("dragoman.toml").write_text(text.replace("http://127.0.0.1:9/v1", "https://api.anthropic.com"))
-    assert models_of(run("claude")) == {}
-    assert models_of(run("python")) == {"OPUS": "local/qwen3", "HAIKU": "local/qwen3"}
-
-
 @pytest.fixture
 def upstream() -> Iterator[str]:
     """The configuration of a server that lists two models with their context windows."""
@@ -219,29 +186,3 @@ def test_names_that_stand_for_other_models_have_the_smallest_of_their_windows(up
     result = run("claude")
     assert models_of(result) == {}
     assert "export CLAUDE_CODE_MAX_CONTEXT_TOKENS=8192\n" in result.stdout
-
-
-def test_an_unknown_model_is_an_error() -> None:
-    other = LOCAL.replace("local", "other")
-    Path("dragoman.toml").write_text(LOCAL + other)
-    result = run("--model", "loacl/qwen3", "claude")
-    assert result.exit_code == 2
-    assert result.stderr.startswith(
-        'dragoman: the model "loacl/qwen3" is not known here; did you mean "local/qwen3"?'
-    )
-
-
-def test_without_a_known_model_the_user_has_to_choose() -> None:
-    Path("dragoman.toml").write_text(LOCAL.replace('models = ["qwen3", "text-embedding-3"]\n', ""))
-    result = run("claude")
-    assert (result.exit_code, result.stderr) == (
-        2,
-        "dragoman: the models of local are unknown (its list was not requested): choose one with --model NAME\n",
-    )
-
-
-def test_the_key_of_the_user_is_printed_and_a_missing_one_is_a_warning() -> None:
-    Path("dragoman.toml").write_text(f'[[client_keys]]\nname = "me"\nhash = "{"0" * 64}"\n')
-    secret = {"DRAGOMAN_SECRET": "0123456789abcdef0123456789abcdef"}
-    assert run("claude", **secret).stderr == "warning: the gateway needs a client key: set DRAGOMAN_KEY\n"
-    assert "export ANTHROPIC_AUTH_TOKEN=mine\n" in run("claude", DRAGOMAN_KEY="mine", **secret).stdout

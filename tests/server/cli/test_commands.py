@@ -40,17 +40,6 @@ base_url = "http://127.0.0.1:9000/v1/account-${LOCAL_KEY}"
 api_key = "${LOCAL_KEY}"
 """
 
-WRONG = '[server]\nprot = 1\nbackend = "tri"\n'
-WRONG_LINES = [
-    'dragoman.toml:2: server.prot: unknown key; did you mean "port"?',
-    'dragoman.toml:3: server.backend: unknown backend "tri"; did you mean "trio"?',
-]
-
-
-def test_version() -> None:
-    result = run("--version")
-    assert (result.exit_code, result.stdout) == (0, "dragoman 0.1.0\n")
-
 
 @pytest.mark.parametrize("group", [(), ("config",), ("keys",)])
 def test_the_list_of_commands_is_whole_sentences(group: tuple[str, ...]) -> None:
@@ -84,73 +73,6 @@ def test_help_names_every_setting_with_its_variable(command: tuple[str, ...]) ->
             assert flag in text
             assert f"[DRAGOMAN_{name.upper()}]" in text
     assert "[DRAGOMAN_CONFIG]" in text
-
-
-@pytest.mark.parametrize("command", [("serve",), ("config", "check"), ("config", "show")])
-def test_a_wrong_configuration_exits_with_2_and_all_its_lines(command: tuple[str, ...]) -> None:
-    Path("dragoman.toml").write_text(WRONG)
-    result = run(*command)
-    assert result.exit_code == 2
-    assert result.stderr.splitlines() == WRONG_LINES
-    assert result.stdout == ""
-
-
-WRONG_COMMAND_LINES = {
-    "serve --prot 1": "No such option '--prot'",
-    "config chekc": "No such command 'chekc'",
-    "sreve": "No such command 'sreve'",
-    "simulate --port 70000": "70000 is not in the range",
-    "simulate --backend tri": "'tri' is not one of",
-    "simulate --config x.toml": "No such option '--config'",
-    "record": "Missing argument 'DIR'",
-    "doctor --timeout 0": "0.0 is not in the range",
-    "doctor --sepnd": "No such option '--sepnd'",
-    "doctor extra": "unexpected extra argument",
-    "lint --protocol simple_chat": "'simple_chat' is not one of",
-    "lint": "Missing option '--protocol'",
-    "lint --protocol chat nowhere.sse": "nowhere.sse",
-    "lint --protocol chat a b": "several only with --cache",
-    "lint --cache": "Missing argument FILE",
-    "run": "name the command to run, as in: dragoman run -- claude",
-    "run --gateway 127.0.0.1:8080 --print-env": "is not a URL such as http://127.0.0.1:8080",
-    "run --gateway http://127.0.0.1:8080 --log x y": "leave out --config and --log",
-    "run --client cluade x": "'cluade' is not one of",
-    "run --log no/such/directory/x true": "cannot write the log no/such/directory/x",
-    "translate --from cht --to messages": "'cht' is not one of 'chat', 'messages', 'responses'",
-    "translate --from chat --to simple_chat": "Invalid value for --to: no upstream speaks simple_chat",
-    "translate --from chat": "Missing option '--to'",
-    "completion tcsh": "'tcsh' is not one of 'bash', 'zsh', 'fish'",
-}
-
-
-@pytest.mark.parametrize("line", WRONG_COMMAND_LINES)
-def test_a_wrong_command_line_exits_with_2(line: str) -> None:
-    result = run(*line.split())
-    assert result.exit_code == 2
-    assert WRONG_COMMAND_LINES[line] in result.stderr
-
-
-def test_a_wrong_flag_is_reported_like_a_wrong_file() -> None:
-    result = run("config", "check", "--port", "http", "--backend", "tri")
-    assert result.exit_code == 2
-    assert result.stderr.splitlines() == [
-        'command line: --port: expected an integer, found "http"',
-        'command line: --backend: unknown backend "tri"; did you mean "trio"?',
-    ]
-
-
-def test_check_prints_what_it_checked_and_warns() -> None:
-    Path("other.toml").write_text(LOCAL + '[models]\nfast = "local/x"\n')
-    public = ("--host", "0.0.0.0", "--allow-public-without-keys")
-    result = run("config", "check", "--config", "other.toml", *public, LOCAL_KEY=CANARY)
-    assert (result.exit_code, result.stdout) == (0, "other.toml: correct; upstreams: 1, models: 1\n")
-    assert result.stderr.startswith("warning: server.host: 0.0.0.0 is reachable from other machines")
-
-
-def test_check_without_a_file() -> None:
-    assert (
-        run("config", "check").stdout == "no file, only the environment: correct; upstreams: 0, models: 0\n"
-    )
 
 
 def test_show_with_origin_prints_the_precedence() -> None:

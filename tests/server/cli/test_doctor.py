@@ -57,62 +57,11 @@ def test_without_errors_it_exits_with_0(upstream: str) -> None:
     assert printed[-1] == "errors: 0, warnings: 1"
 
 
-def test_with_errors_it_exits_with_1() -> None:
-    url = closed_url()
-    write(url)
-    result = run("doctor")
-    assert result.exit_code == 1
-    assert lines(result)[-4:] == [
-        f"error    upstream local: nothing listens at {url.removesuffix('/v1')}",
-        "         fix: start that server, or correct the base URL: dragoman.toml:4",
-        "",
-        "errors: 1, warnings: 0",
-    ]
-    assert result.stderr == ""
-
-
-def test_a_wrong_configuration_is_found_too() -> None:
-    Path("dragoman.toml").write_text('[server]\nprot = 1\n[[upstreams]]\nname = "a"\n')
-    result = run("doctor", DRAGOMAN_WORKERS="many")
-    assert result.exit_code == 1
-    assert lines(result)[:2] == [
-        'error    dragoman.toml:2: server.prot: unknown key; did you mean "port"?',
-        "         fix: correct dragoman.toml:2",
-    ]
-    assert 'error    environment: DRAGOMAN_WORKERS: expected an integer, found "many"' in lines(result)
-
-
-def test_a_variable_that_is_not_set_is_what_to_correct() -> None:
-    write(closed_url(), 'headers = { a = "${UNSET}" }\napi_key = "${file:none}"\n')
-    assert [line for line in lines(run("doctor")) if "fix" in line] == [
-        "         fix: correct UNSET (dragoman.toml:5)",
-        "         fix: correct none (dragoman.toml:6)",
-    ]
-
-
 def test_an_extra_that_is_missing_is_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dragoman_server.platform.extras.find_spec", lambda name: None)
     assert lines(run("doctor", DRAGOMAN_OTEL="true"))[:2] == [
         "error    environment: DRAGOMAN_OTEL: needs an extra",
         f"         fix: {install_command('otel')}",
-    ]
-
-
-def test_a_file_that_does_not_exist_can_be_written() -> None:
-    result = run("doctor", "--config", "my file.toml")
-    assert result.exit_code == 1
-    assert lines(result)[:2] == [
-        "error    my file.toml: cannot read the configuration: No such file or directory",
-        "         fix: dragoman init --config 'my file.toml'",
-    ]
-
-
-def test_without_a_configuration_the_next_step_is_named() -> None:
-    result = run("doctor")
-    assert result.exit_code == 0
-    assert lines(result)[:2] == [
-        "note     the environment: names no upstream, so only the simulator (sim) responds",
-        "         fix: dragoman init",
     ]
 
 
@@ -138,40 +87,7 @@ def test_json_has_a_stable_shape() -> None:
     assert report["findings"][1]["fix"] == "chmod 600 dragoman.toml"
 
 
-def test_json_of_a_wrong_configuration_is_json() -> None:
-    Path("dragoman.toml").write_text("[server\n")
-    report = json.loads(run("doctor", "--json").stdout)
-    (finding,) = report["findings"]
-    assert (finding["severity"], finding["check"], finding["subject"]) == (
-        "error",
-        "config",
-        "dragoman.toml:1",
-    )
-
-
 # The offline half.
-
-
-def test_config_check_finds_what_needs_no_network() -> None:
-    write(closed_url())
-    assert run("config", "check").exit_code == 0
-    write(closed_url(), '[server]\ncertfile = "a"\nkeyfile = "b"\n')
-    result = run("config", "check")
-    assert (result.exit_code, result.stdout) == (1, "")
-    assert result.stderr == (
-        "error: server.certfile: cannot read the certfile a: No such file or directory; correct dragoman.toml:6\n"
-    )
-
-
-def test_serve_does_not_start_with_an_error_that_it_finds() -> None:
-    stores = 'response_store = "sqlite"\nresponse_store_path = "a/a.db"\n'
-    Path("dragoman.toml").write_text(f'[server]\ncertfile = "a"\nkeyfile = "b"\n{stores}')
-    result = run("serve")
-    assert result.exit_code == 1
-    assert result.stderr.splitlines() == [
-        "dragoman: server.certfile: cannot read the certfile a: No such file or directory; correct dragoman.toml:2",
-        "dragoman: server.response_store_path: the directory a does not exist; mkdir -p a",
-    ]
 
 
 @pytest.mark.process

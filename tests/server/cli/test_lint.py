@@ -13,7 +13,6 @@ from command.cli import run as run_command
 from oracle import samples
 from sdk_clients.processes import Simulator
 
-from dragoman import lint
 from dragoman_server.recordings.document import (
     RecordedAttempt,
     RecordedRequest,
@@ -24,7 +23,6 @@ from dragoman_server.recordings.document import (
 
 SAMPLES = {"chat": samples.chat, "messages": samples.messages, "responses": samples.responses}
 FULL = {"chat": oracle.CHAT, "messages": oracle.MESSAGES, "responses": oracle.RESPONSES}
-ERROR = {"error": {"message": "gone", "type": "x", "code": None, "param": None}}
 
 
 run = partial(run_command, "lint")
@@ -38,79 +36,9 @@ def test_good_documents_have_no_findings(protocol: str) -> None:
         assert (result.exit_code, result.stdout, result.stderr) == (0, "", "-: no findings\n")
 
 
-def test_a_finding_is_printed_with_its_place_its_fix_and_its_source(tmp_path: Path) -> None:
-    stream = samples.render(oracle.CHAT, samples.chat()[:-3])
-    place = tmp_path / "stream.sse"
-    place.write_bytes(stream)
-    result = run("--protocol", "chat", str(place))
-    rule = lint.RULES["chat-end"]
-    assert result.exit_code == 1
-    assert result.stdout.splitlines() == [
-        f"error chat-end in {place}",
-        f"  byte {len(stream)}: the stream ends without a finish_reason, [DONE] or an error",
-        f"  {rule.fix}",
-        f"  {rule.source}",
-    ]
-    assert result.stderr == f"{place}: 1 error\n"
-
-
-TWICE = samples.render(oracle.CHAT, samples.chat()).replace(
-    b'"id": "chatcmpl-1"', b'"x": 1, "id": "chatcmpl-1"', 2
-)
-
-
-def test_a_rule_is_printed_once() -> None:
-    lines = run("--protocol", "chat", body=TWICE).stdout.splitlines()
-    assert len(lines) == 5
-    assert lines[1:3] == [
-        "  byte 12, event 0 /x: 'x' is not a member here",
-        "  and 1 more (--all prints them)",
-    ]
-    assert len(run("--protocol", "chat", "--all", body=TWICE).stdout.splitlines()) == 5
-
-
-@pytest.mark.parametrize(("arguments", "code"), [((), 0), (("--strict",), 1)])
-def test_warnings_are_an_error_only_if_strict(arguments: tuple[str, ...], code: int) -> None:
-    result = run("--protocol", "chat", *arguments, body=TWICE)
-    assert (result.exit_code, result.stderr) == (code, "-: 2 warnings\n")
-
-
-def test_findings_as_json() -> None:
-    first, _ = run("--protocol", "chat", "--json", body=TWICE).stdout.splitlines()
-    rule = lint.RULES["chat-unknown-member"]
-    assert json.loads(first) == {
-        "in": "-",
-        "rule": rule.id,
-        "severity": "warning",
-        "offset": 12,
-        "event": 0,
-        "pointer": "/x",
-        "detail": "'x' is not a member here",
-        "fix": rule.fix,
-        "source": rule.source,
-    }
-
-
 def test_findings_that_are_too_many_are_counted() -> None:
     result = run("--protocol", "chat", body=b"data: {}\n\n" * 1000)
     assert result.stdout.splitlines()[-1].endswith(" more findings in - are not listed")
-
-
-@pytest.mark.parametrize(
-    ("arguments", "body", "rules"),
-    [
-        (("--protocol", "chat"), ERROR, ""),
-        (("--protocol", "openai_chat", "--kind", "error", "--status", "200"), ERROR, "http-status"),
-        (("--protocol", "messages", "--kind", "error", "--status", "429"), ERROR, "messages-error-type"),
-        (("--protocol", "chat", "--kind", "response"), ERROR, "chat-required"),
-        (("--protocol", "chat", "--kind", "stream"), b"{}", "sse-field"),
-        (("--protocol", "responses"), b"", "sse-empty"),
-    ],
-)
-def test_the_kind_of_a_file(arguments: tuple[str, ...], body: Any, rules: str) -> None:
-    result = run(*arguments, body=body)
-    assert rules in result.stdout
-    assert (result.exit_code == 0) == (not rules)
 
 
 @pytest.mark.process
@@ -121,12 +49,6 @@ def test_an_endpoint() -> None:
         )
     assert (result.exit_code, result.stdout) == (0, "")
     assert result.stderr == f"http://127.0.0.1:{simulator.port}: no findings\n"
-
-
-def test_an_endpoint_that_cannot_be_reached() -> None:
-    result = run("--protocol", "chat", "--model", "m", "http://127.0.0.1:1")
-    assert result.exit_code == 1
-    assert result.stderr.startswith("dragoman: a whole response: cannot connect to http://127.0.0.1:1")
 
 
 # dragoman lint --cache

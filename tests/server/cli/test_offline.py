@@ -17,14 +17,6 @@ TLS = '[server]\ncertfile = "cert.pem"\nkeyfile = "key.pem"\n'
 posix = pytest.mark.skipif(os.name != "posix", reason="file modes of POSIX")
 
 
-@pytest.fixture(autouse=True)
-def _clean_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    for name in ("http_proxy", "https_proxy", "all_proxy", "no_proxy"):
-        monkeypatch.delenv(name, raising=False)
-        monkeypatch.delenv(name.upper(), raising=False)
-
-
 def found(text: str, mode: int = 0o600, **environ: str) -> list[CheckFinding]:
     """Return what is found in a file of this mode, except for notes about extras."""
     file = Path("dragoman.toml")

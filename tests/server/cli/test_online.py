@@ -49,14 +49,6 @@ WHOLE = {
 POSTS = ("/v1/chat/completions",)
 
 
-@pytest.fixture(autouse=True)
-def _clean_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    for name in ("http_proxy", "https_proxy", "all_proxy", "SSL_CERT_FILE"):
-        monkeypatch.delenv(name, raising=False)
-        monkeypatch.delenv(name.upper(), raising=False)
-
-
 def response(status: int, value: object = None, **headers: str) -> bytes:
     """Return a whole response, after which the connection closes. value: JSON, or bytes as they are."""
     body = value if isinstance(value, bytes) else json.dumps(value).encode()

@@ -436,14 +436,6 @@ def test_a_shell_loads_the_printed_variables(tmp_path: Path, simulator: Simulato
     assert subprocess.check_output(script, cwd=tmp_path, env=environ, timeout=DEADLINE_S) == b"Hello\n"
 
 
-def test_a_wrong_configuration_starts_nothing(tmp_path: Path) -> None:
-    (tmp_path / "dragoman.toml").write_text("[server]\nprot = 1\n")
-    assert run_here(*TOY, "exit", "0") == (
-        2,
-        ['dragoman.toml:2: server.prot: unknown key; did you mean "port"?'],
-    )
-
-
 def test_a_gateway_that_cannot_start(tmp_path: Path) -> None:
     (tmp_path / "dragoman.toml").write_text(
         '[server]\nresponse_store = "sqlite"\nresponse_store_path = "none/at/all"\n'

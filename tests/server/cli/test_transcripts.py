@@ -1,0 +1,52 @@
+"""Commands: files, a command line and its input, and what is printed, as rows of transcripts.txt."""
+
+import itertools
+import shlex
+from pathlib import Path
+
+import pytest
+import rows
+from command.cli import run
+from config_text import CANARY, LOCAL
+
+TEXTS = {
+    "$LOCAL": LOCAL,
+    "$CLAUDE": LOCAL.replace("local", "claude")
+    .replace("openai_chat", "anthropic_messages")
+    .replace("http://127.0.0.1:9000/v1", "https://api.anthropic.com"),
+}
+
+
+def test_what_commands_print(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    numbers = itertools.count()
+
+    def output_of(lines: list[str]) -> list[str]:
+        """@ begins a file, $ is the command, and < its input."""
+        folder = tmp_path / str(next(numbers))
+        folder.mkdir()
+        monkeypatch.chdir(folder)
+        environ = {"DRAGOMAN_PORT": "0"}
+        file, stdin = Path("none"), ""
+        words: list[str] = []
+        for line in (line.replace("$CANARY", CANARY) for line in lines):
+            mark, _, rest = line.partition(" ")
+            if mark == "@":
+                file = Path(rest)
+            elif mark == "<":
+                stdin += rest + "\n"
+            elif mark == "$":
+                words = shlex.split(rest)
+            else:
+                with file.open("a", encoding="utf-8") as opened:
+                    opened.write(TEXTS.get(line) or line + "\n")
+                file.chmod(0o600)
+        while words[0] != "dragoman":
+            name, _, value = words.pop(0).partition("=")
+            environ[name] = value
+        result = run(*words[1:], body=stdin.encode(), **environ)
+        assert CANARY not in result.output, words
+        printed = [*result.stdout.splitlines(), *(f"! {line}" for line in result.stderr.splitlines())]
+        status = [f"exit {result.exit_code}"] if result.exit_code else []
+        return [line for line in printed if line.strip("! ")] + status or ["="]
+
+    rows.check(Path(__file__).with_name("transcripts.txt"), output_of)
