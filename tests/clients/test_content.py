@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from typing import Any
 
 import openai
 import pytest
 from oracle import CHAT, MESSAGES, RESPONSES, Kind, Stop
 from pydantic import BaseModel
-from sdk_clients.processes import PAIRS, Pair
-from sdk_clients.sdk import Body, Sdk, Way, body_of, each_way, send
-from simulator_requests import IMAGE
+from sdk_clients.processes import Pair
+from sdk_clients.sdk import Sdk, Way, body_of, send
 
 from dragoman_server.simulator.scripts import REFUSAL_TEXT
 
@@ -45,16 +42,6 @@ def test_a_typed_response(pair: Pair, sdk: Sdk) -> None:
     body = body_of(pair.client, pair.model("json"), "Plan it") | {TYPED[pair.client]: Journey}
     for helper in (sdk.parse, sdk.final):
         assert parsed(pair.client, helper(pair.client, body)) == JOURNEY
-
-
-@each_way
-@pytest.mark.each_choice
-def test_an_image_arrives_byte_for_byte(pair: Pair, sdk: Sdk, way: Way) -> None:
-    body = body_of(pair.client, pair.model("images"), "What is this?", image=True)
-    response = send(sdk, pair.client, way, body)
-    digest = hashlib.sha256(IMAGE).hexdigest()[:8]
-    expected = f"1. [image, image/png, {len(IMAGE)} bytes, sha256 {digest}]"
-    assert response.meaning.text(Kind.TEXT) == expected
 
 
 @pytest.mark.parametrize("way", [Way.WHOLE, Way.EVENTS], ids=["whole", "events"])
@@ -93,37 +80,3 @@ def test_the_stream_helper_sees_the_limit(pair: Pair, sdk: Sdk) -> None:
         return
     with pytest.raises(HELPERS_ERROR[pair.client], match=r"length limit|response\.completed"):
         sdk.final(pair.client, body)
-
-
-def test_the_clients_limit_holds(pair: Pair, sdk: Sdk) -> None:
-    body = body_of(pair.client, pair.model("count"), "Count to 50", max_tokens=20)
-    response = send(sdk, pair.client, Way.WHOLE, body)
-    assert response.meaning.text(Kind.TEXT) == " ".join(map(str, range(1, 21)))
-    assert response.meaning.stop is Stop.LENGTH
-
-
-STOPS: dict[str, Body] = {CHAT: {"stop": ["STOP"]}, MESSAGES: {"stop_sequences": ["STOP"]}}
-
-
-# Responses has no stop sequences: a client of it names none, and towards it the gateway looks for them itself.
-@pytest.mark.parametrize("pair", [pair for pair in PAIRS if pair.client in STOPS], ids=str)
-@pytest.mark.parametrize("way", [Way.WHOLE, Way.EVENTS], ids=["whole", "events"])
-def test_a_stop_sequence(pair: Pair, sdk: Sdk, way: Way) -> None:
-    body = body_of(pair.client, pair.model("stop"), "one two STOP three") | STOPS[pair.client]
-    response = send(sdk, pair.client, way, body)
-    assert response.meaning.text(Kind.TEXT) == "one two "
-    assert (response.meaning.stop, response.meaning.stop_sequence) == (Stop.SEQUENCE, "STOP")
-
-
-# Messages has no JSON mode without a schema.
-JSON_MODE: dict[str, Body] = {
-    CHAT: {"response_format": {"type": "json_object"}},
-    RESPONSES: {"text": {"format": {"type": "json_object"}}},
-}
-
-
-@pytest.mark.parametrize("pair", [pair for pair in PAIRS if pair.client in JSON_MODE], ids=str)
-def test_json_mode_without_a_schema(pair: Pair, sdk: Sdk) -> None:
-    body = body_of(pair.client, pair.model("json"), "Say it in JSON") | JSON_MODE[pair.client]
-    response = send(sdk, pair.client, Way.WHOLE, body)
-    assert json.loads(response.meaning.text(Kind.TEXT)) == {"answer": "Say it in JSON"}

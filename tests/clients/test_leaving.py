@@ -13,7 +13,7 @@ import pytest
 from anyio import to_thread
 from command.process import DEADLINE_S
 from oracle import CHAT, MESSAGES, RESPONSES
-from sdk_clients.processes import Gateway, Pair, Simulator, each_backend, each_pair_and_backend
+from sdk_clients.processes import Gateway, Pair, Simulator, each_backend, each_way_and_backend
 from sdk_clients.sdk import Sdk, async_clients, body_of, read_events, resource
 from trials import trials
 
@@ -38,7 +38,7 @@ class Watched(list[Any]):
             self.has_text.set()
 
 
-@each_pair_and_backend
+@each_way_and_backend
 def test_in_the_middle_of_a_stream(pair: Pair, sdk: Sdk, simulator: Simulator) -> None:
     for trial in trials():
         before = simulator.settled()
@@ -52,16 +52,15 @@ def test_in_the_middle_of_a_stream(pair: Pair, sdk: Sdk, simulator: Simulator) -
             simulator.wait_for("aborted", before["aborted"] + 1, within_s=ABORT_S)
 
 
-@pytest.mark.parametrize("stream", [True, False], ids=["before the first token", "in a whole request"])
-@each_pair_and_backend
-def test_while_nothing_has_come(pair: Pair, gateway: Gateway, simulator: Simulator, stream: bool) -> None:
+@each_way_and_backend
+def test_while_nothing_has_come(pair: Pair, gateway: Gateway, simulator: Simulator) -> None:
     body = body_of(pair.client, pair.model("silent@30"), "Hello")
 
     async def main() -> None:
         one, other = async_clients(gateway.url)
         create = resource(other if pair.client == MESSAGES else one, pair.client).create
         async with one, other, anyio.create_task_group() as tasks:
-            tasks.start_soon(partial(create, **body, stream=stream))
+            tasks.start_soon(partial(create, **body, stream=True))
             # The request has come to the upstream, and that is all.
             await to_thread.run_sync(simulator.wait_for, "opened", before["opened"] + 1)
             tasks.cancel_scope.cancel()
@@ -73,7 +72,7 @@ def test_while_nothing_has_come(pair: Pair, gateway: Gateway, simulator: Simulat
             simulator.wait_for("aborted", before["aborted"] + 1, within_s=ABORT_S)
 
 
-@each_pair_and_backend
+@each_way_and_backend
 def test_after_the_clients_timeout(pair: Pair, sdk: Sdk, simulator: Simulator) -> None:
     """A whole response has no heartbeats, so the SDK's own timeout ends it."""
     for trial in trials():
@@ -86,7 +85,7 @@ def test_after_the_clients_timeout(pair: Pair, sdk: Sdk, simulator: Simulator) -
             simulator.wait_for("aborted", before["aborted"] + 1, within_s=ABORT_S)
 
 
-@each_pair_and_backend
+@each_way_and_backend
 def test_after_some_heartbeats(pair: Pair, sdk: Sdk, simulator: Simulator) -> None:
     for trial in trials():
         before = simulator.settled()

@@ -30,7 +30,9 @@ TOOL: dict[str, Any] = {"type": "object", "properties": {}}
 class StatefulGateway(GatewayProcess):
     """A running `dragoman serve` with a response store, in front of a simulator and of another gateway."""
 
-    def __init__(self, directory: Path, simulator: Simulator, behind: Gateway, backend: str) -> None:
+    def __init__(
+        self, directory: Path, simulator: Simulator, behind: Gateway, backend: str, workers: int = 2
+    ) -> None:
         file = directory / "dragoman.toml"
         lines = [
             "[server]",
@@ -56,7 +58,7 @@ class StatefulGateway(GatewayProcess):
                 more,
             ]
         file.write_text("\n".join(lines))
-        super().__init__("--config", str(file), "--backend", backend, "--workers", "2")
+        super().__init__("--config", str(file), "--backend", backend, "--workers", str(workers))
 
 
 @pytest.fixture(scope="module")
@@ -100,13 +102,15 @@ def claude(url: str) -> Iterator[anthropic.Anthropic]:
 
 
 each_upstream = pytest.mark.parametrize("upstream", ["chat", "messages", "responses"])
+each_upstream_and_backend = pytest.mark.parametrize(
+    ("upstream", "backend"), [("chat", "asyncio"), ("messages", "trio"), ("responses", "asyncio")]
+)
 
 
 # Stored responses.
 
 
-@each_backend
-@each_upstream
+@each_upstream_and_backend
 def test_a_conversation_goes_on(client: openai.OpenAI, upstream: str) -> None:
     previous, word_count = None, 0
     # Often enough to meet both workers.
@@ -185,8 +189,7 @@ def test_a_response_is_replayed(client: openai.OpenAI, upstream: str) -> None:
         assert list(stream) == events[5:]
 
 
-@each_backend
-@each_upstream
+@each_upstream_and_backend
 def test_an_abandoned_response_is_cancelled(client: openai.OpenAI, upstream: str) -> None:
     with client.responses.create(model=f"{upstream}/pause@30", input="one", stream=True) as stream:
         for event in stream:
@@ -251,11 +254,11 @@ def test_a_conversation_is_compacted(client: openai.OpenAI) -> None:
 
 
 def test_a_killed_process_has_lost_nothing(simulator: Simulator, gateway: Gateway, tmp_path: Path) -> None:
-    with StatefulGateway(tmp_path, simulator, gateway, "asyncio") as running:
+    with StatefulGateway(tmp_path, simulator, gateway, "asyncio", workers=1) as running:
         running.ready()
         with sync_sdk(running.url) as sdk:
             first = sdk.client(RESPONSES).responses.create(model="chat/echo", input="one two")
-    with StatefulGateway(tmp_path, simulator, gateway, "trio") as running:
+    with StatefulGateway(tmp_path, simulator, gateway, "trio", workers=1) as running:
         running.ready()
         with sync_sdk(running.url) as sdk:
             client = sdk.client(RESPONSES)
@@ -280,6 +283,7 @@ def model_at(upstream: str) -> str:
 
 @pytest.mark.parametrize("upstream", ["chat", "messages", "responses", *COUNTING])
 @pytest.mark.parametrize("beta", [False, True])
+@pytest.mark.each_choice
 def test_tokens_of_messages(claude: anthropic.Anthropic, upstream: str, beta: bool) -> None:
     name = model_at(upstream)
     count = claude.beta.messages.count_tokens if beta else claude.messages.count_tokens

@@ -17,19 +17,6 @@ import pytest
 from command.process import DEADLINE_S, GatewayProcess, Server
 from oracle import CHAT, MESSAGES, PROTOCOL_NAMES, RESPONSES
 
-__all__ = [
-    "ALIAS",
-    "CROSSED",
-    "KEEPALIVE_S",
-    "PAIRS",
-    "UPSTREAMS",
-    "Gateway",
-    "Pair",
-    "Simulator",
-    "each_backend",
-    "each_pair_and_backend",
-]
-
 # Protocol -> the name of the upstream that speaks it.
 UPSTREAMS = {CHAT: "chat", MESSAGES: "messages", RESPONSES: "responses"}
 
@@ -63,12 +50,13 @@ PAIRS = [Pair(*pair) for pair in itertools.product(PROTOCOL_NAMES, PROTOCOL_NAME
 CROSSED = [Pair(*pair) for pair in zip(PROTOCOL_NAMES, [*PROTOCOL_NAMES[1:], PROTOCOL_NAMES[0]], strict=True)]
 
 each_backend = pytest.mark.parametrize("backend", ["asyncio", "trio"])
-# All pairs on one backend, some on the other.
-each_pair_and_backend = pytest.mark.parametrize(
+# Each protocol as the client's and as the upstream's, and a relay: not the pair matters, but how it is served.
+each_way_and_backend = pytest.mark.parametrize(
     ("backend", "pair"),
     [
-        *(pytest.param("asyncio", pair, id=f"asyncio-{pair}") for pair in PAIRS),
-        *(pytest.param("trio", pair, id=f"trio-{pair}") for pair in [*CROSSED, PAIRS[0]]),
+        pytest.param(backend, pair, id=f"{backend}-{pair}")
+        for backend in ("asyncio", "trio")
+        for pair in [*CROSSED, PAIRS[0]]
     ],
 )
 

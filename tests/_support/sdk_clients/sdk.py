@@ -13,7 +13,7 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import anthropic
 import openai
@@ -22,23 +22,6 @@ from laws.turns import ASSEMBLE, WHOLE
 from oracle import CHAT, MESSAGES, RESPONSES, Meaning, meaning_of_client_stream, meaning_of_whole
 from oracle import samples as s
 from simulator_requests import request_body
-
-__all__ = [
-    "Body",
-    "Sdk",
-    "SdkResponse",
-    "Way",
-    "async_clients",
-    "async_sdk",
-    "body_of",
-    "each_way",
-    "fold",
-    "next_turn",
-    "read_events",
-    "resource",
-    "send",
-    "sync_sdk",
-]
 
 Body = dict[str, Any]
 
@@ -68,28 +51,6 @@ class SdkResponse:
     native: Any
     turn: Any
     meaning: Meaning
-
-
-class Sdk(Protocol):
-    """Both vendors' SDKs at one gateway."""
-
-    def client(self, protocol: str) -> Any:
-        """The SDK's client, for what is the same in all."""
-
-    def create(self, protocol: str, body: Body, **options: Any) -> Any:
-        """`create` without a stream."""
-
-    def events(self, protocol: str, body: Body, into: list[Any]) -> None:
-        """`create` with a stream; the events go into the list, those before an error too."""
-
-    def final(self, protocol: str, body: Body) -> Any:
-        """What the stream helper gives at its end."""
-
-    def parse(self, protocol: str, body: Body) -> Any:
-        """The helper for typed responses."""
-
-    def models(self, protocol: str) -> list[str]:
-        """The ids of the listed models."""
 
 
 def body_of(protocol: str, model: str, text: str, **more: Any) -> Body:
@@ -170,88 +131,60 @@ def _streaming(protocol: str, body: Body) -> Body:
     return {**body, "stream_options": {"include_usage": True}} if protocol == CHAT else body
 
 
-class _Sync:
-    def __init__(self, openai_client: openai.OpenAI, anthropic_client: anthropic.Anthropic) -> None:
-        self._clients: dict[str, Any] = {
-            CHAT: openai_client,
-            MESSAGES: anthropic_client,
-            RESPONSES: openai_client,
-        }
+class Sdk:
+    """Both vendors' SDKs at one gateway, sync ones, or async ones whose loop runs while a call is made."""
+
+    def __init__(
+        self, openai_client: Any, anthropic_client: Any, runner: asyncio.Runner | None = None
+    ) -> None:
+        self._clients = {CHAT: openai_client, MESSAGES: anthropic_client, RESPONSES: openai_client}
+        self._runner = runner
+
+    def _result(self, value: Any) -> Any:
+        return value if self._runner is None else self._runner.run(value)
 
     def client(self, protocol: str) -> Any:
+        """The SDK's client, for what is the same in all."""
         return self._clients[protocol]
 
     def create(self, protocol: str, body: Body, **options: Any) -> Any:
-        return resource(self._clients[protocol], protocol).create(**body, **options)
+        return self._result(resource(self._clients[protocol], protocol).create(**body, **options))
 
     def events(self, protocol: str, body: Body, into: list[Any]) -> None:
+        """`create` with a stream; the events go into the list, those before an error too."""
+        if self._runner is not None:
+            self._runner.run(read_events(self._clients[protocol], protocol, body, into))
+            return
         with self.create(protocol, _streaming(protocol, body), stream=True) as stream:
             # One by one: an error leaves what came before it.
             for event in stream:
                 into.append(event)
 
     def final(self, protocol: str, body: Body) -> Any:
-        body = _streaming(protocol, body)
-        with resource(self._clients[protocol], protocol).stream(**body) as stream:
-            return getattr(stream, _FINAL[protocol])()
+        """What the stream helper gives at its end."""
+        manager = resource(self._clients[protocol], protocol).stream(**_streaming(protocol, body))
 
-    def parse(self, protocol: str, body: Body) -> Any:
-        return resource(self._clients[protocol], protocol).parse(**body)
-
-    def models(self, protocol: str) -> list[str]:
-        return [model.id for model in self._clients[protocol].models.list()]
-
-
-class _Async:
-    """The async clients, in their own asyncio loop that runs while a call is made."""
-
-    def __init__(
-        self,
-        runner: asyncio.Runner,
-        openai_client: openai.AsyncOpenAI,
-        anthropic_client: anthropic.AsyncAnthropic,
-    ) -> None:
-        self._run = runner.run
-        self._clients: dict[str, Any] = {
-            CHAT: openai_client,
-            MESSAGES: anthropic_client,
-            RESPONSES: openai_client,
-        }
-
-    def client(self, protocol: str) -> Any:
-        return self._clients[protocol]
-
-    def create(self, protocol: str, body: Body, **options: Any) -> Any:
-        async def create() -> Any:
-            return await resource(self._clients[protocol], protocol).create(**body, **options)
-
-        return self._run(create())
-
-    def events(self, protocol: str, body: Body, into: list[Any]) -> None:
-        async def events() -> None:
-            await read_events(self._clients[protocol], protocol, body, into)
-
-        self._run(events())
-
-    def final(self, protocol: str, body: Body) -> Any:
         async def final() -> Any:
-            manager = resource(self._clients[protocol], protocol).stream(**_streaming(protocol, body))
             async with manager as stream:
                 return await getattr(stream, _FINAL[protocol])()
 
-        return self._run(final())
+        if self._runner is not None:
+            return self._runner.run(final())
+        with manager as stream:
+            return getattr(stream, _FINAL[protocol])()
 
     def parse(self, protocol: str, body: Body) -> Any:
-        async def parse() -> Any:
-            return await resource(self._clients[protocol], protocol).parse(**body)
-
-        return self._run(parse())
+        """The helper for typed responses."""
+        return self._result(resource(self._clients[protocol], protocol).parse(**body))
 
     def models(self, protocol: str) -> list[str]:
-        async def models() -> list[str]:
-            return [model.id async for model in self._clients[protocol].models.list()]
+        """The ids of the listed models."""
+        listed = self._clients[protocol].models.list()
 
-        return list(self._run(models()))
+        async def models() -> list[str]:
+            return [model.id async for model in listed]
+
+        return [model.id for model in listed] if self._runner is None else self._runner.run(models())
 
 
 async def read_events(client: Any, protocol: str, body: Body, into: list[Any]) -> None:
@@ -262,31 +195,31 @@ async def read_events(client: Any, protocol: str, body: Body, into: list[Any]) -
             into.append(event)
 
 
+# No retries: every error shows.
+_OPTIONS: Body = {"api_key": "any", "max_retries": 0, "timeout": TIMEOUT_S}
+
+
 @contextmanager
 def sync_sdk(url: str) -> Iterator[Sdk]:
-    """Both sync clients at the gateway of this URL. No retries: every error shows."""
-    options: Body = {"api_key": "any", "max_retries": 0, "timeout": TIMEOUT_S}
+    """Both sync clients at the gateway of this URL."""
+    http, other_http = (
+        openai.DefaultHttpxClient(trust_env=False),
+        anthropic.DefaultHttpxClient(trust_env=False),
+    )
     with (
-        openai.OpenAI(
-            base_url=url + "/v1", http_client=openai.DefaultHttpxClient(trust_env=False), **options
-        ) as one,
-        anthropic.Anthropic(
-            base_url=url, http_client=anthropic.DefaultHttpxClient(trust_env=False), **options
-        ) as other,
+        openai.OpenAI(base_url=url + "/v1", http_client=http, **_OPTIONS) as one,
+        anthropic.Anthropic(base_url=url, http_client=other_http, **_OPTIONS) as other,
     ):
-        yield _Sync(one, other)
+        yield Sdk(one, other)
 
 
 def async_clients(url: str) -> tuple[openai.AsyncOpenAI, anthropic.AsyncAnthropic]:
     """Both async clients, as async context managers."""
-    options: Body = {"api_key": "any", "max_retries": 0, "timeout": TIMEOUT_S}
+    http = openai.DefaultAsyncHttpxClient(trust_env=False)
+    other_http = anthropic.DefaultAsyncHttpxClient(trust_env=False)
     return (
-        openai.AsyncOpenAI(
-            base_url=url + "/v1", http_client=openai.DefaultAsyncHttpxClient(trust_env=False), **options
-        ),
-        anthropic.AsyncAnthropic(
-            base_url=url, http_client=anthropic.DefaultAsyncHttpxClient(trust_env=False), **options
-        ),
+        openai.AsyncOpenAI(base_url=url + "/v1", http_client=http, **_OPTIONS),
+        anthropic.AsyncAnthropic(base_url=url, http_client=other_http, **_OPTIONS),
     )
 
 
@@ -295,6 +228,6 @@ def async_sdk(url: str) -> Iterator[Sdk]:
     """Both async clients, on asyncio."""
     one, other = async_clients(url)
     with asyncio.Runner() as runner:
-        yield _Async(runner, one, other)
+        yield Sdk(one, other, runner)
         runner.run(one.close())
         runner.run(other.close())

@@ -235,10 +235,11 @@ async def test_every_gateway_gives_the_same_results(kind: Kind, seed: int) -> No
 
     def known(store: AccountStore) -> dict[str, Health]:
         """Return the health without fields that only a call returns."""
-        fresh = Health()
-        rows = {account: (health.cooldown_until, health) for account, health in store.health().items()}
-        healths = {account: _unused(health) for account, (_, health) in rows.items()}
-        return {account: health for account, health in healths.items() if health != fresh}
+        healths = {
+            account: msgspec.structs.replace(health, last_used=0.0)
+            for account, health in store.health().items()
+        }
+        return {account: health for account, health in healths.items() if health != Health()}
 
     async with stores[0].running(), stores[1].running():
         for number in range(150):
@@ -252,18 +253,6 @@ async def test_every_gateway_gives_the_same_results(kind: Kind, seed: int) -> No
             assert await call(store) == expected, name
         for store in stores:
             await until(lambda store=store: known(store) == known(model))  # type: ignore[misc]
-
-
-def _unused(health: Health) -> Health:
-    return Health(
-        health.cooldown_until,
-        health.cause,
-        health.disabled,
-        health.failures,
-        health.consecutive_cooldowns,
-        0.0,
-        health.remaining,
-    )
 
 
 _PROCESS = """
@@ -293,10 +282,15 @@ def run_processes(command: list[str], names: list[str]) -> list[tuple[int, bytes
     return [(process.returncode, text) for process, text in zip(processes, errors, strict=True)]
 
 
-async def test_processes_take_no_more_than_there_is(kind: Kind) -> None:
-    where = str(kind.folder / "accounts.db") if kind.name == "sqlite" else kind.server.url  # type: ignore[union-attr]
+@one_backend
+@pytest.mark.parametrize("name", ["sqlite", "valkey"])  # of which the resilient one is a part
+async def test_processes_take_no_more_than_there_is(
+    name: str, tmp_path: Path, any_server: ValkeyServer
+) -> None:
+    where = str(tmp_path / "accounts.db") if name == "sqlite" else any_server.url
     names = ["x", "y", "z"]
-    done = await anyio.to_thread.run_sync(run_processes, [kind.name, where], names)
+    with kind_of(name, tmp_path, any_server) as kind:
+        done = await anyio.to_thread.run_sync(run_processes, [name, where], names)
     assert done == [(0, b"")] * 3
     store = kind()
     async with store.running():

@@ -6,7 +6,7 @@ import socket
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -232,18 +232,10 @@ def test_a_wrong_variable_is_reported_first() -> None:
 # In a process, as a user starts it.
 
 
-@pytest.fixture
-def terminal() -> Iterator[tuple[int, int]]:
-    ours, theirs = pty.openpty()
-    yield ours, theirs
-    os.close(ours)
-    os.close(theirs)
-
-
 @pytest.mark.process
-@pytest.mark.parametrize(("answer", "code"), [(b"\n", 0), (b"y\n", 0), (b"n\n", 1)])
-def test_the_question_on_a_terminal(terminal: tuple[int, int], answer: bytes, code: int) -> None:
-    ours, theirs = terminal
+@pytest.mark.parametrize(("answer", "code"), [(b"\n", 0), (b"n\n", 1)])
+def test_the_question_on_a_terminal(answer: bytes, code: int) -> None:
+    ours, theirs = pty.openpty()
     os.write(ours, answer)
     process = subprocess.run(
         [sys.executable, "-m", "dragoman_server", "init"],
@@ -252,6 +244,8 @@ def test_the_question_on_a_terminal(terminal: tuple[int, int], answer: bytes, co
         capture_output=True,
         timeout=DEADLINE_S,
     )
+    os.close(ours)
+    os.close(theirs)
     assert process.returncode == code, process.stderr
     assert b"Write dragoman.toml? [Y/n]: " in process.stderr
     assert FILE.exists() == (code == 0)

@@ -608,7 +608,8 @@ async def test_a_wrong_key_is_found_where_models_are_listed_for_any_key() -> Non
 # This machine.
 
 
-async def test_a_port_in_use() -> None:
+async def test_a_port_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dragoman_server.cli.listeners._HEALTHZ_S", 0.05)  # nobody accepts there
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         loaded = load(environ={"DRAGOMAN_PORT": port})
