@@ -1,7 +1,8 @@
 """How pytest-xdist hands out files of tests: slow ones first, and each to the worker that is free.
 
-pytest-xdist begins with the files that have the most tests. But a test that starts processes or generates its inputs takes
-as long as a hundred others, so such a file at the end would keep one worker busy while the others have nothing left.
+pytest-xdist begins with the files that have the most tests. But a test that starts processes or generates its inputs
+takes as long as a hundred others, so such a file at the end would keep one worker busy while the others have nothing
+left.
 
 A test that ends its worker is one failure, and all others still run. faulthandler ends a worker whose test hangs. With
 pytest-xdist 3.8 the next worker gets that test again, until none is left (pytest-dev/pytest-xdist#1371), and may wait
@@ -14,7 +15,6 @@ from pathlib import Path
 
 from xdist.scheduler import LoadFileScheduling
 from xdist.workermanage import WorkerController
-
 
 SLOW = ("pytest.mark.process", "pytest.mark.fuzz", "@given(")
 

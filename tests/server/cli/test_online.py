@@ -1,8 +1,7 @@
 """`dragoman doctor` before servers with one fault each: what is found, and what fixes it."""
 
-# ruff: noqa: E501 -- the tables are read by row
-
 import json
+import re
 import socket
 from collections.abc import Collection, Mapping
 from email.utils import formatdate
@@ -13,6 +12,7 @@ from typing import Any
 import anyio
 import httpx2
 import pytest
+import rows
 from config_text import CANARY
 from http_certificate import Certificate, make_certificate, make_expired_certificate
 from http_server import DeafServer, Peer, Script, ScriptedServer
@@ -98,208 +98,68 @@ async def the_finding(text: str, **options: Any) -> tuple[str, str, str, str]:
     return finding.severity.value, finding.check, finding.text, finding.fix
 
 
-async def test_an_upstream_that_works() -> None:
-    async with serving({"/v1/models": response(200, MODELS)}) as server:
-        severity, check, text, fix = await the_finding(FILE.format(url=server.url + "v1") + KEY)
-        assert b"authorization: bearer" in server.peers[0].requests[0].lower()
-    assert (severity, check, fix) == ("ok", "models", "")
-    assert text.endswith('its models: "qwen3:8b", "llama"')
+async def examined(lines: list[str]) -> list[str]:
+    """Return what is found at a server that behaves as the lines of online.txt say."""
+    responses: dict[str, bytes] = {}
+    refused: dict[str, int] = {}
+    base, protocol, spend, text = "/v1", "openai_chat", False, ""
+    environ: dict[str, str] = {}
+    for line in lines:
+        line = line.replace("$MODELS", json.dumps(MODELS)).replace("$CANARY", CANARY)
+        word, _, rest = line.partition(" ")
+        first, _, more = rest.partition(" ")
+        match word:
+            case "POST":
+                refused[first] = int(more)
+            case "base":
+                base = rest
+            case "protocol":
+                protocol = rest
+            case "env":
+                environ |= [rest.split("=")]
+            case "spend":
+                spend = True
+            case _ if word.startswith("/"):
+                responses[word] = response(int(first), more.encode())
+            case _:
+                text += line.replace("$KEY", KEY.strip()) + "\n"
 
+    async def script(peer: Peer) -> None:
+        head, _, body = (await peer.request()).partition(b"\r\n\r\n")
+        method, path = head.decode().split(" ")[:2]
+        assert spend or method == "GET" or body == b"{", "it would cost tokens"
+        statuses = dict.fromkeys(responses, 400) | (refused or {"/v1/chat/completions": 400})
+        if body == b"{" and path in statuses:
+            await peer.send(response(statuses[path], {}))
+        else:
+            await peer.send(responses.get(path, response(404, {})))
 
-STATUSES = [
-    (401, KEY, ("error", "key", "its key is refused (status 401)"), "change it: LOCAL_KEY (dragoman.toml:5)"),
-    (403, KEY, ("error", "key", "its key may not be used for this (status 403)"), "LOCAL_KEY (dragoman.toml:5)"),
-    (401, "", ("error", "key", "it requires a key, and none is configured: its key is refused (status 401)"), 'add api_key = "${NAME}": dragoman.toml:2'),
-    (402, KEY, ("error", "key", "its account has no money left"), "LOCAL_KEY (dragoman.toml:5)"),
-    (429, KEY, ("warning", "key", "its account is at its limit (status 429)"), "wait, or add [[accounts]]"),
-    (503, KEY, ("error", "connect", "it has an error of its own (status 503)"), "look at the log of http://127"),
-    (400, KEY, ("error", "base_url", "it returned status 400"), "write https:// if that server speaks TLS"),
-    (418, KEY, ("error", "base_url", "it returned status 418"), "correct the base URL: dragoman.toml:4"),
-]  # fmt: skip
-
-
-async def test_error_statuses() -> None:
-    for status, key, expected, fix in STATUSES:
-        async with serving({"/v1/models": response(status, {"error": {"message": CANARY}})}) as server:
-            finding = await the_finding(FILE.format(url=server.url + "v1") + key)
-        assert finding[:3] == expected
-        assert fix in finding[3]
-
-
-BASE_URLS = [
-    ("", "/v1", 'write base_url = "{}/v1": dragoman.toml:4'),
-    ("/v1", "", 'write base_url = "{}": dragoman.toml:4'),
-    # Such a path may be private.
-    ("/tenant-7/v1", "/tenant-7", "remove /v1 at the end of the base URL: dragoman.toml:4"),
-]
-
-
-@pytest.mark.parametrize(("written", "right", "fix"), BASE_URLS)
-async def test_a_base_url_with_or_without_v1(written: str, right: str, fix: str) -> None:
-    async with serving({right + "/models": response(200, MODELS)}) as server:
+    async with ScriptedServer(*[script] * 12) as server:
         url = server.url.rstrip("/")
-        severity, check, _, found_fix = await the_finding(FILE.format(url=url + written))
-    assert (severity, check, found_fix) == ("error", "base_url", fix.format(url))
+        environ = {name: value.replace("$URL", url) for name, value in environ.items()}
+        file = FILE.format(url=base if base.startswith("$") else url + base).replace("openai_chat", protocol)
+        findings = await found("" if environ else file + text, spend=spend, LOCAL_URL=url, **environ)
+    shown = [f"{each.severity.value} {each.check}: {each}" for each in findings]
+    return [re.sub(r"within [0-9.]+ m?s", "within T", line.replace(url, "http://SERVER")) for line in shown]
 
 
-async def test_the_right_base_url_is_not_printed_if_a_part_of_it_may_be_private() -> None:
-    async with serving({"/v1/models": response(200, MODELS)}) as server:
-        text = FILE.format(url="${LOCAL_URL}")
-        _, check, _, fix = await the_finding(text, LOCAL_URL=server.url.rstrip("/"))
-    assert (check, fix) == ("base_url", "add /v1 at the end of the base URL: LOCAL_URL (dragoman.toml:4)")
-
-
-async def test_the_base_url_of_a_variable() -> None:
-    async with serving({"/v1/models": response(200, MODELS)}) as server:
-        url = server.url.rstrip("/")
-        _, check, _, fix = await the_finding("", OPENAI_API_KEY=CANARY, OPENAI_BASE_URL=url)
-    assert (check, fix) == ("base_url", f"export OPENAI_BASE_URL={url}/v1")
-
-
-NO_LISTS = [
-    ({}, "warning", "has no list of models there (status 404)"),
-    ({"/v1/models": response(200, b"<html>")}, "error", "returned something else than a list of models"),
-    (
-        {"/v1/models": response(308, b"", location="https://other.example/v1/models?key=" + CANARY)},
-        "error",
-        "it redirects to https://other.example, and redirects are not followed",
-    ),
-]
-
-
-async def test_no_list_of_models_anywhere() -> None:
-    for responses, severity, text in NO_LISTS:
-        async with serving(responses) as server:
-            finding = await the_finding(FILE.format(url=server.url + "v1"))
-        assert finding[:3] == (severity, "base_url", text)
-        assert "dragoman.toml:4" in finding[3]
-
-
-_CHAT, _RESPONSES, _MESSAGES = "/v1/chat/completions", "/v1/responses", "/v1/messages"
-_LIST = {"/v1/models": response(200, MODELS)}
-
-# Protocol and base URL of the file, what the server has: check, text, fix.
-MISPLACED: list[tuple[str, str, Mapping[str, bytes], Collection[str], tuple[str, str, str] | None]] = [
-    ("openai_chat", "/v1", _LIST, [_CHAT], None),
-    (
-        "openai_responses",
-        "/v1",
-        _LIST,
-        [_CHAT],
-        (
-            "protocol",
-            f"has nothing at {_RESPONSES} (status 404), where openai_responses is requested; "
-            f"openai_chat answers at {_CHAT}",
-            'write protocol = "openai_chat": dragoman.toml:3',
-        ),
-    ),
-    (
-        "anthropic_messages",
-        "",
-        _LIST,
-        [_CHAT, _RESPONSES],
-        (
-            "protocol",
-            f"has nothing at {_MESSAGES} (status 404), where anthropic_messages is requested; "
-            f"openai_chat answers at {_CHAT}",
-            'write protocol = "openai_chat": dragoman.toml:3; and add /v1 at the end of the base URL',
-        ),
-    ),
-    # The list is where another base URL would have it, which is not what is wrong.
-    (
-        "openai_chat",
-        "",
-        _LIST,
-        [_MESSAGES],
-        (
-            "protocol",
-            f"has nothing at {_CHAT} (status 404), where openai_chat is requested; "
-            f"anthropic_messages answers at {_MESSAGES}",
-            'write protocol = "anthropic_messages": dragoman.toml:3',
-        ),
-    ),
-    (
-        "openai_chat",
-        "/v1",
-        {},
-        ["/chat/completions"],
-        (
-            "base_url",
-            f"has nothing at {_CHAT} (status 404), where openai_chat is requested, "
-            "but has something if you remove /v1 at the end of the base URL",
-            'write base_url = "{}": dragoman.toml:4',
-        ),
-    ),
-    *(
-        (
-            "openai_chat",
-            "/v1",
-            responses,
-            [],
-            (
-                "base_url",
-                f"has nothing at {_CHAT} (status 404), where openai_chat is requested",
-                "correct the base URL, or the protocol (dragoman.toml:3): dragoman.toml:4",
-            ),
-        )
-        for responses in (_LIST, {})
-    ),
-]
-
-
-@pytest.mark.parametrize(("protocol", "base", "responses", "posts", "expected"), MISPLACED)
-async def test_the_path_of_a_protocol(
-    protocol: str,
-    base: str,
-    responses: Mapping[str, bytes],
-    posts: Collection[str],
-    expected: tuple[str, str, str] | None,
-) -> None:
-    async with serving(responses, posts) as server:
-        url = server.url.rstrip("/")
-        text = FILE.format(url=url + base).replace("openai_chat", protocol)
-        findings = [each for each in await found(text) if each.check != "models"]
-        # What was sent costs no tokens.
-        sent = [request for peer in server.peers for request in peer.requests if request.startswith(b"POST")]
-        assert all(request.endswith(b"\r\n\r\n{") for request in sent)
-    shown = [(each.check, each.text, each.fix) for each in findings]
-    assert shown == ([] if expected is None else [(*expected[:2], expected[2].replace("{}", url))])
-
-
-async def test_one_of_several_protocols_is_not_served() -> None:
-    async with serving(_LIST, [_CHAT]) as server:
-        text = FILE.format(url=server.url + "v1") + 'protocols = ["openai_chat", "openai_responses"]\n'
-        _, missing = await found(text)
-    assert (missing.check, missing.fix) == (
-        "protocol",
-        'leave "openai_responses" out of protocols: dragoman.toml:2',
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_what_is_found_at_a_server(backend: str) -> None:
+    rows.check(
+        Path(__file__).with_name("online.txt"), lambda lines: anyio.run(examined, lines, backend=backend)
     )
 
 
-@pytest.mark.parametrize(
-    ("own", "other", "check"), [(405, 400, "protocol"), (404, 500, "base_url"), (404, 200, "base_url")]
-)
-async def test_which_statuses_show_that_a_path_is_served(own: int, other: int, check: str) -> None:
-    async def script(peer: Peer) -> None:
-        path = (await peer.request()).split(b" ")[1]
-        status = {b"/v1/models": 200, b"/v1/chat/completions": own, b"/v1/responses": other}.get(path, 404)
-        await peer.send(response(status, MODELS))
-
-    async with ScriptedServer(*[script] * 12) as server:
-        _, path = await found(FILE.format(url=server.url + "v1"))
-    assert path.check == check
-
-
-async def test_what_shows_without_a_list_of_models() -> None:
-    text = KEY + "model_list = false\n"
-    for status, check in [(401, "key"), (500, None), (403, None)]:
-
-        async def script(peer: Peer) -> None:
-            await peer.respond(response(status, {}))  # noqa: B023
-
-        async with ScriptedServer(script) as server:
-            findings = await found(FILE.format(url=server.url + "v1") + text)
-        assert [each.check for each in findings] == ([check] if check else []) + ["models"]
+async def test_a_request_for_models_has_the_key_and_a_redirect_is_not_followed() -> None:
+    redirect = response(308, b"", location="https://other.example/v1/models?key=" + CANARY)
+    async with serving({"/v1/models": redirect}) as server:
+        finding = await the_finding(FILE.format(url=server.url + "v1") + KEY)
+        assert b"authorization: bearer" in server.peers[0].requests[0].lower()
+    assert finding[:3] == (
+        "error",
+        "base_url",
+        "it redirects to https://other.example, and redirects are not followed",
+    )
 
 
 async def test_a_window_that_is_too_small_for_an_agent() -> None:
@@ -320,24 +180,6 @@ async def test_a_window_that_is_too_small_for_an_agent() -> None:
         '"small" has a context window of 4,096 tokens, and the first request of another takes about 2,049'
     )
     assert window.fix == "start llama.cpp with -c 65536"
-
-
-async def test_an_upstream_without_models() -> None:
-    async with serving({"/v1/models": response(200, {"data": []})}) as server:
-        finding = await the_finding(FILE.format(url=server.url + "v1") + 'models = ["a"]\n')
-    assert finding == ("warning", "models", "responds, but lists no models", "load a model there")
-
-
-async def test_models_that_requests_are_routed_to_and_that_do_not_exist() -> None:
-    routes = '[models]\na = "local/qwen3"\nb = ["local/lama", "local/llama"]\n"c-*" = "local/*"\n'
-    async with serving({"/v1/models": response(200, MODELS)}) as server:
-        # `qwen3` is `qwen3:8b` for servers whose names have tags.
-        _, missing = await found(FILE.format(url=server.url + "v1") + routes)
-    assert str(missing) == (
-        'upstream local: does not list the model "lama", which requests are routed to; '
-        'write "llama", or another name in its list: dragoman.toml:7'
-    )
-    assert missing.severity is CheckSeverity.ERROR
 
 
 async def test_each_account_has_its_own_finding() -> None:
@@ -519,36 +361,6 @@ async def test_a_tiny_response_is_requested_as_for_a_client() -> None:
     assert (body["model"], body["max_tokens"]) == ("llama", 16)
 
 
-async def test_a_response_that_is_refused() -> None:
-    error = {"error": {"message": f"no {{model}}\n\x1b[2J for {CANARY}"}}
-    responses = {"/v1/models": response(200, MODELS), "/v1/chat/completions": response(400, error)}
-    async with serving(responses) as server:
-        _, called = await found(FILE.format(url=server.url + "v1") + KEY, spend=True)
-    assert (called.severity, called.check) == (CheckSeverity.ERROR, "response")
-    assert called.text.startswith('a request for "qwen3:8b" returned status 400: no {model}  [2J for ****')
-    assert called.fix.startswith("correct the model's name or its capabilities")
-
-
-@pytest.mark.parametrize("status", [401, 402, 403, 429])
-async def test_what_a_list_has_shown_is_not_repeated(status: int) -> None:
-    refused = response(status, {})
-    async with serving({"/v1/models": refused, "/v1/chat/completions": refused}) as server:
-        text = FILE.format(url=server.url + "v1") + KEY + 'default_model = "llama"\n'
-        assert (await the_finding(text, spend=True))[1] == "key"
-
-
-NO_RESPONSES = [b"<html>", b"{}", b"[]"]
-
-
-async def test_a_response_that_is_none() -> None:
-    for body in NO_RESPONSES:
-        responses = {"/v1/models": response(200, MODELS), "/v1/chat/completions": response(200, body)}
-        async with serving(responses) as server:
-            _, called = await found(FILE.format(url=server.url + "v1"), spend=True)
-        assert (called.severity, called.check) == (CheckSeverity.ERROR, "response")
-        assert called.fix == "correct the base URL or the protocol: dragoman.toml:4"
-
-
 async def test_a_response_of_a_server_that_is_not_there() -> None:
     url = f"http://127.0.0.1:{free_port()}"
     text = FILE.format(url=url + "/v1") + 'model_list = false\ndefault_model = "a"\n'
@@ -559,17 +371,6 @@ async def test_a_response_of_a_server_that_is_not_there() -> None:
         f"nothing listens at {url}",
     )
     assert (note.severity, note.check) == (CheckSeverity.NOTE, "models")
-
-
-async def test_without_a_list_of_models_there_is_nothing_to_examine_but_the_response() -> None:
-    async with serving({}) as server:
-        text = FILE.format(url=server.url + "v1") + "model_list = false\n"
-        assert (await the_finding(text))[:2] == ("note", "models")
-        _, called = await found(text, spend=True)
-    assert (called.severity, called.fix) == (
-        CheckSeverity.WARNING,
-        'add default_model = "NAME": dragoman.toml:2',
-    )
 
 
 # Accounts whose money is known.
