@@ -444,9 +444,9 @@ class UpstreamSpec(ProtocolSpec, frozen=True, kw_only=True):
         error_markers: Every frame that reports an error has one of these byte strings in it.
         max_stop_sequences: How many stop sequences a request may have, None for any number.
         max_cache_marks: How many cache marks a request may have.
-        cache_mark_forms: The values of Capabilities.cache_marks with which its servers accept marks on content, and the
-            member that a mark then is. None: all accept them, on tools too, one for the whole request counts among
-            them, and longer ones come first.
+        cache_mark_form: `capabilities` -> the member that a cache mark on content is, None if the server accepts none.
+            None instead of it: all accept them, on tools too, one for the whole request counts among them, and longer
+            ones come first.
         media: The kinds of Media that a request may have.
         file_id_media: Those that it may have by file id.
         checks_strict_schemas: Its servers refuse a schema as strict that does not close and require all of its objects.
@@ -480,7 +480,7 @@ class UpstreamSpec(ProtocolSpec, frozen=True, kw_only=True):
     error_markers: tuple[bytes, ...] = (b"error",)
     max_stop_sequences: int | None = None
     max_cache_marks: int = 4
-    cache_mark_forms: Mapping[str, str] | None = {}
+    cache_mark_form: Callable[[Any], str | None] | None = lambda capabilities: None
     media: frozenset[str] = frozenset(("image", "file"))
     file_id_media: frozenset[str] = frozenset(("image", "file"))
     checks_strict_schemas: bool = False

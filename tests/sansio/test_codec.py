@@ -30,7 +30,7 @@ def test_a_spec_is_checked_when_it_is_made() -> None:
     assert absent == {
         "auth_query",
         "billing_header",
-        "cache_mark_forms",
+        "cache_mark_form",
         "max_stop_sequences",
         "model_list",
         "rate_limit_headers",

@@ -7,7 +7,6 @@ that there was one. Each loss is recorded.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from operator import is_
 from typing import Any
 
@@ -30,9 +29,8 @@ def fit_cache_marks(request: Request, context: PassContext) -> Request:
     Marks are in the order of the prompt: tools, system, messages. The last ones cover the longest prefixes.
     """
     upstream, capabilities, ledger = context.upstream, context.capabilities, context.ledger
-    forms, limit = upstream.cache_mark_forms, upstream.max_cache_marks
-    # A protocol with such forms has this capability.
-    form = None if forms is None else forms.get(getattr(capabilities, "cache_marks", "none"))
+    find_form, limit = upstream.cache_mark_form, upstream.max_cache_marks
+    form = None if find_form is None else find_form(capabilities)
     options = request.params.get("prompt_cache_options")
     refused = "cache_control" in capabilities.refuses
     if refused and options is not None:
@@ -47,14 +45,14 @@ def fit_cache_marks(request: Request, context: PassContext) -> Request:
     if not marked:
         return request  # as most are
     reasons: dict[str, str] = {}  # why marks are dropped, by their paths
-    if refused or (forms is not None and form is None):
+    if refused or (find_form is not None and form is None):
         reasons = {node.cache.path: _NO_MARKS for node in marked}
     else:
-        on_tools = forms is None or (context.rewritten and form == "cache_control")
+        on_tools = find_form is None or (context.rewritten and form == "cache_control")
         if not on_tools:
             reasons = {tool.cache.path: _NO_TOOL_MARKS for tool in request.tools if tool.cache is not None}
         kept, counted = limit, [node for node in marked if node.cache.path not in reasons]
-        if forms is None and type(options) is dict and options.get("mode") == "implicit":
+        if find_form is None and type(options) is dict and options.get("mode") == "implicit":
             kept -= 1
         excess = f"at most {limit} cache marks are allowed: the last ones are kept"
         reasons |= {node.cache.path: excess for node in counted[: max(len(counted) - kept, 0)]}
@@ -62,21 +60,18 @@ def fit_cache_marks(request: Request, context: PassContext) -> Request:
         ledger.dropped(path, reason)
     changes: dict[str, CacheMark | None] = dict.fromkeys(reasons)
     left = [node.cache for node in marked if node.cache.path not in reasons]
-    if forms is None:
+    if find_form is None:
         request = _shorten_marks(request, left, changes, ledger)
     elif context.rewritten:
         changes |= {mark.path: mark for mark in left if not mark.path.endswith(f"/{form}")}
     if not changes:
         return request
-    messages = list(request.messages)
-    if parts:
-        ids = set(map(id, parts))
-        for number, message in enumerate(messages):
-            for part in message.parts:
-                if id(part) in ids or (type(part) is ToolResult and not ids.isdisjoint(map(id, part.parts))):
-                    messages[number] = _remarked(message, changes)
-                    break
     tools = tuple([tool if tool.cache is None else _remarked(tool, changes) for tool in request.tools])
+    messages = list(request.messages)
+    for number in range(0, -len(messages), -1):  # most marks are on the first message and the last ones
+        if not changes:
+            break
+        messages[number] = _remarked(messages[number], changes)
     return msgspec.structs.replace(request, messages=tuple(messages), tools=tools)
 
 
@@ -107,14 +102,15 @@ def _shorten_marks(
     return msgspec.structs.replace(request, params=params)
 
 
-def _remarked(node: Any, changes: Mapping[str, CacheMark | None]) -> Any:
+def _remarked(node: Any, changes: dict[str, CacheMark | None]) -> Any:
+    """Return a node with its changes made, which are taken out of `changes`."""
     if isinstance(node, (Message, ToolResult)):
         parts = tuple([_remarked(part, changes) for part in node.parts])
         if not all(map(is_, parts, node.parts)):
             node = changed(node, parts=parts)
     if isinstance(node, Message) or node.cache is None or node.cache.path not in changes:
         return node
-    mark = changes[node.cache.path]
+    mark = changes.pop(node.cache.path)
     if not isinstance(node, (OpaquePart, HostedTool)):
         return changed(node, _MARKS, cache=mark)
     native = {name: value for name, value in node.native.items() if name not in _MARKS}

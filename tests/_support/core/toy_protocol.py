@@ -370,7 +370,7 @@ ANY_TOOLS = ToolLimits()
 
 
 ANY_CONTENT: dict[str, Any] = {
-    "cache_mark_forms": None,
+    "cache_mark_form": None,
     "media": frozenset(("image", "file", "audio")),
     "message_members": frozenset(("name",)),
 }

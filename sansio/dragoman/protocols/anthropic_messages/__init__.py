@@ -57,7 +57,7 @@ SPEC = UpstreamSpec(
     output_member="content",
     # "A maximum of 4 blocks with cache_control may be provided" (Anthropic.SDK#50, read 2026-11-22).
     max_cache_marks=4,
-    cache_mark_forms=None,
+    cache_mark_form=None,
     request_headers=request_headers,
     signature_places=SIGNATURE_PLACES,
     billing_header=BILLING,

@@ -51,6 +51,9 @@ def read_tools(body: JSONObject, request_extra: JSONObject) -> list[Tool]:
 
 def read_tool(tool: JSONObject, path: str, servers: dict[str, JSONObject]) -> Tool:
     """Return one tool. servers: the MCP servers by name."""
+    name, description, schema = tool.get("name"), tool.get("description"), tool.get("input_schema")
+    if len(tool) == 3 and type(name) is type(description) is str and type(schema) is dict:
+        return FunctionTool(name, description, schema, path=path, native=tool)  # a shortcut for nearly all
     kind = CHECKS.optional(tool, "type", path, STRING)
     if kind is None or kind == "custom":
         return _read_function(tool, path, tool)

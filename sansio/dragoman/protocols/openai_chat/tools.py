@@ -70,8 +70,10 @@ def _read_tool(tool: JSONObject, path: str) -> Tool:
     cache = read_cache_mark(tool, path)
     if kind == "function":
         parameters, strict = inner.get("parameters"), inner.get("strict")
+        is_plain = len(tool) == 2 and "type" in tool and inner.keys() <= FUNCTION_SHAPE.keys()
+        shape = None if is_plain else TOOL_SHAPE
         return FunctionTool(
-            name, description, parameters, strict, cache=cache, path=path, native=tool, shape=TOOL_SHAPE
+            name, description, parameters, strict, None, cache, path, native=tool, shape=shape
         )
     # A grammar is nested one deeper than in Responses: {type: grammar, grammar: {definition, syntax}}.
     form, grammar = inner.get("format"), None

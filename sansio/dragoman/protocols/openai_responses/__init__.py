@@ -42,7 +42,9 @@ SPEC = UpstreamSpec(
     max_stop_sequences=0,
     max_cache_marks=MAX_CACHE_MARKS,
     checks_strict_schemas=True,
-    cache_mark_forms={"breakpoint": "prompt_cache_breakpoint"},
+    cache_mark_form=lambda capabilities: (
+        "prompt_cache_breakpoint" if capabilities.cache_marks == "breakpoint" else None
+    ),
     signature_places=SIGNATURE_PLACES,
     content_members=frozenset(
         {

@@ -88,16 +88,14 @@ REASONING_SHAPE: dict[str, Shape] = {
 # `text.format`: flat, unlike in Chat.
 FORMAT_SHAPE = members("type name schema description strict")
 
-# Tools, by their type.
-_TOOL: dict[str, Shape] = {
-    **members("type name description"),
-    "allowed_callers": Setting(None, implied=["direct"]),
-}
+# Tools, by their type. Most functions have no other members than these, flat, unlike in Chat.
+FUNCTION_MEMBERS = members("type name description parameters strict defer_loading")
+_CALLERS = Setting(None, implied=["direct"])
 TOOL_SHAPES: dict[str, dict[str, Shape]] = {
-    # flat, unlike in Chat
-    "function": {**_TOOL, **members("parameters strict defer_loading"), "output_schema": _NATIVE},
+    "function": {**FUNCTION_MEMBERS, "allowed_callers": _CALLERS, "output_schema": _NATIVE},
     "custom": {
-        **_TOOL,
+        **members("type name description"),
+        "allowed_callers": _CALLERS,
         "format": ByType({"text": members("type"), "grammar": members("type syntax definition")}),
         "defer_loading": _NATIVE,
     },

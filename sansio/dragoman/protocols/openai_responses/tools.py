@@ -33,6 +33,7 @@ from dragoman.protocols.openai_responses.checks import CHECKS, leaf_values, requ
 from dragoman.protocols.openai_responses.client_tools import COMPUTERS, function_fallback
 from dragoman.protocols.openai_responses.shapes import (
     CHOICE_SHAPE,
+    FUNCTION_MEMBERS,
     HOSTED_REFERENCE_SHAPE,
     REFERENCE_SHAPE,
     TOOL_SHAPES,
@@ -132,7 +133,7 @@ def _read_function(tool: JSONObject, path: str, namespace: str | None) -> Functi
         path=path,
         deferred=deferred if type(deferred) is bool else None,
         native=tool,
-        shape=TOOL_SHAPES["function"],
+        shape=None if tool.keys() <= FUNCTION_MEMBERS.keys() else TOOL_SHAPES["function"],
     )
 
 
