@@ -228,10 +228,12 @@ class Relay(ResponseMachine):
 
     def _fail_in_skipped_line(self, raw_event: bytes) -> bool:
         """End the stream if there is an error in a line that clients skip, see `_wire.sse.Frame`. Return True then."""
-        if not raw_event.lstrip(b"\r\n").startswith(b"error:"):
+        line = raw_event.lstrip(b"\r\n")
+        frames = list(parse_frames(raw_event)) if line.startswith((b"error:", b"{")) else []
+        if not frames:
             return False
         self._cutter.take_held()
-        probe = self._probe(parse_frames(raw_event))
+        probe = self._probe(frames)
         self.fail(probe.error or unreadable_error("it has an error without a message"))
         return True
 

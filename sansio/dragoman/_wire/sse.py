@@ -15,7 +15,7 @@ import msgspec
 
 from dragoman._wire.exceptions import RemoteProtocolError
 from dragoman._wire.frame_cutter import MAX_EVENT_BYTES, FrameCutter
-from dragoman._wire.json import decode_object, encode
+from dragoman._wire.json import decode_object, encode, object_or_none
 
 BOM = b"\xef\xbb\xbf"
 
@@ -31,7 +31,8 @@ class Frame(msgspec.Struct, frozen=True, gc=False):
         event: The value of its `event:` line, b"" without one.
         data: Its `data:` lines joined by LF. A line `error: X` without another is the event "error" with the data X,
             though the standard has no such field, because llama.cpp sent it before ggml-org/llama.cpp#16109 (read
-            2026-11-22). If X is not a JSON object, it becomes the `error` of one.
+            2026-11-22). If X is not a JSON object, it becomes the `error` of one. So is an object with an `error`
+            that no line of the standard has, because Google's SDKs read it too (google-genai 3.4.0).
     """
 
     event: bytes
@@ -175,6 +176,8 @@ def _frame_by_lines(raw_event: bytes) -> Frame | None:
             error = value
     if data:
         return Frame(event, b"\n".join(data))
+    if error is None and raw_event.lstrip().startswith(b"{"):
+        return Frame(b"error", raw_event) if "error" in (object_or_none(raw_event) or {}) else None
     return None if error is None else Frame(b"error", _error_object(error))
 
 

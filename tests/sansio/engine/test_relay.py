@@ -348,9 +348,12 @@ ERROR_LINE = b"error: " + frame_of(Failed(ERROR)).strip().removeprefix(b"data: "
 
 @pytest.mark.parametrize("tail", [b"\n\n", b"\n\n" + frame_of(ENDED), b"\r\n\r\n", b"\n", b""])
 @pytest.mark.parametrize("before", [[], [STARTED, USAGE]])
-def test_an_error_that_clients_skip_is_rewritten_in_their_form(before: list[Event], tail: bytes) -> None:
+@pytest.mark.parametrize("line", [ERROR_LINE, ERROR_LINE.removeprefix(b"error: ")])
+def test_an_error_that_clients_skip_is_rewritten_in_their_form(
+    line: bytes, before: list[Event], tail: bytes
+) -> None:
     content_started = stream_of(before)
-    for chunks in all_ways(content_started + ERROR_LINE + tail):
+    for chunks in all_ways(content_started + line + tail):
         out, machine = relayed(chunks)
         assert out == content_started + frame_of(Failed(ERROR))
         assert (machine.outcome, machine.error) == (Outcome.FAILED, ERROR)

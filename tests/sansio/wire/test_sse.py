@@ -42,6 +42,12 @@ CASES: dict[str, tuple[bytes, list[tuple[bytes, bytes]]]] = {
     "an error beside data is another field": (b"error: a\ndata: b\n\n", [(b"", b"b")]),
     "an error with a name": (b"event: e\nerror: {}\n\n", [(b"error", b"{}")]),
     "an error in plain words": (b"error: too long\n\n", [(b"error", b'{"error":"too long"}')]),
+    "an error without a line of the standard": (
+        b'{\n "error": {"code": 500}\n}\n\n',
+        [(b"error", b'{\n "error": {"code": 500}\n}')],
+    ),
+    "an object without an error is no line": (b'{"errors": 1}\n\n', []),
+    "neither is one beside data": (b'{"error": 1}\ndata: a\n\n', [(b"", b"a")]),
     "line without a colon": (b"hello\ndata: a\n\n", [(b"", b"a")]),
     "comment": (b": ping\n\ndata: a\n\n", [(b"", b"a")]),
     "comment inside": (b"event: e\n: ping\ndata: a\n:\n\n", [(b"e", b"a")]),
