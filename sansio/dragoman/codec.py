@@ -18,7 +18,7 @@ from dragoman._ir.events import Event, Usage
 from dragoman._ir.fast_path import Delta, DeltaTemplate
 from dragoman._ir.losses import Ledger
 from dragoman._ir.request import Param, Request
-from dragoman._ir.signatures import Signer
+from dragoman._ir.signatures import WRAPPED_MARKER, Signer
 from dragoman._ir.tools import Grammar
 from dragoman._ir.undo import ToolOrigin, Undo
 from dragoman._wire.errors import WireError
@@ -452,6 +452,8 @@ class UpstreamSpec(ProtocolSpec, frozen=True, kw_only=True):
         checks_strict_schemas: Its servers refuse a schema as strict that does not close and require all of its objects.
         model_bound_signatures: Its signatures can be read only by the model that made them.
         request_headers: A written body -> names and values of the headers that it requires.
+        wrapped_marker: Found in every body with a value that was put into the conversation on behalf of another
+            protocol. Servers refuse it, so such a body is not relayed as it is.
         signature_places: Where its requests have signatures.
         billing_header: Where its requests have a line for the vendor's billing, None if they have none.
         content_members: Members of its requests that are content or decide what the model does. A request is never sent
@@ -486,6 +488,7 @@ class UpstreamSpec(ProtocolSpec, frozen=True, kw_only=True):
     checks_strict_schemas: bool = False
     model_bound_signatures: bool = True
     request_headers: Callable[[JSONObject], Sequence[tuple[str, str]]] = lambda body: ()
+    wrapped_marker: re.Pattern[bytes] = WRAPPED_MARKER
     signature_places: SignaturePlaces = SignaturePlaces()
     billing_header: BillingHeader | None = None
     content_members: frozenset[str] = frozenset({"model", "messages", "stream", "tools"})

@@ -14,7 +14,7 @@ from dragoman._engine.restore_signatures import restore_signatures
 from dragoman._engine.tokens import estimate_tokens
 from dragoman._ir.losses import Ledger, LossPolicy
 from dragoman._ir.request import Request
-from dragoman._ir.signatures import WRAPPED_MARKER, Signer
+from dragoman._ir.signatures import Signer
 from dragoman._ir.undo import Undo
 from dragoman._transforms.pass_context import CacheKeySource, PassContext, ReasoningLookup
 from dragoman._transforms.pipeline import PASSES
@@ -292,7 +292,8 @@ class RequestTranslator:
     def _restores(self, body: bytes, signed_reasoning: bool) -> bool:
         """True if the upstream must not get the signatures of a body of its protocol as they are."""
         return not signed_reasoning or (
-            not self._capabilities.unwraps_signatures and WRAPPED_MARKER.search(body) is not None
+            not self._capabilities.unwraps_signatures
+            and self._upstream.wrapped_marker.search(body) is not None
         )
 
     def _read(self, decoded: JSONObject, head: RequestHead | None) -> Request:

@@ -3,20 +3,22 @@
 A signature or ciphertext is never forged, emptied or changed. If it must pass through a client of another protocol,
 the whole native block is put into that protocol's own opaque field as `PREFIX base64url(JSON)`, and taken out
 unchanged when the conversation comes back. With a secret, a MAC follows, so that a client cannot insert blocks that it
-made itself into a conversation.
+made itself into a conversation. A field that has to be base64 gets a list of such blocks, whose text is encoded as a
+whole.
 """
 
 from __future__ import annotations
 
 import binascii
 import re
-from base64 import b64decode, urlsafe_b64encode
+from base64 import b64decode, b64encode, urlsafe_b64encode
+from collections.abc import Sequence
 
 import msgspec
 
 from dragoman._ir.events import Signature
 from dragoman._wire.exceptions import RemoteProtocolError
-from dragoman._wire.json import JSON, decode, encode
+from dragoman._wire.json import JSON, JSONObject, decode, encode
 
 # Version 1 of the form. Short, because it is repeated in every turn; not valid base64 of a vendor's own
 # value, because of the dot.
@@ -25,6 +27,10 @@ WRAPPED_PREFIX = "drg1."
 # Found in every body with a string that is a wrapped signature, or an id with `_drg_`, which blocks have that were made
 # of one. One pattern that begins with what both have searches a large body in half the time of `in` for each.
 WRAPPED_MARKER = re.compile(rb'drg(?:(?<="drg)1\.|(?<=_drg)_)')
+
+# The start of a list in base64. The list itself is JSON, and so begins with "W" in base64.
+LIST_PREFIX = b64encode(f"{WRAPPED_PREFIX}W".encode("ascii")).decode("ascii")
+LIST_MARKER = re.compile(b'"' + LIST_PREFIX.encode("ascii"))
 
 # 128 bits, half of the hash: enough against guessing.
 _MAC_BYTES = 16
@@ -44,15 +50,28 @@ class Signer(msgspec.Struct, frozen=True):
 
     def wrap(self, signature: Signature) -> str:
         """Return the text for a signature or ciphertext field."""
-        value = {"o": signature.origin, "m": signature.model, "n": signature.native}
+        return self._wrap(_fields(signature))
+
+    def wrap_list(self, signatures: Sequence[Signature]) -> str:
+        """Return the text for a field that has to be base64."""
+        return b64encode(self._wrap(list(map(_fields, signatures))).encode("ascii")).decode("ascii")
+
+    def _wrap(self, value: JSON) -> str:
         payload = urlsafe_b64encode(encode(value)).rstrip(b"=")
         text = WRAPPED_PREFIX + payload.decode("ascii")
         return text if self.secret is None else f"{text}.{self._mac(self.secret, payload)}"
 
     def unwrap(self, text: str) -> Signature | None:
-        """Return the signature that `text` wraps, None for a vendor's own signature or a forged one."""
+        """Return the signature that `text` wraps, the first of a list, None for a vendor's own or a forged one."""
+        return next(iter(self.unwrap_list(text)), None)
+
+    def unwrap_list(self, text: str) -> Sequence[Signature]:
+        """Return the signatures that `text` wraps, none for a vendor's own signature or a forged one."""
+        if text.startswith(LIST_PREFIX):
+            # Clients decode and encode it again, with either alphabet (google-genai 3.4.0: the one for URLs).
+            text = _decoded(text.replace("+", "-").replace("/", "_").rstrip("=").encode("ascii", "replace"))
         if not text.startswith(WRAPPED_PREFIX):
-            return None
+            return ()
         payload, _, mac = text[len(WRAPPED_PREFIX) :].partition(".")
         raw = payload.encode("ascii", "replace")
         if self.secret is not None:
@@ -60,19 +79,20 @@ class Signer(msgspec.Struct, frozen=True):
 
             expected = self._mac(self.secret, raw).encode("ascii")
             if not hmac.compare_digest(mac.encode("ascii", "replace"), expected):
-                return None
+                return ()
         try:
-            value = decode(b64decode(raw + b"=" * (-len(raw) % 4), altchars=b"-_", validate=True))
-            return msgspec.convert(
-                {"origin": value["o"], "model": value["m"], "native": value["n"]}, Signature
-            )
-        except (binascii.Error, RemoteProtocolError, msgspec.ValidationError, KeyError, TypeError):
-            return None
+            value = decode(_decoded(raw).encode("utf-8", "surrogateescape"))
+            return [
+                msgspec.convert({"origin": each["o"], "model": each["m"], "native": each["n"]}, Signature)
+                for each in (value if type(value) is list else (value,))
+            ]
+        except (RemoteProtocolError, msgspec.ValidationError, KeyError, TypeError):
+            return ()
 
     @staticmethod
     def is_wrapped(text: str) -> bool:
         """True if a text has the form of a wrapped signature, valid or not."""
-        return text.startswith(WRAPPED_PREFIX)
+        return text.startswith((WRAPPED_PREFIX, LIST_PREFIX))
 
     @staticmethod
     def _mac(secret: bytes, payload: bytes) -> str:
@@ -80,6 +100,19 @@ class Signer(msgspec.Struct, frozen=True):
 
         mac = hmac.digest(secret, payload, "sha256")[:_MAC_BYTES]
         return urlsafe_b64encode(mac).rstrip(b"=").decode("ascii")
+
+
+def _fields(signature: Signature) -> JSONObject:
+    return {"o": signature.origin, "m": signature.model, "n": signature.native}
+
+
+def _decoded(text: bytes) -> str:
+    """Return what base64 without padding, in the alphabet for URLs, stands for, "" if it is none."""
+    try:
+        data = b64decode(text + b"=" * (-len(text) % 4), altchars=b"-_", validate=True)
+    except binascii.Error:
+        return ""
+    return data.decode("utf-8", "surrogateescape")
 
 
 # A value that was made here, and not by a vendor, travels like a signature of this origin.

@@ -1,6 +1,6 @@
 """Wrapped signatures: there and back unchanged, and nothing that was not wrapped here."""
 
-from base64 import urlsafe_b64encode
+from base64 import b64decode, urlsafe_b64encode
 
 import pytest
 from core.chop import PROPERTY
@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman._ir.events import Signature
-from dragoman._ir.signatures import WRAPPED_PREFIX, Signer
+from dragoman._ir.signatures import LIST_MARKER, LIST_PREFIX, WRAPPED_PREFIX, Signer
 from dragoman._wire.json import encode
 
 SIGNATURE = Signature(
@@ -28,6 +28,22 @@ def test_round_trip(signer: Signer) -> None:
     assert text.isascii()
     assert signer.unwrap(text) == SIGNATURE
     assert signer.wrap(SIGNATURE) == text  # the same turn gives the same bytes
+
+
+@pytest.mark.parametrize("signer", [PLAIN, KEYED], ids=["no secret", "secret"])
+def test_a_list_is_base64(signer: Signer) -> None:
+    several = [SIGNATURE, Signature("openai_responses", {"thinking": "cut \ud83d"})]
+    text = signer.wrap_list(several)
+    assert Signer.is_wrapped(text)
+    assert LIST_MARKER.match(f'"{text}'.encode())
+    assert "-" not in text
+    # google-genai decodes it, and encodes it again in the alphabet for URLs.
+    for sent in (text, text.rstrip("="), urlsafe_b64encode(b64decode(text, validate=True)).decode()):
+        assert signer.unwrap_list(sent) == several
+        assert signer.unwrap(sent) == SIGNATURE
+    assert OTHER.unwrap_list(text) == ()
+    assert signer.unwrap_list(text[:-8]) == ()
+    assert signer.unwrap_list(LIST_PREFIX + "!") == ()
 
 
 natives = st.recursive(
