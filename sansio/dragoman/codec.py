@@ -398,9 +398,10 @@ class SignaturePlaces(msgspec.Struct, frozen=True):
     Attributes:
         conversation: The member with the messages or items.
         members: The members of a message that are lists of objects with signatures; none if the items have them.
-        fields: The field of a signature by the type of its object.
+        fields: The field of a signature by the type of its object, "" for an object without one.
         replace: Returns the objects in the place of one: `native` is what its signature wraps, None for an object
             without a wrapped signature. May change the message that the object is in.
+        without: Returns what is left of an object whose signature is dropped.
         finish: Changes the rest of the body, after all signatures.
     """
 
@@ -410,6 +411,7 @@ class SignaturePlaces(msgspec.Struct, frozen=True):
     replace: Callable[[JSONObject, JSONObject | None, JSONObject, str, Ledger], Iterable[JSON]] = (
         lambda found, native, message, path, ledger: (found if native is None else native,)
     )
+    without: Callable[[JSONObject], Iterable[JSON]] = lambda found: ()
     finish: Callable[[JSONObject, Signer, Ledger], None] = lambda body, signer, ledger: None
 
 

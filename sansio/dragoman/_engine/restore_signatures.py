@@ -39,7 +39,7 @@ def restore_signatures(
     def restored(objects: list[JSON], message: JSONObject, path: str) -> list[JSON]:
         out: list[JSON] = []
         for index, found in enumerate(objects):
-            kind = found.get("type") if type(found) is dict else None
+            kind = found.get("type", "") if type(found) is dict else None
             value = found.get(places.fields.get(kind)) if type(kind) is str else None
             native: JSON = None
             # A server that signs nothing has an empty one. What has passed so far still has to pass next to others.
@@ -47,6 +47,7 @@ def restore_signatures(
                 reason, native = _read(value, model, upstream, signer, signed_reasoning)
                 if reason is not None:
                     ledger.foreign_signature(f"{path}/{index}", reason)
+                    out += places.without(found)
                     continue
             if type(found) is not dict or (rewritten and native is None):
                 out.append(found)

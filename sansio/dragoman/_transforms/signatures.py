@@ -54,7 +54,9 @@ def drop_foreign_signatures(request: Request, context: PassContext) -> Request:
 def _is_signed(signature: Signature, upstream: UpstreamSpec) -> bool:
     """False for an object without its signature: reasoning items of Responses come without a ciphertext, too."""
     native = signature.native
-    field = upstream.signature_places.fields.get(str(native.get("type"))) if type(native) is dict else None
+    field = (
+        upstream.signature_places.fields.get(str(native.get("type", ""))) if type(native) is dict else None
+    )
     return field is None or native.get(field) is not None
 
 
