@@ -27,6 +27,8 @@ TokenLimit = Annotated[int, Meta(ge=1, le=10_000_000)]
 
 # Capabilities of several protocols, but not of all.
 MidSystem = Annotated[bool, "accepts system messages after the first turn; else they are marked user text"]
+ThoughtSignatures = Annotated[bool, "requires Google's thought_signature with a turn's first call"]
+ToolImages = Annotated[bool, "accepts images in tool messages; else a user message follows"]
 CacheMarks = Annotated[
     Literal["none", "breakpoint", "cache_control"],
     "cache marks of content parts: prompt_cache_breakpoint, cache_control (Chat Completions only), or none",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from dragoman._ir.capabilities import CacheMarks, Capabilities, MidSystem
+from dragoman._ir.capabilities import CacheMarks, Capabilities, MidSystem, ThoughtSignatures, ToolImages
 
 
 class ChatCapabilities(Capabilities, frozen=True):
@@ -28,9 +28,7 @@ class ChatCapabilities(Capabilities, frozen=True):
         Literal["never", "tool_loop", "always"],
         "turns whose reasoning is required back: none, those with tool calls, or all; a blank replaces lost reasoning",
     ] = "never"
-    thought_signatures: Annotated[bool, "requires Google's thought_signature with a turn's first call"] = (
-        False
-    )
+    thought_signatures: ThoughtSignatures = False
     text_content: Annotated[
         Literal["string", "parts"], "accepted content of text messages: one string only, or parts as well"
     ] = "string"
@@ -39,7 +37,7 @@ class ChatCapabilities(Capabilities, frozen=True):
         "accepted order of turns; no_user_after_tool: user text after a tool's result becomes part of it; alternate:"
         " also no two turns of one role, and no assistant first",
     ] = "any"
-    tool_images: Annotated[bool, "accepts images in tool messages; else a user message follows"] = False
+    tool_images: ToolImages = False
     developer_role: Annotated[bool, "accepts the role developer; else system is sent"] = False
     mid_system: MidSystem = False
     cache_marks: CacheMarks = "none"
