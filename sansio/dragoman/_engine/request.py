@@ -304,7 +304,7 @@ class RequestTranslator:
             # peek() does it for all others, but would cost a twentieth of a translation here.
             MODEL_CHARACTERS.check(len(model), "/model")
         else:
-            model = model or head.model
+            model = head.model or model  # the path's wins
         if (model, stream) == (received.model, received.stream):
             return received
         return msgspec.structs.replace(received, model=model, stream=stream)
