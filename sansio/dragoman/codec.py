@@ -23,14 +23,14 @@ from dragoman._ir.tools import Grammar
 from dragoman._ir.undo import ToolOrigin, Undo
 from dragoman._wire.errors import WireError
 from dragoman._wire.exceptions import RequestRefused
-from dragoman._wire.framing import NDJSON, SSE, FrameReader, FrameWriter, Framing
+from dragoman._wire.framing import JSON_ARRAY, NDJSON, SSE, FrameReader, FrameWriter, Framing
 from dragoman._wire.json import JSON, JSONObject
 from dragoman._wire.masking import Masker
 from dragoman._wire.sse import Frame
 
 __all__ = [
-    "MODEL_IN_PATH", "NDJSON", "NOT_REPEATED", "SSE", "AssembledBlock", "AssembledResponse", "BillingHeader",
-    "Capabilities", "CheckInput", "DeltaTemplate", "Endpoint", "Enforced", "Fold", "FrameReader",
+    "JSON_ARRAY", "MODEL_IN_PATH", "NDJSON", "NOT_REPEATED", "SSE", "AssembledBlock", "AssembledResponse",
+    "BillingHeader", "Capabilities", "CheckInput", "DeltaTemplate", "Endpoint", "Enforced", "Fold", "FrameReader",
     "FrameWriter", "Framing", "HostedUse", "ModelList", "ProtocolSpec", "RateLimitHeaders", "ReasoningPart",
     "RelayObserver", "ResponseContext", "SignaturePlaces", "StreamReader", "StreamWriter", "TokenCount",
     "ToolLimits", "ToolOrigin", "Unchecked", "Undo", "UpstreamSpec", "fill_path", "find_endpoint",

@@ -110,5 +110,22 @@ class _LineWriter:
         return b""
 
 
+class _ArrayWriter:
+    """The elements of one JSON array: the data of each frame, without its event's name. See FrameWriter."""
+
+    __slots__ = ("_before",)
+
+    def __init__(self) -> None:
+        self._before = b"["
+
+    def send(self, frame: Frame) -> bytes:
+        before, self._before = self._before, b",\r\n"
+        return before + frame.data
+
+    def eof(self) -> bytes:
+        return b"[]" if self._before == b"[" else b"]"
+
+
 SSE = Framing("text/event-stream")
 NDJSON = Framing("application/x-ndjson", writer=_LineWriter)
+JSON_ARRAY = Framing("application/json", writer=_ArrayWriter)
