@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dragoman.codec import ProtocolSpec, UpstreamSpec
-from dragoman.protocols import anthropic_messages, openai_chat, openai_responses, simple_chat
+from dragoman.protocols import anthropic_messages, gemini, openai_chat, openai_responses, simple_chat
 
 __all__ = ["PROTOCOLS", "UPSTREAMS", "client_spec", "upstream_spec"]
 
@@ -13,6 +13,7 @@ PROTOCOLS: dict[str, ProtocolSpec] = {
         openai_chat,
         anthropic_messages,
         openai_responses,
+        gemini,
         simple_chat,
     )
 }

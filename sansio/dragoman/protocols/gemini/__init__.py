@@ -1,0 +1,89 @@
+"""Gemini: POST /v1beta/models/{model}:generateContent, :streamGenerateContent and :countTokens.
+
+The model is in the path, and the path says whether the response is a stream: of server-sent events, or of the elements
+of one JSON array. Calls need no ids, results are matched with them in several ways, and parts have signatures.
+"""
+
+from __future__ import annotations
+
+from dragoman._ir.signatures import LIST_MARKER
+from dragoman.codec import JSON_ARRAY, Endpoint, ModelList, ToolLimits, UpstreamSpec
+from dragoman.protocols.gemini.capabilities import GeminiCapabilities
+from dragoman.protocols.gemini.errors import is_native_error, read_error, write_error
+from dragoman.protocols.gemini.observer import GeminiObserver
+from dragoman.protocols.gemini.request_in import read_request
+from dragoman.protocols.gemini.request_out import write_request
+from dragoman.protocols.gemini.response_in import GeminiReader, read_whole
+from dragoman.protocols.gemini.response_out import GeminiWriter, write_whole
+from dragoman.protocols.gemini.shapes import SETTING_PATHS
+from dragoman.protocols.gemini.signatures import SIGNATURE_PLACES
+from dragoman.protocols.gemini.tables import HEARTBEAT, NAME, TOKEN_COUNT, VERSIONS
+
+__all__ = ["SPEC"]
+
+_MODEL = "models/{model}"
+
+SPEC = UpstreamSpec(
+    name=NAME,
+    base_path="",
+    path=f"/v1beta/{_MODEL}:generateContent",
+    stream_path=f"/v1beta/{_MODEL}:streamGenerateContent?alt=sse",
+    endpoints=tuple(
+        endpoint
+        for version in VERSIONS
+        for endpoint in (
+            Endpoint(f"/{version}/{_MODEL}:generateContent", streams="never"),
+            Endpoint(f"/{version}/{_MODEL}:streamGenerateContent", HEARTBEAT, "always", query="alt=sse"),
+            Endpoint(
+                f"/{version}/{_MODEL}:streamGenerateContent",
+                b"\r\n",  # blanks may stand anywhere in an array
+                "always",
+                JSON_ARRAY,
+                "application/json",
+            ),
+        )
+    ),
+    sequential=True,
+    choices=True,
+    # "Must be a-z, A-Z, 0-9, or contain underscores, colons, dots, and dashes, with a maximum length of 128"
+    # (google-genai 3.4.0, FunctionDeclaration); models before Gemini 3 accept 64.
+    tool_limits=ToolLimits(max_name=64, max_call_id=None, custom=False, allowed=True),
+    settings=frozenset(SETTING_PATHS),
+    file_store="google",
+    read_request=read_request,
+    capabilities=GeminiCapabilities,
+    write_request=write_request,
+    stream_reader=GeminiReader,
+    stream_writer=GeminiWriter,
+    read_whole=read_whole,
+    write_whole=write_whole,
+    read_error=read_error,
+    is_native_error=is_native_error,
+    write_error=write_error,
+    observer=GeminiObserver,
+    end_markers=(),
+    # What the vendor's servers keep between requests.
+    server_state_params={
+        "cached_content": "cached_content_unsupported",
+        "continuation_token": "continuation_token_unsupported",
+    },
+    output_member="candidates",
+    # "up to 5" (google-genai 3.4.0, GenerateContentConfig.stop_sequences)
+    max_stop_sequences=5,
+    media=frozenset({"image", "file", "audio"}),
+    file_id_media=frozenset({"image", "file", "audio"}),
+    wrapped_markers=(LIST_MARKER,),
+    signature_places=SIGNATURE_PLACES,
+    content_members=frozenset({"contents", "systemInstruction", "tools", "cachedContent"}),
+    shows_searches=True,
+    needs_model=True,
+    token_count=TOKEN_COUNT,
+    auth_header="x-goog-api-key",
+    auth_query="key",
+    path_prefixes=("/v1beta", "/v1alpha"),
+    client_headers=frozenset({"x-goog-api-key", "x-goog-api-client"}),
+    forwarded_headers=frozenset({"x-goog-api-client", "x-server-timeout"}),
+    # "The maximum value is 1000" (ai.google.dev/api/models, read 2026-11-28).
+    model_list=ModelList("/v1beta/models", {"pageSize": "1000"}, "pageToken", "models/"),
+    model_list_form="google",
+)

@@ -1,0 +1,24 @@
+"""What a Gemini server and its models accept."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from dragoman._ir.capabilities import Capabilities, ThoughtSignatures, ToolImages
+
+
+class GeminiCapabilities(Capabilities, frozen=True):
+    """What one Gemini upstream accepts. The defaults are those of the newest models."""
+
+    thinking_by: Annotated[
+        Literal["level", "budget", "none"], "thinkingConfig has a level, a budget, or is refused"
+    ] = "level"
+    thought_signatures: ThoughtSignatures = True
+    tool_images: ToolImages = True
+    function_ids: Annotated[bool, "accepts ids of function calls and responses; else they are left out"] = (
+        True
+    )
+    function_schemas: Annotated[
+        Literal["json_schema", "openapi"],
+        "schemas of functions: parametersJsonSchema, or the subset of OpenAPI in parameters",
+    ] = "json_schema"

@@ -1,0 +1,179 @@
+"""Errors of the protocol, google.rpc.Status in JSON, read and written.
+
+`status` gives the kind, unless the details say more: which key is wrong, or that a quota is one of a day. Compatible
+servers send other shapes and proxies send HTML, so the message is looked for in its usual places, and reading never
+raises.
+"""
+
+from __future__ import annotations
+
+import re
+
+from dragoman._wire.errors import (
+    MAX_MESSAGE,
+    STATUS_BY_KIND,
+    ErrorKind,
+    WireError,
+    kind_from_message,
+    kind_of_status,
+    message_in,
+    readable_message,
+)
+from dragoman._wire.exceptions import RemoteProtocolError
+from dragoman._wire.json import JSON, JSONObject, decode, encode, object_or_none
+from dragoman.codec import ResponseContext
+from dragoman.protocols.gemini.checks import objects, string_or_none
+
+# google.rpc.Code, by its names in JSON (googleapis, google/rpc/code.proto), with the kinds of the vendor's statuses.
+KIND_BY_STATUS_NAME: dict[str, ErrorKind] = {
+    "CANCELLED": ErrorKind.CANCELLED,
+    "UNKNOWN": ErrorKind.SERVER,
+    "INVALID_ARGUMENT": ErrorKind.INVALID_REQUEST,
+    "DEADLINE_EXCEEDED": ErrorKind.TIMEOUT,
+    "NOT_FOUND": ErrorKind.NOT_FOUND,
+    "ALREADY_EXISTS": ErrorKind.CONFLICT,
+    "PERMISSION_DENIED": ErrorKind.PERMISSION,
+    "UNAUTHENTICATED": ErrorKind.AUTHENTICATION,
+    "RESOURCE_EXHAUSTED": ErrorKind.RATE_LIMIT,
+    "FAILED_PRECONDITION": ErrorKind.INVALID_REQUEST,
+    "ABORTED": ErrorKind.CONFLICT,
+    "OUT_OF_RANGE": ErrorKind.INVALID_REQUEST,
+    "UNIMPLEMENTED": ErrorKind.METHOD,
+    "INTERNAL": ErrorKind.SERVER,
+    "UNAVAILABLE": ErrorKind.OVERLOADED,
+    "DATA_LOSS": ErrorKind.SERVER,
+}
+# HTTP status -> name, for clients. The SDKs make their exceptions of the number, Gemini CLI 0.61.0 reads the name.
+_NAME_BY_STATUS = {
+    400: "INVALID_ARGUMENT",
+    401: "UNAUTHENTICATED",
+    403: "PERMISSION_DENIED",
+    404: "NOT_FOUND",
+    405: "UNIMPLEMENTED",
+    408: "DEADLINE_EXCEEDED",
+    409: "ABORTED",
+    429: "RESOURCE_EXHAUSTED",
+    499: "CANCELLED",
+    500: "INTERNAL",
+    501: "UNIMPLEMENTED",
+    502: "UNAVAILABLE",
+    503: "UNAVAILABLE",
+    504: "DEADLINE_EXCEEDED",
+}
+# Statuses that the vendor does not use -> the nearest one.
+_STATUSES = {402: 429, 413: 400, 415: 400, 422: 400, 529: 503}
+_TYPE = "type.googleapis.com/google.rpc."
+# A quota of zero does not come back, and one of a day not soon: Gemini CLI 0.61.0 knows both by the same words.
+_NO_QUOTA = re.compile(r"\blimit: 0\b")
+_DAY = "PerDay"
+# A day's quota is reset at midnight in California, and RetryInfo is about the minute's.
+_DAY_DELAY_S = 3600.0
+_DURATION = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)s")
+# "The input token count (1250074) exceeds the maximum number of tokens allowed (1048576)." (recorded)
+_TOO_LONG = re.compile(r"input token count .* exceeds")
+
+
+def read_error(status: int, body: bytes) -> WireError:
+    """Return the error of an HTTP error response. Never raises."""
+    try:
+        value = decode(body)
+    except RemoteProtocolError:
+        value = None
+    if objects(value):
+        return parse_error(objects(value)[0], status)
+    text = readable_message(status, body)
+    return WireError(kind_from_message(kind_of_status(status), text), text[:MAX_MESSAGE], status=status)
+
+
+def parse_error(body: JSONObject, status: int | None) -> WireError:
+    """Return the error of a decoded body. status: None for an error in a stream."""
+    error = body.get("error")
+    if type(error) is not dict:
+        error = body
+    number = error.get("code")
+    if status is None and type(number) is int and 400 <= number < 600:
+        status = number
+    message = message_in(error) or f"the upstream reported an error{f' (status {status})' if status else ''}"
+    name = string_or_none(error.get("status"))
+    kind = KIND_BY_STATUS_NAME.get(name or "")
+    if kind is None:
+        kind = ErrorKind.SERVER if status is None else kind_of_status(status)
+    details = objects(error.get("details"))
+    kind = _kind_of_details(kind, details, message)
+    quotas = [str(each.get("quotaId")) for detail in details for each in objects(detail.get("violations"))]
+    durations = [_DURATION.fullmatch(str(detail.get("retryDelay"))) for detail in details]
+    delays = [float(found[1]) for found in durations if found is not None]
+    if any(_DAY in quota for quota in quotas):
+        delays = [_DAY_DELAY_S]
+    violation = next((each for detail in details for each in objects(detail.get("fieldViolations"))), {})
+    reason = next((found for detail in details if (found := string_or_none(detail.get("reason")))), None)
+    return WireError(
+        kind,
+        message[:MAX_MESSAGE],
+        status=status,
+        code=reason,
+        type=name,
+        param=string_or_none(violation.get("field")),
+        retry_after_s=delays[0] if delays else None,
+    )
+
+
+def _kind_of_details(kind: ErrorKind, details: list[JSONObject], message: str) -> ErrorKind:
+    reasons = [detail.get("reason") for detail in details]
+    if "API_KEY_INVALID" in reasons:
+        return ErrorKind.AUTHENTICATION  # with status 400
+    if kind is ErrorKind.RATE_LIMIT:
+        return ErrorKind.BILLING if _NO_QUOTA.search(message) else kind
+    if kind is ErrorKind.INVALID_REQUEST and _TOO_LONG.search(message):
+        return ErrorKind.CONTEXT_LENGTH
+    return kind_from_message(kind, message)
+
+
+def is_native_error(body: bytes) -> bool:
+    """Return True if a body has the form `{"error": {"code", "message", "status"}}`."""
+    error = (object_or_none(body) or {}).get("error")
+    return type(error) is dict and type(error.get("code")) is int and type(error.get("message")) is str
+
+
+def error_object(error: WireError, request_id: str | None) -> JSON:
+    """Return `{"error": {"code", "message", "status", "details"}}`, with `code` as the HTTP status."""
+    status = error.status
+    if status is None or not 400 <= status < 600 or kind_of_status(status) is not error.kind:
+        status = STATUS_BY_KIND[error.kind]
+    status = _STATUSES.get(status, status)
+    name = _NAME_BY_STATUS.get(status) or ("INVALID_ARGUMENT" if status < 500 else "INTERNAL")
+    details: list[JSON] = []
+    if error.kind is ErrorKind.AUTHENTICATION:
+        details.append(
+            {"@type": f"{_TYPE}ErrorInfo", "reason": "API_KEY_INVALID", "domain": "googleapis.com"}
+        )
+    delay = error.retry_after_s
+    if error.kind is ErrorKind.BILLING or (delay is not None and delay >= _DAY_DELAY_S):
+        quota = {"quotaId": f"Quota{_DAY}", "description": "used up: waiting does not help soon"}
+        details.append({"@type": f"{_TYPE}QuotaFailure", "violations": [quota]})
+    if delay is not None:
+        details.append({"@type": f"{_TYPE}RetryInfo", "retryDelay": f"{delay:g}s"})
+    if error.param is not None:
+        violation = {"field": error.param, "description": error.message}
+        details.append({"@type": f"{_TYPE}BadRequest", "fieldViolations": [violation]})
+    if request_id is not None:
+        details.append({"@type": f"{_TYPE}RequestInfo", "requestId": request_id})
+    return {"error": {"code": status, "message": error.message, "status": name, "details": details}}
+
+
+def write_error(error: WireError, request_id: str | None) -> tuple[int, bytes]:
+    """Return status and body of an error response to a client of this protocol."""
+    body = error_object(error, request_id)
+    return body["error"]["code"], encode(body)
+
+
+def error_frames(error: WireError, context: ResponseContext) -> bytes:
+    """Return the error as the end of a stream. In a stream of events it has both of the forms that clients read.
+
+    @google/genai before 2.32 takes the event for an empty chunk, from 3.0 on it skips the bare line; the other clients
+    raise at the first (tried on 2026-11-23).
+    """
+    body = encode(error_object(error, context.id))
+    event = b"data: " + body + b"\r\n\r\n"
+    framed = context.endpoint is not None and context.endpoint.framing.writer is not None
+    return event if framed else event + body + b"\n\n"

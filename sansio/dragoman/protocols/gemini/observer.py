@@ -1,0 +1,66 @@
+"""Observe a relayed stream: its usage, its error and its end.
+
+Each chunk has the usage so far, so the last one counts, and a relay passes only the first and the last frames.
+"""
+
+from __future__ import annotations
+
+from dragoman._ir.events import Usage
+from dragoman._ir.losses import Ledger
+from dragoman._wire.errors import WireError
+from dragoman._wire.json import JSONObject, object_or_none
+from dragoman._wire.sse import Frame
+from dragoman.codec import ResponseContext
+from dragoman.protocols.gemini.checks import objects
+from dragoman.protocols.gemini.errors import error_frames, parse_error
+from dragoman.protocols.gemini.usage import UsageReader
+
+
+class GeminiObserver:
+    """Observes one stream; see `RelayObserver` for the attributes.
+
+    `ended` is set by a finish reason, or by the reason for which the prompt was blocked.
+    """
+
+    __slots__ = (
+        "_context",
+        "_counts",
+        "content_started",
+        "ended",
+        "error",
+        "stream_finished",
+        "usage",
+        "whole_body",
+    )
+
+    def __init__(self, context: ResponseContext) -> None:
+        self._context = context
+        self._counts = UsageReader(Ledger(), same_protocol=True)
+        self.usage = Usage()
+        self.content_started = False
+        self.ended = False
+        self.stream_finished = False  # only the end of the body is the end
+        self.error: WireError | None = None
+        self.whole_body: JSONObject | None = None
+
+    def observe(self, frame: Frame) -> None:
+        chunk = object_or_none(frame.data)
+        if chunk is None:
+            return
+        if "error" in chunk or frame.event == b"error":
+            self.error = self.error or parse_error(chunk, None)
+            return
+        usage = chunk.get("usageMetadata")
+        if type(usage) is dict:
+            self.usage = self._counts.read(usage)
+        feedback = chunk.get("promptFeedback")
+        if type(feedback) is dict and feedback.get("blockReason"):
+            self.ended = True
+        for candidate in objects(chunk.get("candidates")):
+            content = candidate.get("content")
+            parts = objects(content.get("parts")) if type(content) is dict else []
+            self.content_started = self.content_started or any(any(part.values()) for part in parts)
+            self.ended = self.ended or bool(candidate.get("finishReason"))
+
+    def fail(self, error: WireError) -> bytes:
+        return error_frames(error, self._context)

@@ -1,0 +1,121 @@
+"""Read a client's body into the neutral request.
+
+Contents are read in `request_messages_in`, tools in `tools`; unknown fields stay in the objects they came in. The model
+and whether the response is a stream are in the path. Each setting that is more than a name and a value has a function.
+"""
+
+from __future__ import annotations
+
+from dragoman._ir.losses import Loss, LossCode
+from dragoman._ir.request import Message, Param, ReasoningConfig, Request, ResponseFormat, Text
+from dragoman._ir.shape import STRING, extra_members, read_settings
+from dragoman._ir.signatures import Signer
+from dragoman._wire.json import JSON, JSONObject, wrong_type
+from dragoman.protocols.gemini.checks import rename, string_or_none
+from dragoman.protocols.gemini.request_messages_in import ConversationReader
+from dragoman.protocols.gemini.schemas import json_schema
+from dragoman.protocols.gemini.shapes import NATIVE_MEMBERS, REQUEST_NAMES, REQUEST_SHAPE, SETTING_PATHS
+from dragoman.protocols.gemini.tables import DYNAMIC_BUDGET, LEVELS, MIME_TYPE_JSON, NAME, SERVICE_TIERS
+from dragoman.protocols.gemini.tools import read_tool_choice, read_tools
+
+_SETTINGS = "/generationConfig"
+_THINKING = f"{_SETTINGS}/thinkingConfig"
+
+
+def read_request(body: JSONObject, signer: Signer) -> Request:
+    """Return the neutral request of a body, whose members get their names in lowerCamelCase.
+
+    Raises RemoteProtocolError (400) with the path of the fault.
+    """
+    rename(body, REQUEST_NAMES)
+    settings = read_settings(body, REQUEST_SHAPE, wrong_type)
+    extra = extra_members(body, REQUEST_SHAPE) or {}
+    config = body.get("generationConfig") or {}
+    reader = ConversationReader(signer)
+    messages: list[Message] = []
+    system = body.get("systemInstruction")
+    if type(system) is str:
+        messages.append(Message("system", (Text(system, path="/systemInstruction"),), "/systemInstruction"))
+    elif system:
+        messages.append(reader.content({**system, "role": "system"}, "/systemInstruction"))
+    messages += reader.read(body.get("contents"))
+    repairs = reader.repairs
+    tools = read_tools(body, repairs)
+    choice, tools = read_tool_choice(body, tools)
+    _convert_settings(settings)
+    return Request(
+        protocol=NAME,
+        model=(body.get("model") or "").removeprefix("models/"),
+        messages=tuple(messages),
+        tools=tuple(tools),
+        tool_choice=choice,
+        params=settings,
+        param_paths=SETTING_PATHS,
+        reasoning=_read_reasoning(config.get("thinkingConfig") or {}, extra),
+        response_format=_read_response_format(config, extra, repairs),
+        extra=extra or None,
+        repairs=tuple(repairs),
+        defined=NATIVE_MEMBERS,
+    )
+
+
+def _convert_settings(settings: dict[Param, JSON]) -> None:
+    """Translate values that are other ones in the neutral request."""
+    for index, text in enumerate(settings.get("stop", ())):
+        if type(text) is not str:
+            raise wrong_type(f"{_SETTINGS}/stopSequences/{index}", STRING.name, text)
+    top_k = settings.get("top_k")
+    if type(top_k) is float and top_k.is_integer():
+        settings["top_k"] = int(top_k)  # google-genai has a float
+    modalities = settings.get("modalities")
+    if modalities is not None:
+        settings["modalities"] = [each.lower() if type(each) is str else each for each in modalities]
+        if not modalities or settings["modalities"] == ["modality_unspecified"]:
+            del settings["modalities"]
+    tier = settings.get("service_tier")
+    if tier is not None:
+        settings["service_tier"] = SERVICE_TIERS.get(tier.lower(), tier)
+        if tier.lower() == "unspecified":
+            del settings["service_tier"]
+
+
+def _read_reasoning(config: JSONObject, extra: JSONObject) -> ReasoningConfig | None:
+    level, budget = config.get("thinkingLevel"), config.get("thinkingBudget")
+    shown = config.get("includeThoughts")
+    if level == "THINKING_LEVEL_UNSPECIFIED":
+        level = None
+    if level is None and budget is None and shown is None:
+        return None
+    effort = None if level is None else LEVELS.get(level.upper(), level.lower())
+    mode: JSON = None
+    if budget is not None and effort is None:
+        mode = "disabled" if budget == 0 else "adaptive" if budget == DYNAMIC_BUDGET else "enabled"
+    return ReasoningConfig(
+        mode,
+        effort,
+        int(budget) if budget is not None and budget > 0 else None,
+        None if shown is None else "summarized" if shown else "omitted",
+        path=_THINKING,
+        effort_path="" if effort is None else f"{_THINKING}/thinkingLevel",
+        display_path="" if shown is None else f"{_THINKING}/includeThoughts",
+    )
+
+
+def _read_response_format(
+    config: JSONObject, extra: JSONObject, repairs: list[Loss]
+) -> ResponseFormat | None:
+    """Return the schema of the response, in either of its dialects."""
+    mime_type = string_or_none(config.get("responseMimeType"))
+    name = "responseJsonSchema" if config.get("responseJsonSchema") is not None else "responseSchema"
+    schema = config.get(name)
+    if mime_type not in (None, "text/plain", MIME_TYPE_JSON):
+        extra.setdefault("generationConfig", {}).update({"responseMimeType": mime_type, name: schema})
+        return None
+    path = f"{_SETTINGS}/{name}"
+    if schema is None:
+        return ResponseFormat(path=f"{_SETTINGS}/responseMimeType") if mime_type == MIME_TYPE_JSON else None
+
+    def note(place: str, detail: str) -> None:
+        repairs.append(Loss(LossCode.ALTERED, f"{path}{place}", detail))
+
+    return ResponseFormat(json_schema(schema, note), path=path)

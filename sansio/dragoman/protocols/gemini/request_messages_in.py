@@ -1,0 +1,306 @@
+"""Read contents and their parts.
+
+A part has exactly one data member, and side data. Its signature is that of the vendor, or carries signatures of others
+(see `_ir.signatures`); both become reasoning before the part. Calls need no ids here: those without get one made of
+their place and content, and results are matched with calls by id, by name or by place.
+"""
+
+from __future__ import annotations
+
+import binascii
+from base64 import b64decode
+from collections.abc import Callable, Sequence
+from typing import Literal
+
+import msgspec
+
+from dragoman._ir.events import Signature
+from dragoman._ir.losses import Loss, LossCode
+from dragoman._ir.native import changed
+from dragoman._ir.request import Media, Message, OpaquePart, Part, Reasoning, Text, ToolCall, ToolResult
+from dragoman._ir.shape import OBJECT, STRING, read_settings
+from dragoman._ir.signatures import Signer
+from dragoman._wire.exceptions import RemoteProtocolError
+from dragoman._wire.json import JSON, JSONObject, encode, encode_text, wrong_type
+from dragoman.protocols.gemini.checks import CHECKS, string_or_none
+from dragoman.protocols.gemini.shapes import CALL_SHAPE, CONTENT_SHAPE, MEDIA_SHAPE, RESULT_SHAPE, TEXT_SHAPE
+from dragoman.protocols.gemini.tables import (
+    DATA_MEMBERS,
+    DETAILS,
+    NAME,
+    PLACEHOLDERS,
+    ROLES,
+    SIGNATURE,
+    SIGNED,
+)
+
+# Characters of the hash in a made call id.
+_HASH = 24
+
+
+class ConversationReader(msgspec.Struct):
+    """Reads the contents of one request.
+
+    repairs: what the contents lose.
+    """
+
+    signer: Signer
+    repairs: list[Loss] = []
+    _turn: int = 0  # the number of the model's contents so far
+    _calls: list[
+        tuple[str, str, bool]
+    ] = []  # id, name and whether it has a result, of the last turn with calls
+    _is_native: bool = True  # the message says what the content says
+    _thoughts: list[Reasoning] = []  # without a signature, which a later part may carry
+
+    def read(self, contents: JSON) -> list[Message]:
+        """Return the messages of a list of contents, or of a single one in its place."""
+        if type(contents) is dict:
+            return [self.content(contents, "/contents")]
+        if type(contents) is not list:
+            raise wrong_type("/contents", "an array of contents", contents)
+        if not contents:
+            raise RemoteProtocolError("contents is not specified", path="/contents", code="invalid_value")
+        return [self.content(content, f"/contents/{index}") for index, content in enumerate(contents)]
+
+    def content(self, content: JSON, path: str, role: str = "user") -> Message:
+        """Return the message of one content. role: if it has none."""
+        if type(content) is not dict:
+            raise wrong_type(path, "a content", content)
+        name = CHECKS.optional(content, "role", path, STRING) or role
+        known = ROLES.get(name.lower())
+        if known is None:
+            raise RemoteProtocolError(
+                f"Please use a valid role: user, model. {path[1:]} has another.",
+                path=f"{path}/role",
+                code="invalid_value",
+            )
+        parts = content.get("parts")
+        listed = [parts] if type(parts) is dict else parts or []
+        if type(listed) is not list:
+            raise wrong_type(f"{path}/parts", "an array of parts", parts)
+        self._is_native = True
+        if known == "assistant":
+            self._turn += 1
+        read: list[Part] = []
+        number = 0
+        for index, part in enumerate(listed):
+            at = f"{path}/parts" if listed is not parts else f"{path}/parts/{index}"
+            if type(part) is not dict:
+                raise wrong_type(at, "a part", part)
+            if type(part.get("functionCall")) is dict:
+                if number == 0:
+                    self._calls = []
+                number += 1
+            read += self._part(part, at, number)
+        read += self._thoughts
+        self._thoughts = []
+        message = Message(known, tuple(read), path, native=content, shape=CONTENT_SHAPE)
+        return message if self._is_native else changed(message)
+
+    def _part(self, part: JSONObject, path: str, number: int) -> Sequence[Part]:
+        """Return the parts for one: reasoning that its signature carries, and the part itself."""
+        kind = next((name for name in DATA_MEMBERS if part.get(name) is not None), None)
+        if kind == "text" and len(part) == 1 and type(part["text"]) is str:
+            return (Text(part["text"], path=path, native=part),)  # as most are
+        signed = self._signatures(part, kind, path)
+        if kind is None:
+            unknown = next((name for name in part if name not in TEXT_SHAPE), None)
+            if unknown is None:
+                if not signed and not part.get(SIGNATURE):
+                    self._repair(path, "a part without data was left out: it is refused")
+                return signed
+            return (*signed, OpaquePart(NAME, unknown, part, path))
+        read = _READERS.get(kind)
+        found = None if read is None else read(self, part, path, number)
+        if found is None:
+            return (*signed, OpaquePart(NAME, kind, part, path, _render(kind, part[kind])))
+        if isinstance(found, Text) and not found.text and part.get(SIGNATURE):
+            return signed  # there only for the signature
+        if type(found) is not Reasoning:
+            return (*signed, found)
+        if not signed:
+            self._thoughts.append(found)
+        return signed
+
+    def _signatures(self, part: JSONObject, kind: str | None, path: str) -> tuple[Part, ...]:
+        """Return what a part's signature carries, as reasoning. Thoughts before it are the text of the first."""
+        text = string_or_none(part.get(SIGNATURE))
+        thoughts, self._thoughts = self._thoughts, []
+        if text is None or text in PLACEHOLDERS:
+            if part.get("thought") is True:
+                self._thoughts = thoughts  # more may come
+                return ()
+            return tuple(thoughts)
+        path = f"{path}/{SIGNATURE}"
+        seen = part["text"] if part.get("thought") is True and type(part.get("text")) is str else ""
+        if not self.signer.is_wrapped(text):
+            native: JSONObject = {SIGNED: kind, SIGNATURE: text}
+            if kind not in ("functionCall", "text") or part.get("thought") or not part[kind]:
+                native = part  # a part that is whole by itself
+            return (*thoughts, Reasoning(seen, Signature(NAME, native), path))
+        self._is_native = False
+        carried = self.signer.unwrap_list(text)
+        readable = "".join([*[thought.text for thought in thoughts], seen])
+        blocks = [Reasoning("", signature, path) for signature in carried]
+        if not blocks:
+            return (*thoughts, Reasoning("", None, path, forged=True))
+        return (msgspec.structs.replace(blocks[0], text=readable), *blocks[1:])
+
+    def _text(self, part: JSONObject, path: str, number: int) -> Part:
+        text = CHECKS.required(part, "text", path, STRING)
+        if part.get("thought") is True:
+            return Reasoning(text, None, path, native=part, shape=TEXT_SHAPE)
+        return _own(Text(text, path=path, native=part, shape=TEXT_SHAPE), part, self._is_native)
+
+    def _call(self, part: JSONObject, path: str, number: int) -> Part:
+        call = CHECKS.required(part, "functionCall", path, OBJECT)
+        at = f"{path}/functionCall"
+        name = CHECKS.required(call, "name", at, STRING)
+        arguments = CHECKS.optional(call, "args", at, OBJECT) or {}
+        text = encode_text(arguments)
+        call_id = CHECKS.optional(call, "id", at, STRING) or self._made_id(number, name, text)
+        self._calls.append((call_id, name, False))
+        return _own(
+            ToolCall(call_id, name, text, path=path, native=part, shape=CALL_SHAPE), part, self._is_native
+        )
+
+    def _made_id(self, number: int, name: str, text: str) -> str:
+        """Return an id for a call without one: the same history gives the same ids in every request."""
+        import hashlib  # loads OpenSSL: slow to import, and newer clients send ids
+
+        value = encode([self._turn, number, name, text])
+        return f"call_{hashlib.sha256(value).hexdigest()[:_HASH]}"
+
+    def _result(self, part: JSONObject, path: str, number: int) -> Part:
+        result = CHECKS.required(part, "functionResponse", path, OBJECT)
+        at = f"{path}/functionResponse"
+        name = CHECKS.optional(result, "name", at, STRING) or ""
+        call_id = self._answered(CHECKS.optional(result, "id", at, STRING), name)
+        response = CHECKS.optional(result, "response", at, OBJECT) or {}
+        text, failed = _result_text(response)
+        content: list[Text | Media | OpaquePart] = [Text(text, path=f"{at}/response")] if text else []
+        for index, inner in enumerate(CHECKS.objects(result, "parts", at)):
+            media = self._media(inner, f"{at}/parts/{index}", 0)
+            if not isinstance(media, Media):
+                kind = next(iter(inner), "part")
+                media = OpaquePart(NAME, kind, inner, f"{at}/parts/{index}", _render(kind, inner.get(kind)))
+            content.append(media)
+        return ToolResult(
+            call_id, tuple(content), is_error=failed, path=path, native=part, shape=RESULT_SHAPE
+        )
+
+    def _answered(self, call_id: str | None, name: str) -> str:
+        """Return the id of the call that a result answers: by its id, else by its name, else the next one."""
+        fits: tuple[Callable[[tuple[str, str, bool]], bool], ...] = (
+            lambda call: call[0] == call_id,
+            lambda call: not call[2] and call[1] == name,
+            lambda call: not call[2],
+        )
+        for fit in fits[:1] if call_id else fits[1:]:
+            for index, call in enumerate(self._calls):
+                if fit(call):
+                    self._calls[index] = (call[0], call[1], True)
+                    return call[0]
+        return call_id or f"call_{name}"
+
+    def _media(self, part: JSONObject, path: str, number: int) -> Part | None:
+        read_settings(part, MEDIA_SHAPE, wrong_type, path)  # checks the types
+        data = part.get("inlineData") or part.get("fileData") or {}
+        media_type = data.get("mimeType") or ""
+        kind = media_type.partition("/")[0]
+        content: str | None = data.get("data")
+        uri: str | None = data.get("fileUri")
+        level = (part.get("mediaResolution") or {}).get("level")
+        source: Literal["base64", "text", "url", "file_id"] = "base64"
+        if kind == "video":
+            return None
+        if content is not None:
+            if not content.isalnum():  # nearly always; clients may send the alphabet for URLs
+                content = content.replace("-", "+").replace("_", "/")
+                content += "=" * (-len(content) % 4)
+            if media_type.startswith("text/") and (text := _plain_text(content)) is not None:
+                source, content = "text", text
+        elif uri is not None:
+            is_public = uri.startswith(("https://", "http://")) and not uri.startswith(_FILES)
+            source, content = "url" if is_public else "file_id", uri
+        else:
+            return None
+        return _own(
+            Media(
+                kind if kind in ("image", "audio") else "file",  # type: ignore[arg-type]
+                source,
+                content,
+                media_type or None,
+                data.get("displayName"),
+                DETAILS.get(level) if type(level) is str else None,
+                path=path,
+                native=part,
+                shape=MEDIA_SHAPE,
+            ),
+            part,
+            self._is_native,
+        )
+
+    def _repair(self, path: str, detail: str) -> None:
+        self.repairs.append(Loss(LossCode.REPAIRED, path, detail))
+        self._is_native = False
+
+
+# Where the vendor's API has the files that clients have uploaded.
+_FILES = "https://generativelanguage.googleapis.com/"
+
+_READERS: dict[str, Callable[[ConversationReader, JSONObject, str, int], Part | None]] = {
+    "text": ConversationReader._text,
+    "functionCall": ConversationReader._call,
+    "functionResponse": ConversationReader._result,
+    "inlineData": ConversationReader._media,
+    "fileData": ConversationReader._media,
+}
+
+
+def _own(node: Text | ToolCall | Media, part: JSONObject, is_native: bool) -> Text | ToolCall | Media:
+    """Return a node, without the signature of another vendor that its object has."""
+    if SIGNATURE in part and not is_native:
+        return changed(node, (SIGNATURE,))
+    return node
+
+
+def _plain_text(data: str) -> str | None:
+    try:
+        return b64decode(data).decode("utf-8")
+    except (binascii.Error, UnicodeDecodeError):
+        return None
+
+
+def _result_text(response: JSONObject) -> tuple[str, bool | None]:
+    """Return the text of a result, and True for a failure.
+
+    "use "output" key to specify function output and "error" key to specify error details (if any). If "output" and
+    "error" keys are not specified, then whole "response" is treated as function output." (google-genai 3.4.0,
+    FunctionResponse) Clients have other names for the only key as well.
+    """
+    if len(response) == 1:
+        [(key, value)] = response.items()
+        if key in ("output", "result", "content", "error"):
+            return value if type(value) is str else encode_text(value), key == "error" or None
+    return (encode_text(response) if response else ""), None
+
+
+# Parts as text.
+
+
+def _render(kind: str, value: JSON) -> str | None:
+    """Return the text of a part for models of other vendors, "" for what only the vendor's server reads."""
+    data = value if type(value) is dict else {}
+    if kind == "executableCode":
+        return f"```{str(data.get('language') or '').lower()}\n{data.get('code') or ''}\n```"
+    if kind == "codeExecutionResult":
+        return f"Code was run, with {data.get('outcome')}:\n{data.get('output') or ''}"
+    if kind in ("inlineData", "fileData"):
+        return "[video: left out, you cannot see it]"
+    if kind == "audioTranscription":
+        return string_or_none(data.get("text"))
+    if kind == "toolResponse":
+        return f"A tool of the provider returned:\n{encode_text(data.get('response'))}"
+    return "" if kind == "toolCall" else None

@@ -1,0 +1,244 @@
+"""Write messages as contents of two roles.
+
+Parts of consecutive messages of one role join one content, but for what follows results: "Please ensure that the number
+of function response parts is equal to the number of function call parts of the function call turn." (seen in recorded
+responses, November 2026). System messages in mid-conversation are marked user text: moved to `systemInstruction` they
+would change the cached prefix of every later request (CLIProxyAPI#5490, read 2026-11-23).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from dragoman._ir.losses import Ledger, LossCode
+from dragoman._ir.native import overlaid
+from dragoman._ir.request import (
+    Media,
+    Message,
+    OpaquePart,
+    Part,
+    Reasoning,
+    Refusal,
+    Text,
+    ToolCall,
+    ToolResult,
+)
+from dragoman._wire.exceptions import RequestRefused
+from dragoman._wire.json import JSON, JSONObject, is_object_text
+from dragoman.protocols.gemini.capabilities import GeminiCapabilities as Capabilities
+from dragoman.protocols.gemini.signatures import SignedParts, add_placeholder
+from dragoman.protocols.gemini.tables import DETAIL_NAMES, MAGIC, MEDIA_TYPES, NAME, SIGNED
+
+
+class ConversationWriter:
+    """Builds `contents`: call add() for each message in order, then finish().
+
+    native: the request came in this protocol, so what no pass has changed is written as it came.
+    """
+
+    __slots__ = ("_capabilities", "_ledger", "_names", "_native", "_open", "_signed", "contents")
+
+    def __init__(self, capabilities: Capabilities, ledger: Ledger, native: bool = False) -> None:
+        self.contents: list[JSONObject] = []
+        self._ledger = ledger
+        self._native = native
+        self._capabilities = capabilities
+        self._names: dict[str, str] = {}  # of the calls, by their ids, because results have none
+        self._signed = SignedParts([])  # the last content, which may go on
+        self._open = ""  # its role, "" if it is the client's own
+
+    def add(self, message: Message) -> None:
+        """Write a message as a content, or into the last one if the role is the same."""
+        for part in message.parts:
+            if type(part) is ToolCall:
+                self._names[part.call_id] = part.name
+        role = "model" if message.role == "assistant" else "user"
+        if self._native and message.native is not None and message.role in ("user", "assistant"):
+            self._close()
+            self.contents.append(message.native)
+            return
+        if message.role in ("system", "developer"):
+            self._add_system(message)
+            return
+        before = len(self.contents)
+        for part in message.parts:
+            if type(part) is Reasoning:
+                self._add_reasoning(part, role)
+            else:
+                for written in self._parts(part, role):
+                    self._append(role, written)
+        if self._native and message.before is not None and before < len(self.contents):
+            self.contents[-1] = {**message.before, **self.contents[-1]}
+
+    def finish(self) -> list[JSONObject]:
+        """Return the contents."""
+        self._close()
+        return self.contents
+
+    def system_parts(self, message: Message) -> list[JSONObject]:
+        """Return the parts of the instructions at the head of a conversation."""
+        parts: list[JSONObject] = []
+        for part in message.parts:
+            if isinstance(part, Text) or (isinstance(part, OpaquePart) and part.origin == NAME):
+                parts += self._parts(part, "system")
+            else:
+                self._ledger.dropped(part.path, "a system message can contain only text")
+        return parts
+
+    def _add_system(self, message: Message) -> None:
+        self._ledger.altered(
+            message.path, "sent as marked user text: the upstream has no system role in mid-conversation"
+        )
+        for part in self.system_parts(message):
+            self._append("user", {**part, "text": f"<system>\n{part.get('text')}\n</system>"})
+
+    def _add_reasoning(self, part: Reasoning, role: str) -> None:
+        """Write what this vendor has signed. Other reasoning is not required back, and none is accepted as thoughts."""
+        signature = part.signature
+        if signature is None:
+            if not (self._native and part.native is not None):
+                self._ledger.dropped(part.path, "unsigned reasoning: the upstream needs none back")
+            elif role == "model":
+                self._append(role, part.native)
+        elif signature.origin != NAME or type(signature.native) is not dict:
+            self._ledger.add(
+                LossCode.FOREIGN_SIGNATURE,
+                part.path,
+                f"reasoning of {signature.origin or 'a response that was cut off'}, which this upstream cannot read",
+            )
+        elif role == "model" and not (self._native and signature.native.get(SIGNED)):  # the part still has it
+            self._start(role)
+            self._signed.sign(signature.native)
+
+    def _append(self, role: str, part: JSONObject) -> None:
+        self._start(role, starts="functionResponse" not in part and self._ends_with_result())
+        self._signed.add(part)
+
+    def _ends_with_result(self) -> bool:
+        parts = self._signed.parts
+        return bool(parts) and "functionResponse" in parts[-1]
+
+    def _start(self, role: str, starts: bool = False) -> None:
+        if role != self._open or starts:
+            self._close()
+            self._signed = SignedParts([])
+            self._open = role
+            self.contents.append({"role": role, "parts": self._signed.parts})
+
+    def _close(self) -> None:
+        """End the last content: nothing more joins it."""
+        if not self._open:
+            return
+        self._signed.finish()
+        if self._open == "model" and self._capabilities.thought_signatures:
+            add_placeholder(self._signed.parts)
+        if not self._signed.parts:
+            self.contents.pop()
+        self._open = ""
+        self._signed = SignedParts([])
+
+    # --- parts --------------------------------------------------------------------------------------------
+
+    def _parts(self, part: Part, role: str) -> Iterable[JSONObject]:
+        """Return the parts for one, none if it is empty or not accepted here."""
+        if self._native:
+            if part.native is not None:
+                return (part.native,)
+            return [overlaid(written, part) for written in self._new_parts(part, role)]  # type: ignore[arg-type]
+        return self._new_parts(part, role)
+
+    def _new_parts(self, part: Part, role: str) -> Iterable[JSONObject]:
+        if isinstance(part, Text):
+            if part.citations is not None:
+                self._ledger.altered(part.path, "sent without its citations: Gemini has none in requests")
+            return ({"text": part.text},) if part.text else ()
+        if isinstance(part, ToolCall) and role == "model":
+            return (self._call(part),)
+        if isinstance(part, ToolResult) and role == "user":
+            return self._result(part)
+        if isinstance(part, OpaquePart):
+            if part.origin == NAME:
+                return (part.native,)
+            self._ledger.add(LossCode.UNKNOWN_KIND, part.path, f"Gemini has no counterpart of {part.kind}")
+            return ()
+        if isinstance(part, Refusal):
+            self._ledger.altered(part.path, "the refusal was sent as plain text")
+            return ({"text": part.text},) if part.text else ()
+        if isinstance(part, Media):
+            return (write_media(part, self._ledger),)
+        self._ledger.dropped(part.path, "tool calls and results are not allowed here")
+        return ()
+
+    def _call(self, part: ToolCall) -> JSONObject:
+        call: JSONObject = {"id": part.call_id} if self._capabilities.function_ids else {}
+        call["name"] = part.name
+        call["args"] = arguments_object(part.input, part.path, self._ledger)
+        return {"functionCall": call}
+
+    def _result(self, part: ToolResult) -> Iterable[JSONObject]:
+        texts: list[str] = []
+        media: list[JSONObject] = []
+        for inner in part.parts:
+            for written in self._new_parts(inner, "result"):
+                if "text" in written:
+                    texts.append(written["text"])
+                else:
+                    media.append(written)
+        result: JSONObject = {"id": part.call_id} if self._capabilities.function_ids else {}
+        result["name"] = self._names.get(part.call_id, part.call_id)
+        # "use "output" key to specify function output and "error" key to specify error details" (google-genai 3.4.0).
+        # It is an object, never a list or a text (vscode-copilot-chat#2745, read 2026-11-22).
+        result["response"] = {"error" if part.is_error else "output": "\n\n".join(texts)}
+        if media and self._capabilities.tool_images:
+            result["parts"] = media
+            media = []
+        return ({"functionResponse": result}, *media)
+
+
+def arguments_object(text: str, path: str, ledger: Ledger) -> JSON:
+    """Return arguments as an object, with the model's own characters."""
+    if is_object_text(text):
+        return msgspec.Raw(text.encode("utf-8")) if text.isascii() or _is_unicode(text) else {"_raw": text}
+    if not text or text.isspace():
+        return {}
+    ledger.altered(path, "the arguments are not a JSON object: they were sent as text under the key _raw")
+    return {"_raw": text}
+
+
+def _is_unicode(text: str) -> bool:
+    return not any("\ud800" <= character <= "\udfff" for character in text)
+
+
+def write_media(part: Media, ledger: Ledger) -> JSONObject:
+    """Return the part of an image, a file or a sound. Raises RequestRefused (400)."""
+    out: JSONObject
+    if part.source == "text":
+        return {"text": part.data if part.filename is None else f"{part.filename}\n\n{part.data}"}
+    if part.source == "base64" or part.data.startswith("data:"):
+        media_type, data = part.media_type, part.data
+        if part.source != "base64":
+            head, comma, data = part.data.partition(",")
+            if not comma or ";base64" not in head:
+                raise RequestRefused("a data: URI must be in base64", path=part.path, code="invalid_value")
+            media_type = head[len("data:") :].partition(";")[0] or media_type
+        inline: JSONObject = {"mimeType": media_type or _guess_type(part.kind, data), "data": data}
+        out = {"inlineData": inline}
+    else:
+        file: JSONObject = {} if part.media_type is None else {"mimeType": part.media_type}
+        out = {"fileData": {**file, "fileUri": part.data}}
+    if part.filename is not None and "inlineData" in out:
+        out["inlineData"]["displayName"] = part.filename
+    for name in ("context", "citations"):
+        if getattr(part, name) is not None:
+            ledger.dropped(f"{part.path}/{name}", "Gemini has no such setting for files")
+    if part.detail in DETAIL_NAMES:
+        out["mediaResolution"] = {"level": DETAIL_NAMES[part.detail]}
+    elif part.detail not in (None, "auto"):
+        ledger.altered(part.path, "sent without its detail: Gemini has no such resolution")
+    return out
+
+
+def _guess_type(kind: str, data: str) -> str:
+    return next((found for start, found in MAGIC if data.startswith(start)), MEDIA_TYPES[kind])

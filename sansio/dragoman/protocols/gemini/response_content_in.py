@@ -1,0 +1,438 @@
+"""Read one candidate of a response: parts in, blocks out.
+
+A candidate keeps one open block of text or thoughts and ends it when another kind of part comes. A call comes whole in
+one part, unless the client has requested pieces. A signature becomes reasoning before its call, or behind its text.
+"""
+
+from __future__ import annotations
+
+import re
+
+from dragoman._ir.events import (
+    TRUNCATING_STOP_REASONS,
+    Annotation,
+    ArgumentsDelta,
+    BlockEnded,
+    BlockKind,
+    BlockStarted,
+    Event,
+    Failed,
+    Logprobs,
+    Opaque,
+    ReasoningDelta,
+    ReasoningForm,
+    Search,
+    Signature,
+    SignatureDelta,
+    Source,
+    Stopped,
+    StopReason,
+    TextDelta,
+    ToolHead,
+)
+from dragoman._ir.losses import Ledger
+from dragoman._ir.shape import extra_members, note_unread
+from dragoman._wire.errors import ErrorKind, WireError
+from dragoman._wire.exceptions import unreadable_response
+from dragoman._wire.json import JSON, JSONObject, encode_text, kind_of
+from dragoman.codec import ResponseContext
+from dragoman.protocols.gemini.checks import objects, string_or_none
+from dragoman.protocols.gemini.shapes import CANDIDATE_SHAPE, PART_SHAPE, WRITTEN_CANDIDATE_SHAPE
+from dragoman.protocols.gemini.tables import (
+    DATA_MEMBERS,
+    ERROR_FINISH_REASONS,
+    NAME,
+    SIGNATURE,
+    SIGNED,
+    STOP_REASONS,
+)
+
+# The server puts this before names in its own texts, and sometimes in calls.
+_NAME_PREFIX = "default_api:"
+
+# What waits for the end of a candidate: the last one that is not empty counts.
+_METADATA = ("groundingMetadata", "citationMetadata", "urlContextMetadata")
+
+
+class Blocks:
+    """Numbers the blocks of one response, and makes ids for calls that came without one."""
+
+    def __init__(self, context: ResponseContext) -> None:
+        self.context = context
+        self.model = ""  # as the upstream reports it
+        self._blocks = self._calls = -1
+
+    def next(self) -> int:
+        self._blocks += 1
+        return self._blocks
+
+    def next_call_id(self) -> str:
+        self._calls += 1
+        return f"call_{self.context.id}_{self._calls}"
+
+
+class CandidateReader:
+    """Reads one candidate.
+
+    finish_reason: the last one that came, None before.
+    """
+
+    __slots__ = (
+        "_args",
+        "_block",
+        "_blocks",
+        "_called",
+        "_extra",
+        "_kind",
+        "_ledger",
+        "_message",
+        "_metadata",
+        "_parts",
+        "_path",
+        "_same_protocol",
+        "_texts",
+        "_written",
+        "finish_reason",
+        "index",
+    )
+
+    def __init__(self, index: int, blocks: Blocks, ledger: Ledger) -> None:
+        self.index = index
+        self.finish_reason: str | None = None
+        self._message: str | None = None
+        self._path = f"/candidates/{index}"
+        self._blocks = blocks
+        self._ledger = ledger
+        self._same_protocol = blocks.context.request.protocol == NAME
+        self._kind: BlockKind | None = None  # of the open block
+        self._block = -1
+        self._texts: list[str] = []  # of the open block, if it is text: offsets count its bytes
+        self._called = self._written = False
+        self._parts = -1  # the number of the last part
+        self._args: PartialArguments | None = None  # of the open call
+        self._metadata: JSONObject = {}
+        self._extra: JSONObject = {}
+
+    def read(self, candidate: JSONObject, out: list[Event]) -> None:
+        """Read a chunk's candidate."""
+        if not self._same_protocol:
+            note_unread(candidate, CANDIDATE_SHAPE, self._path, self._ledger)
+        elif extra := extra_members(candidate, WRITTEN_CANDIDATE_SHAPE):
+            self._extra.update({name: value for name, value in extra.items() if name not in _METADATA})
+        for name in _METADATA:
+            value = candidate.get(name)
+            if type(value) is dict and value:
+                self._metadata[name] = value
+        content = candidate.get("content")
+        parts = content.get("parts") if type(content) is dict else None
+        if type(parts) is dict:
+            parts = [parts]
+        elif parts is not None and type(parts) is not list:
+            raise unreadable_response(f"parts is {kind_of(parts)}")
+        start = len(out)
+        for part in parts or ():
+            if type(part) is not dict:
+                raise unreadable_response(f"a part is {kind_of(part)}")
+            self._read_part(part, out)
+        logprobs = candidate.get("logprobsResult")
+        if type(logprobs) is dict:
+            self._read_logprobs(logprobs, out, start)
+        self.finish_reason = string_or_none(candidate.get("finishReason")) or self.finish_reason
+        self._message = string_or_none(candidate.get("finishMessage")) or self._message
+
+    def _read_part(self, part: JSONObject, out: list[Event]) -> None:
+        kind = next((name for name in DATA_MEMBERS if part.get(name) is not None), None)
+        signature = string_or_none(part.get(SIGNATURE))
+        if kind == "functionCall" and type(part[kind]) is dict:
+            self._note(part)
+            self._read_call(part[kind], signature, out)
+            return
+        if kind == "text" and type(part["text"]) is str:
+            if len(part) > 1:
+                self._note(part)
+            self._read_text(part, part["text"], signature, out)
+            return
+        self._end_block(out)
+        if kind is None and signature is not None and part.keys() <= {SIGNATURE, "thought"}:
+            self._sign({**part, "text": ""}, out)
+        elif part:
+            self._parts += 1
+            path = f"{self._path}/content/parts/{self._parts}"
+            self._written = True
+            out.append(Opaque(NAME, kind or next(iter(part)), part, path, self.index))
+
+    def _note(self, part: JSONObject) -> None:
+        note_unread(part, PART_SHAPE, self._path, self._ledger, ("content", "parts", max(self._parts, 0)))
+
+    # --- text and thoughts --------------------------------------------------------------------------------
+
+    def _read_text(self, part: JSONObject, text: str, signature: str | None, out: list[Event]) -> None:
+        thought = part.get("thought") is True
+        if text:
+            self._open(BlockKind.REASONING if thought else BlockKind.TEXT, out)
+            if thought:
+                out.append(ReasoningDelta(self._block, text, form=ReasoningForm.SUMMARY))
+            else:
+                self._written = True
+                self._texts.append(text)
+                out.append(TextDelta(self._block, text))
+        if signature is None:
+            return
+        if thought:
+            self._open(BlockKind.REASONING, out)
+            self._sign(part, out)
+        elif text:
+            # The client sends the text as one part: text and signature stay together.
+            self._finish_text(out)
+            self._end_block(out)
+            self._sign({SIGNED: "text", SIGNATURE: signature}, out)
+        else:
+            self._finish_text(out)
+            self._end_block(out)
+            self._sign({"text": "", SIGNATURE: signature}, out)
+
+    def _open(self, kind: BlockKind, out: list[Event]) -> None:
+        """Open a block of this kind, unless one is open."""
+        if self._kind is kind:
+            return
+        self._end_block(out)
+        self._kind = kind
+        self._texts = []
+        self._parts += 1
+        self._start(kind, out)
+
+    def _start(self, kind: BlockKind, out: list[Event], tool: ToolHead | None = None) -> None:
+        self._block = self._blocks.next()
+        path = f"{self._path}/content/parts/{self._parts}"
+        out.append(BlockStarted(self._block, kind, self.index, tool, path=path))
+
+    def _sign(self, native: JSONObject, out: list[Event]) -> None:
+        """Sign the open thoughts, or add reasoning without text that has the signature."""
+        signature = Signature(NAME, native, self._blocks.model)
+        if self._kind is not BlockKind.REASONING:
+            self._end_block(out)
+            self._start(BlockKind.REASONING, out)
+            self._kind = BlockKind.REASONING
+        out.append(SignatureDelta(self._block, signature))
+        self._end_block(out)
+
+    def _end_block(self, out: list[Event], *, complete: bool = True) -> None:
+        if self._args is not None:
+            self._end_call(self._args, out, complete=complete)
+        if self._kind is not None:
+            out.append(BlockEnded(self._block, complete))
+            self._kind = None
+
+    # --- calls --------------------------------------------------------------------------------------------
+
+    def _read_call(self, call: JSONObject, signature: str | None, out: list[Event]) -> None:
+        name = call.get("name")
+        if type(name) is str and name:
+            if signature is not None:
+                if self._kind is BlockKind.TEXT:
+                    self._end_block(out)
+                self._sign({SIGNED: "functionCall", SIGNATURE: signature}, out)
+            self._end_block(out)
+            self._parts += 1
+            self._called = self._written = True
+            call_id = string_or_none(call.get("id")) or self._blocks.next_call_id()
+            self._start(BlockKind.TOOL_CALL, out, ToolHead(call_id, name.removeprefix(_NAME_PREFIX)))
+            self._kind = BlockKind.TOOL_CALL
+            self._args = PartialArguments()
+        if self._args is None:
+            if call:
+                raise unreadable_response("a function call has no name")
+            return
+        self._args.add(call)
+        if call.get("willContinue") is not True:
+            self._end_call(self._args, out)
+
+    def _end_call(self, arguments: PartialArguments, out: list[Event], *, complete: bool = True) -> None:
+        self._args = None
+        text = encode_text(arguments.value)
+        # What was cut off must not look complete.
+        out.append(ArgumentsDelta(self._block, text if complete or text == "{}" else text[:-1]))
+        out.append(BlockEnded(self._block, complete))
+        self._kind = None
+
+    # --- side data ----------------------------------------------------------------------------------------
+
+    def _read_logprobs(self, value: JSONObject, out: list[Event], start: int) -> None:
+        """Put log probabilities before the text that they are about, which is in `out` from `start` on."""
+        texts = [at for at in range(start, len(out)) if isinstance(out[at], TextDelta)]
+        chosen = objects(value.get("chosenCandidates"))
+        if not texts or not chosen:
+            if chosen:
+                self._ledger.dropped(
+                    f"{self._path}/logprobsResult", "log probabilities of something other than text"
+                )
+            return
+        top = [objects(each.get("candidates")) for each in objects(value.get("topCandidates"))]
+        tokens: list[JSON] = [
+            {**_token(token), "top_logprobs": list(map(_token, top[at] if at < len(top) else []))}
+            for at, token in enumerate(chosen)
+        ]
+        delta = out[texts[0]]
+        assert isinstance(delta, TextDelta)
+        out.insert(texts[0], Logprobs(delta.block, tokens))
+
+    def _finish_text(self, out: list[Event]) -> None:
+        """Cite the sources of the open text."""
+        if self._kind is not BlockKind.TEXT or self._same_protocol or not self._metadata:
+            return
+        text = "".join(self._texts).encode("utf-8", "surrogatepass")
+        path = f"{self._path}/groundingMetadata/groundingSupports"
+        for native, web, segment in _cited(self._metadata):
+            url, title = string_or_none(web.get("uri")), string_or_none(web.get("title"))
+            if url is not None:
+                span = _characters(text, segment)
+                out.append(Annotation(self._block, NAME, native, url, title, *span, path))
+
+    def _opaque(self) -> list[Event]:
+        """Return what other protocols have no place for, or one of their own: the search, and all else as it came."""
+        if self._same_protocol:
+            members = {**self._metadata, **self._extra}
+            return [
+                Opaque(NAME, "candidate", {name: value}, f"{self._path}/{name}", self.index, round_trip=False)
+                for name, value in members.items()
+            ]
+        return [
+            Opaque(NAME, name, value, f"{self._path}/{name}", self.index, False, _search(name, value))
+            for name, value in self._metadata.items()
+        ]
+
+    # --- the end ------------------------------------------------------------------------------------------
+
+    def end(self, out: list[Event]) -> Failed | None:
+        """End the candidate. Return why it is a failure, None if it is none."""
+        native = self.finish_reason or ""
+        if native in ERROR_FINISH_REASONS:
+            return self._failed(native)
+        reason = STOP_REASONS.get(native)
+        if reason is None:
+            if not self._written:
+                return self._failed(native)
+            self._ledger.altered(
+                f"{self._path}/finishReason",
+                "a finish reason without a counterpart was read as the end of the turn",
+            )
+            reason = StopReason.END
+        cut = reason in TRUNCATING_STOP_REASONS
+        self._finish_text(out)
+        self._end_block(out, complete=not cut)
+        out += self._opaque()
+        if reason is StopReason.END and self._called:
+            reason = StopReason.TOOL_USE
+        explanation = self._message if reason is StopReason.CONTENT_FILTER else None
+        out.append(Stopped(reason, native, self.index, explanation=explanation))
+        return None
+
+    def _failed(self, native: str) -> Failed:
+        message = self._message or f"the upstream stopped with finishReason {native}"
+        return Failed(WireError(ErrorKind.SERVER, message, code=native.lower()))
+
+
+def _token(token: JSONObject) -> JSONObject:
+    return {"token": token.get("token") or "", "logprob": token.get("logProbability") or 0, "bytes": None}
+
+
+def _cited(metadata: JSONObject) -> list[tuple[JSONObject, JSONObject, JSONObject]]:
+    """Return each citation as it came, its source, and its place in the text."""
+    grounding, citations = metadata.get("groundingMetadata") or {}, metadata.get("citationMetadata") or {}
+    chunks = grounding.get("groundingChunks")
+    sources = [each for each in chunks if type(each) is dict] if type(chunks) is list else []
+    found: list[tuple[JSONObject, JSONObject, JSONObject]] = []
+    for support in objects(grounding.get("groundingSupports")):
+        segment = support.get("segment")
+        indices = support.get("groundingChunkIndices")
+        for index in indices if type(indices) is list else ():
+            if type(index) is int and 0 <= index < len(sources):
+                source = next((each for each in sources[index].values() if type(each) is dict), {})
+                place = segment if type(segment) is dict else {}
+                found.append(({**sources[index], "segment": place}, source, place))
+    for name in ("citationSources", "citations"):
+        for each in objects(citations.get(name)):
+            found.append((each, each, each))
+    return found
+
+
+def _characters(text: bytes, segment: JSONObject) -> tuple[int | None, int | None]:
+    """Return the span of a segment in characters: it counts bytes of UTF-8, and leaves out a start of 0."""
+    start, end = segment.get("startIndex") or 0, segment.get("endIndex")
+    if type(start) is not int or type(end) is not int or not 0 <= start < end <= len(text):
+        return None, None
+    before = len(text[:start].decode("utf-8", "ignore"))
+    return before, before + len(text[start:end].decode("utf-8", "ignore"))
+
+
+def _search(name: str, value: JSONObject) -> Search | None:
+    """Return queries and sources of a web search, None for all else."""
+    queries = value.get("webSearchQueries")
+    texts = [each for each in queries if type(each) is str] if type(queries) is list else []
+    if name != "groundingMetadata" or not texts:
+        return None
+    pages = [chunk.get("web") for chunk in objects(value.get("groundingChunks"))]
+    sources = [
+        Source(page["uri"], string_or_none(page.get("title")))
+        for page in pages
+        if type(page) is dict and string_or_none(page.get("uri"))
+    ]
+    return Search(tuple(texts), tuple(sources))
+
+
+# Arguments in pieces.
+
+_STEP = re.compile(r"\.([^.\[\]]+)|\[(?:(\d{1,6})|'([^']*)')\]")
+_VALUES = ("numberValue", "boolValue", "nullValue", "structValue", "listValue")
+
+
+class PartialArguments:
+    """Collects the arguments of a call that come in pieces: each has a JSONPath and a value, or a piece of a string."""
+
+    __slots__ = ("_path", "_pieces", "value")
+
+    def __init__(self) -> None:
+        self.value: JSONObject = {}
+        self._path: list[str | int] = []
+        self._pieces: list[str] = []
+
+    def add(self, call: JSONObject) -> None:
+        arguments = call.get("args")
+        if type(arguments) is dict:
+            self.value.update(arguments)
+        for piece in objects(call.get("partialArgs")):
+            path = [
+                int(number) if number else name or quoted
+                for name, number, quoted in _STEP.findall(str(piece.get("jsonPath")))
+            ]
+            if not path:
+                raise unreadable_response("a piece of a function call's arguments has no place")
+            value = piece.get("stringValue")
+            if type(value) is not str:
+                found = [piece[name] for name in _VALUES if name in piece]
+                self._put(path, None if "nullValue" in piece or not found else found[0])
+                continue
+            if path != self._path:
+                self._path, self._pieces = path, []
+            self._pieces.append(value)
+            if piece.get("willContinue") is not True:
+                self._put(path, "".join(self._pieces))
+                self._path, self._pieces = [], []
+
+    def _put(self, path: list[str | int], value: JSON) -> None:
+        holder: JSON = self.value
+        for step, after in zip(path, [*path[1:], None], strict=True):
+            if type(step) is int:
+                if type(holder) is not list or step > len(holder):
+                    raise unreadable_response("a piece of a function call's arguments is out of place")
+                if step == len(holder):
+                    holder.append(None)
+            elif type(holder) is not dict:
+                raise unreadable_response("a piece of a function call's arguments is out of place")
+            else:
+                holder.setdefault(step, None)
+            if after is None:
+                holder[step] = value
+            elif holder[step] is None:
+                holder[step] = [] if type(after) is int else {}
+            holder = holder[step]

@@ -1,0 +1,167 @@
+"""Read chunks of an upstream's stream, or a whole response, into events.
+
+Each chunk is a complete response with the next parts of its candidates and the usage so far. Only the end of the body
+is the end: some models have a finish reason in every chunk. A whole response is read as one chunk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dragoman._ir.events import (
+    ENDED,
+    ArgumentsDelta,
+    Event,
+    Failed,
+    Opaque,
+    ReasoningDelta,
+    Started,
+    Stopped,
+    StopReason,
+    TextDelta,
+    Usage,
+)
+from dragoman._ir.fast_path import DeltaTemplate
+from dragoman._ir.losses import Ledger
+from dragoman._ir.shape import extra_members, note_unread
+from dragoman._wire.exceptions import RemoteProtocolError, unreadable_response
+from dragoman._wire.json import JSONObject, decode, kind_of
+from dragoman._wire.limits import CHOICES
+from dragoman._wire.sse import Frame
+from dragoman.codec import ResponseContext
+from dragoman.protocols.gemini.checks import objects, string_or_none
+from dragoman.protocols.gemini.errors import parse_error
+from dragoman.protocols.gemini.response_content_in import Blocks, CandidateReader
+from dragoman.protocols.gemini.shapes import RESPONSE_SHAPE, WRITTEN_RESPONSE_SHAPE
+from dragoman.protocols.gemini.tables import NAME
+from dragoman.protocols.gemini.usage import UsageReader
+
+
+class GeminiReader:
+    """Reads one stream."""
+
+    __slots__ = (
+        "_blocked",
+        "_blocks",
+        "_candidates",
+        "_counts",
+        "_ended",
+        "_ledger",
+        "_same_protocol",
+        "_started",
+        "_usage",
+    )
+
+    def __init__(self, context: ResponseContext, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._same_protocol = context.request.protocol == NAME
+        self._blocks = Blocks(context)
+        self._candidates: dict[int, CandidateReader] = {}
+        self._blocked: Stopped | None = None
+        self._started = self._ended = False
+        self._counts = UsageReader(ledger, self._same_protocol)
+        self._usage = Usage()  # as it was sent last
+
+    def read(self, frame: Frame) -> Sequence[Event]:
+        """Return the events of one frame. Raises RemoteProtocolError (502)."""
+        if self._ended or not frame.data.strip() or frame.data == b"[DONE]":  # other gateways send that
+            return ()
+        value = decode(frame.data)
+        chunks = objects(value)
+        if not chunks:
+            raise unreadable_response(f"a chunk is {kind_of(value)}")
+        out: list[Event] = []
+        for chunk in chunks:
+            if not self._ended:
+                self.read_chunk(chunk, out, fails=frame.event == b"error")
+        return out
+
+    def eof(self) -> Sequence[Event]:
+        """Return the last events.
+
+        Raises RemoteProtocolError (502) if a candidate has no finish reason.
+        """
+        if self._ended:
+            return ()
+        out: list[Event] = []
+        self.finish(out)
+        return out
+
+    def template_for(self, delta: TextDelta | ReasoningDelta | ArgumentsDelta) -> DeltaTemplate | None:
+        """Return None: each chunk has other counts behind its text."""
+        return None
+
+    def read_chunk(self, chunk: JSONObject, out: list[Event], *, fails: bool = False) -> None:
+        """Read one chunk. fails: it is an error, whatever it looks like."""
+        if fails or "error" in chunk:
+            self._ended = True
+            out.append(Failed(parse_error(chunk, None)))
+            return
+        if not self._started:
+            if not chunk:
+                return  # a heartbeat
+            self._started = True
+            self._blocks.model = string_or_none(chunk.get("modelVersion")) or ""
+            out.append(Started(string_or_none(chunk.get("responseId")) or "", self._blocks.model))
+        if not self._same_protocol:
+            note_unread(chunk, RESPONSE_SHAPE, "", self._ledger)
+        elif extra := extra_members(chunk, WRITTEN_RESPONSE_SHAPE):
+            out += [
+                Opaque(NAME, "response", {name: value}, f"/{name}", round_trip=False)
+                for name, value in extra.items()
+            ]
+        usage = chunk.get("usageMetadata")
+        if type(usage) is dict:
+            found = self._counts.read(usage)
+            if found != self._usage:
+                self._usage = found
+                out.append(found)
+        feedback = chunk.get("promptFeedback")
+        if type(feedback) is dict and (reason := string_or_none(feedback.get("blockReason"))):
+            message = string_or_none(feedback.get("blockReasonMessage"))
+            explanation = message or f"the prompt was blocked: {reason}"
+            self._blocked = Stopped(
+                StopReason.CONTENT_FILTER, reason, explanation=explanation, details=feedback
+            )
+        for position, candidate in enumerate(objects(chunk.get("candidates"))):
+            index = candidate.get("index")
+            if type(index) is not int or index < 0:
+                index = position
+            reader = self._candidates.get(index)
+            if reader is None:
+                CHOICES.check(len(self._candidates) + 1, "/candidates")
+                reader = self._candidates[index] = CandidateReader(index, self._blocks, self._ledger)
+            reader.read(candidate, out)
+
+    def finish(self, out: list[Event]) -> None:
+        """Add the ends of the candidates and of the response."""
+        candidates = [self._candidates[index] for index in sorted(self._candidates)]
+        if self._blocked is not None and 0 not in self._candidates:
+            self._ended = True
+            out += (self._blocked, ENDED)
+            return
+        if not candidates or candidates[0].index != 0:
+            raise _truncated("without any candidates")
+        if any(candidate.finish_reason is None for candidate in candidates):
+            raise _truncated("before its finish reason")
+        self._ended = True
+        for candidate in candidates:
+            failed = candidate.end(out)
+            if failed is not None:
+                out.append(failed)
+                return
+        out.append(ENDED)
+
+
+def read_whole(body: JSONObject, context: ResponseContext, ledger: Ledger) -> list[Event]:
+    """Return the events of a whole response. Raises RemoteProtocolError (502) if it is none."""
+    reader = GeminiReader(context, ledger)
+    out: list[Event] = []
+    reader.read_chunk(body, out)
+    if not out or not isinstance(out[-1], Failed):
+        reader.finish(out)
+    return out
+
+
+def _truncated(how: str) -> RemoteProtocolError:
+    return RemoteProtocolError(f"the upstream's response ended {how}", status=502, code="truncated")

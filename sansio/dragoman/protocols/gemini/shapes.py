@@ -1,0 +1,250 @@
+"""The members of each object of requests and responses, see `_ir.shape`.
+
+They come from google-genai 3.4.0 and the REST reference of v1beta. A member that is not in a shape is unknown: it is an
+extra member of a request, and a loss of a response.
+"""
+
+from __future__ import annotations
+
+from dragoman._ir.request import Param
+from dragoman._ir.shape import (
+    ARRAY,
+    BOOLEAN,
+    INTEGER,
+    NUMBER,
+    OBJECT,
+    STRING,
+    Counters,
+    DroppedUnless,
+    OneOf,
+    Setting,
+    Shape,
+    native_members,
+    setting_paths,
+)
+from dragoman.protocols.gemini.checks import Names
+
+# Requests.
+
+REQUEST_SHAPE: dict[str, Shape] = {
+    "model": STRING,
+    "contents": None,
+    "systemInstruction": None,
+    "tools": None,
+    "toolConfig": {
+        "functionCallingConfig": {
+            "mode": None,
+            "allowedFunctionNames": None,
+            "streamFunctionCallArguments": None,  # the whole arguments always come in one piece
+        },
+        "retrievalConfig": Setting(None),
+        "includeServerSideToolInvocations": Setting(None),
+    },
+    "generationConfig": {
+        "temperature": Setting("temperature", NUMBER),
+        "topP": Setting("top_p", NUMBER),
+        "topK": Setting("top_k", NUMBER),
+        "candidateCount": Setting("n", INTEGER),
+        "maxOutputTokens": Setting("max_output_tokens", INTEGER),
+        "stopSequences": Setting("stop", ARRAY),
+        "presencePenalty": Setting("presence_penalty", NUMBER),
+        "frequencyPenalty": Setting("frequency_penalty", NUMBER),
+        "seed": Setting("seed", INTEGER),
+        "responseLogprobs": Setting("logprobs", BOOLEAN),
+        "logprobs": Setting("top_logprobs", INTEGER),
+        "responseModalities": Setting("modalities", ARRAY),
+        "responseMimeType": STRING,
+        "responseSchema": OBJECT,
+        "responseJsonSchema": None,
+        "thinkingConfig": {"includeThoughts": BOOLEAN, "thinkingBudget": NUMBER, "thinkingLevel": STRING},
+        **dict.fromkeys(
+            (
+                "responseFormat",
+                "speechConfig",
+                "imageConfig",
+                "mediaResolution",
+                "audioTimestamp",
+                "routingConfig",
+                "modelSelectionConfig",
+                "enableEnhancedCivicAnswers",
+                "audioTranscriptionConfig",
+                "enableAffectiveDialog",
+                "translationConfig",
+            ),
+            Setting(None),
+        ),
+    },
+    "safetySettings": Setting(None),
+    "cachedContent": Setting("cached_content", STRING),
+    "continuationToken": Setting("continuation_token", STRING),
+    "labels": Setting("metadata", OBJECT),
+    "serviceTier": Setting("service_tier", STRING),
+    "store": Setting(None),
+    "modelArmorConfig": Setting(None),
+}
+SETTING_PATHS: dict[Param, str] = setting_paths(REQUEST_SHAPE)
+
+_SIDE: dict[str, Shape] = {
+    "thoughtSignature": None,
+    "thought": OneOf((True, False)),
+    "videoMetadata": Setting(None),
+    "mediaProcessing": Setting(None),
+    "documentMetadata": Setting(None),
+    "spreadsheetMetadata": Setting(None),
+    "audioMetadata": Setting(None),
+    "speechMetadata": Setting(None),
+    "partMetadata": Setting(None),
+}
+_DATA: Shape = {"mimeType": STRING, "data": STRING, "fileUri": STRING, "displayName": STRING}
+TEXT_SHAPE: dict[str, Shape] = {"text": None, **_SIDE}
+MEDIA_SHAPE: dict[str, Shape] = {
+    "inlineData": _DATA,
+    "fileData": _DATA,
+    "mediaResolution": {"level": OneOf(("MEDIA_RESOLUTION_LOW", "MEDIA_RESOLUTION_HIGH"))},
+    **_SIDE,
+}
+CALL_SHAPE: dict[str, Shape] = {"functionCall": {"id": None, "name": None, "args": None}, **_SIDE}
+RESULT_SHAPE: dict[str, Shape] = {
+    "functionResponse": {
+        "id": None,
+        "name": None,
+        "response": None,
+        "parts": None,
+        "scheduling": Setting(None),
+        "willContinue": Setting(None),
+    },
+    **_SIDE,
+}
+CONTENT_SHAPE: dict[str, Shape] = {"role": None, "parts": None}
+FUNCTION_SHAPE: dict[str, Shape] = {
+    "name": None,
+    "description": None,
+    "parameters": None,
+    "parametersJsonSchema": None,
+    "response": Setting(None),
+    "responseJsonSchema": Setting(None),
+    "behavior": Setting(None),
+}
+SEARCH_SHAPE: dict[str, Shape] = {"excludeDomains": ARRAY}
+
+NATIVE_MEMBERS = frozenset({"propertyOrdering"}).union(
+    *map(native_members, (REQUEST_SHAPE, MEDIA_SHAPE, RESULT_SHAPE, FUNCTION_SHAPE))
+)
+
+# The names of members that may come in snake_case, see `checks.rename`.
+_BLOB: Names = dict.fromkeys(("mimeType", "fileUri", "displayName"))
+_PART: Names = {
+    **dict.fromkeys(_SIDE),
+    "inlineData": _BLOB,
+    "fileData": _BLOB,
+    "mediaResolution": {"numTokens": None},
+    "functionCall": dict.fromkeys(("partialArgs", "willContinue")),
+    "functionResponse": {"willContinue": None, "parts": [{"inlineData": _BLOB, "fileData": _BLOB}]},
+    "executableCode": None,
+    "codeExecutionResult": None,
+    "toolCall": {"toolType": None},
+    "toolResponse": {"toolType": None},
+    "audioTranscription": None,
+}
+_CONTENT: Names = {"parts": [_PART]}
+_GENERATION: dict[str, Shape] = REQUEST_SHAPE["generationConfig"]  # type: ignore[assignment]
+REQUEST_NAMES: Names = {
+    **dict.fromkeys(REQUEST_SHAPE),
+    "contents": [_CONTENT],
+    "systemInstruction": _CONTENT,
+    "tools": [
+        {
+            **dict.fromkeys(
+                (
+                    "codeExecution",
+                    "computerUse",
+                    "enterpriseWebSearch",
+                    "exaAiSearch",
+                    "fileSearch",
+                    "googleMaps",
+                    "googleSearchRetrieval",
+                    "parallelAiSearch",
+                    "urlContext",
+                )
+            ),
+            "functionDeclarations": [dict.fromkeys(FUNCTION_SHAPE)],
+            "googleSearch": dict.fromkeys(
+                ("searchTypes", "timeRangeFilter", "excludeDomains", "blockingConfidence")
+            ),
+            "mcpServers": [{"streamableHttpTransport": None}],
+        }
+    ],
+    "toolConfig": {
+        "functionCallingConfig": dict.fromkeys(
+            ("allowedFunctionNames", "streamFunctionCallArguments"),
+        ),
+        "retrievalConfig": {"latLng": None, "languageCode": None},
+        "includeServerSideToolInvocations": None,
+    },
+    "generationConfig": {
+        **dict.fromkeys(_GENERATION),
+        "thinkingConfig": dict.fromkeys(("includeThoughts", "thinkingBudget", "thinkingLevel")),
+    },
+}
+
+# Responses. Where nothing else is said, the shapes are for clients of other protocols.
+
+_NO_FIELD = "other protocols have no field for it"
+
+# The members of a response and of a candidate that our writer makes. Clients of this protocol get all others as they
+# came.
+WRITTEN_RESPONSE_SHAPE: dict[str, Shape] = dict.fromkeys(
+    ("candidates", "promptFeedback", "usageMetadata", "modelVersion", "responseId", "createTime")
+)
+RESPONSE_SHAPE: dict[str, Shape] = {
+    **WRITTEN_RESPONSE_SHAPE,
+    "promptFeedback": {"blockReason": None, "blockReasonMessage": None, "safetyRatings": _NO_FIELD},
+    "modelStatus": _NO_FIELD,
+}
+WRITTEN_CANDIDATE_SHAPE: dict[str, Shape] = dict.fromkeys(
+    ("index", "content", "finishReason", "finishMessage", "logprobsResult")
+)
+_MEANINGLESS = frozenset({"NEGLIGIBLE", "HARM_SEVERITY_NEGLIGIBLE"})
+CANDIDATE_SHAPE: dict[str, Shape] = {
+    **WRITTEN_CANDIDATE_SHAPE,
+    "avgLogprobs": None,  # follows from the log probabilities
+    "tokenCount": None,
+    "safetyRatings": [
+        {
+            "category": None,
+            "probability": DroppedUnless(_NO_FIELD, _MEANINGLESS),
+            "probabilityScore": None,
+            "severity": DroppedUnless(_NO_FIELD, _MEANINGLESS),
+            "severityScore": None,
+            "blocked": _NO_FIELD,
+        }
+    ],
+    "citationMetadata": None,  # kept whole
+    "groundingMetadata": None,
+    "urlContextMetadata": None,
+    "continuationToken": _NO_FIELD,
+}
+PART_SHAPE: dict[str, Shape] = {
+    "text": None,
+    "thought": None,
+    "thoughtSignature": None,
+    "functionCall": {"id": None, "name": None, "args": None, "partialArgs": None, "willContinue": None},
+    "partMetadata": _NO_FIELD,
+}
+_MODALITIES: Shape = [{"modality": DroppedUnless(_NO_FIELD, frozenset({"TEXT"})), "tokenCount": None}]
+USAGE_SHAPE: Shape = Counters(
+    {
+        "promptTokenCount": None,
+        "cachedContentTokenCount": None,
+        "candidatesTokenCount": None,
+        "thoughtsTokenCount": None,
+        "toolUsePromptTokenCount": None,
+        "totalTokenCount": None,
+        "promptTokensDetails": _MODALITIES,
+        "cacheTokensDetails": _MODALITIES,
+        "candidatesTokensDetails": _MODALITIES,
+        "toolUsePromptTokensDetails": _MODALITIES,
+        "serviceTier": None,
+        "trafficType": None,  # how the request is billed
+    }
+)

@@ -1,0 +1,102 @@
+"""Thought signatures: opaque bytes that the model puts on a part and wants back with the same part, at the same place.
+
+In events and in the document a signature is reasoning before (of a text: behind) the part that it is on. Its native
+object is the whole part, or `{"of": "functionCall" | "text", "thoughtSignature": ...}` for a part that is there anyway.
+"Don't merge a part containing a signature with one that does not", nor move it to another one
+(ai.google.dev/gemini-api/docs/thought-signatures, read 2026-11-22).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from dragoman._ir.losses import Ledger
+from dragoman._wire.json import JSON, JSONObject
+from dragoman.codec import SignaturePlaces
+from dragoman.protocols.gemini.tables import DUMMY_SIGNATURE, SIGNATURE, SIGNED
+
+
+class SignedParts:
+    """Puts signatures onto the parts of one content of the model.
+
+    parts: the parts so far.
+    """
+
+    __slots__ = ("_waiting", "parts")
+
+    def __init__(self, parts: list[JSONObject]) -> None:
+        self.parts = parts
+        self._waiting: dict[str, list[str]] = {"functionCall": [], "text": []}
+
+    def sign(self, native: JSONObject) -> None:
+        """Add a signature, or a whole part that has one."""
+        kind, signature = native.get(SIGNED), native.get(SIGNATURE)
+        if kind is None or type(signature) is not str:
+            self.parts.append(native)
+        elif kind == "text" and self.parts and _is_unsigned_text(self.parts[-1]):
+            self.parts[-1] = {**self.parts[-1], SIGNATURE: signature}
+        elif kind in self._waiting:
+            self._waiting[kind].append(signature)
+
+    def add(self, part: JSONObject) -> None:
+        """Add a part, with the signature that waits for it."""
+        waiting = self._waiting.get("functionCall" if "functionCall" in part else "text")
+        if (
+            waiting
+            and SIGNATURE not in part
+            and (waiting is not self._waiting["text"] or _is_unsigned_text(part))
+        ):
+            part = {**part, SIGNATURE: waiting.pop(0)}
+        self.parts.append(part)
+
+    def finish(self) -> None:
+        """Add what no part has come for as parts without text."""
+        for signature in self._waiting["text"]:
+            self.parts.append({"text": "", SIGNATURE: signature})
+        self._waiting = {"functionCall": [], "text": []}
+
+
+def _is_unsigned_text(part: JSONObject) -> bool:
+    return "text" in part and SIGNATURE not in part and part.get("thought") is not True
+
+
+def add_placeholder(parts: list[JSONObject]) -> None:
+    """Put the vendor's placeholder on the first call if that has no signature.
+
+    "Function call is missing a thought_signature in functionCall parts." (openclaude#67, read 2026-11-22) Earlier turns
+    are not checked, but a placeholder that went away would change what the upstream has cached.
+    """
+    for index, part in enumerate(parts):
+        if "functionCall" in part:
+            if SIGNATURE not in part:
+                parts[index] = {**part, SIGNATURE: DUMMY_SIGNATURE}
+            return
+
+
+# Signatures in a body that is relayed, see SignaturePlaces.
+
+
+def _without_signature(part: JSONObject) -> Iterable[JSON]:
+    """Return a part without its signature, nothing if it is only there for that."""
+    rest = {name: value for name, value in part.items() if name != SIGNATURE}
+    if "functionCall" in part:
+        return ({**rest, SIGNATURE: DUMMY_SIGNATURE},)
+    return (rest,) if rest.get("text") != "" and rest else ()
+
+
+def _replace_signed_part(
+    part: JSONObject, native: JSONObject | None, message: JSONObject, path: str, ledger: Ledger
+) -> Iterable[JSON]:
+    """Return the part with the signature that a wrapped one holds."""
+    if native is None:
+        return (part,)
+    return ({**part, SIGNATURE: native[SIGNATURE]} if native.get(SIGNED) else native,)
+
+
+SIGNATURE_PLACES = SignaturePlaces(
+    conversation="contents",
+    members=("parts",),
+    fields={"": SIGNATURE},
+    replace=_replace_signed_part,
+    without=_without_signature,
+)

@@ -1,0 +1,196 @@
+"""Tables of the protocol: names, and mappings between wire and neutral values.
+
+Values are those of google-genai 3.4.0 (types.py) unless something else is said. Tables of errors are in `errors`, the
+members of objects in `shapes`.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from dragoman._ir.events import StopReason
+from dragoman._ir.request import Param
+from dragoman._wire.json import JSON
+from dragoman.codec import TokenCount
+
+NAME = "gemini"
+
+# The versions under which clients find the same API: google-genai and @google/genai from 3.0 on send v1, older ones and
+# Gemini CLI v1beta (seen on 2026-11-23).
+VERSIONS = ("v1beta", "v1", "v1alpha")
+
+# "data: {}" is the only heartbeat that google-genai, Gemini CLI and LangChain survive: a comment ends their stream with
+# an error (google-genai 3.4.0, @google/genai 1.30 and langchain-google-genai 4.4.2, tried on 2026-11-23).
+HEARTBEAT = b"data: {}\r\n\r\n"
+
+# A count takes `contents` only, or a whole request in one member (google-genai 3.4.0, CountTokensConfig).
+TOKEN_COUNT = TokenCount(
+    endpoints=tuple(f"/{version}/models/{{model}}:countTokens" for version in VERSIONS),
+    path="/v1beta/models/{model}:countTokens",
+    fields=frozenset(("contents", "systemInstruction", "tools", "toolConfig", "generationConfig")),
+    member="totalTokens",
+    wrapper="generateContentRequest",
+)
+
+# What a part has: the member that says so, and its kind. All others are side data of one of these.
+DATA_MEMBERS = (
+    "functionCall",
+    "functionResponse",
+    "inlineData",
+    "fileData",
+    "executableCode",
+    "codeExecutionResult",
+    "toolCall",
+    "toolResponse",
+    "audioTranscription",
+    "text",
+)
+SIGNATURE = "thoughtSignature"
+# The member of a signature that is not a whole part: the kind of part that it belongs to, the next call or the text
+# before.
+SIGNED = "of"
+
+# Placeholders for the signature of a call that another model made (ai.google.dev/gemini-api/docs/thought-signatures,
+# read 2026-11-22): Gemini CLI 0.61.0 sends the first as it is, pydantic-ai its base64.
+DUMMY_SIGNATURE = "c2tpcF90aG91Z2h0X3NpZ25hdHVyZV92YWxpZGF0b3I="
+PLACEHOLDERS = frozenset(
+    {
+        DUMMY_SIGNATURE,
+        DUMMY_SIGNATURE.rstrip("="),
+        "skip_thought_signature_validator",
+        "context_engineering_is_the_way_to_go",
+        "Y29udGV4dF9lbmdpbmVlcmluZ19pc190aGVfd2F5X3RvX2dv",
+    }
+)
+
+ROLES: dict[str, Literal["user", "assistant", "system"]] = {
+    "user": "user",
+    "function": "user",  # the older role of results
+    "tool": "user",
+    "model": "assistant",
+    "assistant": "assistant",
+    "system": "system",
+}
+
+# Tool choice.
+
+MODES: dict[str, Literal["auto", "required", "none"]] = {
+    "MODE_UNSPECIFIED": "auto",
+    "AUTO": "auto",
+    "VALIDATED": "auto",
+    "ANY": "required",
+    "NONE": "none",
+}
+MODE_NAMES: dict[str, str] = {"auto": "AUTO", "required": "ANY", "none": "NONE"}
+
+# Ends. "STOP" also ends a response with calls.
+
+STOP_REASONS: dict[str, StopReason] = {
+    "STOP": StopReason.END,
+    "MAX_TOKENS": StopReason.MAX_TOKENS,
+    "CONTINUATION": StopReason.MAX_TOKENS,
+    **dict.fromkeys(
+        (
+            "SAFETY",
+            "RECITATION",
+            "BLOCKLIST",
+            "PROHIBITED_CONTENT",
+            "SPII",
+            "MODEL_ARMOR",
+            "ESCALATION",
+            "IMAGE_SAFETY",
+            "IMAGE_PROHIBITED_CONTENT",
+            "IMAGE_RECITATION",
+        ),
+        StopReason.CONTENT_FILTER,
+    ),
+}
+STOP_REASON_NAMES: dict[StopReason, str] = {
+    StopReason.END: "STOP",
+    StopReason.TOOL_USE: "STOP",
+    StopReason.MAX_TOKENS: "MAX_TOKENS",
+    StopReason.CONTEXT_WINDOW: "MAX_TOKENS",
+    StopReason.STOP_SEQUENCE: "STOP",
+    StopReason.CONTENT_FILTER: "SAFETY",
+    StopReason.PAUSE: "STOP",
+    StopReason.COMPACTION: "STOP",
+}
+# Stop reasons that "STOP" does not express fully.
+LOSSY_STOP_REASONS = frozenset({StopReason.PAUSE, StopReason.COMPACTION})
+# What the model wrote cannot be used: never an empty success (CLIProxyAPI#1100, read 2026-11-22).
+ERROR_FINISH_REASONS = frozenset(
+    {
+        "MALFORMED_FUNCTION_CALL",
+        "UNEXPECTED_TOOL_CALL",
+        "TOO_MANY_TOOL_CALLS",
+        "MISSING_THOUGHT_SIGNATURE",
+        "MALFORMED_RESPONSE",
+    }
+)
+
+# Reasoning.
+
+LEVELS: dict[str, str] = {
+    "MINIMAL": "minimal",
+    "LOW": "low",
+    "MEDIUM": "medium",
+    "HIGH": "high",
+    "XHIGH": "xhigh",
+}
+LEVEL_NAMES: dict[str, str] = {effort: level for level, effort in LEVELS.items()}
+# Effort -> budget of models that have budgets: the steps of the vendor's own layer for Chat Completions.
+EFFORT_BUDGETS: dict[str, int] = {
+    "minimal": 1024,
+    "low": 1024,
+    "medium": 8192,
+    "high": 24576,
+    "xhigh": 24576,
+    "max": 24576,
+}
+# The least budget of gemini-2.5-pro, whose reasoning cannot be disabled.
+LEAST_BUDGET = 128
+# A budget that the model chooses.
+DYNAMIC_BUDGET = -1
+
+# Settings.
+
+MIME_TYPE_JSON = "application/json"
+SERVICE_TIERS: dict[str, str] = {"standard": "default", "flex": "flex", "priority": "priority"}
+SERVICE_TIER_NAMES: dict[str, str] = {tier: name for name, tier in SERVICE_TIERS.items()}
+DETAILS: dict[str, str] = {"MEDIA_RESOLUTION_LOW": "low", "MEDIA_RESOLUTION_HIGH": "high"}
+DETAIL_NAMES: dict[str, str] = {detail: name for name, detail in DETAILS.items()}
+
+# Values that request what happens anyway: dropping them loses nothing.
+NO_OP_VALUES: dict[Param, tuple[JSON, ...]] = {
+    "background": (False,),
+    "frequency_penalty": (0,),
+    "logit_bias": ({},),
+    "metadata": ({},),
+    "modalities": (["text"],),
+    "presence_penalty": (0,),
+    "store": (False, True),  # there: for later requests; here: whether the vendor logs the request
+    "truncation": ("disabled",),
+    "verbosity": ("medium",),
+}
+# Values of `include` that request what every response has.
+IMPLIED_INCLUDES = frozenset({"reasoning.encrypted_content", "web_search_call.action.sources"})
+INCLUDE_LOGPROBS = "message.output_text.logprobs"
+
+# Settings whose loss would change the meaning of the request -> what the client can do instead.
+REJECTED_PARAMS: dict[Param, str] = {
+    "background": "the upstream has no background mode; send the request without `background`",
+    "conversation": "the upstream does not store conversations; send all messages with each request",
+    "modalities": "the upstream responds only with text; request text",
+    "previous_response_id": "the upstream does not store responses; send all messages with each request",
+    "prompt": "the upstream does not store prompts; send the messages themselves",
+}
+
+# Start of base64 data -> its media type, for data without one, which the API requires.
+MAGIC: tuple[tuple[str, str], ...] = (
+    ("/9j/", "image/jpeg"),
+    ("iVBORw0KGgo", "image/png"),
+    ("R0lGOD", "image/gif"),
+    ("UklGR", "image/webp"),
+    ("JVBERi", "application/pdf"),
+)
+MEDIA_TYPES = {"image": "image/png", "file": "application/octet-stream", "audio": "audio/wav"}

@@ -1,0 +1,241 @@
+"""Tools and tool choice, read and written.
+
+A tool object may have several kinds of tools: function declarations, and tools that the provider runs, each under its
+own name. The latter are kept whole, with their use where other protocols may have the same tool.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from dragoman._ir.losses import Ledger, Loss, LossCode, child
+from dragoman._ir.native import written
+from dragoman._ir.request import Request
+from dragoman._ir.shape import ARRAY, OBJECT, STRING, Shape, extra_members, read_settings
+from dragoman._ir.tools import (
+    CodeExecution,
+    FunctionTool,
+    HostedTool,
+    McpServer,
+    Tool,
+    ToolChoice,
+    ToolRef,
+    WebSearch,
+)
+from dragoman._wire.exceptions import RemoteProtocolError
+from dragoman._wire.json import JSON, JSONObject, encode_text, wrong_type
+from dragoman.protocols.gemini.capabilities import GeminiCapabilities as Capabilities
+from dragoman.protocols.gemini.checks import CHECKS, objects
+from dragoman.protocols.gemini.schemas import json_schema, openapi_schema
+from dragoman.protocols.gemini.shapes import FUNCTION_SHAPE, SEARCH_SHAPE
+from dragoman.protocols.gemini.tables import MODE_NAMES, MODES, NAME
+
+_CHOICE_PATH = "/toolConfig/functionCallingConfig"
+_SERVER_SHAPE: dict[str, Shape] = {"name": STRING, "streamableHttpTransport": {"url": STRING}}
+
+
+def read_tools(body: JSONObject, repairs: list[Loss]) -> list[Tool]:
+    """Return the tools of a body. repairs: collects what their schemas lose."""
+    tools: list[Tool] = []
+    value = body.get("tools")
+    if value is not None and type(value) not in (list, dict):
+        raise wrong_type("/tools", "an array of tools", value)
+    for index, tool in enumerate(objects(value)):
+        path = f"/tools/{index}"
+        for kind, inner in tool.items():
+            at = f"{path}/{kind}"
+            if kind == "functionDeclarations":
+                for number, declaration in enumerate(objects(inner)):
+                    tools.append(_read_function(declaration, f"{at}/{number}", repairs))
+            elif kind == "mcpServers":
+                for number, server in enumerate(objects(inner)):
+                    use = _read_mcp_server(server, f"{at}/{number}")
+                    tools.append(HostedTool(NAME, kind, {kind: [server]}, f"{at}/{number}", use))
+            elif inner is not None:
+                tools.append(HostedTool(NAME, kind, {kind: inner}, at, _read_use(kind, inner, at)))
+    return tools
+
+
+def _read_function(tool: JSONObject, path: str, repairs: list[Loss]) -> FunctionTool:
+    def note(place: str, detail: str) -> None:
+        repairs.append(Loss(LossCode.ALTERED, f"{path}/{name}{place}", detail))
+
+    name = "parametersJsonSchema" if tool.get("parametersJsonSchema") is not None else "parameters"
+    return FunctionTool(
+        CHECKS.required(tool, "name", path, STRING),
+        CHECKS.optional(tool, "description", path, STRING),
+        json_schema(CHECKS.optional(tool, name, path, OBJECT), note),
+        path=path,
+        native=tool,
+        shape=FUNCTION_SHAPE,
+    )
+
+
+def _read_use(kind: str, tool: JSON, path: str) -> WebSearch | CodeExecution | None:
+    if kind == "codeExecution":
+        return CodeExecution()
+    if kind != "googleSearch" or type(tool) is not dict:
+        return None
+    read_settings(tool, SEARCH_SHAPE, wrong_type, path)  # checks the types
+    blocked = tool.get("excludeDomains")
+    return WebSearch(blocked_domains=None if blocked is None else tuple(blocked))
+
+
+def _read_mcp_server(server: JSONObject, path: str) -> McpServer | None:
+    read_settings(server, _SERVER_SHAPE, wrong_type, path)
+    transport = server.get("streamableHttpTransport") or {}
+    if extra_members(server, _SERVER_SHAPE) or not server.get("name") or not transport.get("url"):
+        return None
+    return McpServer(server["name"], transport["url"])
+
+
+def read_tool_choice(body: JSONObject, tools: list[Tool]) -> tuple[ToolChoice | None, list[Tool]]:
+    """Return the choice, and the tools, which are strict if calls are validated."""
+    config = (body.get("toolConfig") or {}).get("functionCallingConfig")
+    if not config:
+        return None, tools
+    name = CHECKS.optional(config, "mode", _CHOICE_PATH, STRING)
+    allowed = CHECKS.optional(config, "allowedFunctionNames", _CHOICE_PATH, ARRAY) or []
+    mode = MODES.get((name or "AUTO").upper())
+    if mode is None:
+        raise RemoteProtocolError(
+            f"toolConfig.functionCallingConfig.mode must be one of {', '.join(MODES)}",
+            path=f"{_CHOICE_PATH}/mode",
+            code="invalid_value",
+        )
+    if name is not None and name.upper() == "VALIDATED":
+        tools = [
+            msgspec.structs.replace(tool, strict=True) if type(tool) is FunctionTool else tool
+            for tool in tools
+        ]
+    if not allowed or mode == "none":
+        return (None if name is None else ToolChoice(mode, path=_CHOICE_PATH)), tools
+    for index, each in enumerate(allowed):
+        if type(each) is not str:
+            raise wrong_type(f"{_CHOICE_PATH}/allowedFunctionNames/{index}", STRING.name, each)
+    if mode == "required" and len(allowed) == 1:
+        return ToolChoice("named", allowed[0], path=_CHOICE_PATH), tools
+    refs = tuple(map(ToolRef, allowed))
+    return ToolChoice("allowed", allowed=refs, required=mode == "required", path=_CHOICE_PATH), tools
+
+
+# Written.
+
+
+def write_tools(request: Request, capabilities: Capabilities, out: JSONObject, ledger: Ledger) -> None:
+    """Put `tools` and `toolConfig` into `out`."""
+    if not request.tools and request.tool_choice is None:
+        return
+    native = bool(request.native)
+    functions: list[JSONObject] = []
+    hosted: list[JSONObject] = []
+
+    def write(tool: FunctionTool) -> JSONObject:
+        return _write_function(tool, capabilities, ledger)
+
+    for tool in request.tools:
+        if isinstance(tool, FunctionTool):
+            functions.append(written(tool, write) if native else write(tool))
+        elif not isinstance(tool, HostedTool):
+            ledger.add(LossCode.UNKNOWN_KIND, tool.path, "the upstream has no tools with free-text input")
+        elif tool.origin == NAME:
+            hosted.append(tool.native)
+        else:
+            hosted += _write_hosted(tool, capabilities, ledger)
+    choice = request.tool_choice
+    if not functions and not hosted:
+        if choice is not None and choice.mode not in ("auto", "none"):
+            ledger.dropped(choice.path, "no tool can be called")
+        return
+    out["tools"] = [*([{"functionDeclarations": functions}] if functions else []), *hosted]
+    config = _write_choice(request, choice, ledger) if functions else None
+    if config is not None:
+        out["toolConfig"] = {"functionCallingConfig": config}
+    if functions and hosted and not native:
+        # "Please enable tool_config.include_server_side_tool_invocations to use Built-in tools with Function calling."
+        # (harness-sdk#3639, read 2026-11-22)
+        out.setdefault("toolConfig", {})["includeServerSideToolInvocations"] = True
+
+
+def _write_function(tool: FunctionTool, capabilities: Capabilities, ledger: Ledger) -> JSONObject:
+    body: JSONObject = {"name": tool.name}
+    description = tool.description
+    if tool.examples:
+        examples = "\n".join(["Examples of its input:", *[encode_text(each) for each in tool.examples]])
+        description = f"{description}\n\n{examples}" if description else examples
+        ledger.altered(f"{tool.path}/input_examples", "added to the tool's description")
+    if description is not None:
+        body["description"] = description
+    if tool.deferred:
+        ledger.altered(
+            f"{tool.path}/defer_loading", "the tool is sent immediately: Gemini has no tool search"
+        )
+    schema = tool.parameters
+    if not schema or schema == {"type": "object", "properties": {}}:
+        return body
+    if capabilities.function_schemas == "json_schema":
+        body["parametersJsonSchema"] = schema
+    else:
+
+        def note(place: str, detail: str) -> None:
+            ledger.altered(f"{tool.path}{place}", detail)
+
+        body["parameters"] = openapi_schema(schema, note)
+    return body
+
+
+def _write_hosted(tool: HostedTool, capabilities: Capabilities, ledger: Ledger) -> list[JSONObject]:
+    """Return the tool of this vendor with the same use, nothing if it has none."""
+    use = tool.use
+    tag = None if use is None else use.__struct_config__.tag
+    if tag not in capabilities.hosted_tools:
+        ledger.add(tool.loss_code, tool.path, f"the upstream does not run the tool {tool.kind}")
+        return []
+    block: JSONObject
+    if isinstance(use, WebSearch):
+        block = {"googleSearch": {}}
+        if use.blocked_domains:
+            block["googleSearch"]["excludeDomains"] = list(use.blocked_domains)
+        for name in ("allowed_domains", "max_uses", "location", "context_size"):
+            if getattr(use, name) is not None:
+                ledger.dropped(child(tool.path, name), "Gemini's search has no such setting")
+    elif isinstance(use, McpServer):
+        transport: JSONObject = {"url": use.url}
+        if use.authorization is not None:
+            transport["headers"] = {"Authorization": f"Bearer {use.authorization}"}
+        block = {"mcpServers": [{"name": use.label, "streamableHttpTransport": transport}]}
+        if use.allowed_tools is not None:
+            ledger.dropped(f"{tool.path}/allowed_tools", "Gemini offers all tools of an MCP server")
+    else:
+        block = {"codeExecution": {}}
+    return [block]
+
+
+def _write_choice(request: Request, choice: ToolChoice | None, ledger: Ledger) -> JSONObject | None:
+    """Return the choice, None if it is the default."""
+    was = request.received
+    if was is not None and choice is was.tool_choice:
+        config: JSONObject | None = (request.native.get("toolConfig") or {}).get("functionCallingConfig")
+        return config
+    if request.parallel_tool_calls is False:
+        ledger.dropped(request.parallel_path, "Gemini has no setting for parallel calls")
+    functions = [tool for tool in request.tools if isinstance(tool, FunctionTool)]
+    mode = "auto" if choice is None else choice.mode
+    if mode == "auto":
+        # Calls are constrained to the schemas: what `strict` of a tool requests.
+        return {"mode": "VALIDATED"} if all(tool.strict for tool in functions) else None
+    assert choice is not None
+    if mode == "named" and choice.name is not None and choice.hosted is None:
+        return {"mode": "ANY", "allowedFunctionNames": [choice.name]}
+    if mode == "allowed":
+        names = [ref.name for ref in choice.allowed if ref.hosted is None]
+        if len(names) < len(choice.allowed):
+            ledger.altered(choice.path, "the choice cannot include tools that the provider runs")
+        if not names:
+            return {"mode": "NONE"}
+        # "allowedFunctionNames" may be set with ANY and VALIDATED only.
+        return {"mode": "ANY" if choice.required else "VALIDATED", "allowedFunctionNames": names}
+    if mode == "named":
+        ledger.dropped(choice.path, f"a {choice.hosted} tool cannot be forced in Gemini")
+        return None
+    return {"mode": MODE_NAMES[mode]}

@@ -1,0 +1,100 @@
+"""Token counts: thoughts and what the provider's tools returned are counted apart here, the neutral counts have them.
+
+totalTokenCount = promptTokenCount + toolUsePromptTokenCount + candidatesTokenCount + thoughtsTokenCount: 815 of 817
+recorded responses of both of the vendor's hosts (November 2026). Each chunk of a stream has the counts so far.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from dragoman._ir.events import Usage
+from dragoman._ir.losses import Ledger, child
+from dragoman._ir.shape import extra_members, note_unread
+from dragoman._wire.json import JSON, JSONObject
+from dragoman.protocols.gemini.checks import string_or_none
+from dragoman.protocols.gemini.shapes import USAGE_SHAPE
+from dragoman.protocols.gemini.tables import SERVICE_TIER_NAMES, SERVICE_TIERS
+
+# Counters that only this protocol has: they are kept in `Usage.extra`.
+_WRITTEN = dict.fromkeys(
+    (
+        "promptTokenCount",
+        "cachedContentTokenCount",
+        "candidatesTokenCount",
+        "thoughtsTokenCount",
+        "totalTokenCount",
+        "serviceTier",
+    )
+)
+
+
+class UsageReader(msgspec.Struct):
+    """Collects the counts of one response, in which later ones replace earlier ones field by field.
+
+    same_protocol: the client speaks this protocol and gets the rest unchanged.
+    """
+
+    ledger: Ledger
+    same_protocol: bool
+    _figures: JSONObject = {}
+
+    def read(self, value: JSONObject) -> Usage:
+        """Add the counts of one object and return the counts so far."""
+        if not self.same_protocol:
+            note_unread(value, USAGE_SHAPE, "/usageMetadata", self.ledger)
+        self._figures.update(value)
+        return _read(self._figures, self.same_protocol)
+
+
+def _read(value: JSONObject, same_protocol: bool) -> Usage:
+    prompt, tools = _count(value.get("promptTokenCount")), _count(value.get("toolUsePromptTokenCount"))
+    written, thoughts = _count(value.get("candidatesTokenCount")), _count(value.get("thoughtsTokenCount"))
+    total = _count(value.get("totalTokenCount"))
+    output = None if written is None and thoughts is None else (written or 0) + (thoughts or 0)
+    if output is None and prompt is not None and total == prompt + (tools or 0):
+        output = 0  # proto3 leaves out zeros
+    tier = string_or_none(value.get("serviceTier"))
+    return Usage(
+        input=None if prompt is None else prompt + (tools or 0),
+        output=output,
+        cached=_count(value.get("cachedContentTokenCount")),
+        reasoning=thoughts,
+        extra=extra_members(value, _WRITTEN) if same_protocol else None,
+        service_tier=None if tier is None else SERVICE_TIERS.get(tier, tier),
+    )
+
+
+def write_usage(usage: Usage, ledger: Ledger) -> JSONObject:
+    """Return the counts for a client. Zeros are left out, as proto3 JSON does, but for the total."""
+    prompt, output, extra = usage.input or 0, usage.output or 0, usage.extra or {}
+    thoughts = min(usage.reasoning or 0, output)
+    tools = _count(extra.get("toolUsePromptTokenCount")) or 0
+    counts = {
+        "promptTokenCount": max(prompt - tools, 0),
+        "candidatesTokenCount": output - thoughts,
+        "totalTokenCount": prompt + output,
+        "cachedContentTokenCount": usage.cached or 0,
+        "thoughtsTokenCount": thoughts,
+    }
+    body: JSONObject = {
+        name: count
+        for name, count in counts.items()
+        if count or name in ("promptTokenCount", "totalTokenCount")
+    }
+    for name, value in extra.items():
+        if name.endswith(("TokenCount", "TokensDetails")) or name == "trafficType":
+            body[name] = value
+        else:
+            ledger.dropped(child("/usageMetadata", name), "Gemini has no such counter")
+    if usage.service_tier is not None:
+        tier = SERVICE_TIER_NAMES.get(usage.service_tier)
+        if tier is None:
+            ledger.dropped("/usageMetadata/serviceTier", "Gemini has no such service tier")
+        else:
+            body["serviceTier"] = tier
+    return body
+
+
+def _count(value: JSON) -> int | None:
+    return value if type(value) is int and value >= 0 else None
