@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from dragoman._wire.json import JSONObject
-from dragoman.lint import chat, messages, responses
+from dragoman.lint import chat, gemini, messages, responses
 from dragoman.lint.framing import read_frames
 from dragoman.lint.report import MAX_FINDINGS, LintFinding, Report, byte_offset
 from dragoman.lint.rules import RULES, Rule, RuleSeverity
@@ -38,6 +38,7 @@ _WHOLE: dict[str, Callable[[JSONObject, Report], None]] = {
     "openai_chat": chat.check_whole,
     "anthropic_messages": messages.check_whole,
     "openai_responses": responses.check_whole,
+    "gemini": gemini.check_whole,
 }
 
 # The names of the protocols that have rules.
@@ -56,14 +57,17 @@ def check_stream(
         call_forced: the `tool_choice` of a Chat request names a function.
     """
     report = Report()
-    checks: chat.ChatStream | messages.MessagesStream | responses.ResponsesStream
+    checks: chat.ChatStream | messages.MessagesStream | responses.ResponsesStream | gemini.GeminiStream
     if protocol == "openai_chat":
         checks = chat.ChatStream(report, usage_requested=usage_requested, call_forced=call_forced)
     elif protocol == "anthropic_messages":
         checks = messages.MessagesStream(report)
+    elif protocol == "gemini":
+        checks = gemini.GeminiStream(report)
+        checks.read_bytes(stream)
     else:
         checks = responses.ResponsesStream(report)
-    for frame in read_frames(stream, report):
+    for frame in read_frames(stream, report, crlf=protocol == "gemini"):
         report.enter(frame.data, frame.data_offset, frame.number)
         checks.read(frame)
     report.enter("", len(stream))
@@ -92,6 +96,8 @@ def check_error(protocol: str, status: int, body: bytes) -> Report:
         return report
     if protocol == "anthropic_messages":
         messages.check_error(value, report, status)
+    elif protocol == "gemini":
+        gemini.check_error(value, report, status)
     else:
         chat.check_error(value, report, "chat" if protocol == "openai_chat" else "responses")
     return report

@@ -43,7 +43,8 @@ class PlacedFrame(msgspec.Struct, frozen=True):
 class _Event:
     """One event, line by line. Its attributes are PlacedFrame's; only_comments: no line was of another kind."""
 
-    def __init__(self, offset: int) -> None:
+    def __init__(self, offset: int, crlf: bool) -> None:
+        self.crlf = crlf
         self.offset = offset
         self.data_offset = offset
         self.event: str | None = None
@@ -57,6 +58,8 @@ class _Event:
             return
         self.only_comments = False
         if name not in (b"data", b"event"):
+            if self.crlf and line.startswith(b'{"error"'):
+                return  # the vendor's other form of an error
             shown = line[:40].decode("utf-8", "replace")
             report.at_byte("sse-field", offset, f"unexpected line {shown!a}")
             return
@@ -75,8 +78,11 @@ class _Event:
         self.data.append(text)
 
 
-def read_frames(stream: bytes, report: Report) -> Iterator[PlacedFrame]:
-    """Yield the events of a stream, also of one that leaves the narrow form. report: gets the findings."""
+def read_frames(stream: bytes, report: Report, *, crlf: bool = False) -> Iterator[PlacedFrame]:
+    """Yield the events of a stream, also of one that leaves the narrow form.
+
+    report: gets the findings. crlf: the protocol's own servers end lines so, and repeat an error in a line of its own.
+    """
     if not stream:
         report.at_byte("sse-empty", 0, "an empty stream")
         return
@@ -88,9 +94,9 @@ def read_frames(stream: bytes, report: Report) -> Iterator[PlacedFrame]:
     if start:
         report.at_byte("sse-bom", 0, "starts with a byte order mark")
     for rule, ending, detail in _LINE_ENDS:
-        if (found := ending.search(stream)) is not None:
+        if (found := ending.search(stream)) is not None and not (crlf and rule == "sse-line-end"):
             report.at_byte(rule, found.start(), detail)
-    number, event = 0, _Event(start)
+    number, event = 0, _Event(start, crlf)
     closed = True
     for match in _LINES.finditer(stream, start):
         line, offset = match[1], match.start()
@@ -104,7 +110,7 @@ def read_frames(stream: bytes, report: Report) -> Iterator[PlacedFrame]:
             if frame is not None:
                 number += 1
                 yield frame
-            event, closed = _Event(match.end()), True
+            event, closed = _Event(match.end(), crlf), True
     if not closed:
         if event.only_comments:
             report.at_byte("sse-blank-line", len(stream), "the last comment is not followed by a blank line")

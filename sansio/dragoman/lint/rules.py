@@ -25,6 +25,9 @@ _MESSAGES_STREAM = "https://platform.claude.com/docs/en/build-with-claude/stream
 _MESSAGES_ERRORS = "https://platform.claude.com/docs/en/api/errors"
 _RESPONSES = "https://platform.openai.com/docs/api-reference/responses/object"
 _RESPONSES_STREAM = "https://platform.openai.com/docs/api-reference/responses-streaming"
+_GEMINI = "https://ai.google.dev/api/generate-content"
+_GEMINI_SIGNATURES = "https://ai.google.dev/gemini-api/docs/thought-signatures"
+_GEMINI_ERRORS = "https://ai.google.dev/gemini-api/docs/troubleshooting"
 _OPENAI_ERRORS = "https://platform.openai.com/docs/guides/error-codes"
 
 
@@ -201,6 +204,31 @@ _ROWS = (
         ("responses-arguments", _E, "Send arguments that are a JSON object, {} at the least."),
         ("responses-nested-error", _W, "Repeat code, message and param in the nested error, if there is one."),
     ),
+    (
+        # What clients stand was tried on 2026-11-23: google-genai 1.56 to 3.4, @google/genai 1.0 to 3.1, Gemini CLI
+        # 0.61, @ai-sdk/google 3.0 and langchain-google-genai 4.4.
+        _GEMINI,
+        ("gemini-event-line", _E, "Send no `event:` line: the vendor's SDKs drop the event, or fail."),
+        ("gemini-comment", _E, "Send `data: {}` as a heartbeat: google-genai and Gemini CLI fail at a comment."),
+        ("gemini-done", _E, "End without [DONE]: the vendor's SDKs parse it as JSON, and fail."),
+        ("gemini-line-separator", _E, "Escape U+2028, U+2029 and U+0085: google-genai before 3.0 ends a line there."),
+        ("gemini-end", _E, "Send a finishReason for each candidate, or an error: a cut is silent otherwise."),
+        ("gemini-after-finish", _W, "Send nothing of a candidate after its finishReason."),
+        ("gemini-after-error", _E, "Send nothing after an error."),
+        ("gemini-empty", _E, "Send a candidate, or the reason why the prompt was blocked."),
+        ("gemini-no-candidates", _E, "Leave candidates out if there are none: google-genai 1.56 fails at []."),
+        ("gemini-identity", _W, "Send the same responseId and modelVersion in each chunk."),
+        ("gemini-call", _E, "Send the name with each call."),
+        ("gemini-call-id", _E, "Give each call an id of its own: clients find results by it."),
+        ("gemini-usage-sum", _W, "Send totals that are the sums of their parts."),
+    ),
+    (_GEMINI_SIGNATURES, ("gemini-signature", _E, "Send base64: google-genai refuses the whole chunk otherwise.")),
+    (
+        _GEMINI_ERRORS,
+        ("gemini-error-body", _E, "Send `error` with a message for people: clients show nothing else."),
+        ("gemini-error-code", _W, "Send the HTTP status as `code`."),
+        ("gemini-error-status", _W, "Send the name of the status that belongs to the code."),
+    ),
 )  # fmt: skip
 
 RULES = {
@@ -209,7 +237,12 @@ RULES = {
         *(Rule(*row, source=source) for source, *rows in _ROWS for row in rows),
         *(
             Rule(f"{protocol}-{kind}", severity, fix, source)
-            for protocol, source in (("chat", _CHAT), ("messages", _MESSAGES), ("responses", _RESPONSES))
+            for protocol, source in (
+                ("chat", _CHAT),
+                ("messages", _MESSAGES),
+                ("responses", _RESPONSES),
+                ("gemini", _GEMINI),
+            )
             for kind, severity, fix in _SHAPES
         ),
     )
