@@ -10,7 +10,7 @@ import json
 from typing import Any
 
 from laws.clients import endpoint_of, spec_of
-from oracle import CHAT, MESSAGES, RESPONSES, SIMPLE
+from oracle import CHAT, GEMINI, MESSAGES, RESPONSES, SIMPLE
 
 from dragoman import UPSTREAMS, Relay, RequestTranslator, ResponseTranslator, translate_error
 from dragoman.codec import ResponseContext
@@ -94,9 +94,13 @@ def client_request(
     """A plain request in the client's protocol, with the function tools of the recorded one."""
     if client in SIMPLE:  # it has no tools, and its endpoint decides whether it streams
         return {"model": MODEL, "messages": [{"role": "user", "content": "Hi"}]}
+    if client == GEMINI:  # as the simple API, but with tools
+        functions = [_gemini_tool(*tool) for tool in function_tools(upstream, recorded or {})]
+        body = {"model": MODEL, "contents": [{"role": "user", "parts": [{"text": "Hi"}]}]}
+        return body | ({"tools": [{"functionDeclarations": functions}]} if functions else {})
     tools = [_TOOL_FORMS[client](*tool) for tool in function_tools(upstream, recorded or {})]
     tools += [_CUSTOM_FORMS[client](name) for name in sorted(custom_tools) if client in _CUSTOM_FORMS]
-    body: dict[str, Any] = {"model": MODEL, "stream": stream} | ({"tools": tools} if tools else {})
+    body = {"model": MODEL, "stream": stream} | ({"tools": tools} if tools else {})
     if client == CHAT and stream and include_usage:
         body["stream_options"] = {"include_usage": True}
     if client == MESSAGES:
@@ -119,6 +123,10 @@ def function_tools(protocol: str, request: dict[str, Any]) -> list[tuple[str, st
 
 def _chat_tool(name: str, description: str, schema: dict[str, Any]) -> dict[str, Any]:
     return {"type": "function", "function": {"name": name, "description": description, "parameters": schema}}
+
+
+def _gemini_tool(name: str, description: str, schema: dict[str, Any]) -> dict[str, Any]:
+    return {"name": name, "description": description, "parametersJsonSchema": schema}
 
 
 def _messages_tool(name: str, description: str, schema: dict[str, Any]) -> dict[str, Any]:

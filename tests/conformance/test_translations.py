@@ -13,9 +13,10 @@ import pytest
 from oracle import (
     CHAT,
     CLIENTS,
+    GEMINI,
     MESSAGES,
-    PROTOCOL_NAMES,
     RESPONSES,
+    UPSTREAM_NAMES,
     Stop,
     check_stream,
     compare,
@@ -25,10 +26,10 @@ from oracle import (
 from oracle import samples as s
 from translation import translate_stream
 
-SAMPLES = {CHAT: s.chat, MESSAGES: s.messages, RESPONSES: s.responses}
+SAMPLES = {CHAT: s.chat, MESSAGES: s.messages, RESPONSES: s.responses, GEMINI: s.gemini}
 
 
-@pytest.mark.parametrize("upstream", PROTOCOL_NAMES)
+@pytest.mark.parametrize("upstream", UPSTREAM_NAMES)
 @pytest.mark.parametrize("client", CLIENTS)
 def test_sample_streams_cross(upstream: str, client: str) -> None:
     stream = s.render(upstream, SAMPLES[upstream]())
@@ -39,7 +40,7 @@ def test_sample_streams_cross(upstream: str, client: str) -> None:
     )
 
 
-@pytest.mark.parametrize("upstream", PROTOCOL_NAMES)
+@pytest.mark.parametrize("upstream", UPSTREAM_NAMES)
 @pytest.mark.parametrize("client", CLIENTS)
 @pytest.mark.promise("R3")
 def test_sample_streams_cut_at_every_frame(upstream: str, client: str) -> None:

@@ -14,4 +14,5 @@ def spec_of(client: str) -> ProtocolSpec:
 def endpoint_of(client: str) -> Endpoint:
     spec = spec_of(client)
     path = client.removeprefix(spec.name)
-    return next((endpoint for endpoint in spec.endpoints if endpoint.path == path), spec.endpoints[0])
+    named = [endpoint for endpoint in spec.endpoints if endpoint.path == path]
+    return (named or [endpoint for endpoint in spec.endpoints if endpoint.streams_if(True)])[0]

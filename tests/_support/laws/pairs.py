@@ -7,6 +7,7 @@ meaning; a truncated stream is never a success; and signed reasoning comes back 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from functools import cache
 from typing import Any
@@ -19,10 +20,10 @@ from laws.events import meaning_of_events
 from laws.turns import ASSEMBLE, CARRIERS, NEXT, WHOLE, turn_of
 from oracle import (
     CHAT,
-    CLIENTS,
     MESSAGES,
-    PROTOCOL_NAMES,
     RESPONSES,
+    SIMPLE,
+    UPSTREAM_NAMES,
     Stop,
     as_object,
     compare,
@@ -291,7 +292,7 @@ def what_is_written_is_read_again(source: Source, client: str) -> None:
 @cache
 def broken_off(source: Source) -> list[Source]:
     """The source without its last frames, as long as what says that it is complete has not come."""
-    ends = [at + 2 for at in range(len(source.stream)) if source.stream.startswith(b"\n\n", at)]
+    ends = [found.end() for found in re.finditer(rb"\n\n|\r\n\r\n", source.stream)]
     step = max(len(ends) // BOUNDARIES, 1)
     found = []
     for end in sorted({0, *ends[::step], *ends[-6:]}):
@@ -369,7 +370,7 @@ def _every(source: Source, client: str) -> bool:
 
 def _of_the_source(source: Source, client: str) -> bool:
     """What a law says of how the upstream's stream is read: who gets it does not matter, so one client is enough."""
-    return client == PROTOCOL_NAMES[(PROTOCOL_NAMES.index(source.protocol) + 1) % len(PROTOCOL_NAMES)]
+    return client == UPSTREAM_NAMES[(UPSTREAM_NAMES.index(source.protocol) + 1) % len(UPSTREAM_NAMES)]
 
 
 def _of_one_protocol(source: Source, client: str) -> bool:
@@ -378,22 +379,19 @@ def _of_one_protocol(source: Source, client: str) -> bool:
 
 def _complete_and_distinct(source: Source, client: str) -> bool:
     """The streams of the simple API differ, its whole responses do not."""
-    return completes(source) and client in [
-        *PROTOCOL_NAMES,
-        next(c for c in CLIENTS if c not in PROTOCOL_NAMES),
-    ]
+    return completes(source) and client in (*UPSTREAM_NAMES, SIMPLE[0])
 
 
 def _read(source: Source, client: str) -> bool:
-    return client in PROTOCOL_NAMES  # only its clients read the simple API
+    return client in UPSTREAM_NAMES  # only its clients read the simple API
 
 
 def _complete_and_read(source: Source, client: str) -> bool:
-    return client in PROTOCOL_NAMES and completes(source)
+    return client in UPSTREAM_NAMES and completes(source)
 
 
 def _simple(source: Source, client: str) -> bool:
-    return client not in PROTOCOL_NAMES and completes(source)
+    return client in SIMPLE and completes(source)
 
 
 def _signed(source: Source, client: str) -> bool:

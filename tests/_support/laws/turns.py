@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from oracle import CHAT, MESSAGES, RESPONSES, as_object
+from oracle import CHAT, GEMINI, MESSAGES, RESPONSES, as_object
 from oracle.frames import lenient_frames
 
 Json = dict[str, Any]
@@ -84,10 +84,25 @@ def _responses_output(stream: bytes) -> list[Json]:
     return [event["item"] for event in events if event.get("type") == "response.output_item.done"]
 
 
+def _gemini_parts(stream: bytes) -> list[Json]:
+    """The parts of candidate 0, with pieces of text joined up to the one that is signed."""
+    parts: list[Json] = []
+    for chunk in payloads(stream):
+        for candidate in chunk.get("candidates") or []:
+            for part in [] if candidate.get("index") else (candidate.get("content") or {}).get("parts") or []:
+                last = parts[-1] if parts else {}
+                if part.keys() <= {"text", "thought"} and last.keys() == part.keys():
+                    parts[-1] = {**last, "text": last["text"] + part["text"]}
+                else:
+                    parts.append(part)
+    return parts
+
+
 ASSEMBLE: dict[str, Callable[[bytes], Any]] = {
     CHAT: _chat_message,
     MESSAGES: _messages_content,
     RESPONSES: _responses_output,
+    GEMINI: _gemini_parts,
 }
 WHOLE: dict[str, Callable[[Json], Any]] = {
     CHAT: lambda body: {
@@ -95,6 +110,7 @@ WHOLE: dict[str, Callable[[Json], Any]] = {
     },
     MESSAGES: lambda body: body["content"],
     RESPONSES: lambda body: body["output"],
+    GEMINI: lambda body: body["candidates"][0]["content"]["parts"],
 }
 
 
@@ -142,10 +158,31 @@ def _responses_next(turn: list[Json]) -> Json:
     return {"model": "m", "store": False, "input": [{"role": "user", "content": "Hi"}, *turn, *response]}
 
 
+def _gemini_next(turn: list[Json]) -> Json:
+    # Gemini CLI sends back no thoughts, and empty text only with a signature.
+    sent = [
+        part
+        for part in turn
+        if part.get("thoughtSignature") or not (part.get("thought") or part == {"text": ""})
+    ]
+    calls = [part["functionCall"] for part in sent if "functionCall" in part]
+    results = [
+        {"functionResponse": {"id": call["id"], "name": call["name"], "response": {"output": "done"}}}
+        for call in calls
+    ]
+    contents = [
+        {"role": "user", "parts": [{"text": "Hi"}]},
+        {"role": "model", "parts": sent},
+        {"role": "user", "parts": results or [{"text": "Go on"}]},
+    ]
+    return {"model": "m", "contents": [content for content in contents if content["parts"]]}
+
+
 NEXT: dict[str, Callable[[Any], Json]] = {
     CHAT: _chat_next,
     MESSAGES: _messages_next,
     RESPONSES: _responses_next,
+    GEMINI: _gemini_next,
 }
 
 
@@ -178,10 +215,28 @@ def _responses_carriers(output: list[Json]) -> list[Any]:
     return found
 
 
+# In the place of a signature for a call that another vendor's model made, in base64.
+GEMINI_PLACEHOLDER = "c2tpcF90aG91Z2h0X3NpZ25hdHVyZV92YWxpZGF0b3I="
+
+
+def _gemini_carriers(parts: list[Json]) -> list[Any]:
+    """What is signed, by the kind of the part and, of a call, its name."""
+    found = []
+    for part in parts:
+        signature = part.get("thoughtSignature")
+        kind = next(iter(part.keys() - {"thoughtSignature", "thought"}), "text")
+        if signature and signature != GEMINI_PLACEHOLDER:
+            found.append(
+                {"part": kind, "call": part.get("functionCall", {}).get("name"), "signature": signature}
+            )
+    return found
+
+
 CARRIERS: dict[str, Callable[[Any], list[Any]]] = {
     CHAT: _chat_carriers,
     MESSAGES: _messages_carriers,
     RESPONSES: _responses_carriers,
+    GEMINI: _gemini_carriers,
 }
 
 
@@ -189,6 +244,10 @@ def turn_of(protocol: str, body: Json) -> Any:
     """The assistant's turns of a request, in the form of a response that was put together."""
     if protocol == RESPONSES:
         return body["input"]
+    if protocol == GEMINI:
+        return [
+            part for content in body["contents"] if content["role"] == "model" for part in content["parts"]
+        ]
     turns = [message for message in body["messages"] if message["role"] == "assistant"]
     if protocol == CHAT:
         return turns[0] if turns else {}

@@ -9,7 +9,7 @@ and for clients "simple_chat/chat/stream" and "simple_chat/chat/sse" as well.
 from __future__ import annotations
 
 from dragoman import lint
-from oracle import meaning_chat, meaning_messages, meaning_responses, simple
+from oracle import meaning_chat, meaning_gemini, meaning_messages, meaning_responses, simple
 from oracle.compare import compare
 from oracle.errors import ErrorResponse, check_error, compare_error, read_error
 from oracle.frames import as_object, strict_frames
@@ -17,12 +17,14 @@ from oracle.meaning import Block, Kind, Meaning, Stop, Usage
 from oracle.types import (
     CHAT,
     CLIENTS,
+    GEMINI,
     MESSAGES,
     PROTOCOL_NAMES,
     RESPONSES,
     SIMPLE,
     SIMPLE_EVENTS,
     SIMPLE_LINES,
+    UPSTREAM_NAMES,
     check_body,
     check_event,
     check_models_body,
@@ -31,12 +33,14 @@ from oracle.types import (
 __all__ = [
     "CHAT",
     "CLIENTS",
+    "GEMINI",
     "MESSAGES",
     "PROTOCOL_NAMES",
     "RESPONSES",
     "SIMPLE",
     "SIMPLE_EVENTS",
     "SIMPLE_LINES",
+    "UPSTREAM_NAMES",
     "Block",
     "ErrorResponse",
     "Kind",
@@ -59,6 +63,7 @@ _READERS = {
     CHAT: meaning_chat,
     MESSAGES: meaning_messages,
     RESPONSES: meaning_responses,
+    GEMINI: meaning_gemini,
     SIMPLE_LINES: simple,
     SIMPLE_EVENTS: simple,
 }

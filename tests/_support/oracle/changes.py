@@ -12,11 +12,16 @@ from collections.abc import Callable
 from typing import Any
 
 from oracle import samples as s
-from oracle.types import CHAT, MESSAGES, RESPONSES
+from oracle.types import CHAT, GEMINI, MESSAGES, RESPONSES
 
 Payloads = list[Any]
 Change = Callable[[Payloads], None]
-GOOD: dict[str, Callable[[], Payloads]] = {CHAT: s.chat, MESSAGES: s.messages, RESPONSES: s.responses}
+GOOD: dict[str, Callable[[], Payloads]] = {
+    CHAT: s.chat,
+    MESSAGES: s.messages,
+    RESPONSES: s.responses,
+    GEMINI: s.gemini,
+}
 
 
 def _walk(payload: Any, path: str) -> tuple[Any, Any]:
@@ -92,6 +97,7 @@ RESPONSES_ERROR = {
     "param": None,
     "error": {"type": "server_error", "code": "server_error", "message": "gone", "param": None},
 }
+GEMINI_ERROR = {"error": {"code": 503, "message": "gone", "status": "UNAVAILABLE", "details": []}}
 RESPONSES_FAILED = {
     "type": "response.failed",
     "response": s.response("failed", error={"code": "server_error", "message": "gone"}),
@@ -146,5 +152,13 @@ VARIANTS: dict[str, list[tuple[str, Change]]] = {
         ("custom call", _custom_item),
         ("incomplete, cut call left open", both(cut(21, {"type": "response.incomplete", "response": s.response("incomplete", incomplete_details={"reason": "max_output_tokens"}, usage=s.RESPONSES_USAGE)}), lambda events: events[-1]["response"].update(output=[events[n]["item"] for n in (7, 14, 18)]))),
         ("queued", insert(1, {"type": "response.queued", "response": s.response("queued")})),
+    ],
+    GEMINI: [
+        ("as it is", lambda payloads: None),
+        ("a heartbeat", insert(2, {})),
+        ("ends with an error", cut(3, GEMINI_ERROR)),
+        ("cut by the limit", cut(2, s.parts({"text": "a"}, finish="MAX_TOKENS"))),
+        ("a blocked prompt", cut(0, {"promptFeedback": {"blockReason": "SAFETY"}, "modelVersion": "m", "responseId": "r1"})),
+        ("a call in pieces", both(put(3, "candidates.0.content.parts.0.functionCall", {"name": "add", "id": "c", "willContinue": True}), insert(4, s.parts({"functionCall": {"id": "d", "partialArgs": [{"jsonPath": "$.a", "numberValue": 1}]}})))),
     ],
 }  # fmt: skip

@@ -10,26 +10,53 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import fields
+from dataclasses import fields, replace
 from decimal import Decimal
 from typing import Any
 
 from oracle.meaning import Block, Kind, Meaning, Stop, Usage
-from oracle.types import CHAT, MESSAGES, RESPONSES, SIMPLE
+from oracle.types import CHAT, GEMINI, MESSAGES, RESPONSES, SIMPLE
 
 ENDS: dict[Stop, dict[str, set[Stop]]] = {
-    Stop.END: {CHAT: {Stop.END}, MESSAGES: {Stop.END}, RESPONSES: {Stop.END}},
-    Stop.TOOL: {CHAT: {Stop.TOOL}, MESSAGES: {Stop.TOOL}, RESPONSES: {Stop.TOOL}},
-    Stop.LENGTH: {CHAT: {Stop.LENGTH}, MESSAGES: {Stop.LENGTH}, RESPONSES: {Stop.LENGTH}},
+    Stop.END: {CHAT: {Stop.END}, MESSAGES: {Stop.END}, RESPONSES: {Stop.END}, GEMINI: {Stop.END}},
+    Stop.TOOL: {CHAT: {Stop.TOOL}, MESSAGES: {Stop.TOOL}, RESPONSES: {Stop.TOOL}, GEMINI: {Stop.TOOL}},
+    Stop.LENGTH: {
+        CHAT: {Stop.LENGTH},
+        MESSAGES: {Stop.LENGTH},
+        RESPONSES: {Stop.LENGTH},
+        GEMINI: {Stop.LENGTH},
+    },
     # A refusal with text may reach a Responses client as a completed response with a refusal part.
-    Stop.FILTER: {CHAT: {Stop.FILTER}, MESSAGES: {Stop.FILTER}, RESPONSES: {Stop.FILTER, Stop.END}},
-    Stop.SEQUENCE: {CHAT: {Stop.SEQUENCE, Stop.END}, MESSAGES: {Stop.SEQUENCE}, RESPONSES: {Stop.END}},
-    Stop.PAUSE: {CHAT: {Stop.END}, MESSAGES: {Stop.PAUSE}, RESPONSES: {Stop.END, Stop.PAUSE}},
-    Stop.COMPACTION: {CHAT: {Stop.END}, MESSAGES: {Stop.COMPACTION}, RESPONSES: {Stop.END}},
-    Stop.ERROR: {CHAT: {Stop.ERROR}, MESSAGES: {Stop.ERROR}, RESPONSES: {Stop.ERROR}},
-    Stop.CUT: {CHAT: {Stop.ERROR}, MESSAGES: {Stop.ERROR}, RESPONSES: {Stop.ERROR}},
+    Stop.FILTER: {
+        CHAT: {Stop.FILTER},
+        MESSAGES: {Stop.FILTER},
+        RESPONSES: {Stop.FILTER, Stop.END},
+        GEMINI: {Stop.FILTER},
+    },
+    Stop.SEQUENCE: {
+        CHAT: {Stop.SEQUENCE, Stop.END},
+        MESSAGES: {Stop.SEQUENCE},
+        RESPONSES: {Stop.END},
+        GEMINI: {Stop.END},
+    },
+    Stop.PAUSE: {
+        CHAT: {Stop.END},
+        MESSAGES: {Stop.PAUSE},
+        RESPONSES: {Stop.END, Stop.PAUSE},
+        GEMINI: {Stop.END},
+    },
+    Stop.COMPACTION: {
+        CHAT: {Stop.END},
+        MESSAGES: {Stop.COMPACTION},
+        RESPONSES: {Stop.END},
+        GEMINI: {Stop.END},
+    },
+    Stop.ERROR: {CHAT: {Stop.ERROR}, MESSAGES: {Stop.ERROR}, RESPONSES: {Stop.ERROR}, GEMINI: {Stop.ERROR}},
+    Stop.CUT: {CHAT: {Stop.ERROR}, MESSAGES: {Stop.ERROR}, RESPONSES: {Stop.ERROR}, GEMINI: {Stop.ERROR}},
 }
 BROKEN = {Stop.ERROR, Stop.CUT}
+# Protocols with refusals as plain text.
+PLAIN_REFUSALS = {MESSAGES, GEMINI}
 # Every provider accepts ids of this form, so there is no reason to change one.
 PLAIN_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
@@ -49,7 +76,7 @@ def compare(
         return problems + _text_problems(upstream, client)
     problems += _contents(upstream, client, client_protocol, custom_tools)
     if upstream.stop not in BROKEN and upstream.usages and (include_usage or client_protocol != CHAT):
-        problems += _costs(upstream.usages, client.usages)
+        problems += _costs(upstream.usages, client.usages, client_protocol)
     return problems
 
 
@@ -66,7 +93,7 @@ def _ends(upstream: Meaning, client: Meaning, protocol: str) -> list[str]:
         return [] if received else ["error: no message"]
     if Stop.END in allowed and client.calls:
         allowed = allowed | {Stop.TOOL}  # a turn that ends with calls waits for their results
-    if protocol == MESSAGES and upstream.stop is Stop.END and upstream.text(Kind.REFUSAL):
+    if protocol in PLAIN_REFUSALS and upstream.stop is Stop.END and upstream.text(Kind.REFUSAL):
         allowed = {Stop.FILTER}
     if client.stop not in allowed:
         return [f"stop: {upstream.stop} became {client.stop}, allowed {sorted(allowed)}"]
@@ -81,6 +108,9 @@ def _contents(upstream: Meaning, client: Meaning, protocol: str, custom_tools: f
     sent = _merged(upstream.blocks, protocol)
     got = _merged([b for b in client.blocks if not (b.kind is Kind.CALL and b.name in hosted)], protocol)
     broken = upstream.stop in BROKEN
+    if protocol == GEMINI and upstream.stop is Stop.LENGTH and sent and sent[-1].kind is Kind.CALL:
+        # Its arguments are an object: it has no form for a call that was cut off.
+        sent = sent if exact_json(sent[-1].text or "{}") is not None else sent[:-1]
     problems = _calls(
         [block for block in sent if block.kind is Kind.CALL],
         [block for block in got if block.kind is Kind.CALL],
@@ -106,10 +136,10 @@ def _contents(upstream: Meaning, client: Meaning, protocol: str, custom_tools: f
 
 
 def _merged(blocks: list[Block], protocol: str) -> list[Block]:
-    """Without hosted blocks, neighbours of one kind joined; Messages has refusals as plain text."""
+    """Without hosted blocks, neighbours of one kind joined."""
     merged: list[Block] = []
     for block in blocks:
-        kind = Kind.TEXT if protocol == MESSAGES and block.kind is Kind.REFUSAL else block.kind
+        kind = Kind.TEXT if protocol in PLAIN_REFUSALS and block.kind is Kind.REFUSAL else block.kind
         if kind is Kind.HOSTED:
             continue
         if merged and kind is not Kind.CALL and merged[-1].kind is kind:
@@ -209,9 +239,11 @@ def exact_json(text: str) -> Any:
         return None
 
 
-def _costs(sent: list[Usage], got: list[Usage]) -> list[str]:
+def _costs(sent: list[Usage], got: list[Usage], protocol: str) -> list[str]:
     if not got:
         return ["usage: lost"]
+    if protocol == GEMINI:  # which counts no tokens that are written to a cache
+        sent = [replace(reading, cache_write=None) for reading in sent]
     readings = [_cost_problems(reading, got[0]) for reading in sent]
     return [] if [] in readings else readings[0]
 

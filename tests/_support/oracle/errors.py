@@ -6,9 +6,18 @@ import re
 from dataclasses import dataclass
 
 from dragoman import lint
-from oracle import meaning_chat, meaning_messages, meaning_responses, simple
+from oracle import meaning_chat, meaning_gemini, meaning_messages, meaning_responses, simple
 from oracle.frames import as_object
-from oracle.types import CHAT, MESSAGES, RESPONSES, SIMPLE, SIMPLE_EVENTS, SIMPLE_LINES, check_error_body
+from oracle.types import (
+    CHAT,
+    GEMINI,
+    MESSAGES,
+    RESPONSES,
+    SIMPLE,
+    SIMPLE_EVENTS,
+    SIMPLE_LINES,
+    check_error_body,
+)
 
 # Upstream status -> statuses the client may see, for a Messages client and for an OpenAI one.
 STATUSES: dict[int, tuple[set[int], set[int]]] = {
@@ -38,6 +47,7 @@ READERS = {
     CHAT: meaning_chat.failure_of,
     MESSAGES: meaning_messages.failure_of,
     RESPONSES: meaning_responses.failure_of,
+    GEMINI: meaning_gemini.failure_of,
     SIMPLE_LINES: simple.failure_of,
     SIMPLE_EVENTS: simple.failure_of,
 }

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from oracle.types import CHAT, MESSAGES, RESPONSES
+from oracle.types import CHAT, GEMINI, MESSAGES, RESPONSES
 
 Payload = dict[str, Any] | str
 
@@ -20,7 +20,7 @@ def render(protocol: str, payloads: list[Payload]) -> bytes:
         if isinstance(payload, dict) and protocol == RESPONSES:
             payload.setdefault("sequence_number", number)
         text = payload if isinstance(payload, str) else json.dumps(payload, ensure_ascii=False)
-        named = protocol != CHAT and isinstance(payload, dict)
+        named = protocol not in (CHAT, GEMINI) and isinstance(payload, dict)
         head = f"event: {payload['type']}\n" if named and isinstance(payload, dict) else ""
         frames.append(f"{head}data: {text}\n\n")
     return "".join(frames).encode()
@@ -240,6 +240,39 @@ def responses() -> list[Payload]:
     return [json.loads(json.dumps(event)) for event in events]
 
 
+GEMINI_USAGE = {"promptTokenCount": 9, "candidatesTokenCount": 4, "totalTokenCount": 13}
+
+
+def parts(*listed: dict[str, Any], finish: str = "", usage: dict[str, Any] | None = None) -> dict[str, Any]:
+    """One chunk with parts of the first candidate."""
+    candidate: dict[str, Any] = {"content": {"parts": list(listed), "role": "model"}, "index": 0}
+    if finish:
+        candidate["finishReason"] = finish
+    return {
+        "candidates": [candidate],
+        "usageMetadata": {"promptTokenCount": 9, "totalTokenCount": 9} if usage is None else usage,
+        "modelVersion": "m",
+        "responseId": "r1",
+    }
+
+
+def function_call(call_id: str, name: str, args: dict[str, Any], signature: str = "") -> dict[str, Any]:
+    signed = {"thoughtSignature": signature} if signature else {}
+    return {"functionCall": {"id": call_id, "name": name, "args": args}, **signed}
+
+
+def gemini() -> list[Payload]:
+    """Thoughts, text, two calls of which the first is signed, and the end, as gemini-3 sends it."""
+    return [
+        parts({"text": "Hmm.", "thought": True}),
+        parts({"text": "Let me "}),
+        parts({"text": "see."}),
+        parts(function_call("call_a", "add", {"a": 1}, "c2lnbmVk")),
+        parts(function_call("call_b", "now", {})),
+        parts({"text": ""}, finish="STOP", usage=dict(GEMINI_USAGE)),
+    ]
+
+
 TEXT_BLOCK = {"type": "text", "text": "Hi", "citations": None}
 CALL_ITEM = {"id": "fc_1", "type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"}
 WHOLE: dict[str, dict[str, Any]] = {
@@ -274,4 +307,5 @@ WHOLE: dict[str, dict[str, Any]] = {
         stop_reason="tool_use",
     ),
     RESPONSES: response("completed", output=[{**CALL_ITEM, "status": "completed"}], usage=RESPONSES_USAGE),
+    GEMINI: parts({"text": "Hi"}, function_call("c", "f", {}, "c2ln"), finish="STOP", usage=GEMINI_USAGE),
 }

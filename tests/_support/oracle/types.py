@@ -35,11 +35,15 @@ CHAT = "openai_chat"
 MESSAGES = "anthropic_messages"
 RESPONSES = "openai_responses"
 PROTOCOL_NAMES = (CHAT, MESSAGES, RESPONSES)
+# Its types are those of `dragoman.lint` only: its SDK brings more packages than all of ours.
+GEMINI = "gemini"
+# What upstreams speak.
+UPSTREAM_NAMES = (*PROTOCOL_NAMES, GEMINI)
 # The simple API is only for clients; its streams have two forms, by the path of the endpoint.
 SIMPLE_LINES = "simple_chat/chat/stream"
 SIMPLE_EVENTS = "simple_chat/chat/sse"
 SIMPLE = (SIMPLE_LINES, SIMPLE_EVENTS)
-CLIENTS = (*PROTOCOL_NAMES, *SIMPLE)
+CLIENTS = (*UPSTREAM_NAMES, *SIMPLE)
 
 # "Required, may be null": the generator gives such a field a default, so pydantic lets it be absent.
 _CITED = {"document_title", "file_id"}
@@ -142,7 +146,7 @@ MESSAGES_ERROR_TYPES = _MESSAGES_ERRORS | {"request_too_large", "conflict_error"
 def check_event(protocol: str, text: str) -> list[str]:
     """Problems of one `data:` payload of a stream."""
     payload, problems = _object(text)
-    if payload is None:
+    if payload is None or protocol == GEMINI:
         return problems
     if protocol == CHAT:
         return _check_chat_chunk(payload, text)
@@ -170,7 +174,7 @@ def check_event(protocol: str, text: str) -> list[str]:
 def check_body(protocol: str, text: str | bytes) -> list[str]:
     """Problems of a whole response."""
     payload, problems = _object(text)
-    if payload is None:
+    if payload is None or protocol == GEMINI:
         return problems
     if protocol == CHAT:
         problems = _validate(c.ChatCompletion, text)
@@ -187,7 +191,7 @@ def check_body(protocol: str, text: str | bytes) -> list[str]:
 def check_error_body(protocol: str, text: str | bytes) -> list[str]:
     """Problems of an HTTP error body."""
     payload, problems = _object(text)
-    if payload is None:
+    if payload is None or protocol == GEMINI:
         return problems
     if protocol == MESSAGES:
         return _check_messages_error(payload)

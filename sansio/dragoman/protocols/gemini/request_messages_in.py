@@ -92,7 +92,7 @@ class ConversationReader(msgspec.Struct):
                 if number == 0:
                     self._calls = []
                 number += 1
-            read += self._part(part, at, number)
+            _add(self._part(part, at, number), read)
         read += self._thoughts
         self._thoughts = []
         message = Message(known, tuple(read), path, native=content, shape=CONTENT_SHAPE)
@@ -257,6 +257,19 @@ _READERS: dict[str, Callable[[ConversationReader, JSONObject, str, int], Part | 
     "inlineData": ConversationReader._media,
     "fileData": ConversationReader._media,
 }
+
+
+def _add(parts: Sequence[Part], read: list[Part]) -> None:
+    """Add the parts for one. What another vendor signed goes before the text that it was sent behind."""
+    at = len(read)
+    while at and type(read[at - 1]) is Text:
+        at -= 1
+    for part in parts:
+        if type(part) is Reasoning and part.signature is not None and part.signature.origin != NAME:
+            read.insert(at, part)
+            at += 1
+        else:
+            read.append(part)
 
 
 def _own(node: Text | ToolCall | Media, part: JSONObject, is_native: bool) -> Text | ToolCall | Media:

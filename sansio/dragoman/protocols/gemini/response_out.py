@@ -59,6 +59,7 @@ class CandidateWriter:
     """The parts of one candidate, as they come, and its end.
 
     parts: those that are not written yet.
+    refused: one of them is a refusal, which is plain text here.
     """
 
     __slots__ = (
@@ -69,8 +70,10 @@ class CandidateWriter:
         "_path",
         "_signatures",
         "_sources",
+        "_texts",
         "members",
         "parts",
+        "refused",
         "stopped",
     )
 
@@ -80,10 +83,12 @@ class CandidateWriter:
         self._path = f"/candidates/{index}"
         self._number = 0  # of the next part
         self._signatures: list[Signature] = []  # of other vendors, which no part carries yet
+        self._texts = False  # text has come since
         self._sources = Sources()
         self._malformed: str | None = None  # arguments that are no object
         self.parts = SignedParts([])
         self.members: JSONObject = {}
+        self.refused = False
         self.stopped: Stopped | None = None
 
     def take(self) -> list[JSONObject]:
@@ -96,12 +101,15 @@ class CandidateWriter:
         self.parts.add(part)
 
     def text(self, text: str, *, thought: bool = False) -> None:
+        self._texts = self._texts or not thought
         self.add({"text": text, "thought": True} if thought else {"text": text})
 
     def sign(self, signature: Signature) -> None:
         """Keep a signature for the part that it belongs to, or that carries it."""
         native = signature.native
         if signature.origin != NAME or type(native) is not dict:
+            if self._texts and self._signatures:  # they are about the text before
+                self.add({"text": "", SIGNATURE: self._carrier()})
             self._signatures.append(signature)
         elif native.get(SIGNED) == "text" and not self.parts.parts:
             self.parts.parts.append({"text": "", SIGNATURE: native[SIGNATURE]})  # the text has been sent
@@ -126,6 +134,7 @@ class CandidateWriter:
 
     def _carrier(self) -> str:
         carried, self._signatures = self._signatures, []
+        self._texts = False
         return self._context.signer.wrap_list(carried)
 
     def end_text(self, text: str, annotations: Iterable[Annotation], path: str) -> None:
@@ -153,6 +162,8 @@ class CandidateWriter:
         """Return the members of the candidate besides its parts. Adds the last parts."""
         stopped = self.stopped
         reason = StopReason.END if stopped is None else stopped.reason
+        if reason is StopReason.END and self.refused:
+            reason = StopReason.CONTENT_FILTER
         if stopped is not None and stopped.explanation is not None and not self._number:
             self.text(stopped.explanation)
         if self._signatures:
@@ -232,6 +243,7 @@ class GeminiWriter:
         "_part",
         "_pieces",
         "_tail",
+        "_tokens",
         "_usage",
     )
 
@@ -246,6 +258,7 @@ class GeminiWriter:
         self._usage = Usage()
         self._members: JSONObject = {}  # of the response, if the upstream speaks this protocol
         self._tail = b""
+        self._tokens: list[JSON] = []  # the log probabilities of the next text
 
     def send(self, event: Event) -> bytes:
         """Return the frames of one event."""
@@ -285,7 +298,8 @@ class GeminiWriter:
         self._block = event
         self._pieces, self._annotations = [], []
         self._part = 0
-        self._candidate(event.choice)
+        candidate = self._candidate(event.choice)
+        candidate.refused = candidate.refused or event.kind is BlockKind.REFUSAL
         return b""
 
     def _text_delta(self, event: TextDelta) -> bytes:
@@ -305,10 +319,15 @@ class GeminiWriter:
         if not self._pieces:  # all pieces are one part
             candidate.text(text, thought=thought)
             self._pieces.append(text)
-            return self._parts(index)
-        self._pieces.append(text)
-        part = {"text": text, "thought": True} if thought else {"text": text}
-        return self._chunk([_candidate_object(index, [part])])
+            parts = candidate.take()
+        else:
+            self._pieces.append(text)
+            parts = [{"text": text, "thought": True} if thought else {"text": text}]
+        written = _candidate_object(index, parts)
+        if self._tokens:
+            written["logprobsResult"] = write_logprobs(self._tokens)
+            self._tokens = []
+        return self._chunk([written])
 
     def _arguments_delta(self, event: ArgumentsDelta) -> bytes:
         self._pieces.append(event.text)
@@ -324,9 +343,8 @@ class GeminiWriter:
         return b""
 
     def _logprobs(self, event: Logprobs) -> bytes:
-        assert self._block is not None
-        index = self._block.choice
-        return self._chunk([{"index": index, "logprobsResult": write_logprobs(event.tokens)}])
+        self._tokens += event.tokens
+        return b""
 
     def _block_ended(self, event: BlockEnded) -> bytes:
         block = self._block
@@ -461,6 +479,7 @@ def _write_block(block: AssembledBlock, candidate: CandidateWriter) -> None:
         if block.signature is not None:
             candidate.sign(block.signature)
     else:
+        candidate.refused = candidate.refused or block.kind is BlockKind.REFUSAL
         if block.text:
             candidate.text(block.text)
         if block.annotations:

@@ -77,6 +77,8 @@ def write_usage(usage: Usage, ledger: Ledger) -> JSONObject:
         "cachedContentTokenCount": usage.cached or 0,
         "thoughtsTokenCount": thoughts,
     }
+    if usage.cache_write:
+        ledger.dropped("/usage/cache_write", "Gemini has no such counter")
     body: JSONObject = {
         name: count
         for name, count in counts.items()
