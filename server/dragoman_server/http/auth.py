@@ -17,7 +17,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from dragoman import PROTOCOLS, RequestRefused
 from dragoman.codec import ProtocolSpec, UpstreamSpec
 from dragoman_server.http.browsers import refuse_form_content_type
-from dragoman_server.http.request import parse_query, path_below_mount
+from dragoman_server.http.request import Query, path_below_mount
 from dragoman_server.proxying.client_request import SCOPE_KEY
 from dragoman_server.settings import ClientKey
 from dragoman_server.settings.keys import hash_client_key
@@ -76,8 +76,8 @@ def presented_key(
         return credentials.strip()
     if not query or not places.parameters:
         return None
-    sent = parse_query(query.decode("latin-1"))
-    return next((_single(sent[name]) for name in places.parameters if name in sent), None)
+    sent = map(Query(query.decode("latin-1")).all, places.parameters)
+    return next(map(_single, filter(None, sent)), None)
 
 
 def _single(values: list[str]) -> str | None:

@@ -166,12 +166,11 @@ def google_list(entries: Iterable[CatalogEntry], query_string: str) -> JSONObjec
 
     Raises RemoteProtocolError for wrong parameters.
     """
-    query = parse_query(query_string)
+    query = Query(query_string)
     shown = [entry for entry in entries if lifecycle_of(entry) in _DEFAULT_LIFECYCLES]
-    size = integer_parameter(query, "pageSize", 1, _MAX_PAGE_SIZE) or len(shown)
-    token = last_value(query, "pageToken")
-    if token is not None:
-        shown = shown[index_of([entry.name for entry in shown], "pageToken", token) + 1 :]
+    size = query.integer("pageSize", 1, _MAX_PAGE_SIZE) or len(shown)
+    last = query.place("pageToken", [entry.name for entry in shown])
+    shown = shown[0 if last is None else last + 1 :]
     more = {"nextPageToken": shown[size - 1].name} if len(shown) > size else {}
     return {"models": [google_model(entry) for entry in shown[:size]], **more}
 
