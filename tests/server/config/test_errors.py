@@ -1,13 +1,15 @@
-"""Configuration: TOML text in, exact error lines out. Most are rows of errors.txt."""
+"""Configuration: TOML text in, settings or exact error lines out. Most are rows of errors.txt and settings.txt."""
 
 # ruff: noqa: E501 -- the table is read by row
 
+import re
 from pathlib import Path
 
 import pytest
 import rows
-from config_text import CANARY, LOCAL, errors, load_text
+from config_text import CANARY, LOCAL, SECRET, errors, load_text
 
+from dragoman_server.cli.config_file import config_lines
 from dragoman_server.config.loader import load
 from dragoman_server.config.sources import MAX_FILE_BYTES as MAX_CONFIG_BYTES
 from dragoman_server.platform.extras import install_command
@@ -24,26 +26,39 @@ TEXTS = {
 }
 
 
-def errors_of(lines: list[str]) -> list[str]:
+def loaded(lines: list[str]) -> list[str]:
+    """Return the settings that differ from the defaults, and the warnings; or the errors."""
     environ: dict[str, str] = {}
     flags: dict[str, str] = {}
     text = ""
-    for line in lines:
-        name, _, value = line.replace("$CANARY", CANARY).partition("=")
+    for line in (line.replace("$CANARY", CANARY).replace("$SECRET", SECRET) for line in lines):
+        name, _, value = line.partition("=")
         if name.startswith("env "):
             environ[name.removeprefix("env ")] = value
         elif name.startswith("--"):
             flags[name.removeprefix("--")] = value
         else:
-            text += TEXTS.get(line.removeprefix("$")) or line.replace("$CANARY", CANARY) + "\n"
-    found = errors(text, environ, **flags)
-    assert CANARY not in "".join(found), text
-    return found
+            text += TEXTS.get(line.removeprefix("$")) or line + "\n"
+    try:
+        found = load_text(text, environ, **flags)
+    except ConfigError as error:
+        shown = str(error).splitlines()
+    else:
+        settings = [re.sub(" +#", " #", line) for line in config_lines(found, with_origin=True)]
+        shown = [line for line in settings if not line.endswith("# default")]
+        shown += [f"warning: {warning}" for warning in found.warnings]
+    assert CANARY not in "".join(shown), text
+    assert "hunter2" not in "".join(shown), text
+    return shown or ["="]
 
 
 @pytest.mark.promise("S13")
 def test_the_lines_of_errors() -> None:
-    rows.check(Path(__file__).with_name("errors.txt"), errors_of)
+    rows.check(Path(__file__).with_name("errors.txt"), loaded)
+
+
+def test_what_is_loaded() -> None:
+    rows.check(Path(__file__).with_name("settings.txt"), loaded)
 
 
 TOO_MUCH = "dragoman.toml: has a number that is too large, or is nested too deeply"
@@ -100,33 +115,10 @@ def test_a_socks_proxy_of_the_environment_without_the_extra_is_a_warning(
     ]
 
 
-VARIABLES = [
-    ("DRAGOMAN_PROT", "write DRAGOMAN_PORT, or unset DRAGOMAN_PROT"),
-    ("dragoman_port", "write DRAGOMAN_PORT, or unset dragoman_port"),
-    ("DRAGOMAN_ZQ", "unset DRAGOMAN_ZQ"),
-]
-
-
-def test_an_unknown_variable_is_a_warning_with_the_name_that_was_meant() -> None:
-    for name, fix in VARIABLES:
-        (warning,) = load(environ={name: CANARY}).warnings
-        assert str(warning) == f"{name}: is not a variable of Dragoman; {fix}"
-
-
-def test_variables_that_something_reads_are_not_unknown() -> None:
-    environ = {"DRAGOMAN_TEAM": CANARY, "DRAGOMAN_KEY": CANARY, "DRAGOMAN_PORT": "1"}
-    assert load_text('server.default_model = "sim/${DRAGOMAN_TEAM}"\n', environ).warnings == ()
-
-
 def test_an_interpolated_file_that_is_no_text() -> None:
     Path("key").write_bytes(b"\xff" + CANARY.encode())
     (line,) = errors(LOCAL + 'api_key = "${file:key}"\n')
     assert line == "dragoman.toml:5: upstreams[0].api_key: the file key is not UTF-8 text"
-
-
-def test_a_certificate_on_the_command_line_has_a_key_from_anywhere() -> None:
-    server = load_text("", {"DRAGOMAN_KEYFILE": "k.pem"}, certfile="c.pem").settings.server
-    assert server.tls
 
 
 def test_a_named_file_that_is_absent() -> None:

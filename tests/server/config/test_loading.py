@@ -13,7 +13,7 @@ from dragoman_server.capabilities.providers import PROVIDERS
 from dragoman_server.cli.config_file import config_lines
 from dragoman_server.config.loader import load
 from dragoman_server.platform.extras import install_command
-from dragoman_server.settings import ClientKey, Price, ServerSettings, UpstreamSettings, keys_of
+from dragoman_server.settings import ClientKey, ServerSettings, UpstreamSettings, keys_of
 from dragoman_server.settings.capabilities import ModelCapabilitySettings
 from dragoman_server.settings.keys import hash_client_key
 from dragoman_server.settings.problems import nearest
@@ -31,22 +31,6 @@ def test_without_anything_there_are_defaults_and_the_simulator() -> None:
     assert loaded.settings.upstream("sim") is not None
     assert loaded.origins == {}
     assert loaded.warnings == ()
-
-
-def test_flag_beats_environment_beats_file_beats_default() -> None:
-    text, environ = "[server]\nport = 1\n", {"DRAGOMAN_PORT": "2"}
-    assert load(environ={}).settings.server.port == 8080
-    assert load_text(text).settings.server.port == 1
-    assert load_text(text, environ).settings.server.port == 2
-    loaded = load_text(text, environ, port="3")
-    assert loaded.settings.server.port == 3
-    assert str(loaded.origins["server.port"]) == "--port"
-
-
-def test_an_empty_variable_is_no_variable() -> None:
-    loaded = load_text("", {"DRAGOMAN_PORT": "", "OPENAI_API_KEY": "", "DRAGOMAN_CONFIG": ""})
-    assert loaded.settings.server.port == 8080
-    assert loaded.settings.upstreams == ()
 
 
 def test_the_file_is_named_by_flag_then_variable_then_default() -> None:
@@ -125,72 +109,22 @@ def test_every_server_setting_has_a_variable_and_a_flag() -> None:
 KEY = f'[[client_keys]]\nname = "ci"\nhash = "{"0" * 64}"\n'
 
 
-def test_times_of_client_keys() -> None:
-    for text, expected in {
-        "2026-12-31": "2026-12-31T00:00:00+00:00",
-        '"2026-12-31"': "2026-12-31T00:00:00+00:00",
-        "2026-12-31T18:00:00+02:00": "2026-12-31T16:00:00+00:00",
-        '"2026-12-31T18:00:00Z"': "2026-12-31T18:00:00+00:00",
-    }.items():
-        (key,) = load_text(f"{KEY}expires = {text}\n", {"DRAGOMAN_SECRET": SECRET}).settings.client_keys
-        assert key.expires is not None
-        assert key.expires.isoformat() == expected, text
+@pytest.mark.parametrize("setting", ["admin_key", "metrics_key"])
+def test_a_key_of_the_operator_is_no_client_key(setting: str) -> None:
+    operators, variable = "operator-0123456789-0123456789-0123456789", f"DRAGOMAN_{setting.upper()}"
+    key = f'[[client_keys]]\nname = "ci"\nhash = "{hash_client_key(operators, Secret(SECRET))}"\n'
+    environ = {"DRAGOMAN_SECRET": SECRET, variable: operators}
+    assert errors(key, environ) == [f"environment: {variable}: is a client key: it must be a different key"]
+    assert getattr(load_text(KEY, environ).settings.server, setting) == Secret(operators)
 
 
-PRICE = '[[prices]]\nmodel = "m"\ninput = 1\noutput = 2.5\n'
-
-
-def test_a_key_with_all_its_limits() -> None:
-    limits = "requests_per_minute = 60\ntokens_per_minute = 100_000\nbudget = 5\nbudget_period = 'day'\n"
-    loaded = load_text(
-        KEY + 'models = ["fast", "claude-*"]\n' + limits + PRICE + "cached_input = 0\n",
-        {"DRAGOMAN_SECRET": SECRET},
-    )
-    assert loaded.settings.client_keys == (
-        ClientKey(
-            name="ci",
-            hash="0" * 64,
-            models=("fast", "claude-*"),
-            requests_per_minute=60,
-            tokens_per_minute=100_000,
-            budget=5.0,
-            budget_period="day",
-        ),
-    )
-    assert loaded.settings.prices == (Price(model="m", input=1.0, output=2.5, cached_input=0.0),)
-    shown = list(config_lines(loaded, with_origin=False))
-    assert "client_keys[0].budget = 5.0" in shown
-    assert "prices[0].output = 2.5" in shown
-
-
-def test_the_admin_key_is_a_key_of_its_own() -> None:
-    admin = "admin-0123456789-0123456789-0123456789"
-    key = f'[[client_keys]]\nname = "ci"\nhash = "{hash_client_key(admin, Secret(SECRET))}"\n'
-    environ = {"DRAGOMAN_SECRET": SECRET, "DRAGOMAN_ADMIN_KEY": admin}
-    (line,) = errors(key, environ)
-    assert line == "environment: DRAGOMAN_ADMIN_KEY: is a client key: it must be a different key"
-    (line,) = errors("", {**environ, "DRAGOMAN_ADMIN_KEY": SECRET})
-    assert line == "environment: DRAGOMAN_ADMIN_KEY: is server.secret: it must be a different key"
-    assert load_text(KEY, environ).settings.server.admin_key == Secret(admin)
-
-
-def test_the_metrics_key_is_a_key_of_its_own() -> None:
-    metrics = "metrics-0123456789-0123456789-0123456789"
-    key = f'[[client_keys]]\nname = "ci"\nhash = "{hash_client_key(metrics, Secret(SECRET))}"\n'
-    environ = {"DRAGOMAN_SECRET": SECRET, "DRAGOMAN_METRICS_KEY": metrics}
-    (line,) = errors(key, environ)
-    assert line == "environment: DRAGOMAN_METRICS_KEY: is a client key: it must be a different key"
-    for other in (SECRET, metrics):
-        more = {} if other == SECRET else {"DRAGOMAN_ADMIN_KEY": metrics}
-        (line,) = errors("", {**environ, **more, "DRAGOMAN_METRICS_KEY": other})
-        assert line == "environment: DRAGOMAN_METRICS_KEY: is another key as well: it must be a different key"
-    assert load_text(KEY, environ).settings.server.metrics_key == Secret(metrics)
-
-
-@pytest.mark.parametrize(("setting", "extra"), [("metrics_key", "metrics"), ("otel", "otel")])
+@pytest.mark.parametrize(
+    ("setting", "extra"), [("metrics_key", "metrics"), ("otel", "otel"), ("account_store", "valkey")]
+)
 def test_settings_that_need_an_extra(setting: str, extra: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dragoman_server.platform.extras.find_spec", lambda name: None)
-    environ = {f"DRAGOMAN_{setting.upper()}": SAMPLES[setting][0]}
+    value = extra if setting == "account_store" else SAMPLES[setting][0]
+    environ = {f"DRAGOMAN_{setting.upper()}": value, "DRAGOMAN_ACCOUNT_STORE_URL": "valkey://host"}
     (line,) = errors("", environ)
     assert line == f"environment: DRAGOMAN_{setting.upper()}: needs an extra: {install_command(extra)}"
 
@@ -242,25 +176,18 @@ def test_paths_in_a_file_start_at_the_file() -> None:
     Path("etc/keys").mkdir(parents=True)
     Path("etc/keys/local").write_text(CANARY)
     Path("etc/d.toml").write_text(
-        '[server]\ncertfile = "c.pem"\nkeyfile = "/k.pem"\n' + LOCAL + 'api_key = "${file:keys/local}"\n'
+        '[server]\ncertfile = "c.pem"\nkeyfile = "/k.pem"\nresponse_store_path = "r.db"\n'
+        + LOCAL
+        + 'api_key = "${file:keys/local}"\n'
     )
     settings = load(environ={}, path="etc/d.toml").settings
     assert (settings.server.certfile, settings.server.keyfile) == ("etc/c.pem", "/k.pem")
+    assert settings.server.response_store_path == "etc/r.db"
     assert settings.upstreams[0].api_key == Secret(CANARY)
 
 
 def test_a_byte_order_mark_is_no_key() -> None:
     assert load_text(b"\xef\xbb\xbfserver.port = 1\n").settings.server.port == 1
-
-
-def test_the_value_of_a_variable_is_not_expanded_again() -> None:
-    settings = load_text(LOCAL + 'api_key = "${A}"\n', {"A": "$${A}"}).settings
-    assert settings.upstreams[0].api_key == Secret("$${A}")
-
-
-def test_aliases_may_use_names_that_come_from_variables() -> None:
-    text = LOCAL.replace('"local"', '"${NAME}"') + '[models]\na = "mine/x"\n'
-    assert load_text(text, {"NAME": "mine"}).settings.models == {"a": "mine/x"}
 
 
 LOOPBACK_HOSTS = ["127.0.0.1", "127.9.9.9", "::1", "::ffff:127.0.0.1", "localhost", "dev.localhost"]
@@ -300,49 +227,6 @@ def test_a_public_host_needs_keys_or_a_setting() -> None:
         assert with_keys.warnings == (), host
 
 
-def test_an_empty_list_of_keys_is_no_list() -> None:
-    (line,) = errors('client_keys = []\n[server]\nhost = "0.0.0.0"\n')
-    assert line.startswith("dragoman.toml:3: server.host: 0.0.0.0 can be reached from other machines")
-
-
-def test_invalid_keys_are_the_only_error_of_a_public_bind() -> None:
-    (line,) = errors(
-        '[server]\nhost = "0.0.0.0"\n[[client_keys]]\nname = "ci"\n', {"DRAGOMAN_SECRET": SECRET}
-    )
-    assert line == "dragoman.toml:3: client_keys[0].hash: missing"
-
-
-def test_a_messages_upstream_with_v1_is_warned_of() -> None:
-    loaded = load_text(LOCAL.replace("openai_chat", "anthropic_messages"))
-    assert [str(each) for each in loaded.warnings] == [
-        "upstream local: the base URL for anthropic_messages is written without /v1; "
-        "requests would go to .../v1/v1/messages; remove /v1 from base_url: dragoman.toml:4"
-    ]
-
-
-@pytest.mark.parametrize(
-    ("pattern", "target", "better"),
-    [
-        ("claude-*", "local/anthropic/*", "local/anthropic/claude-*"),
-        ("claude-*", "local/*", "local/claude-*"),
-        ("claude-*", "local/anthropic/claude-*", None),
-        ("claude-*", "local/glm-*", None),  # another family: the names are like each other on purpose
-        ("anthropic/*", "local/*", None),  # the vendor's part is meant to go
-        ("*", "local/anthropic/*", None),
-        ("claude-*", "local/one", None),
-    ],
-)
-def test_a_pattern_that_loses_a_part_of_the_name_is_warned_of(
-    pattern: str, target: str, better: str | None
-) -> None:
-    loaded = load_text(LOCAL + f'[models]\n"{pattern}" = "{target}"\n')
-    expected = (
-        f'models."{pattern}": "{target}" loses "claude-", because * stands for the text behind it; '
-        f'write "{better}"'
-    )
-    assert [str(each) for each in loaded.warnings] == ([] if better is None else [expected])
-
-
 @pytest.mark.parametrize(
     ("protocol", "base_url", "for_openai", "for_anthropic"),
     [
@@ -378,21 +262,6 @@ def test_a_key_in_the_environment_makes_an_upstream() -> None:
             assert upstream.api_key == Secret(CANARY), variable
 
 
-@pytest.mark.parametrize(
-    ("url", "protocols"),
-    [
-        (None, ("openai_chat", "openai_responses")),
-        ("https://eu.api.openai.com/v1", ("openai_chat", "openai_responses")),
-        ("http://127.0.0.1:11434/v1", ("openai_chat",)),
-        ("https://api.openai.com.evil.example/v1", ("openai_chat",)),
-    ],
-)
-def test_the_protocols_of_an_openai_key(url: str | None, protocols: tuple[str, ...]) -> None:
-    environ = {"OPENAI_API_KEY": CANARY} | ({"OPENAI_BASE_URL": url} if url else {})
-    (upstream,) = load(environ=environ).settings.upstreams
-    assert upstream.protocols == protocols
-
-
 def test_settings_of_a_known_host_are_defaults() -> None:
     url = LOCAL.replace("127.0.0.1:9000", "api.openai.com")
     assert load_text(url).settings.upstreams[0].counts_tokens
@@ -409,28 +278,6 @@ def test_a_body_may_be_as_large_as_the_core_reads() -> None:
         == keys_of(ServerSettings)["max_body_bytes"].limits.le
         == MAX_BODY_BYTES
     )
-
-
-def test_the_sdk_variable_that_points_at_us_makes_no_loop() -> None:
-    environ = {"ANTHROPIC_AUTH_TOKEN": "any", "ANTHROPIC_BASE_URL": "http://localhost:8080"}
-    loaded = load(environ=environ)
-    assert loaded.settings.upstreams == ()
-    assert [str(each) for each in loaded.warnings] == [
-        "ANTHROPIC_BASE_URL: points at this gateway itself, so ANTHROPIC_AUTH_TOKEN does not make an upstream "
-        "anthropic; unset ANTHROPIC_BASE_URL where the gateway is started"
-    ]
-    assert len(load(environ=environ, flags={"port": "8081"}).settings.upstreams) == 1
-
-
-def test_a_file_that_names_upstreams_names_them_all() -> None:
-    names = [upstream.name for upstream in load_text(LOCAL, {"OPENAI_API_KEY": CANARY}).settings.upstreams]
-    assert names == ["local"]
-    assert load_text("upstreams = []\n", {"OPENAI_API_KEY": CANARY}).settings.upstreams == ()
-
-
-def test_aliases_may_point_at_found_upstreams() -> None:
-    loaded = load_text('[models]\nfast = "openai/gpt-5-mini"\n', {"OPENAI_API_KEY": CANARY})
-    assert loaded.settings.models == {"fast": "openai/gpt-5-mini"}
 
 
 # config show.
@@ -463,6 +310,55 @@ def test_show_does_not_shorten_values() -> None:
     models = ["m" * 300]
     loaded = load_text(LOCAL + f"models = {models}\n")
     assert f'upstreams[0].models = ["{models[0]}"]' in list(config_lines(loaded, with_origin=False))
+
+
+# Accounts and stores.
+
+
+def test_accounts_belong_to_their_upstreams_and_each_has_one() -> None:
+    cloud, other = LOCAL.replace('"local"', '"cloud"'), LOCAL.replace('"local"', '"other"')
+    account = '[[accounts]]\nupstream = "%s"\nname = "%s"\n'
+    text = LOCAL + cloud + other + f'api_key = "{CANARY}"\nproxy = "http://proxy:1"\n'
+    text += account % ("local", "a") + account % ("cloud", "a") + account % ("local", "b")
+    settings = load_text(text).settings
+    found = [settings.accounts_of(upstream) for upstream in settings.upstreams]
+    assert [[each.id for each in accounts] for accounts in found] == [
+        ["local/a", "local/b"],
+        ["cloud/a"],
+        ["other/default"],
+    ]
+    assert (found[2][0].api_key, found[2][0].weight) == (Secret(CANARY), 1)
+
+
+def test_nothing_is_stored_by_default() -> None:
+    server = ServerSettings()
+    assert (server.response_store, server.response_store_path, server.account_store) == (
+        "off",
+        None,
+        "memory",
+    )
+    assert (server.response_store_max_bytes, server.response_store_max_age_s) == (256 * 2**20, 30 * 86_400)
+
+
+# (protocol, base URL, True if it stores responses itself, True if it counts tokens)
+HOSTS = [
+    ("openai_responses", "https://api.openai.com/v1", True, True),
+    ("openai_responses", "https://eu.api.openai.com/v1", True, True),
+    ("openai_responses", "https://api.openai.com.evil.example/v1", False, False),
+    ("openai_responses", "http://127.0.0.1:9000/v1", False, False),
+    ("anthropic_messages", "https://api.anthropic.com", False, True),
+    ("anthropic_messages", "http://127.0.0.1:9000", False, False),
+]
+
+
+def test_stored_responses_and_token_counts_of_hosts() -> None:
+    for protocol, url, stores, counts in HOSTS:
+        text = LOCAL.replace("openai_chat", protocol).replace("http://127.0.0.1:9000/v1", url)
+        (upstream,) = load_text(text).settings.upstreams
+        assert (upstream.stores_responses, upstream.counts_tokens) == (stores, counts), url
+        other = f"stores_responses = {str(not stores).lower()}\ncounts_tokens = {str(not counts).lower()}\n"
+        (upstream,) = load_text(text + other).settings.upstreams
+        assert (upstream.stores_responses, upstream.counts_tokens) == (not stores, not counts), url
 
 
 # The tables.
