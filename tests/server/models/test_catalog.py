@@ -16,14 +16,11 @@ from dragoman_server.models.catalog import (
     FIRST_WAIT_S,
     REFRESH_S,
     RETRY_S,
-    CatalogEntry,
     ModelCatalog,
-    build_entries,
 )
 from dragoman_server.models.info import ModelInfo
 from dragoman_server.settings import AccountSettings, ServerSettings, Settings, UpstreamSettings
 from dragoman_server.settings.secret import Secret
-from dragoman_server.simulator import MODELS
 from dragoman_server.upstream.errors import UpstreamUnreachable
 
 CHAT, MESSAGES = "openai_chat", "anthropic_messages"
@@ -43,158 +40,6 @@ def settings_of(
 
 
 # Which names there are.
-
-ONE = (upstream("up"),)
-TWO = (upstream("up"), upstream("other"))
-VENDORS = (upstream("openai"), upstream("anthropic", MESSAGES), upstream("local", models=("qwen3",)))
-
-# Settings, lists of the upstreams, and the resulting names.
-NAMES: dict[str, tuple[Settings, dict[str, list[str]], list[str]]] = {
-    "nothing": (settings_of(), {}, []),
-    "one upstream has every name": (settings_of(*ONE), {"up": ["a", "b/c"]}, ["a", "up/a", "b/c", "up/b/c"]),
-    "of several, unique names are prefixed": (
-        settings_of(*TWO),
-        {"up": ["a"], "other": ["a", "b"]},
-        ["up/a", "other/a", "other/b"],
-    ),
-    "families are known by name": (
-        settings_of(*VENDORS),
-        {"openai": ["gpt-5", "whisper-1"], "anthropic": ["claude-opus-4-8"], "local": ["qwen3", "gpt-oss"]},
-        [
-            "gpt-5",
-            "openai/gpt-5",
-            "openai/whisper-1",
-            "claude-opus-4-8",
-            "anthropic/claude-opus-4-8",
-            "qwen3",
-            "local/qwen3",
-            "local/gpt-oss",
-        ],
-    ),
-    "what is configured needs no list": (
-        settings_of(upstream("up", models=("a", "b")), upstream("other", models=("b",))),
-        {},
-        ["a", "up/a", "b", "up/b", "other/b"],
-    ),
-    "what is configured comes first, and once": (
-        settings_of(upstream("up", models=("b",))),
-        {"up": ["a", "b"]},
-        ["b", "up/b", "a", "up/a"],
-    ),
-    "aliases come first": (
-        settings_of(*TWO, models={"fast": "up/a", "far": "other/x"}),
-        {"up": ["a"]},
-        ["fast", "far", "up/a"],
-    ),
-    "patterns are no names": (settings_of(*TWO, models={"gpt-*": "up/a"}), {"up": ["gpt-5"]}, ["up/gpt-5"]),
-    "an alias that leads nowhere is listed": (settings_of(*TWO, models={"lost": "gone/x"}), {}, ["lost"]),
-    "an alias takes the name of a model": (
-        settings_of(*ONE, models={"a": "up/b", "up/b": "up/a"}),
-        {"up": ["a", "b"]},
-        ["a", "up/b", "up/a", "b"],
-    ),
-    "an alias for the model of that name": (
-        settings_of(*ONE, models={"a": "up/a"}),
-        {"up": ["a"]},
-        ["a", "up/a"],
-    ),
-    "a name that begins with an upstream's": (
-        settings_of(upstream("router"), upstream("anthropic", MESSAGES)),
-        {"router": ["anthropic/claude-x"], "anthropic": ["claude-x"]},
-        ["router/anthropic/claude-x", "claude-x", "anthropic/claude-x"],
-    ),
-    "an upstream whose name is unique": (
-        settings_of(upstream("dragoman"), upstream("x")),
-        {"dragoman": ["a"]},
-        ["dragoman/a"],
-    ),
-    "lists of upstreams that are gone do not count": (settings_of(*ONE), {"gone": ["a"]}, []),
-}
-
-
-def lists_of(names: Mapping[str, list[str]]) -> dict[str, list[ModelInfo]]:
-    return {upstream: [ModelInfo(name) for name in models] for upstream, models in names.items()}
-
-
-def test_names_of_the_catalog() -> None:
-    for case, (settings, lists, names) in NAMES.items():
-        found = build_entries(settings, lists_of(lists))
-        assert list(found) == names, case
-        assert all(entry.name == name and entry.listed for name, entry in found.items()), case
-
-
-@pytest.mark.parametrize(
-    ("form", "listed", "hidden"),
-    [
-        ("both", ["fast", "claude-x", "anthropic/claude-x", "local/q"], []),
-        ("full", ["fast", "anthropic/claude-x", "local/q"], ["claude-x"]),
-        ("plain", ["fast", "claude-x", "local/q"], ["anthropic/claude-x"]),
-    ],
-)
-def test_the_name_under_which_a_model_is_listed(form: str, listed: list[str], hidden: list[str]) -> None:
-    settings = settings_of(
-        upstream("anthropic", MESSAGES), upstream("local"), models={"fast": "local/q"}, model_names=form
-    )
-    found = build_entries(settings, lists_of({"anthropic": ["claude-x"], "local": ["q"]}))
-    assert [entry.name for entry in found.values() if entry.listed] == listed
-    assert [entry.name for entry in found.values() if not entry.listed] == hidden
-
-
-def test_the_simulators_names_come_last() -> None:
-    simulated = [f"sim/{model}" for model in MODELS]
-    assert list(build_entries(settings_of(simulator=True), {})) == simulated
-    found = build_entries(settings_of(*ONE, simulator=True), lists_of({"up": ["a"]}))
-    assert list(found) == ["a", "up/a", *simulated]
-    assert {found[name].owner for name in simulated} == {"sim"}
-
-
-@pytest.mark.parametrize(
-    ("upstreams", "simulator", "listed"),
-    [((), None, True), (ONE, None, False), (ONE, True, True), ((), True, True)],
-)
-def test_the_simulator_is_listed_alone_or_if_it_is_configured(
-    upstreams: tuple[UpstreamSettings, ...], simulator: bool | None, listed: bool
-) -> None:
-    found = build_entries(settings_of(*upstreams, simulator=simulator), lists_of({"up": ["a"]}))
-    assert {found[f"sim/{model}"].listed for model in MODELS} == {listed}
-
-
-BIG = ModelInfo("big", "Big One", context=200_000, output=64_000, created=5, lifecycle="active")
-SMALL = ModelInfo("small", context=8000)
-SHORT = ModelInfo("short", output=4000)
-UNKNOWN = ModelInfo("unknown")
-
-
-ENTRIES: list[tuple[str, CatalogEntry]] = [
-    ("up/big", CatalogEntry("up/big", "Big One (up)", "up", BIG)),
-    ("only", CatalogEntry("only", "only", "up", BIG)),
-    ("chain", CatalogEntry("chain", "chain", "up", ModelInfo("big", "Big One", 8000, 64_000, 5, None, "active"))),
-    ("upwards", CatalogEntry("upwards", "upwards", "other", ModelInfo("small", context=8000, output=64_000))),
-    ("shortened", CatalogEntry("shortened", "shortened", "other", ModelInfo("short", context=200_000, output=4000))),
-    ("unsure", CatalogEntry("unsure", "unsure", "other", SMALL)),
-    ("unheard", CatalogEntry("unheard", "unheard", "other", ModelInfo("of"))),
-    ("nowhere", CatalogEntry("nowhere", "nowhere", "dragoman", ModelInfo(""))),
-    ("other/small", CatalogEntry("other/small", "other/small", "other", SMALL)),
-]  # fmt: skip
-
-
-def test_the_catalog_entry_of_a_name() -> None:
-    for name, expected in ENTRIES:
-        aliases = {
-            "only": "up/big",
-            "chain": ("up/big", "other/small"),
-            "upwards": ("other/small", "up/big"),
-            "shortened": ("other/short", "up/big"),
-            "unsure": ("other/small", "other/unknown"),
-            "unheard": "other/of",
-            "nowhere": ("up/big", "gone/big"),
-        }
-        lists = {"up": [BIG], "other": [SMALL, SHORT, UNKNOWN]}
-        assert build_entries(settings_of(*TWO, models=aliases), lists)[name] == expected, name
-
-
-def test_a_plain_name_is_shown_as_the_upstream_shows_it() -> None:
-    assert build_entries(settings_of(*ONE), {"up": [BIG]})["big"] == CatalogEntry("big", "Big One", "up", BIG)
 
 
 # Ages of lists.
