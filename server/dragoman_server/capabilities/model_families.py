@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from dragoman_server.capabilities.providers import CHAT, LOOKED_UP
+from dragoman_server.capabilities.providers import CHAT, GEMINI, LOOKED_UP
 from dragoman_server.settings.fields import NONE
 
 _SPECIAL = re.compile(r"[*?[]")
@@ -276,6 +276,21 @@ MODEL_FAMILIES = (
         # "Reasoning cannot be turned off for Gemini 2.5 Pro or 3 models."
         ("gemini-2-5-flash*", {"efforts": ("none", "low", "medium", "high")}),
         provider="gemini",
+        protocol=CHAT,
+    ),
+    *_rows(
+        "ai.google.dev/gemini-api/docs/thinking; ai.google.dev/gemini-api/docs/deprecations",
+        # "thinking_level" has fewer values at some models, and no model from 3 on can be told not to think.
+        ("gemini-*", {"efforts": ("low", "medium", "high")}),
+        ("gemini-3-flash* gemini-3-[156]-flash*", {"efforts": ("minimal", "low", "medium", "high")}),
+        ("gemini-2-5-pro*", {"thinking_by": "budget"}),
+        (
+            "gemini-2-5-flash*",
+            {"thinking_by": "budget", "efforts": ("none", "minimal", "low", "medium", "high")},
+        ),
+        # "On models that do not know signatures a forged one is an invalid argument."
+        ("gemini-2-0* gemini-1-*", {"thinking_by": "none", "efforts": (), "thought_signatures": False}),
+        protocol=GEMINI,
     ),
 )
 

@@ -5,7 +5,7 @@ implements in full, because a translation loses less than a half-implemented end
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from ipaddress import ip_address
 from typing import get_args
 from urllib.parse import urlsplit
@@ -20,6 +20,7 @@ from dragoman_server.settings.patterns import matches
 CHAT = "openai_chat"
 MESSAGES = "anthropic_messages"
 RESPONSES = "openai_responses"
+GEMINI = "gemini"
 
 
 # The day on which nearly all sources of these tables were read.
@@ -39,6 +40,7 @@ class Provider:
         capabilities: Settings for upstreams at its hosts that do not set them; `default_model` is its best known model,
             `refuses` and `relay` are about Chat Completions only.
         hosts: Further public hosts, such as hosts of other regions.
+        chat_capabilities: More of them, for its Chat Completions, if that is not its preferred protocol.
         compatible: The protocol of servers that call themselves compatible with it, if that is another one.
         models: Patterns of the names of its models, which lead to the upstream of its name.
         models_elsewhere: Else they lead to the first upstream that speaks its preferred protocol.
@@ -53,6 +55,7 @@ class Provider:
     date: str = LOOKED_UP
     hosts: tuple[str, ...] = ()
     compatible: str | None = None
+    chat_capabilities: Mapping[str, object] = field(default_factory=dict)
     models: tuple[str, ...] = ()
     models_elsewhere: bool = False
 
@@ -307,17 +310,31 @@ PROVIDERS = (
         hosts=("dashscope.aliyuncs.com",),
         models=("qwen*",),
     ),
-    _chat(
+    Provider(
         "gemini",
-        "https://generativelanguage.googleapis.com/v1beta/openai",
-        "gemini-3.8-flash",
-        "ai.google.dev/gemini-api/docs/openai; paws#103; continue#8865; SkyrimNet-GamePlugin#77",
-        # "Function call is missing a thought_signature in functionCall parts." "Unknown name "frequency_penalty"".
-        # Other unknown members are refused as well.
-        relay="rewrite",
-        reasoning_field=NONE,
-        thought_signatures=True,
-        refuses=("frequency_penalty",),
+        # google-genai reads both.
+        (("GEMINI_API_KEY", "auto"), ("GOOGLE_API_KEY", "auto")),
+        "https://generativelanguage.googleapis.com",
+        (GEMINI,),
+        "google-genai 3.4.0; ai.google.dev/gemini-api/docs/openai; paws#103; continue#8865; SkyrimNet-GamePlugin#77",
+        {
+            "default_model": "gemini-3.8-flash",
+            "thought_signatures": True,
+            "hosted_tools": ("web_search", "code_execution"),
+            "enforces": get_args(Enforced),
+            "counts_tokens": True,
+        },
+        chat_capabilities={
+            **_PUBLIC,
+            # "Function call is missing a thought_signature in functionCall parts." "Unknown name "frequency_penalty"".
+            # Other unknown members are refused as well.
+            "relay": "rewrite",
+            "reasoning_field": NONE,
+            "hosted_tools": (),
+            "enforces": (),
+            "counts_tokens": False,
+            "refuses": (*_REFUSED, "top_k", "frequency_penalty"),
+        },
         models=("gemini-*",),
     ),
 )
@@ -336,7 +353,10 @@ def host_capabilities(url: str, protocol: str) -> Mapping[str, object]:
     """Return the capabilities of the host of `url` for this protocol, for settings that the user did not set."""
     provider = _provider_at(url)
     if provider is not None:
-        known = provider.capabilities
+        known: Mapping[str, object] = {
+            **provider.capabilities,
+            **(provider.chat_capabilities if protocol == CHAT else {}),
+        }
     else:
         # Local servers accept top_k; public ones may refuse it.
         known = {**_LOCAL, **_AT_PORTS.get((protocol, address_of(url)[1]), {})} if is_local(url) else _PUBLIC

@@ -22,7 +22,7 @@ from dragoman_server.capabilities.resolve import capabilities_for
 from dragoman_server.settings import Settings, UpstreamSettings
 
 SENT = Path(__file__).with_name("sent.txt")
-PROTOCOLS = {"chat": "openai_chat", "messages": "anthropic_messages", "responses": "openai_responses"}
+PROTOCOLS = {name.rpartition("_")[2]: name for name in UPSTREAMS}
 HOSTS = {"unknown": "https://llm.example/v1"} | {provider.name: provider.base_url for provider in PROVIDERS}
 SCHEMA = {"type": "object", "properties": {}, "additionalProperties": False}
 HI = [{"role": "user", "content": "Hi"}]

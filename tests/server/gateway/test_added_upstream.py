@@ -18,12 +18,13 @@ from dragoman.codec import Capabilities, Endpoint, ModelList, RateLimitHeaders, 
 from dragoman.document import Request
 from dragoman_server import simulator
 from dragoman_server.app import Application, create_app
-from dragoman_server.capabilities import providers
+from dragoman_server.capabilities import model_families, providers
 from dragoman_server.config.loader import load
 from dragoman_server.settings import Settings, UpstreamSettings
 from dragoman_server.settings.keys import hash_client_key
 from dragoman_server.settings.problems import ConfigError
 from dragoman_server.settings.secret import Secret
+from dragoman_server.telemetry import semconv
 from dragoman_server.upstream.client import UpstreamClient
 
 pytestmark = pytest.mark.anyio
@@ -354,8 +355,11 @@ async def test_an_application_refuses_settings_with_an_unknown_protocol(tmp_path
 # No other code names a protocol.
 
 SERVER = Path(dragoman_server.__file__).parent
-# The simulator plays servers of each protocol, and a table has the protocols of known hosts.
-NAMING = {Path(providers.__file__), *Path(simulator.__file__).parent.rglob("*.py")}
+# The simulator plays servers of each protocol, and tables have the protocols and names of known hosts.
+NAMING = {
+    *(Path(table.__file__) for table in (model_families, providers, semconv)),
+    *Path(simulator.__file__).parent.rglob("*.py"),
+}
 
 
 def test_the_server_names_no_protocol() -> None:

@@ -20,7 +20,7 @@ from dragoman_server.upstream.errors import (
 
 pytestmark = pytest.mark.anyio
 
-CHAT, MESSAGES, RESPONSES = UPSTREAM_PROTOCOLS
+CHAT, MESSAGES, RESPONSES, *_ = UPSTREAM_PROTOCOLS
 KEYS = [
     "sk-one-canary-0123456789",
     "sk-two-canary-0123456789",

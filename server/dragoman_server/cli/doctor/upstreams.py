@@ -302,7 +302,7 @@ class UpstreamExamination:
     def _missing_models(self) -> Iterator[CheckFinding]:
         """Yield the models to which requests are routed, and which the upstream does not list."""
         names = set(self.listed or ())
-        # `qwen3` means `qwen3:latest` at Ollama, `models/gemini-x` is listed for `gemini-x` at Google.
+        # `qwen3` means `qwen3:latest` at Ollama, and lists may have a prefix before each name.
         known = (
             names | {name.rpartition("/")[2] for name in names} | {name.partition(":")[0] for name in names}
         )
