@@ -12,9 +12,12 @@ import tomllib
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any
 
 import click
 import pytest
+import rows
 from command.cli import run
 from command.process import Server
 from sdk_clients.processes import Simulator
@@ -108,45 +111,47 @@ def test_choices_are_completed() -> None:
 
 # The banner.
 
+
 LISTENING = BoundAddress("http", "127.0.0.1", 8080, "trio")
 
 
-def lines_of(settings_text: str, listening: BoundAddress = LISTENING, **environ: str) -> list[str]:
+def lines_of(settings_text: str, **environ: str) -> list[str]:
     Path("dragoman.toml").write_text(settings_text)
-    return [click.unstyle(line) for line in banner(load(environ=environ), listening, "1.2.3")]
+    return [click.unstyle(line) for line in banner(load(environ=environ), LISTENING, "1.2.3")]
 
 
-def commands_of(settings_text: str, listening: BoundAddress = LISTENING, **environ: str) -> list[str]:
-    """Return the lines below the titles of clients."""
-    lines = lines_of(settings_text, listening, **environ)
-    return lines[lines.index("curl") + 1 : -2 : 2]
+def banner_of(lines: list[str]) -> list[str]:
+    text, host, environ, lists = "", "127.0.0.1", dict[str, str](), dict[str, Any]()
+    for line in (line.replace("$CANARY", CANARY) for line in lines):
+        match line.split(" "):
+            case ["env", variable]:
+                environ |= [variable.split("=")]
+            case ["listens", host]:
+                pass
+            case ["lists", name, "it", *words]:
+                lists[name] = " ".join(["it", *words])
+            case ["lists", name, *models]:
+                lists[name] = tuple(ModelInfo(model) for model in models)
+            case ["window", name, model, size]:
+                lists[name] = (ModelInfo(model, context=int(size)),)
+            case _:
+                text += {"$LOCAL": LOCAL, "$UPSTREAMS": upstreams(5)}.get(line, line + "\n")
+    Path("dragoman.toml").write_text(text)
+    out = list(
+        banner(
+            load(environ=environ), BoundAddress("http", host, 8080, "trio"), "1.2.3", MappingProxyType(lists)
+        )
+    )
+    assert out[-1] == click.style(click.unstyle(out[-1]), bold=True)
+    *shown, documentation, listens = [click.unstyle(line) for line in out]
+    assert Path(documentation.removeprefix("Documentation: ")).is_file()
+    assert CANARY not in "".join(shown)
+    return [*(line for line in shown if line), listens]
 
 
 @pytest.mark.promise("S3")
-def test_the_banner_names_the_upstreams_and_masks_their_keys() -> None:
-    texts = lines_of(LOCAL, LOCAL_KEY=CANARY)
-    assert texts[0] == "Dragoman 1.2.3, configured by dragoman.toml"
-    # The path of a URL may hold a secret, so it is left out.
-    assert texts[2] == "  local: http://127.0.0.1:9000, openai_chat, key ****q7zk"
-    assert "  sim: built in, needs no key" not in texts  # it can be used, but there is a real one
-    assert texts[-1] == "Dragoman listens on http://127.0.0.1:8080 (trio)"
-    assert CANARY not in "\n".join(texts)
-
-
-def test_the_banner_names_the_simulator_if_it_is_on() -> None:
-    lines = lines_of("server.simulator = true\n" + LOCAL, LOCAL_KEY=CANARY)
-    assert lines[3] == "  sim: built in, needs no key"
-
-
-@pytest.mark.parametrize(
-    ("host", "url"),
-    [("0.0.0.0", "http://127.0.0.1:8080"), ("::", "http://[::1]:8080"), ("10.0.0.1", "http://10.0.0.1:8080")],
-)
-def test_the_banner_gives_addresses_that_can_be_called(host: str, url: str) -> None:
-    copied = commands_of("", BoundAddress("http", host, 8080, "asyncio"))
-    assert len(copied) == 5
-    for text in copied:
-        assert url in text
+def test_the_banner() -> None:
+    rows.check(Path(__file__).with_name("banner.txt"), banner_of)
 
 
 def upstream(name: str, *models: str) -> UpstreamSettings:
@@ -184,23 +189,12 @@ def test_with_one_key_every_command_that_names_a_model_uses_one_of_that_provider
     for provider in PROVIDERS:
         variable = provider.keys[0][0]
         model = f"{provider.name}/{provider.capabilities['default_model']}"
-        *named, _, _ = commands_of("", **{variable: CANARY})
+        lines = lines_of("", **{variable: CANARY})
+        *named, _, _ = lines[lines.index("curl") + 1 : -2 : 2]
         assert len(named) == 3, provider.name
         for text in named:
             assert model in text, provider.name
             assert "sim/" not in text, provider.name
-
-
-def test_with_only_the_simulator_the_banner_names_the_variables() -> None:
-    texts = lines_of("")
-    assert texts[1:5] == [
-        "Upstreams",
-        "  sim: built in, needs no key",
-        "  for a real model set OPENAI_API_KEY, ANTHROPIC_API_KEY, DEEPSEEK_API_KEY, OPENROUTER_API_KEY or another "
-        "provider's key,",
-        "  or write a configuration with `dragoman init`, and restart the gateway",
-    ]
-    assert texts[5].startswith("Models  sim/echo, sim/tools, and ")
 
 
 def upstreams(count: int) -> str:
@@ -224,52 +218,6 @@ def test_the_banner_fits_on_a_screen() -> None:
         lines = lines_of(text, **environ)
         rows = sum(max(1, -(-len(line) // 80)) for line in lines)
         assert rows <= 24, "\n".join(lines)
-
-
-def test_what_does_not_fit_is_summed_up_with_its_place() -> None:
-    environ = {f"DRAGOMAN_{letter}": "1" for letter in "XYZ"}
-    lines = lines_of(upstreams(5), **environ)
-    assert lines[1:8] == [
-        "warning: DRAGOMAN_X: is not a variable of Dragoman; unset DRAGOMAN_X",
-        "warning: and 2 more; `dragoman config check` prints them",
-        "Upstreams",
-        "  team-0: http://10.0.0.0:9000, openai_chat, no key",
-        "  team-1: http://10.0.0.1:9000, openai_chat, no key",
-        "  and 3 more; `dragoman config show` prints them",
-        "Models  team-0/model-0, team-1/model-1, and 3 more; http://127.0.0.1:8080/v1/models lists them",
-    ]
-
-
-def test_the_models_that_upstreams_list_are_named() -> None:
-    Path("dragoman.toml").write_text(LOCAL + '[models]\nfast = "local/a"\n')
-    lists = {"local": (ModelInfo("a"), ModelInfo("text-embedding-3"))}
-    lines = [*banner(load(environ={"LOCAL_KEY": CANARY}), LISTENING, "1.2.3", lists)]
-    assert click.style("Models", fg="cyan", bold=True) + "  fast, local/a" in lines
-
-
-def test_the_banner_ends_with_the_documentation_and_the_address() -> None:
-    *_, documentation, listens = lines_of("")
-    assert Path(documentation.removeprefix("Documentation: ")).is_file()
-    assert listens == "Dragoman listens on http://127.0.0.1:8080 (trio)"
-
-
-def test_without_a_model_the_banner_has_the_reason_and_the_line_to_add() -> None:
-    Path("dragoman.toml").write_text(LOCAL)
-    loaded = load(environ={"LOCAL_KEY": CANARY})
-    lines = list(banner(loaded, LISTENING, "1.2.3", {"local": "it returned status 401"}))
-    assert lines[-1] == click.style("Dragoman listens on http://127.0.0.1:8080 (trio)", bold=True)
-    texts = [click.unstyle(line) for line in lines]
-    assert (
-        "warning: the models of local are unknown (it returned status 401): write one instead of MODEL, "
-        'and add default_model = "MODEL" below its [[upstreams]]'
-    ) in texts
-    assert "ANTHROPIC_MODEL=local/MODEL" in "\n".join(texts)
-
-
-def test_claude_code_gets_the_context_window_of_the_model() -> None:
-    made = commands("http://127.0.0.1:8080", "local/qwen3", 32_768)
-    assert "CLAUDE_CODE_MAX_CONTEXT_TOKENS=32768 claude" in made["Claude Code"]
-    assert "CLAUDE_CODE_MAX_CONTEXT_TOKENS" not in commands("http://127.0.0.1:8080", "x")["Claude Code"]
 
 
 @pytest.mark.parametrize("model", ["sim/echo", 'it\'s "odd" $HOME'])
@@ -417,13 +365,6 @@ def test_looking_at_the_configuration_does_not_import_the_server() -> None:
     )
     output = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
     assert output.splitlines()[-1] == "[]"
-
-
-@pytest.mark.parametrize("configured", [True, False])
-def test_the_banner_has_a_place_for_the_key(configured: bool) -> None:
-    made = commands("http://127.0.0.1:8080", "sim/echo", needs_key=configured)
-    assert {"YOUR_KEY" in line for line in made.values()} == {configured}
-    assert ('env_key="DRAGOMAN_KEY"' in made["Codex"]) is configured
 
 
 # The extra for grammars.

@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+import rows
 from config_text import CANARY, LOCAL
 from http_certificate import make_certificate, make_expired_certificate
 
@@ -12,6 +13,7 @@ from dragoman_server.cli.doctor.offline import offline_findings
 from dragoman_server.config.loader import load
 from dragoman_server.settings.problems import CheckFinding, CheckSeverity
 
+ROWS = Path(__file__).with_name("offline.txt")
 TLS = '[server]\ncertfile = "cert.pem"\nkeyfile = "key.pem"\n'
 
 posix = pytest.mark.skipif(os.name != "posix", reason="file modes of POSIX")
@@ -27,28 +29,27 @@ def found(text: str, mode: int = 0o600, **environ: str) -> list[CheckFinding]:
     return [finding for finding in findings if finding.check != "extra"]
 
 
-def test_nothing_is_wrong() -> None:
-    assert found(LOCAL + 'api_key = "${LOCAL_KEY}"\n', 0o644) == []
-
-
 @posix
-@pytest.mark.parametrize("mode", [0o644, 0o640, 0o604])
-def test_a_file_with_secrets_that_others_may_read(mode: int) -> None:
-    (finding,) = found(LOCAL + f'api_key = "{CANARY}"\n', mode)
-    assert (finding.severity, finding.check) == (CheckSeverity.WARNING, "file_mode")
-    assert str(finding) == (
-        "dragoman.toml: has a secret in line 5, and other users of this machine may read it; chmod 600 dragoman.toml"
-    )
+def test_what_is_found_in_a_configuration() -> None:
+    def output_of(lines: list[str]) -> list[str]:
+        text, mode, environ = "", 0o600, dict[str, str]()
+        with pytest.MonkeyPatch.context() as process:
+            for line in (line.replace("$CANARY", CANARY) for line in lines):
+                word, _, rest = line.partition(" ")
+                name, _, value = rest.partition("=")
+                match word:
+                    case "mode":
+                        mode = int(rest, 8)
+                    case "env":
+                        environ[name] = value
+                    case "export":
+                        process.setenv(name, value)
+                    case _:
+                        text += LOCAL if line == "$LOCAL" else line + "\n"
+            findings = found(text, mode, **environ)
+        return [f"{each.severity.value} {each.check}: {each}" for each in findings] or ["nothing"]
 
-
-@posix
-def test_headers_and_proxies_are_secrets_too() -> None:
-    for line in (f'headers = {{ x-key = "{CANARY}" }}\n', f'proxy = "http://user:{CANARY}@proxy:3128"\n'):
-        findings = [
-            finding for finding in found(LOCAL + line, 0o644) if finding.severity is CheckSeverity.WARNING
-        ]
-        assert [finding.fix for finding in findings] == ["chmod 600 dragoman.toml"], line
-    assert found(LOCAL + f'api_key = "{CANARY}"\n') == []
+    rows.check(ROWS, output_of)
 
 
 @posix
@@ -67,14 +68,6 @@ def test_a_private_key_that_others_may_read(tmp_path: Path) -> None:
     made.key.chmod(0o644)
     _, finding = found(TLS)
     assert (finding.subject, finding.fix) == ("key.pem", "chmod 600 key.pem")
-
-
-def test_a_certificate_that_is_missing() -> None:
-    (finding,) = found(TLS)
-    assert (finding.severity, finding.check) == (CheckSeverity.ERROR, "certificate")
-    assert str(finding) == (
-        "server.certfile: cannot read the certfile cert.pem: No such file or directory; correct dragoman.toml:2"
-    )
 
 
 def test_a_private_key_that_is_missing(tmp_path: Path) -> None:
@@ -118,22 +111,6 @@ def test_an_event_loop_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) ->
     assert finding.severity is CheckSeverity.ERROR
 
 
-STORES = [
-    ("response_store", "stores/a.db", "mkdir -p stores"),
-    ("account_store", "my stores/a.db", "mkdir -p 'my stores'"),
-]
-
-
-def test_a_store_without_its_directory() -> None:
-    for store, path, fix in STORES:
-        (finding,) = found(f'[server]\n{store} = "sqlite"\n{store}_path = "{path}"\n')
-        assert (finding.severity, finding.check, finding.fix) == (CheckSeverity.ERROR, "store", fix)
-
-
-def test_a_store_that_can_be_written() -> None:
-    assert found('[server]\nresponse_store = "sqlite"\nresponse_store_path = "a.db"\n') == []
-
-
 @posix
 def test_a_store_that_cannot_be_written(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.access", lambda path, mode: False)  # the superuser may write everything
@@ -143,33 +120,3 @@ def test_a_store_that_cannot_be_written(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 # Proxies.
-
-
-def test_a_proxy_of_the_environment_is_a_note(monkeypatch: pytest.MonkeyPatch) -> None:
-    remote = LOCAL.replace("127.0.0.1:9000", "models.example")
-    monkeypatch.setenv("http_proxy", f"http://user:{CANARY}@proxy:3128")
-    (finding,) = found(remote)
-    assert (finding.severity, finding.check) == (CheckSeverity.NOTE, "proxy")
-    assert str(finding) == "upstream local: is reached by the proxy proxy:3128 of the environment"
-    monkeypatch.setenv("no_proxy", "models.example")
-    assert found(remote) == []
-
-
-def test_a_proxy_for_a_server_on_this_machine_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("all_proxy", "http://proxy:3128")
-    (finding,) = found(LOCAL)
-    assert finding.severity is CheckSeverity.WARNING
-    assert finding.fix == 'export no_proxy="${no_proxy:+$no_proxy,}127.0.0.1"'
-
-
-def test_the_proxy_of_an_upstream_is_a_note() -> None:
-    (finding,) = found(LOCAL + 'proxy = "http://user:${LOCAL_KEY}@proxy:3128"\n')
-    assert str(finding) == "upstream local: is reached by the proxy proxy:3128 of LOCAL_KEY (dragoman.toml:5)"
-
-
-def test_warnings_of_the_configuration_come_first() -> None:
-    first, *_ = found("", DRAGOMAN_PROT="1")
-    assert (
-        str(first)
-        == "DRAGOMAN_PROT: is not a variable of Dragoman; write DRAGOMAN_PORT, or unset DRAGOMAN_PROT"
-    )
