@@ -126,14 +126,7 @@ class Calls:
         after, random = self._random.choice([None, None, 0.5, 7.0, 100.0]), self._random.random()
 
         def call(store: AccountStore) -> Awaitable[object]:
-            return store.apply(
-                Change(
-                    account,
-                    lambda health: health.after_failure(
-                        action, 'the "cause" 語', now, retry_after=after, random=random, backoff=BACKOFF
-                    ),
-                )
-            )
+            return store.apply(failure(account, action, now, after, cause='the "cause" 語', random=random))
 
         return f"failed {account} {action} after {after} draw {random} at {now}", call
 
@@ -181,6 +174,27 @@ class Calls:
         return f"add {counter} {amount} until {expires}", lambda store: store.apply(
             Add([(counter, expires)], amount, now)
         )
+
+
+def failure(
+    account: str,
+    action: ErrorAction = ErrorAction.COOL_DOWN,
+    now: float = NOW,
+    after: float | None = None,
+    *,
+    repeatable: bool = True,
+    backoff: Backoff = BACKOFF,
+    cause: str = "why",
+    random: float = 0.0,
+) -> Change:
+    """A failed request of an account."""
+    return Change(
+        account,
+        lambda health: health.after_failure(
+            action, cause, now, retry_after=after, random=random, backoff=backoff
+        ),
+        repeatable=repeatable,
+    )
 
 
 async def total(store: AccountStore, counter: str, now: float) -> float:

@@ -10,7 +10,7 @@ from typing import Any
 
 import anyio
 import pytest
-from account_stores import BACKOFF, NOW, total
+from account_stores import NOW, failure, total
 from virtual_time import VIRTUAL_BACKENDS
 
 from dragoman_server.accounts.stores.base import (
@@ -111,27 +111,12 @@ async def reserve(
     return response.candidate.account if isinstance(response, Reservation) else None
 
 
-async def cool(store: AccountStore, account: str, after: float | None = 60.0) -> None:
-    await store.apply(
-        Change(
-            account,
-            lambda health: health.after_failure(
-                ErrorAction.COOL_DOWN, "why", NOW, retry_after=after, random=0.0, backoff=BACKOFF
-            ),
-        )
-    )
+async def cool(store: AccountStore, account: str) -> None:
+    await store.apply(failure(account, after=60.0))
 
 
 async def fail(store: AccountStore, account: str) -> None:
-    await store.apply(
-        Change(
-            account,
-            lambda health: health.after_failure(
-                ErrorAction.RETRY_LATER, "why", NOW, retry_after=None, random=0.0, backoff=BACKOFF
-            ),
-            repeatable=False,
-        )
-    )
+    await store.apply(failure(account, ErrorAction.RETRY_LATER, repeatable=False))
 
 
 async def reserve_until_open(resilient: ResilientStore) -> None:

@@ -24,6 +24,7 @@ from account_stores import (
     SHARED_KINDS,
     Calls,
     Kind,
+    failure,
     kind_of,
     total,
 )
@@ -98,15 +99,8 @@ A, B = Candidate("up/a"), Candidate("up/b")
 ONE_AT_ONCE = Candidate("up/a", max_concurrent_requests=1)
 
 
-async def cool(store: AccountStore, account: str, after: float = 1000.0, now: float = NOW) -> None:
-    await store.apply(
-        Change(
-            account,
-            lambda health: health.after_failure(
-                ErrorAction.COOL_DOWN, "why", now, retry_after=after, random=0.0, backoff=BACKOFF
-            ),
-        )
-    )
+async def cool(store: AccountStore, account: str) -> None:
+    await store.apply(failure(account, after=1000.0))
 
 
 async def reserve(store: AccountStore, *candidates: Candidate, now: float = NOW) -> str | None:
@@ -211,14 +205,7 @@ async def test_changes_that_cross_are_all_counted(kind: Kind) -> None:
     async with stores[0].running(), stores[1].running(), stores[2].running():
 
         async def fail(store: AccountStore, at: float) -> None:
-            await store.apply(
-                Change(
-                    "up/a",
-                    lambda health: health.after_failure(
-                        ErrorAction.RETRY_LATER, "why", at, retry_after=None, random=0.0, backoff=patient
-                    ),
-                )
-            )
+            await store.apply(failure("up/a", ErrorAction.RETRY_LATER, at, backoff=patient))
 
         async with anyio.create_task_group() as tasks:
             for number, store in enumerate(stores):
