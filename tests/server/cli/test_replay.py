@@ -5,12 +5,14 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
-import msgspec
 import oracle
 import pytest
+import rows
 from click.testing import Result
 from command.cli import run as run_command
+from msgspec.structs import replace as with_
 from oracle import samples
 
 from dragoman_server.recordings.document import (
@@ -58,13 +60,13 @@ def recording_of(stream: bool = True, *, body: object = REQUEST, upstream: bytes
 
 
 def with_response(recording: Recording, data: bytes) -> Recording:
-    response = msgspec.structs.replace(recording.response, pieces=(Piece(0.3, data.decode()),))
-    return msgspec.structs.replace(recording, response=response)
+    response = with_(recording.response, pieces=(Piece(0.3, data.decode()),))
+    return with_(recording, response=response)
 
 
 def with_body(recording: Recording, body: bytes) -> Recording:
-    attempt = msgspec.structs.replace(recording.attempts[0], body=body.decode())
-    return msgspec.structs.replace(recording, attempts=(attempt,))
+    attempt = with_(recording.attempts[0], body=body.decode())
+    return with_(recording, attempts=(attempt,))
 
 
 def replaced(old: str, new: str) -> Change:
@@ -82,54 +84,79 @@ def run(tmp_path: Path, recording: Recording, *arguments: str) -> Result:
     return run_command("replay", str(place), *arguments)
 
 
-@pytest.mark.parametrize("stream", [True, False])
-def test_what_has_not_changed(tmp_path: Path, stream: bool) -> None:
-    result = run(tmp_path, recording_of(stream))
-    place = tmp_path / "r.json"
-    assert (result.exit_code, result.stdout) == (
-        0,
-        f"{place}: {oracle.MESSAGES} from {oracle.CHAT} at local/qwen3: as it was recorded\n",
-    )
+def attempts(change: Callable[[RecordedAttempt], list[RecordedAttempt]]) -> Change:
+    return lambda recording: with_(recording, attempts=tuple(change(recording.attempts[0])))
+
+
+def requested(**members: Any) -> Change:
+    return lambda recording: with_(recording, request=with_(recording.request, **members))
+
+
+def left(recording: Recording) -> Recording:
+    cut = with_response(recording, joined(recording.response.pieces)[:700])
+    return with_(cut, response=with_(cut.response, completed=False))
+
+
+def broken(recording: Recording) -> Recording:
+    cut = recording_of(upstream=samples.render(oracle.CHAT, samples.chat()[:4]))
+    cut = with_(cut, attempts=(with_(cut.attempts[0], error="the connection broke"),))
+    return with_response(cut, replay(cut).response)
+
+
+def fan_out(recording: Recording) -> Recording:
+    chat = json.dumps({"model": "m", "n": 2, "messages": [{"role": "user", "content": "Hi"}]})
+    request = RecordedRequest(oracle.CHAT, "/v1/chat/completions", body=chat)
+    attempt = with_(recording.attempts[0], protocol=oracle.MESSAGES)
+    return with_(recording, request=request, attempts=(attempt,))
 
 
 PING = 'event: ping\ndata: {"type":"ping"}\n\n'
+# Changes of a recorded stream; of a whole response if the name says so.
+CHANGES: dict[str, Change] = {
+    "nothing": lambda recording: recording,
+    "nothing of a whole response": lambda recording: recording,
+    "another heartbeat": replaced("event: content_block_start", f"{PING}event: content_block_start"),
+    "no heartbeat": replaced(PING, ""),
+    "a client that left": left,
+    "a broken connection": broken,
+    "other attempts, of which this one was read last": attempts(
+        lambda winner: [
+            with_(winner, status=503, pieces=()),
+            winner,
+            with_(winner, pieces=(Piece(0.1, "data: {}\n\n"),)),
+            with_(winner, pieces=()),
+        ]
+    ),
+    "a text": replaced('"text":"Let', '"text":"Set'),
+    "a type of a whole response": replaced('"tool_use"', '"tool_call"'),
+    "a new member": replaced('"stop_sequence":null', '"stop_sequence":null,"x":1'),
+    "no response": lambda recording: with_response(recording, b""),
+    "the request": attempts(lambda attempt: [with_(attempt, body=attempt.body.replace("Hi", "Ho"))]),
+    "a request that is no JSON": attempts(lambda attempt: [with_(attempt, body="no JSON")]),
+    "a request that is refused now": requested(body='{"model":"m"}'),
+    "it is not complete": lambda recording: with_(recording, complete=False),
+    "no attempt": attempts(lambda attempt: []),
+    "an unknown protocol": requested(protocol="x"),
+    "a fan-out": fan_out,
+}
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        replaced("event: content_block_start", f"{PING}event: content_block_start"),
-        replaced(PING, ""),
-    ],
-)
-def test_heartbeats_do_not_count(tmp_path: Path, change: Change) -> None:
-    assert run(tmp_path, change(recording_of())).exit_code == 0
+def test_the_first_difference(tmp_path: Path) -> None:
+    def output_of(lines: list[str]) -> list[str]:
+        recording = CHANGES[lines[0]](recording_of("whole response" not in lines[0]))
+        result = run(tmp_path, recording)
+        printed = [*result.stdout.splitlines(), *(f"! {line}" for line in result.stderr.splitlines())]
+        status = [f"exit {result.exit_code}"] if result.exit_code else []
+        return [line.replace(f"{tmp_path}/", "") for line in printed] + status
+
+    rows.check(Path(__file__).with_name("replay.txt"), output_of)
 
 
-def test_a_client_that_left_has_a_part(tmp_path: Path) -> None:
-    recording = recording_of()
-    cut = with_response(recording, joined(recording.response.pieces)[:700])
-    left = msgspec.structs.replace(cut, response=msgspec.structs.replace(cut.response, completed=False))
-    assert run(tmp_path, left).exit_code == 0
-
-
-@pytest.mark.parametrize(
-    ("stream", "change", "lines"),
-    [
-        (True, replaced('"text":"Let', '"text":"Set'), ["the response differs at event 6 /delta/text", '  recorded: "Set', '  now:      "Let']),
-        (False, replaced('"tool_use"', '"tool_call"'), ["the response differs at /content/", '  recorded: "tool_call"', '  now:      "tool_use"']),
-        (True, replaced('"stop_sequence":null', '"stop_sequence":null,"x":1'), ["the response differs at event 0 /message/x", "  recorded: 1", "  now:      nothing"]),
-        (True, lambda recording: with_response(recording, b""), ["the response differs at event 0", "  recorded: nothing", "  now:      "]),
-        (True, lambda recording: with_body(recording, recording.attempts[0].body.replace("Hi", "Ho").encode()), ["the request differs at /messages/0/content", '  recorded: "Ho"', '  now:      "Hi"']),
-        (True, lambda recording: with_body(recording, b"no JSON"), ["the request differs", '  recorded: "no JSON"', "  now:      "]),
-    ],
-)  # fmt: skip
-def test_the_first_difference(tmp_path: Path, stream: bool, change: Change, lines: list[str]) -> None:
-    result = run(tmp_path, change(recording_of(stream)))
-    assert result.exit_code == 1
-    assert lines[0] in result.stdout.splitlines()[0]
-    for line, expected in zip(result.stdout.splitlines()[1:], lines[1:], strict=True):
-        assert line.startswith(expected)
+def test_a_file_that_is_no_recording_exits_with_2(tmp_path: Path) -> None:
+    place = tmp_path / "x.json"
+    place.write_text("[]")
+    result = run_command("replay", str(place))
+    assert (result.exit_code, "not a recording" in result.stderr) == (2, True)
 
 
 def test_a_wrong_value_in_a_stream_is_shrunk(tmp_path: Path) -> None:
@@ -197,66 +224,3 @@ def test_a_difference_of_requests_is_shrunk(tmp_path: Path, old: str, new: str, 
     small = load(tmp_path / "r.min.json").request.body
     assert len(small) <= len(recording.request.body)
     assert kept in small or "messages" in small
-
-
-def test_of_several_attempts_the_one_counts_that_was_read_last(tmp_path: Path) -> None:
-    recording = recording_of()
-    winner = recording.attempts[0]
-    failed = msgspec.structs.replace(winner, status=503, pieces=())
-    slower = msgspec.structs.replace(winner, pieces=(Piece(0.1, "data: {}\n\n"),))
-    silent = msgspec.structs.replace(winner, pieces=())
-    attempts = (failed, winner, slower, silent)
-    assert run(tmp_path, msgspec.structs.replace(recording, attempts=attempts)).exit_code == 0
-
-
-def test_a_recording_that_is_not_complete_has_a_note(tmp_path: Path) -> None:
-    result = run(tmp_path, msgspec.structs.replace(recording_of(), complete=False))
-    assert result.stderr.startswith("note: the recording is not complete")
-
-
-def test_a_broken_connection_is_replayed(tmp_path: Path) -> None:
-    recording = recording_of(upstream=samples.render(oracle.CHAT, samples.chat()[:4]))
-    attempt = msgspec.structs.replace(recording.attempts[0], error="the connection broke")
-    recording = msgspec.structs.replace(recording, attempts=(attempt,))
-    assert run(tmp_path, with_response(recording, replay(recording).response)).exit_code == 0
-
-
-def test_a_request_that_is_refused_now_is_a_difference(tmp_path: Path) -> None:
-    recording = recording_of()
-    request = msgspec.structs.replace(recording.request, body='{"model":"m"}')
-    result = run(tmp_path, msgspec.structs.replace(recording, request=request))
-    assert result.exit_code == 1
-    assert "  now the response fails: the request is refused now: max_tokens: Field required" in result.stdout
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (lambda recording: msgspec.structs.replace(recording, attempts=()), "no attempt had a response that was translated"),
-        (lambda recording: msgspec.structs.replace(recording, request=msgspec.structs.replace(recording.request, protocol="x")), "unknown protocol: x or openai_chat"),
-    ],
-)  # fmt: skip
-def test_what_cannot_be_replayed_exits_with_2(tmp_path: Path, change: Change, message: str) -> None:
-    result = run(tmp_path, change(recording_of()))
-    assert (result.exit_code, result.stderr) == (2, f"dragoman: {message}\n")
-
-
-def test_a_fan_out_cannot_be_replayed(tmp_path: Path) -> None:
-    recording = recording_of()
-    chat = json.dumps({"model": "m", "n": 2, "messages": [{"role": "user", "content": "Hi"}]})
-    attempt = msgspec.structs.replace(recording.attempts[0], protocol=oracle.MESSAGES)
-    fan_out = msgspec.structs.replace(
-        recording,
-        request=RecordedRequest(oracle.CHAT, "/v1/chat/completions", body=chat),
-        attempts=(attempt,),
-    )
-    result = run(tmp_path, fan_out)
-    assert (result.exit_code, "once for each choice" in result.stderr) == (2, True)
-
-
-def test_a_file_that_is_no_recording_exits_with_2(tmp_path: Path) -> None:
-    place = tmp_path / "x.json"
-    place.write_text("[]")
-    result = run_command("replay", str(place))
-    assert result.exit_code == 2
-    assert "not a recording" in result.stderr
