@@ -14,8 +14,6 @@ from gateway.scripted import (
     NOON,
     PATHS,
     PROTOCOL_NAMES,
-    RESPONSES,
-    STREAMS,
     WHOLE_RESPONSES,
     Clock,
     chat_response,
@@ -112,84 +110,6 @@ def test_the_counter_of_a_budget_period() -> None:
 # Through the application. A response of the scripts is 3 tokens in and 4 out: at these prices a dollar.
 
 PRICES = (Price(model="up/*", input=100_000.0, output=175_000.0),)
-
-
-# The status, the type and the code (if any) of a spent budget in each protocol.
-SPENT = {
-    CHAT: (429, "insufficient_quota", "insufficient_quota"),
-    RESPONSES: (429, "insufficient_quota", "insufficient_quota"),
-    MESSAGES: (402, "billing_error", None),
-}
-
-
-@pytest.mark.anyio
-@pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
-@pytest.mark.parametrize("upstream", PROTOCOL_NAMES)
-@pytest.mark.parametrize("streams", [False, True], ids=["whole", "stream"])
-@pytest.mark.each_choice
-async def test_a_spent_budget_is_an_error_of_the_clients_protocol(
-    protocol: str, upstream: str, streams: bool
-) -> None:
-    script = (STREAMS if streams else WHOLE_RESPONSES)[upstream]
-    gateway = scripted(upstream, script, keys={"red": {"budget": 2.0}}, prices=PRICES)
-    assert [(await gateway.request(protocol, streams=streams)).status for _ in range(2)] == [200, 200]
-    client = await gateway.request(protocol, streams=streams)
-    status, named, code = SPENT[protocol]
-    assert client.status == status
-    error = client.error
-    assert (error["type"], error.get("code")) == (named, code)
-    assert "budget of the client key red is spent: 2 US dollars a month" in error["message"]
-    assert "starts again at 2026-12-01T00:00:00Z" in error["message"]
-    # No retry-after and no second try: SDKs would retry any 429.
-    assert client.headers["x-should-retry"] == "false"
-    assert "retry-after" not in client.headers
-    assert len(gateway.upstreams.sent) == 2
-
-
-@pytest.mark.anyio
-async def test_a_budget_of_zero_refuses_every_request() -> None:
-    gateway = scripted(CHAT, keys={"red": {"budget": 0.0, "budget_period": "total"}}, prices=PRICES)
-    client = await gateway.request()
-    assert client.status == 429
-    assert client.error["message"].endswith("is spent: 0 US dollars in all")
-
-
-@pytest.mark.anyio
-@pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
-async def test_a_key_with_a_budget_may_use_no_model_without_a_price(protocol: str) -> None:
-    gateway = scripted(CHAT, keys={"red": {"budget": 1.0}, "blue": {}}, prices=PRICES)
-    client = await gateway.request(protocol, model="two/m")
-    assert client.status == 403
-    assert "has a budget, and the model 'two/m' has no price here" in client.error["message"]
-    assert "[[prices]]" in client.error["message"]
-    assert (await gateway.request(protocol, model="two/m", key="blue")).status == 200
-
-
-@pytest.mark.anyio
-async def test_a_model_without_a_route_is_not_found_rather_than_not_priced() -> None:
-    gateway = scripted(CHAT, keys={"red": {"budget": 1.0}}, prices=PRICES)
-    assert (await gateway.request(model="nowhere")).status == 404
-
-
-CHAIN_PRICES: list[tuple[tuple[str, ...], int]] = [
-    (("up/*", "two/*"), 200),
-    (("m", "n"), 200),
-    (("chain",), 200),
-    (("up/*",), 403),  # it may end at the second, which has no price
-    (("two/*",), 403),
-]
-
-
-@pytest.mark.anyio
-async def test_every_model_of_a_chain_needs_a_price() -> None:
-    for prices, status in CHAIN_PRICES:
-        gateway = scripted(
-            CHAT,
-            keys={"red": {"budget": 1.0}},
-            prices=[Price(model=each, input=1.0, output=1.0) for each in prices],
-            models={"chain": ("up/m", "two/n")},
-        )
-        assert (await gateway.request(model="chain")).status == status, prices
 
 
 CACHED_CHAT = chat_response(

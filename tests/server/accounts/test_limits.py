@@ -2,11 +2,14 @@
 
 import json
 import logging
+import re
+from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
-from gateway.fakes import FakeClient, Sleep
+import rows
+from gateway.fakes import FakeClient, Script, Sleep
 from gateway.scripted import (
     CHAT,
     MESSAGES,
@@ -15,7 +18,6 @@ from gateway.scripted import (
     PROTOCOL_NAMES,
     RESPONSES,
     STREAMS,
-    TOKENS,
     WHOLE_RESPONSES,
     chat_response,
     chunk,
@@ -33,50 +35,82 @@ from dragoman_server.accounts.stores.operations import Add, Spend
 from dragoman_server.app import _routes
 from dragoman_server.http.endpoint import ClientRequest, ProtocolEndpoint
 from dragoman_server.log import RequestRecord
+from dragoman_server.settings import Price
 from dragoman_server.wire.headers import limit_headers
 
 pytestmark = pytest.mark.anyio
 
-# The endpoint of each protocol, and the types of a 403 and a 429 there.
-ENDPOINTS = {
-    CHAT: ("/v1/chat/completions", "permission_error", "rate_limit_error"),
-    RESPONSES: ("/v1/responses", "permission_error", "rate_limit_error"),
-    MESSAGES: ("/v1/messages", "permission_error", "rate_limit_error"),
-}
 each_protocol = pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
 
 
-# Models.
+PROTOCOLS_OF = {"chat": CHAT, "messages": MESSAGES, "responses": RESPONSES}
 
 
-ALLOWED_MODELS: list[tuple[tuple[str, ...], str, int]] = [
-    ((), "up/m", 200),
-    (("up/*",), "up/n", 200),
-    (("m",), "up/m", 403),  # by the name that the client sends, not by its route
-    (("fast",), "fast", 200),
-    (("fast",), "up/m", 403),
-    (("up/*",), "fast", 403),
-    (("nowhere",), "nowhere", 404),
-    (("fast",), "nowhere", 403),  # nothing about existing models
-]
+def script_of(protocol: str, *words: str) -> Script:
+    if "unreported" in words:
+        return whole(chat_response({"content": "Hello"}, usage=None))
+    status = next((int(word.removeprefix("status=")) for word in words if word.startswith("status=")), 200)
+    if status != 200:
+        return whole({"error": {"message": "x" * 9999}}, status)
+    return (STREAMS if "stream" in words else WHOLE_RESPONSES)[protocol]
 
 
-async def test_models_that_a_key_may_use() -> None:
-    for models, requested, status in ALLOWED_MODELS:
-        gateway = scripted(CHAT, keys={"red": {"models": models}}, models={"fast": "up/m"})
-        client = await gateway.request(model=requested)
-        assert client.status == status, client.body
-        assert len(gateway.upstreams.sent) == (status == 200), (models, requested)
+def options_of(words: list[str]) -> dict[str, Any]:
+    def value(name: str, text: str) -> Any:
+        if name == "models":
+            return tuple(text.split(","))
+        return int(text) if text.isdigit() and name != "budget" else float(text) if name == "budget" else text
+
+    pairs = [word.split("=", 1) for word in words if re.match(r"[a-z_]+=", word)]
+    return {name: value(name, text) for name, text in pairs}
 
 
-@each_protocol
-async def test_a_refused_model_is_an_error_of_the_clients_protocol(protocol: str) -> None:
-    gateway = scripted(CHAT, keys={"red": {"models": ("a", "b*")}})
-    client = await gateway.request(protocol)
-    assert client.status == 403
-    assert client.error["type"] == ENDPOINTS[protocol][1]
-    assert "may not use the model 'up/m'; it may use a, b*" in client.error["message"]
-    assert "retry-after" not in client.headers
+async def carried_out(lines: list[str]) -> list[str]:
+    """Return what the requests of limits.txt get."""
+    settings: dict[str, Any] = {"keys": {}, "prices": [], "models": {}}
+    protocol, script, out = CHAT, WHOLE_RESPONSES[CHAT], list[str]()
+    requests = [line.removeprefix("> ") for line in lines if line.startswith(("> ", "wait "))]
+    for word, *rest in (line.split(" ") for line in lines):
+        match word:
+            case "upstream":
+                protocol = PROTOCOLS_OF[rest[0]]
+                script = script_of(protocol, *rest[1:])
+            case "key":
+                settings["keys"][rest[0]] = options_of(rest[1:])
+            case "price":
+                price = Price(model=rest[0], input=float(rest[1]), output=float(rest[2]))
+                settings["prices"].append(price)
+            case "name":
+                settings["models"][rest[0]] = rest[1] if len(rest) == 2 else tuple(rest[1:])
+            case "server":
+                settings |= options_of(rest)
+    gateway = scripted(protocol, script, **settings)
+    for request in requests:
+        first, *rest = request.split(" ")
+        if first == "wait":
+            gateway.clock.now += float(rest[0])
+            continue
+        options = options_of(rest)
+        if first.startswith("/"):
+            client = await gateway.call(first, json.loads(rest[0]), key=options.get("key"))
+        else:
+            client = await gateway.request(PROTOCOLS_OF[first], streams="stream" in rest, **options)
+        out.append(shown(client))
+    return [*out, f"{len(gateway.upstreams.sent)} sent"]
+
+
+def shown(client: FakeClient) -> str:
+    if client.status == 200:
+        return "200"
+    error = client.error if isinstance(client.error, dict) else {"message": client.error}
+    headers = {name: value for name, value in client.headers.items() if re.search("retry|limit", name)}
+    message = error["message"] if len(error["message"]) < 500 else "..."
+    told = ", ".join(f"{name} {value}" for name, value in sorted(headers.items()))
+    return f"{client.status} {error.get('type')} {error.get('code')}: {message} [{told}]"
+
+
+def test_the_limits_of_client_keys() -> None:
+    rows.check(Path(__file__).with_name("limits.txt"), lambda lines: anyio.run(carried_out, lines))
 
 
 async def test_a_clients_model_name_is_quoted_bounded_and_printable() -> None:
@@ -105,21 +139,6 @@ async def test_every_endpoint_with_a_model_checks_the_models_of_the_key() -> Non
         client = await gateway.call(path, body)
         assert client.status == 403, path
     assert gateway.upstreams.sent == []
-
-
-async def test_the_default_model_is_checked_too() -> None:
-    keys = {"red": {"models": ("up/a",)}, "blue": {"models": ("up/b",)}}
-    gateway = scripted(CHAT, keys=keys, default_model="up/a")
-    body = {"messages": [{"role": "user", "content": "Hi"}]}
-    assert (await gateway.call("/chat/json", body, key="red")).status == 200
-    assert (await gateway.call("/chat/json", body, key="blue")).status == 403
-
-
-async def test_a_request_without_a_model_is_refused_as_without_keys() -> None:
-    gateway = scripted(CHAT, keys={"red": {"models": ("a",)}})
-    client = await gateway.call(PATHS[CHAT], {"messages": []})
-    assert client.status == 400
-    assert "model is required" in client.error["message"]
 
 
 async def test_the_list_has_only_the_models_of_the_key() -> None:
@@ -153,62 +172,6 @@ async def test_a_refused_request_is_not_sent() -> None:
     assert gateway.upstreams.sent == []
 
 
-# Requests by the minute.
-
-
-@each_protocol
-async def test_the_limit_of_requests_per_minute(protocol: str) -> None:
-    gateway = scripted(CHAT, keys={"red": {"requests_per_minute": 2}, "blue": {}})
-    statuses = [(await gateway.request(protocol)).status for _ in range(3)]
-    assert statuses == [200, 200, 429]
-    assert len(gateway.upstreams.sent) == 2
-    assert (await gateway.request(protocol, key="blue")).status == 200
-    gateway.clock.now += 30  # the limit recovers steadily, not at the full minute
-    assert [(await gateway.request(protocol)).status for _ in range(2)] == [200, 429]
-
-
-# The headers that the libraries of each vendor read.
-REPORTED = {
-    CHAT: {
-        "x-ratelimit-limit-requests": "2",
-        "x-ratelimit-remaining-requests": "0",
-        "x-ratelimit-reset-requests": "30s",
-    },
-    MESSAGES: {
-        "anthropic-ratelimit-requests-limit": "2",
-        "anthropic-ratelimit-requests-remaining": "0",
-        "anthropic-ratelimit-requests-reset": "2026-11-21T12:00:30Z",
-    },
-}
-REPORTED[RESPONSES] = REPORTED[CHAT]
-
-
-@each_protocol
-@pytest.mark.parametrize("streams", [False, True])
-async def test_a_limit_is_an_error_of_the_clients_protocol(protocol: str, streams: bool) -> None:
-    gateway = scripted(CHAT, keys={"red": {"requests_per_minute": 2}})
-    for _ in range(2):
-        await gateway.request(protocol)
-    client = await gateway.request(protocol, streams=streams)
-    assert client.status == 429
-    assert client.error["type"] == ENDPOINTS[protocol][2]
-    assert "the client key red may use 2 requests a minute; try again in 30.000s" in client.error["message"]
-    assert (client.headers["retry-after"], client.headers["retry-after-ms"]) == ("30", "30000")
-    assert {name: value for name, value in client.headers.items() if "ratelimit" in name} == REPORTED[
-        protocol
-    ]
-
-
-async def test_the_simple_api_reports_when_to_try_again() -> None:
-    gateway = scripted(CHAT, keys={"red": {"requests_per_minute": 1}}, default_model="up/m")
-    body = {"messages": [{"role": "user", "content": "Hi"}]}
-    assert (await gateway.call("/chat/json", body)).status == 200
-    client = await gateway.call("/chat/sse", body)
-    assert client.status == 429
-    assert client.headers["retry-after"] == "60"
-    assert not [name for name in client.headers if "ratelimit" in name]
-
-
 LIMIT_ENDS: list[tuple[str, float, str]] = [
     (CHAT, 0.0, "0s"),
     (CHAT, 0.0121, "0.013s"),
@@ -230,56 +193,6 @@ async def test_the_header_for_the_end_of_a_limit() -> None:
         assert next(value for name, value in headers.items() if "reset" in name) == reported, (protocol, wait)
         assert int(headers["retry-after"]) >= max(0.0, wait), (protocol, wait)
         assert int(headers["retry-after-ms"]) >= max(0.0, wait) * 1000, (protocol, wait)
-
-
-async def test_counting_and_listing_are_no_requests() -> None:
-    gateway = scripted(CHAT, keys={"red": {"requests_per_minute": 1}})
-    counting = {"model": "up/m", "messages": [{"role": "user", "content": "Hi"}]}
-    for _ in range(3):
-        assert (await gateway.call("/v1/messages/count_tokens", counting)).status == 200
-    assert (await gateway.request()).status == 200
-    assert (await gateway.request()).status == 429
-
-
-async def test_a_request_that_is_refused_later_counts_too() -> None:
-    gateway = scripted(CHAT, keys={"red": {"requests_per_minute": 1}})
-    assert (await gateway.request(model="nowhere/x")).status in (400, 404)
-    assert (await gateway.request()).status == 429
-
-
-# Tokens by the minute.
-
-
-@each_protocol
-@pytest.mark.parametrize("upstream", PROTOCOL_NAMES)
-@pytest.mark.parametrize("streams", [False, True], ids=["whole", "stream"])
-@pytest.mark.each_choice
-async def test_tokens_are_counted_at_the_end(protocol: str, upstream: str, streams: bool) -> None:
-    script = (STREAMS if streams else WHOLE_RESPONSES)[upstream]
-    gateway = scripted(upstream, script, keys={"red": {"tokens_per_minute": TOKENS - 1}})
-    client = await gateway.request(protocol, streams=streams)
-    assert client.status == 200, client.body
-    refused = await gateway.request(protocol)
-    assert refused.status == 429
-    name = "anthropic-ratelimit-tokens-limit" if protocol == MESSAGES else "x-ratelimit-limit-tokens"
-    assert refused.headers[name] == f"{TOKENS - 1}"
-    # One token too many: the next request passes when it has recovered.
-    assert int(refused.headers["retry-after-ms"]) == 60_000 // (TOKENS - 1)
-    gateway.clock.now += 60 / (TOKENS - 1)
-    assert (await gateway.request(protocol)).status == 200
-
-
-@pytest.mark.parametrize(
-    ("requests", "tokens", "named"), [(9, 1, "tokens"), (1, 9, "requests"), (1, 1, "tokens")]
-)
-async def test_the_limit_that_is_reached_is_named(requests: int, tokens: int, named: str) -> None:
-    keys = {"red": {"requests_per_minute": requests, "tokens_per_minute": tokens}}
-    gateway = scripted(CHAT, keys=keys)
-    assert (await gateway.request()).status == 200
-    client = await gateway.request()
-    assert client.status == 429
-    assert f"{named} a minute" in client.error["message"]
-    assert f"x-ratelimit-limit-{named}" in client.headers
 
 
 # Clients that leave, and upstreams that report no usage.
@@ -345,15 +258,6 @@ async def test_a_relayed_stream_without_usage_is_estimated() -> None:
     assert (await gateway.request(CHAT)).status == 429
 
 
-@pytest.mark.parametrize("status", [400, 500])
-async def test_an_error_of_the_upstream_uses_no_tokens(status: int) -> None:
-    gateway = scripted(
-        CHAT, whole({"error": {"message": "x" * 9999}}, status), keys={"red": {"tokens_per_minute": 1}}
-    )
-    for _ in range(3):
-        assert (await gateway.request()).status == status
-
-
 # The store.
 
 
@@ -416,10 +320,3 @@ def test_the_record_has_nothing_about_limits() -> None:
         RequestRecord(id="a", protocol=CHAT, path="/", cost_usd=1.23456789e-5).as_dict()["cost_usd"]
         == 1.235e-5
     )
-
-
-async def test_a_whole_response_without_usage_is_estimated() -> None:
-    response = whole(chat_response({"content": "Hello"}, usage=None))
-    gateway = scripted(CHAT, response, keys={"red": {"tokens_per_minute": 5}})
-    assert (await gateway.request()).status == 200
-    assert (await gateway.request()).status == 429
