@@ -40,16 +40,8 @@ from dragoman_server.settings.server import ENV_PREFIX
 from dragoman_server.settings.values import InvalidValue, check_value, parse_text
 
 _SETTINGS = keys_of(ClientKey)
-# Those that `add` takes as flags of the same name.
-_PERMISSIONS = (
-    "loss_policy",
-    "may_loosen",
-    "models",
-    "requests_per_minute",
-    "tokens_per_minute",
-    "budget",
-    "budget_period",
-)
+# The others are flags of `add`, by the same name.
+_OF_THE_KEY = ("name", "hash", "expires", "disabled", "previous_hash", "previous_expires")
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 7 * 86_400}
 _MAX_DURATION_S = 100 * 365 * 86_400
 _DURATION = re.compile(r"(\d{1,6})([smhdw])")
@@ -74,7 +66,7 @@ def keys() -> None:
         config_option,
         click.Option(["--write"], is_flag=True, help="write the key's table into the file of the keys"),
         click.Option(["--expires"], metavar="WHEN", help=f"when it becomes invalid: {_WHEN}"),
-        *(setting_option(_SETTINGS[name], None) for name in _PERMISSIONS),
+        *(setting_option(setting, None) for name, setting in _SETTINGS.items() if name not in _OF_THE_KEY),
     ],
 )
 @click.argument("name")
@@ -226,12 +218,11 @@ _HEAD = "# Client keys, written by `dragoman keys`: what else is in this file is
 
 def _key_table(key: ClientKey) -> str:
     """Return the table of a key, with what is not the default."""
-    values = {name: getattr(key, name) for name in _SETTINGS}
     lines = [
         # A dollar sign begins a reference in the file.
         f"{name} = {toml_text(value)}\n".replace("$", "$$")
-        for name, value in values.items()
-        if value != _SETTINGS[name].default
+        for name, setting in _SETTINGS.items()
+        if (value := getattr(key, name)) != setting.default
     ]
     return "".join(["[[client_keys]]\n", *lines])
 
@@ -360,9 +351,8 @@ def _permissions(key: ClientKey) -> Iterator[str]:
         elif isinstance(value, datetime):
             yield f"{name}={toml_text(value)}"
         else:
-            yield (
-                name if value is True else f"{name}={','.join(value) if isinstance(value, tuple) else value}"
-            )
+            text = ",".join(value) if isinstance(value, tuple) else value
+            yield name if value is True else f"{name}={text}"
 
 
 def _table(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
