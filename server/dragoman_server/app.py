@@ -58,10 +58,14 @@ class _ConfiguredApp:
 
     It never changes; a reload makes another one, for the requests that begin from then on.
 
-    gateway: what its endpoints use.
-    app: for clients. admin: for the operator. browsers: checks requests for both. errors: of paths without an endpoint.
-    requests: how many are open.
-    replaced: another one has taken its place. unused: set then, once none of its requests is open.
+    Attributes:
+        gateway: What its endpoints use.
+        app, admin: The applications for clients and for the operator.
+        browsers: Checks requests for both.
+        errors: The errors of paths without an endpoint.
+        requests: How many are open.
+        replaced: Another one has taken its place.
+        unused: Set then, once none of its requests is open.
     """
 
     __slots__ = ("admin", "app", "browsers", "errors", "gateway", "replaced", "requests", "unused")
@@ -160,9 +164,10 @@ class Application(BackgroundTaskGroup):
     An application that mounts it must enter `lifespan()` in its own lifespan, because servers send startup and shutdown
     to the outermost application only.
 
-    reloader: loads the configuration again, and applies it in all processes of the gateway; see ConfigReloader. None
-        where there is nothing to load it from.
-    draining: a stop has begun.
+    Attributes:
+        reloader: Loads the configuration again, and applies it in all processes of the gateway; see ConfigReloader.
+            None where there is nothing to load it from.
+        draining: A stop has begun.
     """
 
     def __init__(self, gateway: Gateway) -> None:
@@ -253,7 +258,7 @@ class Application(BackgroundTaskGroup):
                 await served.unused.wait()
         finally:
             self._in_use.remove(served)
-        await self._served.gateway.close_unused_connections(each.gateway for each in self._in_use)
+        await self._served.gateway.close_unused_connections(served.gateway for served in self._in_use)
 
 
 def create_app(

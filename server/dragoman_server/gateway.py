@@ -41,29 +41,29 @@ from dragoman_server.wire.client_address import ClientAddresses
 class Gateway:
     """The objects that requests share. None is replaced while a request uses it.
 
+    Raises ValueError if the settings cannot be used.
+
     Args:
-        settings: as loaded.
         client, protocols, accounts: made by this class if they are not passed.
         previous: the gateway before a reload, whose connections and stores this one uses.
 
-    Raises ValueError if the settings cannot be used.
-
-    settings: as loaded.
-    protocols: the served ones, by name.
-    upstreams: the specs of the protocols that upstreams speak.
-    client: sends requests to upstreams.
-    simulator: takes its place for the built-in models.
-    responses: stores responses.
-    accounts: the health of upstream accounts, and all counters.
-    balances: the money that accounts have left.
-    pool: chooses among accounts.
-    limits: of client keys.
-    key_usage: what the requests of each client key have used.
-    reasoning_store: reasoning for clients that do not send it back, None where nothing is stored.
-    refused_members: what upstreams have refused by name.
-    catalog: the names of models.
-    telemetry: the metrics and the traces.
-    input_checker: makes what checks a response's calls of tools with a grammar, None where nothing is checked.
+    Attributes:
+        settings: As loaded.
+        protocols: The served ones, by name.
+        upstreams: The specs of the protocols that upstreams speak.
+        client: Sends requests to upstreams.
+        simulator: Takes its place for the built-in models.
+        responses: Stores responses.
+        accounts: The health of upstream accounts, and all counters.
+        balances: The money that accounts have left.
+        pool: Chooses among accounts.
+        limits: The limits of client keys.
+        key_usage: What the requests of each client key have used.
+        reasoning_store: Reasoning for clients that do not send it back, None where nothing is stored.
+        refused_members: What upstreams have refused by name.
+        catalog: The names of models.
+        telemetry: The metrics and the traces.
+        input_checker: Makes what checks a response's calls of tools with a grammar, None where nothing is checked.
     """
 
     def __init__(
@@ -160,7 +160,7 @@ class Gateway:
                 states = [health[id] for id in (account.id, proxy_id(account, upstream)) if id in health]
                 if all(state.disabled is None for state in states):
                     available_at = min(
-                        available_at, max((each.cooldown_until for each in states), default=0.0)
+                        available_at, max((state.cooldown_until for state in states), default=0.0)
                     )
             if available_at == math.inf:
                 found[upstream.name] = "every account is disabled"
@@ -174,8 +174,8 @@ class Gateway:
     async def close_unused_connections(self, others: Iterable["Gateway"]) -> None:
         """Close connections that neither this gateway nor the others need."""
         upstreams, proxies = set[str](), set[str]()
-        for each in (self, *others):
-            settings = each.settings
+        for gateway in (self, *others):
+            settings = gateway.settings
             upstreams |= {upstream.base_url for upstream in settings.upstreams}
             proxies |= {proxy.reveal() for proxy in _proxies(settings)}
         await self.client.keep_only(upstreams, proxies)

@@ -117,7 +117,7 @@ class RequestRecord:
         return known
 
 
-_FIELDS = tuple(each.name for each in fields(RequestRecord))
+_FIELDS = tuple(record_field.name for record_field in fields(RequestRecord))
 
 
 def log_request(record: RequestRecord) -> None:
@@ -140,7 +140,11 @@ def log_decision(id: str, text: str, *args: object) -> None:
 
 
 class _Formatter(logging.Formatter):
-    """Base of the formats. mask: removes secrets from a line."""
+    """Base of the formats.
+
+    Args:
+        mask: removes secrets from a line.
+    """
 
     def __init__(self, mask: Mask | None = None) -> None:
         super().__init__()
@@ -196,7 +200,10 @@ class TextFormatter(_Formatter):
         12:03:04.512 POST /v1/messages claude-x -> local/qwen3 200 0.31s 12>40 tokens, 1 loss
             local/a (local/qwen3) failed with 429 after 0.1s: slow down
 
-    mask: see _Formatter. coloured: statuses and levels have colours. with_ids: lines of requests have their ids.
+    Args:
+        mask: see _Formatter.
+        coloured: statuses and levels have colours.
+        with_ids: lines of requests have their ids.
     """
 
     def __init__(self, mask: Mask | None = None, *, coloured: bool = False, with_ids: bool = False) -> None:
@@ -277,16 +284,16 @@ _LOOPBACK = ("127.0.0.1", "::1")
 def _failure_lines(known: Mapping[str, Any]) -> Iterator[str]:
     """Yield the failed attempts, then the error if it is none of theirs, with the id that the client got."""
     failures = known.get("failures", ())
-    for each in failures:
-        status = f" with {each['status']}" if "status" in each else ""
+    for failure in failures:
+        status = f" with {failure['status']}" if "status" in failure else ""
         yield (
-            f"{_plain(each['account'])} ({_plain(each['model'])}) failed{status} after "
-            f"{_seconds(each['seconds'])}: {_escaped(each['cause'])}"
+            f"{_plain(failure['account'])} ({_plain(failure['model'])}) failed{status} after "
+            f"{_seconds(failure['seconds'])}: {_escaped(failure['cause'])}"
         )
     error = known.get("error")
     if error is not None:
         request = f"request {_plain(known['id'])}"
-        repeated = any(each["cause"] == error for each in failures)
+        repeated = any(failure["cause"] == error for failure in failures)
         yield request if repeated else f"{_escaped(error)} ({request})"
 
 
@@ -430,7 +437,7 @@ def _joined(value: object) -> str:
     if isinstance(value, list):
         return ", ".join(map(_joined, value))
     if isinstance(value, dict):
-        return " ".join(f"{key}={each}" for key, each in value.items())
+        return " ".join(f"{key}={element}" for key, element in value.items())
     return str(value)
 
 

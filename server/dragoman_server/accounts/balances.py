@@ -68,8 +68,11 @@ _ENDPOINTS: Mapping[str, _BalanceEndpoint] = {
 class Balances(BackgroundTaskGroup):
     """The balances of all accounts.
 
-    shares: by account id, its balance as a share of the upstream's largest one, 0 to 1.
-    sender_for, specs: see ModelCatalog.
+    Args:
+        sender_for, specs: see ModelCatalog.
+
+    Attributes:
+        shares: By account id, its balance as a share of the upstream's largest one, 0 to 1.
     """
 
     def __init__(

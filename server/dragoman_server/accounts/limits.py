@@ -103,7 +103,11 @@ class BudgetReservation:
 
 
 class ClientLimits:
-    """The limits of all client keys. clock: returns the seconds since the epoch."""
+    """The limits of all client keys.
+
+    Args:
+        clock: returns the seconds since the epoch.
+    """
 
     def __init__(
         self, settings: Settings, store: AccountStore, clock: Callable[[], float] = time.time
@@ -288,9 +292,9 @@ class ClientLimits:
 def _rates(key: ClientKey) -> dict[Limit, Rate]:
     per_minute = {Limit.REQUESTS: key.requests_per_minute, Limit.TOKENS: key.tokens_per_minute}
     return {
-        limit: Rate(f"client:{key.name}:{limit.value}", float(each), _MINUTE_S)
-        for limit, each in per_minute.items()
-        if each is not None
+        limit: Rate(f"client:{key.name}:{limit.value}", float(amount), _MINUTE_S)
+        for limit, amount in per_minute.items()
+        if amount is not None
     }
 
 
@@ -310,7 +314,7 @@ def _counters(key: ClientKey, now: float) -> list[Counter]:
     """Return what counts for a budget: amounts reserved from now on, reserved before, and spent."""
     counter, ends = _counter(key, now)
     slot = int(now // LEASE_S)
-    reserved = [(f"{counter}:reserved:{each}", (each + 2) * LEASE_S) for each in (slot, slot - 1)]
+    reserved = [(f"{counter}:reserved:{begun}", (begun + 2) * LEASE_S) for begun in (slot, slot - 1)]
     return [*reserved, (counter, None if ends is None else ends.timestamp())]
 
 

@@ -28,7 +28,8 @@ _MILLION = 1_000_000
 class Meter:
     """Measure what a request uses: the bytes and the events that are sent to a client.
 
-    estimated_input: the tokens of the prompt, if they had to be estimated before the plan was released.
+    Attributes:
+        estimated_input: The tokens of the prompt, if they had to be estimated before the plan was released.
     """
 
     __slots__ = ("_events", "_size", "estimated_input")

@@ -304,8 +304,8 @@ def families_of(model: str, provider: str | None, protocol: str) -> Iterator[Mod
             and family.protocol in (None, protocol)
             # fnmatch compiles a pattern when it first matches with it, which costs 0.1 ms: only patterns of the family.
             and any(
-                name.startswith(_SPECIAL.split(each, 1)[0]) and fnmatchcase(name, each)
-                for each in family.patterns
+                name.startswith(_SPECIAL.split(pattern, 1)[0]) and fnmatchcase(name, pattern)
+                for pattern in family.patterns
             )
         ):
             yield family

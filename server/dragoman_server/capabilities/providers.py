@@ -109,7 +109,7 @@ def _chat(
     accepts, refuses: how it differs from what _PUBLIC refuses. capabilities: other differences from _PUBLIC.
     """
     keys = ((f"{name.upper()}_API_KEY", "bearer"),)
-    refused = tuple([each for each in (*_REFUSED, "top_k") if each not in accepts])
+    refused = tuple([name for name in (*_REFUSED, "top_k") if name not in accepts])
     capabilities |= {"default_model": default_model, "refuses": (*refused, *refuses)}
     capabilities = {**_PUBLIC, **capabilities}
     return Provider(name, keys, base_url, (CHAT,), source, capabilities, hosts=hosts, models=models)
@@ -369,7 +369,7 @@ def host_capabilities(url: str, protocol: str) -> Mapping[str, object]:
 
 def providers_of_model(model: str) -> Iterator[Provider]:
     """Yield the providers whose model has this name."""
-    return (each for each in PROVIDERS if any(matches(model, pattern) for pattern in each.models))
+    return (provider for provider in PROVIDERS if any(matches(model, pattern) for pattern in provider.models))
 
 
 def provider_name(url: str) -> str | None:

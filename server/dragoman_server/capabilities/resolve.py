@@ -47,7 +47,12 @@ def capabilities_for(
 
 @dataclass(frozen=True, slots=True)
 class KnownCapability:
-    """A capability that is not the default. value: as a setting. source: where it comes from, for people."""
+    """A capability that is not the default.
+
+    Attributes:
+        value: Its value, as a setting.
+        source: Where it comes from, for people.
+    """
 
     name: str
     value: object
@@ -74,7 +79,7 @@ def known_capabilities(
             # It says what the key is for, so it overrides an earlier source that refuses the key.
             refused = tuple([each for each in _names(known["refuses"].value) if each != "prompt_cache_key"])
             known["refuses"] = replace(known["refuses"], value=refused)
-    return {name: each for name, each in known.items() if each.value is not None}
+    return {name: capability for name, capability in known.items() if capability.value is not None}
 
 
 def _sources(
@@ -118,8 +123,8 @@ def _resolve(
     known.setdefault("sampling", _has_sampling(upstream.anthropic_version))
     # The efforts of its host say nothing about one model.
     family: dict[str, object] = {}
-    for each in families_of(model, provider_name(upstream.base_url), protocol.name):
-        family.update(each.capabilities)
+    for matching in families_of(model, provider_name(upstream.base_url), protocol.name):
+        family.update(matching.capabilities)
     known.setdefault("encrypted_reasoning", known.get("efforts") != () and bool(family.get("efforts")))
     if known.get("efforts") == ():
         # No reasoning, by whichever parameter.

@@ -240,7 +240,7 @@ def client_of(command: str) -> Client:
 
 def variables_for(client: Client, target: ClientTarget, environ: Mapping[str, str]) -> dict[str, str | None]:
     """Return what changes in the environment of a client: the value of each variable, None to unset it."""
-    changes: dict[str, str | None] = dict.fromkeys(each for each in client.unset if each in environ)
+    changes: dict[str, str | None] = dict.fromkeys(name for name in client.unset if name in environ)
     changes |= {
         name: found for name, value in client.variables.items() if (found := value(target)) is not None
     }

@@ -107,7 +107,7 @@ def _serve(config_file: str | None, options: Mapping[str, str | bool | None]) ->
     from dragoman_server.cli.banner import print_banner
     from dragoman_server.cli.doctor.offline import offline_findings
 
-    errors = [each for each in offline_findings(loaded) if each.severity is CheckSeverity.ERROR]
+    errors = [finding for finding in offline_findings(loaded) if finding.severity is CheckSeverity.ERROR]
     for error in errors:
         click.echo(f"{PROGRAM}: {error}", err=True)
     if errors:

@@ -58,7 +58,7 @@ def replace_file(
     """
     path = path.resolve()
     try:
-        before = next((each.stat() for each in (path, like) if each is not None and each.exists()), None)
+        before = next((known.stat() for known in (path, like) if known is not None and known.exists()), None)
         with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
             written = Path(file.name)
             try:

@@ -126,12 +126,12 @@ async def find_local_servers(
             tasks.start_soon(find, client, server)
     in_order = [found[server.base_url] for server in servers if server.base_url in found]
     # Two ports may have the same program; the names of upstreams differ.
-    names = Counter(each.server.name for each in in_order)
+    names = Counter(found_server.server.name for found_server in in_order)
     return [
-        replace(each, server=replace(each.server, name=_by_port(each.server)))
-        if names[each.server.name] > 1
-        else each
-        for each in in_order
+        replace(found_server, server=replace(found_server.server, name=_by_port(found_server.server)))
+        if names[found_server.server.name] > 1
+        else found_server
+        for found_server in in_order
     ]
 
 

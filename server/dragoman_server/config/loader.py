@@ -344,7 +344,7 @@ class _Loader(ConfigSources):
                 "protocols": tuple(sorted(protocols)),
                 "auth": auth,
             }
-            self.origins |= {dotted((*path, each)): by_key for each in values}
+            self.origins |= {dotted((*path, name)): by_key for name in values}
             self.check_text(values, self.upstream_keys["base_url"], path, url, by_url)
             self.check_text(values, self.upstream_keys["api_key"], path, self.environ[key_variable], by_key)
             if len(self.problems) == problems_before:
@@ -357,7 +357,7 @@ class _Loader(ConfigSources):
 
     def _check_capabilities(self, path: KeyPath, names: Iterable[str], protocols: Sequence[str]) -> None:
         """Record the capabilities that none of the protocols has. No protocols: they are unknown."""
-        own = capability_keys([self.specs[each] for each in protocols])
+        own = capability_keys([self.specs[protocol] for protocol in protocols])
         for name in names if protocols else ():
             if name in self.capabilities and name not in own:
                 text = f"is no capability of {' and '.join(protocols)}, which has {', '.join(own)}"
@@ -372,13 +372,13 @@ class _Loader(ConfigSources):
             if not chain:
                 self.add_problem(path, "is an empty chain")
             found, references = list[str](), list[str]()
-            for index, each in enumerate(chain):
+            for index, target in enumerate(chain):
                 place = (*path, index) if isinstance(raw, list) else path
                 problems_before = len(self.problems)
-                destination = self.expand(place, each, references)
-                problem = self._destination_problem(destination, each, alias)
+                destination = self.expand(place, target, references)
+                problem = self._destination_problem(destination, target, alias)
                 if problem is None and destination in found:
-                    self.add_problem(place, f"{quote_value(each)} is listed twice")
+                    self.add_problem(place, f"{quote_value(target)} is listed twice")
                 elif problem is not None and len(self.problems) == problems_before:
                     self.add_problem(place, problem)
                 found.append(str(destination))
@@ -441,7 +441,7 @@ class _Loader(ConfigSources):
                     path, f"needs {missing} as well: previous_hash and previous_expires go together"
                 )
         metrics, admin, secret = server.metrics_key, server.admin_key, server.secret
-        hashes = {each for _, key in keys for each in (key.hash, key.previous_hash)}
+        hashes = {key_hash for _, key in keys for key_hash in (key.hash, key.previous_hash)}
         if keys and secret is None:
             self.add_problem(("client_keys",), "need server.secret: their hashes are keyed with it")
         if admin and secret and admin == secret:

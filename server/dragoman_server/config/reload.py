@@ -209,8 +209,8 @@ def _changes(wanted: Settings, running: Settings) -> Iterator[str]:
         if before == after:
             continue
         named = _by_name(before), _by_name(after)
-        rows = [Counter({name: len(each) for name, each in of.items()}) for of in named]
-        changed = {name for name, each in named[1].items() if each != named[0].get(name)} - (
+        rows = [Counter({name: len(named_rows) for name, named_rows in of.items()}) for of in named]
+        changed = {name for name, named_rows in named[1].items() if named_rows != named[0].get(name)} - (
             rows[1] - rows[0]
         ).keys()
         names_of = {"without": rows[0] - rows[1], "with": rows[1] - rows[0], "changed": changed}

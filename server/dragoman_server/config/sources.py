@@ -144,7 +144,7 @@ class ConfigSources:
             self.add_problem((name,), f"expected an array of tables, found {type_name(value)}; {hint}")
             return []
         # An element that is not a table is a problem already; its missing keys would only add more.
-        tables = [((name, index), self.table((name, index), each)) for index, each in enumerate(value)]
+        tables = [((name, index), self.table((name, index), element)) for index, element in enumerate(value)]
         return [(path, table) for (path, table), raw in zip(tables, value, strict=True) if table is raw]
 
     def rows(self, name: str, cls: type[_Row], capabilities: Mapping[str, SettingSpec]) -> Rows[_Row]:

@@ -84,8 +84,13 @@ class _UpstreamList:
 class ModelCatalog(BackgroundTaskGroup):
     """The names of all models. Outside of running() nothing is fetched, and only the settings count.
 
-    sender_for: returns the sender for the upstream of a name. accounts: see AccountsOf. specs: see Gateway.upstreams.
-    listed: see ListedModels; only lists that are known.
+    Args:
+        sender_for: returns the sender for the upstream of a name.
+        accounts: see AccountsOf.
+        specs: see Gateway.upstreams.
+
+    Attributes:
+        listed: See ListedModels; only lists that are known.
     """
 
     def __init__(
@@ -108,7 +113,7 @@ class ModelCatalog(BackgroundTaskGroup):
 
     def take_over(self, previous: "ModelCatalog") -> None:
         """Use the lists from before a reload of those upstreams that have not changed."""
-        before = {each.upstream.name: each for each in previous._lists}
+        before = {upstream_list.upstream.name: upstream_list for upstream_list in previous._lists}
         for each in self._lists:
             known = before.get(each.upstream.name)
             if known is None or not known.tried or known.upstream != each.upstream:
@@ -123,7 +128,7 @@ class ModelCatalog(BackgroundTaskGroup):
         await self._ensure(self._lists)
         async with self._building:
             while (entries := self._entries) is None:
-                known = {each.upstream.name: each.models for each in self._lists}
+                known = {upstream_list.upstream.name: upstream_list.models for upstream_list in self._lists}
                 size = MODEL_BYTES * sum(map(len, known.values()))
                 entries = await off_loop(size, build_entries, self._settings, known)
                 if known == {each.upstream.name: each.models for each in self._lists}:
@@ -227,6 +232,6 @@ def _entry(settings: Settings, infos: ListedModels, name: str) -> CatalogEntry:
         for route in routes
     ]
     # A conversation may go to any of them, so it must fit into all.
-    context = min((each.context for each in known if each.context is not None), default=None)
-    output = min((each.output for each in known if each.output is not None), default=None)
+    context = min((info.context for info in known if info.context is not None), default=None)
+    output = min((info.output for info in known if info.output is not None), default=None)
     return CatalogEntry(name, name, routes[0].upstream, replace(known[0], context=context, output=output))

@@ -100,7 +100,11 @@ class ModelInfo:
 
 @dataclass(frozen=True, slots=True)
 class ModelPage:
-    """One page of a list. next: the id with which the next page is requested, None at the end."""
+    """One page of a list.
+
+    Attributes:
+        next: The id with which the next page is requested, None at the end.
+    """
 
     models: tuple[ModelInfo, ...]
     next: str | None

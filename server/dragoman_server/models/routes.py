@@ -72,7 +72,12 @@ class ModelRoute:
 
 @dataclass(frozen=True, slots=True)
 class UnknownModel:
-    """No rule matches. message: for the client. suggestion: a name that would work."""
+    """No rule matches.
+
+    Attributes:
+        message: The error for the client.
+        suggestion: A name that would work.
+    """
 
     model: str
     message: str
@@ -179,7 +184,7 @@ def _alias(settings: Settings, model: str) -> _Found | None:
         return None
     name, target = found
     texts = captures(model, name) or ()
-    return f"models.{name}", tuple(substitute(each, texts) for each in targets_of(target))
+    return f"models.{name}", tuple(substitute(destination, texts) for destination in targets_of(target))
 
 
 def _named(settings: Settings, model: str) -> _Found | None:

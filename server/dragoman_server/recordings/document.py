@@ -20,7 +20,11 @@ class RecordingError(Exception):
 
 
 class Piece(msgspec.Struct, frozen=True, array_like=True):
-    """Bytes that came together. at_s: seconds since the request arrived."""
+    """Bytes that came together.
+
+    Attributes:
+        at_s: Seconds since the request arrived.
+    """
 
     at_s: float
     text: str
@@ -32,7 +36,11 @@ class Piece(msgspec.Struct, frozen=True, array_like=True):
 
 
 class RecordedRequest(msgspec.Struct, frozen=True):
-    """The client's request. body: decoded, if it was compressed."""
+    """The client's request.
+
+    Attributes:
+        body: Decoded, if it was compressed.
+    """
 
     protocol: str
     path: str
@@ -65,7 +73,12 @@ class RecordedAttempt(msgspec.Struct, frozen=True):
 
 
 class RecordedResponse(msgspec.Struct, frozen=True):
-    """What the client got. status: None if it left before. completed: it got the end."""
+    """What the client got.
+
+    Attributes:
+        status: None if it left before.
+        completed: It got the end.
+    """
 
     status: int | None = None
     headers: tuple[tuple[str, str], ...] = ()

@@ -51,7 +51,11 @@ _LOG = logging.getLogger("dragoman.recordings")
 
 @dataclass(slots=True)
 class _Attempt:
-    """An attempt as it goes on, see RecordedAttempt. call: with the part of its body that is recorded."""
+    """An attempt as it goes on, see RecordedAttempt.
+
+    Attributes:
+        call: With the part of its body that is recorded.
+    """
 
     at_s: float
     destination: Destination | None
@@ -144,7 +148,7 @@ class _RecordingSender:
     def _begin(self, call: UpstreamCall) -> _Attempt:
         tape, plan = self._tape, self._tape.plan
         chain = () if plan is None else (plan.destination, *plan.fallbacks)
-        of_upstream = [each for each in chain if each.settings.name == self._upstream]
+        of_upstream = [destination for destination in chain if destination.settings.name == self._upstream]
         body = call.content or b""
         named = [each for each in of_upstream if f'"{each.upstream_model}"'.encode() in body]
         destination = next(iter([*named, *of_upstream]), None)
@@ -240,7 +244,7 @@ class Recorder:
                 self._pieces(tape.pieces),
                 tape.completed,
             ),
-            attempts=tuple([self._attempt(each) for each in tape.attempts]),
+            attempts=tuple([self._attempt(attempt) for attempt in tape.attempts]),
             model=tape.plan.context.model,
             texts=self._settings.server.record_texts,
             complete=tape.complete,

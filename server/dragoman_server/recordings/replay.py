@@ -38,7 +38,11 @@ _VOLATILE = re.compile(rb'(?<="completed_at":)\d+|(?:drg|xxx)1\.[\w.=+/-]+')
 
 
 class Replayed(msgspec.Struct, frozen=True):
-    """What a recording becomes now. error: why the response failed, "" if it did not."""
+    """What a recording becomes now.
+
+    Attributes:
+        error: Why the response failed, "" if it did not.
+    """
 
     request: bytes
     response: bytes
@@ -72,9 +76,9 @@ def replay(recording: Recording) -> Replayed:
         raise RecordingError(f"unknown protocol: {recording.request.protocol} or {attempt.protocol}")
     endpoint = next(
         (
-            each
-            for each in client.endpoints
-            if each.match(recording.request.path, recording.request.query) is not None
+            endpoint
+            for endpoint in client.endpoints
+            if endpoint.match(recording.request.path, recording.request.query) is not None
         ),
         client.endpoints[0],
     )
@@ -132,7 +136,7 @@ def attempt_of(recording: Recording) -> RecordedAttempt:
     good = [each for each in recording.attempts if each.status is not None and 200 <= each.status < 300]
     if not good:
         raise RecordingError("no attempt had a response that was translated")
-    return max(good, key=lambda each: each.pieces[-1].at_s if each.pieces else 0.0)
+    return max(good, key=lambda attempt: attempt.pieces[-1].at_s if attempt.pieces else 0.0)
 
 
 def first_difference(recording: Recording, replayed: Replayed) -> Difference | None:

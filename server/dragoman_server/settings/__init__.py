@@ -3,6 +3,8 @@
 `keys_of` collects the settings of a class from its annotations: type, limits, help text. The TOML reader, the
 environment (`DRAGOMAN_` and the field's name), the command line, `dragoman config show` and docs/configuration.md are
 all made from them, so a new setting is one new field. `config` reads the values; these modules read nothing.
+
+More than a third of the lines declare settings with their help texts, and a seventh keeps secrets out of texts.
 """
 
 from dragoman_server.settings.capabilities import ModelCapabilitySettings, capability_keys

@@ -51,7 +51,7 @@ class CapabilitySettings:
     @classmethod
     def of(cls, **values: Any) -> Self:
         """Return the table with these values. Those that it has no field for are capabilities, None is unset."""
-        own = {each.name for each in fields(cls)}
+        own = {own_field.name for own_field in fields(cls)}
         capabilities = {
             name: value for name, value in values.items() if name not in own and value is not None
         }

@@ -23,8 +23,10 @@ DAY_S = 86_400
 class SettingKind(enum.Enum):
     """How a value is written and checked. Outside of TOML, lists are comma-separated.
 
-    label: its name in the documentation. base: the type of the value, or of each element of a list.
-    expected: the name of this type in errors.
+    Attributes:
+        label: Its name in the documentation.
+        base: The type of the value, or of each element of a list.
+        expected: The name of this type in errors.
     """
 
     TEXT = "text"
@@ -121,11 +123,11 @@ def keys_of(cls: type[Any]) -> dict[str, SettingSpec]:
     if cls not in _keys:
         hints = get_type_hints(cls, include_extras=True)
         listed: Iterable[Any] = fields(cls) if is_dataclass(cls) else structs.fields(cls)
-        own_first = sorted(listed, key=lambda each: each.name not in cls.__annotations__)
+        own_first = sorted(listed, key=lambda listed_field: listed_field.name not in cls.__annotations__)
         _keys[cls] = {
-            each.name: _spec(each, hints[each.name])
-            for each in own_first
-            if get_origin(hints[each.name]) is Annotated
+            own_field.name: _spec(own_field, hints[own_field.name])
+            for own_field in own_first
+            if get_origin(hints[own_field.name]) is Annotated
         }
     return _keys[cls]
 
@@ -134,7 +136,7 @@ def _spec(field: Field[Any] | structs.FieldInfo, hint: Any) -> SettingSpec:
     annotated, metadata = _unwrap(hint)
     many = get_origin(annotated) in (tuple, frozenset)
     element = get_args(annotated)[0] if many else annotated
-    by_type: dict[type, Any] = {type(each): each for each in metadata}
+    by_type: dict[type, Any] = {type(value): value for value in metadata}
     limits = by_type.get(Meta)
     choices = by_type.get(tuple, ())
     if get_origin(element) is Literal:

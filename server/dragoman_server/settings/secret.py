@@ -72,8 +72,8 @@ def secrets_in(value: object) -> Iterator[Secret]:
     elif isinstance(value, Mapping):
         yield from secrets_in(tuple(value.values()))
     elif isinstance(value, tuple):
-        for each in value:
-            yield from secrets_in(each)
+        for element in value:
+            yield from secrets_in(element)
     elif is_dataclass(value):
         for field in fields(value):
             yield from secrets_in(getattr(value, field.name))
@@ -162,7 +162,7 @@ class Mask:
     def _found(self, read: str) -> list[tuple[int, int]]:
         """Return the start and end of each secret, in any order; they may overlap."""
         spans = []
-        ends = {cut.start() for each in _CUTS if (cut := each.search(read))}
+        ends = {cut.start() for pattern in _CUTS if (cut := pattern.search(read))}
         for form in self._forms:
             start = read.find(form)
             while start >= 0:

@@ -338,7 +338,7 @@ class Settings:
     _mask: Mask | None = field(default=None, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        upstreams = {each.name: each for each in reversed(self.upstreams)}
+        upstreams = {upstream.name: upstream for upstream in reversed(self.upstreams)}
         of_model = {model: each.name for each in reversed(self.upstreams) for model in each.models}
         aliases = PatternTable([(name, (name, to)) for name, to in self.models.items() if WILDCARD in name])
         accounts: dict[str, list[AccountSettings]] = {}
@@ -357,7 +357,7 @@ class Settings:
             # Settings that are made in code may have credentials in a base URL.
             values += [part for upstream in self.upstreams for part in url_secrets(upstream.base_url)]
             # The key of a server that needs none is often set to the server's name.
-            public = {each.name for each in self.upstreams} | {each.name for each in self.accounts}
+            public = {upstream.name for upstream in self.upstreams} | {each.name for each in self.accounts}
             object.__setattr__(self, "_mask", Mask(values, public))
         assert self._mask is not None
         return self._mask

@@ -73,9 +73,9 @@ class UpstreamSettings(CapabilitySettings):
         bool, "has an endpoint that counts input tokens; else the gateway estimates them"
     ] = False
     loss_policy: Annotated[str | None, LOSS_POLICIES, "overrides the server's"] = None
-    selection: Annotated[str, tuple(each.value for each in Selection), "how the next account is chosen"] = (
-        Selection.LEAST_RECENTLY_USED.value
-    )
+    selection: Annotated[
+        str, tuple(selection.value for selection in Selection), "how the next account is chosen"
+    ] = Selection.LEAST_RECENTLY_USED.value
     sticky: Annotated[
         bool, "keep a conversation with one account, because of prompt caches and signed reasoning"
     ] = True
@@ -153,7 +153,7 @@ class RuleSettings:
 
     action: Annotated[
         str,
-        tuple(each.value for each in ErrorAction),
+        tuple(action.value for action in ErrorAction),
         "return_to_client: no other attempt; the others try the next account, and cool_down also lets this one "
         "cool down, disable disables it, retry_later lets it cool down if such errors are frequent",
     ]

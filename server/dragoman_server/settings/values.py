@@ -199,7 +199,7 @@ def _origin(text: str) -> str:
     # The Fetch standard compares origins as strings: scheme, host and port, without a slash at the end.
     if text in ("*", "null", LOOPBACK_ORIGINS):
         return text
-    if _split(text).path or any(each in text for each in "?#@"):
+    if _split(text).path or any(sign in text for sign in "?#@"):
         raise InvalidValue(
             '{} is not an origin: write "https://host" or "https://host:port", '
             f'"{LOOPBACK_ORIGINS}" for the pages of this machine, or "*" for any'

@@ -2,6 +2,9 @@
 
 `scripts` defines what each model does, as events of the core; `reply` turns a request into a reply with times;
 `upstream` plays it in process and `app` over HTTP. Nothing is random, and the same request gets the same bytes.
+
+It is as large as a small server, because clients are tested against it: it has a model for each thing that can happen
+to a response.
 """
 
 from dragoman_server.simulator.app import create_simulator_app

@@ -50,7 +50,11 @@ def example(schema: JSON) -> JSON:
 
 
 class _Maker:
-    """Makes one value. root: the schema in which local references are resolved."""
+    """Makes one value.
+
+    Args:
+        root: the schema in which local references are resolved.
+    """
 
     __slots__ = ("_left", "_root")
 
@@ -110,7 +114,7 @@ class _Maker:
     def _array(self, schema: JSONObject, name: str, depth: int) -> JSON:
         least = max(_length(schema, "minItems", 0), 0 if depth >= _DEEP else 1)
         wanted = min(least, _length(schema, "maxItems", least))
-        values = [self.value(each, name, depth + 1) for each in _of(list, schema.get("prefixItems"))]
+        values = [self.value(prefix, name, depth + 1) for prefix in _of(list, schema.get("prefixItems"))]
         while len(values) < wanted and self._left > 0:
             values.append(self.value(schema.get("items"), name, depth + 1))
         return values
@@ -140,10 +144,10 @@ class _Maker:
 
 def _choice(choices: list[JSON], depth: int) -> JSON:
     """Return the first alternative that is not null; at depth null, if that is allowed."""
-    nulls = [each for each in choices if isinstance(each, dict) and each.get("type") == "null"]
+    nulls = [choice for choice in choices if isinstance(choice, dict) and choice.get("type") == "null"]
     if depth >= _DEEP and nulls:
         return nulls[0]
-    return next((each for each in choices if each not in nulls), choices[0])
+    return next((choice for choice in choices if choice not in nulls), choices[0])
 
 
 def _number(schema: JSONObject, *, whole: bool) -> float:

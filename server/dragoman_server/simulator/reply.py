@@ -54,7 +54,11 @@ _Timed: TypeAlias = tuple[float, Event | ConnectionCut]
 
 
 class TimedBytes(NamedTuple):
-    """Bytes that are due `due_s` seconds after the head. breaks: the connection breaks after them."""
+    """Bytes that are due `due_s` seconds after the head.
+
+    Attributes:
+        breaks: The connection breaks after them.
+    """
 
     due_s: float
     data: bytes
@@ -152,7 +156,7 @@ def _compacted(events: Iterator[_Timed]) -> Iterator[_Timed]:
     stage = CompactionStage()
     for due_s, event in events:
         made = [event] if isinstance(event, ConnectionCut) else stage.send(event)
-        yield from ((due_s, each) for each in made)
+        yield from ((due_s, made_event) for made_event in made)
 
 
 def _streamed(spec: ProtocolSpec, context: ResponseContext, events: Iterator[_Timed]) -> Iterator[TimedBytes]:

@@ -68,7 +68,7 @@ class SimulatedRequest:
         """The texts at which the response has to stop."""
         value = self.document.params.get("stop")
         values = value if isinstance(value, list) else [value]
-        return [each for each in values if isinstance(each, str) and each]
+        return [text for text in values if isinstance(text, str) and text]
 
     @property
     def user_text(self) -> str:

@@ -369,7 +369,7 @@ def _images(request: SimulatedRequest) -> Iterable[Step]:
 @_model("stop", "Repeats the user's last text, up to the first stop sequence in it.")
 def _stop(request: SimulatedRequest) -> Iterable[Step]:
     text = request.user_text
-    places = [(text.find(each), each) for each in request.stop_sequences if each in text]
+    places = [(text.find(sequence), sequence) for sequence in request.stop_sequences if sequence in text]
     if not places:
         return _echo(request)
     end, sequence = min(places, key=lambda place: place[0])

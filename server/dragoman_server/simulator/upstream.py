@@ -37,8 +37,11 @@ _WHERE = "the simulator"
 class SimulatedResponse:
     """A reply, as a connection would return it, read by one task. See UpstreamResponse.
 
-    read_s: the longest silence before UpstreamTimeout; None waits without limit.
-    ended: the end was received, good or bad.
+    Args:
+        read_s: the longest silence before UpstreamTimeout; None waits without limit.
+
+    Attributes:
+        ended: The end was received, good or bad.
     """
 
     __slots__ = ("_begun", "_broken", "_chunks", "_next", "_read_s", "ended", "headers", "status")
@@ -96,7 +99,9 @@ class SimulatedResponse:
 class SimulatedUpstream:
     """Replaces UpstreamClient. The end of the URL's path determines the protocol.
 
-    opened, closed: requests so far. aborted: those whose response was not read to the end.
+    Attributes:
+        opened, closed: The numbers of requests so far.
+        aborted: The number of those whose response was not read to the end.
     """
 
     def __init__(self) -> None:

@@ -240,7 +240,12 @@ class _Family:
 
 
 class Metrics:
-    """The metrics of this process. Needs the extra. backend: the event loop. known: the models that may be named."""
+    """The metrics of this process. Needs the extra.
+
+    Args:
+        backend: the event loop.
+        known: the models that may be named.
+    """
 
     def __init__(self, backend: str, known: KnownModels) -> None:
         from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram

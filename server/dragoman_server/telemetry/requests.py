@@ -25,9 +25,10 @@ _log = logging.getLogger("dragoman.metrics")
 class Telemetry:
     """The metrics and the traces of a gateway, and the watchdog of its event loop.
 
-    metrics: None where /metrics is off.
-
     Raises ValueError if an extra is missing.
+
+    Attributes:
+        metrics: None where /metrics is off.
     """
 
     def __init__(self, settings: Settings, listed: ModelNames) -> None:
@@ -109,7 +110,8 @@ def _route(scope: Scope) -> str:
 class RequestTelemetry:
     """The part of one request. Call end() once, after its record is complete.
 
-    trace: gets its attempts, None where there are no traces.
+    Attributes:
+        trace: Gets its attempts, None where there are no traces.
     """
 
     __slots__ = ("_metrics", "_streams", "trace")

@@ -55,7 +55,7 @@ async def providers() -> AsyncIterator[tuple[TracerProvider, MeterProvider]]:
         yield tracers, meters
     finally:
         # Side by side, because both may wait for the same collector.
-        threads = [threading.Thread(target=each.shutdown, daemon=True) for each in (tracers, meters)]
+        threads = [threading.Thread(target=provider.shutdown, daemon=True) for provider in (tracers, meters)]
         for thread in threads:
             thread.start()
         with anyio.CancelScope(shield=True):
@@ -88,7 +88,7 @@ def _exporters(signal: str) -> list[Any]:
     upper = signal.upper()
     names = os.environ.get(f"OTEL_{upper}_EXPORTER") or "otlp"
     found = []
-    for name in dict.fromkeys(each.strip() for each in names.split(",")):
+    for name in dict.fromkeys(name.strip() for name in names.split(",")):
         if name in ("", "none"):
             continue
         entry = _otlp_exporter(upper) if name == "otlp" else name

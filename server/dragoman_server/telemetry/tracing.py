@@ -54,8 +54,9 @@ def _text(text: str) -> str:
 class Tracing:
     """Where spans and histograms go.
 
-    tracers, meters: the SDK's, or the surrounding application's. known: the models that may be named in
-    metrics.
+    Args:
+        tracers, meters: the SDK's, or the surrounding application's.
+        known: the models that may be named in metrics.
     """
 
     def __init__(self, tracers: TracerProvider, meters: MeterProvider, known: "KnownModels") -> None:
@@ -188,7 +189,8 @@ class RequestTrace:
 class AttemptTrace:
     """The span of one attempt. Call end() once.
 
-    headers: by which the upstream continues the trace.
+    Attributes:
+        headers: By which the upstream continues the trace.
     """
 
     def __init__(self, tracing: Tracing, span: Span, of_metrics: _Attributes, *, stream: bool) -> None:

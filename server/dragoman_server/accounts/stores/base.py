@@ -91,7 +91,11 @@ class KeyUse(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
-    """A reservation for one request with this candidate. lease: its id; it expires by itself."""
+    """A reservation for one request with this candidate.
+
+    Attributes:
+        lease: Its id; it expires by itself.
+    """
 
     candidate: Candidate
     lease: str

@@ -56,7 +56,7 @@ class Reserve(Operation[Reservation | NoRoom], frozen=True):
     def apply(self, tables: Tables) -> Reservation | NoRoom:
         candidates, conversation = self.candidates, self.conversation
         if conversation is not None and (account := tables.account_of(conversation, self.now)) is not None:
-            candidates = [*[each for each in candidates if each.account == account], *candidates]
+            candidates = [*[other for other in candidates if other.account == account], *candidates]
         available_at = NEVER
         for candidate in candidates:
             at = self._available_at(tables, candidate)
@@ -94,9 +94,9 @@ class Reserve(Operation[Reservation | NoRoom], frozen=True):
 
     def keys(self) -> list[str]:
         keys = ["health", "used", "conversations", "conversations:expire"]
-        for each in self.candidates:
-            leases = f"leases:{each.account}"
-            keys += [_rate_key(each.requests) or leases, _rate_key(each.tokens) or leases, leases]
+        for candidate in self.candidates:
+            leases = f"leases:{candidate.account}"
+            keys += [_rate_key(candidate.requests) or leases, _rate_key(candidate.tokens) or leases, leases]
         return keys
 
     def result(self, found: Any) -> Reservation | NoRoom:
@@ -104,7 +104,7 @@ class Reserve(Operation[Reservation | NoRoom], frozen=True):
         return Reservation(self.candidates[number - 1], self.lease) if number else NoRoom(float(available_at))
 
     def accounts(self) -> Sequence[str]:
-        return [each.account for each in self.candidates]
+        return [candidate.account for candidate in self.candidates]
 
     def follow(self, local: Tables, result: Reservation | NoRoom) -> None:
         if isinstance(result, Reservation):
@@ -112,9 +112,9 @@ class Reserve(Operation[Reservation | NoRoom], frozen=True):
 
     def retries(self) -> Sequence[Operation[Any]]:
         return [
-            Release(Reservation(each, self.lease), 0.0, self.now)
-            for each in self.candidates
-            if each.max_concurrent_requests is not None
+            Release(Reservation(candidate, self.lease), 0.0, self.now)
+            for candidate in self.candidates
+            if candidate.max_concurrent_requests is not None
         ]
 
 
@@ -233,7 +233,11 @@ class Spend(Operation[float], frozen=True):
 class Add(Operation[list[float]], frozen=True):
     """Add an amount to the first counter if the sum of all is not above the limit. Return what each had before.
 
-    Nothing was added if in_order() of that is above the limit. amount: 0 only reads. limit: None for none.
+    Nothing was added if in_order() of that is above the limit.
+
+    Attributes:
+        amount: 0 only reads.
+        limit: None for none.
     """
 
     counters: Sequence[Counter]
@@ -278,7 +282,11 @@ class Add(Operation[list[float]], frozen=True):
 
 
 class KeyUses(Operation[list[KeyUse]], frozen=True):
-    """Return what each of these client keys has used. more: is added to the first one's use."""
+    """Return what each of these client keys has used.
+
+    Attributes:
+        more: Added to the first one's use.
+    """
 
     names: Sequence[str]
     more: KeyUse | None = None

@@ -41,8 +41,13 @@ _MAX_TRIES = 3
 class ResilientStore:
     """See AccountStore. Never raises AccountStoreError.
 
-    store: the one that may fail. local: the fallback. deadline_s: for each call.
-    local_decisions: how often a decision was made without the store.
+    Args:
+        store: the one that may fail.
+        local: the fallback.
+        deadline_s: for each call.
+
+    Attributes:
+        local_decisions: How often a decision was made without the store.
     """
 
     def __init__(
@@ -135,7 +140,7 @@ class ResilientStore:
             )
 
     def _miss(self, operations: Sequence[Operation[Any]], tries: int) -> None:
-        self._pending.extend([(each, tries) for each in operations])
+        self._pending.extend([(operation, tries) for operation in operations])
         self._needs_catch_up.set()
 
     async def _catch_up_loop(self) -> None:
@@ -164,7 +169,7 @@ class ResilientStore:
         except (AccountStoreError, TimeoutError) as error:
             # If newer ones have taken its place, it is out of date.
             if tries + 1 < _MAX_TRIES and len(self._pending) < _MAX_PENDING:
-                self._pending.extendleft([(each, tries + 1) for each in operation.retries()])
+                self._pending.extendleft([(retry, tries + 1) for retry in operation.retries()])
             self._failed(error)
             return False
         return True

@@ -77,7 +77,11 @@ DELETE FROM conversations WHERE key IN (
 
 
 class SQLiteAccountStore(Tables):
-    """See AccountStore. path: the file, created if it is missing; its folder must exist."""
+    """See AccountStore.
+
+    Args:
+        path: the file, created if it is missing; its folder must exist.
+    """
 
     def __init__(self, path: str, *, max_conversations: int = MAX_CONVERSATIONS) -> None:
         self._file = SQLiteFile(_FILE_FORMAT, path, AccountStoreError)

@@ -134,4 +134,4 @@ def _report(findings: Sequence[CheckFinding]) -> dict[str, object]:
 
 
 def _count(findings: Sequence[CheckFinding], severity: CheckSeverity) -> int:
-    return sum(each.severity is severity for each in findings)
+    return sum(finding.severity is severity for finding in findings)

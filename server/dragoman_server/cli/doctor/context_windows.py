@@ -23,14 +23,14 @@ def small_window(
     """
     if info is None or info.context is None or not first_requests:
         return None
-    client, tokens = max(first_requests.items(), key=lambda each: each[1])
+    client, tokens = max(first_requests.items(), key=lambda row: row[1])
     if info.context >= tokens * _ROOM:
         return None
     text = (
         f"{quote_value(info.id)} has a context window of {info.context:,} tokens, and the first request of {client} "
         f"takes about {tokens:,}"
     )
-    known = next((each for each in LOCAL_SERVERS if each.owner and each.owner == info.owned_by), None)
+    known = next((server for server in LOCAL_SERVERS if server.owner and server.owner == info.owned_by), None)
     fix = f"start {known.title} with {known.enlarge.format(tokens=_ADVISED)}" if known else ""
     fix = fix or "load the model with a larger context window, or use another model"
     return CheckFinding.warning("context", subject, text, fix)

@@ -25,7 +25,11 @@ _NOT_THERE = (404, 405)
 
 
 class EndpointPath(msgspec.Struct, frozen=True):
-    """Where a protocol may be served. base_url: as the upstream's would be written if that were its protocol."""
+    """Where a protocol may be served.
+
+    Attributes:
+        base_url: The base URL as the upstream's would be written if that were its protocol.
+    """
 
     protocol: str
     base_url: str
@@ -51,12 +55,12 @@ def configured_paths(upstream: UpstreamSettings) -> list[EndpointPath]:
 def other_paths(upstream: UpstreamSettings) -> list[EndpointPath]:
     """Return where else it may serve a protocol: its own ones come first."""
     configured = configured_paths(upstream)
-    names = dict.fromkeys([*(each.protocol for each in configured), *UPSTREAMS])
+    names = dict.fromkeys([*(endpoint.protocol for endpoint in configured), *UPSTREAMS])
     found = []
     for name in names:
         base = upstream.base_url_for(name)
         found += [EndpointPath(name, base), EndpointPath(name, other_base(base))]
-    return [each for each in found if each not in configured]
+    return [endpoint for endpoint in found if endpoint not in configured]
 
 
 async def status_at(

@@ -86,17 +86,17 @@ _NO_TLS_REASONS = frozenset(
 
 def cause_of(error: UpstreamError, *, by_proxy: bool) -> Cause:
     """Return the cause of an exception. by_proxy: the request was sent by a proxy."""
-    for each in _chain(error):
-        if isinstance(each, ssl.SSLCertVerificationError):
-            return _CERTIFICATES.get(each.verify_code, _UNKNOWN_AUTHORITY)
-        if isinstance(each, ssl.SSLError):
-            return _NO_TLS if each.reason in _NO_TLS_REASONS else _TLS
+    for cause in _chain(error):
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            return _CERTIFICATES.get(cause.verify_code, _UNKNOWN_AUTHORITY)
+        if isinstance(cause, ssl.SSLError):
+            return _NO_TLS if cause.reason in _NO_TLS_REASONS else _TLS
     if by_proxy:
         return _PROXY
-    for each in _chain(error):
-        if isinstance(each, socket.gaierror):
+    for cause in _chain(error):
+        if isinstance(cause, socket.gaierror):
             return _DNS
-        if isinstance(each, ConnectionRefusedError):
+        if isinstance(cause, ConnectionRefusedError):
             return _REFUSED
     if isinstance(error, UpstreamTimeout) and error.phase is UpstreamTimeoutPhase.READ:
         return SILENT

@@ -107,9 +107,9 @@ def _valid_until(certfile: str, keyfile: str) -> float:
     client = theirs.wrap_bio(to_client, to_server)
     server = ours.wrap_bio(to_server, to_client, server_side=True)
     try:
-        for each in (client, server, client):
+        for side in (client, server, client):
             with suppress(ssl.SSLWantReadError):
-                each.do_handshake()
+                side.do_handshake()
         certificate = client.getpeercert()
     except ssl.SSLCertVerificationError as error:
         return 0.0 if error.verify_code in _OUTSIDE_VALIDITY else math.inf

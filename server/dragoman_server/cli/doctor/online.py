@@ -117,10 +117,10 @@ async def _examine_store(loaded: LoadedConfig, findings: list[CheckFinding]) -> 
 
 def _clock(examinations: Sequence[UpstreamExamination]) -> Iterator[CheckFinding]:
     """Yield a finding if an upstream has another time than this machine."""
-    for each in examinations:
-        if each.ahead_s is not None and abs(each.ahead_s) > _MAX_CLOCK_DIFFERENCE_S:
-            _, host = origin_of(each.upstream.base_url)
-            direction = "ahead of" if each.ahead_s > 0 else "behind"
-            text = f"this machine's clock is {abs(each.ahead_s):.0f} s {direction} that of {host}"
+    for examination in examinations:
+        if examination.ahead_s is not None and abs(examination.ahead_s) > _MAX_CLOCK_DIFFERENCE_S:
+            _, host = origin_of(examination.upstream.base_url)
+            direction = "ahead of" if examination.ahead_s > 0 else "behind"
+            text = f"this machine's clock is {abs(examination.ahead_s):.0f} s {direction} that of {host}"
             yield CheckFinding.warning("clock", "clock", text, "sudo timedatectl set-ntp true")
             return

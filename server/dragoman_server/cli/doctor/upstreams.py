@@ -75,13 +75,15 @@ _MODELS_NAMED = 3
 class UpstreamExamination:
     """The examination of one upstream.
 
-    index: of the upstream in the settings.
-    timeout_s: of each wait. spend: also request a tiny response with each account, which costs money.
-    findings: grow while run() runs.
-    first_requests: see small_window().
-    ahead_s: how far this machine's clock is ahead of the upstream's, None if unknown.
-    unreachable: no account gets a connection.
-    listed: the models in its list, by name; None if it has returned none.
+    Attributes:
+        index: Its place in the settings.
+        timeout_s: The longest time of each wait.
+        spend: Also request a tiny response with each account, which costs money.
+        first_requests: See small_window().
+        findings: Grow while run() runs.
+        ahead_s: How far this machine's clock is ahead of the upstream's, None if unknown.
+        listed: The models in its list, by name; None if it has returned none.
+        unreachable: No account gets a connection.
     """
 
     loaded: LoadedConfig
@@ -122,11 +124,11 @@ class UpstreamExamination:
             tasks.start_soon(look)
             listed = await self._each(self._list, accounts) if can_list(self.upstream) else []
         # A wrong path is reported once, by the check that knows how to correct it.
-        if any(each.check == "protocol" for each in paths):
-            listed = [each for each in listed if each.check != "base_url"]
-        wrong = [each for each in (*listed, *paths) if each.check == "base_url"]
-        best = [each for each in wrong if each.severity is CheckSeverity.ERROR] or wrong
-        self._add(each for each in (*listed, *paths) if each not in wrong or each == best[0])
+        if any(finding.check == "protocol" for finding in paths):
+            listed = [finding for finding in listed if finding.check != "base_url"]
+        wrong = [finding for finding in (*listed, *paths) if finding.check == "base_url"]
+        best = [finding for finding in wrong if finding.severity is CheckSeverity.ERROR] or wrong
+        self._add(finding for finding in (*listed, *paths) if finding not in wrong or finding == best[0])
         if not can_list(self.upstream):
             text = "its list of models is not requested, so little is known of it without --spend"
             self._add([CheckFinding.note("models", self.subject, text)])
@@ -138,9 +140,9 @@ class UpstreamExamination:
 
     def _add(self, findings: Iterable[CheckFinding]) -> None:
         """Add findings, but none that another check has had as well."""
-        for each in findings:
-            if all((each.text, each.subject) != (known.text, known.subject) for known in self.findings):
-                self.findings.append(each)
+        for finding in findings:
+            if all((finding.text, finding.subject) != (known.text, known.subject) for known in self.findings):
+                self.findings.append(finding)
 
     async def _each(
         self,
@@ -183,13 +185,13 @@ class UpstreamExamination:
         """Return the finding for a protocol that is not served where it is configured. served: where one is."""
         base, spoken = self.upstream.base_url.rstrip("/"), self.upstream.protocols
         text = f"has nothing at {endpoint.path} (status {status}), where {endpoint.protocol} is requested"
-        other = next((each for each in served if each.protocol == endpoint.protocol), None)
+        other = next((other_path for other_path in served if other_path.protocol == endpoint.protocol), None)
         if other is not None:
             change, fix = self._other_base(other.base_url)
             text += f", but has something if you {change}"
             return CheckFinding.error("base_url", self.subject, text, fix)
         place = self.loaded.origin("upstreams", self.index, "protocol").changed_at
-        other = next((each for each in served if each.protocol not in spoken), None)
+        other = next((other_path for other_path in served if other_path.protocol not in spoken), None)
         if endpoint.protocol != self.upstream.protocol:
             fix = f"leave {quote_value(endpoint.protocol)} out of protocols: {self._table_place}"
         elif other is None:

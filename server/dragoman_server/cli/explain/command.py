@@ -64,7 +64,7 @@ def explain(
     path, _, query = path.partition("?")
     found = find_endpoint(PROTOCOLS.values(), path, query)
     if found is None:
-        paths = ", ".join(each.path for spec in PROTOCOLS.values() for each in spec.endpoints)
+        paths = ", ".join(endpoint.path for spec in PROTOCOLS.values() for endpoint in spec.endpoints)
         exit_with(USAGE_ERROR, f"no model is requested at {path!a}: write one of {paths}")
     client, endpoint, model = found
     body = read_document(file)
@@ -117,8 +117,8 @@ def _step_lines(step: "ExplainedRequest", *, is_first: bool) -> Iterator[str]:
     yield f"  accounts ({step.selection}): {', '.join(step.accounts)}"
     unused = ", which a relayed request is not fitted to" if step.mode == "relayed" else ""
     yield f"  known about the model{unused}:" if step.capabilities else "  nothing is known about the model"
-    for each in step.capabilities:
-        yield f"    {each.name} = {each.text}    ({each.source})"
+    for capability in step.capabilities:
+        yield f"    {capability.name} = {capability.text}    ({capability.source})"
     yield "" if step.times == 1 else f"  it is sent {step.times} times, once for each choice"
     yield f"POST {step.url}"
     yield from (f"{name}: {value}" for name, value in step.headers)
@@ -135,9 +135,9 @@ def _step_lines(step: "ExplainedRequest", *, is_first: bool) -> Iterator[str]:
 def _shortened(value: JSON) -> JSON:
     """Return a value with its long strings cut."""
     if isinstance(value, dict):
-        return {name: _shortened(each) for name, each in value.items()}
+        return {name: _shortened(member) for name, member in value.items()}
     if isinstance(value, list):
-        return [_shortened(each) for each in value]
+        return [_shortened(element) for element in value]
     if isinstance(value, str) and len(value) > _SHOWN_CHARACTERS:
         return f"{value[:_SHOWN_CHARACTERS]}... ({len(value) - _SHOWN_CHARACTERS} more characters)"
     return value

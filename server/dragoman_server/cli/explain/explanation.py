@@ -70,7 +70,11 @@ class ExplainedRefusal:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """What would become of a request: the upstreams in the order in which they are tried. notes: what may differ."""
+    """What would become of a request: the upstreams in the order in which they are tried.
+
+    Attributes:
+        notes: What may differ.
+    """
 
     model: str
     protocol: str
@@ -149,7 +153,7 @@ def _refusal(target: str, error: RemoteProtocolError | RequestRefused) -> Explai
 
 def _order(to: Destination) -> tuple[str, ...]:
     """Return the order in which the gateway's policy offers accounts of which none has been used."""
-    accounts = tuple(Account(each.id, float(each.weight)) for each in to.accounts)
+    accounts = tuple(Account(account.id, float(account.weight)) for account in to.accounts)
     step = Attempts([UpstreamAccounts(accounts, Selection(to.settings.selection))]).next({}, now=0.0)
     return step.accounts if isinstance(step, Offer) else ()
 
@@ -182,7 +186,7 @@ def _notes(settings: Settings, chain: tuple[Destination, ...]) -> Iterator[str]:
         )
     if first.advice:
         yield first.advice
-    if any(len(each.accounts) > 1 for each in chain):
+    if any(len(destination.accounts) > 1 for destination in chain):
         yield "accounts that cool down, are disabled or have no room are skipped, and a conversation may stay with one"
 
 

@@ -53,7 +53,11 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class InitialConfig:
-    """What was found, and the port to use. port_reason: why it is not the usual one, else ""."""
+    """What was found, and the port to use.
+
+    Attributes:
+        port_reason: Why it is not the usual one, else "".
+    """
 
     entries: tuple[Entry, ...]
     port: int
@@ -86,21 +90,21 @@ def _entries_of_servers(
 ) -> Iterator[Entry]:
     """Yield the servers that are not upstreams already, by a base URL in the environment."""
     known = {_loopback_port(upstream.base_url) for upstream in loaded.settings.upstreams}
-    for each in found:
-        server = each.server
+    for found_server in found:
+        server = found_server.server
         if _loopback_port(server.base_url) in known:
             continue
-        variables = {"api_key": server.key} if each.models is None or environ.get(server.key) else {}
+        variables = {"api_key": server.key} if found_server.models is None or environ.get(server.key) else {}
         upstream = UpstreamSettings(
             name=server.name, protocol=CHAT, base_url=server.base_url, variables=variables
         )
         at, advice = f"at {origin_of(server.base_url)[0]}", (server.advice,) if server.advice else ()
-        if each.models is None:
+        if found_server.models is None:
             summary = f"{at}, requires a key: set {server.key}"
             comment = (*advice, f"Set {server.key}, and remove the # below.")
             yield Entry(upstream, server.title, summary, comment, active=False)
             continue
-        usable = {model.id: model for model in each.models if _can_be_written(model.id)}
+        usable = {model.id: model for model in found_server.models if _can_be_written(model.id)}
         summary = f"{at}, models: {_model_names(list(usable.values()))}"
         default = default_model_of(upstream, usable) or next(filter_chat_models(usable), None)
         yield Entry(upstream, server.title, summary, advice, default_model=default)

@@ -102,7 +102,7 @@ def lint(
     findings = 0
     errors = 0
     for place, report in reports.items():
-        errors += sum(each.rule.severity is judge.RuleSeverity.ERROR for each in report.findings)
+        errors += sum(finding.rule.severity is judge.RuleSeverity.ERROR for finding in report.findings)
         findings += len(report.findings) + report.overflow
         for line in _json_lines(place, report) if as_json else _lines(place, report, show_all=show_all):
             click.echo(line)
@@ -155,18 +155,18 @@ def _check_cache(targets: Sequence[str], *, strict: bool, as_json: bool) -> None
         report = check_prefixes([(target, load(Path(target))) for target in targets])
     except RecordingError as error:
         raise click.BadParameter(str(error), param_hint="FILE") from None
-    for each in report.broken:
-        severity = "error" if each.by == "gateway" else "warning"
+    for prefix in report.broken:
+        severity = "error" if prefix.by == "gateway" else "warning"
         if as_json:
-            found = {"in": each.name, "rule": "cache-prefix", "severity": severity, **asdict(each)}
+            found = {"in": prefix.name, "rule": "cache-prefix", "severity": severity, **asdict(prefix)}
             del found["name"]
             click.echo(json.dumps(found))
             continue
-        click.echo(f"{severity} cache-prefix in {each.name}")
-        place = each.pointer or "another upstream or model"
-        click.echo(f"  {place}: not as in {each.before}; changed by the {each.by}")
-        click.echo(f"  {each.lost_bytes} of {each.prompt_bytes} bytes of the cached prompt were lost")
-    errors = sum(each.by == "gateway" for each in report.broken)
+        click.echo(f"{severity} cache-prefix in {prefix.name}")
+        place = prefix.pointer or "another upstream or model"
+        click.echo(f"  {place}: not as in {prefix.before}; changed by the {prefix.by}")
+        click.echo(f"  {prefix.lost_bytes} of {prefix.prompt_bytes} bytes of the cached prompt were lost")
+    errors = sum(prefix.by == "gateway" for prefix in report.broken)
     counted = f"{_count(report.requests, 'request')} in {_count(report.sessions, 'session')}"
     click.echo(f"{counted}: {_sum(errors, len(report.broken) - errors)}", err=True)
     if errors or (strict and report.broken):
@@ -185,18 +185,18 @@ def _count(count: int, word: str) -> str:
 
 
 def _json_lines(place: str, report: judge.Report) -> Iterator[str]:
-    for each in report.findings:
+    for finding in report.findings:
         yield json.dumps(
             {
                 "in": place,
-                "rule": each.rule.id,
-                "severity": each.rule.severity.value,
-                "offset": each.offset,
-                "event": each.frame,
-                "pointer": each.pointer,
-                "detail": each.detail,
-                "fix": each.rule.fix,
-                "source": each.rule.source,
+                "rule": finding.rule.id,
+                "severity": finding.rule.severity.value,
+                "offset": finding.offset,
+                "event": finding.frame,
+                "pointer": finding.pointer,
+                "detail": finding.detail,
+                "fix": finding.rule.fix,
+                "source": finding.rule.source,
             }
         )
 
@@ -211,10 +211,10 @@ def _lines(place: str, report: judge.Report, *, show_all: bool) -> Iterator[str]
         findings: Sequence[judge.LintFinding] = list(group)
         rule = findings[0].rule
         yield f"{rule.severity.value} {rule.id} in {place}"
-        for each in findings if show_all else findings[:1]:
-            event = "" if each.frame is None else f", event {each.frame}"
-            pointer = f" {each.pointer}" if each.pointer else ""
-            yield f"  byte {each.offset}{event}{pointer}: {each.detail}"
+        for finding in findings if show_all else findings[:1]:
+            event = "" if finding.frame is None else f", event {finding.frame}"
+            pointer = f" {finding.pointer}" if finding.pointer else ""
+            yield f"  byte {finding.offset}{event}{pointer}: {finding.detail}"
         if not show_all and len(findings) > 1:
             yield f"  and {len(findings) - 1} more (--all prints them)"
         yield f"  {rule.fix}"

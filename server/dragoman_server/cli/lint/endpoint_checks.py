@@ -98,8 +98,9 @@ class ProbeResult:
 class EndpointChecks:
     """The checks of one endpoint.
 
-    url: the base URL, with or without /v1, or the endpoint's own URL.
-    model: for the requests; None for the first one that the endpoint lists.
+    Args:
+        url: the base URL, with or without /v1, or the endpoint's own URL.
+        model: for the requests; None for the first one that the endpoint lists.
     """
 
     def __init__(

@@ -44,7 +44,11 @@ class BrokenPrefix:
 
 @dataclass(slots=True)
 class _Prompt:
-    """The parts of a prompt in their order, each as JSON. first: the number of parts before the conversation."""
+    """The parts of a prompt in their order, each as JSON.
+
+    Attributes:
+        first: The number of parts before the conversation.
+    """
 
     pointers: list[str] = field(default_factory=list)
     texts: list[str] = field(default_factory=list)
@@ -80,10 +84,10 @@ def check_prefixes(recordings: Iterable[tuple[str, Recording]]) -> PrefixReport:
     report = PrefixReport()
     sessions: dict[object, list[_Seen]] = {}
     # Times are whole seconds, and conversations grow.
-    for name, recording in sorted(recordings, key=lambda each: (each[1].time, len(each[1].request.body))):
+    for name, recording in sorted(recordings, key=lambda named: (named[1].time, len(named[1].request.body))):
         request = recording.request
         endpoints = PROTOCOLS[request.protocol].endpoints if request.protocol in PROTOCOLS else ()
-        if all(each.match(request.path, request.query) is None for each in endpoints):
+        if all(endpoint.match(request.path, request.query) is None for endpoint in endpoints):
             continue
         try:
             attempt = attempt_of(recording)
@@ -114,8 +118,8 @@ def _prompt(body: JSONObject) -> _Prompt:
         if name == MESSAGE_FIELDS[0]:
             prompt.first = len(prompt.texts)
         if isinstance(value, list):
-            for index, each in enumerate(value):
-                prompt.add(f"/{name}/{index}", each)
+            for index, element in enumerate(value):
+                prompt.add(f"/{name}/{index}", element)
         elif value is not None:
             prompt.add(f"/{name}", value)
     return prompt
@@ -124,26 +128,26 @@ def _prompt(body: JSONObject) -> _Prompt:
 def _without_marks(value: Any) -> Any:
     """Return a value without cache marks. A text that was a part because of its mark is a string."""
     if isinstance(value, list):
-        values = [_without_marks(each) for each in value]
+        values = [_without_marks(element) for element in value]
         only = values[0] if len(values) == 1 else None
         is_text = isinstance(only, dict) and only.keys() == {"type", "text"}
         return only["text"] if is_text and only is not None else values
     if not isinstance(value, dict):
         return value
-    return {name: _without_marks(each) for name, each in value.items() if name not in CACHE_MARKS}
+    return {name: _without_marks(member) for name, member in value.items() if name not in CACHE_MARKS}
 
 
 def _continued(seen: list[_Seen], new: _Seen) -> _Seen | None:
     """Return the request that a new one continues: of those with the same first message the most similar one."""
     now = new.client.texts
     begun = [
-        each
-        for each in seen
-        if now[new.client.first :][:1] == each.client.texts[each.client.first :][:1]
+        request
+        for request in seen
+        if now[new.client.first :][:1] == request.client.texts[request.client.first :][:1]
         # One that adds nothing begins another conversation, or goes back in this one.
-        and len(now) - new.client.first > len(each.client.texts) - each.client.first
+        and len(now) - new.client.first > len(request.client.texts) - request.client.first
     ]
-    return max(reversed(begun), key=lambda each: _shared(each.client, new.client), default=None)
+    return max(reversed(begun), key=lambda request: _shared(request.client, new.client), default=None)
 
 
 def _shared(before: _Prompt, now: _Prompt) -> int:

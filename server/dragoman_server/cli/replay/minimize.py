@@ -64,7 +64,7 @@ def _as_test(small: Recording, difference: Difference) -> Recording:
     recorded = small.response
     if difference.event is not None:
         events = frames_of(joined(recorded.pieces))[difference.event : difference.event + 1]
-        text = "".join(f"event: {as_text(each.event)}\ndata: {as_text(each.data)}\n\n" for each in events)
+        text = "".join(f"event: {as_text(event.event)}\ndata: {as_text(event.data)}\n\n" for event in events)
         recorded = msgspec.structs.replace(recorded, pieces=(Piece(0.0, text),))
     return msgspec.structs.replace(small, attempts=(attempt,), response=recorded)
 

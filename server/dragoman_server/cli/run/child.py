@@ -36,7 +36,11 @@ _LOOK_S = 1.0
 
 
 class CannotRun(Exception):
-    """The command cannot be started. status: the exit code for it."""
+    """The command cannot be started.
+
+    Attributes:
+        status: The exit code for it.
+    """
 
     def __init__(self, message: str, status: int) -> None:
         super().__init__(message)

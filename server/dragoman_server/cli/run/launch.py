@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 from pathlib import Path, PurePath
 from urllib.parse import urlsplit
 
@@ -104,7 +105,7 @@ class Launch:
             settings = replace(settings, server=replace(settings.server, log_level="warning"))
         with _log(log_file) as log, starting(settings, log) as own:
             examinations = self._examine(loaded)
-            lists = {each.upstream.name: _list_of(each) for each in examinations}
+            lists = {examination.upstream.name: _list_of(examination) for examination in examinations}
             needed = self._upstreams(settings, lists)
             if needed and needed <= {each.upstream.name for each in examinations if each.unreachable}:
                 exit_with(FAILURE, "the command was not started, because its models cannot be reached")
@@ -133,7 +134,7 @@ class Launch:
         if not loaded.settings.upstreams:
             return []
         examinations = anyio.run(partial(examine_upstreams, loaded, timeout_s=_WAIT_S, limit_s=_LOOK_S))
-        for finding in (each for examination in examinations for each in examination.findings):
+        for finding in chain.from_iterable(examination.findings for examination in examinations):
             if finding.severity is CheckSeverity.ERROR:
                 print_lines(finding_lines(finding), sys.stderr, os.environ)
         return examinations
@@ -267,7 +268,7 @@ def _list_of(examination: UpstreamExamination) -> tuple[ModelInfo, ...] | str:
     """Return the models of an upstream, or why they are unknown."""
     if examination.listed is not None:
         return tuple(examination.listed.values())
-    return next((each.text for each in examination.findings), f"no response within {_LOOK_S:g} s")
+    return next((finding.text for finding in examination.findings), f"no response within {_LOOK_S:g} s")
 
 
 @contextmanager

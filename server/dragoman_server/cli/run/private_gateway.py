@@ -33,7 +33,14 @@ _QUIET_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class PrivateGateway:
-    """A gateway that was started. url: its address. key: the client key. used: its first request is reported there."""
+    """A gateway that was started.
+
+    Attributes:
+        url: Its address.
+        key: The client key.
+        report: Its start is reported there.
+        used: Its first request is reported there.
+    """
 
     url: str
     key: str = field(repr=False)
