@@ -177,8 +177,8 @@ class CheckFinding:
     fix: str = ""
 
     @classmethod
-    def ok(cls, check: str, subject: str, text: str, fix: str = "") -> "CheckFinding":
-        return cls(CheckSeverity.OK, check, subject, text, fix)
+    def ok(cls, check: str, subject: str, text: str) -> "CheckFinding":
+        return cls(CheckSeverity.OK, check, subject, text)
 
     @classmethod
     def note(cls, check: str, subject: str, text: str, fix: str = "") -> "CheckFinding":

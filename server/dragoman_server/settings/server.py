@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import cached_property
 from typing import Annotated, Any
 
 from msgspec import Meta
@@ -306,7 +307,7 @@ class Price:
     ] = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Settings:
     """Everything that is configured, checked.
 
@@ -314,8 +315,6 @@ class Settings:
         models: Each name that clients send -> the `upstream/model` that it means, or several, best first.
         proxies: The environment's, because their URLs may contain credentials to mask.
         resolved_capabilities: The results of `capabilities.resolve` so far, by upstream, model and protocol.
-        upstream_of_model: The first upstream that lists a model in the settings, by the model.
-        aliases: The patterns of `models` with their targets.
     """
 
     server: ServerSettings = field(default_factory=ServerSettings)
@@ -330,42 +329,44 @@ class Settings:
     resolved_capabilities: dict[tuple[str, str, str], Capabilities] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
+
     # Lookups that requests make, so that none of them walks the settings.
-    upstream_of_model: Mapping[str, str] = field(init=False, repr=False, compare=False)
-    aliases: PatternTable[tuple[str, str | tuple[str, ...]]] = field(init=False, repr=False, compare=False)
-    _upstreams: Mapping[str, UpstreamSettings] = field(init=False, repr=False, compare=False)
-    _accounts: Mapping[str, tuple[AccountSettings, ...]] = field(init=False, repr=False, compare=False)
-    _mask: Mask | None = field(default=None, init=False, repr=False, compare=False)
 
-    def __post_init__(self) -> None:
-        upstreams = {upstream.name: upstream for upstream in reversed(self.upstreams)}
-        of_model = {model: each.name for each in reversed(self.upstreams) for model in each.models}
-        aliases = PatternTable([(name, (name, to)) for name, to in self.models.items() if WILDCARD in name])
-        accounts: dict[str, list[AccountSettings]] = {}
+    @cached_property
+    def upstream_of_model(self) -> Mapping[str, str]:
+        """The first upstream that lists a model in the settings, by the model."""
+        return {model: each.name for each in reversed(self.upstreams) for model in each.models}
+
+    @cached_property
+    def aliases(self) -> PatternTable[tuple[str, str | tuple[str, ...]]]:
+        """The patterns of `models` with their targets."""
+        return PatternTable([(name, (name, to)) for name, to in self.models.items() if WILDCARD in name])
+
+    @cached_property
+    def _upstreams(self) -> Mapping[str, UpstreamSettings]:
+        return {upstream.name: upstream for upstream in reversed(self.upstreams)}
+
+    @cached_property
+    def _accounts(self) -> Mapping[str, tuple[AccountSettings, ...]]:
+        found: dict[str, list[AccountSettings]] = {}
         for account in self.accounts:
-            accounts.setdefault(account.upstream, []).append(account)
-        object.__setattr__(self, "upstream_of_model", of_model)
-        object.__setattr__(self, "aliases", aliases)
-        object.__setattr__(self, "_upstreams", upstreams)
-        object.__setattr__(self, "_accounts", {name: tuple(each) for name, each in accounts.items()})
+            found.setdefault(account.upstream, []).append(account)
+        return {name: tuple(accounts) for name, accounts in found.items()}
 
-    @property
+    @cached_property
     def mask(self) -> Mask:
         """The mask of all secrets in these settings."""
-        if self._mask is None:
-            values = [secret.reveal() for secret in secrets_in(self)]
-            # Settings that are made in code may have credentials in a base URL.
-            values += [part for upstream in self.upstreams for part in url_secrets(upstream.base_url)]
-            # The key of a server that needs none is often set to the server's name.
-            public = {upstream.name for upstream in self.upstreams} | {each.name for each in self.accounts}
-            object.__setattr__(self, "_mask", Mask(values, public))
-        assert self._mask is not None
-        return self._mask
+        values = [secret.reveal() for secret in secrets_in(self)]
+        # Settings that are made in code may have credentials in a base URL.
+        values += [part for upstream in self.upstreams for part in url_secrets(upstream.base_url)]
+        # The key of a server that needs none is often set to the server's name.
+        public = {upstream.name for upstream in self.upstreams} | {each.name for each in self.accounts}
+        return Mask(values, public)
 
     def masking_also(self, previous: "Settings") -> "Settings":
         """Return these settings. Their mask also has the secrets of previous ones, which open requests still use."""
         settings = replace(self)
-        object.__setattr__(settings, "_mask", self.mask.joined(previous.mask))
+        settings.__dict__["mask"] = self.mask.joined(previous.mask)
         return settings
 
     def upstream(self, name: str) -> UpstreamSettings | None:

@@ -156,20 +156,17 @@ def _store_files(loaded: LoadedConfig) -> Iterator[CheckFinding]:
     for name in ("response_store", "account_store"):
         if getattr(server, name) != "sqlite":
             continue
-        path = Path(getattr(server, f"{name}_path"))
-        place = loaded.origin("server", f"{name}_path").changed_at
+        path, subject = Path(getattr(server, f"{name}_path")), f"server.{name}_path"
+        folder = path.parent
+        if not folder.exists():
+            text, fix = f"the directory {folder} does not exist", f"mkdir -p {shlex.quote(str(folder))}"
+            yield CheckFinding.error("store", subject, text, fix)
         # SQLite makes files of its own next to it.
-        for needed in (path.parent, path):
-            quoted = shlex.quote(str(needed))
-            if not needed.exists():
-                if needed == path.parent:
-                    text = f"the directory {needed} does not exist"
-                    yield CheckFinding.error("store", f"server.{name}_path", text, f"mkdir -p {quoted}")
-                break
-            if not os.access(needed, os.R_OK | os.W_OK):
-                fix = f'sudo chown "$(id -un)" {quoted}, or name another file: {place}'
-                text = f"{needed} cannot be written"
-                yield CheckFinding.error("store", f"server.{name}_path", text, fix)
+        for needed in (folder, path):
+            if needed.exists() and not os.access(needed, os.R_OK | os.W_OK):
+                place = loaded.origin("server", f"{name}_path").changed_at
+                fix = f'sudo chown "$(id -un)" {shlex.quote(str(needed))}, or name another file: {place}'
+                yield CheckFinding.error("store", subject, f"{needed} cannot be written", fix)
                 break
 
 
