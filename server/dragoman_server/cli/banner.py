@@ -17,15 +17,8 @@ import click
 
 from dragoman import PROTOCOLS
 from dragoman_server.capabilities.providers import CHAT, PROVIDERS, provider_name
-from dragoman_server.cli.clients import ANY_KEY, CLIENTS, SDKS, Client, ClientTarget, options_for
-from dragoman_server.cli.model_lists import (
-    ModelLists,
-    example_model,
-    fetch_lists,
-    infos_of,
-    known_models,
-    why_unknown,
-)
+from dragoman_server.cli.clients import ANY_KEY, CLIENTS, SDKS, Client, ClientTarget
+from dragoman_server.cli.model_lists import ModelLists, OfferedModels, fetch_lists
 from dragoman_server.cli.options import own_command, print_lines
 from dragoman_server.config.loader import LoadedConfig
 from dragoman_server.models.listing import can_list
@@ -65,17 +58,17 @@ def banner(
     ):
         yield _warning(f"warning: {warning}")
     yield from _upstream_lines(settings)
-    models = known_models(settings, infos_of(lists))
-    if models:
-        named = ", ".join(_first(models, _NAMED_MODELS, f"{url}/v1/models lists them"))
+    models = OfferedModels(settings, lists)
+    if names := models.names():
+        named = ", ".join(_first(names, _NAMED_MODELS, f"{url}/v1/models lists them"))
         yield f"{_label('Models')}  {named}"
-    model, context = example_model(settings, lists)
+    model, context = models.example()
     if model is None:
         first = settings.upstreams[0]
         model = f"{first.name}/{_UNKNOWN_MODEL}"
         add = f', and add default_model = "{_UNKNOWN_MODEL}" below its [[upstreams]]'
         yield _warning(
-            f"warning: {why_unknown(settings, lists)}: write one instead of {_UNKNOWN_MODEL}"
+            f"warning: {models.why_unknown()}: write one instead of {_UNKNOWN_MODEL}"
             f"{'' if first.variables else add}"
         )
     for title, command in commands(url, model, context, needs_key=bool(settings.client_keys)).items():
@@ -122,7 +115,7 @@ def commands(url: str, model: str, context: int | None = None, *, needs_key: boo
     body += ["-H", f"authorization: Bearer {target.key}"] if needs_key else []
     body += ["-d", json.dumps({"model": model, "messages": messages})]
     # Without a subcommand -m does what `-c model=` does, and is shorter.
-    provider = options_for(CLIENTS["codex"], replace(target, model=None, context=None))
+    provider = CLIENTS["codex"].arguments(replace(target, model=None, context=None))
     codex = shlex.join(["codex", *provider, "-m", model])
     return {
         "curl": shlex.join(["curl", url + PROTOCOLS[CHAT].endpoints[0].path, *body]),

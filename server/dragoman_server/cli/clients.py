@@ -77,6 +77,42 @@ class Client:
     settings_option: str = ""
     first_request: int = 0
 
+    def environment(self, target: ClientTarget, environ: Mapping[str, str]) -> dict[str, str | None]:
+        """Return what changes in its environment: the value of each variable, None to unset it."""
+        changes: dict[str, str | None] = dict.fromkeys(name for name in self.unset if name in environ)
+        changes |= {
+            name: found for name, value in self.variables.items() if (found := value(target)) is not None
+        }
+        host = urlsplit(target.url).hostname or ""
+        if is_loopback(host) and any(proxies_of(environ)):
+            # Or the client would send requests for this machine to the proxy.
+            for name in _NO_PROXY_VARIABLES:
+                changes[name] = ",".join(filter(None, (environ.get(name), host)))
+        return changes
+
+    def arguments(self, target: ClientTarget) -> list[str]:
+        """Return the arguments that come before its own."""
+        return [
+            word
+            for name, value in self.options
+            if (found := value(target)) is not None
+            for word in (name, found)
+        ]
+
+    def settings(self, target: ClientTarget) -> str | None:
+        """Return the text of the file for `settings_option`, None if it has none."""
+        if not self.settings_option:
+            return None
+        variables = self.environment(target, {})
+        return json.dumps({"env": {**dict.fromkeys(self.unset, ""), **variables}})
+
+    def shell_lines(self, command: str, target: ClientTarget, environ: Mapping[str, str]) -> Iterator[str]:
+        """Yield the lines for a shell that do the same for commands which are started from there."""
+        for name, value in self.environment(target, environ).items():
+            yield f"unset {name}" if value is None else f"export {name}={shlex.quote(value)}"
+        if options := self.arguments(target):
+            yield f"alias {PurePath(command).name}={shlex.quote(shlex.join([command, *options]))}"
+
 
 _url: Value = attrgetter("url")
 _openai_url: Value = attrgetter("openai_url")
@@ -236,45 +272,3 @@ def first_requests(clients: Mapping[str, Client]) -> dict[str, int]:
 def client_of(command: str) -> Client:
     """Return the client of a command, which may be a path."""
     return CLIENTS.get(PurePath(command).name.removesuffix(".exe"), SDKS)
-
-
-def variables_for(client: Client, target: ClientTarget, environ: Mapping[str, str]) -> dict[str, str | None]:
-    """Return what changes in the environment of a client: the value of each variable, None to unset it."""
-    changes: dict[str, str | None] = dict.fromkeys(name for name in client.unset if name in environ)
-    changes |= {
-        name: found for name, value in client.variables.items() if (found := value(target)) is not None
-    }
-    host = urlsplit(target.url).hostname or ""
-    if is_loopback(host) and any(proxies_of(environ)):
-        # Or the client would send requests for this machine to the proxy.
-        for name in _NO_PROXY_VARIABLES:
-            changes[name] = ",".join(filter(None, (environ.get(name), host)))
-    return changes
-
-
-def options_for(client: Client, target: ClientTarget) -> list[str]:
-    """Return the arguments of a client that come before its own."""
-    return [
-        word
-        for name, value in client.options
-        if (found := value(target)) is not None
-        for word in (name, found)
-    ]
-
-
-def settings_for(client: Client, target: ClientTarget) -> str | None:
-    """Return the text of the file for `settings_option`, None if the client has none."""
-    if not client.settings_option:
-        return None
-    variables = variables_for(client, target, {})
-    return json.dumps({"env": {**dict.fromkeys(client.unset, ""), **variables}})
-
-
-def shell_lines(
-    command: str, client: Client, target: ClientTarget, environ: Mapping[str, str]
-) -> Iterator[str]:
-    """Yield the lines for a shell that do the same for commands which are started from there."""
-    for name, value in variables_for(client, target, environ).items():
-        yield f"unset {name}" if value is None else f"export {name}={shlex.quote(value)}"
-    if options := options_for(client, target):
-        yield f"alias {PurePath(command).name}={shlex.quote(shlex.join([command, *options]))}"

@@ -1,7 +1,8 @@
 """The models that the banner and `dragoman run` offer: the configured ones, and the ones that upstreams list."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from types import MappingProxyType
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TypeAlias
 
 import anyio
@@ -12,6 +13,7 @@ from dragoman_server.models.routes import (
     SIMULATOR_DEFAULT_MODEL,
     ListedModels,
     ModelRoute,
+    UnknownModel,
     default_model_of,
     filter_chat_models,
     model_ids,
@@ -26,8 +28,6 @@ _TIMEOUT_S = 2.0
 
 # The models of each upstream by its name, or why it has returned no list.
 ModelLists: TypeAlias = Mapping[str, tuple[ModelInfo, ...] | str]
-# The same without the reasons, by the models' names.
-ModelInfos: TypeAlias = Mapping[str, Mapping[str, ModelInfo]]
 
 
 def fetch_lists(settings: Settings, upstreams: Sequence[UpstreamSettings]) -> ModelLists:
@@ -40,67 +40,76 @@ def fetch_lists(settings: Settings, upstreams: Sequence[UpstreamSettings]) -> Mo
     return anyio.run(fetch) if upstreams else {}
 
 
-def infos_of(lists: ModelLists) -> ModelInfos:
-    """Return the models of the upstreams that have returned a list."""
-    return {
-        name: {model.id: model for model in models}
-        for name, models in lists.items()
-        if not isinstance(models, str)
-    }
+@dataclass(frozen=True)
+class OfferedModels:
+    """The models of a gateway with these settings, whose upstreams have returned these lists."""
 
+    settings: Settings
+    lists: ModelLists = field(default_factory=dict)
 
-def info_at(infos: ModelInfos, route: ModelRoute) -> ModelInfo | None:
-    """Return the known facts about the model that a route leads to."""
-    return infos.get(route.upstream, {}).get(route.upstream_model)
+    @cached_property
+    def infos(self) -> ListedModels:
+        """The models of the upstreams that have returned a list."""
+        return {
+            name: {model.id: model for model in models}
+            for name, models in self.lists.items()
+            if not isinstance(models, str)
+        }
 
+    def route(self, name: str) -> ModelRoute | UnknownModel:
+        """Return where a name leads."""
+        return resolve(self.settings, None, name, self.infos)
 
-def known_models(settings: Settings, infos: ModelInfos) -> tuple[str, ...]:
-    """Return the names of models that clients may use, without the simulator's where there is an upstream."""
-    names = [
-        name
-        for name in model_ids(settings)
-        if settings.lists_simulator or not name.startswith(f"{SIMULATOR}/")
-    ]
-    for upstream in settings.upstreams:
-        default = [] if upstream.default_model is None else [upstream.default_model]
-        listed = filter_chat_models(infos.get(upstream.name, ()))
-        names += [f"{upstream.name}/{model}" for model in (*default, *listed)]
-    return tuple(dict.fromkeys(names))
+    def info(self, name: str) -> ModelInfo | None:
+        """Return the known facts about the model that a name leads to."""
+        route = self.route(name)
+        if isinstance(route, UnknownModel):
+            return None
+        return self.infos.get(route.upstream, {}).get(route.upstream_model)
 
+    def names(self) -> tuple[str, ...]:
+        """Return the names that clients may use, without the simulator's where there is an upstream."""
+        names = [
+            name
+            for name in model_ids(self.settings)
+            if self.settings.lists_simulator or not name.startswith(f"{SIMULATOR}/")
+        ]
+        for upstream in self.settings.upstreams:
+            default = [] if upstream.default_model is None else [upstream.default_model]
+            listed = filter_chat_models(self.infos.get(upstream.name, ()))
+            names += [f"{upstream.name}/{model}" for model in (*default, *listed)]
+        return tuple(dict.fromkeys(names))
 
-def why_unknown(settings: Settings, lists: ModelLists) -> str:
-    """Return the reason why example_model() has found none."""
-    name = settings.upstreams[0].name
-    reason = lists.get(name, "its list was not requested")
-    return f"the models of {name} are unknown ({reason if isinstance(reason, str) else 'its list is empty'})"
+    def example(self) -> tuple[str | None, int | None]:
+        """Return a model that should work: one that the configuration names, else one that an upstream lists; or None.
 
+        The second value is the size of its context window in tokens, if its upstream reports it.
+        """
+        name = next(self._candidates(), None)
+        info = None if name is None else self.info(name)
+        return name, None if info is None else info.context
 
-def example_model(
-    settings: Settings, lists: ModelLists = MappingProxyType({})
-) -> tuple[str | None, int | None]:
-    """Return a model that should work: one that the configuration names, else one that an upstream lists; or None.
+    def why_unknown(self) -> str:
+        """Return the reason why example() has found none."""
+        name = self.settings.upstreams[0].name
+        reason = self.lists.get(name, "its list was not requested")
+        return (
+            f"the models of {name} are unknown ({reason if isinstance(reason, str) else 'its list is empty'})"
+        )
 
-    The second value is the size of its context window in tokens, if its upstream reports it.
-    """
-    infos = infos_of(lists)
-    name = next(_candidates(settings, infos), None)
-    route = None if name is None else resolve(settings, None, name, infos)
-    info = info_at(infos, route) if isinstance(route, ModelRoute) else None
-    return name, None if info is None else info.context
-
-
-def _candidates(settings: Settings, listed: ListedModels) -> Iterator[str]:
-    if settings.server.default_model is not None:
-        yield settings.server.default_model
-    yield from (alias for alias in settings.models if WILDCARD not in alias)
-    for chain in settings.models.values():
-        first = targets_of(chain)[0]
-        if WILDCARD not in first:
-            yield first
-    for upstream in settings.upstreams:
-        models = listed.get(upstream.name, ())
-        default = default_model_of(upstream, models)
-        for model in [*([default] if default else ()), *filter_chat_models([*upstream.models, *models])]:
-            yield f"{upstream.name}/{model}"
-    if not settings.upstreams:
-        yield SIMULATOR_DEFAULT_MODEL
+    def _candidates(self) -> Iterator[str]:
+        settings = self.settings
+        if settings.server.default_model is not None:
+            yield settings.server.default_model
+        yield from (alias for alias in settings.models if WILDCARD not in alias)
+        for chain in settings.models.values():
+            first = targets_of(chain)[0]
+            if WILDCARD not in first:
+                yield first
+        for upstream in settings.upstreams:
+            models = self.infos.get(upstream.name, ())
+            default = default_model_of(upstream, models)
+            for model in [*([default] if default else ()), *filter_chat_models([*upstream.models, *models])]:
+                yield f"{upstream.name}/{model}"
+        if not settings.upstreams:
+            yield SIMULATOR_DEFAULT_MODEL

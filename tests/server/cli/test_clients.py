@@ -12,7 +12,7 @@ from click.testing import Result
 from command.cli import json_server, listing
 from command.cli import run as run_command
 
-from dragoman_server.cli.clients import CLIENTS, SDKS, ClientTarget, client_of, options_for, variables_for
+from dragoman_server.cli.clients import CLIENTS, SDKS, ClientTarget, client_of
 
 URL = "http://127.0.0.1:1234"
 TARGET = ClientTarget(
@@ -33,9 +33,9 @@ def given(lines: list[str]) -> list[str]:
     if what.startswith("window="):
         target = replace(unchosen, context=int(what.removeprefix("window=")))
     client = SDKS if name == "sdk" else CLIENTS[name]
-    changes = variables_for(client, target, dict(each.split("=") for each in variables))
+    changes = client.environment(target, dict(each.split("=") for each in variables))
     out = [f"{name}={value}" if value is not None else f"-{name}" for name, value in changes.items()]
-    return [*out, *options_for(client, target)]
+    return [*out, *client.arguments(target)]
 
 
 def test_what_a_client_gets() -> None:

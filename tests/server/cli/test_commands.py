@@ -25,7 +25,7 @@ from sdk_clients.processes import Simulator
 from dragoman_server.capabilities.providers import PROVIDERS
 from dragoman_server.cli.banner import banner, commands
 from dragoman_server.cli.commands import main
-from dragoman_server.cli.model_lists import ModelLists, example_model
+from dragoman_server.cli.model_lists import ModelLists, OfferedModels
 from dragoman_server.cli.options import own_command, print_lines
 from dragoman_server.config.loader import load
 from dragoman_server.models.info import ModelInfo
@@ -182,7 +182,7 @@ EXAMPLE_MODELS: list[tuple[Settings, ModelLists, tuple[str | None, int | None]]]
 
 def test_the_model_of_the_example() -> None:
     for settings, lists, example in EXAMPLE_MODELS:
-        assert example_model(settings, lists) == example, settings
+        assert OfferedModels(settings, lists).example() == example, settings
 
 
 def test_with_one_key_every_command_that_names_a_model_uses_one_of_that_provider() -> None:

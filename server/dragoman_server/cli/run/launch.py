@@ -15,32 +15,12 @@ import anyio
 import click
 
 from dragoman import UPSTREAMS
-from dragoman_server.cli.clients import (
-    ANY_KEY,
-    CLIENTS,
-    Client,
-    ClientTarget,
-    client_of,
-    first_requests,
-    options_for,
-    settings_for,
-    shell_lines,
-    variables_for,
-)
+from dragoman_server.cli.clients import ANY_KEY, CLIENTS, Client, ClientTarget, client_of, first_requests
 from dragoman_server.cli.doctor.command import finding_lines
 from dragoman_server.cli.doctor.context_windows import small_window
 from dragoman_server.cli.doctor.online import examine_upstreams
 from dragoman_server.cli.doctor.upstreams import UpstreamExamination
-from dragoman_server.cli.model_lists import (
-    ModelInfos,
-    ModelLists,
-    example_model,
-    fetch_lists,
-    info_at,
-    infos_of,
-    known_models,
-    why_unknown,
-)
+from dragoman_server.cli.model_lists import ModelLists, OfferedModels, fetch_lists
 from dragoman_server.cli.options import FAILURE, USAGE_ERROR, exit_with, load_or_exit, print_lines
 from dragoman_server.cli.run.child import HUNG_UP, run_child
 from dragoman_server.cli.run.private_gateway import HOST, private_settings, starting
@@ -48,7 +28,6 @@ from dragoman_server.config.loader import LoadedConfig
 from dragoman_server.models.info import ModelInfo
 from dragoman_server.models.listing import can_list
 from dragoman_server.models.routes import (
-    ModelRoute,
     UnknownModel,
     deciding_upstream,
     filter_chat_models,
@@ -84,7 +63,7 @@ class Launch:
 
     def shell_lines(self, command: str, environ: Mapping[str, str]) -> Iterator[str]:
         """Return the lines for a shell with which `command` uses a gateway that runs. Raises StartupError."""
-        return shell_lines(command, self.client, self._running(), environ)
+        return self.client.shell_lines(command, self._running(), environ)
 
     def run(self, program: str, words: Sequence[str], log_file: str | None) -> int:
         """Run the command and return its exit status. Raises StartupError, CannotRun.
@@ -106,10 +85,11 @@ class Launch:
         with _log(log_file) as log, starting(settings, log) as own:
             examinations = self._examine(loaded)
             lists = {examination.upstream.name: _list_of(examination) for examination in examinations}
-            needed = self._upstreams(settings, lists)
+            models = OfferedModels(settings, lists)
+            needed = self._upstreams(models)
             if needed and needed <= {each.upstream.name for each in examinations if each.unreachable}:
                 exit_with(FAILURE, "the command was not started, because its models cannot be reached")
-            target = self._choose(ClientTarget(own.url, own.key), settings, lists)
+            target = self._choose(ClientTarget(own.url, own.key), models)
             own.wait_until_ready()
             status = self._run(program, words, target)
             if own.has_ended:
@@ -121,12 +101,12 @@ class Launch:
         return status
 
     def _run(self, program: str, words: Sequence[str], target: ClientTarget) -> int:
-        changes = variables_for(self.client, target, os.environ)
+        changes = self.client.environment(target, os.environ)
         environ = {name: value for name, value in {**os.environ, **changes}.items() if value is not None}
         # Another program that starts the client, such as npx, would take the option for its own.
-        text = settings_for(self.client, target) if client_of(words[0]) is self.client else None
+        text = self.client.settings(target) if client_of(words[0]) is self.client else None
         with _settings_file(self.client.settings_option, text) as settings:
-            options = [*settings, *options_for(self.client, target)]
+            options = [*settings, *self.client.arguments(target)]
             return run_child(program, [words[0], *options, *words[1:]], environ)
 
     def _examine(self, loaded: LoadedConfig) -> list[UpstreamExamination]:
@@ -144,16 +124,15 @@ class Launch:
         own = self.client.own_models
         return self.model is None and bool(own) and all(_is_routed(settings, name) for name in own)
 
-    def _upstreams(self, settings: Settings, lists: ModelLists) -> set[str]:
+    def _upstreams(self, models: OfferedModels) -> set[str]:
         """Return the upstreams that the models of the command lead to; all of them if no model is known."""
-        infos = infos_of(lists)
-        names = list(self.client.own_models)
+        settings, names = models.settings, list(self.client.own_models)
         if not self._keeps_names(settings):
-            model = self.model or example_model(settings, lists)[0]
+            model = self.model or models.example()[0]
             if model is None:
                 return {upstream.name for upstream in settings.upstreams}
             names = [model]
-        chains = [resolve_chain(settings, None, name, infos) for name in names]
+        chains = [resolve_chain(settings, None, name, models.infos) for name in names]
         return {route.upstream for chain in chains if isinstance(chain, tuple) for route in chain}
 
     def _running(self) -> ClientTarget:
@@ -166,28 +145,22 @@ class Launch:
         address = BoundAddress.of(server, server.host, server.port)
         if settings.client_keys and key == ANY_KEY:
             click.echo(f"warning: the gateway needs a client key: set {KEY_VARIABLE}", err=True)
-        return self._choose(ClientTarget(address.local_url, key), settings, _fetch_lists(settings))
+        models = OfferedModels(settings, _fetch_lists(settings))
+        return self._choose(ClientTarget(address.local_url, key), models)
 
-    def _choose(self, target: ClientTarget, settings: Settings, lists: ModelLists) -> ClientTarget:
-        """Return the target with models of a gateway that has these settings. Exits if none is known."""
-        infos = infos_of(lists)
-        target = replace(target, models=known_models(settings, infos))
-        if self._keeps_names(settings):
-            info = _smallest(settings, infos, self.client.own_models)
-            context = self._context_of(info)
+    def _choose(self, target: ClientTarget, models: OfferedModels) -> ClientTarget:
+        """Return the target with models of a gateway that offers these. Exits if none is known."""
+        target = replace(target, models=models.names())
+        if self._keeps_names(models.settings):
+            context = self._context_of(_smallest(models, self.client.own_models))
             return replace(target, small_model=self.small_model, context=context)
-        model = self.model or example_model(settings, lists)[0]
+        model = self.model or models.example()[0]
         if model is None:
-            exit_with(
-                USAGE_ERROR,
-                f"{why_unknown(settings, lists)}: choose one with --model NAME",
-            )
+            exit_with(USAGE_ERROR, f"{models.why_unknown()}: choose one with --model NAME")
         for name in filter(None, (model, self.small_model)):
-            if isinstance(unknown := resolve(settings, None, name, infos), UnknownModel):
+            if isinstance(unknown := models.route(name), UnknownModel):
                 exit_with(USAGE_ERROR, f"{unknown.message}")
-        route = resolve(settings, None, model, infos)
-        assert not isinstance(route, UnknownModel)
-        return self._with_model(target, model, info_at(infos, route))
+        return self._with_model(target, model, models.info(model))
 
     def _choose_listed(self, target: ClientTarget) -> ClientTarget:
         """Return the target with models that the running gateway lists. Raises StartupError if there are none."""
@@ -247,21 +220,13 @@ def _is_routed(settings: Settings, name: str) -> bool:
     return not isinstance(resolve(settings, None, name), UnknownModel)
 
 
-def _smallest(settings: Settings, infos: ModelInfos, names: Sequence[str]) -> ModelInfo | None:
+def _smallest(models: OfferedModels, names: Sequence[str]) -> ModelInfo | None:
     """Return the model with the smallest context window of those that names of a client stand for.
 
     None if no window is known. A client that gets the model of a name itself has its own figure.
     """
-    routes = [resolve(settings, None, name, infos) for name in names]
-    found = [
-        info
-        for name, route in zip(names, routes, strict=True)
-        if isinstance(route, ModelRoute)
-        and route.upstream_model != name
-        and (info := info_at(infos, route)) is not None
-        and info.context is not None
-    ]
-    return min(found, key=lambda info: info.context or 0, default=None)
+    infos = [info for name in names if (info := models.info(name)) is not None and info.id != name]
+    return min(filter(lambda info: info.context, infos), key=lambda info: info.context or 0, default=None)
 
 
 def _list_of(examination: UpstreamExamination) -> tuple[ModelInfo, ...] | str:
