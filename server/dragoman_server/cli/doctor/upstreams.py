@@ -190,10 +190,10 @@ class UpstreamExamination:
             change, fix = self._other_base(other.base_url)
             text += f", but has something if you {change}"
             return CheckFinding.error("base_url", self.subject, text, fix)
-        place = self.loaded.origin("upstreams", self.index, "protocol").changed_at
+        place = self._place("protocol")
         other = next((other_path for other_path in served if other_path.protocol not in spoken), None)
         if endpoint.protocol != self.upstream.protocol:
-            fix = f"leave {quote_value(endpoint.protocol)} out of protocols: {self._table_place}"
+            fix = f"leave {quote_value(endpoint.protocol)} out of protocols: {self._place('name')}"
         elif other is None:
             fix = f"correct the base URL, or the protocol ({place}): {self._base_url_place}"
             return CheckFinding.error("base_url", self.subject, text, fix)
@@ -287,7 +287,9 @@ class UpstreamExamination:
                 "base_url", subject, text, f"correct the base URL: {self._base_url_place}"
             )
         text = f"has no list of models there (status {status})"
-        fix = f"correct the base URL: {self._base_url_place}; or add model_list = false: {self._table_place}"
+        fix = (
+            f"correct the base URL: {self._base_url_place}; or add model_list = false: {self._place('name')}"
+        )
         return CheckFinding.warning("base_url", subject, text, fix)
 
     def _other_base(self, other: str) -> tuple[str, str]:
@@ -358,7 +360,7 @@ class UpstreamExamination:
         """Request a response of a few tokens, as the gateway requests it for a client."""
         subject, model = self._subject_of(account), self._example_model()
         if model is None:
-            fix = f'add default_model = "NAME": {self._table_place}'
+            fix = f'add default_model = "NAME": {self._place("name")}'
             return CheckFinding.warning("response", subject, "no model is known to request", fix)
         exchange, began = Exchange(self.client), anyio.current_time()
         try:
@@ -431,35 +433,29 @@ class UpstreamExamination:
     def _failed(self, account: AccountSettings, cause: Cause, reported: str = "") -> CheckFinding:
         """Return the finding for a cause. reported: the text of a cause that has none of its own."""
         self._cannot_connect = self._cannot_connect or cause.unreachable
-        place = self._base_url_place
-        _, host = origin_of(self.upstream.base_url)
-        text = cause.text.format(host=host, origin=self._origin) if cause.text else reported
-        fix = cause.fix.format(host=host, origin=self._origin, place=place, key=self._key_place(account))
+        origin, host = origin_of(self.upstream.base_url)
+        key = self._key_place(account)
+        known = {"host": host, "origin": origin, "place": self._base_url_place, "key": key}
+        text, fix = cause.text.format(**known) or reported, cause.fix.format(**known)
         if cause.needs_key and account.api_key is None:
             text = f"it requires a key, and none is configured: {text}"
-            fix = f'add api_key = "${{NAME}}": {self._table_place}'
+            fix = f'add api_key = "${{NAME}}": {self._place("name")}'
         return CheckFinding(cause.severity, cause.check, self._subject_of(account), text, fix)
 
     def _subject_of(self, account: AccountSettings) -> str:
         return self.subject if account.name == DEFAULT_ACCOUNT else f"account {account.id}"
 
-    @property
-    def _origin(self) -> str:
-        return origin_of(self.upstream.base_url)[0]
+    def _place(self, name: str) -> str:
+        """Return where a setting of the upstream is configured, or can be added."""
+        return self.loaded.origin("upstreams", self.index, name).changed_at
 
     @property
     def _base_url_place(self) -> str:
         """Where the base URL is configured: a variable, or the line of a file."""
-        variable = self.upstream.variables.get("base_url")
-        return variable or self.loaded.origin("upstreams", self.index, "base_url").changed_at
-
-    @property
-    def _table_place(self) -> str:
-        """Where a line of the upstream's table can be added."""
-        return self.loaded.origin("upstreams", self.index, "name").changed_at
+        return self.upstream.variables.get("base_url") or self._place("base_url")
 
     def _key_place(self, account: AccountSettings) -> str:
         accounts = self.loaded.settings.accounts
         if account in accounts:
             return self.loaded.origin("accounts", accounts.index(account), "api_key").changed_at
-        return self.loaded.origin("upstreams", self.index, "api_key").changed_at
+        return self._place("api_key")
