@@ -18,7 +18,7 @@ import msgspec
 
 from dragoman._ir.events import Signature
 from dragoman._wire.exceptions import RemoteProtocolError
-from dragoman._wire.json import JSON, JSONObject, decode, encode
+from dragoman._wire.json import JSON, JSONObject, decode, encode, object_or_empty
 
 # Version 1 of the form. Short, because it is repeated in every turn; not valid base64 of a vendor's own
 # value, because of the dot.
@@ -127,12 +127,9 @@ def wrap_summary(text: str, signer: Signer) -> str:
 
 def unwrap_summary(block: JSON, signer: Signer) -> str | None:
     """Return the summary in a block or item as the model gets it, None in any other, a vendor's compaction too."""
-    text = (
-        block.get("encrypted_content") if type(block) is dict and block.get("type") == "compaction" else None
-    )
-    signature = signer.unwrap(text) if type(text) is str else None
-    native = signature.native if signature is not None and signature.origin == _OWN_ORIGIN else None
-    summary = native.get("summary") if type(native) is dict else None
+    found = object_or_empty(block)
+    text = found.get("encrypted_content") if found.get("type") == "compaction" else None
+    summary = _own_value(signer.unwrap(text) if type(text) is str else None, "summary")
     return _SUMMARY_PREFIX + summary if type(summary) is str and summary else None
 
 
@@ -143,6 +140,12 @@ def phase_signature(phase: str) -> Signature:
 
 def unwrap_phase(signature: Signature | None) -> str | None:
     """Return the phase that a signature carries, None if it is another one."""
-    native = signature.native if signature is not None and signature.origin == _OWN_ORIGIN else None
-    phase = native.get("phase") if type(native) is dict else None
+    phase = _own_value(signature, "phase")
     return phase if type(phase) is str else None
+
+
+def _own_value(signature: Signature | None, name: str) -> JSON:
+    """Return a value that was made here, None if the signature carries another."""
+    if signature is None or signature.origin != _OWN_ORIGIN:
+        return None
+    return object_or_empty(signature.native).get(name)

@@ -180,6 +180,15 @@ _KINDS: tuple[tuple[type | tuple[type, ...], str], ...] = (
 )
 
 
+def object_or_empty(value: JSON) -> JSONObject:
+    return value if type(value) is dict else {}
+
+
+def objects_in(value: JSON) -> list[JSONObject]:
+    """Return the objects of a list, [] for a value that is no list."""
+    return [each for each in value if type(each) is dict] if type(value) is list else []
+
+
 def leaves(value: JSON, skipped: Collection[str] = ()) -> Iterator[JSON]:
     """Give the values in a value that are neither objects nor arrays, without those in members of the skipped names."""
     left = [value]

@@ -18,7 +18,7 @@ from dragoman._wire.errors import (
     readable_message,
 )
 from dragoman._wire.exceptions import RemoteProtocolError
-from dragoman._wire.json import JSON, JSONObject, decode, encode, object_or_none
+from dragoman._wire.json import JSON, JSONObject, decode, encode, object_or_empty, object_or_none
 
 # `response.error.code` is a closed list (openai-python 3.52.0, `ResponseError`).
 RESPONSE_ERROR_CODES = frozenset(
@@ -164,8 +164,7 @@ def _kind_of(names: tuple[str | None, ...], status: int | None) -> ErrorKind:
 
 def _message_of(error: JSONObject, body: JSONObject) -> str:
     message = message_in(error) or message_in({**body, "error": None})
-    metadata = error.get("metadata")
-    raw = metadata.get("raw") if type(metadata) is dict else None
+    raw = object_or_empty(error.get("metadata")).get("raw")
     if type(raw) is str and raw:
         message = f"{message}: {raw}"  # OpenRouter: its provider's body (crush#279, read 2026-11-22)
     written = error.get("failed_generation")

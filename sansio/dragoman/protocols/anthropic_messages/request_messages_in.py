@@ -8,7 +8,7 @@ instead of making them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -19,7 +19,7 @@ from dragoman._ir.native import changed
 from dragoman._ir.request import Citation, Media, OpaquePart, Part, Reasoning, Text, ToolCall, ToolResult
 from dragoman._ir.shape import BOOLEAN, OBJECT, STRING, extra_members, read_settings
 from dragoman._ir.signatures import Signer, unwrap_summary
-from dragoman._wire.json import JSON, JSONObject, encode_text
+from dragoman._wire.json import JSON, JSONObject, encode_text, object_or_empty, objects_in
 from dragoman.protocols.anthropic_messages.checks import (
     CHECKS,
     cited_title,
@@ -115,7 +115,7 @@ def _read_citations(citations: JSON) -> tuple[Citation, ...]:
     return tuple(
         [
             Citation(url, cited_title(citation))
-            for citation in _objects(citations)
+            for citation in objects_in(citations)
             if (url := cited_url(citation)) is not None
         ]
     )
@@ -269,17 +269,11 @@ def render_text(block: JSONObject) -> str | None:
     return (render(block) or None) if render is not None else None
 
 
-def _objects(content: JSON) -> Iterator[JSONObject]:
-    """Yield the objects of a list, nothing for other values."""
-    if type(content) is list:
-        yield from (item for item in content if type(item) is dict)
-
-
 def _join_texts(content: JSON) -> str:
     """Return a string, or the texts of a list of blocks."""
     if type(content) is str:
         return content
-    return _join(*[item.get("text") for item in _objects(content)], between="\n\n")
+    return _join(*[item.get("text") for item in objects_in(content)], between="\n\n")
 
 
 def _join(*parts: JSON, between: str = "\n") -> str:
@@ -287,13 +281,8 @@ def _join(*parts: JSON, between: str = "\n") -> str:
     return between.join(part for part in parts if type(part) is str and part)
 
 
-def _object(block: JSONObject, name: str) -> JSONObject:
-    value = block.get(name)
-    return value if type(value) is dict else {}
-
-
 def _render_document(block: JSONObject) -> str:
-    source = _object(block, "source")
+    source = object_or_empty(block.get("source"))
     text = _join_texts(source.get("content")) or (source.get("data") if source.get("type") == "text" else "")
     return _join(block.get("title"), block.get("context"), text, between="\n\n") if text else ""
 
@@ -303,18 +292,18 @@ def _render_search_result(block: JSONObject) -> str:
 
 
 def _render_web_search(block: JSONObject) -> str:
-    results = [_join(item.get("title"), item.get("url")) for item in _objects(block.get("content"))]
+    results = [_join(item.get("title"), item.get("url")) for item in objects_in(block.get("content"))]
     return _join("Found by a web search:", *results, between="\n\n") if any(results) else ""
 
 
 def _render_web_fetch(block: JSONObject) -> str:
-    content = _object(block, "content")
-    text = _render_document(_object(content, "content"))
+    content = object_or_empty(block.get("content"))
+    text = _render_document(object_or_empty(content.get("content")))
     return _join(f"Fetched from {content.get('url')}:", text, between="\n\n") if text else ""
 
 
 def _render_code_result(block: JSONObject) -> str:
-    content = _object(block, "content")
+    content = object_or_empty(block.get("content"))
     if content.get("type") == "text_editor_code_execution_view_result":
         return _join("A file in the sandbox:", content.get("content"))
     output = _join(content.get("stdout"), content.get("stderr"))
@@ -328,12 +317,12 @@ def _render_mcp_result(block: JSONObject) -> str:
 
 
 def _render_advice(block: JSONObject) -> str:
-    text = _object(block, "content").get("text")
+    text = object_or_empty(block.get("content")).get("text")
     return _join("Advice:", text) if text else ""
 
 
 def _render_tool_search(block: JSONObject) -> str:
-    references = _objects(_object(block, "content").get("tool_references"))
+    references = objects_in(object_or_empty(block.get("content")).get("tool_references"))
     return _join(*[_render_tool_reference(item) for item in references])
 
 
@@ -342,9 +331,9 @@ def _render_tool_reference(block: JSONObject) -> str:
 
 
 def _render_tool_change(block: JSONObject) -> str:
-    tool = _object(block, "tool")
-    name = tool.get("name") or _object(tool, "definition").get("name")
-    server = tool.get("server_name") or _object(tool, "definition").get("mcp_server_name")
+    tool = object_or_empty(block.get("tool"))
+    name = tool.get("name") or object_or_empty(tool.get("definition")).get("name")
+    server = tool.get("server_name") or object_or_empty(tool.get("definition")).get("mcp_server_name")
     if not name and not server:
         return ""
     subject = f"The tool {name}" if name else "Each tool"
@@ -355,10 +344,10 @@ def _render_tool_change(block: JSONObject) -> str:
 
 def _render_browser_state(block: JSONObject) -> str:
     lines: list[str] = []
-    for tab in _objects(block.get("tabs")):
+    for tab in objects_in(block.get("tabs")):
         head = f"Tab {tab.get('tab_id')}{' (active)' if tab.get('active') else ''}:"
         lines.append(_join(head, tab.get("title"), tab.get("url"), between=" "))
-    for change in _objects(block.get("state_changes")):
+    for change in objects_in(block.get("state_changes")):
         details = [change.get(name) for name in ("tab_id", "url", "path", "error")]
         lines.append(_join(str(change.get("type")).replace("_", " ") + ":", *details, between=" "))
     return _join(*lines)

@@ -17,7 +17,15 @@ from dragoman._ir.fast_path import Delta
 from dragoman._ir.losses import Ledger, child
 from dragoman._ir.shape import note_unread
 from dragoman._wire.exceptions import RemoteProtocolError, unreadable_response
-from dragoman._wire.json import JSON, JSONObject, decode, encode_text, is_object_text
+from dragoman._wire.json import (
+    JSON,
+    JSONObject,
+    decode,
+    encode_text,
+    is_object_text,
+    object_or_empty,
+    objects_in,
+)
 from dragoman.codec import ResponseContext
 from dragoman.protocols.anthropic_messages.checks import cited_title, cited_url, string_or_none, text_or_empty
 from dragoman.protocols.anthropic_messages.shapes import BLOCK_SHAPE, CITATION_SHAPE, THINKING_BLOCK_SHAPE
@@ -93,8 +101,7 @@ class ContentBlockReader(msgspec.Struct):
             return []
         out = [*self._add(block, content, native.get(content.member))]
         if kind == "text":
-            citations = native.get("citations")
-            for citation in citations if type(citations) is list else ():
+            for citation in objects_in(native.get("citations")):
                 out += self._add_citation(block, citation)
         elif self._context.request.protocol == NAME:  # for other clients the signature holds them
             note_unread(native, THINKING_BLOCK_SHAPE, f"/content/{index}", self._ledger)
@@ -199,19 +206,17 @@ class ContentBlockReader(msgspec.Struct):
     def _search(self, kind: str, native: JSONObject) -> Search | None:
         """Return query and sources of a web search at its result, None for all other blocks."""
         if kind == "server_tool_use":
-            arguments = native.get("input")
-            query = arguments.get("query") if type(arguments) is dict else None
+            query = object_or_empty(native.get("input")).get("query")
             if native.get("name") == "web_search" and type(query) is str:
                 self._queries[text_or_empty(native.get("id"))] = query
             return None
         if kind != "web_search_tool_result":
             return None
         query = self._queries.get(text_or_empty(native.get("tool_use_id")))
-        results = native.get("content")  # an object if the search failed
         sources = [
             Source(result["url"], string_or_none(result.get("title")))
-            for result in (results if type(results) is list else ())
-            if type(result) is dict and type(result.get("url")) is str
+            for result in objects_in(native.get("content"))  # an object if the search failed
+            if type(result.get("url")) is str
         ]
         return Search(() if query is None else (query,), tuple(sources))
 

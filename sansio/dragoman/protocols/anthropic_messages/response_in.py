@@ -14,7 +14,7 @@ from dragoman._ir.fast_path import Delta, DeltaTemplate
 from dragoman._ir.losses import Ledger, child
 from dragoman._ir.shape import extra_members, note_unread
 from dragoman._wire.exceptions import RemoteProtocolError, unreadable_response
-from dragoman._wire.json import JSONObject, decode
+from dragoman._wire.json import JSONObject, decode, object_or_empty
 from dragoman._wire.sse import Frame
 from dragoman.codec import ResponseContext
 from dragoman.protocols.anthropic_messages.checks import string_or_none, text_or_empty
@@ -102,9 +102,7 @@ class MessagesReader:
     def start(self, message: JSONObject) -> list[Event]:
         """Return the events for a message object and the blocks that it holds already."""
         self._started = True
-        usage = message.get("usage")
-        if type(usage) is not dict:
-            usage = {}
+        usage = object_or_empty(message.get("usage"))
         model = self._blocks.model = text_or_empty(message.get("model"))
         counted = self._usage.read(usage) if usage else None
         started = events.Started(
@@ -216,7 +214,7 @@ class MessagesReader:
             reason,
             native,
             sequence=string_or_none(value.get("stop_sequence")),
-            explanation=string_or_none(details.get("explanation")) if type(details) is dict else None,
+            explanation=string_or_none(object_or_empty(details).get("explanation")),
             details=details,
         )
 

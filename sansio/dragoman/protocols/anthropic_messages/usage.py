@@ -11,7 +11,7 @@ import msgspec
 from dragoman._ir.events import Usage
 from dragoman._ir.losses import Ledger, child
 from dragoman._ir.shape import extra_members, has_content, note_unread
-from dragoman._wire.json import JSON, JSONObject
+from dragoman._wire.json import JSON, JSONObject, object_or_empty, objects_in
 from dragoman.protocols.anthropic_messages.shapes import DETAILS_SHAPE, USAGE_SHAPE, WRITTEN_USAGE_SHAPE
 from dragoman.protocols.anthropic_messages.tables import RESPONSE_TIER_NAMES
 
@@ -45,8 +45,8 @@ class UsageReader(msgspec.Struct):
                 figures[key] = value
         uncached, cached = self._total("input_tokens"), self._total("cache_read_input_tokens")
         written, output = self._total("cache_creation_input_tokens"), self._total("output_tokens")
-        details = figures.get("output_tokens_details")
-        server = figures.get("server_tool_use")
+        details = object_or_empty(figures.get("output_tokens_details"))
+        server = object_or_empty(figures.get("server_tool_use"))
         return Usage(
             # "Total input tokens in a request is the summation of `input_tokens`, `cache_creation_input_tokens`, and
             # `cache_read_input_tokens`": anthropic 2.12.0, types/beta/beta_message.py.
@@ -54,9 +54,9 @@ class UsageReader(msgspec.Struct):
             output=output,
             cached=cached,
             cache_write=written,
-            reasoning=_count(details.get("thinking_tokens")) if type(details) is dict else None,
+            reasoning=_count(details.get("thinking_tokens")),
             extra=self._extra(figures),
-            searches=_count(server.get("web_search_requests")) if type(server) is dict else None,
+            searches=_count(server.get("web_search_requests")),
         )
 
     def _total(self, name: str) -> int | None:
@@ -71,7 +71,7 @@ class UsageReader(msgspec.Struct):
             return last
         if len(iterations) > 1:
             self.ledger.dropped("/usage/iterations", "other protocols have no figures for each iteration")
-        counts = [_count(each.get(name)) for each in iterations if type(each) is dict]
+        counts = [_count(each.get(name)) for each in objects_in(iterations)]
         known = [count for count in counts if count is not None]
         total = sum(known) if known else last
         if total != last:

@@ -7,7 +7,7 @@ strings are escaped, so text that a model wrote cannot look like a member.
 from __future__ import annotations
 
 from dragoman._wire.errors import WireError
-from dragoman._wire.json import JSONObject, object_or_none
+from dragoman._wire.json import JSONObject, object_or_empty, object_or_none, objects_in
 from dragoman._wire.sse import Frame
 from dragoman.codec import RelayObserver, ResponseContext
 from dragoman.protocols._openai.errors import parse_error
@@ -44,14 +44,11 @@ class ChatObserver(RelayObserver):
         usage = chunk.get("usage")
         if type(usage) is dict:
             self.usage = self.usage.updated(read_usage(usage))
-        choices = chunk.get("choices")
-        for choice in choices if type(choices) is list else ():
-            if type(choice) is not dict:
-                continue
+        for choice in objects_in(chunk.get("choices")):
             self._started = True
-            delta = choice.get("delta")
+            delta = object_or_empty(choice.get("delta"))
             # The first chunk names the role, and some servers put an empty text next to it.
-            if type(delta) is dict and any(value for name, value in delta.items() if name != "role"):
+            if any(value for name, value in delta.items() if name != "role"):
                 self.content_started = True
             finish = choice.get("finish_reason")
             if type(finish) is str and finish:

@@ -21,7 +21,7 @@ from dragoman._ir.events import (
 from dragoman._ir.losses import Ledger, child
 from dragoman._ir.shape import note_unread
 from dragoman._wire.exceptions import unreadable_response
-from dragoman._wire.json import JSON, JSONObject, kind_of, object_or_none
+from dragoman._wire.json import JSON, JSONObject, kind_of, object_or_empty, object_or_none, objects_in
 from dragoman.protocols._openai.citations import read_url_citation
 from dragoman.protocols.openai_chat.reasoning import ReasoningFields, entry_text
 from dragoman.protocols.openai_chat.response_tool_calls_in import (
@@ -303,9 +303,8 @@ def _read_search(executed: list[JSON]) -> Search | None:
     """Return the web search in a list of executed tools (Groq), None if none has found anything yet."""
     queries: list[str] = []
     sources: list[Source] = []
-    for tool in executed:
-        found = tool.get("search_results") if type(tool) is dict else None
-        pages = found.get("results") if type(found) is dict else None
+    for tool in objects_in(executed):
+        pages = object_or_empty(tool.get("search_results")).get("results")
         if type(pages) is not list or not pages:
             continue
         arguments = tool.get("arguments")
@@ -313,8 +312,8 @@ def _read_search(executed: list[JSON]) -> Search | None:
         query = (object_or_none(text) or {}).get("query")
         if type(query) is str:
             queries.append(query)
-        for page in pages:
-            if type(page) is dict and type(page.get("url")) is str:
+        for page in objects_in(pages):
+            if type(page.get("url")) is str:
                 title = page.get("title")
                 sources.append(Source(page["url"], title if type(title) is str else None))
     return Search(tuple(queries), tuple(sources)) if sources else None

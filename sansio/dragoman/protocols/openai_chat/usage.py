@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dragoman._ir.events import Usage
 from dragoman._ir.losses import Ledger, child
-from dragoman._wire.json import JSONObject
+from dragoman._wire.json import JSONObject, object_or_empty
 from dragoman.protocols._openai.usage import read_counts
 from dragoman.protocols.openai_chat.tables import NATIVE_COUNTERS
 
@@ -36,7 +36,7 @@ def read_usage(value: JSONObject) -> Usage:
         counts["output"] += counts["reasoning"]
     extra: JSONObject = {}
     for name in _DETAILS:
-        for key, count in _details(value, name).items():
+        for key, count in object_or_empty(value.get(name)).items():
             if key in NATIVE_COUNTERS and type(count) is int and count:
                 extra.setdefault(name, {})[key] = count
     return Usage(**counts, extra=extra or None)
@@ -60,17 +60,12 @@ def write_usage(usage: Usage, ledger: Ledger) -> JSONObject:
         "prompt_tokens": input_tokens,
         "completion_tokens": output_tokens,
         "total_tokens": input_tokens + output_tokens,
-        "prompt_tokens_details": {**prompt, **_details(extra, "prompt_tokens_details")},
+        "prompt_tokens_details": {**prompt, **object_or_empty(extra.get("prompt_tokens_details"))},
         "completion_tokens_details": {
             "reasoning_tokens": usage.reasoning or 0,
-            **_details(extra, "completion_tokens_details"),
+            **object_or_empty(extra.get("completion_tokens_details")),
         },
     }
     if usage.searches:
         body["server_tool_use_details"] = {"web_search_requests": usage.searches}
     return body
-
-
-def _details(value: JSONObject, name: str) -> JSONObject:
-    details = value.get(name)
-    return details if type(details) is dict else {}

@@ -20,15 +20,6 @@ def _wrong_type(path: str, expected: str, value: JSON) -> RemoteProtocolError:
 CHECKS = Checks(_wrong_type)
 
 
-def object_or_empty(value: JSON) -> JSONObject:
-    return value if type(value) is dict else {}
-
-
-def objects_in(value: JSON) -> list[JSONObject]:
-    """Return the objects of a list, [] for a value that is no list."""
-    return [each for each in value if type(each) is dict] if type(value) is list else []
-
-
 def required_text(value: JSONObject, name: str, path: str) -> str:
     """Return a string that must not be empty. Raises RemoteProtocolError."""
     found = value.get(name)

@@ -14,9 +14,8 @@ import msgspec
 
 from dragoman._ir.tools import FunctionTool
 from dragoman._wire.exceptions import RemoteProtocolError
-from dragoman._wire.json import JSON, JSONObject, decode, encode_text, text_or_none
+from dragoman._wire.json import JSON, JSONObject, decode, encode_text, objects_in, text_or_none
 from dragoman._wire.json_schema import SchemaUndecided, find_broken_keyword
-from dragoman.protocols.openai_responses.checks import objects_in
 
 COMPUTERS = frozenset(("computer", "computer_use_preview"))
 

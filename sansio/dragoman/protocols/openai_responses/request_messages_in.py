@@ -29,12 +29,19 @@ from dragoman._ir.request import (
 from dragoman._ir.shape import STRING, extra_members
 from dragoman._ir.signatures import Signer, unwrap_summary
 from dragoman._ir.tools import CacheMark, FunctionTool, HostedTool, Namespace, Tool
-from dragoman._wire.json import JSON, JSONObject, encode_text, invalid_value, text_or_none, wrong_type
+from dragoman._wire.json import (
+    JSON,
+    JSONObject,
+    encode_text,
+    invalid_value,
+    objects_in,
+    text_or_none,
+    wrong_type,
+)
 from dragoman.protocols._openai.citations import read_citations
 from dragoman.protocols.openai_responses.checks import (
     CHECKS,
     missing_field,
-    objects_in,
     read_media,
     required_text,
 )

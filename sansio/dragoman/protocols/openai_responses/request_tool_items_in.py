@@ -11,11 +11,17 @@ from collections.abc import Callable
 
 from dragoman._ir.request import Media, Message, OpaquePart, Text, ToolCall, ToolResult
 from dragoman._ir.shape import OBJECT, STRING, extra_members
-from dragoman._wire.json import JSON, JSONObject, encode_text, is_object_text, text_or_none
-from dragoman.protocols.openai_responses.checks import (
-    CHECKS,
+from dragoman._wire.json import (
+    JSON,
+    JSONObject,
+    encode_text,
+    is_object_text,
     object_or_empty,
     objects_in,
+    text_or_none,
+)
+from dragoman.protocols.openai_responses.checks import (
+    CHECKS,
     read_media,
     required_text,
 )

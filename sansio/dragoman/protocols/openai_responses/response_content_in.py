@@ -15,9 +15,8 @@ from dragoman._ir import events
 from dragoman._ir.events import BlockKind, Event, ReasoningForm, Search, Signature, Source, ToolHead, ToolKind
 from dragoman._ir.losses import Ledger, child
 from dragoman._ir.shape import note_unread
-from dragoman._wire.json import JSON, JSONObject, is_object_text, text_or_none
+from dragoman._wire.json import JSON, JSONObject, is_object_text, objects_in, text_or_none
 from dragoman.protocols._openai.citations import read_url_citation
-from dragoman.protocols.openai_responses.checks import objects_in
 from dragoman.protocols.openai_responses.request_tool_items_in import search_queries
 from dragoman.protocols.openai_responses.shapes import ANNOTATION_SHAPE
 from dragoman.protocols.openai_responses.tables import NAME

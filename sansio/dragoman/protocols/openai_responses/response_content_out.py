@@ -16,11 +16,10 @@ from dragoman._ir.events import BlockKind, ReasoningForm, Signature, ToolHead, T
 from dragoman._ir.losses import Ledger, LossCode
 from dragoman._ir.signatures import wrap_summary
 from dragoman._wire.errors import WireError
-from dragoman._wire.json import JSON, JSONObject, text_or_none
+from dragoman._wire.json import JSON, JSONObject, objects_in, text_or_none
 from dragoman.codec import NOT_REPEATED, ResponseContext
 from dragoman.protocols._openai.citations import cited_url, write_url_citation
 from dragoman.protocols._openai.settings import fit_tier
-from dragoman.protocols.openai_responses.checks import objects_in
 from dragoman.protocols.openai_responses.client_tools import CLIENT_TOOLS, parse_call_arguments
 from dragoman.protocols.openai_responses.errors import response_error
 from dragoman.protocols.openai_responses.tables import (

@@ -20,11 +20,10 @@ from dragoman._ir.losses import Ledger
 from dragoman._ir.shape import note_unread
 from dragoman._wire.errors import ErrorKind, WireError
 from dragoman._wire.exceptions import RemoteProtocolError, unreadable_response
-from dragoman._wire.json import JSON, JSONObject, decode_object, text_or_none
+from dragoman._wire.json import JSON, JSONObject, decode_object, object_or_empty, text_or_none
 from dragoman._wire.sse import Frame
 from dragoman.codec import ResponseContext
 from dragoman.protocols._openai.errors import parse_error
-from dragoman.protocols.openai_responses.checks import object_or_empty
 from dragoman.protocols.openai_responses.response_content_in import (
     CallItem,
     MessageItem,
