@@ -173,7 +173,7 @@ class ChatStream:
         if index not in self._choices:
             if index != len(self._choices):
                 report.add("chat-choice-index", "choice indexes are not contiguous from 0", f"{place}/index")
-            self._choices[index] = _Choice(calls=[], call_ids=set())
+            self._choices[index] = _Choice()
         choice, delta = self._choices[index], members(entry.get("delta"))
         place_of_delta = f"{place}/delta"
         if choice.finish is not None and delta.keys() - {"audio"}:

@@ -181,13 +181,7 @@ class ResponsesStream:
             if kind in (*_CALLS, "message", "reasoning") and item.get(name):
                 report.add("responses-item-empty", f"added with {name} already there", f"/item/{name}")
         self._added += 1
-        self._item = _Item(
-            item,
-            parts={},
-            counts={},
-            open_parts=set(),
-            call=_StreamPart(kind, annotations=[]) if kind in _CALLS else None,
-        )
+        self._item = _Item(item, call=_StreamPart(kind) if kind in _CALLS else None)
 
     def _inside(self, kind: str, event: JSONObject) -> None:
         report, item = self._report, self._item
@@ -230,7 +224,7 @@ class ResponsesStream:
                 report.add("responses-part-empty", "the part is not added empty", "/part")
             item.counts[slot] = item.counts.get(slot, 0) + ((slot, index) not in item.parts)
             item.open_parts.add((slot, index))
-            item.parts[slot, index] = _StreamPart(kind, annotations=[])
+            item.parts[slot, index] = _StreamPart(kind)
         elif part is None or part.closed is not None:
             report.add("responses-part", "no such part is open")
         else:

@@ -16,8 +16,8 @@ from typing import Any
 import msgspec
 
 from dragoman._ir import events
-from dragoman._ir.assembly import AssembledBlock, AssembledResponse
-from dragoman._ir.events import BlockKind, Event, Signature, ToolKind, Usage
+from dragoman._ir.assembly import AssembledBlock, AssembledResponse, OpenBlock
+from dragoman._ir.events import BlockKind, Event, ToolKind, Usage
 from dragoman._ir.fast_path import Delta
 from dragoman._ir.losses import Ledger
 from dragoman._wire.json import JSON, JSONObject, encode, encode_strings
@@ -35,19 +35,14 @@ from dragoman.protocols.openai_chat.tables import TITLE
 from dragoman.protocols.openai_chat.usage import write_usage
 
 
-class _WrittenBlock(msgspec.Struct):
-    """An open block, and its position in its choice."""
+class _WrittenBlock(OpenBlock):
+    """An open block, and how many characters and calls of its choice are before it."""
 
-    index: int
-    kind: BlockKind
-    position: Position  # how many characters and calls are before it
-    pieces: list[str] = []  # its text
-    citations: list[events.Annotation] = []
-    signature: Signature | None = None
+    position: Position = (0, 0)
 
     def size(self) -> int:
         """Return the length of its text in characters."""
-        return sum(map(len, self.pieces))
+        return sum(map(len, self.text))
 
 
 class ChatWriter(msgspec.Struct):
@@ -95,7 +90,7 @@ class ChatWriter(msgspec.Struct):
         return b""
 
     def _annotation(self, event: events.Annotation) -> bytes:
-        self._blocks[event.block].citations.append(event)
+        self._blocks[event.block].annotations.append(event)
         return b""
 
     def _add_usage(self, event: Usage) -> bytes:
@@ -153,13 +148,14 @@ class ChatWriter(msgspec.Struct):
         out = self._open_choice(index)
         choice = self._choices[index]
         number = choice.calls
-        block = self._blocks[event.block] = _WrittenBlock(index, event.kind, choice.start_block(event))
+        block = _WrittenBlock(event, position=choice.start_block(event))
+        self._blocks[event.block] = block
         if event.tool is None:
             before, after = self._split(index, _TEXT_MEMBERS[event.kind], b"}")
             if event.kind is BlockKind.REASONING:
                 self._reasoning_frames[event.block] = before, after, choice
             else:
-                self._text_frames[event.block] = before, after, block.pieces
+                self._text_frames[event.block] = before, after, block.text
             return out
         if choice.legacy:
             delta: JSONObject = {"function_call": {"name": event.tool.name, "arguments": ""}}
@@ -169,7 +165,7 @@ class ChatWriter(msgspec.Struct):
             delta = {"tool_calls": [{"index": number, **write_tool_call(event.tool, "")}]}
             head = b'{"tool_calls":[{"index":%d,"%b":{"%b":' % (number, member, text)
             before, after = self._split(index, head, b"}}]}")
-        self._text_frames[event.block] = before, after, block.pieces
+        self._text_frames[event.block] = before, after, block.text
         return out + self._chunk(index, delta)
 
     def _split(self, choice: int, before: bytes, after: bytes) -> tuple[bytes, bytes]:
@@ -179,11 +175,13 @@ class ChatWriter(msgspec.Struct):
 
     def _block_ended(self, event: events.BlockEnded) -> bytes:
         block = self._blocks.pop(event.block)
-        (self._reasoning_frames if block.kind is BlockKind.REASONING else self._text_frames).pop(event.block)
-        choice = self._choices[block.index]
-        choice.cite(block.citations, block.position, block.size())
-        details = choice.end_block(block.kind, block.size(), block.position, block.signature)
-        return self._chunk(block.index, {"reasoning_details": details}) if details else b""
+        (self._reasoning_frames if block.start.kind is BlockKind.REASONING else self._text_frames).pop(
+            event.block
+        )
+        choice = self._choices[block.start.choice]
+        choice.cite(block.annotations, block.position, block.size())
+        details = choice.end_block(block.start.kind, block.size(), block.position, block.signature)
+        return self._chunk(block.start.choice, {"reasoning_details": details}) if details else b""
 
     def _annotations(self, index: int) -> bytes:
         """Return all citations of a choice in one frame.
@@ -196,14 +194,14 @@ class ChatWriter(msgspec.Struct):
 
     def _failed(self, event: events.Failed) -> bytes:
         for block in self._blocks.values():
-            self._choices[block.index].cite(block.citations, block.position, block.size())
+            self._choices[block.start.choice].cite(block.annotations, block.position, block.size())
         return b"".join(map(self._annotations, self._choices)) + error_frame(event.error)
 
     def _logprobs(self, event: events.Logprobs) -> bytes:
         block = self._blocks[event.block]
-        refused = block.kind is BlockKind.REFUSAL
+        refused = block.start.kind is BlockKind.REFUSAL
         logprobs = write_logprobs([] if refused else event.tokens, event.tokens if refused else [])
-        return self._frame(block.index, b"{}", logprobs=encode(logprobs))
+        return self._frame(block.start.choice, b"{}", logprobs=encode(logprobs))
 
     def _opaque(self, event: events.Opaque) -> bytes:
         if event.path == f"/{event.kind}":  # a member of the response itself
