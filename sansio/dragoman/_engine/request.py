@@ -248,12 +248,9 @@ class RequestTranslator:
             cache_key=cache_key,
             max_fan_out=self._max_fan_out,
         )
-        request = msgspec.structs.replace(
-            received,
-            model=upstream_model,
-            native=decoded if rewritten else {},
-            received=received if rewritten else None,
-        )
+        request = msgspec.structs.replace(received, model=upstream_model)
+        if rewritten:
+            request = msgspec.structs.replace(request, native=decoded, received=received)
         for apply_pass in PASSES:
             request = apply_pass(request, context)
         out = upstream.write_request(request, capabilities, ledger)
