@@ -115,6 +115,12 @@ class Media(Node, frozen=True, gc=False):
     path: str = ""
 
 
+def split_data_uri(uri: str) -> tuple[str, str] | None:
+    """Return media type ("" if it names none) and data of a `data:` URI in base64, None for any other text."""
+    head, comma, data = uri.partition(",") if uri.startswith("data:") else ("", "", "")
+    return (head[5:-7].partition(";")[0], data) if comma and head.endswith(";base64") else None
+
+
 class Reasoning(Node, frozen=True, gc=False):
     """Reasoning of an earlier assistant turn.
 

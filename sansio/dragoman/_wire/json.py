@@ -189,6 +189,15 @@ def objects_in(value: JSON) -> list[JSONObject]:
     return [each for each in value if type(each) is dict] if type(value) is list else []
 
 
+def read_count(value: JSON, *path: str) -> int | None:
+    """Return the count at a path of members: an integer from 0, or a float that equals one. None if there is none."""
+    for name in path:
+        value = value.get(name) if type(value) is dict else None
+    if type(value) is float and value.is_integer():
+        value = int(value)
+    return value if type(value) is int and value >= 0 else None
+
+
 def leaves(value: JSON, skipped: Collection[str] = ()) -> Iterator[JSON]:
     """Give the values in a value that are neither objects nor arrays, without those in members of the skipped names."""
     left = [value]

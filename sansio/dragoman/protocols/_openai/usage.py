@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from dragoman._ir.shape import members
-from dragoman._wire.json import JSON, JSONObject
+from dragoman._wire.json import JSON, JSONObject, read_count
 
 # What hosts add to usage for their own bookkeeping: times, details, the same figures once more (seen in recorded
 # responses, November 2026).
@@ -35,12 +35,3 @@ def read_counts(usage: JSONObject, places: Mapping[str, tuple[tuple[str, ...], .
                 break
         counts[field] = count
     return counts
-
-
-def read_count(value: JSON, *path: str) -> int | None:
-    """Return the count at a path of members: an integer from 0, or a float that equals one. None if there is none."""
-    for name in path:
-        value = value.get(name) if type(value) is dict else None
-    if type(value) is float and value.is_integer():
-        value = int(value)
-    return value if type(value) is int and value >= 0 else None

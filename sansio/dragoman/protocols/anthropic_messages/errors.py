@@ -99,10 +99,7 @@ KNOWN_STATUSES = frozenset(
 def read_error(status: int, body: bytes) -> WireError:
     """Return the error of an HTTP error response. Never raises."""
     value = object_or_none(body)
-    if value is not None:
-        return parse_error(value, status)
-    text = readable_message(status, body)
-    return WireError(kind_from_message(kind_of_status(status), text), text[:MAX_MESSAGE], status=status)
+    return parse_error({"message": readable_message(status, body)} if value is None else value, status)
 
 
 def parse_error(body: JSONObject, status: int | None) -> WireError:

@@ -26,6 +26,7 @@ from dragoman._ir.request import (
     Text,
     ToolCall,
     ToolResult,
+    split_data_uri,
 )
 from dragoman._ir.tools import CacheMark
 from dragoman._wire.exceptions import RequestRefused
@@ -338,10 +339,10 @@ def _media_type_and_data(part: Media) -> tuple[str, str]:
     media_type = part.media_type or ""
     data = part.data
     if data.startswith("data:"):
-        head, comma, data = data[5:].partition(",")
-        media_type, _, coding = head.partition(";")
-        if not comma or not coding.endswith("base64"):
+        found = split_data_uri(data)
+        if found is None:
             raise _refused(part, "a data: URI must have the form data:<type>;base64,<data>")
+        media_type, data = found
     if not media_type or media_type == "application/octet-stream":
         media_type = next((name for magic, name in MAGIC if data.startswith(magic)), media_type)
     return media_type.lower(), data

@@ -11,7 +11,7 @@ import msgspec
 from dragoman._ir.events import Usage
 from dragoman._ir.losses import Ledger, child
 from dragoman._ir.shape import extra_members, has_content, note_unread
-from dragoman._wire.json import JSON, JSONObject, object_or_empty, objects_in
+from dragoman._wire.json import JSONObject, objects_in, read_count
 from dragoman.protocols.anthropic_messages.shapes import DETAILS_SHAPE, USAGE_SHAPE, WRITTEN_USAGE_SHAPE
 from dragoman.protocols.anthropic_messages.tables import RESPONSE_TIER_NAMES
 
@@ -45,8 +45,6 @@ class UsageReader(msgspec.Struct):
                 figures[key] = value
         uncached, cached = self._total("input_tokens"), self._total("cache_read_input_tokens")
         written, output = self._total("cache_creation_input_tokens"), self._total("output_tokens")
-        details = object_or_empty(figures.get("output_tokens_details"))
-        server = object_or_empty(figures.get("server_tool_use"))
         return Usage(
             # "Total input tokens in a request is the summation of `input_tokens`, `cache_creation_input_tokens`, and
             # `cache_read_input_tokens`": anthropic 2.12.0, types/beta/beta_message.py.
@@ -54,9 +52,9 @@ class UsageReader(msgspec.Struct):
             output=output,
             cached=cached,
             cache_write=written,
-            reasoning=_count(details.get("thinking_tokens")),
+            reasoning=read_count(figures, "output_tokens_details", "thinking_tokens"),
             extra=self._extra(figures),
-            searches=_count(server.get("web_search_requests")),
+            searches=read_count(figures, "server_tool_use", "web_search_requests"),
         )
 
     def _total(self, name: str) -> int | None:
@@ -65,13 +63,13 @@ class UsageReader(msgspec.Struct):
         "A `compaction` entry's tokens are not included in the top-level `usage` fields." (anthropic 2.12.0,
         types/beta/beta_usage.py)
         """
-        last = _count(self._figures.get(name))
+        last = read_count(self._figures, name)
         iterations = self._figures.get("iterations")
         if self.same_protocol or type(iterations) is not list:
             return last
         if len(iterations) > 1:
             self.ledger.dropped("/usage/iterations", "other protocols have no figures for each iteration")
-        counts = [_count(each.get(name)) for each in objects_in(iterations)]
+        counts = [read_count(each, name) for each in objects_in(iterations)]
         known = [count for count in counts if count is not None]
         total = sum(known) if known else last
         if total != last:
@@ -130,7 +128,3 @@ def write_usage(usage: Usage, ledger: Ledger) -> JSONObject:
         # Both counters are required: anthropic 2.12.0, types/server_tool_usage.py.
         out["server_tool_use"] = {"web_search_requests": 0, "web_fetch_requests": 0, **server}
     return out
-
-
-def _count(value: JSON) -> int | None:
-    return value if type(value) is int and value >= 0 else None

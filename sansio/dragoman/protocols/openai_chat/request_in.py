@@ -27,6 +27,7 @@ from dragoman._ir.request import (
     Text,
     ToolCall,
     ToolResult,
+    split_data_uri,
 )
 from dragoman._ir.shape import OBJECT, STRING, Setting, Shape, extra_members, read_settings
 from dragoman._ir.signatures import Signer
@@ -378,8 +379,5 @@ _PARTS: dict[str, Callable[[JSONObject, str, CacheMark | None], Part]] = {
 
 def _split_url(url: str) -> tuple[Literal["base64", "url"], str, str | None]:
     """Return "base64", the data and the media type of a data: URI in base64, or "url", the URL itself and None."""
-    if url.startswith("data:"):
-        head, comma, data = url.partition(",")
-        if comma and head.endswith(";base64"):
-            return "base64", data, head[5:-7].partition(";")[0] or None
-    return "url", url, None
+    found = split_data_uri(url)
+    return ("url", url, None) if found is None else ("base64", found[1], found[0] or None)

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from typing import Literal
 
 from dragoman._ir.checks import Checks
-from dragoman._ir.request import Media, Text
+from dragoman._ir.request import Media, Text, split_data_uri
 from dragoman._ir.shape import STRING
 from dragoman._wire.exceptions import RemoteProtocolError, dotted_path
 from dragoman._wire.json import JSON, JSONObject, encode_text, leaves, wrong_type
@@ -69,10 +69,8 @@ def read_media(kind: Literal["image", "file"], value: JSONObject, path: str, **f
             code="missing_required_parameter",
         )
     content: str = value[name]
-    if name == names[0] and content.startswith("data:"):
-        head, comma, data = content[5:].partition(",")
-        if comma and head.endswith(";base64"):
-            return Media(kind, "base64", data, head.removesuffix(";base64") or None, path=path, **fields)
+    if name == names[0] and (found := split_data_uri(content)) is not None:
+        return Media(kind, "base64", found[1], found[0] or None, path=path, **fields)
     source: Literal["base64", "url", "file_id"] = (
         "base64" if name == "file_data" else "file_id" if name == "file_id" else "url"
     )

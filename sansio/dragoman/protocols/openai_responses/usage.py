@@ -9,8 +9,8 @@ from __future__ import annotations
 from dragoman._ir.events import Usage
 from dragoman._ir.losses import Ledger, child
 from dragoman._ir.shape import has_content
-from dragoman._wire.json import JSON, JSONObject, object_or_empty
-from dragoman.protocols._openai.usage import read_count, read_counts
+from dragoman._wire.json import JSON, JSONObject, object_or_empty, read_count
+from dragoman.protocols._openai.usage import read_counts
 from dragoman.protocols.openai_responses.tables import CACHE_WRITE_COUNTERS
 
 _WRITES = "cache_write_tokens_details"
