@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Sequence
 
+import msgspec
+
 from dragoman._ir import events
 from dragoman._ir.events import Event
 
@@ -25,22 +27,17 @@ _BLOCK_EVENTS = (
 )
 
 
-class Linearizer:
+class Linearizer(msgspec.Struct):
     """Takes legal events, and returns legal events with at most one open block.
 
     The number of waiting events is bounded by the response, which the readers limit.
     """
 
-    __slots__ = ("_queue", "_waiting", "current")
-
-    def __init__(self) -> None:
-        self.current: int | None = None  # the open block
-        # block -> its waiting events, in the order in which the blocks started. Opaque blocks and stops wait
-        # under negative numbers of their own, so that they keep their place.
-        self._queue: OrderedDict[int, list[Event]] = (
-            OrderedDict()
-        )  # which finds its first entry without a search
-        self._waiting = 0  # the number of such entries so far
+    current: int | None = None  # the open block
+    # Block -> its waiting events, in the order in which the blocks started. Opaque blocks and stops wait under negative
+    # numbers, so that they keep their place. An OrderedDict finds its first entry without a search.
+    _queue: OrderedDict[int, list[Event]] = msgspec.field(default_factory=OrderedDict)
+    _waiting: int = 0  # the number of such entries so far
 
     def send(self, event: Event) -> Sequence[Event]:
         kind = type(event)

@@ -155,7 +155,7 @@ class ResponseTranslator(ResponseMachine):
         try:
             for event in incoming:
                 kind = type(event)
-                if isinstance(event, (events.TextDelta, events.ReasoningDelta, events.ArgumentsDelta)):
+                if isinstance(event, events.DELTAS):
                     if event.block not in self._skipped:
                         self._chars += len(event.text)
                         if needs_text:

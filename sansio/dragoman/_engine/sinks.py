@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import msgspec
+
 from dragoman._engine.linearizer import Linearizer
 from dragoman._ir.assembly import Fold
 from dragoman._ir.events import Ended, Event, Failed, Started
@@ -17,12 +19,11 @@ from dragoman._wire.json import JSONObject, encode
 from dragoman.codec import ProtocolSpec, ResponseContext, StreamWriter
 
 
-class _FramedWriter:
+class _FramedWriter(msgspec.Struct):
     """A writer whose events reach the client in another framing. See StreamWriter."""
 
-    def __init__(self, writer: StreamWriter, frames: FrameWriter) -> None:
-        self._writer = writer
-        self._frames = frames
+    _writer: StreamWriter
+    _frames: FrameWriter
 
     def send(self, event: Event) -> bytes:
         data = reframe(self._frames, self._writer.send(event))
@@ -117,16 +118,12 @@ class ClientSink:
             self._out.append(encode(self.body))
 
 
-class ListSink:
+class ListSink(msgspec.Struct):
     """Collects the events themselves, for a fan-out."""
 
-    __slots__ = ("events", "heartbeat")
+    events: list[Event] = []
 
-    body: None = None
-
-    def __init__(self) -> None:
-        self.events: list[Event] = []
-        self.heartbeat = b""
+    body, heartbeat = None, b""
 
     def send(self, event: Event) -> None:
         self.events.append(event)

@@ -12,16 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 import msgspec
 
 from dragoman._ir.event_order import EventOrderChecker
-from dragoman._ir.events import (
-    ArgumentsDelta,
-    BlockEnded,
-    Event,
-    Failed,
-    ReasoningDelta,
-    Started,
-    TextDelta,
-    Usage,
-)
+from dragoman._ir.events import DELTAS, BlockEnded, Event, Failed, Started, Usage
 from dragoman._ir.fast_path import Delta, FastPath
 from dragoman._ir.losses import Ledger
 from dragoman._wire.exceptions import RemoteProtocolError, unreadable_response
@@ -40,7 +31,7 @@ class TruncatedResponse(RemoteProtocolError):
     """The upstream's response ended before it was complete."""
 
 
-class _PairJoiner:
+class _PairJoiner(msgspec.Struct):
     """Joins the two halves of a surrogate pair that a server which counts in UTF-16 has put into two deltas.
 
     Many JSON parsers refuse half a pair, and texts that are joined after parsing have no character there.
@@ -48,10 +39,7 @@ class _PairJoiner:
     held: the first halves, as deltas, by block.
     """
 
-    __slots__ = ("held",)
-
-    def __init__(self) -> None:
-        self.held: dict[int, Delta] = {}
+    held: dict[int, Delta] = {}
 
     def join(self, events: Sequence[Event]) -> Sequence[Event]:
         """Return the events with whole pairs, the same object if there is nothing to join."""
@@ -64,7 +52,7 @@ class _PairJoiner:
             elif isinstance(event, Failed):
                 out += self.held.values()
                 self.held.clear()
-            elif isinstance(event, (TextDelta, ReasoningDelta, ArgumentsDelta)):
+            elif isinstance(event, DELTAS):
                 out += self._take(event)
                 continue
             out.append(event)
@@ -89,10 +77,7 @@ class _PairJoiner:
 
 def _ends_in_half(event: Event) -> bool:
     """True for a delta that ends with the first half of a surrogate pair."""
-    return (
-        isinstance(event, (TextDelta, ReasoningDelta, ArgumentsDelta))
-        and "\ud800" <= event.text[-1:] <= "\udbff"
-    )
+    return isinstance(event, DELTAS) and "\ud800" <= event.text[-1:] <= "\udbff"
 
 
 class StreamEvents:
@@ -180,22 +165,21 @@ class StreamEvents:
         raise TruncatedResponse("the upstream's response ended before it was complete", status=502)
 
     def _learn(self, raw_event: bytes, event: Event, text_sender_for: TextSenderFor) -> None:
-        if isinstance(event, (TextDelta, ReasoningDelta, ArgumentsDelta)):
+        if isinstance(event, DELTAS):
             template = self._reader.template_for(event)
             send = None if template is None else text_sender_for(event)
             if template is not None and send is not None:
                 self._fast_path.learn_from(raw_event, event.text, template, send)
 
 
-class WholeEvents:
+class WholeEvents(msgspec.Struct):
     """Reads one response that is one JSON document, with the members of StreamEvents: all events come at the end."""
 
-    def __init__(self, upstream: UpstreamSpec, context: ResponseContext, losses: Ledger) -> None:
-        self._upstream = upstream
-        self._context = context
-        self._losses = losses
-        self._body: list[bytes] = []
-        self.held_bytes = 0
+    _upstream: UpstreamSpec
+    _context: ResponseContext
+    _losses: Ledger
+    _body: list[bytes] = []
+    held_bytes: int = 0
 
     def receive_data(self, data: bytes, text_sender_for: TextSenderFor | None = None) -> Iterator[Event]:
         """Buffer bytes. Raises RemoteProtocolError if they are too many."""

@@ -138,7 +138,7 @@ class Fold:
 
     def send(self, event: Event) -> None:
         """Add one event."""
-        if isinstance(event, (events.TextDelta, events.ArgumentsDelta)):
+        if isinstance(event, events.PLAIN_DELTAS):
             self._open[event.block].text.append(event.text)
         elif isinstance(event, events.ReasoningDelta):
             self._open[event.block].parts.setdefault((event.part, event.form), []).append(event.text)

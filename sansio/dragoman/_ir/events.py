@@ -410,3 +410,8 @@ Event: TypeAlias = (
 )
 
 ENDED = Ended()
+
+# Kinds of events for isinstance(): all deltas with text, and those whose texts all join. A tuple that is written there
+# is built at each call.
+DELTAS = (TextDelta, ReasoningDelta, ArgumentsDelta)
+PLAIN_DELTAS = (TextDelta, ArgumentsDelta)

@@ -51,10 +51,11 @@ def request_summary(request: Request, context: PassContext) -> Request:
 class CompactionStage:
     """Turns the text of a response into one event, and drops everything else but its start, usage and end."""
 
-    __slots__ = ("_parts", "_texts", "needs_text")
+    __slots__ = ("_parts", "_texts")
+
+    needs_text = True  # see `_transforms.pipeline`
 
     def __init__(self) -> None:
-        self.needs_text = True  # see `_transforms.pipeline`
         self._parts: list[str] = []
         self._texts: set[int] = set()
 

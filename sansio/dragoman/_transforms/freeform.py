@@ -10,6 +10,8 @@ from __future__ import annotations
 import re
 from enum import Enum
 
+import msgspec
+
 from dragoman._ir.native import unknown_members
 from dragoman._ir.tools import CustomTool, FunctionTool
 from dragoman._wire.exceptions import RemoteProtocolError
@@ -62,15 +64,12 @@ def wrap_input(text: str) -> str:
     return encode_text({"input": text})
 
 
-class InputWrapper:
+class InputWrapper(msgspec.Struct):
     """Wraps a custom tool's input into the arguments of its function, piece by piece."""
 
-    __slots__ = ("_begun",)
+    _begun: bool = False
 
     exact = True
-
-    def __init__(self) -> None:
-        self._begun = False
 
     def feed(self, text: str) -> str:
         head = "" if self._begun else '{"input":"'
@@ -82,20 +81,17 @@ class InputWrapper:
         return ("" if self._begun else '{"input":"') + '"}'
 
 
-class InputUnwrapper:
+class InputUnwrapper(msgspec.Struct):
     """Unwraps a custom tool's input from the arguments of its function, piece by piece.
 
     feed() returns the input that is certain so far; finish() returns the rest. `exact` is False afterwards if the
     arguments had another shape, and the input is the model's text as it was.
     """
 
-    __slots__ = ("_part", "_pieces", "_surrogate", "exact")
-
-    def __init__(self) -> None:
-        self._part = _Part.HEAD
-        self._pieces: list[str] = []  # text that is not decided yet
-        self._surrogate = ""  # a high surrogate that waits for its other half
-        self.exact = True
+    _part: _Part = _Part.HEAD
+    _pieces: list[str] = []  # text that is not decided yet
+    _surrogate: str = ""  # a high surrogate that waits for its other half
+    exact: bool = True
 
     def feed(self, text: str) -> str:
         self._pieces.append(text)

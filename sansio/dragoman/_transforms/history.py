@@ -81,26 +81,23 @@ def _is_valid(messages: tuple[Message, ...]) -> bool:
     return not waiting
 
 
-class _HistoryRepair:
+class _HistoryRepair(msgspec.Struct):
     """Rebuilds one history, turn by turn.
 
     What happens to a turn depends on nothing behind the next one, because the upstream has cached it: it got the turn,
     with a placeholder for each result that was missing, before the model wrote the next one.
     """
 
-    __slots__ = ("_answers", "_ledger", "_numbers", "_out", "_rest", "_seen", "_turn_is_over", "_waiting")
-
-    def __init__(self, ledger: Ledger) -> None:
-        self._ledger = ledger
-        self._out: list[Message] = []
-        self._seen: set[str] = set()
-        self._numbers: dict[str, int] = {}  # the client's call id -> the number that its last repetition got
-        # In the assistant's turn: the client's call id -> calls without a result yet, oldest first.
-        self._waiting: dict[str, deque[ToolCall]] = {}
-        self._turn_is_over = False  # another role has written since
-        # Written since: messages of the turn's results, and all others.
-        self._answers: list[Message] = []
-        self._rest: list[Message] = []
+    _ledger: Ledger
+    _out: list[Message] = []
+    _seen: set[str] = set()
+    _numbers: dict[str, int] = {}  # the client's call id -> the number that its last repetition got
+    # In the assistant's turn: the client's call id -> calls without a result yet, oldest first.
+    _waiting: dict[str, deque[ToolCall]] = {}
+    _turn_is_over: bool = False  # another role has written since
+    # Written since: messages of the turn's results, and all others.
+    _answers: list[Message] = []
+    _rest: list[Message] = []
 
     def repair(self, messages: tuple[Message, ...]) -> tuple[Message, ...]:
         """Return a history in which all calls and results pair. Call it once."""

@@ -88,23 +88,20 @@ def _after_first_system(messages: tuple[Message, ...], instruction: Message) -> 
     return (*messages[:at], instruction, *messages[at:])
 
 
-class JsonToolStage:
+class JsonToolStage(msgspec.Struct):
     """Turns the input of the requested tool into the text of the response.
 
     Text that the model wrote in addition to the call waits: it is sent only if the tool was never called, because then
     there is nothing else.
     """
 
-    __slots__ = ("_call", "_held", "_ledger", "_text_blocks", "_tool")
+    _tool: str
+    _ledger: Ledger
+    _call: int | None = None  # the block of the call
+    _text_blocks: set[int] = set()
+    _held: list[Event] = []
 
     needs_text = True  # see `_transforms.pipeline`
-
-    def __init__(self, tool: str, ledger: Ledger) -> None:
-        self._tool = tool
-        self._ledger = ledger
-        self._call: int | None = None  # the block of the call
-        self._text_blocks: set[int] = set()
-        self._held: list[Event] = []
 
     def send(self, event: Event) -> Sequence[Event]:
         if isinstance(event, events.BlockStarted):
@@ -149,15 +146,12 @@ class JsonToolStage:
         return event
 
 
-class CodeFenceStage:
+class CodeFenceStage(msgspec.Struct):
     """Strips a code fence around the text of the response."""
 
-    __slots__ = ("_open",)
+    _open: dict[int, _Fence] = {}
 
     needs_text = True  # see `_transforms.pipeline`
-
-    def __init__(self) -> None:
-        self._open: dict[int, _Fence] = {}
 
     def send(self, event: Event) -> Sequence[Event]:
         if isinstance(event, events.BlockStarted) and event.kind is BlockKind.TEXT:
@@ -176,15 +170,12 @@ _FENCE = "```"
 _MAX_FENCE_LINE = 100
 
 
-class _Fence:
+class _Fence(msgspec.Struct):
     """Strips a code fence around a text, piece by piece. What waits is not looked at again for each piece."""
 
-    __slots__ = ("_fenced", "_head", "_held")
-
-    def __init__(self) -> None:
-        self._fenced: bool | None = None  # None: not decided
-        self._head = ""  # the beginning of the text, without blanks before it, until it is decided
-        self._held: list[str] = []
+    _fenced: bool | None = None  # None: not decided
+    _head: str = ""  # the beginning of the text, without blanks before it, until it is decided
+    _held: list[str] = []
 
     def feed(self, text: str) -> str:
         if self._fenced is False:

@@ -50,17 +50,14 @@ def restore_reasoning(request: Request, context: PassContext) -> Request:
     return request if messages is None else msgspec.structs.replace(request, messages=tuple(messages))
 
 
-class ReasoningCacheStage:
+class ReasoningCacheStage(msgspec.Struct):
     """Collects the reasoning of the first choice. Takes events as the client gets them, and changes none."""
 
-    __slots__ = ("_calls", "_first", "_reasoning")
+    _calls: list[str] = []
+    _reasoning: list[Reasoning] = []
+    _first: set[int] = set()
 
     needs_text = False  # see `_transforms.pipeline`
-
-    def __init__(self) -> None:
-        self._calls: list[str] = []
-        self._reasoning: list[Reasoning] = []
-        self._first: set[int] = set()
 
     def send(self, event: Event) -> Sequence[Event]:
         if isinstance(event, BlockStarted) and event.choice == 0:

@@ -81,22 +81,19 @@ def unreadable_reason(
     return None
 
 
-class SignatureStage:
+class SignatureStage(msgspec.Struct):
     """Marks signatures with the model that was requested, and wraps what the client has no form for.
 
     model: the upstream's name of it, "" if unknown: then signatures keep the model that their reader found.
     """
 
-    __slots__ = ("_added", "_client", "_ledger", "_model", "_phased")
+    _client: ProtocolSpec
+    _model: str
+    _ledger: Ledger
+    _added: int = 0
+    _phased: str | None = None  # the item whose phase was sent last
 
     needs_text = False  # see `_transforms.pipeline`
-
-    def __init__(self, client: ProtocolSpec, model: str, ledger: Ledger) -> None:
-        self._client = client
-        self._model = model
-        self._ledger = ledger
-        self._added = 0
-        self._phased: str | None = None  # the item whose phase was sent last
 
     def send(self, event: Event) -> Sequence[Event]:
         if isinstance(event, BlockStarted) and event.phase is not None:

@@ -101,22 +101,19 @@ def encode_text(value: JSON) -> str:
     return encode(value).decode("utf-8")
 
 
-class ObjectEnd:
+class ObjectEnd(msgspec.Struct):
     """Finds the end of the JSON object that a text is, piece by piece, without looking at a piece twice.
 
     Attributes:
         reached: The text so far is one complete object.
     """
 
-    __slots__ = ("_depth", "_in_string", "_is_over", "_pieces", "_skips", "reached")
-
-    def __init__(self) -> None:
-        self.reached = False
-        self._pieces: list[str] = []
-        self._depth = 0
-        self._in_string = False
-        self._skips = False  # the next character is escaped
-        self._is_over = False  # something follows the object, or it is none
+    reached: bool = False
+    _pieces: list[str] = []
+    _depth: int = 0
+    _in_string: bool = False
+    _skips: bool = False  # the next character is escaped
+    _is_over: bool = False  # something follows the object, or it is none
 
     def feed(self, text: str) -> None:
         """Take the next piece."""

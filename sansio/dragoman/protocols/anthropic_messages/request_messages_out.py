@@ -36,20 +36,17 @@ from dragoman.protocols.anthropic_messages.request_thinking import UNSIGNED
 from dragoman.protocols.anthropic_messages.tables import CACHE_TTL_NAMES, IMAGE_TYPES, MAGIC, NAME
 
 
-class ConversationWriter:
+class ConversationWriter(msgspec.Struct):
     """Builds `messages`: call add() for each message in order, then read `turns`.
 
     native: the request came in this protocol, so what no pass has changed is written as it came.
     """
 
-    __slots__ = ("_capabilities", "_last", "_ledger", "_native", "turns")
-
-    def __init__(self, capabilities: Capabilities, ledger: Ledger, native: bool = False) -> None:
-        self.turns: list[JSONObject] = []
-        self._ledger = ledger
-        self._native = native
-        self._capabilities = capabilities
-        self._last = ""  # the role of the last turn, "" if it is the client's own
+    _capabilities: Capabilities
+    _ledger: Ledger
+    _native: bool = False
+    turns: list[JSONObject] = []
+    _last: str = ""  # the role of the last turn, "" if it is the client's own
 
     def add(self, message: Message) -> None:
         """Write a message as a turn, or into the last turn if the role is the same."""

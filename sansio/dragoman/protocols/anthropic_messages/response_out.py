@@ -68,7 +68,7 @@ class MessagesWriter(msgspec.Struct):
 
     def send(self, event: Event) -> bytes:
         """Return the frames of one event."""
-        if isinstance(event, (events.TextDelta, events.ArgumentsDelta)) or (
+        if isinstance(event, events.PLAIN_DELTAS) or (
             isinstance(event, events.ReasoningDelta) and event.part == self._part and self._head
         ):
             return self._head + encode(event.text) + _TAIL

@@ -128,15 +128,12 @@ def _read_messages(items: JSON, signer: Signer) -> tuple[Message, ...]:
     return tuple(out)
 
 
-class _MessageReader:
+class _MessageReader(msgspec.Struct):
     """Reads messages in order. A result has no kind itself: it has the kind of the call with its id."""
 
-    __slots__ = ("_custom", "_legacy", "_signer")
-
-    def __init__(self, signer: Signer) -> None:
-        self._signer = signer
-        self._custom: set[str] = set()
-        self._legacy = "", ""  # name of the last legacy call, and the id made for it
+    _signer: Signer
+    _custom: set[str] = set()
+    _legacy: tuple[str, str] = ("", "")  # name of the last legacy call, and the id made for it
 
     def plain(self, item: JSONObject, path: str) -> Message:
         parts = _read_parts(item.get("content"), f"{path}/content")

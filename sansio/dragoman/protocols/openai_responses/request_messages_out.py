@@ -9,6 +9,8 @@ from __future__ import annotations
 from base64 import b64encode
 from collections.abc import Callable
 
+import msgspec
+
 from dragoman._ir.events import ToolKind
 from dragoman._ir.losses import Ledger
 from dragoman._ir.native import Node, overlaid
@@ -42,16 +44,13 @@ _FILE_FIELDS = {"base64": "file_data", "text": "file_data", "url": "file_url", "
 _CUSTOM = ToolKind.CUSTOM  # an Enum's member is slow to look up
 
 
-class InputWriter:
+class InputWriter(msgspec.Struct):
     """Writes the input items of one request."""
 
-    __slots__ = ("_items", "_ledger", "_native", "_signed")
-
-    def __init__(self, ledger: Ledger, native: bool) -> None:
-        self._native = native
-        self._ledger = ledger
-        self._items: list[JSON] = []
-        self._signed: dict[int, str] = {}  # id() of an item from a signature -> its path
+    _ledger: Ledger
+    _native: bool
+    _items: list[JSON] = []
+    _signed: dict[int, str] = {}  # id() of an item from a signature -> its path
 
     def items(self, messages: tuple[Message, ...]) -> list[JSON]:
         """Write the items. Raises RequestRefused for content that must not be left out."""
