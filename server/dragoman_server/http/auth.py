@@ -144,7 +144,7 @@ class Keyring:
         for key in keys:
             self._keys[key.hash] = _KnownKey(key, key.expires)
             if key.previous_hash is not None:
-                ends = [each for each in (key.previous_expires, key.expires) if each is not None]
+                ends = [end for end in (key.previous_expires, key.expires) if end is not None]
                 self._keys.setdefault(
                     key.previous_hash, _KnownKey(key, min(ends, default=None), is_previous=True)
                 )

@@ -66,7 +66,7 @@ class ModelsEndpoint(BaseEndpoint):
 
             def listed() -> bytes:
                 visible = [
-                    each for each in entries.values() if each.listed and may_use(request.key, each.name)
+                    entry for entry in entries.values() if entry.listed and may_use(request.key, entry.name)
                 ]
                 return encode(several(visible, request.query))
 

@@ -296,7 +296,7 @@ def order(
     states = _states(accounts, health)
     uses: list[float] | list[tuple[float, float]] = [state.last_used for state in states]
     if selection is Selection.MOST_REMAINING:
-        uses = [(-1.0 if each.remaining is None else -each.remaining, each.last_used) for each in states]
+        uses = [(-1.0 if state.remaining is None else -state.remaining, state.last_used) for state in states]
     ids = [accounts[place].id for place in sorted(range(len(uses)), key=uses.__getitem__)]
     if selection is Selection.WEIGHTED:
         first = _choose_weighted(accounts, random)

@@ -96,23 +96,23 @@ class AccountPool:
         """Return the attempts of one planned request."""
         chain = (plan.destination, *plan.fallbacks)
         if self.balances is not None:
-            for each in chain:
-                self.balances.refresh(each.settings)
+            for destination in chain:
+                self.balances.refresh(destination.settings)
         return RequestAttempts(self, plan, self._chain(chain))
 
     def _chain(self, destinations: tuple[Destination, ...]) -> AccountChain:
-        names = tuple([each.settings.name for each in destinations])
+        names = tuple([to.settings.name for to in destinations])
         if names not in self._chains:
             upstreams, by_id = [], {}
-            for each in destinations:
-                rules = tuple([rule for only, rule in self._rules if only in (None, each.settings.name)])
-                accounts = tuple([_pooled(account, each.settings, rules) for account in each.accounts])
+            for to in destinations:
+                rules = tuple([rule for only, rule in self._rules if only in (None, to.settings.name)])
+                accounts = tuple([_pooled(account, to.settings, rules) for account in to.accounts])
                 upstreams.append(
-                    attempts.UpstreamAccounts(accounts, attempts.Selection(each.settings.selection), rules)
+                    attempts.UpstreamAccounts(accounts, attempts.Selection(to.settings.selection), rules)
                 )
                 by_id.update({account.id: account for account in accounts})
             several = len(by_id) > 1
-            has_proxies = any(each.proxy for each in by_id.values())
+            has_proxies = any(account.proxy for account in by_id.values())
             self._chains[names] = AccountChain(tuple(upstreams), by_id, several, has_proxies)
         return self._chains[names]
 

@@ -94,7 +94,7 @@ def _first(messages: bytes, *, of_user: bool = False) -> bytes:
     """Return the first message of a list, or the text in the place of a list. of_user: the first of a user."""
     try:
         decoded = _decode_list(messages)
-        first = next((each for each in decoded if not of_user or _is_of_user(each)), b"")
+        first = next((message for message in decoded if not of_user or _is_of_user(message)), b"")
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return messages
     return bytes(first)
@@ -125,12 +125,12 @@ def _plain(value: Any) -> str:
     if isinstance(value, str):
         return value
     if isinstance(value, list):
-        return "\n".join([_plain(each) for each in value])
+        return "\n".join([_plain(part) for part in value])
     if not isinstance(value, dict):
         return ""
     for name in ("content", "text"):
         if name in value:
             return _plain(value[name])
     # An image or a file, say.
-    named = {name: each for name, each in value.items() if name not in CACHE_MARKS}
+    named = {name: member for name, member in value.items() if name not in CACHE_MARKS}
     return msgspec.json.encode(named).decode()

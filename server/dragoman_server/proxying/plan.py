@@ -229,12 +229,10 @@ class Planner:
         (400), what its key may not change (403), and a model that no upstream serves (404).
         """
         chain = find_destinations(self.settings, self.client, self._head.model, self.upstreams, self.listed)
-        self._sticky = any(len(each.accounts) > 1 and each.settings.sticky for each in chain)
+        self._sticky = any(len(to.accounts) > 1 and to.settings.sticky for to in chain)
         if DECISIONS.isEnabledFor(logging.DEBUG):
             first, *others = chain
-            fallbacks = (
-                f"; if that fails, {', then '.join([each.target for each in others])}" if others else ""
-            )
+            fallbacks = f"; if that fails, {', then '.join([to.target for to in others])}" if others else ""
             log_decision(self.id, "route: %s -> %s (%s)%s", first.model, first.target, first.rule, fallbacks)
         refusals: list[dragoman.RemoteProtocolError | dragoman.RequestRefused] = []
         for number, destination in enumerate(chain, 1):
@@ -375,9 +373,9 @@ def _with_query(path: str, query: str) -> str:
 def log_losses(id: str, of: str, losses: Iterable[dragoman.Loss]) -> None:
     """Log each loss at level debug. of: where its place is, "request" or "response"."""
     if DECISIONS.isEnabledFor(logging.DEBUG):
-        for each in losses:
+        for loss in losses:
             log_decision(
-                id, "loss: %s at %s of the %s: %s", each.code.value, each.path or "/", of, each.detail
+                id, "loss: %s at %s of the %s: %s", loss.code.value, loss.path or "/", of, loss.detail
             )
 
 

@@ -286,9 +286,9 @@ class RequestHandler:
         plan, error = self._plan, self._attempts.error
         assert error is not None
         failure = None
-        for attempt, each in self._failed:
-            if each.error is error:
-                failure, error = each, each.reported
+        for attempt, candidate in self._failed:
+            if candidate.error is error:
+                failure, error = candidate, candidate.reported
                 plan = attempt.plan
                 self._follow(attempt)
         if failure is None and self._failed:

@@ -185,8 +185,8 @@ def history(previous: StoredResponse) -> tuple[StoredItem, ...]:
         )
     for index, item in reversed(list(enumerate(previous.output))):
         if _decoded(item.data).get("type") == "compaction":
-            return tuple([_without_id(each) for each in previous.output[index:]])
-    return (*previous.input, *[_without_id(each) for each in previous.output])
+            return tuple([_without_id(item) for item in previous.output[index:]])
+    return (*previous.input, *[_without_id(item) for item in previous.output])
 
 
 def build_conversation(

@@ -1,7 +1,8 @@
 """Serve the connections of clients: HTTP on our byte streams, on asyncio, uvloop and trio.
 
 h11 and h2 translate between bytes and HTTP, hypercorn's ASGI streams between HTTP and ASGI. hypercorn's servers, one
-for asyncio and one for trio, and its protocol classes are not used.
+for asyncio and one for trio, and its protocol classes are not used, because they do not keep what the gateway promises
+about clients that leave, attack or do not read (docs/decisions/4-hypercorn.md): that is why this package is large.
 
     run               serve(): one process or several, signals, the steps of a stop
     supervisor        several worker processes on one listening socket

@@ -214,7 +214,7 @@ class HTTP1:
             # "the origin server MUST ignore the received Host header field (if any) and instead replace it with the
             # host information of the request-target" -- RFC 9112, 3.2.2
             authority, target = parts
-            headers = [(b"host", authority), *(each for each in headers if each[0] != b"host")]
+            headers = [(b"host", authority), *(field for field in headers if field[0] != b"host")]
         fields = dict(headers)
         # request_head has refused every other framing (RFC 9112, 6.3).
         is_chunked = b"transfer-encoding" in fields

@@ -198,7 +198,7 @@ class HTTP2Connection(H2Connection):
         except ProtocolError as error:
             events = self._end_stream_for(error, frame)
         if not isinstance(frame, frames.RstStreamFrame) and any(
-            isinstance(each, StreamReset) for each in events
+            isinstance(event, StreamReset) for event in events
         ):
             self._count(*_RATES[frames.RstStreamFrame])
         if self.unsent > MAX_UNSENT:

@@ -172,7 +172,7 @@ def _check_framing(lines: bytes, minor: int) -> None:
     encodings = _values(b"transfer-encoding", lines)
     lengths = _values(b"content-length", lines)
     if encodings:
-        codings = [each.strip(b"\t ") for value in encodings for each in value.split(b",")]
+        codings = [coding.strip(b"\t ") for value in encodings for coding in value.split(b",")]
         if lengths:
             # "ought to be handled as an error" -- RFC 9112, 6.3
             raise _malformed("it has both Content-Length and Transfer-Encoding; send one of them")

@@ -16,7 +16,7 @@ from dragoman_server.platform.off_loop import calls_in_loop
 
 def signals_named(*names: str) -> tuple[signal.Signals, ...]:
     """Return the signals of these names that this platform has."""
-    return tuple(each for each in signal.Signals if each.name in names)
+    return tuple(number for number in signal.Signals if number.name in names)
 
 
 # The signals besides SIGTERM that end a process which does not handle them, so each is a stop in order. A terminal
@@ -48,7 +48,7 @@ def signal_meanings(*, can_reload: bool) -> SignalMeanings:
     hangup = getattr(signal, "SIGHUP", None)  # Windows has none
     # Under nohup, a closed terminal does not stop it.
     is_nohup = hangup is not None and signal.getsignal(hangup) is signal.SIG_IGN
-    handled = [each for each in GROUP_SIGNALS if each != hangup or can_reload or not is_nohup]
+    handled = [number for number in GROUP_SIGNALS if number != hangup or can_reload or not is_nohup]
     return SignalMeanings(
         (signal.SIGTERM, *handled),
         hangup if can_reload else None,

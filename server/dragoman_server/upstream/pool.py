@@ -129,7 +129,7 @@ class ConnectionPool:
 
     def keep_only(self, origins: Collection[Origin]) -> None:
         """Close all idle connections to other origins."""
-        for origin in [each for each in self._idle_of if each not in origins]:
+        for origin in [origin for origin in self._idle_of if origin not in origins]:
             self.drop_idle(origin)
 
     def _take_idle(self, origin: Origin) -> ByteStream | None:

@@ -28,7 +28,7 @@ class ClientAddresses:
     """
 
     def __init__(self, trusted_proxies: Iterable[str] = ()) -> None:
-        self._trusted: list[IPNetwork] = [ipaddress.ip_network(each) for each in trusted_proxies]
+        self._trusted: list[IPNetwork] = [ipaddress.ip_network(network) for network in trusted_proxies]
 
     def address_of(self, scope: Scope) -> str | None:
         """Return the IP address that a request came from, None if its server has none, as for a Unix socket."""

@@ -109,7 +109,7 @@ def with_key(
 
 def _joined(*lists: str) -> str:
     """Join the values of list headers, without repeats."""
-    values = (value.strip() for each in lists for value in each.split(","))
+    values = (value.strip() for text in lists for value in text.split(","))
     return ",".join(dict.fromkeys(filter(None, values)))
 
 
@@ -208,7 +208,7 @@ def remaining_share(headers: Iterable[tuple[str, str]], protocol: UpstreamSpec) 
 def _names(of_protocol: RateLimitHeaders | None) -> tuple[RateLimitHeaders, ...]:
     """Return the names of headers that an upstream may send, `of_protocol` being its protocol's own."""
     known = (spec.rate_limit_headers for spec in UPSTREAMS.values())
-    return tuple(dict.fromkeys(each for each in (*known, of_protocol) if each is not None))
+    return tuple(dict.fromkeys(names for names in (*known, of_protocol) if names is not None))
 
 
 @lru_cache
