@@ -1,8 +1,8 @@
 """Serve the connections of clients: HTTP on our byte streams, on asyncio, uvloop and trio.
 
-h11 and h2 translate between bytes and HTTP, hypercorn's ASGI streams between HTTP and ASGI. hypercorn's servers, one
-for asyncio and one for trio, and its protocol classes are not used, because they do not keep what the gateway promises
-about clients that leave, attack or do not read (docs/decisions/4-hypercorn.md): that is why this package is large.
+HTTP/1.1 is read and written here, HTTP/2 by h2; hypercorn's ASGI streams translate between HTTP and ASGI. This package
+is large because hypercorn's servers, one for asyncio and one for trio, and its protocol classes do not keep what the
+gateway promises about clients that leave, attack or do not read (docs/decisions/4-hypercorn.md).
 
     run               serve(): one process or several, signals, the steps of a stop
     supervisor        several worker processes on one listening socket
@@ -13,7 +13,7 @@ about clients that leave, attack or do not read (docs/decisions/4-hypercorn.md):
     server            accepts connections up to a limit, and stops
     connection        one client connection: reads, writes, ends
     http1, http2      HTTP on one connection
-    http1_response    the bytes of an HTTP/1.1 response: of most without h11
+    http1_response    the bytes of an HTTP/1.1 response
     request_head      the rules for the head of an HTTP/1.1 request, before a parser reads it
     http2_connection  h2's connection with limits on what a client may do; no I/O
     refusals          responses to requests that the application never receives
@@ -22,7 +22,7 @@ about clients that leave, attack or do not read (docs/decisions/4-hypercorn.md):
 
 A request: `server` accepts a socket and creates a Connection, which passes the bytes to HTTP1 or HTTP2. That starts the
 application in a task and passes it the body through AppEvents. What the application sends goes through `stream_send`,
-is framed by h11 or h2, and written by `Connection.write`.
+is framed by HTTP1 or h2, and written by `Connection.write`.
 
 A refused request: HTTP1 or HTTP2 finds that the head is wrong, or late, and `refusals` makes the response, in the form
 of the path's protocol. It is sent like any other; over HTTP/1.1 the connection ends then.

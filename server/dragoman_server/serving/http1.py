@@ -20,7 +20,7 @@ from hypercorn.protocol.ws_stream import Handshake, WSStream
 from dragoman import RemoteProtocolError, RequestRefused
 from dragoman_server.platform.changes import Lock
 from dragoman_server.serving import request_head
-from dragoman_server.serving.http1_response import H11Response, PlainResponse, may_be_plain
+from dragoman_server.serving.http1_response import Http1Response, interim_response
 from dragoman_server.serving.refusals import refusal
 from dragoman_server.streams.http1_body import BodyDecoder, ChunkedBody, LengthBody
 
@@ -56,10 +56,8 @@ class HTTP1:
     def __init__(self, transport: "Connection") -> None:
         self._transport = transport
         self._stream: HTTPStream | WSStream | None = None
-        self._head = b""  # of the open request
         self.invites_body = False  # the client waits for a 100 (Continue) before it sends the body
-        self._may_be_plain = False  # the response to it
-        self._response: PlainResponse | H11Response | None = None
+        self._response: Http1Response  # of the open request
         self._begun = b""  # the head of the response, until more of it can be written
         self._body: BodyDecoder = LengthBody(0)
         self._reading = _Reading.HEAD
@@ -97,7 +95,6 @@ class HTTP1:
 
     async def stream_send(self, event: StreamEvent) -> None:
         if isinstance(event, Body):  # first, because most events are parts of streams
-            assert self._response is not None  # hypercorn's streams begin with the head
             await self._write(self._response.data(event.data))
         elif isinstance(event, Response):
             if isinstance(self._stream, HTTPStream):
@@ -111,36 +108,26 @@ class HTTP1:
             is_last = self._reading in (_Reading.BODY, _Reading.NOTHING) or self._is_stopping
             close = [(b"connection", b"close")] if is_last else []
             headers = [*event.headers, *close, *self._transport.worker.config.response_headers("h11")]
-            plain = PlainResponse.begin(event.status_code, headers) if self._may_be_plain else None
-            if plain is not None:
-                self._response, self._begun = plain
-            else:
-                self._begun = self._by_h11().begin(event.status_code, headers)
+            self._begun = self._response.begin(event.status_code, headers)
         elif isinstance(event, EndBody):
-            assert self._response is not None
             await self._write(self._response.end())
         elif isinstance(event, StreamClosed):
             await self._end_response()
 
     async def invite_body(self) -> None:
         """Send a 100 (Continue): the application waits for the body, so it has not refused the request by its head."""
-        if self._reading is _Reading.BODY and self._response is None:
+        if self._reading is _Reading.BODY and not self._response.has_begun:
             headers = self._transport.worker.config.response_headers("h11")
-            await self._write(self._by_h11().interim(100, headers))
+            await self._write(interim_response(100, headers))
 
     def write_now(self, data: bytes) -> bool:
         """Write a piece of the response's body if that is possible without waiting. See WriteNow.
 
-        Neither h11 nor hypercorn's stream is asked: a part of a chunked body changes nothing in their state.
+        hypercorn's stream is not asked: a part of a chunked body changes nothing in its state.
         """
-        if self._response is None or not self._response.is_chunked or self._begun:
+        if not self._response.is_chunked or self._begun:
             return False
         return self._transport.write_now(b"%x\r\n%b\r\n" % (len(data), data))
-
-    def _by_h11(self) -> H11Response:
-        if not isinstance(self._response, H11Response):
-            self._response = H11Response(self._head)
-        return self._response
 
     async def _write(self, data: bytes) -> None:
         """Write bytes of the response, after the head, which waits for them: so a short one needs one write."""
@@ -152,8 +139,7 @@ class HTTP1:
         if self._begun:
             await self._write(b"")
         await self._close_stream()
-        is_kept = self._response is not None and self._response.is_kept
-        if self._reading is _Reading.AHEAD and is_kept and not self._is_stopping:
+        if self._reading is _Reading.AHEAD and self._response.is_kept and not self._is_stopping:
             self._reading = _Reading.HEAD
             self._transport.set_idle(True)
             if self._buffer:
@@ -208,8 +194,7 @@ class HTTP1:
 
     async def _begin_request(self, head: bytes) -> None:
         method, target, version, headers = request_head.read_checked(head)
-        self._head = head
-        self._response = None
+        self._response = Http1Response(version, method, headers)
         if (parts := request_head.split_absolute_form(target)) is not None:
             # "the origin server MUST ignore the received Host header field (if any) and instead replace it with the
             # host information of the request-target" -- RFC 9112, 3.2.2
@@ -221,7 +206,6 @@ class HTTP1:
         length = int(fields.get(b"content-length", 0))
         self._body = ChunkedBody(padded=False) if is_chunked else LengthBody(length)
         self._reading = _Reading.BODY
-        self._may_be_plain = may_be_plain(version, method, headers)
         self.invites_body = b"expect" in fields and version >= "1.1"
         self._transport.set_idle(False)
         # "A server MAY ignore a received Upgrade header field" (RFC 9110, 7.8), as all but valid WebSocket handshakes
@@ -267,10 +251,7 @@ class HTTP1:
         method, target, fields = request_head.parse_broken(head)
         self._transport.set_idle(False)
         reply = refusal(self._transport.worker.app, method, target, fields, self._transport.client, error)
-        # h11 frames the response, for which it needs a request. It gets this one, because it has not parsed the
-        # client's.
-        self._head = method + b" / HTTP/1.1\r\nhost: -\r\nconnection: close\r\n\r\n"
-        self._may_be_plain, self._response = False, None
+        self._response = Http1Response("1.1", method.decode(), [(b"connection", b"close")])
         await self.stream_send(Response(_STREAM_ID, reply.encoded_headers(), reply.status))
         if method != b"HEAD":
             await self.stream_send(Body(_STREAM_ID, reply.body))

@@ -1,125 +1,108 @@
-"""Write HTTP/1.1 responses: plain ones here, all others by h11. Without I/O.
+"""Write HTTP/1.1 responses, without I/O.
 
-Plain are those with a body, on a connection that goes on. They are nearly all, and h11 costs as much as the translation
-of a short one. The bytes are those that h11 writes; what it would refuse or change is left to it.
+The bytes are those that h11 writes, and fuzz tests compare the two. h11 costs as much as the translation of a short
+response.
 """
 
-import re
-from typing import Self
+from dragoman_server.streams.http1_head import Headers, PlainHeaders, plain_headers
 
-import h11
-
-from dragoman_server.serving.request_head import MAX_HEAD_BYTES
-from dragoman_server.streams.http1_head import Headers, plain_headers
-
-_LENGTH = re.compile(rb"[0-9]{1,20}")
-
-# h11 reads or moves these.
-_UNUSUAL = frozenset({b"host", b"transfer-encoding"})
+# The application does not decide about it, because only the server knows what the client understands.
+_OURS = frozenset({b"transfer-encoding"})
+# "... terminated by the first empty line after the header fields ..., and thus cannot contain a message body"
+# -- RFC 9112, 6.3
+_WITHOUT_BODY = (204, 304)
+_MAX_LENGTH_DIGITS = 20  # as in h11
 
 
-def may_be_plain(version: str, method: str, headers: Headers) -> bool:
-    """True if the response to a request with this head may be plain. headers: with lower-case names."""
-    names = [name for name, _ in headers]
-    return (
-        version == "1.1"
-        and method != "HEAD"
-        and b"upgrade" not in names
-        and b"expect" not in names
-        and (b"connection" not in names or _keeps_alive(headers))
-    )
+class ResponseError(Exception):
+    """The response cannot be written, or its body is longer or shorter than its head says."""
 
 
-def _keeps_alive(headers: Headers) -> bool:
-    return all(value.lower() == b"keep-alive" for name, value in headers if name.lower() == b"connection")
+class Http1Response:
+    """One response. begin() returns its head, data() and end() the rest; they raise ResponseError.
 
-
-class PlainResponse:
-    """One response. begin() returns its head, data() and end() the rest.
+    Args:
+        version, method, headers: of the request.
 
     Attributes:
+        has_begun: begin() was called.
         is_chunked: The next bytes are in a chunked body.
         is_kept: It is complete, and the connection may serve another request.
     """
 
-    __slots__ = ("_left", "is_chunked", "is_kept")
+    __slots__ = ("_has_body", "_keeps", "_knows_chunks", "_left", "has_begun", "is_chunked", "is_kept")
 
-    def __init__(self, length: int | None) -> None:
-        self.is_chunked = length is None
-        self.is_kept = False
-        self._left = length or 0
+    def __init__(self, version: str, method: str, headers: Headers) -> None:
+        self._has_body = method != "HEAD"
+        self._knows_chunks = version >= "1.1"
+        self._keeps = self._knows_chunks and b"close" not in _connection_options(headers)
+        self._left: int | None = 0  # bytes of the body; None: it ends with the connection
+        self.has_begun = self.is_chunked = self.is_kept = False
 
-    @classmethod
-    def begin(cls, status: int, headers: Headers) -> tuple[Self, bytes] | None:
-        """Return a response and its head, None if h11 has to write it."""
-        plain = plain_headers(headers, _UNUSUAL)
-        if (
-            plain is None
-            or not 200 <= status < 600
-            or status in (204, 304)
-            or (plain.length is not None and _LENGTH.fullmatch(plain.length) is None)
-            or (b"connection" in plain.names and not _keeps_alive(headers))
-        ):
-            return None
-        framing = b"Transfer-Encoding: chunked\r\n" if plain.length is None else b""
-        response = cls(None if plain.length is None else int(plain.length))
-        return response, b"HTTP/1.1 %d \r\n%b%b\r\n" % (status, plain.lines, framing)
+    def begin(self, status: int, headers: Headers) -> bytes:
+        """Return the head. It says how the body ends, and if the connection does."""
+        self.has_begun = True
+        if not 200 <= status < 1000:
+            raise ResponseError("its status is not that of a final response")
+        plain, options = _plain(headers), _connection_options(headers)
+        if not self._keeps:
+            plain = _plain([field for field in headers if field[0].lower() != b"connection"])
+        has_body = self._has_body and status not in _WITHOUT_BODY
+        lines = plain.lines
+        if plain.length is not None:
+            if not plain.length.isdigit() or len(plain.length) > _MAX_LENGTH_DIGITS:
+                raise ResponseError("its Content-Length is not a number")
+            self._left = int(plain.length) if has_body else 0
+        elif self._knows_chunks and status not in _WITHOUT_BODY:
+            lines += b"Transfer-Encoding: chunked\r\n"
+            self.is_chunked = has_body
+        elif has_body:
+            self._left = None
+        if not self._keeps:
+            options = {*options, b"close"} - {b"keep-alive"}
+            lines += b"".join([b"Connection: %b\r\n" % option for option in sorted(options)])
+        self._keeps = b"close" not in options
+        return _head(status, lines)
 
     def data(self, data: bytes) -> bytes:
-        """Return the bytes of a part of the body. Raises h11.LocalProtocolError if it is longer than its length."""
+        """Return the bytes of a part of the body."""
         if self.is_chunked:
             return b"%x\r\n%b\r\n" % (len(data), data) if data else b""
-        self._left -= len(data)
-        if self._left < 0:
-            raise h11.LocalProtocolError("Too much data for declared Content-Length")
+        if self._left is not None:
+            self._left -= len(data)
+            if self._left < 0:
+                raise ResponseError("its body is longer than its Content-Length")
         return data
 
     def end(self) -> bytes:
-        """Return the last bytes. Raises h11.LocalProtocolError if the body is shorter than its length."""
+        """Return the last bytes."""
         if self._left:
-            raise h11.LocalProtocolError("Too little data for declared Content-Length")
-        last, self.is_chunked, self.is_kept = b"0\r\n\r\n" if self.is_chunked else b"", False, True
+            raise ResponseError("its body is shorter than its Content-Length")
+        last = b"0\r\n\r\n" if self.is_chunked else b""
+        self.is_chunked, self.is_kept = False, self._keeps
         return last
 
 
-class H11Response:
-    """The same for a response that is not plain.
+def interim_response(status: int, headers: Headers) -> bytes:
+    """Return an interim response (1xx), which precedes the final one."""
+    return _head(status, _plain(headers).lines)
 
-    Args:
-        head: of its request.
-    """
 
-    __slots__ = ("_h11", "_may_chunk", "is_chunked")
+def _head(status: int, lines: bytes) -> bytes:
+    return b"HTTP/1.1 %d \r\n%b\r\n" % (status, lines)
 
-    def __init__(self, head: bytes) -> None:
-        self._h11 = h11.Connection(h11.SERVER, MAX_HEAD_BYTES)
-        self._h11.receive_data(head)
-        request = self._h11.next_event()
-        assert isinstance(request, h11.Request)
-        self._may_chunk = request.http_version >= b"1.1" and request.method != b"HEAD"
-        self.is_chunked = False
 
-    def interim(self, status: int, headers: Headers) -> bytes:
-        """Return an interim response, before begin()."""
-        return self._send(h11.InformationalResponse(status_code=status, headers=list(headers)))
+def _plain(headers: Headers) -> PlainHeaders:
+    plain = plain_headers(headers, _OURS)
+    if plain is None:
+        raise ResponseError("its headers cannot be written as HTTP/1.1")
+    return plain
 
-    def begin(self, status: int, headers: Headers) -> bytes:
-        """Return the head."""
-        # As h11 0.16 decides it, _connection.py:602 (_clean_up_response_headers_for_sending).
-        has_length = b"content-length" in [name.lower() for name, _ in headers]
-        self.is_chunked = self._may_chunk and status not in (204, 304) and not has_length
-        return self._send(h11.Response(status_code=status, headers=list(headers)))
 
-    def data(self, data: bytes) -> bytes:
-        return self._send(h11.Data(data=data))
-
-    def end(self) -> bytes:
-        self.is_chunked = False
-        return self._send(h11.EndOfMessage())
-
-    @property
-    def is_kept(self) -> bool:
-        return self._h11.our_state is h11.DONE
-
-    def _send(self, event: h11.Event) -> bytes:
-        return self._h11.send(event) or b""
+def _connection_options(headers: Headers) -> set[bytes]:
+    values = [value for name, value in headers if name.lower() == b"connection"]
+    return (
+        {option.strip(b" \t") for option in b",".join(values).lower().split(b",")} - {b""}
+        if values
+        else set()
+    )

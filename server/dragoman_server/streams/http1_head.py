@@ -6,12 +6,12 @@ from typing import NamedTuple
 
 Headers = Sequence[tuple[bytes, bytes]]
 
-# Both accept less than h11: no control characters.
 TOKEN = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
-# A header or trailer field, without the LF at its end.
+# A header or trailer field that was received, without the LF at its end. h11 accepts control characters, too.
 FIELD_LINE = TOKEN + rb":[\t -~\x80-\xff]*\r"
 _NAME = re.compile(TOKEN)
-_VALUE = re.compile(rb"(?:[!-~\x80-\xff](?:[\t -~\x80-\xff]*[!-~\x80-\xff])?)?")
+# What h11 writes: no line end, and no blank at either end.
+_VALUE = re.compile(rb"(?:[^\0\s](?:[^\0\n\r\f\v]*[^\0\s])?)?")
 
 
 class PlainHeaders(NamedTuple):
