@@ -9,11 +9,12 @@ import pytest
 
 TESTS = Path(__file__).parent
 LIMIT_S = 3
+HANG = "\n    __import__('time').sleep(999)\n"
 
 # The next worker goes on behind a file (a), and within one (b).
 FILES = {
-    "test_a.py": "def test_1(): pass\ndef test_2(): pass\ndef test_hangs():\n    while True: pass\n",
-    "test_b.py": "def test_1(): pass\ndef test_hangs_too():\n    while True: pass\ndef test_2(): pass\n",
+    "test_a.py": f"def test_1(): pass\ndef test_2(): pass\ndef test_hangs():{HANG}",
+    "test_b.py": f"def test_1(): pass\ndef test_hangs_too():{HANG}def test_2(): pass\n",
     "test_c.py": "def test_1(): pass\n",
 }
 

@@ -1,12 +1,13 @@
 """No request makes the core fail but with a RemoteProtocolError: each value of each fixture, in another type.
 
-A client's request may be any JSON. The commonest error is to hash or to join a value that is
-taken for text.
+A client's request may be any JSON. The commonest error is to hash or to join a value that is taken for text. The
+upstreams take turns, so that each of them gets some of the wrong values of every member.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import cycle
 from typing import Any
 
 import pytest
@@ -49,10 +50,11 @@ def errors(translate: Any, body: Any) -> set[str]:
 
 
 @pytest.mark.promise("S7")
-@pytest.mark.parametrize(("client", "upstream"), [(c, u) for c in REQUESTS for u in PROTOCOL_NAMES])
-def test_a_value_of_another_type_is_refused_or_read(client: str, upstream: str) -> None:
+@pytest.mark.parametrize("client", REQUESTS)
+def test_a_value_of_another_type_is_refused_or_read(client: str) -> None:
     body = max(REQUESTS[client].values(), key=lambda each: len(str(each)))
-    assert errors(lambda each: translated(client, upstream, each), body) == set()
+    upstreams = cycle((*PROTOCOL_NAMES, *PROTOCOL_NAMES[:1]))  # four, because a member has six other values
+    assert errors(lambda each: translated(client, next(upstreams), each), body) == set()
 
 
 @pytest.mark.promise("S7")

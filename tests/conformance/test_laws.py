@@ -45,7 +45,7 @@ def test_a_law_holds(law: Law, subtests: pytest.Subtests) -> None:
 
 
 # Chunk boundaries. The law `the_network_may_cut_anywhere` has every stream byte by byte, in chunks of some sizes and in
-# two at some places, for all clients; this is in two at every place. Who reads it does not matter here.
+# two at some places, for all clients; this is in two at every third place. Who reads it does not matter here.
 
 
 @pytest.mark.promise("R4")
@@ -54,7 +54,7 @@ def test_g1_a_stream_may_be_cut_in_two_anywhere(protocol: str) -> None:
     source = Source("sample", protocol, s.render(protocol, SAMPLES[protocol]()))
     client = CHAT if protocol == MESSAGES else MESSAGES
     sent = translated_response(source, client)
-    for at in range(len(source.stream) + 1):
+    for at in range(0, len(source.stream) + 1, 3):
         chunks = [source.stream[:at], source.stream[at:]]
         assert translated_response(source, client, chunks) == sent, at
 
@@ -83,13 +83,11 @@ def test_g7_a_stream_may_use_all_of_the_sse_syntax(protocol: str) -> None:
 
 
 def digest() -> str:
-    """Return the hash of all hand-written responses in all protocols, streamed and whole."""
+    """Return the hash of all hand-written responses in all protocols, each streamed or whole."""
     seen = hashlib.sha256()
     for source in sources():
-        for client in CLIENTS:
-            seen.update(
-                translated_response(source, client) + translated_response(source, client, streams=False)
-            )
+        for client in PROTOCOL_NAMES:
+            seen.update(translated_response(source, client, streams=client == CHAT))
     return seen.hexdigest()
 
 

@@ -19,7 +19,7 @@ from dragoman import UPSTREAMS, RequestRefused, RequestTranslator
 from dragoman.codec import Capabilities
 
 # Of each pair of protocols.
-CONVERSATIONS = int(os.environ.get("CONVERSATIONS", "60"))
+CONVERSATIONS = int(os.environ.get("CONVERSATIONS", "30"))
 
 
 def one_of(*values: Any) -> st.SearchStrategy[Any]:

@@ -82,7 +82,9 @@ def _messages(client: str, upstream: str, messages: int) -> Work:
 
 DIMENSIONS = (
     *(
-        Dimension(f"event, {upstream} > {client}", "the length of the response", (100, 1000, 10_000), make)
+        Dimension(
+            f"event, {upstream} > {client}", "the length of the response", (10, 100, 1000, 10_000), make
+        )
         for upstream in UPSTREAMS
         for client in UPSTREAMS
         for make in (partial(_events, client, upstream),)

@@ -296,7 +296,7 @@ _ONE_TO_200 = (1, 5, 20, 100, 200)
 _ONE_TO_5000 = (1, 20, 100, 1000, 5000)
 
 DIMENSIONS = (
-    Dimension("event, through the gateway", "the length of the response", (100, 1000, 5000), _streamed),
+    Dimension("event, through the gateway", "the length of the response", (10, 100, 1000, 5000), _streamed),
     Dimension("request", "accounts", _ONE_TO_500, _with_accounts),
     *(
         Dimension(

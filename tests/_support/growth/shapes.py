@@ -118,15 +118,15 @@ def seconds(works: list[Callable[[], None]], rounds: int) -> list[float]:
 
 
 def may_grow(case: Case) -> bool:
-    """Return false if two small sizes show that problem() would return nothing. It takes a fifth of the time.
+    """Return false if two small sizes show that problem() would return nothing. It takes a tenth of the time.
 
-    At half of LARGE, its square takes a quarter of LEAST_S. Four times the size takes twice what two steps may grow by,
-    which is stricter than problem(): the square has less of a part in the first of its two steps.
+    Of what problem() finds, a quarter or more is square at the first of its sizes: there it takes at least a sixteenth of
+    LEAST_S, and 4.9 times what it takes at a quarter of that size.
     """
-    works = [case.work(size) for size in (LARGE // 8, LARGE // 2)]
+    works = [case.work(size) for size in (SIZES[0] // 4, SIZES[0])]
     for rounds in (1, 4):
         small, large = seconds(works, rounds)
-        if large <= LEAST_S / 4 or large <= 2 * MOST_GROWTH * small:
+        if large <= LEAST_S / 16 or large <= 4.5 * small:
             return False
     return True
 

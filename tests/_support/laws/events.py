@@ -1,4 +1,4 @@
-"""Responses as events: a fixed set that has everything, and Hypothesis strategies that walk the grammar's table.
+"""Responses as events: a fixed set that has everything, and a Hypothesis strategy of legal ones.
 
 `scripted` makes an upstream of any list of events, so that events go through all of ResponseTranslator: its
 frames are numbers, and each stands for the events of that number.
@@ -17,7 +17,6 @@ from oracle.meaning import Failure
 from oracle.meaning import Usage as Cost
 
 from dragoman import UPSTREAMS, Ledger
-from dragoman._ir.event_order import DELTAS, TRANSITIONS, ResponseState
 from dragoman._ir.events import (
     ENDED,
     Annotation,
@@ -25,7 +24,6 @@ from dragoman._ir.events import (
     BlockEnded,
     BlockKind,
     BlockStarted,
-    Ended,
     Event,
     Failed,
     Logprobs,
@@ -203,110 +201,9 @@ _tokens = st.lists(
     max_size=2,
 )
 _errors = st.builds(WireError, st.sampled_from(ErrorKind), _texts.map(lambda text: f"broke: {text.strip()}"))
-_NAMES = ("f", "look_up", "A-9")
-
-
-class _Walk:
-    """A state of the grammar, and what may come next in it, looked up in the tables."""
-
-    def __init__(self, draw: Any, choices: int, together: frozenset[BlockKind]) -> None:
-        self.draw = draw
-        self.together = together
-        self.events: list[Event] = []
-        self.state = ResponseState.IDLE
-        self.open: dict[int, BlockStarted] = {}
-        self.remaining: dict[int, list[Event]] = {}  # block -> deltas that are still to come
-        self.stopped: set[int] = set()
-        self.choices = choices
-        self.calls = 0
-        self.blocks = 0
-
-    def put(self, event: Event) -> None:
-        self.events.append(event)
-        self.state = TRANSITIONS[self.state][type(event)]
-
-    def kinds(self) -> list[type[Event]]:
-        """The types of events that may come next: the table's row, and what the open blocks allow."""
-        allowed = TRANSITIONS[self.state]
-        room = [choice for choice in range(self.choices) if choice not in self.stopped]
-        open_deltas = {type(self.remaining[block][0]) for block in self.open if self.remaining[block]}
-        for block in self.open:
-            assert all(type(event) in DELTAS[self.open[block].kind] for event in self.remaining[block])
-        quiet = [choice for choice in room if all(start.choice != choice for start in self.open.values())]
-        can = {
-            Started: self.state is ResponseState.IDLE,
-            BlockStarted: bool(room) and len(self.open) < 3 and self.blocks < 6 and bool(self.startable()),
-            BlockEnded: any(not self.remaining[block] for block in self.open),
-            Stopped: bool(quiet),
-            Ended: 0 in self.stopped and not self.open,
-            Usage: True,
-            Opaque: True,
-            Failed: False,
-        }
-        return [kind for kind in allowed if can.get(kind, kind in open_deltas)]
-
-    def startable(self) -> list[tuple[int, BlockKind]]:
-        """Which kinds of block may start in which choice: those outside of `together` alone in theirs."""
-        free = []
-        for choice in range(self.choices):
-            kinds = {start.kind for start in self.open.values() if start.choice == choice}
-            if choice not in self.stopped and kinds <= self.together:
-                free += [(choice, kind) for kind in BlockKind if not kinds or kind in self.together]
-        return free
-
-    def start_block(self) -> None:
-        draw = self.draw
-        choice, kind = draw(st.sampled_from(self.startable()))
-        block = self.blocks * 7 % 11  # indexes do not define the order
-        self.blocks += 1
-        tool = None
-        if kind is BlockKind.TOOL_CALL:
-            self.calls += 1
-            tool = ToolHead(
-                f"call_{self.calls}", draw(st.sampled_from(_NAMES)), draw(st.sampled_from(ToolKind))
-            )
-        start = BlockStarted(block, kind, choice, tool)
-        self.open[block] = start
-        self.remaining[block] = draw(_fillings(start))
-        self.put(start)
-
-    def step(self, kind: type[Event]) -> None:
-        draw = self.draw
-        if kind is Started:
-            self.put(Started("up-1", "big", 5))
-        elif kind is BlockStarted:
-            self.start_block()
-        elif kind is BlockEnded:
-            block = draw(st.sampled_from([block for block in self.open if not self.remaining[block]]))
-            del self.open[block]
-            self.put(BlockEnded(block))
-        elif kind is Stopped:
-            busy = {start.choice for start in self.open.values()}
-            quiet = [n for n in range(self.choices) if n not in self.stopped and n not in busy]
-            choice = draw(st.sampled_from(quiet))
-            self.stopped.add(choice)
-            self.put(Stopped(self.reason(choice), choice=choice))
-        elif kind is Usage:
-            self.put(draw(_usages))
-        elif kind is Opaque:
-            self.put(Opaque(SCRIPTED, "thing", {"n": len(self.events)}, f"/blocks/{len(self.events)}"))
-        elif kind is Ended:
-            self.put(ENDED)
-        else:
-            block = draw(
-                st.sampled_from(
-                    [b for b in self.open if self.remaining[b] and type(self.remaining[b][0]) is kind]
-                )
-            )
-            self.put(self.remaining[block].pop(0))
-
-    def reason(self, choice: int) -> StopReason:
-        called = any(
-            isinstance(event, BlockStarted) and event.tool is not None and event.choice == choice
-            for event in self.events
-        )
-        plain = StopReason.TOOL_USE if called else StopReason.END
-        return self.draw(st.sampled_from([plain, plain, StopReason.MAX_TOKENS, StopReason.CONTENT_FILTER]))
+_heads = st.builds(
+    ToolHead, st.uuids().map(str), st.sampled_from(("f", "look_up", "A-9")), st.sampled_from(ToolKind)
+)
 
 
 @st.composite
@@ -343,82 +240,52 @@ def legal(
 
     together: the kinds of which several blocks may be open in one choice.
     """
-    walk = _Walk(draw, choices, together)
-    for _ in range(draw(st.integers(0, 16))):
-        kinds = walk.kinds()
-        if Ended in kinds:
-            break
-        walk.step(draw(st.sampled_from(kinds)))
-    if fails:
-        walk.put(Failed(draw(_errors)))
-        return walk.events
-    while walk.state is not ResponseState.ENDED:  # the shortest way to the end
-        kinds = walk.kinds()
-        expected_kinds = (
-            Started,
-            TextDelta,
-            ReasoningDelta,
-            ArgumentsDelta,
-            SignatureDelta,
-            Annotation,
-            Logprobs,
-            BlockEnded,
-        )
-        walk.step(
-            next(
-                kind for kind in (*expected_kinds, Ended, Stopped) if kind in kinds and not _early(walk, kind)
-            )
-        )
-    return walk.events
-
-
-def _early(walk: _Walk, kind: type[Event]) -> bool:
-    return kind is Ended and len(walk.stopped) < walk.choices
-
-
-@st.composite
-def illegal(draw: Any) -> list[Event]:
-    """A legal response up to some point, and then an event that the tables do not allow there."""
-    events = draw(legal(choices=2, together=ANY) | legal(choices=2, fails=True))
-    at = draw(st.integers(0, len(events)))
-    before = events[:at]
-    started = {event.block: event for event in before if isinstance(event, BlockStarted)}
-    ended = {event.block for event in before if isinstance(event, BlockEnded)}
-    stopped = {event.choice for event in before if isinstance(event, Stopped)}
-    phase = ResponseState.IDLE
-    for event in before:
-        phase = TRANSITIONS[phase][type(event)]
-    opened = [block for block in started if block not in ended]
-    anything: list[Event] = [
-        Started("again", "m"),
-        BlockStarted(99, BlockKind.TEXT),
-        TextDelta(99, "x"),
-        BlockEnded(99),
-        Usage(),
-        Opaque(SCRIPTED, "thing", {}),
-        Stopped(StopReason.END, choice=9),
-        ENDED,
-        Failed(WireError(ErrorKind.SERVER, "x")),
+    events: list[Event] = [Started("up-1", "big", 5)]
+    kinds = draw(st.lists(st.tuples(st.integers(0, choices - 1), st.sampled_from(BlockKind)), max_size=4))
+    # Indexes do not define the order.
+    starts = [
+        BlockStarted(n * 7 % 11, kind, choice, draw(_heads) if kind is BlockKind.TOOL_CALL else None)
+        for n, (choice, kind) in enumerate(kinds)
     ]
-    bad: list[Event] = [event for event in anything if type(event) not in TRANSITIONS[phase]]
-    if phase is ResponseState.ACTIVE:
-        bad += [TextDelta(99, "x"), BlockEnded(99), SignatureDelta(99, _SIGNATURE)]
-        bad += [BlockStarted(block, BlockKind.TEXT) for block in started]
-        bad += [
-            BlockStarted(98, BlockKind.TOOL_CALL),
-            BlockStarted(98, BlockKind.TEXT, tool=ToolHead("c", "f")),
-        ]
-        bad += [TextDelta(block, "x") for block in ended]
-        bad += [BlockStarted(98, BlockKind.TEXT, choice) for choice in stopped]
-        bad += [Stopped(StopReason.END, choice=choice) for choice in stopped]
-        bad += [Stopped(StopReason.END, choice=started[block].choice) for block in opened]
-        fills = (TextDelta(0, "x"), ArgumentsDelta(0, "x"), ReasoningDelta(0, "x"), Logprobs(0, []))
-        for block in opened:
-            foreign = [fill for fill in fills if type(fill) not in DELTAS[started[block].kind]]
-            bad += [msgspec.structs.replace(fill, block=block) for fill in foreign]
-        if opened or 0 not in stopped:
-            bad.append(ENDED)
-    return [*before, draw(st.sampled_from(bad))]
+    opened: dict[BlockStarted, list[Event]] = {}
+    for start in starts:
+        while not _fits(start, opened, together) or (opened and draw(st.booleans())):
+            _go_on(draw, opened, events)
+        opened[start] = draw(_fillings(start))
+        events.append(start)
+    while opened:
+        _go_on(draw, opened, events)
+    for choice in range(choices):
+        own = [start for start in starts if start.choice == choice]
+        ends = [events.index(BlockEnded(start.block)) for start in own]
+        called = any(start.tool is not None for start in own)
+        plain = StopReason.TOOL_USE if called else StopReason.END
+        reason = draw(st.sampled_from([plain, plain, StopReason.MAX_TOKENS, StopReason.CONTENT_FILTER]))
+        at = draw(st.integers(max(ends, default=0) + 1, len(events))) if choices > 1 else len(events)
+        events.insert(at, Stopped(reason, choice=choice))
+    if fails:
+        return [*events[: draw(st.integers(0, len(events)))], Failed(draw(_errors))]
+    return [*events, ENDED]
+
+
+def _fits(
+    start: BlockStarted, opened: dict[BlockStarted, list[Event]], together: frozenset[BlockKind]
+) -> bool:
+    beside = {other.kind for other in opened if other.choice == start.choice}
+    return len(opened) < 3 and (not beside or beside | {start.kind} <= together)
+
+
+def _go_on(draw: Any, opened: dict[BlockStarted, list[Event]], events: list[Event]) -> None:
+    """The next event of one of the open blocks, or one that belongs to none."""
+    start = draw(st.sampled_from([*opened, None]))
+    if start is None:
+        aside = st.just(Opaque(SCRIPTED, "thing", {"n": len(events)}, f"/blocks/{len(events)}"))
+        events.append(draw(_usages | aside))
+    elif opened[start]:
+        events.append(opened[start].pop(0))
+    else:
+        del opened[start]
+        events.append(BlockEnded(start.block))
 
 
 # --- what events say, in the oracle's words ---------------------------------------------------------------------
