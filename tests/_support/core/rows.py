@@ -6,7 +6,8 @@ has requests, with the body for the upstream; `rewritten.txt` has bodies that st
 the upstream; `response_out.txt` has events, with the frames of the client's stream and the whole body; `relayed.txt`
 has frames, with what the observer of a relayed stream then knows; `errors.txt` has errors of an upstream and for a
 client. In the folder of the transforms, `passes.txt` has requests, with what a pass changes, and `stages.txt` events,
-with what a stage makes of them. A row looks like this:
+with what a stage makes of them. In the folder of lint, each file has changes of its protocol's good stream or whole
+response, with the findings: rule, event, member. A row looks like this:
 
     # its title
     ? prompt_tokens=3                       how the context (the signer, the capabilities) differs from the usual one
@@ -26,6 +27,7 @@ follow the end. The oracle judges stream and body of each response that is writt
 
 from __future__ import annotations
 
+import copy
 import difflib
 import re
 from collections.abc import Callable, Iterable, Iterator
@@ -38,8 +40,9 @@ import msgspec
 import oracle
 from core import passes, toy_protocol
 from core.same_protocol import read_same_protocol
+from oracle import changes, samples
 
-from dragoman import PROTOCOLS, UPSTREAMS, codec
+from dragoman import PROTOCOLS, UPSTREAMS, codec, lint
 from dragoman._ir import event_order, events, request, tools, undo
 from dragoman._ir.assembly import Fold
 from dragoman._ir.losses import Ledger
@@ -322,6 +325,21 @@ def details(ledger: Ledger) -> list[str]:
     return [f"! {loss.code.value} {loss.path}: {loss.detail}" for loss in ledger]
 
 
+def findings(protocol: str, change: str, whole: bool = False, **asked: bool) -> list[str]:
+    """What `lint` finds in a good stream, or a good whole response, with this change."""
+    payloads = [copy.deepcopy(samples.WHOLE[protocol])] if whole else changes.GOOD[protocol]()
+    eval(change, {**vars(changes)})(payloads)
+    if whole:
+        report = lint.check_whole(protocol, encode(payloads[0]))
+    else:
+        stream = samples.render(protocol, payloads)
+        report = lint.check_stream(protocol, stream, **{"usage_requested": True, **asked})
+    return [
+        f"{each.rule.id} {'' if each.frame is None else each.frame}{each.pointer}: {each.detail}"
+        for each in report.findings
+    ]
+
+
 class Row(NamedTuple):
     """heads: title and options, none if the lines are definitions. inputs: the lines in full."""
 
@@ -367,6 +385,8 @@ def blocks(path: Path) -> Iterator[str]:
         elif kind.startswith("relayed") and heads:
             out = relay(protocol, inputs, options)
             assert relay(protocol, inputs, options, named=False) == out, inputs
+        elif protocol == "lint" and heads:
+            out = [findings(kind, line, **options) for line in inputs]
         elif kind == "passes" and heads:
             out = [run_pass(line, **options) for line in inputs]
         elif kind == "stages" and heads:
