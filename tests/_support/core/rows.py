@@ -6,8 +6,8 @@ has requests, with the body for the upstream; `rewritten.txt` has bodies that st
 the upstream; `response_out.txt` has events, with the frames of the client's stream and the whole body; `relayed.txt`
 has frames, with what the observer of a relayed stream then knows; `errors.txt` has errors of an upstream and for a
 client. In the folder of the transforms, `passes.txt` has requests, with what a pass changes, and `stages.txt` events,
-with what a stage makes of them. In the folder of lint, each file has changes of its protocol's good stream or whole
-response, with the findings: rule, event, member. A row looks like this:
+with what a stage makes of them. In the folders of lint and of the oracle, each file has changes of its protocol's good
+stream or whole response, with what they find: lint the rule, the event and the member. A row looks like this:
 
     # its title
     ? prompt_tokens=3                       how the context (the signer, the capabilities) differs from the usual one
@@ -43,6 +43,7 @@ from core.same_protocol import read_same_protocol
 from oracle import changes, samples
 
 from dragoman import PROTOCOLS, UPSTREAMS, codec, lint
+from dragoman._engine.linearizer import Linearizer
 from dragoman._ir import event_order, events, request, tools, undo
 from dragoman._ir.assembly import Fold
 from dragoman._ir.losses import Ledger
@@ -70,10 +71,10 @@ from dragoman._wire.sse import Frame
 from dragoman.codec import NDJSON, RelayObserver, ResponseContext
 from dragoman.protocols.openai_chat import capabilities
 
-SANSIO = Path(__file__).resolve().parents[2] / "sansio"
-FILES = sorted(SANSIO.glob("*/*.txt"))
+TESTS = Path(__file__).resolve().parents[2]
+FILES = sorted([*TESTS.glob("sansio/*/*.txt"), *TESTS.glob("conformance/*/*.txt")])
 CONTEXT = ResponseContext(request.Request("other", "asked", ()), "x1", 1, "alias")
-VOCABULARY: dict[str, Any] = {}
+VOCABULARY: dict[str, Any] = {"Linearizer": Linearizer}
 for module in (events, request, tools, errors, undo, codec, toy_protocol, capabilities):
     VOCABULARY |= vars(module)
 for module in (
@@ -325,10 +326,16 @@ def details(ledger: Ledger) -> list[str]:
     return [f"! {loss.code.value} {loss.path}: {loss.detail}" for loss in ledger]
 
 
-def findings(protocol: str, change: str, whole: bool = False, **asked: bool) -> list[str]:
-    """What `lint` finds in a good stream, or a good whole response, with this change."""
+def changed(protocol: str, change: str, whole: bool) -> list[Any]:
+    """The payloads of a good stream, or a good whole response, with this change."""
     payloads = [copy.deepcopy(samples.WHOLE[protocol])] if whole else changes.GOOD[protocol]()
     eval(change, {**vars(changes)})(payloads)
+    return payloads
+
+
+def findings(protocol: str, change: str, whole: bool = False, **asked: bool) -> list[str]:
+    """What `lint` finds there."""
+    payloads = changed(protocol, change, whole)
     if whole:
         report = lint.check_whole(protocol, encode(payloads[0]))
     else:
@@ -338,6 +345,17 @@ def findings(protocol: str, change: str, whole: bool = False, **asked: bool) -> 
         f"{each.rule.id} {'' if each.frame is None else each.frame}{each.pointer}: {each.detail}"
         for each in report.findings
     ]
+
+
+def objections(protocol: str, change: str, whole: bool = False) -> list[str]:
+    """What the oracle of the tests objects to there, without what `lint` finds."""
+    payloads = changed(protocol, change, whole)
+    if whole:
+        found = oracle.check_whole(protocol, encode(payloads[0]))
+    else:
+        stream = samples.render(protocol, payloads)
+        found = oracle.check_stream(protocol, stream, include_usage=True)
+    return [each for each in found if not each.startswith("byte ")]
 
 
 class Row(NamedTuple):
@@ -387,6 +405,8 @@ def blocks(path: Path) -> Iterator[str]:
             assert relay(protocol, inputs, options, named=False) == out, inputs
         elif protocol == "lint" and heads:
             out = [findings(kind, line, **options) for line in inputs]
+        elif protocol == "oracle" and heads:
+            out = [objections(kind, line, **options) for line in inputs]
         elif kind == "passes" and heads:
             out = [run_pass(line, **options) for line in inputs]
         elif kind == "stages" and heads:
@@ -415,7 +435,7 @@ def short(line: str, named: dict[str, str]) -> str:
 
 def differences(path: Path) -> list[str]:
     there, today = path.read_text("utf-8").split("\n"), written(path).split("\n")
-    name = path.relative_to(SANSIO).as_posix()
+    name = path.relative_to(TESTS).as_posix()
     return list(difflib.unified_diff(there, today, name, "today", n=9, lineterm=""))
 
 

@@ -120,8 +120,8 @@ def seconds(works: list[Callable[[], None]], rounds: int) -> list[float]:
 def may_grow(case: Case) -> bool:
     """Return false if two small sizes show that problem() would return nothing. It takes a tenth of the time.
 
-    Of what problem() finds, a quarter or more is square at the first of its sizes: there it takes at least a sixteenth of
-    LEAST_S, and 4.9 times what it takes at a quarter of that size.
+    Of what problem() finds, a quarter or more is square at the first of its sizes: there it takes at least a sixteenth
+    of LEAST_S, and 4.9 times what it takes at a quarter of that size.
     """
     works = [case.work(size) for size in (SIZES[0] // 4, SIZES[0])]
     for rounds in (1, 4):
