@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from laws.clients import spec_of
-from laws.events import ANY, CALLS, EVENTS, legal, meaning_of_events, scripted
+from laws.events import ANY, CALLS, legal, meaning_of_events, scripted
 from laws.pairs import requested
 from oracle import (
     CHAT,
@@ -49,13 +49,6 @@ def check(events: list[Event], client: str) -> None:
     assert compare(meaning_of_events(events), meaning_of_client_stream(client, sent), client) == []
     if client in UPSTREAMS:
         assert isinstance(read_events(UPSTREAMS[client], sent)[-1], Ended)
-
-
-def test_fixed_responses(subtests: pytest.Subtests) -> None:
-    for name in EVENTS:
-        with subtests.test(name=name):
-            for client in CLIENTS:
-                check(EVENTS[name], client)
 
 
 @pytest.mark.parametrize("client", CLIENTS)
