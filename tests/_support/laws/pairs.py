@@ -386,6 +386,10 @@ def _every(source: Source, client: str) -> bool:
     return True
 
 
+def _translated(source: Source, client: str) -> bool:
+    return source.protocol != client
+
+
 def _of_the_source(source: Source, client: str) -> bool:
     """What a law says of how the upstream's stream is read: who gets it does not matter, so one client is enough."""
     return client == UPSTREAM_NAMES[(UPSTREAM_NAMES.index(source.protocol) + 1) % len(UPSTREAM_NAMES)]
@@ -426,7 +430,7 @@ LAWS: dict[Law, Callable[[Source, str], bool]] = {
     the_simple_api_is_equal_in_all_its_forms: _simple,
     a_whole_response_means_what_its_stream_means: _complete_and_distinct,
     what_is_written_is_read_again: _read,
-    a_client_gets_a_legal_stream_that_means_the_same: _every,
+    a_client_gets_a_legal_stream_that_means_the_same: _translated,
     what_breaks_off_is_never_a_success: _every,
     signed_reasoning_comes_back: _signed,
     forged_reasoning_does_not: _signed,

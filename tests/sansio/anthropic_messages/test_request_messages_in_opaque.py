@@ -12,7 +12,7 @@ from dragoman.protocols.anthropic_messages.capabilities import MessagesCapabilit
 
 
 def test_opaque_parts_are_written_unchanged() -> None:
-    path = rows.SANSIO / "anthropic_messages/request_in.txt"
+    path = rows.TESTS / "sansio" / "anthropic_messages/request_in.txt"
     bodies = [
         decode(line.encode())
         for row in rows.rows_of(path, {})
