@@ -190,6 +190,7 @@ async def test_a_header_that_is_repeated_counts_whole() -> None:
     client = FakeClient(asking(CHAT))
     await app(scope, client.receive, client.send)
     assert client.status == 415
+    assert client.headers["accept-encoding"] == "gzip, deflate, zstd"
 
 
 ELSEWHERE: list[tuple[str, str, dict[str, str], str]] = [
