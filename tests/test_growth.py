@@ -27,7 +27,7 @@ def test_calls_do_not_grow(dimension: Dimension) -> None:
 
 
 # Of some 56,000 that `make fuzz` draws from, so that it takes less than a minute.
-SHAPES = 40
+SHAPES = 30
 
 
 @pytest.mark.fuzz

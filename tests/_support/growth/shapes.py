@@ -345,7 +345,7 @@ def sample(count: int) -> list[Case]:
         if case.how not in WAYS or case.other not in UPSTREAMS:
             others.append(case)
         elif names and case.how == "distinct rising" and case.other != case.protocol:
-            one_each.setdefault((case.kind, case.protocol, names[-1], str(type(case.place[-1]))), case)
+            one_each.setdefault((case.kind, case.protocol, names[-1]), case)
     return [*one_each.values(), *random.Random(count).sample(others, count)]
 
 
