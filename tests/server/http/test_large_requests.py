@@ -1,4 +1,4 @@
-"""A request that is handled in a thread: its client may leave, and errors are those of every other request."""
+"""What is handled in a thread: requests, whose clients may leave and get the usual errors, and events of responses."""
 
 import json
 import threading
@@ -6,18 +6,20 @@ from typing import Any
 
 import anyio
 import pytest
-from gateway.fakes import FakeClient
+from gateway.fakes import FakeClient, Script
+from gateway.scripted import CHAT, MESSAGES, PATHS, chunk, scripted, stream
 from gateway.simulated import gateway
 from virtual_time import REAL_BACKENDS
 
 import dragoman
+from dragoman import ResponseTranslator
 from dragoman_server.http import endpoint
 from dragoman_server.platform.off_loop import INLINE_BYTES
 
 # A thread knows nothing of virtual time.
 pytestmark = [pytest.mark.anyio, pytest.mark.backends(*REAL_BACKENDS)]
 
-PATHS = ["/v1/messages", "/v1/chat/completions", "/v1/responses", "/v1/messages/count_tokens"]
+ALL_PATHS = [*PATHS.values(), "/v1/messages/count_tokens"]
 TEXT = "x" * INLINE_BYTES
 
 
@@ -27,7 +29,7 @@ def body(**more: Any) -> bytes:
     return json.dumps({"model": "sim/echo", "max_tokens": 9, **both, **more}).encode()
 
 
-@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("path", ALL_PATHS)
 async def test_it_gets_its_response_or_its_error(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     threads = []
 
@@ -44,7 +46,7 @@ async def test_it_gets_its_response_or_its_error(path: str, monkeypatch: pytest.
     assert len(threads) == 3
 
 
-@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("path", ALL_PATHS)
 async def test_a_client_that_leaves_does_not_wait_for_it(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     began, may_end = threading.Event(), threading.Event()
 
@@ -70,3 +72,27 @@ async def test_a_client_that_leaves_does_not_wait_for_it(path: str, monkeypatch:
             assert client.messages == []
     finally:
         may_end.set()
+
+
+@pytest.mark.parametrize("reads", [1, 5])
+async def test_a_large_event_is_translated_in_a_thread_however_it_is_cut(
+    reads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, large, end = stream(chunk({"content": "Hi"}), chunk({"content": TEXT}), chunk({}, "stop")).body
+    assert isinstance(large, bytes)
+    size = len(large) // reads
+    parts = [large[at : at + size] for at in range(0, len(large), size)]
+    inline = list[bool]()
+
+    def receive_data(machine: ResponseTranslator, data: bytes) -> None:
+        inline.append(threading.current_thread() is threading.main_thread())
+        receive(machine, data)
+
+    receive = ResponseTranslator.receive_data
+    monkeypatch.setattr(ResponseTranslator, "receive_data", receive_data)
+    gateway = scripted(CHAT, Script([first, *parts, end]))
+    client = await gateway.request(MESSAGES, streams=True)
+    assert client.body.count(TEXT.encode()) == 1
+    assert (inline[0], inline[-2], inline[-1]) == (True, False, True), (
+        "the end of the event is not handled on the loop"
+    )
