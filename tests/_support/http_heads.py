@@ -49,6 +49,10 @@ CASES: dict[str, Case] = {
     "a name with an underscore": Case(get(b"content_length: 5\r\n") + SECOND, (404, 404), stays=True),
     "Chunked in capitals": Case(post(b"Transfer-Encoding: CHUNKED\r\n", HELLO), (404,), stays=True),
     "a URL as the target": Case(get(target=b"http://localhost/seen/1"), (404,), stays=True),
+    "another name in the target": Case(get(target=b"http://rebound.example/seen/1"), (421,), stays=True),
+    "another name in Host than in the target": Case(
+        get(target=b"http://localhost/seen/1", host=b"host: rebound.example\r\n"), (404,), stays=True
+    ),
     "HTTP/1.0": Case(get(line=b"GET /seen/1 HTTP/1.0"), (404,)),
     # For the application, which without client keys wants a loopback name.
     "HTTP/1.0 without Host": Case(get(line=b"GET /seen/1 HTTP/1.0", host=b""), (421,)),

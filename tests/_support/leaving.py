@@ -33,15 +33,14 @@ from edge import (
     wait_until,
     whole,
 )
-from h2_client import Peer, data, headers, over_tls, reset
+from h2.errors import ErrorCodes
+from h2_client import Peer, data, goaway, headers, over_tls, reset
 from http_certificate import Certificate
 
 # What is never reached is a failure after this time.
 TIMEOUT_S = 30.0
 # Of [server].
 SERVER = "account_wait_s = 3600"
-# "fin" and "rst" end a connection of HTTP/1.1; "close" one of HTTP/2, of which "reset" ends one stream.
-WAYS = ("fin", "rst", "close", "reset")
 # Where a request can be when its client leaves, and the model that it requests for that.
 PHASES = {
     "connecting": "deaf/m",
@@ -180,7 +179,11 @@ class World:
         )
 
     def leaves(self, phase: str, way: str, path: str = CHAT_PATH) -> float:
-        """Be a client that gets to this phase and leaves. The seconds from then until nothing is kept any more."""
+        """Be a client that gets to this phase and leaves. The seconds from then until nothing is kept any more.
+
+        way: "fin" and "rst" end a connection of HTTP/1.1; "close" and "goaway" one of HTTP/2, of which "reset" ends
+            one stream.
+        """
         return self.leave(phase, [way], path)[0]
 
     def leave(self, phase: str, ways: Sequence[str], path: str = CHAT_PATH) -> list[float]:
@@ -263,7 +266,11 @@ class World:
         peer.send(
             data(1, body[:-5] if phase == "sending the body" else body, end=phase != "sending the body")
         )
-        return peer.close if way == "close" else lambda: peer.send(reset(1))
+        return {
+            "close": peer.close,
+            "goaway": lambda: peer.send(goaway(ErrorCodes.CANCEL)),
+            "reset": lambda: peer.send(reset(1)),
+        }[way]
 
     def _reached(
         self,

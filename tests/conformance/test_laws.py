@@ -86,7 +86,7 @@ def digest() -> str:
     """Return the hash of all hand-written responses in all protocols, each streamed or whole."""
     seen = hashlib.sha256()
     for source in sources():
-        for client in PROTOCOL_NAMES:
+        for client in UPSTREAM_NAMES:
             seen.update(translated_response(source, client, streams=client == CHAT))
     return seen.hexdigest()
 

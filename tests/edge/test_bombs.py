@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import socket
 import threading
@@ -24,7 +23,6 @@ from edge import (
     chat,
     chunk,
     post,
-    read_response,
 )
 
 from dragoman_server.upstream.content_coding import zstd
@@ -141,54 +139,6 @@ def test_a_stream_that_decompresses_without_end_ends_with_an_error(
     assert any(text in response for text in TOO_MUCH), response
     assert waited < TIMEOUT_S
     assert gateway.resident_bytes - before < 100 * MIB
-
-
-CALLS = ",".join(
-    f'{{"index":{number},"id":"c{number}","function":{{"name":"f","arguments":"{{}}"}}}}'
-    for number in range(9000)
-)
-# One event of up to 4 MiB: a few kilobytes as they come.
-EVENTS = {
-    "choices": '{"choices":[' + ",".join(["{}"] * (4 * MIB // 3)) + "]}",
-    "calls": f'{{"choices":[{{"index":0,"delta":{{"tool_calls":[{CALLS}]}}}}]}}',
-}
-
-
-@pytest.mark.parametrize("what", EVENTS)
-def test_a_small_event_with_many_things_delays_no_other_request(
-    running: tuple[Upstream, EdgeGateway], what: str
-) -> None:
-    upstream, gateway = running
-    packed = zlib.compress(chunk("Hello") + f"data: {EVENTS[what]}\n\ndata: [DONE]\n\n".encode())
-    upstream.script = answering("deflate", packed, "text/event-stream")
-
-    def call() -> bytes:
-        with gateway.connect() as client:
-            client.sendall(post(MESSAGES_PATH, {**chat(), "max_tokens": 10}))
-            return drained(client)
-
-    response, waited = watched(gateway, call)
-    assert b"Hello" in response
-    assert waited < TIMEOUT_S
-
-
-def test_a_whole_response_that_decompresses_without_end_is_an_error(
-    running: tuple[Upstream, EdgeGateway],
-) -> None:
-    upstream, gateway = running
-    body = zstandard(b'{"choices":[', b" " * MIB)
-    upstream.script = answering("zstd", body, "application/json")
-
-    def call() -> bytes:
-        with gateway.connect() as client:
-            client.sendall(post(CHAT_PATH, chat(stream=False)))
-            return read_response(client)
-
-    response, waited = watched(gateway, call)
-    assert response.startswith(b"HTTP/1.1 502")
-    assert b"times its size" in response
-    assert json.loads(response.partition(b"\r\n\r\n")[2])["error"]["type"] == "server_error"
-    assert waited < TIMEOUT_S
 
 
 def test_the_process_stops_while_it_decompresses(running: tuple[Upstream, EdgeGateway]) -> None:

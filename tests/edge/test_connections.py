@@ -59,21 +59,6 @@ def reset(client: socket.socket) -> None:
     client.close()
 
 
-@pytest.mark.promise("S11")
-def test_without_http2_its_preface_is_no_request(gateways: Gateways, backend: str) -> None:
-    with gateways.lend(backend, server="http2 = false") as (_, gateway):
-        for requested in (
-            b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
-            GET[:-2] + b"upgrade: h2c\r\nhttp2-settings: \r\n\r\n",
-        ):
-            with gateway.connect() as client:
-                client.sendall(requested)
-                client.settimeout(DEADLINE_S)
-                response = client.recv(65536)
-                assert response.startswith(b"HTTP/1.1 ")
-                assert not response.startswith(b"HTTP/1.1 101")
-
-
 # Resources of a client that has left.
 
 
@@ -92,16 +77,6 @@ def test_a_connection_that_the_client_closed_costs_no_descriptor(
             read_response(client)
             leave(client)
         wait_until(lambda: gateway.descriptors <= before)
-
-
-@pytest.mark.promise("R1")
-def test_for_an_upstream_such_a_client_has_left(gateways: Gateways, backend: str) -> None:
-    with gateways.lend(backend, waits) as (upstream, gateway), gateway.connect() as client:
-        client.sendall(post(CHAT_PATH, chat()))
-        conversation = upstream.wait_for(1)
-        client.shutdown(socket.SHUT_WR)
-        left = time.monotonic()
-        assert upstream.wait_closed(conversation) - left < 1, "it does not wait for a response"
 
 
 def connections(gateway: EdgeGateway) -> int:

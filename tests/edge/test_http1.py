@@ -31,7 +31,6 @@ from edge import (
     chat,
     chunk,
     post,
-    read_response,
     reset_at_close,
     wait_until,
     waits,
@@ -204,13 +203,8 @@ CHUNKED = (
     b"POST " + MESSAGES_PATH.encode() + b" HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n"
 )
 BROKEN_BODIES = {
-    "a chunk size that is none": b"x\r\nhello\r\n0\r\n\r\n",
     "a chunk that is longer than its size": b"3\r\nhello\r\n0\r\n\r\n",
-    "a chunk that ends in LF": b"5\r\nhello\n0\r\n\r\n",
     "a trailer that is none": b"5\r\nhello\r\n0\r\na b\r\n\r\n",
-    "a trailer that ends in LF": b"5\r\nhello\r\n0\r\na: b\n\n",
-    "an end that is LF": b"5\r\nhello\r\n0\r\n\n",
-    "a chunk size of more than 64 bits": b"1" + b"0" * 15 + b"5\r\nhello\r\n0\r\n\r\n",
     "a CR in an extension": b"5;a\rb\r\nhello\r\n0\r\n\r\n",
 }
 
@@ -265,6 +259,7 @@ def test_a_body_that_decompresses_or_nests_without_end_delays_no_other_request(s
 
 
 @pytest.mark.promise("S10")
+@pytest.mark.each_choice
 @pytest.mark.parametrize("chunks", [[], [b"{"], [b"{", *[b" "] * 8]], ids=["silent", "stops", "trickles"])
 def test_a_slow_body_is_refused_and_others_are_served(impatient: Served, chunks: list[bytes]) -> None:
     client = impatient.connect()
@@ -409,15 +404,3 @@ def test_too_much_pipelined_data_ends_the_connection_after_the_response(served: 
     assert b"[DONE]" in data
     assert data.count(b"HTTP/1.1 ") == 1
     assert served.gateway.resident_bytes - resident < 8 * 2**20
-
-
-def test_bytes_after_the_handshake_of_a_websocket_cause_no_second_refusal(served: Served) -> None:
-    """The application responds to the handshake; bytes after it get no response of their own."""
-    handshake = (
-        b"GET /v1/responses HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: upgrade\r\nupgrade: websocket\r\n"
-        b"sec-websocket-version: 13\r\nsec-websocket-key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
-    )
-    for _ in range(20):
-        with served.gateway.connect() as client:
-            client.sendall(handshake + b"\x81\x02hi")
-            assert read_response(client).startswith(b"HTTP/1.1 426")

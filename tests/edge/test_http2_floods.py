@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -18,15 +17,12 @@ from hyperframe.frame import (
     ContinuationFrame,
     GoAwayFrame,
     HeadersFrame,
-    PingFrame,
     PriorityFrame,
-    RstStreamFrame,
 )
 
 pytestmark = [pytest.mark.process, pytest.mark.promise("S11")]
 
 POST = headers(method="POST", path=CHAT_PATH)
-CHAT = b'{"model": "up/m", "stream": true, "messages": [{"role": "user", "content": "Hi"}]}'
 
 # How long the event loop may work on a flood before another client has its response.
 MAX_DELAY_S = 0.75
@@ -127,43 +123,3 @@ def test_a_flood_ends_its_connection_and_delays_no_other(gateway: EdgeGateway, f
     assert code_of(found) == flood.outcome
     assert took
     assert max(took) < MAX_DELAY_S
-
-
-def test_a_client_that_requests_and_does_not_read_is_disconnected(gateway: EdgeGateway) -> None:
-    """The responses that wait for it are bounded: here heads only, which no window holds back."""
-    connected = socket.socket()
-    connected.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-    connected.settimeout(2)
-    connected.connect(("127.0.0.1", gateway.port))
-    before = gateway.resident_bytes
-    with Peer(connected) as peer, another_client(gateway) as took, suppress(ConnectionError, TimeoutError):
-        peer.begin()
-        for start in range(0, 200_000, 100):
-            peer.send(*(peer.request(2 * n + 1, headers(method="HEAD")) for n in range(start, start + 100)))
-    assert gateway.resident_bytes - before < 16 * 1024 * 1024
-    assert max(took) < MAX_DELAY_S
-
-
-def test_a_busy_client_is_not_limited(gateway: EdgeGateway) -> None:
-    """128 streams, of which half are cancelled, again and again; pings, windows, settings, and no limit is reached."""
-    with Peer(gateway.connect()) as peer:
-        peer.begin()
-        first = 1
-        for _ in range(2):
-            ids = range(first, first + 2 * 64, 2)
-            for stream_id in ids:
-                peer.send(peer.request(stream_id, POST, end=False), data(stream_id, CHAT, end=True))
-            left = set(ids)
-            while left:
-                frame = peer.receive()
-                assert frame is not None
-                if not isinstance(
-                    frame, PingFrame
-                ):  # else each acknowledged ping would be followed by the next ping
-                    left.discard(frame.stream_id) if isinstance(frame, HeadersFrame) else None
-                    peer.send(window(0, 100), ping())
-            peer.send(settings({4: 100_000}), *(reset(stream_id) for stream_id in ids))
-            assert answered(peer.settle(), RstStreamFrame | GoAwayFrame) == []
-            first = ids[-1] + 2
-        peer.send(peer.request(first))
-        assert peer.status_of(first) == "200"

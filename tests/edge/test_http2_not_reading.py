@@ -13,10 +13,10 @@ from contextlib import ExitStack
 
 import pytest
 from command.process import DEADLINE_S
-from edge import BACKENDS, CHAT_PATH, STREAM_HEAD, Conversation, EdgeGateway, Upstream, chat, chunk
+from edge import CHAT_PATH, LOOPS, STREAM_HEAD, Conversation, EdgeGateway, Upstream, chat, chunk
 from h2_client import MAX_WINDOW, Peer, code_of, data, headers, is_end, over_tls, window
 from http_certificate import Certificate
-from hyperframe.frame import DataFrame, Frame, RstStreamFrame
+from hyperframe.frame import Frame, RstStreamFrame
 from trials import trials
 
 pytestmark = [pytest.mark.process, pytest.mark.promise("R9", "R10", "S10")]
@@ -68,7 +68,7 @@ def upstream(fast: Fast) -> Iterator[Upstream]:
         yield upstream
 
 
-@pytest.fixture(scope="module", params=BACKENDS)
+@pytest.fixture(scope="module", params=LOOPS)
 def gateway(
     request: pytest.FixtureRequest,
     tmp_path_factory: pytest.TempPathFactory,
@@ -129,24 +129,6 @@ def test_a_closed_window_pauses_only_its_upstream(
             assert moving.closed_at is None
             assert closed - ended < LEAVING_S
         upstream.wait_closed(moving)
-
-
-def test_any_progress_keeps_a_slow_stream(
-    gateway: EdgeGateway, upstream: Upstream, certificate: Certificate
-) -> None:
-    for trial in trials():
-        begun = len(upstream.with_request)
-        with trial, connect(gateway, certificate) as peer:
-            peer.begin({4: 0})
-            peer.send(*request_frames(peer, 1))
-            conversation = conversation_of(upstream, begun + 1)
-            for size in range(1, 4):
-                time.sleep(STALL_S * 0.6)
-                peer.send(window(1, 1))
-                found = peer.until(lambda frame: isinstance(frame, DataFrame) or is_end(frame, 1))
-                assert isinstance(found[-1], DataFrame)
-                assert len(peer.contents[1]) == size
-            assert conversation.closed_at is None
 
 
 def test_twenty_clients_that_do_not_read_cost_little(

@@ -8,12 +8,12 @@ stream the connection goes on: it acknowledges a ping.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import pytest
-from edge import BACKENDS, CHAT_PATH, EdgeGateway, Gateways, waits
-from h2.errors import ErrorCodes
+from edge import BACKENDS, CHAT_PATH, EdgeGateway, Gateways, wait_until, waits
 from h2_client import (
     HEADERS,
     MAX_WINDOW,
@@ -23,7 +23,6 @@ from h2_client import (
     answered,
     code_of,
     data,
-    goaway,
     headers,
     is_end,
     ping,
@@ -227,6 +226,7 @@ ROWS = [
     Row("8.3.1", "two of :path", lambda p: [p.request(1, [*HEADERS, (":path", "/")])], MALFORMED),
     Row("8.3.1", "neither :authority nor host", malformed(authority=None), MALFORMED),
     Row("8.3.1", ":authority and another host", with_field("host", "example.org"), MALFORMED),
+    Row("8.3.1", "a name that is not ours", malformed(authority="rebound.example"), "421"),
     Row("8.3.1", "host without :authority", lambda p: [p.request(1, headers(("host", "127.0.0.1"), authority=None))], "200"),
     Row("8.3.1", "a :path without a slash", malformed(path="healthz"), MALFORMED),
     Row("8.3.1", "a URL as :path", malformed(path="http://127.0.0.1/healthz"), MALFORMED),
@@ -291,14 +291,6 @@ def test_a_server_begins_with_its_settings_and_acknowledges_those_of_the_client(
         assert [frame.flags for frame in frames[1:] if isinstance(frame, SettingsFrame)] == [{"ACK"}]
 
 
-def test_a_ping_is_acknowledged_with_its_data(gateway: EdgeGateway) -> None:
-    """6.7."""
-    with Peer(gateway.connect()) as peer:
-        peer.begin()
-        response = peer.settle(b"\x00\xffabcdef")[-1]
-        assert "ACK" in response.flags
-
-
 def test_a_response_keeps_to_the_window(gateway: EdgeGateway) -> None:
     """6.9.2, 6.9.1: no more than the window, that SETTINGS opens and WINDOW_UPDATE, one octet at a time."""
     with Peer(gateway.connect()) as peer:
@@ -319,31 +311,61 @@ def test_a_response_keeps_to_the_window(gateway: EdgeGateway) -> None:
         assert peer.status_of(1) == "200"
 
 
-def test_a_request_with_an_early_response_is_ended(gateway: EdgeGateway) -> None:
+@pytest.mark.promise("R2", "S11")
+@pytest.mark.parametrize(
+    ("status", "fields"),
+    [
+        ("404", headers(method="POST", path="/nowhere")),
+        ("405", headers(method="POST")),
+        ("413", [*POST, ("content-length", str(10**12))]),
+    ],
+    ids=["404", "405", "413"],
+)
+def test_data_after_an_early_response_is_harmless(gateway: EdgeGateway, status: str, fields: Headers) -> None:
     """8.1: the whole response, then RST_STREAM with NO_ERROR; later data costs no window and no connection."""
     with Peer(gateway.connect()) as peer:
         peer.begin()
-        for stream_id in range(1, 41, 2):
-            peer.send(peer.request(stream_id, headers(method="POST"), end=False))
+        peer.send(*chat(peer))
+        peer.until(lambda frame: isinstance(frame, DataFrame))
+        for stream_id in range(3, 43, 2):
+            peer.send(peer.request(stream_id, fields, end=False))
             frames = peer.until(
                 lambda frame, it=stream_id: isinstance(frame, RstStreamFrame) and frame.stream_id == it
             )
-            assert peer.responses[stream_id][":status"] == "405"
-            assert code_of(frames[-1]) == "NO_ERROR"
-            assert "END_STREAM" in frames[-2].flags
-            # 20 times 256 KiB: more than the connection's window.
+            assert peer.responses[stream_id][":status"] == status
+            assert [code_of(frames[-1]), "END_STREAM" in frames[-2].flags] == ["NO_ERROR", True]
+            # Twenty times 256 KiB: more than the connection's window, if it were not given back.
             peer.send(*(data(stream_id, bytes(16384)) for _ in range(16)))
-            peer.settle()
+            assert not any(is_end(frame, 1) for frame in peer.settle()), "the other stream goes on"
 
 
-def test_a_client_that_sends_goaway_gets_the_responses_under_way(gateway: EdgeGateway) -> None:
-    """6.8: GOAWAY without an error means that no requests follow; with one, the client has left."""
+@pytest.mark.promise("S7")
+@pytest.mark.parametrize(
+    ("status", "fields"),
+    [
+        ("431", [*POST, ("x-large", "a" * 65536)]),
+        ("431", [*POST, *((f"x-{number}", "a") for number in range(100))]),
+        ("414", headers(method="POST", path=CHAT_PATH + "?" + "a" * 8192)),
+    ],
+    ids=["headers", "header_lines", "path"],
+)
+def test_a_head_that_is_too_large_is_refused_in_the_form_of_its_protocol(
+    gateway: EdgeGateway, status: str, fields: Headers
+) -> None:
+    """10.5.1."""
+
+    def refused() -> list[int]:
+        return [line["status"] for line in gateway.log() if line.get("outcome") == "refused"]
+
+    before = len(refused())
     with Peer(gateway.connect()) as peer:
         peer.begin()
-        peer.send(peer.request(1), goaway())
-        assert peer.status_of(1) == "200"
-        peer.until_closed()
-    with Peer(gateway.connect()) as peer:
-        peer.begin()
-        peer.send(*chat(peer), goaway(ErrorCodes.INTERNAL_ERROR))
-        peer.until_closed()
+        first, *parts = (block(peer, fields)[start : start + 16384] for start in range(0, 70_000, 16384))
+        peer.send(HeadersFrame(1, data=first, flags=["END_STREAM"]))
+        peer.send(*(ContinuationFrame(1, data=part) for part in parts))
+        peer.send(ContinuationFrame(1, flags=["END_HEADERS"]))
+        assert peer.status_of(1) == status
+        assert json.loads(peer.contents[1])["error"]["message"]
+        peer.settle()
+    wait_until(lambda: len(refused()) > before)
+    assert refused()[before:] == [int(status)]

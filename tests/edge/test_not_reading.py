@@ -16,6 +16,7 @@ from command.process import DEADLINE_S
 from edge import (
     BACKENDS,
     CHAT_PATH,
+    LOOPS,
     STREAM_HEAD,
     Conversation,
     EdgeGateway,
@@ -139,6 +140,7 @@ def test_it_pauses_its_upstream_and_is_disconnected_after_the_limit(running: Run
 
 
 @pytest.mark.promise("R9", "R10")
+@pytest.mark.parametrize("backend", LOOPS)
 def test_many_such_clients_cost_less_than_a_megabyte_each(tmp_path: Path, backend: str) -> None:
     flood = Flood()
     with (

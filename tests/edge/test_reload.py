@@ -20,12 +20,10 @@ import pytest
 from edge import (
     CHAT_PATH,
     CHAT_WHOLE,
-    LOOPS,
     STREAM_HEAD,
     Conversation,
     EdgeGateway,
     Running,
-    Script,
     Upstream,
     chat,
     chunk,
@@ -36,13 +34,13 @@ from edge import (
 )
 from http_certificate import Certificate, make_certificate
 
-pytestmark = [pytest.mark.process, pytest.mark.parametrize("backend", LOOPS), pytest.mark.each_choice]
+pytestmark = pytest.mark.process
 
 ADMIN = "admin-canary-0123456789-0123456789-wq7zk"
 SERVER = f'admin_key = "{ADMIN}"'
-REQUESTS, RELOADS, CLIENTS = 100, 10, 5
-
-each_worker_count = pytest.mark.parametrize("workers", [1, 2])
+REQUESTS, RELOADS, CLIENTS = 60, 6, 5
+# One process, and a supervisor with its workers.
+GATEWAYS = [("asyncio", 1), ("trio", 2)]
 
 
 def responds(conversation: Conversation) -> None:
@@ -51,15 +49,41 @@ def responds(conversation: Conversation) -> None:
 
 
 @contextmanager
-def serving(
-    directory: Path, backend: str, workers: int = 1, more: str = "", script: Script = responds
-) -> Iterator[Running]:
+def serving(directory: Path, backend: str, workers: int = 1, more: str = "") -> Iterator[Running]:
     server = f"{SERVER}\nworkers = {workers}\n{more}"
     with (
-        Upstream(script) as upstream,
+        Upstream(responds) as upstream,
         EdgeGateway(directory, upstream, backend=backend, server=server) as gateway,
     ):
         yield Running(upstream, gateway.ready())
+
+
+@pytest.fixture(scope="module", params=GATEWAYS, ids=str)
+def shared(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[Running, Path]]:
+    """A gateway for all tests but those that need another one; the last test stops it."""
+    directory = tmp_path_factory.mktemp("reload")
+    with serving(directory, *request.param) as running:
+        yield running, directory
+
+
+@pytest.fixture
+def running(shared: tuple[Running, Path]) -> Iterator[Running]:
+    """The shared gateway, which gets its first configuration back."""
+    (upstream, gateway), directory = shared
+    file = directory / "dragoman.toml"
+    text = file.read_text()
+    upstream.restart(responds)
+    yield shared[0]
+    file.write_text(text)
+    if not gateway.has_ended:
+        assert reload(gateway)[0] == 200
+
+
+@pytest.fixture
+def files(shared: tuple[Running, Path]) -> Files:
+    return Files(shared[1])
 
 
 class Files:
@@ -99,11 +123,11 @@ def ask(gateway: EdgeGateway) -> int:
     return request(gateway, "POST", CHAT_PATH, {"content-type": "application/json"}, body)[0]
 
 
-@each_worker_count
-def test_no_request_is_lost(tmp_path: Path, backend: str, workers: int) -> None:
-    """A hundred requests through ten reloads, half of them by signal, which move the upstream to and fro."""
-    with Upstream(responds) as two, serving(tmp_path, backend, workers) as (one, gateway):
-        files = Files(tmp_path)
+def test_no_request_is_lost(running: Running, files: Files) -> None:
+    """Reloads while requests come, half of them by signal, which move the upstream to and fro."""
+    one, gateway = running
+    before = reloads(gateway)
+    with Upstream(responds) as two:
         urls = [one.url, two.url]
         done = threading.Semaphore(0)
 
@@ -122,13 +146,12 @@ def test_no_request_is_lost(tmp_path: Path, backend: str, workers: int) -> None:
                     gateway.signal(signal.SIGHUP)
                 else:
                     assert reload(gateway)[0] == 200
-                wait_until(lambda count=number + 1: reloads(gateway) >= count, what=f"{number + 1} reloads")
+                count = before + number + 1
+                wait_until(lambda count=count: reloads(gateway) >= count, what=f"{number + 1} reloads")
             assert list(statuses) == [200] * REQUESTS
         sent = [sum(len(each.requests) for each in upstream.conversations) for upstream in (one, two)]
         assert sum(sent) == REQUESTS
         assert all(sent), "both configurations were used"
-        gateway.signal(signal.SIGTERM)
-        assert gateway.wait() == 0
     assert not any(line["level"] == "error" for line in gateway.log())
 
 
@@ -136,69 +159,63 @@ def reloads(gateway: EdgeGateway) -> int:
     return sum("the configuration was reloaded" in line for line in gateway.output)
 
 
-@each_worker_count
-def test_a_wrong_configuration_changes_nothing_and_is_reported(
-    tmp_path: Path, backend: str, workers: int
-) -> None:
-    with serving(tmp_path, backend, workers) as (_, gateway):
-        Files(tmp_path).replace('models = ["m"]', 'model = "m"')
-        status, result = reload(gateway)
-        problem = result["errors"][0]
-        assert (status, result["status"]) == (422, "refused")
-        assert re.search(
-            r'dragoman\.toml:\d+: upstreams\[0\]\.model: unknown key; did you mean "models"\?', problem
-        )
+def test_a_signal_is_a_reload_whatever_it_interrupts(running: Running, files: Files) -> None:
+    gateway = running.gateway
+    for _ in range(100):
         gateway.signal(signal.SIGHUP)
-        for _ in range(2):
-            gateway.wait_for_line("the configuration was not reloaded: .*unknown key")
-        assert ask(gateway) == 200
+        assert request(gateway, "GET", "/healthz")[0] == 200
+    files.replace('models = ["m"]', 'models = ["last"]')
+    gateway.signal(signal.SIGHUP)
+    wait_until(lambda: request(gateway, "GET", "/v1/models/last")[0] == 200)
+    assert not any(line["level"] == "error" for line in gateway.log())
 
 
-def test_a_replaced_worker_has_the_new_configuration(tmp_path: Path, backend: str) -> None:
-    with serving(tmp_path, backend, 2) as (_, gateway):
-        Files(tmp_path).replace('models = ["m"]', 'models = ["n"]')
-        assert reload(gateway)[0] == 200
-        Files(tmp_path).replace('models = ["n"]', 'models = "broken"')
-        for pid in workers_of(gateway):
-            os.kill(pid, signal.SIGKILL)
-        for _ in range(2):
-            gateway.wait_for_line("starting another")
-        wait_until(lambda: len(workers_of(gateway)) == 2)
-        status, body = request(gateway, "GET", "/v1/models/n")
-        assert (status, body["id"]) == (200, "n")
-
-
-def test_a_worker_that_is_starting_gets_the_new_configuration_once_it_serves(
-    tmp_path: Path, backend: str
+@pytest.mark.parametrize(
+    "shared", GATEWAYS[:1], indirect=True, ids=str
+)  # each worker has its own connections
+def test_connections_to_an_old_upstream_are_closed_when_its_last_request_ends(
+    running: Running, files: Files
 ) -> None:
-    # With a store in a file, the application takes a while to start.
-    store = 'account_store = "sqlite"\naccount_store_path = "accounts.db"'
-    with serving(tmp_path, backend, 2, store) as (_, gateway):
-        before = workers_of(gateway)
-        os.kill(before[0], signal.SIGKILL)
-        wait_until(lambda: len({*workers_of(gateway)} - {*before}) == 1)
-        assert reload(gateway)[0] == 200
-        gateway.signal(signal.SIGTERM)
-        assert gateway.wait() == 0
-    assert [line["message"] for line in gateway.log() if line["level"] == "error"] == [
-        "worker 0 ended with code -9; starting another"
-    ]
+    old, gateway = running
+    release = threading.Event()
+
+    def script(conversation: Conversation) -> None:
+        if b'"stream": true' in (conversation.read() or b""):
+            conversation.send(STREAM_HEAD + chunk("Hello"))
+            release.wait(60)
+            conversation.send(chunk(finish_reason="stop") + b"data: [DONE]\n\n")
+        else:
+            conversation.send(whole(CHAT_WHOLE))
+            conversation.until_closed()
+
+    old.restart(script)
+    with Upstream(responds) as new:
+        with gateway.connect() as client:
+            client.sendall(post(CHAT_PATH, chat("m")))
+            old.wait_for(1)
+            assert ask(gateway) == 200
+            idle = old.wait_for(2)
+            files.replace(old.url, new.url)
+            assert reload(gateway)[0] == 200
+            assert idle.closed_at is None, "the stream may still need it"
+            release.set()
+            assert b"[DONE]" in read_response(client)
+        old.wait_closed(idle)
 
 
-@each_worker_count
-def test_a_signal_is_a_reload_whatever_it_interrupts(tmp_path: Path, backend: str, workers: int) -> None:
-    with serving(tmp_path, backend, workers) as (_, gateway):
-        for _ in range(100):
-            gateway.signal(signal.SIGHUP)
-            assert request(gateway, "GET", "/healthz")[0] == 200
-        Files(tmp_path).replace('models = ["m"]', 'models = ["last"]')
-        gateway.signal(signal.SIGHUP)
-        wait_until(lambda: request(gateway, "GET", "/v1/models/last")[0] == 200)
-        gateway.signal(signal.SIGTERM)
-        assert gateway.wait() == 0
-    errors = {line["message"] for line in gateway.log() if line["level"] == "error"}
-    # The last one may be under way when the stop begins.
-    assert errors <= {"the configuration was not reloaded: the gateway is stopping"}
+def test_a_wrong_configuration_changes_nothing_and_is_reported(running: Running, files: Files) -> None:
+    gateway = running.gateway
+    files.replace('models = ["m"]', 'model = "m"')
+    status, result = reload(gateway)
+    problem = result["errors"][0]
+    assert (status, result["status"]) == (422, "refused")
+    assert re.search(
+        r'dragoman\.toml:\d+: upstreams\[0\]\.model: unknown key; did you mean "models"\?', problem
+    )
+    gateway.signal(signal.SIGHUP)
+    for _ in range(2):
+        gateway.wait_for_line("the configuration was not reloaded: .*unknown key")
+    assert ask(gateway) == 200
 
 
 def workers_of(gateway: EdgeGateway) -> list[int]:
@@ -212,42 +229,60 @@ def workers_of(gateway: EdgeGateway) -> list[int]:
     return workers
 
 
-def test_connections_to_an_old_upstream_are_closed_when_its_last_request_ends(
-    tmp_path: Path, backend: str
-) -> None:
-    release = threading.Event()
+def test_a_replaced_worker_has_the_new_configuration(running: Running, files: Files) -> None:
+    gateway = running.gateway
+    workers = workers_of(gateway)
+    files.replace('models = ["m"]', 'models = ["n"]')
+    assert reload(gateway)[0] == 200
+    files.replace('models = ["n"]', 'models = "broken"')
+    for pid in workers:
+        os.kill(pid, signal.SIGKILL)
+    for _ in workers:
+        gateway.wait_for_line("starting another")
+    wait_until(lambda: len(workers_of(gateway)) == len(workers))
+    status, body = request(gateway, "GET", "/v1/models/n")
+    assert (status, body["id"]) == (200, "n")
 
-    def script(conversation: Conversation) -> None:
-        if b'"stream": true' in (conversation.read() or b""):
-            conversation.send(STREAM_HEAD + chunk("Hello"))
-            release.wait(60)
-            conversation.send(chunk(finish_reason="stop") + b"data: [DONE]\n\n")
-        else:
-            conversation.send(whole(CHAT_WHOLE))
-            conversation.until_closed()
 
-    with Upstream(responds) as new, serving(tmp_path, backend, script=script) as (old, gateway):
-        with gateway.connect() as client:
-            client.sendall(post(CHAT_PATH, chat("m")))
-            old.wait_for(1)
-            assert ask(gateway) == 200
-            idle = old.wait_for(2)
-            Files(tmp_path).replace(old.url, new.url)
-            assert reload(gateway)[0] == 200
-            assert idle.closed_at is None, "the stream may still need it"
-            release.set()
-            assert b"[DONE]" in read_response(client)
-        old.wait_closed(idle)
+def test_load_balancers_see_a_stop_before_connections_are_refused(running: Running, files: Files) -> None:
+    """The last test of the shared gateway."""
+    gateway = running.gateway
+    files.replace(SERVER, f"{SERVER}\ndrain_delay_s = 3600")
+    assert reload(gateway)[0] == 200
+    assert request(gateway, "GET", "/readyz") == (200, {"status": "ready"})
+    gateway.signal(signal.SIGTERM)
+    wait_until(lambda: request(gateway, "GET", "/readyz") == (503, {"status": "draining"}))
+    assert request(gateway, "GET", "/healthz")[0] == 200
+    assert ask(gateway) == 200
+    gateway.signal(signal.SIGTERM)  # the second signal waits for nothing
+    assert gateway.wait() == 0
+    with pytest.raises(OSError, match="refused"):
+        socket.create_connection(("127.0.0.1", gateway.port))
+
+
+def test_a_worker_that_is_starting_gets_the_new_configuration_once_it_serves(tmp_path: Path) -> None:
+    # With a store in a file, the application takes a while to start.
+    store = 'account_store = "sqlite"\naccount_store_path = "accounts.db"'
+    with serving(tmp_path, "asyncio", 2, store) as (_, gateway):
+        before = workers_of(gateway)
+        os.kill(before[0], signal.SIGKILL)
+        wait_until(lambda: len({*workers_of(gateway)} - {*before}) == 1)
+        assert reload(gateway)[0] == 200
+        gateway.signal(signal.SIGTERM)
+        assert gateway.wait() == 0
+    assert [line["message"] for line in gateway.log() if line["level"] == "error"] == [
+        "worker 0 ended with code -9; starting another"
+    ]
 
 
 def test_a_renewed_certificate_is_used_by_the_next_connection(
-    tmp_path: Path, backend: str, certificate: Certificate
+    tmp_path: Path, certificate: Certificate
 ) -> None:
     renewed = make_certificate(tmp_path)
     cert, key = tmp_path / "server.pem", tmp_path / "server.key"
     cert.write_bytes(Path(certificate.cert).read_bytes())
     key.write_bytes(Path(certificate.key).read_bytes())
-    with serving(tmp_path, backend, more=f'certfile = "{cert}"\nkeyfile = "{key}"') as (_, gateway):
+    with serving(tmp_path, "trio", more=f'certfile = "{cert}"\nkeyfile = "{key}"') as (_, gateway):
         before = certificate_of(gateway)
         cert.write_bytes(Path(renewed.cert).read_bytes())
         gateway.signal(signal.SIGHUP)
@@ -266,7 +301,7 @@ def certificate_of(gateway: EdgeGateway) -> bytes | None:
         return client.getpeercert(binary_form=True)
 
 
-@each_worker_count
+@pytest.mark.parametrize(("backend", "workers"), GATEWAYS)
 def test_a_file_that_blocks_does_not_block_a_stop(tmp_path: Path, backend: str, workers: int) -> None:
     """A named pipe that nobody writes to, as a file system that hangs."""
     with serving(tmp_path, backend, workers) as (_, gateway):
@@ -278,19 +313,3 @@ def test_a_file_that_blocks_does_not_block_a_stop(tmp_path: Path, backend: str, 
             assert request(gateway, "GET", "/healthz")[0] == 200
         gateway.signal(signal.SIGTERM)
         assert gateway.wait() == 0
-
-
-@each_worker_count
-def test_load_balancers_see_a_stop_before_connections_are_refused(
-    tmp_path: Path, backend: str, workers: int
-) -> None:
-    with serving(tmp_path, backend, workers, "drain_delay_s = 3600") as (_, gateway):
-        assert request(gateway, "GET", "/readyz") == (200, {"status": "ready"})
-        gateway.signal(signal.SIGTERM)
-        wait_until(lambda: request(gateway, "GET", "/readyz") == (503, {"status": "draining"}))
-        assert request(gateway, "GET", "/healthz")[0] == 200
-        assert ask(gateway) == 200
-        gateway.signal(signal.SIGTERM)  # the second signal waits for nothing
-        assert gateway.wait() == 0
-    with pytest.raises(OSError, match="refused"):
-        socket.create_connection(("127.0.0.1", gateway.port))

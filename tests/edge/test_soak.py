@@ -23,14 +23,15 @@ def test_a_mixed_load_with_errors_leaves_nothing(tmp_path: Path, backend: str) -
     certificate = make_certificate(tmp_path)
     for number, trial in enumerate(trials()):
         (directory := tmp_path / str(number)).mkdir()
-        figures = Soak(directory, backend, certificate, clients=4).run(2.0)
+        figures = Soak(directory, backend, certificate, clients=4).run(1.0)
         assert figures.broken() == [], figures.table()
         with trial:
             assert figures.slow() == [], figures.table()
 
 
 @pytest.mark.promise("R2", "R9")
+@pytest.mark.parametrize("backend", LOOPS)
 def test_clients_that_leave_leave_nothing_behind(tmp_path: Path, backend: str) -> None:
-    behind = left_behind(backend, 200, tmp_path)
+    behind = left_behind(backend, 100, tmp_path)
     assert behind.found == []
     assert behind.uncollected == []

@@ -245,6 +245,11 @@ STREAMS = {
 }
 
 
+# The reads of the stream of Chat: a word, the reason of its end, and the usage with the end mark.
+HELLO, STOP, *_USAGE = (part for part in STREAMS[CHAT].body if isinstance(part, bytes))
+USAGE = b"".join(_USAGE)
+
+
 class ListingUpstreams(FakeUpstreams):
     """by_url: the responses of a URL without its query, one after the other; of any other URL a 404."""
 

@@ -13,7 +13,17 @@ import pytest
 from failures.responses import Text
 from failures.whole import whole
 from gateway.fakes import FakeClient, FakeUpstream, OneResponse, Script, Sleep, call, http_scope
-from gateway.scripted import CHAT, MESSAGES, PATHS, PROTOCOL_NAMES, RESPONSES
+from gateway.scripted import (
+    CHAT,
+    HELLO,
+    MESSAGES,
+    PATHS,
+    PROTOCOL_NAMES,
+    RESPONSES,
+    STOP,
+    USAGE,
+    request_body,
+)
 from oracle import check_error
 from oracle import samples as s
 from starlette.applications import Starlette
@@ -25,23 +35,9 @@ from dragoman_server.hosts import UpstreamCall
 from dragoman_server.log import configure_logging
 from dragoman_server.settings import ServerSettings, Settings, UpstreamSettings
 from dragoman_server.settings.secret import Secret
-from dragoman_server.upstream.errors import UpstreamBroken
 
 pytestmark = pytest.mark.anyio
 
-BODIES: dict[str, dict[str, Any]] = {
-    CHAT: {"model": "up/m", "messages": [{"role": "user", "content": "Hi"}]},
-    MESSAGES: {"model": "up/m", "max_tokens": 50, "messages": [{"role": "user", "content": "Hi"}]},
-    RESPONSES: {"model": "up/m", "input": "Hi"},
-}
-START = (
-    b'data: {"id":"x","model":"m","choices":[{"index":0,"delta":{"role":"assistant","content":"Hello"}}]}\n\n'
-)
-END = (
-    b'data: {"id":"x","model":"m","choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\n'
-    b'data: {"id":"x","model":"m","choices":[],"usage":{"prompt_tokens":3,"completion_tokens":1,"total_tokens":4}}\n\n'
-    b"data: [DONE]\n\n"
-)
 ANTHROPIC = {"anthropic-version": "2023-06-01"}
 
 
@@ -69,7 +65,7 @@ def app_of(*steps: Any, settings: Settings | None = None, **script: Any) -> tupl
 
 
 def asking(protocol: str, **more: Any) -> bytes:
-    return json.dumps({**BODIES[protocol], **more}).encode()
+    return json.dumps({**request_body(protocol), **more}).encode()
 
 
 def check_refusal(protocol: str, client: FakeClient, status: int, request: object = None) -> None:
@@ -153,34 +149,6 @@ async def test_a_value_of_the_wrong_type_is_named(protocol: str) -> None:
     assert place in error["message"]
     if protocol != MESSAGES:
         assert error["param"].startswith(place)
-
-
-@pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
-async def test_a_lone_surrogate_is_no_error(protocol: str) -> None:
-    body = asking(protocol, user="half \ud83d of an emoji")
-    assert b"\\ud83d" in body
-    app, _ = app_of(START + END, settings=settings_of())
-    client = await call(app, PATHS[protocol], body)
-    assert client.status == 200
-
-
-@pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
-async def test_an_unknown_model_is_a_404_with_a_suggestion(protocol: str) -> None:
-    app, _ = app_of()
-    client = await call(app, PATHS[protocol], asking(protocol, model="othr/one"))
-    check_refusal(protocol, client, 404)
-    assert 'did you mean "other/one"?' in client.error["message"]
-
-
-@pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
-@pytest.mark.parametrize("declared", [True, False])
-async def test_a_body_that_is_too_large(protocol: str, declared: bool) -> None:
-    app, _ = app_of(settings=settings_of(max_body_bytes=2000))
-    body = asking(protocol, user="x" * 2000)
-    headers = {"content-length": str(len(body))} if declared else {}
-    client = await call(app, PATHS[protocol], body, headers=headers)
-    check_refusal(protocol, client, 413)
-    assert "more than 2000 bytes" in client.error["message"]
 
 
 async def test_a_header_that_is_repeated_counts_whole() -> None:
@@ -320,7 +288,7 @@ async def test_an_internal_error_is_reported_without_its_text(protocol: str, lin
 
 async def test_a_stream_that_a_bug_ends_is_cut(lines: LogLines) -> None:
     """The server must get the exception, or it would end the body as if it were complete."""
-    app, _ = app_of(START, Sleep(1), "no bytes")
+    app, _ = app_of(HELLO, Sleep(1), "no bytes")
     client = FakeClient(asking(CHAT, stream=True))
     with pytest.raises(ExceptionGroup):
         await app(http_scope(PATHS[CHAT]), client.receive, client.send)
@@ -366,18 +334,11 @@ class Gone(FakeClient):
 @pytest.mark.parametrize("after", [0, 1])
 @pytest.mark.parametrize("body", [asking(CHAT, stream=True), asking(CHAT), b"{"])
 async def test_a_client_that_send_does_not_reach(body: bytes, after: int, lines: LogLines) -> None:
-    app, fake = app_of(START + END)
+    app, fake = app_of(HELLO, STOP, USAGE)
     client = Gone(body, after)
     await app(http_scope(PATHS[CHAT]), client.receive, client.send)
     assert fake.open_count == 0
     assert lines.one()["outcome"] == "client_left"
-
-
-async def test_a_client_that_leaves_before_the_error_response(lines: LogLines) -> None:
-    app = create_app(settings_of(), client=BrokenUpstreams(Script()))
-    client = Gone(asking(CHAT), 0)
-    await app(http_scope(PATHS[CHAT]), client.receive, client.send)
-    assert [line.get("outcome") for line in lines.read()] == [None, "failed"]
 
 
 async def test_an_error_response_has_a_deadline() -> None:
@@ -391,7 +352,7 @@ async def test_an_error_response_has_a_deadline() -> None:
 
 
 async def test_the_log_line_of_a_response(lines: LogLines) -> None:
-    app, _ = app_of(START, Sleep(2), END)
+    app, _ = app_of(HELLO, Sleep(2), STOP, USAGE)
     client = await call(app, PATHS[MESSAGES], asking(MESSAGES, stream=True, container="c"))
     line = lines.one()
     assert line.pop("time")
@@ -417,17 +378,9 @@ async def test_the_log_line_of_a_response(lines: LogLines) -> None:
         "first_byte_s": 0.0,
         "duration_s": 2.0,
         "input_tokens": 3,
-        "output_tokens": 1,
+        "output_tokens": 4,
         "losses": ["dropped /container"],
     }
-
-
-async def test_the_log_line_of_a_response_that_breaks_off(lines: LogLines) -> None:
-    app, _ = app_of(START, UpstreamBroken("http://127.0.0.1:9: the connection broke"))
-    await call(app, PATHS[CHAT], asking(CHAT, stream=True))
-    line = lines.one()
-    assert (line["level"], line["outcome"], line["status"]) == ("warning", "failed", 200)
-    assert "the connection broke" in line["error"]
 
 
 @pytest.mark.parametrize("complete", [True, False])
@@ -443,15 +396,8 @@ async def test_the_line_of_a_client_that_left(complete: bool, lines: LogLines) -
     assert fake.open_count == 0
 
 
-async def test_the_line_of_a_refused_request_has_its_model(lines: LogLines) -> None:
-    app, _ = app_of(START + END)
-    await call(app, PATHS[CHAT], asking(CHAT, model="nowhere"))
-    line = lines.one()
-    assert (line["outcome"], line["status"], line["model"]) == ("refused", 404, "nowhere")
-
-
 async def test_the_address_in_a_line_is_that_of_the_client_before_a_trusted_proxy(lines: LogLines) -> None:
-    app, _ = app_of(START + END, settings=settings_of(trusted_proxies=("127.0.0.1",)))
+    app, _ = app_of(HELLO, STOP, USAGE, settings=settings_of(trusted_proxies=("127.0.0.1",)))
     for path in (PATHS[CHAT], "/nowhere"):
         await call(app, path, asking(CHAT), headers={"x-forwarded-for": "192.0.2.7"})
     assert [line["client_address"] for line in lines.read()] == ["192.0.2.7"] * 2
@@ -469,14 +415,6 @@ async def test_the_line_of_a_request_that_the_server_cancels(lines: LogLines) ->
     assert fake.open_count == 0
 
 
-async def test_a_hostile_name_is_one_line(lines: LogLines) -> None:
-    app, _ = app_of(START + END)
-    await call(app, PATHS[CHAT], asking(CHAT, model='up/m\n{"forged": 1}'))
-    await call(app, '/v1/x\n{"forged": 1}')
-    assert len(lines.read()) == 2
-    assert all("forged" not in line for line in lines.read())
-
-
 # Streams.
 
 
@@ -491,76 +429,7 @@ async def test_options_without_a_preflight_is_empty() -> None:
         assert {"GET", "POST"} <= set(client.headers["allow"].split(", ")), path
 
 
-@pytest.mark.parametrize("method", ["GET", "HEAD"])
-async def test_the_first_request_of_claude_code(method: str) -> None:
-    app, _ = app_of()
-    client = await call(app, "/api/hello", method=method)
-    assert client.status == 200
-    if method == "GET":
-        assert json.loads(client.body) == {"message": "hello"}
-
-
 # CORS.
-
-ORIGIN = "https://app.example"
-
-
-PREFLIGHT_PATHS = [*PATHS.values(), "/v1/models"]
-
-
-@pytest.mark.parametrize("origins", [("*",), (ORIGIN, "https://b.example")])
-async def test_a_preflight(origins: tuple[str, ...]) -> None:
-    for path in PREFLIGHT_PATHS:
-        app, _ = app_of(settings=settings_of(cors_origins=origins))
-        requested = {
-            "origin": ORIGIN,
-            "access-control-request-method": "POST",
-            "access-control-request-headers": "authorization, x-api-key, x-stainless-lang",
-        }
-        client = await call(app, path, method="OPTIONS", headers=requested)
-        assert client.status == 204, path
-        assert client.headers["access-control-allow-origin"] == ("*" if origins == ("*",) else ORIGIN), path
-        assert {"GET", "POST", "OPTIONS"} <= set(
-            client.headers["access-control-allow-methods"].split(", ")
-        ), path
-        assert (
-            client.headers["access-control-allow-headers"] == requested["access-control-request-headers"]
-        ), path
-        assert "access-control-allow-credentials" not in client.headers, path
-
-
-READ_REQUESTS: list[tuple[str, str, bytes, int]] = [
-    ("POST", "/v1/chat/completions", asking(CHAT), 200),
-    ("POST", "/v1/messages", asking(MESSAGES, stream=True), 200),
-    ("POST", "/v1/messages", b"{", 400),
-    ("GET", "/v1/messages", b"", 405),
-    ("GET", "/nothing", b"", 404),
-    ("GET", "/v1/models", b"", 200),
-]
-
-
-@pytest.mark.promise("S15")
-@pytest.mark.parametrize(
-    ("origins", "origin", "allowed"),
-    [
-        (("*",), ORIGIN, "*"),
-        ((ORIGIN,), ORIGIN, ORIGIN),
-        ((ORIGIN,), "https://evil.example", None),
-        (("null",), "null", "null"),
-        ((), ORIGIN, None),
-    ],
-)
-async def test_pages_that_may_read_a_response(
-    origins: tuple[str, ...], origin: str, allowed: str | None
-) -> None:
-    for method, path, body, status in READ_REQUESTS:
-        app, _ = app_of(START + END, settings=settings_of(cors_origins=origins))
-        client = await call(app, path, body, method, {"origin": origin, "cookie": "a=b"})
-        assert client.status == (403 if allowed is None else status), (method, path)
-        assert client.headers.get("access-control-allow-origin") == allowed, (method, path)
-        assert "access-control-allow-credentials" not in client.headers, (method, path)
-        if allowed not in (None, "*"):
-            assert "origin" in client.headers["vary"].lower(), (method, path)
 
 
 # Relays: requests and responses are the same, byte for byte.
@@ -597,48 +466,6 @@ async def test_a_relay_is_the_same_byte_for_byte(protocol: str, stream: bool) ->
     assert client.body == response
 
 
-# Routing depends only on the path.
-
-ROUTING = [
-    {"headers": {"host": "evil.example"}},
-    {"headers": {"x-forwarded-host": "evil.example", "x-forwarded-prefix": "/v1/responses"}},
-    {"headers": {"x-original-url": "/v1/responses", "x-rewrite-url": "/v1/responses"}},
-    {"headers": {"x-http-method-override": "GET"}},
-    {"raw_path": b"/v1/responses"},
-    {"raw_path": b"/v1%2Fmessages"},
-    {"server": ("evil.example", 1)},
-    {"query_string": b"path=/v1/responses"},
-]
-
-
-@pytest.mark.promise("S1")
-async def test_only_the_path_decides_the_route() -> None:
-    for scope in ROUTING:
-        app, fake = app_of(START + END, settings=settings_of(allowed_hosts=("*",)))
-        client = await call(app, "/v1/messages", asking(MESSAGES), **scope)
-        assert json.loads(client.body)["type"] == "message", scope
-        assert fake.url == "http://127.0.0.1:9/v1/chat/completions", scope
-
-
-LOOKALIKES = [
-    "/v1%2Fmessages",
-    "/v1/mess%61ges",
-    "//v1/messages",
-    "/v1//messages",
-    "/x/../v1/messages",
-    "/V1/messages",
-]
-
-
-@pytest.mark.promise("S1")
-async def test_a_path_that_only_looks_alike() -> None:
-    for path in LOOKALIKES:
-        app, _ = app_of(settings=settings_of(allowed_hosts=("*",)))
-        client = await call(app, path, asking(MESSAGES), headers={"host": "evil.example"})
-        assert client.status == 404, path
-        assert "location" not in client.headers, path
-
-
 CLIENT_SECRETS = {
     "authorization": "Bearer client-canary-1",
     "x-api-key": "client-canary-2",
@@ -655,22 +482,6 @@ CLIENT_SECRETS = {
 # Health.
 
 
-async def test_ready_while_the_lifespan_lasts() -> None:
-    upstreams = OneResponse(Script())
-    app = create_app(settings_of(), client=upstreams)
-    assert (await call(app, "/readyz", method="GET")).status == 503
-    async with app.lifespan():
-        assert upstreams.entered == 1
-        assert (await call(app, "/readyz", method="GET")).status == 200
-        assert json.loads((await call(app, "/healthz", method="GET")).body) == {
-            "status": "ok",
-            "name": "dragoman",
-        }
-    assert upstreams.entered == 0
-    assert (await call(app, "/readyz", method="GET")).status == 503
-    assert (await call(app, "/healthz", method="GET")).status == 200
-
-
 async def test_the_root_names_the_gateway() -> None:
     app, _ = app_of()
     client = await call(app, "/", method="GET")
@@ -679,36 +490,6 @@ async def test_the_root_names_the_gateway() -> None:
     assert body["name"] == "dragoman"
     assert body["endpoints"] == SERVED
     assert (await call(app, "/", method="HEAD")).status == 200
-
-
-async def test_not_ready_without_an_upstream() -> None:
-    app = create_app(Settings(server=ServerSettings(simulator=False)), client=OneResponse(Script()))
-    async with app.lifespan():
-        assert (await call(app, "/readyz", method="GET")).status == 503
-
-
-async def test_the_simulator_responds_without_an_upstream() -> None:
-    app = create_app(Settings(), client=OneResponse(Script()))
-    client = await call(app, PATHS[CHAT], asking(CHAT, model="anything"))
-    assert client.status == 200
-
-
-async def test_lifespan_messages_open_and_close_the_client() -> None:
-    upstreams = OneResponse(Script())
-    app = create_app(settings_of(), client=upstreams)
-    sent: list[str] = []
-    inbox = ["lifespan.startup", "lifespan.shutdown"]
-
-    async def receive() -> MutableMapping[str, Any]:
-        assert upstreams.entered == len(sent)
-        return {"type": inbox.pop(0)}
-
-    async def send(message: MutableMapping[str, Any]) -> None:
-        sent.append(message["type"])
-
-    await app({"type": "lifespan", "asgi": {"version": "3.0"}, "state": {}}, receive, send)
-    assert sent == ["lifespan.startup.complete", "lifespan.shutdown.complete"]
-    assert upstreams.entered == 0
 
 
 # Inside another application.
@@ -728,7 +509,7 @@ async def test_mounted_in_another_application() -> None:
         outer.router.lifespan_context(outer),
         httpx2.AsyncClient(transport=transport, base_url="http://localhost") as http,
     ):
-        response = await http.post("/llm/v1/messages", json={**BODIES[MESSAGES], "model": "sim/echo"})
+        response = await http.post("/llm/v1/messages", json={**request_body(MESSAGES), "model": "sim/echo"})
         assert response.json()["content"][0]["text"] == "Hi"
         assert (await http.get("/llm/readyz")).status_code == 200
         wrong = await http.get("/llm/v1/messages")

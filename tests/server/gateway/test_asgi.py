@@ -48,29 +48,25 @@ def read_until(client: socket.socket, text: bytes) -> bytes:
     return data
 
 
-@each_worker_class
-def test_hypercorn_serves_it(worker_class: str) -> None:
-    with Hypercorn("--worker-class", worker_class, env={"DRAGOMAN_LOG_FORMAT": "json"}) as server:
-        server.listening()
-        connection = http.client.HTTPConnection("127.0.0.1", server.port)
-        connection.request("POST", "/v1/chat/completions", REQUEST, {"content-type": "application/json"})
-        response = connection.getresponse()
-        assert (response.status, b"Hello" in response.read()) == (200, True)
-        connection.close()
-        with server.connect() as client:
-            client.sendall(HANDSHAKE)
-            head, _, body = read_until(client, b'"error"').partition(b"\r\n\r\n")
-        assert head.startswith(b"HTTP/1.1 426 ")
-        assert b"content-type: application/json" in head.lower()
-        assert check_error(RESPONSES, 426, body) == []
-        logged = json.loads(server.wait_for_line(r"\{.*")[0])
-        assert (logged["path"], logged["status"]) == ("/v1/chat/completions", 200)
-        server.signal(signal.SIGTERM)
-        assert server.wait() == 0
+def check_responses(server: Hypercorn) -> None:
+    """Check one of each kind: a response, and the refusal of a WebSocket."""
+    connection = http.client.HTTPConnection("127.0.0.1", server.port)
+    connection.request("POST", "/v1/chat/completions", REQUEST, {"content-type": "application/json"})
+    response = connection.getresponse()
+    assert (response.status, b"Hello" in response.read()) == (200, True)
+    connection.close()
+    with server.connect() as client:
+        client.sendall(HANDSHAKE)
+        head, _, body = read_until(client, b'"error"').partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 426 ")
+    assert b"content-type: application/json" in head.lower()
+    assert check_error(RESPONSES, 426, body) == []
+    logged = json.loads(server.wait_for_line(r"\{.*")[0])
+    assert (logged["path"], logged["status"]) == ("/v1/chat/completions", 200)
 
 
 @each_worker_class
-def test_silence_leaving_and_a_stop_under_hypercorn(worker_class: str, tmp_path: Path) -> None:
+def test_hypercorn_serves_it_with_silence_leaving_and_a_stop(worker_class: str, tmp_path: Path) -> None:
     stopping = threading.Event()
 
     def ends_during_the_stop(conversation: Conversation) -> None:
@@ -82,12 +78,14 @@ def test_silence_leaving_and_a_stop_under_hypercorn(worker_class: str, tmp_path:
     file = tmp_path / "dragoman.toml"
     with Upstream(waits) as upstream:
         file.write_text(
-            f'server.keepalive_s = 0.1\n[[upstreams]]\nname = "up"\nprotocol = "openai_chat"\n'
+            'server = { keepalive_s = 0.1, log_format = "json" }\n'
+            '[[upstreams]]\nname = "up"\nprotocol = "openai_chat"\n'
             f'base_url = "{upstream.url}"\nmodels = ["m"]\nmodel_list = false\n'
         )
         options = ("--worker-class", worker_class, "--graceful-timeout", f"{DEADLINE_S:.0f}")
         with Hypercorn(*options, env={"DRAGOMAN_CONFIG": str(file)}) as server:
             server.listening()
+            check_responses(server)
             for stream in (True, False):
                 for trial in trials():
                     before = len(upstream.with_request)

@@ -69,26 +69,6 @@ def test_only_known_fields_are_logged() -> None:
     assert record(stream=False, input_tokens=0).as_dict()["input_tokens"] == 0
 
 
-@pytest.mark.usefixtures("logger")
-def test_a_line_of_json() -> None:
-    text = line_of("json", record(model="m", outcome="completed", losses=["dropped /seed"]))
-    assert text.endswith("\n")
-    line = json.loads(text)
-    # RFC 3339, to a millisecond.
-    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}[+-]\d\d:\d\d", line.pop("time"))
-    assert line == {
-        "level": "info",
-        "logger": "dragoman.requests",
-        "message": "request",
-        "id": "abc",
-        "protocol": "openai_chat",
-        "path": "/v1/chat/completions",
-        "model": "m",
-        "outcome": "completed",
-        "losses": ["dropped /seed"],
-    }
-
-
 # Of a request that a model has responded to.
 SERVED: dict[str, Any] = {
     "method": "POST",
@@ -358,23 +338,6 @@ def test_the_form_of_lines(form: str, stream: io.StringIO, formatter: type[loggi
     assert type(handler.formatter) is formatter
 
 
-@pytest.mark.usefixtures("logger")
-def test_lines_go_to_stderr_and_configuring_twice_writes_them_once() -> None:
-    configure_logging("info", "json")
-    configure_logging("debug", "json")
-    (handler,) = logging.getLogger("dragoman").handlers
-    assert isinstance(handler, logging.StreamHandler)
-    assert handler.stream is sys.stderr
-
-
-def test_a_library_logs_nothing_by_itself(caplog: pytest.LogCaptureFixture) -> None:
-    """Unless its application configures logging: lines go where the application sends them."""
-    with caplog.at_level(logging.INFO, logger="dragoman"):
-        log_request(record())
-    (response,) = caplog.records
-    assert response.dragoman["id"] == "abc"  # type: ignore[attr-defined]
-
-
 # Any text in any field, with more dangerous characters than at random.
 TEXTS = st.text(
     st.one_of(st.sampled_from('\r\n\t\x00\x1b\x85\u2028\u2029\u202e\ud800" =\\{}'), st.characters()),
@@ -568,15 +531,6 @@ def test_lines_that_were_left_out_before_a_reload_are_counted() -> None:
     lines_at(handler, [1_000_000.0] * (MAX_REPEATS + 1))
     configure_logging("info", "json", out)
     assert "lines left out: 1 more like" in out.getvalue().splitlines()[-1]
-
-
-@pytest.mark.usefixtures("logger")
-def test_each_request_has_its_line() -> None:
-    out = io.StringIO()
-    configure_logging("info", "json", out)
-    for _ in range(3 * MAX_REPEATS):
-        log_request(record())
-    assert len(out.getvalue().splitlines()) == 3 * MAX_REPEATS
 
 
 @pytest.mark.usefixtures("logger")

@@ -5,11 +5,11 @@ Time is virtual. References are counted: the client's body is one object from th
 
 import json
 import sys
-from typing import Any
 
 import anyio
 import pytest
 from gateway.fakes import FakeClient, OneResponse, Script, Sleep, http_scope
+from gateway.scripted import CHAT, HELLO, PATHS, PROTOCOL_NAMES, request_body
 from virtual_time import VIRTUAL_BACKENDS
 
 from dragoman_server.app import create_app
@@ -17,26 +17,17 @@ from dragoman_server.settings import Settings, UpstreamSettings
 
 pytestmark = [pytest.mark.anyio, pytest.mark.backends(*VIRTUAL_BACKENDS)]
 
-BODIES: dict[str, dict[str, Any]] = {
-    "/v1/chat/completions": {"model": "up/m", "messages": [{"role": "user", "content": "Hi"}]},
-    "/v1/messages": {"model": "up/m", "max_tokens": 9, "messages": [{"role": "user", "content": "Hi"}]},
-    "/v1/responses": {"model": "up/m", "input": "Hi"},
-}
-START = (
-    b'data: {"id":"x","model":"m","choices":[{"index":0,"delta":{"role":"assistant","content":"Hello"}}]}\n\n'
-)
 
-
-@pytest.mark.parametrize("path", BODIES)
-async def test_an_open_stream_does_not_hold_its_request(path: str) -> None:
-    body = json.dumps({**BODIES[path], "stream": True}).encode()
-    upstream = UpstreamSettings(name="up", protocol="openai_chat", base_url="http://127.0.0.1:9/v1")
-    upstreams = OneResponse(Script([START, Sleep(100)], connect=[Sleep(10)]))
+@pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
+async def test_an_open_stream_does_not_hold_its_request(protocol: str) -> None:
+    body = json.dumps(request_body(protocol, streams=True)).encode()
+    upstream = UpstreamSettings(name="up", protocol=CHAT, base_url="http://127.0.0.1:9/v1")
+    upstreams = OneResponse(Script([HELLO, Sleep(100)], connect=[Sleep(10)]))
     app = create_app(Settings(upstreams=(upstream,)), client=upstreams)
     client = FakeClient(body)
     async with app.lifespan(), anyio.create_task_group() as tasks:
         not_sent = sys.getrefcount(body)
-        tasks.start_soon(app, http_scope(path), client.receive, client.send)
+        tasks.start_soon(app, http_scope(PATHS[protocol]), client.receive, client.send)
         await anyio.sleep(5)
         assert sys.getrefcount(body) >= not_sent, "another account may need it"
         await anyio.sleep(10)

@@ -25,7 +25,7 @@ from failures.responses import stream as stream_of
 from gateway.fakes import FakeClient, FakeUpstreams, Script, http_scope
 from gateway.provider import InBand, in_band
 from gateway.provider_errors import anthropic
-from gateway.scripted import CHAT, MESSAGES, PATHS, PROTOCOL_NAMES, whole
+from gateway.scripted import MESSAGES, PATHS, PROTOCOL_NAMES, whole
 from secret_settings import (
     CANARIES,
     CANARY_TEXTS,
@@ -190,27 +190,6 @@ async def test_secrets_that_an_upstream_repeats_reach_no_client_and_no_log(way: 
         assert "up.corp.test" not in reported(response)
         assert "org-01234" not in reported(response) + log.text
         assert '"outcome"' in log.text.replace("'", '"')
-
-
-@pytest.mark.promise("S3", "S18")
-@pytest.mark.parametrize("error", [{"detail": CANARY_TEXTS[0]}, {"code": 500, "message": CANARY_TEXTS[0]}])
-async def test_an_error_in_a_relayed_chat_stream_need_not_be_called_one(error: dict[str, Any]) -> None:
-    good = frames(stream_of(CHAT, Text("Hello")))
-    script = Script([b"".join(good[:-3]), b"data: " + json.dumps(error).encode() + b"\n\n"])
-    assert leaked(reported(await request(gateway(CHAT, script), CHAT))) == []
-
-
-@pytest.mark.promise("S3", "S18")
-@pytest.mark.parametrize("way", ["an error response", "JSON in place of a stream", "headers of a response"])
-@pytest.mark.parametrize("upstream", PROTOCOL_NAMES)
-@pytest.mark.parametrize("client", PROTOCOL_NAMES)
-@pytest.mark.each_choice
-async def test_an_upstream_that_repeats_secrets_to_a_client_without_a_stream(
-    client: str, upstream: str, way: str, log: Received
-) -> None:
-    response = await request(gateway(upstream, ways(upstream)[way]), client, stream=False)
-    assert leaked(reported(response)) == []
-    assert leaked(log.text) == []
 
 
 @pytest.mark.prints_secrets

@@ -13,8 +13,7 @@ import anyio
 import pytest
 from gateway.fakes import FakeClient, FakeUpstreams, http_scope
 from gateway.scripted import SECRET, chat_response, whole
-from starlette.applications import Starlette
-from starlette.routing import BaseRoute, Mount, Route
+from starlette.routing import BaseRoute, Route
 
 from dragoman_server.accounts.stores.base import AccountStore, AccountStoreError, Operation
 from dragoman_server.accounts.stores.memory import MemoryAccountStore
@@ -176,61 +175,12 @@ async def test_the_admin_key_opens_it(headers: dict[str, str]) -> None:
 
 
 @pytest.mark.promise("S16")
-@pytest.mark.parametrize(("method", "path"), [("GET", "/v1/models"), ("POST", "/v1/messages"), ("GET", "/")])
-async def test_the_admin_key_is_no_client_key(method: str, path: str) -> None:
-    assert (await call(app_of(), path, method, ADMIN)).status == 401
-
-
-@pytest.mark.promise("S16")
 def test_nothing_for_clients_is_below_admin() -> None:
     paths = [
         route.path for route in _routes(Gateway(SETTINGS), lambda: (True, {})) if isinstance(route, Route)
     ]
     assert len(paths) > 10
     assert not [path for path in paths if path.startswith(ADMIN_PATH)]
-
-
-@pytest.mark.promise("S15", "S16")
-@pytest.mark.parametrize("headers", [{}, ADMIN], ids=["no key", "admin"])
-async def test_browsers_get_no_permission(headers: dict[str, str]) -> None:
-    for method, path in EXISTING + ELSEWHERE:
-        page = {"origin": "https://app.example", **headers}
-        client = await call(app_of(), path, method, page)
-        assert not [name for name in client.headers if name.startswith("access-control-")]
-
-
-@pytest.mark.promise("S15")
-@pytest.mark.parametrize(("origin", "status"), [("https://app.example", 403), ("http://localhost:3000", 401)])
-async def test_no_preflight_passes(origin: str, status: int) -> None:
-    asking = {
-        "origin": origin,
-        "access-control-request-method": "POST",
-        "access-control-request-headers": "authorization",
-    }
-    client = await call(app_of(), "/admin/accounts/two/a/disable", "OPTIONS", asking)
-    assert client.status == status
-    assert not [name for name in client.headers if name.startswith("access-control-")]
-
-
-@pytest.mark.parametrize(
-    ("path", "headers", "status"),
-    [
-        ("/ai/admin/accounts", {}, 401),
-        ("/ai/admin/accounts", bearer(CLIENT_KEY), 401),
-        ("/ai/admin/accounts", ADMIN, 200),
-    ],
-)
-async def test_mounted_below_another_path(path: str, headers: dict[str, str], status: int) -> None:
-    app = Starlette(routes=[Mount("/ai", app_of())])
-    assert (await call(app, path, headers=headers)).status == status
-
-
-@pytest.mark.parametrize(
-    "path", ["//admin/accounts", "/Admin/accounts", "/administrator", "/v1/admin/accounts"]
-)
-@pytest.mark.promise("S1")
-async def test_paths_that_only_look_like_it(path: str) -> None:
-    assert (await call(app_of(), path, headers=bearer(CLIENT_KEY))).status == 404
 
 
 COMPARED: list[tuple[str, str, bool]] = [
@@ -254,13 +204,6 @@ async def accounts(app: Any) -> dict[str, dict[str, Any]]:
     client = await call(app, "/admin/accounts", headers=ADMIN)
     assert client.status == 200
     return {each["id"]: each for each in json.loads(client.body)["accounts"]}
-
-
-async def test_all_accounts_are_listed_without_their_keys() -> None:
-    client = await call(app_of(), "/admin/accounts", headers=ADMIN)
-    assert [each["id"] for each in json.loads(client.body)["accounts"]] == IDS
-    assert b"canary" not in client.body
-    assert b"6789" not in client.body
 
 
 ACCOUNT = AccountSettings(upstream="two", name="a")
@@ -343,12 +286,6 @@ async def test_changes_of_an_account_that_failed() -> None:
         assert (await change(app_of(store=store), "one/default", name))["state"] == state, (action, name)
 
 
-@pytest.mark.parametrize("name", ["enable", "disable", "reset"])
-async def test_a_repeated_change_is_no_error(name: str) -> None:
-    app = app_of()
-    assert await change(app, "two/a", name) == await change(app, "two/a", name)
-
-
 UNKNOWN_ACCOUNTS: list[str] = ["two/c", "two", "default", "one/default/x", "TWO/a"]
 
 
@@ -359,13 +296,6 @@ async def test_an_unknown_account() -> None:
         assert client.status == 404, id
         assert "there is no account" in client.error["message"], id
         assert not store.health(), id
-
-
-async def test_a_wrong_method_changes_nothing() -> None:
-    store = MemoryAccountStore()
-    client = await call(app_of(store=store), "/admin/accounts/two/a/disable", "GET", ADMIN)
-    assert client.status == 405
-    assert not store.health()
 
 
 class Broken(MemoryAccountStore):

@@ -104,37 +104,6 @@ def test_client_headers_that_are_forwarded(protocol: str) -> None:
             )
 
 
-@pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
-@pytest.mark.parametrize(("stream", "accept"), [(True, "text/event-stream"), (False, "application/json")])
-def test_headers_that_every_upstream_gets(protocol: str, stream: bool, accept: str) -> None:
-    headers = dict(
-        upstream_request_headers(upstream(protocol), UPSTREAMS[protocol], UPSTREAMS[CHAT], {}, stream=stream)
-    )
-    version = {"anthropic-version": "2023-06-01"} if protocol == MESSAGES else {}
-    assert headers == {
-        "user-agent": USER_AGENT,
-        "content-type": "application/json",
-        "accept": accept,
-        **version,
-    }
-
-
-@pytest.mark.parametrize(
-    ("client", "client_headers", "version"),
-    [
-        (MESSAGES, {"anthropic-version": "2023-01-01"}, "2023-01-01"),
-        (MESSAGES, {}, "2026-10-21"),
-        (CHAT, {"anthropic-version": "2023-01-01"}, "2026-10-21"),
-        (RESPONSES, {}, "2026-10-21"),
-    ],
-)
-def test_the_api_version_is_the_clients_where_its_bytes_pass(
-    client: str, client_headers: dict[str, str], version: str
-) -> None:
-    headers = sent(MESSAGES, client, client_headers, anthropic_version="2026-10-21")
-    assert headers["anthropic-version"] == version
-
-
 AUTH_HEADERS: list[tuple[str, str, str, str]] = [
     (CHAT, "auto", "authorization", "Bearer k"),
     (RESPONSES, "auto", "authorization", "Bearer k"),
@@ -195,17 +164,6 @@ def test_i4_betas_are_the_clients_or_the_translations_and_the_configured() -> No
             needed=[] if not needed else [("anthropic-beta", ",".join(needed))],
         )
         assert dict(headers).get("anthropic-beta") == sent_on, (client, client_headers, configured)
-
-
-def test_g13_the_clients_accept_encoding_stays_with_us() -> None:
-    for protocol in PROTOCOL_NAMES:
-        headers = sent(protocol, protocol, {"accept-encoding": "br, zstd"})
-        assert "accept-encoding" not in headers  # the HTTP client sends `identity`
-
-
-def test_g11_the_coding_of_a_response_is_undone_and_its_header_removed() -> None:
-    reported = [("content-encoding", "gzip"), ("content-length", "9"), ("transfer-encoding", "chunked")]
-    assert client_response_headers(reported, UPSTREAMS[CHAT]) == []
 
 
 # Headers of an upstream's response that reach the client.

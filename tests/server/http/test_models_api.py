@@ -178,13 +178,6 @@ async def test_a_model_in_the_form_of_anthropic() -> None:
         anthropic.types.ModelInfo.model_validate(found[name])
 
 
-@pytest.mark.parametrize("protocol", HEADERS)
-async def test_each_listed_name_is_found(protocol: str) -> None:
-    async with running() as app:
-        for entry in (await body(app, "/v1/models", protocol))["data"]:
-            assert await body(app, f"/v1/models/{entry['id']}", protocol) == entry
-
-
 @pytest.mark.parametrize(
     ("form", "names", "other"),
     [
@@ -236,32 +229,7 @@ async def test_nothing_to_list(protocol: str) -> None:
         assert json.loads(client.body)["data"] == []
 
 
-async def test_mounted_below_another_path() -> None:
-    async with running() as app:
-        found = await body(app, "/ai/v1/models/fast", root_path="/ai")
-    assert found["id"] == "fast"
-
-
 # Anthropic's pages.
-
-
-async def pages(app: Application, first: str, name: str, cursor: str) -> list[list[str]]:
-    """Return all pages, as the vendor's SDK goes from one to the next."""
-    found = []
-    page = await body(app, f"/v1/models?{first}", MESSAGES)
-    while True:
-        found.append(ids(page))
-        assert (page["first_id"], page["last_id"]) == (found[-1][0], found[-1][-1])
-        if not page["has_more"]:
-            return found
-        page = await body(app, f"/v1/models?{first}&{name}={page[cursor]}", MESSAGES)
-
-
-async def test_pages_forward() -> None:
-    for limit in range(1, 8):
-        async with running() as app:
-            found = await pages(app, f"limit={limit}", "after_id", "last_id")
-        assert found == [LISTED[at : at + limit] for at in range(0, len(LISTED), limit)], limit
 
 
 PAGES: list[tuple[str, list[str], bool]] = [
@@ -408,22 +376,3 @@ async def test_a_disabled_account_requests_no_list() -> None:
 
 
 # The log.
-
-
-@pytest.mark.parametrize(
-    ("path", "status", "outcome"),
-    [
-        ("/v1/models", 200, "completed"),
-        ("/v1/models/fast", 200, "completed"),
-        ("/v1/models/none", 404, "refused"),
-    ],
-)
-async def test_each_request_has_a_line(
-    path: str, status: int, outcome: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.INFO, "dragoman.requests")
-    async with running() as app:
-        client = await get(app, path)
-    (line,) = [record.__dict__["dragoman"] for record in caplog.records if record.name == "dragoman.requests"]
-    assert (line["path"], line["status"], line["outcome"]) == (path, status, outcome)
-    assert line["id"] == client.headers["dragoman-request-id"]

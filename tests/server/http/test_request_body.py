@@ -84,11 +84,6 @@ async def test_g10_a_body_is_unpacked_however_it_is_cut() -> None:
         assert await read(b"", packed, b"", coding=coding) == TEXT, name
 
 
-@pytest.mark.parametrize("coding", ["", "gzip", "deflate", "zstd"])
-async def test_no_body_is_an_empty_one(coding: str) -> None:
-    assert await read(b"", coding=coding) == b""
-
-
 async def test_a_message_without_members_is_the_end() -> None:
     async def receive() -> MutableMapping[str, Any]:
         return {"type": "http.request"}
@@ -153,22 +148,6 @@ async def test_a_declared_length_is_refused_before_a_byte_is_read(length: str) -
     assert receive.taken == 0
 
 
-LENGTHS: list[str] = ["10000", "", "many", "-1", "5, 5"]
-
-
-async def test_a_body_without_a_usable_length_is_counted() -> None:
-    for length in LENGTHS:
-        assert await read(TEXT, length=length) == TEXT, length
-        assert (await refused(bytes(6000), bytes(6000), length=length))[0] == 413, length
-
-
-async def test_an_undeclared_length_stops_at_the_limit() -> None:
-    receive = Chunks([bytes(4000)] * 100)
-    with pytest.raises(RequestRefused):
-        await read_body(receive, "", "", LIMIT, SILENCE_S)
-    assert receive.taken == 3
-
-
 @pytest.mark.promise("S8")
 @pytest.mark.parametrize(
     ("coding", "pack"),
@@ -180,8 +159,8 @@ async def test_an_undeclared_length_stops_at_the_limit() -> None:
     ],
 )  # fmt: skip
 async def test_g12_a_bomb_is_not_unpacked(coding: str, pack: Callable[[bytes], bytes]) -> None:
-    bomb = pack(bytes(200 * 2**20))
-    assert len(bomb) < 256 * 2**10
+    bomb = pack(bytes(50 * 2**20))
+    assert len(bomb) < 64 * 2**10
     tracemalloc.start()
     try:
         status, _ = await refused(bomb, coding=coding, limit=2**20)

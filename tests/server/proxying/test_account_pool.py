@@ -30,7 +30,6 @@ from dragoman_server.proxying import attempt
 from dragoman_server.upstream.errors import UpstreamBroken
 
 pytestmark = [pytest.mark.anyio, pytest.mark.backends(*VIRTUAL_BACKENDS)]
-one_backend = pytest.mark.backends(VIRTUAL_BACKENDS[0])  # no task group, stream or clock is under test
 
 BOTH = pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
 
@@ -116,22 +115,6 @@ async def test_leases_are_given_back_when_the_client_leaves(
     assert pool.health("a") == Health(last_used=EPOCH), "it is not the account's error"
 
 
-@BOTH
-async def test_a_lease_is_held_until_the_response_has_ended(stream: bool) -> None:
-    store = Leases()
-    plays = {"a": good("Hello", between=[Sleep(10)]), "b": good("Hello")}
-    pool = pool_of(MESSAGES, plays, accounts={"a": {"max_concurrent_requests": 1}}, store=store)
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(pool.call, MESSAGES)
-        await anyio.sleep(5)
-        assert store.open == 1
-        await pool.call(MESSAGES, stream=stream)
-        assert pool.attempted == ["a", "b"]
-    assert store.open == 0
-    await pool.call(MESSAGES, stream=stream)
-    assert pool.attempted == ["a", "b", "a"]
-
-
 # Limits.
 
 
@@ -209,14 +192,6 @@ async def test_the_errors_of_a_single_account_pass_as_they_come(
     assert (record()["upstream_status"], record()["attempts"], record()["outcome"]) == (429, 1, "failed")
     assert [(await pool.call(client, stream=stream)).status for _ in range(5)] == [401, 500, 500, 500, 500]
     check_text(client, await pool.call(client, stream=stream), "Hello", stream=stream)
-    assert pool.store.health() == {"up/a": Health(last_used=EPOCH)}, "its use is recorded, and no failure"
-
-
-@one_backend
-async def test_a_broken_stream_does_not_count_against_a_single_account() -> None:
-    pool = pool_of(MESSAGES, {"a": good("Hello", between=[BROKEN])})
-    for _ in range(4):
-        assert b"event: error" in (await pool.call(MESSAGES)).body
     assert pool.store.health() == {"up/a": Health(last_used=EPOCH)}, "its use is recorded, and no failure"
 
 
@@ -378,26 +353,6 @@ async def test_a_chain_continues_with_the_next_upstream(
     assert "//else.test/" in pool.provider.sent[2].url
 
 
-@BOTH
-async def test_the_log_names_the_account_that_responded(stream: bool, record: Any) -> None:
-    plays = {"a": broken(MESSAGES), "c": good("Hello")}
-    pool = pool_of(MESSAGES, plays, others={"else": (CHAT, ["c"])}, models={"m": ("up/one", "else/two")})
-    await pool.call(MESSAGES, stream=stream, model="m")
-    found = {
-        name: record()[name]
-        for name in ("upstream", "upstream_protocol", "upstream_model", "account", "attempts")
-    }
-    assert found == {
-        "upstream": "else",
-        "upstream_protocol": CHAT,
-        "upstream_model": "two",
-        "account": "else/c",
-        "attempts": 2,
-    }
-    assert (record()["outcome"], record()["upstream_status"]) == ("completed", 200)
-    assert "error" not in record(), "that of another attempt is not this response's"
-
-
 # The plays of the accounts up/a and else/c, and the one whose error the client gets.
 CHAINS_THAT_FAIL = {
     "both for now": (broken(MESSAGES), limited(CHAT), "c"),
@@ -479,15 +434,6 @@ async def test_without_another_account_the_client_gets_the_error(stream: bool, r
 
 
 @BOTH
-async def test_a_request_that_no_upstream_can_take_is_refused(stream: bool) -> None:
-    pool = chain_with({"a": good("Hello"), "c": good("Hello from c")}, MESSAGES, MESSAGES)
-    response = await pool.call(CHAT, stream=stream, model="m", body=MANY)
-    assert response.status == 400
-    assert check_error(CHAT, 400, response.body) == []
-    assert pool.attempted == []
-
-
-@BOTH
 async def test_the_first_upstreams_error_is_returned_though_other_accounts_cool_down(stream: bool) -> None:
     plays = {"a": broken(CHAT), "c": good("c"), "d": good("d")}
     pool = chain_with(plays, CHAT, MESSAGES, "cd", account_wait_s=8)
@@ -562,14 +508,6 @@ async def test_a_conversation_moves_when_it_must_and_stays_there(stream: bool) -
         await pool.call(CHAT, stream=stream)
         await anyio.sleep(9)
     assert pool.attempted == ["a", "a", "b", "b", "b"]
-
-
-async def test_a_session_that_the_client_names_counts_more_than_the_messages() -> None:
-    pool = pool_of(MESSAGES, {name: good("Hello") for name in "ab"}, upstream={"sticky": True})
-    for session in ("one", "two", "one", "two"):
-        await pool.call(MESSAGES, headers={"x-claude-code-session-id": session})
-        await anyio.sleep(1)
-    assert pool.attempted == ["a", "b", "a", "b"]
 
 
 # Several choices for one request, each requested by a separate branch.
@@ -681,29 +619,8 @@ async def test_an_empty_relayed_response_is_a_failure(
 
 
 @BOTH
-async def test_a_redirect_is_a_failure(stream: bool) -> None:
-    moved = RawResponse([b"moved"], 307, (("location", "http://elsewhere/"),))
-    pool = pool_of(MESSAGES, {"a": moved, "b": good("Hello")})
-    check_text(MESSAGES, await pool.call(MESSAGES, stream=stream), "Hello", stream=stream)
-    assert len(pool.health("a").failures) == 1
-
-
-@BOTH
 async def test_an_account_need_not_have_a_key(stream: bool) -> None:
-    pool = pool_of(MESSAGES, {"nobody": broken(MESSAGES), "b": good("Hello")})
+    """It does not send that of another one, either."""
+    pool = pool_of(MESSAGES, {"a": broken(MESSAGES), "nobody": good("Hello")})
     check_text(MESSAGES, await pool.call(MESSAGES, stream=stream), "Hello", stream=stream)
-    assert pool.attempted == ["nobody", "b"]
-
-
-@BOTH
-@each("client")
-async def test_a_key_that_the_provider_repeats_is_not_shown(client: str, stream: bool, record: Any) -> None:
-    play = RawResponse(
-        [b'{"error":{"message":"Incorrect API key provided: canary-of-a.","code":"invalid_api_key"}}'], 401
-    )
-    pool = pool_of(CHAT, {"a": play}, max_attempts=1)
-    response = await pool.call(client, stream=stream)
-    assert response.status == 401
-    assert b"canary-of-a" not in response.body
-    assert "canary-of-a" not in repr(record())
-    assert "canary-of-a" not in repr(pool.health("a"))
+    assert pool.attempted == ["a", "nobody"]

@@ -155,21 +155,6 @@ async def test_all_accounts_behind_a_cooling_proxy_are_passed_over(stream: bool)
     check_text(MESSAGES, response, "Hello from a", stream=stream)
 
 
-async def test_after_a_proxys_cooldown_its_accounts_take_turns_again(stream: bool) -> None:
-    """The state of the proxy does not replace the state of the accounts."""
-    pool = behind_a_proxy(GONE)
-    pool.provider.play("b", GONE)
-    for _ in range(2):
-        await pool.call(MESSAGES, stream=stream, model="m")
-    await anyio.sleep(6)
-    for account in ("a", "b"):
-        pool.provider.play(account, good("Hello"))
-    for _ in range(4):
-        await anyio.sleep(1)
-        await pool.call(MESSAGES, stream=stream, model="m")
-    assert pool.attempted[-4:] == ["a", "b", "a", "b"]
-
-
 async def test_a_success_resets_the_failures_of_a_proxy(stream: bool) -> None:
     pool = behind_a_proxy(GONE)
     pool.provider.play("b", GONE)
@@ -182,16 +167,6 @@ async def test_a_success_resets_the_failures_of_a_proxy(stream: bool) -> None:
     pool.provider.play("b", good("Hello"))
     await pool.call(MESSAGES, stream=stream, model="m")
     assert pool.store.health()[proxy].consecutive_cooldowns == 0
-
-
-async def test_an_upstreams_error_through_a_proxy_is_the_accounts(stream: bool) -> None:
-    pool = behind_a_proxy(broken(MESSAGES))
-    for _ in range(3):
-        await pool.call(MESSAGES, stream=stream, model="m")
-    assert pool.cooldown_left("a") == 5
-    response = await pool.call(MESSAGES, stream=stream, model="m")
-    check_text(MESSAGES, response, "Hello from b", stream=stream)
-    assert pool.attempted == ["a", "b"] * 3 + ["b"]
 
 
 # The upstream's own rules.

@@ -83,16 +83,6 @@ async def test_the_second_account_is_tried_after_the_delay_and_may_win(
     assert record()["hedge"] == {"account": "up/a", "outcome": "cancelled"}
 
 
-async def test_the_first_account_may_still_win(stream: bool, record: Any) -> None:
-    pool = hedged(MESSAGES, {"a": silent(5), "b": silent(60, "Hello from b")})
-    response = await pool.call(MESSAGES, stream=stream)
-    check_text(MESSAGES, response, "Hello from a", stream=stream)
-    assert pool.attempted == ["a", "b"]
-    assert pool.provider.sent[1].closed_at == 5
-    assert (record()["account"], record()["outcome"]) == ("up/a", "completed")
-    assert record()["hedge"] == {"account": "up/b", "outcome": "cancelled"}
-
-
 async def test_no_second_account_is_tried_if_the_response_comes_in_time(stream: bool, record: Any) -> None:
     pool = hedged(MESSAGES, {"a": silent(1.9), "b": good("Hello from b")})
     check_text(MESSAGES, await pool.call(MESSAGES, stream=stream), "Hello from a", stream=stream)
@@ -106,12 +96,6 @@ async def test_a_response_that_has_begun_is_not_hedged(stream: bool) -> None:
     response = await pool.call(MESSAGES, stream=stream, leaves_after=500)
     check_text(MESSAGES, response, "Hello from a", stream=stream)
     assert pool.attempted == (["a"] if stream else ["a", "b"])
-
-
-async def test_nothing_is_hedged_by_default(stream: bool) -> None:
-    pool = hedged(MESSAGES, {"a": silent(100), "b": good("Hello from b")}, hedge_s=0)
-    check_text(MESSAGES, await pool.call(MESSAGES, stream=stream), "Hello from a", stream=stream)
-    assert pool.attempted == ["a"]
 
 
 async def test_without_another_account_the_first_goes_on(stream: bool, record: Any) -> None:
@@ -178,15 +162,6 @@ async def test_when_the_second_one_fails_the_first_goes_on(stream: bool, record:
     assert "error" not in record()
 
 
-async def test_when_the_first_one_fails_the_second_goes_on(stream: bool, record: Any) -> None:
-    pool = hedged(MESSAGES, {"a": late(broken(MESSAGES), 5), "b": silent(9, "Hello from b")})
-    check_text(MESSAGES, await pool.call(MESSAGES, stream=stream), "Hello from b", stream=stream)
-    assert len(pool.health("a").failures) == 1
-    hedge = record()["hedge"]
-    assert (hedge["account"], hedge["outcome"]) == ("up/a", "failed")
-    assert (record()["account"], record()["outcome"]) == ("up/b", "completed")
-
-
 async def test_when_both_fail_a_third_is_tried(stream: bool) -> None:
     plays = {"a": late(broken(MESSAGES), 5), "b": late(limited(MESSAGES), 5), "c": good("Hello from c")}
     pool = hedged(MESSAGES, plays)
@@ -240,7 +215,7 @@ async def test_a_client_that_leaves_ends_both(leaves: float, stream: bool, recor
     assert record()["outcome"] == "client_left"
 
 
-# Two things at once. Which task comes first is chance on trio, so each of these is tried often.
+# Two things at once. Which task comes first is chance on trio, so each of these is tried often there.
 
 BREAKS = RawResponse(before=[UpstreamBroken("http://up.test: the connection broke")])
 
@@ -280,8 +255,8 @@ SAME: dict[str, Callable[[bool], dict[str, Any]]] = {
 
 @pytest.mark.parametrize("what", SAME)
 @pytest.mark.all_combinations
-async def test_at_the_same_moment(what: str, stream: bool, record: Any) -> None:
-    for _ in range(30):
+async def test_at_the_same_moment(what: str, stream: bool, record: Any, anyio_backend_name: str) -> None:
+    for _ in range(30 if anyio_backend_name == "trio" else 1):
         store = SlowStore()
         pool = hedged(MESSAGES, SAME[what](stream), store=store)
         response = await pool.call(MESSAGES, stream=stream)

@@ -104,15 +104,7 @@ async def test_content_is_never_left_out() -> None:
 
 
 @pytest.mark.anyio
-async def test_where_losses_are_refused_the_client_gets_the_error() -> None:
-    gateway = scripted(CHAT, whole(REFUSAL, 400), whole(chat_response({"content": "Yes."})))
-    client = await gateway.call(PATHS[CHAT], {**HELLO, "seed": 7}, headers={"dragoman-loss-policy": "refuse"})
-    assert (client.status, len(gateway.sent)) == (400, 1)
-    assert "Unsupported parameter" in client.error["message"]
-
-
-@pytest.mark.anyio
-@pytest.mark.backends(*REAL_BACKENDS)  # a large request is translated in a thread
+@pytest.mark.backends(REAL_BACKENDS[0])  # a large request is translated in a thread
 async def test_a_request_that_has_more_values_in_the_upstreams_form_than_a_client_may_send() -> None:
     named = {"error": {"message": "Unsupported parameter: 'temperature'", "type": "invalid_request_error"}}
     gateway = scripted(RESPONSES, whole(named, 400), whole({"error": {"message": "No."}}, 400))

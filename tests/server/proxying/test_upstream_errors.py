@@ -14,7 +14,6 @@ import pytest
 from failures.responses import Text, frames
 from failures.responses import stream as stream_of
 from failures.translate import each
-from gateway.fakes import Sleep
 from gateway.provider import InBand, Plays, RawResponse, good, in_band, key_of, pool_of, with_headers
 from gateway.provider_errors import anthropic, broken, limited, openai, refusal, unauthorized
 from msgspec.structs import replace as replace_struct
@@ -358,28 +357,6 @@ async def test_an_unreadable_response_is_502_with_one_sentence(
     assert response.error["message"].startswith("the upstream's response cannot be read: ")
 
 
-@each("client")
-async def test_the_log_has_the_cause_after_heartbeats_too(client: str, record: Any) -> None:
-    redirect = RawResponse(
-        status=302, headers=(("location", "https://new.corp.test/v1"),), before=[Sleep(60)]
-    )
-    response = await pool_of(CHAT, {"a": redirect}).call(client, stream=True)
-    assert response.status == 200
-    assert RIGHT.encode() in response.body
-    assert b"corp.test" not in response.body
-    assert record()["error"] == record()["failures"][0]["cause"]
-    assert record()["error"].endswith(" 302 to https://new.corp.test/v1: put that into base_url")
-
-
-@each("client")
-async def test_an_end_without_a_response_is_one_sentence(client: str) -> None:
-    response = await pool_of(CHAT, {"a": RawResponse([b"data: [DONE]\n\n"])}).call(client, stream=False)
-    assert (response.status, response.error["message"]) == (
-        502,
-        "the upstream's response cannot be read: it ended without any choices",
-    )
-
-
 # -- that the model is another one
 
 NO_MODEL = "The model does not exist or you do not have access to it"
@@ -478,18 +455,6 @@ async def test_whether_to_try_again(client: str, upstream: str, case: str) -> No
     assert response.headers.get("x-should-retry") == advice
 
 
-@each("client")
-async def test_the_error_of_the_pool_counts_before_one_accounts(client: str) -> None:
-    """An account's error is permanent; another account of the pool is available in 20 s."""
-    plays = {
-        "a": limited(CHAT, ("retry-after", "20")),
-        "b": limited(CHAT, ("retry-after", "9000"), RETRY_FALSE),
-    }
-    response = await pool_of(CHAT, plays).call(client)
-    assert (response.status, response.headers["retry-after"]) == (429, "20")
-    assert "x-should-retry" not in response.headers
-
-
 class Counted(httpx2.ASGITransport):
     """The way from an SDK to the gateway."""
 
@@ -563,20 +528,6 @@ async def test_the_request_that_disables_the_last_key(client: str, stream: bool,
 
 
 @each("client")
-async def test_a_disabled_key_beside_a_cooling_account(client: str) -> None:
-    plays = {"a": limited(CHAT, ("retry-after", "60")), "b": unauthorized(CHAT)}
-    pool = pool_of(CHAT, plays, max_attempts=1)
-    await pool.call(client)
-    response = await pool.call(client)
-    assert pool.attempted == ["a", "b"]
-    assert (response.status, response.headers["retry-after"]) == (429, "60")
-    assert response.error["message"].startswith(
-        "every account of this model's upstreams is cooling down; the first is available in 60 s"
-    )
-    assert "x-should-retry" not in response.headers
-
-
-@each("client")
 async def test_a_disabled_key_when_others_could_not_be_tried(client: str) -> None:
     pool = pool_of(CHAT, {"a": unauthorized(CHAT), "b": good("Hello")}, max_attempts=1)
     response = await pool.call(client)
@@ -589,38 +540,6 @@ async def test_a_disabled_key_when_others_could_not_be_tried(client: str) -> Non
 
 
 # -- the log
-
-
-@pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
-async def test_each_failed_attempt_is_in_the_log(stream: bool, record: Any) -> None:
-    plays: dict[str, Plays] = {
-        "a": replace(limited(MESSAGES), before=[Sleep(3)]),
-        "b": RawResponse(before=[Sleep(0.25), UpstreamBroken("http://up.test: the connection broke")]),
-        "c": unauthorized(CHAT),
-    }
-    models = {"m": ("up/one", "else/two")}
-    pool = pool_of(MESSAGES, plays, others={"else": (CHAT, ["c"])}, models=models)
-    response = await pool.call(MESSAGES, model="m", stream=stream)
-    assert response.status == 502
-    found = record()
-    assert [
-        tuple(each.get(name) for name in ("account", "model", "status", "seconds"))
-        for each in found["failures"]
-    ] == [
-        ("up/a", "up/one", 429, 3),
-        ("up/b", "up/one", None, 0.25),
-        ("else/c", "else/two", 401, 0),
-    ]
-    assert [each["cause"][:40] for each in found["failures"]] == [
-        "This request would exceed your organizat",
-        "http://up.test: the connection broke",
-        'upstream "else" refused the key of accou',
-    ]
-    # The client gets the second error, because it passes.
-    passed = [found[name] for name in ("upstream", "upstream_protocol", "upstream_model", "account", "error")]
-    assert passed == ["up", MESSAGES, "one", "up/b", "http://up.test: the connection broke"]
-    assert "upstream_status" not in found
-    assert found["attempts"] == 3
 
 
 @pytest.mark.parametrize("client", [CHAT, MESSAGES, RESPONSES])
@@ -643,16 +562,6 @@ async def test_an_unknown_model_of_an_agent_is_an_error_with_the_line_to_add(
     response = await pool.call(client, model=model)
     line = ' (add to dragoman.toml, below [models]: "claude-*" = "up/MODEL")'
     assert (response.status, response.error["message"]) == (status, refused_with + (line if advised else ""))
-
-
-@pytest.mark.parametrize("order", ["ac", "ca"])
-async def test_a_failed_chain_names_the_requested_model(order: str, record: Any) -> None:
-    plays: dict[str, Plays] = {"a": broken(MESSAGES), "c": broken(CHAT)}
-    models = {"m": ("up/one", "else/two") if order == "ac" else ("else/two", "up/one")}
-    pool = pool_of(MESSAGES, plays, others={"else": (CHAT, ["c"])}, models=models)
-    assert (await pool.call(MESSAGES, model="m")).status == 500
-    reported = tuple(record()[name] for name in ("upstream", "upstream_model", "account"))
-    assert reported == (("else", "two", "else/c") if order == "ac" else ("up", "one", "up/a"))
 
 
 @pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])

@@ -22,9 +22,6 @@ async def up() -> AsyncIterator[Gateway]:
         yield up
 
 
-each_translated = pytest.mark.parametrize("upstream", ["messages", "chat"])
-
-
 STORY = [
     {"role": "user", "content": "Build a ship"},
     {"type": "message", "id": "msg_a", "role": "assistant", "content": "Which one?"},
@@ -62,26 +59,6 @@ async def test_h12_a_conversation_is_summed_up(up: Gateway, upstream: str) -> No
     assert upstream == "stateless" or not up.last.body.get("stream")
 
 
-@each_translated
-async def test_the_summary_replaces_the_conversation(up: Gateway, upstream: str) -> None:
-    compacted = await up.json(PATH, {"model": f"{upstream}/echo", "input": STORY})
-    await up.json(
-        "/v1/responses",
-        {
-            "model": f"{upstream}/echo",
-            "input": [*compacted["output"], {"role": "user", "content": "Go on"}],
-        },
-    )
-    sent = json.dumps(up.last.body)
-    assert "Summary of the conversation so far" in sent
-    assert "wood" not in sent.replace("Summary", "")
-
-
-async def test_a_text_is_a_conversation(up: Gateway) -> None:
-    response = await up.json(PATH, {"model": "messages/echo", "input": "Build a ship"})
-    assert [item["type"] for item in response["output"]] == ["message", "compaction"]
-
-
 async def test_a_stored_conversation_is_summed_up() -> None:
     async with gateway(response_store="memory") as up:
         first = await up.json("/v1/responses", {"model": "messages/echo", "input": "Build a ship"})
@@ -110,14 +87,6 @@ async def test_a_stored_conversation_is_sent_to_a_responses_upstream() -> None:
         await up.json(PATH, {"model": "openai/gpt", "previous_response_id": first["id"], "input": "now"})
         assert "previous_response_id" not in up.last.body
         assert [item["role"] for item in up.last.body["input"]] == ["user", "assistant", "user"]
-
-
-async def test_a_404_for_compaction_is_an_error_of_responses() -> None:
-    script = Script([b"<html>not found</html>"], status=404)
-    async with gateway({"/responses/compact": script}) as up:
-        client = await up.call(PATH, {"model": "stateless/m", "input": "x"})
-        assert client.status == 404
-        assert check_error(RESPONSES, 404, client.body) == []
 
 
 NO_TEXT = {

@@ -113,21 +113,6 @@ async def test_an_unknown_id_is_not_found(store: ResponseStore) -> None:
     assert not await store.delete("", "resp_1")
 
 
-async def test_a_response_with_the_same_id_replaces_the_first(store: ResponseStore) -> None:
-    await store.put(response(input_items=(item("old"),)))
-    await store.put(response(input_items=(item("new"),)))
-    found = await store.get("", "resp_1", NOW)
-    assert found is not None
-    assert [each.id for each in found.input] == ["new"]
-    assert await item_of(store, "", "old", NOW) is None
-
-
-async def test_items_are_found_by_their_ids(store: ResponseStore) -> None:
-    await store.put(response())
-    assert await item_of(store, "", "msg_1", NOW) == item("msg_1")
-    assert await item_of(store, "", "msg_2", NOW) == item("msg_2")
-
-
 async def test_of_two_items_with_one_id_the_later_one_is_found(store: ResponseStore) -> None:
     await store.put(response("resp_1", input_items=(item("x", "first"),)))
     await store.put(response("resp_2", input_items=(item("x", "second"),)))
@@ -188,13 +173,6 @@ async def test_old_responses_expire(store: ResponseStore) -> None:
     assert await store.get("", "resp_new", NOW) is None, "it is not merely hidden"
 
 
-async def test_storing_drops_expired_responses(store: ResponseStore) -> None:
-    await store.put(response("resp_old"))
-    await store.put(response("resp_new", created=NOW + LIMITS.max_age_s + 1))
-    assert await store.get("", "resp_old", NOW) is None
-    assert await store.get("", "resp_new", NOW) is not None
-
-
 async def ids_of(store: ResponseStore, count: int) -> list[int]:
     return [number for number in range(count) if await store.get("", f"resp_{number}", NOW) is not None]
 
@@ -239,15 +217,6 @@ async def test_a_response_larger_than_the_limit_is_not_stored_and_drops_nothing(
         assert await ids_of(store, 3) == [0]
 
 
-async def test_deleted_bytes_are_free_again(kind: Kind) -> None:
-    async with kind(ResponseStoreLimits(35_000, 3600)) as store:
-        for number in range(3):
-            await store.put(large(number))
-        await store.delete("", "resp_1")
-        await store.put(large(3))
-        assert await ids_of(store, 4) == [0, 2, 3]
-
-
 async def test_many_tasks_at_once(kind: Kind) -> None:
     async with kind() as store, anyio.create_task_group() as tasks:
         shared = item("shared", "x" * 1000)
@@ -285,17 +254,6 @@ async def test_the_file_outlives_the_store(sqlite: Kind) -> None:
         await store.put(stored)
     async with sqlite() as store:
         assert await store.get("", "resp_1", NOW) == stored
-
-
-@one_backend
-async def test_two_processes_see_each_other(sqlite: Kind) -> None:
-    """Two connections are to SQLite what two processes are."""
-    async with sqlite() as one, sqlite() as other:
-        await one.put(response("resp_1"))
-        assert await other.get("", "resp_1", NOW) == response("resp_1")
-        await other.put(response("resp_2"))
-        assert await one.delete("", "resp_2")
-        assert await other.get("", "resp_2", NOW) is None
 
 
 _PROCESS = """

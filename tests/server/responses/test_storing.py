@@ -92,14 +92,6 @@ async def test_a_response_with_store_false_is_not_stored(up: Gateway, stream: bo
     await up.get(f"{PATH}/{first['id']}", 404)
 
 
-async def test_an_incomplete_response_is_stored(up: Gateway) -> None:
-    first = await up.json(PATH, {"model": "messages/length", "input": "one"})
-    assert first["status"] == "incomplete"
-    found = await up.get(f"{PATH}/{first['id']}")
-    assert found["status"] == "incomplete"
-    assert found["incomplete_details"] == {"reason": "max_output_tokens"}
-
-
 async def refuses_to_go_on_from(up: Gateway, response: dict[str, Any]) -> None:
     body = {"model": "chat/echo", "input": "x", "previous_response_id": response["id"]}
     error = await refused(up, 400, body)
@@ -437,34 +429,6 @@ async def test_a_store_that_cannot_be_read_is_503(
 
 
 # Odd responses and requests.
-
-
-async def test_lone_surrogates_survive(up: Gateway) -> None:
-    body = b'{"model":"chat/echo","input":[{"role":"user","content":"cut \\ud83d"}]}'
-    client = await up.call(PATH, body)
-    assert client.status == 200
-    id = json.loads(client.body)["id"]
-    page = await up.get(f"{PATH}/{id}/input_items")
-    assert page["data"][0]["content"][0]["text"] == "cut \ud83d"
-    second = await create_response(up, "chat", "two", previous_response_id=id)
-    assert text_of(second) == "two"
-
-
-async def test_a_response_without_an_id_is_not_stored() -> None:
-    reply = {"object": "response", "status": "completed", "model": "m", "output": []}
-    async with gateway({"/responses": Script([json.dumps(reply).encode()])}, **ON) as up:
-        assert await create_response(up, "stateless", "one") == reply
-
-
-async def test_a_compacted_conversation_continues_from_the_summary(up: Gateway) -> None:
-    first = await create_response(up, "messages", "a long story that need not be told again")
-    trigger = {"type": "compaction_trigger"}
-    second = await create_response(up, "messages", [trigger], previous_response_id=first["id"])
-    assert [item["type"] for item in second["output"]] == ["compaction"]
-    await create_response(up, "messages", "and now?", previous_response_id=second["id"])
-    sent = json.dumps(up.last.body)
-    assert "Summary of the conversation so far" in sent
-    assert "need not be told again" not in sent.replace("Write only the summary", "")
 
 
 # Files, with real time: a thread is at work.

@@ -1,6 +1,7 @@
 """Freed memory goes back to the system from time to time. Time is virtual."""
 
 import ctypes
+import gc
 import weakref
 from types import SimpleNamespace
 
@@ -11,6 +12,11 @@ from virtual_time import VIRTUAL_BACKENDS
 from dragoman_server.serving.run import TRIM_S, return_freed_memory
 
 pytestmark = [pytest.mark.anyio, pytest.mark.backends(*VIRTUAL_BACKENDS)]
+
+
+@pytest.fixture(autouse=True)
+def objects_of_other_tests() -> None:
+    gc.freeze()  # else each collection walks over all that they have left
 
 
 async def test_glibc_returns_what_is_free(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,13 +1,15 @@
-"""The runner, in real processes: it starts, prints its address, serves, drains and exits, on each backend."""
+"""The runner, in real processes: it starts, prints its address, serves, drains and exits.
+
+A test runs on each backend where the event loop decides: at the start, for signals, for what is cut. Else LOOPS or one
+of them is enough; the steps of a stop are in test_run_on_trio.py, in virtual time.
+"""
 
 import contextlib
 import json
 import os
 import re
-import shutil
 import signal
 import socket
-import ssl
 import subprocess
 import sys
 import time
@@ -16,37 +18,40 @@ from pathlib import Path
 import httpx2
 import pytest
 from command.process import Server
+from http_certificate import Certificate, make_certificate
 
-from dragoman_server.serving.run import BoundAddress, StartupError, serve
+from dragoman_server.serving.run import BoundAddress, StartupError, check_tls, serve
 from dragoman_server.serving.sockets import bind
 from dragoman_server.settings import ServerSettings, Settings
 
 pytestmark = pytest.mark.process
 
-BACKENDS = ("asyncio", "uvloop", "trio")
-each_backend = pytest.mark.parametrize("backend", BACKENDS)
+on_each_backend = pytest.mark.parametrize("backend", ["asyncio", "uvloop", "trio"])
+on_each_loop = pytest.mark.parametrize("backend", ["asyncio", "trio"])
+on_each_asyncio = pytest.mark.parametrize("backend", ["asyncio", "uvloop"])
+each_worker_count = pytest.mark.parametrize("workers", ["1", "2"])
 
 
 @pytest.fixture(scope="module")
-def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
-    if shutil.which("openssl") is None:
-        pytest.skip("needs the openssl command to make a certificate")
-    directory = tmp_path_factory.mktemp("tls")
-    certfile, keyfile = str(directory / "cert.pem"), str(directory / "key.pem")
-    command = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2"
-    command += f" -subj /CN=localhost -addext subjectAltName=IP:127.0.0.1 -out {certfile} -keyout {keyfile}"
-    subprocess.run(command.split(), check=True, capture_output=True)
-    return certfile, keyfile
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Certificate:
+    return make_certificate(tmp_path_factory.mktemp("tls"))
 
 
-@each_backend
-def test_it_prints_its_address_and_serves_there_and_exits_with_0(backend: str) -> None:
+@pytest.mark.parametrize(
+    ("backend", "number"), [("asyncio", signal.SIGTERM), ("uvloop", signal.SIGTERM), ("trio", signal.SIGINT)]
+)
+def test_it_prints_its_address_and_serves_there_and_exits_with_0(
+    backend: str, number: signal.Signals
+) -> None:
     with Server("--port", "0", "--backend", backend).ready() as server:
         assert server.backend == backend
         assert server.port > 0
         assert server.get("/") == b"hello"
         assert json.loads(server.get("/info")) == ["1.1", "http"]
-        server.signal(signal.SIGTERM)
+        with server.connect() as client:
+            client.sendall(b"GET / HTTP/1.0\r\n\r\n")
+            assert b"server:" not in b"".join(iter(lambda: client.recv(65536), b"")).lower()
+        server.signal(number)
         assert server.wait() == 0
     # The line comes once; after it come the application's own and those of the stop, and no noise of the server's.
     assert [line for line in server.output if "listens" in line] == [
@@ -54,12 +59,12 @@ def test_it_prints_its_address_and_serves_there_and_exits_with_0(backend: str) -
     ]
     listens, stop, shut_down, stopped = server.output[-4:]
     assert listens.startswith("Dragoman listens")
-    assert json.loads(stop)["message"] == "SIGTERM: no new connections; no request is open"
+    assert json.loads(stop)["message"] == f"{number.name}: no new connections; no request is open"
     assert shut_down == "the application has shut down"
     assert json.loads(stopped)["message"] == "stopped"
 
 
-@pytest.mark.parametrize("workers", ["1", "2"])
+@each_worker_count
 @pytest.mark.parametrize("abstract", [False, True])
 @pytest.mark.skipif(sys.platform != "linux", reason="systemd and abstract sockets are Linux's")
 @pytest.mark.each_choice
@@ -74,33 +79,7 @@ def test_systemd_is_notified_once_it_serves(workers: str, abstract: bool, tmp_pa
             assert server.ready().get("/") == b"hello"
 
 
-@each_backend
-def test_a_response_names_no_server_software_and_ctrl_c_is_a_clean_end(backend: str) -> None:
-    with Server("--port", "0", "--backend", backend).ready() as server:
-        with server.connect() as client:
-            client.sendall(b"GET / HTTP/1.0\r\n\r\n")
-            assert b"server:" not in b"".join(iter(lambda: client.recv(65536), b"")).lower()
-        server.signal(signal.SIGINT)
-        assert server.wait() == 0
-    assert not any("Traceback" in line for line in server.output)
-
-
-@each_backend
-def test_an_open_request_is_finished_while_new_connections_are_refused(backend: str) -> None:
-    with Server("--port", "0", "--backend", backend).ready() as server, server.connect() as client:
-        client.sendall(b"POST /read HTTP/1.1\r\nhost: a\r\ncontent-length: 4\r\n\r\nab")
-        # A response on a second connection proves that the loop has read what the first one sent.
-        assert server.get("/") == b"hello"
-        server.signal(signal.SIGTERM)
-        server.wait_until_closed()
-        client.sendall(b"cd")
-        reply = b"".join(iter(lambda: client.recv(65536), b""))
-        assert reply.startswith(b"HTTP/1.1 200")
-        assert b"abcd" in reply
-        assert server.wait() == 0
-
-
-@each_backend
+@on_each_asyncio
 @pytest.mark.promise("R2")
 def test_an_open_response_after_the_drain_is_cut_without_an_end(backend: str) -> None:
     arguments = ("--port", "0", "--backend", backend, "--drain-s", "0.2")
@@ -124,7 +103,7 @@ def test_an_open_response_after_the_drain_is_cut_without_an_end(backend: str) ->
     assert "stopped" in stopped
 
 
-@each_backend
+@on_each_backend
 def test_a_second_signal_does_not_wait_even_for_a_client_that_does_not_read(backend: str) -> None:
     with Server("--port", "0", "--backend", backend).ready() as server, server.connect() as client:
         client.sendall(b"GET /flood HTTP/1.1\r\nhost: a\r\n\r\n")
@@ -139,7 +118,7 @@ def test_a_second_signal_does_not_wait_even_for_a_client_that_does_not_read(back
 
 
 @pytest.mark.promise("S8")
-@each_backend
+@on_each_loop
 def test_code_that_blocks_the_event_loop_does_not_keep_the_process(backend: str) -> None:
     arguments = ("--port", "0", "--backend", backend, "--drain-s", "0.2")
     with Server(*arguments, env={"CFG_STEP_S": "0.1"}).ready() as server, server.connect() as client:
@@ -151,8 +130,8 @@ def test_code_that_blocks_the_event_loop_does_not_keep_the_process(backend: str)
     assert "the stop takes too long" in server.output[-1]
 
 
-@pytest.mark.parametrize("workers", ["1", "2"])
-@each_backend
+@each_worker_count
+@on_each_loop
 @pytest.mark.each_choice
 def test_a_thread_that_hangs_does_not_keep_the_process(backend: str, workers: str) -> None:
     """The interpreter waits for threads at its end: for one that reads a file system that hangs, say."""
@@ -165,8 +144,8 @@ def test_a_thread_that_hangs_does_not_keep_the_process(backend: str, workers: st
     assert any("the stop takes too long" in line for line in server.output)
 
 
-@pytest.mark.parametrize("workers", ["1", "2"])
-@each_backend
+@each_worker_count
+@on_each_loop
 @pytest.mark.each_choice
 def test_a_log_that_nobody_reads_does_not_keep_the_process(backend: str, workers: str) -> None:
     arguments = ("--port", "0", "--backend", backend, "--workers", workers, "--drain-s", "0.2")
@@ -176,7 +155,7 @@ def test_a_log_that_nobody_reads_does_not_keep_the_process(backend: str, workers
         assert server.wait() == 0
 
 
-@pytest.mark.parametrize("workers", ["1", "2"])
+@each_worker_count
 def test_a_closed_terminal_drains_too(workers: str) -> None:
     ours, its_terminal = os.openpty()
     server = Server("--port", "0", "--workers", workers, terminal=its_terminal)
@@ -193,7 +172,7 @@ def test_a_closed_terminal_drains_too(workers: str) -> None:
         assert server.wait() == 0
 
 
-@each_backend
+@on_each_loop
 def test_a_signal_ends_a_start_that_hangs(backend: str) -> None:
     with Server("--port", "0", "--backend", backend, env={"CFG_HANG": "1"}) as server:
         server.wait_for_line("hanging")
@@ -202,23 +181,14 @@ def test_a_signal_ends_a_start_that_hangs(backend: str) -> None:
     assert not any("listens" in line for line in server.output)
 
 
-@each_backend
-@pytest.mark.parametrize("workers", ["1", "2"])
+@on_each_loop
+@each_worker_count
 @pytest.mark.each_choice
 def test_an_application_that_does_not_start_is_one_line(backend: str, workers: str) -> None:
     environ = {"CFG_FAIL": "no database"}
     with Server("--port", "0", "--backend", backend, "--workers", workers, env=environ) as server:
         assert server.wait() == 1
     assert server.output == ["dragoman: the application did not start: OSError: no database"]
-
-
-def test_a_port_in_use_is_one_line() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = str(taken.getsockname()[1])
-        with Server("--port", port) as server:
-            assert server.wait() == 1
-    (line,) = server.output
-    assert line.startswith(f"dragoman: cannot listen on 127.0.0.1 port {port}: Address already in use by ")
 
 
 def test_ipv6() -> None:
@@ -242,47 +212,47 @@ def _can_bind(host: str) -> bool:
 # TLS.
 
 
-@each_backend
-def test_tls_offers_http_2(backend: str, certificate: tuple[str, str]) -> None:
-    certfile, keyfile = certificate
-    arguments = ("--port", "0", "--backend", backend, "--certfile", certfile, "--keyfile", keyfile)
-    context = ssl.create_default_context(cafile=certfile)
-    for flags, version in (((), "2"), (("--no-http2",), "1.1")):
-        with Server(*arguments, *flags).ready() as server:
-            assert f"Dragoman listens on https://127.0.0.1:{server.port} ({backend})" in server.output
-            with httpx2.Client(verify=context, http2=True) as client:
-                response = client.get(f"https://127.0.0.1:{server.port}/info")
-            assert response.json() == [version, "https"]
-            # Plain HTTP on the TLS port is the client's mistake and no line in the log.
-            with server.connect() as plain:
-                plain.sendall(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n")
-                with contextlib.suppress(ConnectionError):
-                    plain.recv(1)
-            server.signal(signal.SIGTERM)
-            assert server.wait() == 0
-        assert server.output[-4].startswith("Dragoman listens")
+@pytest.mark.parametrize(
+    ("backend", "flags", "version"),
+    [("asyncio", [], "2"), ("uvloop", ["--no-http2"], "1.1"), ("trio", [], "2")],
+)
+def test_tls_offers_http_2(backend: str, flags: list[str], version: str, certificate: Certificate) -> None:
+    files = ("--certfile", str(certificate.cert), "--keyfile", str(certificate.key))
+    with Server("--port", "0", "--backend", backend, *files, *flags).ready() as server:
+        assert f"Dragoman listens on https://127.0.0.1:{server.port} ({backend})" in server.output
+        with httpx2.Client(verify=certificate.client(), http2=True) as client:
+            response = client.get(f"https://127.0.0.1:{server.port}/info")
+        assert response.json() == [version, "https"]
+        # Plain HTTP on the TLS port is the client's mistake and no line in the log.
+        with server.connect() as plain:
+            plain.sendall(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n")
+            with contextlib.suppress(ConnectionError):
+                plain.recv(1)
+        server.signal(signal.SIGTERM)
+        assert server.wait() == 0
+    assert server.output[-4].startswith("Dragoman listens")
 
 
-def test_a_pair_that_does_not_fit_is_one_line(certificate: tuple[str, str]) -> None:
-    certfile, _ = certificate
-    with Server("--certfile", certfile, "--keyfile", certfile) as server:
-        assert server.wait() == 1
-    (line,) = server.output
-    text = f"certfile {certfile} and keyfile {certfile} cannot be used together: "
-    assert line.startswith(f"dragoman: server.certfile: {text}")
-
-
-def test_an_encrypted_key_is_refused_without_a_prompt(certificate: tuple[str, str], tmp_path: Path) -> None:
-    certfile, keyfile = certificate
-    locked = str(tmp_path / "locked.pem")
-    subprocess.run(
-        ["openssl", "ec", "-in", keyfile, "-out", locked, "-aes256", "-passout", "pass:secret"],
-        check=True,
-        capture_output=True,
-    )
-    with Server("--certfile", certfile, "--keyfile", locked) as server:
-        assert server.wait() == 1
-    assert "cannot be used together" in server.output[0]
+def test_a_key_that_cannot_be_used_is_refused_without_a_prompt(
+    certificate: Certificate, tmp_path: Path
+) -> None:
+    certfile, locked = str(certificate.cert), str(tmp_path / "locked.pem")
+    command = [
+        "openssl",
+        "ec",
+        "-in",
+        str(certificate.key),
+        "-out",
+        locked,
+        "-aes256",
+        "-passout",
+        "pass:secret",
+    ]
+    subprocess.run(command, check=True, capture_output=True)
+    for keyfile in (certfile, locked):
+        text = f"certfile {certfile} and keyfile {keyfile} cannot be used together: "
+        with pytest.raises(StartupError, match=f"^{re.escape(text)}"):
+            check_tls(ServerSettings(certfile=certfile, keyfile=keyfile))
 
 
 # Workers.
@@ -297,33 +267,24 @@ def _pids(server: Server, count: int) -> set[int]:
     return found
 
 
-@each_backend
-def test_workers_share_one_port_and_end_together(backend: str) -> None:
-    with Server("--port", "0", "--backend", backend, "--workers", "2").ready() as server:
-        pids = _pids(server, 2)
-        assert len(pids) == 2
-        assert server.pid not in pids
-        server.signal(signal.SIGTERM)
-        assert server.wait() == 0
-    assert sum("listens" in line for line in server.output) == 1
-    assert server.output.count("the application has shut down") == 2
-    for pid in pids:
-        with pytest.raises(ProcessLookupError):
-            os.kill(pid, 0)
-
-
-@each_backend
-def test_ctrl_c_for_the_whole_group_is_one_signal_for_each_worker(backend: str) -> None:
+@on_each_backend
+def test_workers_share_one_port_and_a_signal_to_their_group_is_one_for_each(backend: str) -> None:
     arguments = ("--port", "0", "--backend", backend, "--workers", "2")
     with Server(*arguments).ready() as server, server.connect() as client:
         client.sendall(b"POST /read HTTP/1.1\r\nhost: a\r\ncontent-length: 4\r\n\r\nab")
-        assert len(_pids(server, 2)) == 2
+        pids = _pids(server, 2)
+        assert len(pids - {server.pid}) == 2
         os.killpg(server.pid, signal.SIGINT)
         server.wait_until_closed()
         # A second signal would have cut this request.
         client.sendall(b"cd")
         assert b"abcd" in b"".join(iter(lambda: client.recv(65536), b""))
         assert server.wait() == 0
+    assert sum("listens" in line for line in server.output) == 1
+    assert server.output.count("the application has shut down") == 2
+    for pid in pids:
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
 
 
 def test_a_worker_that_dies_is_replaced() -> None:
@@ -359,7 +320,7 @@ def test_workers_that_die_again_and_again_end_the_gateway(tmp_path: Path) -> Non
     assert server.output[-1] == "dragoman: a worker process died while starting, 3 times in a row"
 
 
-@each_backend
+@on_each_loop
 def test_workers_do_not_outlive_their_supervisor(backend: str) -> None:
     with Server("--port", "0", "--backend", backend, "--workers", "2").ready() as server:
         pids = _pids(server, 2)
@@ -391,7 +352,12 @@ def test_uvloop_that_is_not_installed_is_one_line(monkeypatch: pytest.MonkeyPatc
         serve(settings, lambda _: _unused, on_ready=lambda _: None)
 
 
-def test_a_host_that_is_none_or_another() -> None:
+def test_an_address_that_cannot_be_bound() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        text = f"^cannot listen on 127.0.0.1 port {port}: Address already in use"
+        with pytest.raises(StartupError, match=text):
+            bind(ServerSettings(port=port))
     with pytest.raises(StartupError, match=r"cannot listen on a\.\.b"):
         bind(ServerSettings(host="a..b"))
     text = "cannot listen on 192.0.2.1 port 0: Cannot assign requested address; choose an address"

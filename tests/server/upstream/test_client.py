@@ -3,7 +3,6 @@
 import gzip
 import sys
 import threading
-import zlib
 from collections.abc import AsyncIterator, Callable, Iterator
 
 import anyio
@@ -11,8 +10,7 @@ import anyio.lowlevel
 import httpx2
 import pytest
 from core.toy_framing import LENGTHS, LengthReader, LengthWriter, in_lengths
-from http_certificate import make_certificate
-from http_server import TIMEOUT_S, DeafServer, Peer, ScriptedServer, answering
+from http_server import Peer, ScriptedServer, answering
 from virtual_time import REAL_BACKENDS
 
 from dragoman.codec import SSE, Framing
@@ -20,27 +18,22 @@ from dragoman.sse import Frame
 from dragoman_server.hosts import UpstreamCall
 from dragoman_server.platform.off_loop import INLINE_BYTES
 from dragoman_server.upstream.client import UpstreamClient
-from dragoman_server.upstream.content_coding import MAX_PORTION
 from dragoman_server.upstream.errors import (
     UpstreamBroken,
     UpstreamError,
     UpstreamRequestInvalid,
     UpstreamTimeout,
-    UpstreamTimeoutPhase,
     UpstreamTooLarge,
     UpstreamUnreachable,
 )
-from dragoman_server.upstream.pool import PoolLimits
-from dragoman_server.upstream.transport import Http1Transport, UpstreamTimeouts
+from dragoman_server.upstream.transport import Http1Transport
 
 pytestmark = [pytest.mark.anyio, pytest.mark.backends(*REAL_BACKENDS)]
 one_backend = pytest.mark.backends(REAL_BACKENDS[0])  # no task group, stream or clock is under test
 
 OK = b"HTTP/1.1 200 OK\r\n"
 HELLO = OK + b"content-length: 5\r\n\r\nhello"
-CHUNK = OK + b"transfer-encoding: chunked\r\n\r\n1\r\nx\r\n"
 KEY = "sk-secret"
-FAST = UpstreamTimeouts(connect_s=TIMEOUT_S, read_s=0.05, write_s=0.05, pool_s=0.05)
 
 
 @pytest.fixture(autouse=True)
@@ -106,25 +99,6 @@ async def test_the_bytes_that_the_server_gets() -> None:
         ]
 
 
-async def test_connections_are_used_again_but_cookies_are_not() -> None:
-    data = OK + b"set-cookie: account=one\r\ncontent-length: 0\r\n\r\n"
-    async with ScriptedServer(answering(data, times=2)) as server, UpstreamClient() as client:
-        for _ in range(2):
-            await get(client, server.url)
-        assert len(server.peers) == 1
-        assert all(b"account" not in request for request in server.peers[0].requests)
-
-
-@one_backend
-@pytest.mark.parametrize("status", [301, 303, 307, 308])
-async def test_a_redirect_is_a_response_like_any_other(status: int) -> None:
-    data = b"HTTP/1.1 %d Moved\r\nlocation: /elsewhere\r\ncontent-length: 0\r\n\r\n" % status
-    async with ScriptedServer(answering(data)) as server, UpstreamClient() as client:
-        async with client.open(UpstreamCall("POST", server.url, content=b"{}")) as response:
-            assert (response.status, response.headers[0]) == (status, ("location", "/elsewhere"))
-        assert len(server.peers[0].requests) == 1
-
-
 @one_backend
 @pytest.mark.promise("S7")
 @pytest.mark.parametrize(("limit", "fits"), [(5, True), (4, False)])
@@ -152,53 +126,6 @@ async def test_a_compressed_body_is_decoded_and_its_headers_dropped() -> None:
     ):
         assert response.headers == [("x", "y")]
         assert await response.read_all(500) == b"hello" * 100
-
-
-async def test_compressed_events_come_out_one_by_one() -> None:
-    taken = [anyio.Event(), anyio.Event()]
-
-    async def script(peer: Peer) -> None:
-        compressor = zlib.compressobj(wbits=zlib.MAX_WBITS | 16)
-        await peer.respond(OK + b"content-encoding: gzip\r\n\r\n")
-        for event in taken:
-            await peer.send(compressor.compress(b"data: 1\n\n") + compressor.flush(zlib.Z_SYNC_FLUSH))
-            await event.wait()
-        await peer.send(compressor.flush())
-
-    async with (
-        ScriptedServer(script) as server,
-        UpstreamClient() as client,
-        client.open(UpstreamCall("GET", server.url)) as response,
-    ):
-        for event in taken:
-            assert await response.receive() == b"data: 1\n\n"
-            event.set()
-        assert await response.receive() == b""
-
-
-@pytest.mark.promise("S8")
-async def test_other_tasks_run_while_a_read_is_decompressed() -> None:
-    body = gzip.compress(bytes(64 * MAX_PORTION))
-    head = OK + b"content-encoding: gzip\r\ncontent-length: %d\r\n\r\n" % len(body)
-    turns = 0
-
-    async def others() -> None:
-        nonlocal turns
-        while True:
-            turns += 1
-            await anyio.lowlevel.checkpoint()
-
-    async with (
-        ScriptedServer(answering(head, body)) as server,
-        UpstreamClient() as client,
-        client.open(UpstreamCall("GET", server.url)) as response,
-        anyio.create_task_group() as tasks,
-    ):
-        await response.receive()  # all of it has come
-        tasks.start_soon(others)
-        assert await response.read_all(64 * MAX_PORTION) == bytes(63 * MAX_PORTION)
-        tasks.cancel_scope.cancel()
-    assert turns > 32
 
 
 @one_backend
@@ -307,36 +234,6 @@ async def test_a_stream_that_breaks_its_framing() -> None:
             await response.receive()
 
 
-async def test_leaving_the_block_early_closes_the_connection_at_once() -> None:
-    async with ScriptedServer(answering(CHUNK)) as server, UpstreamClient() as client:
-        async with client.open(UpstreamCall("GET", server.url)) as response:
-            assert await response.receive() == b"x"
-        with anyio.fail_after(TIMEOUT_S):
-            await server.peers[0].gone.wait()
-
-
-async def test_cancelling_the_block_closes_the_connection_at_once() -> None:
-    async with ScriptedServer(answering(CHUNK)) as server, UpstreamClient() as client:
-        with anyio.CancelScope() as scope:
-            async with client.open(UpstreamCall("GET", server.url)) as response:
-                assert await response.receive() == b"x"
-                scope.cancel()
-                await response.receive()
-        assert scope.cancelled_caught
-        with anyio.fail_after(TIMEOUT_S):
-            await server.peers[0].gone.wait()
-
-
-@one_backend
-async def test_https(tmp_path_factory: pytest.TempPathFactory) -> None:
-    made = make_certificate(tmp_path_factory.mktemp("tls"))
-    async with (
-        ScriptedServer(answering(HELLO), tls=made.server()) as server,
-        UpstreamClient(transport=Http1Transport(tls=made.client())) as client,
-    ):
-        assert await get(client, server.url) == b"hello"
-
-
 # Errors.
 
 
@@ -351,70 +248,6 @@ async def failure_of(
     assert KEY not in str(error)
     assert error.__cause__ is None
     return error
-
-
-@one_backend
-async def test_connection_refused() -> None:
-    with DeafServer() as server:
-        url = server.url
-    async with UpstreamClient() as client:
-        error = await failure_of(client, url + f"path?key={KEY}")
-    assert isinstance(error, UpstreamUnreachable)
-    assert str(error) == f"cannot connect to {url.rstrip('/')}: Connection refused"
-
-
-@pytest.mark.parametrize(
-    ("data", "phase"),
-    [(b"", UpstreamTimeoutPhase.READ), (CHUNK, UpstreamTimeoutPhase.READ)],
-    ids=["head", "body"],
-)
-async def test_a_silent_server(data: bytes, phase: UpstreamTimeoutPhase) -> None:
-    async with ScriptedServer(answering(data)) as server, UpstreamClient() as client:
-        error = await failure_of(client, server.url, timeouts=FAST)
-        assert isinstance(error, UpstreamTimeout)
-        assert error.phase is phase
-        assert f"127.0.0.1:{server.port}" in str(error)
-
-
-async def test_a_server_that_does_not_read() -> None:
-    with DeafServer() as server:
-        async with UpstreamClient() as client:
-            error = await failure_of(client, server.url, content=b"q" * 50_000_000, timeouts=FAST)
-    assert isinstance(error, UpstreamTimeout)
-    assert error.phase is UpstreamTimeoutPhase.WRITE
-
-
-async def test_all_connections_in_use() -> None:
-    limits = PoolLimits(connections=1)
-    async with (
-        ScriptedServer(answering(CHUNK)) as server,
-        UpstreamClient(transport=Http1Transport(limits=limits)) as client,
-        client.open(UpstreamCall("GET", server.url)),
-    ):
-        error = await failure_of(client, server.url, timeouts=FAST)
-    assert isinstance(error, UpstreamTimeout)
-    assert error.phase is UpstreamTimeoutPhase.POOL
-
-
-@pytest.mark.parametrize(
-    ("data", "message"),
-    [
-        (b"", "closed the connection without a response"),
-        (b"nonsense " + KEY.encode() + b"\r\n\r\n", "the response head is not HTTP/1.1"),
-        (CHUNK, "the connection ended inside a chunked body"),
-        (CHUNK + b"zz\r\n", "a chunk-size line is not hex"),
-    ],
-    ids=["nothing", "not HTTP", "cut body", "bad chunk"],
-)
-async def test_a_broken_response(data: bytes, message: str) -> None:
-    async def script(peer: Peer) -> None:
-        await peer.respond(data)
-
-    async with ScriptedServer(script) as server, UpstreamClient() as client:
-        error = await failure_of(client, server.url)
-        assert isinstance(error, UpstreamBroken)
-        assert isinstance(error, UpstreamBroken)
-        assert message in str(error)
 
 
 @one_backend
@@ -433,15 +266,6 @@ async def test_a_request_that_cannot_be_sent(url: str, headers: list[tuple[str, 
     async with UpstreamClient() as client:
         with pytest.raises(UpstreamRequestInvalid) as caught:
             client.open(UpstreamCall("GET", url, headers))
-    assert KEY not in str(caught.value)
-
-
-@one_backend
-async def test_a_header_with_a_line_break() -> None:
-    async with ScriptedServer(answering(HELLO)) as server, UpstreamClient() as client:
-        with pytest.raises(UpstreamRequestInvalid) as caught:
-            async with client.open(UpstreamCall("GET", server.url, [("x", f"{KEY}\r\ny: z")])):
-                pass
     assert KEY not in str(caught.value)
 
 
@@ -509,6 +333,7 @@ async def test_errors_of_other_transports_are_reported_without_their_text() -> N
             error = await failure_of(client, f"http://up.example/{name}")
         assert type(error) is expected, name
         assert message in str(error), name
+        assert not isinstance(error, UpstreamTimeout) or name == f"{error.phase.value} timeout"
 
 
 @one_backend

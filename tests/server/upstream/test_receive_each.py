@@ -9,7 +9,7 @@ from contextlib import aclosing
 import anyio
 import pytest
 from http_certificate import Certificate, make_certificate
-from http_server import TIMEOUT_S, Peer, Script, ScriptedServer, answering
+from http_server import TIMEOUT_S, Peer, Script, ScriptedServer
 from transport_requests import request_to
 from trials import MAX_TRIALS, trials
 from virtual_time import REAL_BACKENDS, UVLOOP
@@ -121,19 +121,6 @@ async def test_what_is_not_taken_waits_for_receive() -> None:
         assert rest == b"2345"
 
 
-async def test_what_has_arrived_before_comes_first() -> None:
-    script = one_by_one(*(b"1\r\n%d\r\n" % number for number in range(1, 9)), b"0\r\n\r\n")
-    async with ScriptedServer(script) as server, aclosing(Http1Transport()) as transport:
-        reader = Reader(transport)
-        reader.received = reader.taken  # one list of both
-        body = await reader.begin(server)
-        await anyio.sleep(0.035)
-        while reader.taken[-1]:
-            await body.receive_each(reader.take)
-            reader.taken.append(await body.receive())
-        assert b"".join(reader.taken) == b"012345678"
-
-
 async def test_a_large_read_is_left_to_receive_which_lets_other_tasks_run() -> None:
     large = b"x" * 100_000
     script = one_by_one(b"1\r\n1\r\n", b"%x\r\n%b\r\n" % (len(large), large), b"1\r\n2\r\n0\r\n\r\n")
@@ -229,11 +216,3 @@ async def test_over_tls(certificate: Certificate) -> None:
         reader = Reader(transport)
         assert await reader.read(server) == b"123"
         assert reader.received == [b"0", b""]
-
-
-async def test_nothing_is_passed_of_a_body_that_has_come_with_its_head() -> None:
-    whole = b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello"
-    async with ScriptedServer(answering(whole)) as server, aclosing(Http1Transport()) as transport:
-        reader = Reader(transport)
-        assert await reader.read(server) == b""
-        assert reader.received == [b"hello", b""]

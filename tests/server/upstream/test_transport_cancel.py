@@ -20,7 +20,6 @@ from dragoman_server.upstream.transport import Http1Request, Http1Transport, Poo
 pytestmark = [pytest.mark.anyio, pytest.mark.backends(*REAL_BACKENDS, UVLOOP)]
 
 OK = b"HTTP/1.1 200 OK\r\n"
-HELLO = OK + b"content-length: 5\r\n\r\nhello"
 CHUNK = OK + b"transfer-encoding: chunked\r\n\r\n1\r\nx\r\n"
 
 
@@ -149,20 +148,6 @@ async def test_cancelled_in_the_tls_handshake() -> None:
         await gone(server.peers[0])
 
 
-async def test_the_tls_handshake_counts_as_connecting() -> None:
-    async def never_responds(peer: Peer) -> None:
-        await peer.until_closed()
-
-    async with (
-        ScriptedServer(never_responds) as server,
-        aclosing(Http1Transport(tls=no_trust())) as transport,
-    ):
-        with pytest.raises(UpstreamTimeout):
-            await transport.send(request_to(f"https://127.0.0.1:{server.port}/", connect=0.05))
-        assert is_clean(transport)
-        await gone(server.peers[0])
-
-
 async def test_cancelled_while_it_sends() -> None:
     with DeafServer() as server:
         connections = []
@@ -196,49 +181,6 @@ async def test_cancelled_in_the_response(start: bytes) -> None:
         await gone(server.peers[0])
 
 
-async def test_cancelled_on_a_used_connection() -> None:
-    requested = anyio.Event()
-
-    async def script(peer: Peer) -> None:
-        await peer.respond(HELLO)
-        await peer.request()
-        requested.set()
-        await peer.until_closed()
-
-    async with ScriptedServer(script) as server, aclosing(Http1Transport()) as transport:
-        *_, body = await transport.send(request_to(server.url))
-        assert await read(body) == [b"hello"]
-        await cancel_when_blocked(transport, request_to(server.url), requested.wait)
-        assert is_clean(transport)
-        await gone(server.peers[0])
-        assert len(server.peers) == 1
-
-
-async def test_a_slot_freed_by_cancellation_serves_the_next_waiter() -> None:
-    limits = PoolLimits(connections=1)
-    async with (
-        ScriptedServer(silent, answering(HELLO)) as server,
-        aclosing(Http1Transport(limits=limits)) as transport,
-        anyio.create_task_group() as tasks,
-    ):
-        first = anyio.CancelScope()
-
-        async def hangs() -> None:
-            with first:
-                await transport.send(request_to(server.url))
-
-        tasks.start_soon(hangs)
-        await anyio.wait_all_tasks_blocked()
-
-        async def waits() -> None:
-            *_, body = await transport.send(request_to(server.url))
-            assert await read(body) == [b"hello"]
-
-        tasks.start_soon(waits)
-        await anyio.wait_all_tasks_blocked()
-        first.cancel()
-
-
 async def test_closed_in_the_middle_of_a_body() -> None:
     async with ScriptedServer(answering(CHUNK)) as server, aclosing(Http1Transport()) as transport:
         *_, body = await transport.send(request_to(server.url))
@@ -251,16 +193,6 @@ async def test_closed_in_the_middle_of_a_body() -> None:
         assert is_clean(transport)
         with pytest.raises(UpstreamBroken):
             await body.receive()
-
-
-async def test_closed_in_a_cancelled_scope() -> None:
-    async with ScriptedServer(answering(CHUNK)) as server, aclosing(Http1Transport()) as transport:
-        *_, body = await transport.send(request_to(server.url))
-        with anyio.CancelScope() as scope:
-            scope.cancel()
-            await body.aclose()
-        assert is_clean(transport)
-        await gone(server.peers[0])
 
 
 async def test_closed_by_another_task_while_a_read_waits() -> None:

@@ -15,15 +15,13 @@ import httpx2
 import pytest
 from http_certificate import Certificate, make_certificate
 from http_server import TIMEOUT_S, Peer, ScriptedServer, answering
-from transport_requests import read, request_to
-from trials import MAX_TRIALS, trials
+from transport_requests import request_to
 from virtual_time import REAL_BACKENDS, UVLOOP
 
 from dragoman_server.streams.connect import connect, open_byte_stream
 from dragoman_server.upstream.errors import (
     UpstreamBroken,
     UpstreamIdleClosed,
-    UpstreamTimeout,
     UpstreamUnreachable,
 )
 from dragoman_server.upstream.transport import (
@@ -133,18 +131,6 @@ async def test_a_refusal_is_read_after_a_write_has_failed(certificate: Certifica
         await anyio.lowlevel.cancel_shielded_checkpoint()
 
 
-async def test_large_bodies_both_ways(certificate: Certificate) -> None:
-    size = 2_000_000
-    reply = (OK + b"content-length: %d\r\n\r\n" % size, b"x" * size)
-    async with (
-        ScriptedServer(answering(*reply), tls=certificate.server()) as server,
-        aclosing(Http1Transport(tls=certificate.client())) as transport,
-    ):
-        body = await opened(transport, get(server, content=b"q" * size))
-        assert b"".join(await read(body)) == b"x" * size
-        assert server.peers[0].requests[0].endswith(b"\r\n\r\n" + b"q" * size)
-
-
 async def test_an_untrusted_certificate(certificate: Certificate) -> None:
     async with (
         ScriptedServer(answering(HELLO), tls=certificate.server()) as server,
@@ -153,16 +139,6 @@ async def test_an_untrusted_certificate(certificate: Certificate) -> None:
         with pytest.raises(UpstreamUnreachable, match="certificate verify failed"):
             await opened(transport, get(server))
         assert (transport.pool.busy, transport.pool.idle) == (0, 0)
-
-
-@one_backend
-async def test_the_system_trust_is_the_default(certificate: Certificate) -> None:
-    async with (
-        ScriptedServer(answering(HELLO), tls=certificate.server()) as server,
-        aclosing(Http1Transport()) as transport,
-    ):
-        with pytest.raises(UpstreamUnreachable, match="certificate verify failed"):
-            await opened(transport, get(server))
 
 
 @one_backend
@@ -193,17 +169,6 @@ def test_the_trust_needs_no_other_event_loop() -> None:
         assert loaded.strip() == "[]"
 
 
-@one_backend
-async def test_a_certificate_for_another_name(certificate: Certificate) -> None:
-    async with (
-        ScriptedServer(answering(HELLO), tls=certificate.server()) as server,
-        aclosing(Http1Transport(tls=certificate.client())) as transport,
-    ):
-        request = request_to(f"https://localhost:{server.port}/")
-        with pytest.raises(UpstreamUnreachable, match=r"Hostname mismatch|not valid for 'localhost'"):
-            await opened(transport, request)
-
-
 async def test_a_server_without_tls() -> None:
     async def plain(peer: Peer) -> None:
         await peer.stream.receive()
@@ -231,47 +196,6 @@ async def test_an_end_inside_the_body(certificate: Certificate) -> None:
         assert await body.receive() == b"x"
         with pytest.raises(UpstreamBroken, match="ended inside a chunked body"):
             await body.receive()
-
-
-async def test_closing_in_the_middle_of_a_body(certificate: Certificate) -> None:
-    async with (
-        ScriptedServer(answering(CHUNK), tls=certificate.server()) as server,
-        aclosing(Http1Transport(tls=certificate.client())) as transport,
-    ):
-        body = await opened(transport, get(server))
-        assert await body.receive() == b"x"
-        await body.aclose()
-        assert transport.pool.busy == 0
-        with anyio.fail_after(TIMEOUT_S):
-            await server.peers[0].gone.wait()
-
-
-async def test_a_stalled_body(certificate: Certificate) -> None:
-    async with (
-        ScriptedServer(*[answering(CHUNK)] * MAX_TRIALS, tls=certificate.server()) as server,
-        aclosing(Http1Transport(tls=certificate.client())) as transport,
-    ):
-        for trial in trials():
-            with trial:
-                body = await opened(transport, get(server, read=0.05))
-                assert await body.receive() == b"x"
-                with pytest.raises(UpstreamTimeout):
-                    await body.receive()
-        with anyio.fail_after(TIMEOUT_S):
-            await server.peers[-1].gone.wait()
-
-
-async def test_a_server_that_does_not_read_the_request(certificate: Certificate) -> None:
-    async def deaf(peer: Peer) -> None:
-        await anyio.sleep_forever()
-
-    async with (
-        ScriptedServer(deaf, tls=certificate.server()) as server,
-        aclosing(Http1Transport(tls=certificate.client())) as transport,
-    ):
-        with pytest.raises(UpstreamTimeout):
-            await opened(transport, get(server, content=b"q" * 20_000_000, write=0.05))
-        assert transport.pool.busy == 0
 
 
 async def test_a_connection_that_the_server_closed_while_idle(certificate: Certificate) -> None:
