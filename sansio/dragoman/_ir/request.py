@@ -8,7 +8,8 @@ and the JSON object that it was read from (see `Node`). Objects are frozen: a pa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from itertools import chain, count
 from typing import Any, Literal, TypeAlias
 
 import msgspec
@@ -381,6 +382,25 @@ class Request(msgspec.Struct, frozen=True, gc=False):
     def path_of(self, param: Param) -> str:
         """Return a JSON Pointer to a setting, with its neutral name if the client's body has none."""
         return self.param_paths.get(param, f"/{param}")
+
+
+class MessagePaths:
+    """JSON Pointers to the messages of a body, in their order, each with the pointer to its content.
+
+    The first ones are made once, because to format a number costs as much as to build a message.
+    """
+
+    __slots__ = ("_first", "_member")
+
+    def __init__(self, member: str) -> None:
+        self._member = member
+        self._first = tuple(map(self._paths, range(512)))
+
+    def __iter__(self) -> Iterator[tuple[str, str]]:
+        return chain(self._first, map(self._paths, count(len(self._first))))
+
+    def _paths(self, index: int) -> tuple[str, str]:
+        return f"/{self._member}/{index}", f"/{self._member}/{index}/content"
 
 
 def map_parts(

@@ -7,7 +7,6 @@ it) move to where the neutral request has them. Each setting that is more than a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Literal
 
 import msgspec
@@ -15,6 +14,7 @@ import msgspec
 from dragoman._ir.native import changed
 from dragoman._ir.request import (
     Message,
+    MessagePaths,
     OpaquePart,
     Param,
     Part,
@@ -63,8 +63,7 @@ from dragoman.protocols.anthropic_messages.tools import read_tool, read_tool_cho
 
 _ROLES = ("user", "assistant", "system")
 
-# Paths of the first messages, made once, because formatting a number costs as much as building a message.
-_PATHS = tuple([f"/messages/{index}" for index in range(512)])
+_PATHS = MessagePaths("messages")
 
 
 def read_request(body: JSONObject, signer: Signer) -> Request:
@@ -123,10 +122,7 @@ def read_request(body: JSONObject, signer: Signer) -> Request:
 
 def _read_messages(body_messages: list[JSON], context: ReadContext, messages: list[Message]) -> None:
     """Add the messages of a body to `messages`."""
-    paths: Sequence[str] = _PATHS
-    if len(body_messages) > len(_PATHS):
-        paths = [f"/messages/{index}" for index in range(len(body_messages))]
-    for path, message in zip(paths, body_messages, strict=False):
+    for message, (path, content_path) in zip(body_messages, _PATHS, strict=False):
         if type(message) is not dict:
             raise invalid_request(path, "Input should be an object")
         role = message.get("role")
@@ -137,12 +133,12 @@ def _read_messages(body_messages: list[JSON], context: ReadContext, messages: li
             raise invalid_request(f"{path}/content", "Field required")
         parts: tuple[Part, ...]
         if type(content) is str and content:
-            parts = (Text(content, None, None, path + "/content"),)  # by far the most frequent
+            parts = (Text(content, None, None, content_path),)  # by far the most frequent
             if len(message) == 2 and role != "system":
                 messages.append(Message(role, parts, path, native=message))
                 continue
         else:
-            parts = () if content is None else read_content(content, f"{path}/content", context)
+            parts = () if content is None else read_content(content, content_path, context)
         shape = None if len(message) == 2 else MESSAGE_SHAPE
         if role == "system":
             context.has_system_messages = True

@@ -8,7 +8,6 @@ unknown type is kept as an opaque part; only wrong JSON types of required member
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from itertools import chain, count
 from typing import Literal
 
 import msgspec
@@ -18,6 +17,7 @@ from dragoman._ir.native import changed
 from dragoman._ir.request import (
     Media,
     Message,
+    MessagePaths,
     OpaquePart,
     Param,
     Part,
@@ -60,13 +60,7 @@ _PLAIN_ROLES = frozenset({"system", "developer", "user", "assistant"})
 _FUNCTION, _CUSTOM = ToolKind.FUNCTION, ToolKind.CUSTOM
 
 
-def _paths(index: int) -> tuple[str, str]:
-    """Return the paths of a message and of its content."""
-    return f"/messages/{index}", f"/messages/{index}/content"
-
-
-# The paths of the first messages, made once, because to format a number costs as much as to build a message.
-_PATHS = tuple(map(_paths, range(512)))
+_PATHS = MessagePaths("messages")
 
 
 def read_request(body: JSONObject, signer: Signer) -> Request:
@@ -108,9 +102,7 @@ def _read_messages(items: JSON, signer: Signer) -> tuple[Message, ...]:
         raise wrong_type("/messages", "an array of messages", items)
     reader = _MessageReader(signer)
     out: list[Message] = []
-    for item, (path, content_path) in zip(
-        items, chain(_PATHS, map(_paths, count(len(_PATHS)))), strict=False
-    ):
+    for item, (path, content_path) in zip(items, _PATHS, strict=False):
         if type(item) is not dict:
             raise wrong_type(path, "a message", item)
         role = item.get("role")

@@ -17,6 +17,7 @@ from dragoman._ir.losses import Loss, LossCode
 from dragoman._ir.request import (
     Media,
     Message,
+    MessagePaths,
     OpaquePart,
     Part,
     Reasoning,
@@ -66,8 +67,7 @@ _FUNCTION, _CUSTOM = ToolKind.FUNCTION, ToolKind.CUSTOM
 
 _TEXT_PARTS = frozenset(("input_text", "output_text", "text"))
 
-# Paths of the first items, made once, because formatting a number costs as much as building an item.
-_PATHS = tuple([f"/input/{index}" for index in range(512)])
+_PATHS = MessagePaths("input")
 
 
 class InputReader(msgspec.Struct):
@@ -95,8 +95,7 @@ class InputReader(msgspec.Struct):
     def read(self, items: list[JSON]) -> None:
         """Read all items. Raises RemoteProtocolError with the path of the wrong value."""
         messages = self.messages
-        for index, item in enumerate(items):
-            path = _PATHS[index] if index < len(_PATHS) else f"/input/{index}"
+        for item, (path, content_path) in zip(items, _PATHS, strict=False):
             if type(item) is not dict:
                 raise wrong_type(path, "an object", item)
             kind = item.get("type")
@@ -104,7 +103,7 @@ class InputReader(msgspec.Struct):
                 if kind is None and "role" not in item and text_or_none(item.get("id")):
                     self._item_reference(item, path, "item_reference")
                 else:
-                    messages.append(_read_message(item, path))
+                    messages.append(_read_message(item, path, content_path))
                 continue
             if type(kind) is not str:
                 raise wrong_type(f"{path}/type", STRING.name, kind)
@@ -112,7 +111,7 @@ class InputReader(msgspec.Struct):
             if read is not None:
                 messages.append(read(item, path))
                 continue
-            if kind == "compaction_trigger" and index == len(items) - 1:
+            if kind == "compaction_trigger" and item is items[-1]:
                 self.compact = True
                 self._read_item(item, path, kind)
                 continue
@@ -250,7 +249,7 @@ def _tool_key(tool: Tool) -> JSON:
     return tool.namespace, tool.name
 
 
-def _read_message(item: JSONObject, path: str) -> Message:
+def _read_message(item: JSONObject, path: str, content_path: str) -> Message:
     role = item.get("role")
     if type(role) is not str or role not in ROLES:
         if role is None:
@@ -259,11 +258,11 @@ def _read_message(item: JSONObject, path: str) -> Message:
     content = item.get("content")
     parts: tuple[Part, ...]
     if type(content) is str:
-        parts = (Text(content, None, None, path + "/content"),)
+        parts = (Text(content, None, None, content_path),)
     elif type(content) is list:
-        parts = read_parts(content, path + "/content")
+        parts = read_parts(content, content_path)
     else:
-        raise CHECKS.wrong_type(f"{path}/content", "a string or an array", content)
+        raise CHECKS.wrong_type(content_path, "a string or an array", content)
     if len(item) == 2 or (len(item) == 3 and "type" in item):  # the commonest shape: role and content only
         return Message(role, parts, path, native=item)
     phase = CHECKS.optional(item, "phase", path, STRING) or None
