@@ -51,7 +51,7 @@ def strip_extensions(request: Request, context: PassContext) -> Request:
                 ledger.unknown_fields(node.path, unknown, request.defined)
 
     ledger.unknown_fields("", request.extra, request.defined)
-    note([tool for tool in request.tools if not isinstance(tool, HostedTool)])
+    note(request.tools)
     for namespace in request.namespaces:
         if namespace.description:
             ledger.dropped(

@@ -109,7 +109,7 @@ def _refuse_without_its_tool(request: Request, context: PassContext) -> None:
     Other tools that the provider was to run can be left out. Without the only one, or the required one, a model
     still responds, and clients mistake that for the tool's result.
     """
-    lost = [tool for tool in request.tools if isinstance(tool, HostedTool) and not _is_sent(tool, context)]
+    lost = [tool for tool in request.tools if type(tool) is HostedTool and not _is_sent(tool, context)]
     choice = request.tool_choice
     mode = None if choice is None else choice.mode
     if not lost or mode == "none":
@@ -189,14 +189,14 @@ class _ToolFitter:
         self.sent_ids: dict[str, str] = {}
 
     def tool(self, tool: Tool) -> Tool:
-        if isinstance(tool, HostedTool):
+        if type(tool) is HostedTool:
             if tool.function_fallback is None or tool.origin == self._protocol:
                 return tool
             return self._as_function(tool, tool.function_fallback)
         if self._functions and tool.namespace is None and tool.name in self._functions.values():
             self._sent_names[None, tool.name] = self._distinct_name(tool.name, "")
         name, namespace = self._name(tool.name, tool.namespace)
-        is_custom = isinstance(tool, CustomTool)
+        is_custom = type(tool) is CustomTool
         if name == tool.name and namespace == tool.namespace and (self._custom or not is_custom):
             return tool
         kind = ToolKind.CUSTOM if is_custom else ToolKind.FUNCTION

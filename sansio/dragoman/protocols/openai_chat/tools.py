@@ -162,7 +162,7 @@ def write_tools(request: Request, capabilities: Capabilities, out: JSONObject, l
         return _write_tool(tool, ledger)
 
     for tool in request.tools:
-        if not isinstance(tool, HostedTool):
+        if type(tool) is not HostedTool:
             tools.append(written(tool, write) if native else write(tool))
         elif not native:
             _write_hosted(tool, capabilities, out, ledger)
@@ -190,14 +190,14 @@ def write_tools(request: Request, capabilities: Capabilities, out: JSONObject, l
 
 def _write_tool(tool: FunctionTool | CustomTool, ledger: Ledger) -> JSONObject:
     """Return a tool in the form of the protocol."""
-    kind = "custom" if isinstance(tool, CustomTool) else "function"
+    kind = "custom" if type(tool) is CustomTool else "function"
     inner: JSONObject = {"name": tool.name}
     body: JSONObject = {"type": kind, kind: inner}
     if tool.description is not None:
         inner["description"] = tool.description
     if tool.cache is not None:
         body["cache_control"] = write_cache_mark(tool.cache, "cache_control")
-    if isinstance(tool, CustomTool):
+    if type(tool) is CustomTool:
         if tool.grammar is not None:
             grammar = {"definition": tool.grammar.definition, "syntax": tool.grammar.syntax}
             inner["format"] = {"type": "grammar", "grammar": grammar}

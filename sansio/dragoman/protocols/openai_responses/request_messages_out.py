@@ -82,7 +82,7 @@ class InputWriter(msgspec.Struct):
         content: list[JSON] = []
         for part in message.parts:
             write = _ITEM_WRITERS.get(type(part))
-            if write is None and not (isinstance(part, OpaquePart) and part.path == message.path):
+            if write is None and not (type(part) is OpaquePart and part.path == message.path):
                 self._write_content(part, message.role, content)
                 continue
             if content:

@@ -33,7 +33,6 @@ from dragoman.protocols.openai_responses.checks import CHECKS, leaf_values, requ
 from dragoman.protocols.openai_responses.client_tools import COMPUTERS, function_fallback
 from dragoman.protocols.openai_responses.shapes import (
     CHOICE_SHAPE,
-    FUNCTION_MEMBERS,
     HOSTED_REFERENCE_SHAPE,
     REFERENCE_SHAPE,
     TOOL_SHAPES,
@@ -204,7 +203,7 @@ def write_tools(
     native = bool(request.native)
 
     def write(tool: FunctionTool | CustomTool) -> JSONObject:
-        if isinstance(tool, CustomTool):
+        if type(tool) is CustomTool:
             return _write_custom(tool)
         return _write_function(tool, native, ledger)
 
@@ -212,7 +211,7 @@ def write_tools(
     out: list[JSON] = []
     open_namespace: tuple[str, list[JSON]] | None = None  # path and tools of the namespace being filled
     for tool in tools:
-        if isinstance(tool, HostedTool):
+        if type(tool) is HostedTool:
             hosted = tool.native if native else _write_hosted(tool, capabilities, ledger)
             if hosted is not None:
                 out.append(hosted)
@@ -241,7 +240,7 @@ def note_unsent_servers(request: Request, capabilities: Capabilities, ledger: Le
     sent = {
         tool.use.label
         for tool in request.tools
-        if isinstance(tool, HostedTool)
+        if type(tool) is HostedTool
         and isinstance(tool.use, McpServer)
         and _has_equivalent(tool, capabilities)
     }
@@ -293,7 +292,7 @@ def _write_hosted(tool: HostedTool, capabilities: Capabilities, ledger: Ledger) 
 
 def sum_max_uses(tools: Sequence[Tool], capabilities: Capabilities, ledger: Ledger) -> int | None:
     """Return the limit of calls of all hosted tools together. Only a single tool's own limit is the same."""
-    hosted = [tool for tool in tools if isinstance(tool, HostedTool) and _has_equivalent(tool, capabilities)]
+    hosted = [tool for tool in tools if type(tool) is HostedTool and _has_equivalent(tool, capabilities)]
     limited = [
         (tool, tool.use.max_uses)
         for tool in hosted
