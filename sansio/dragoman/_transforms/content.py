@@ -124,6 +124,8 @@ def fit_media(request: Request, context: PassContext) -> Request:
 
     Raises RequestRefused (400) for audio, because a response without it would be a response to something else.
     """
+    if Media not in context.contents(request.messages).kinds:
+        return request  # as most are
     upstream, ledger = context.upstream, context.ledger
     refused = context.capabilities.refuses
     same_store = context.client.file_store == upstream.file_store
@@ -154,8 +156,6 @@ def fit_media(request: Request, context: PassContext) -> Request:
         parts = tuple([fit(part) if type(part) is Media else part for part in result.parts])
         return result if all(map(is_, parts, result.parts)) else changed(result, parts=parts)
 
-    if Media not in context.contents(request.messages).kinds:
-        return request  # as most are
     return map_parts(request, {Media: fit, ToolResult: fit_result})
 
 

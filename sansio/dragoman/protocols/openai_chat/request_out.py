@@ -138,7 +138,8 @@ class MessageWriter:
         self._started = True
         body: JSONObject | None = None
         if self._simple_turns and not self._native:
-            body = write_simple_turn(run, self._writer)
+            body = _simple_message(run[0]) if len(run) == 1 else None
+            body = body or write_simple_turn(run, self._writer)
         elif self._simple_turns and len(run) == 1 and self._writer.keeps(run[0]):
             body = run[0].native
         if body is None:
@@ -292,19 +293,19 @@ class MessageWriter:
 def _simple_message(message: Message) -> JSONObject | None:
     """Return the wire message for one plain text or one plain result, None for any other message.
 
-    Nearly all user messages of other protocols are like that.
+    Nearly all messages of users and assistants in other protocols are like that.
     """
     parts = message.parts
     if len(parts) != 1 or message.name is not None:
         return None
     part = parts[0]
     if type(part) is ToolResult:
-        if len(part.parts) == 1 and part.cache is None and not part.is_error:
+        if message.role == "user" and len(part.parts) == 1 and part.cache is None and not part.is_error:
             text = part.parts[0]
             if type(text) is Text and text.cache is None and text.citations is None:
                 return {"role": "tool", "tool_call_id": part.call_id, "content": text.text}
-    elif type(part) is Text and part.cache is None and part.citations is None:
-        return {"role": "user", "content": part.text}
+    elif type(part) is Text and part.text and part.cache is None and part.citations is None:
+        return {"role": message.role, "content": part.text}
     return None
 
 

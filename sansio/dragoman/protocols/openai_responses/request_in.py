@@ -228,7 +228,15 @@ def _flat_choice(choice: JSON, repairs: list[Loss]) -> JSON:
 
 def _calls_with_ids(items: JSON, repairs: list[Loss]) -> JSON:
     """Return the items, where a call without `call_id` gets its `id` as such if a result names it."""
-    if type(items) is not list or not any(map(_lacks_call_id, items)):
+    if type(items) is not list:
+        return items
+    # Nearly all items are messages or have a call_id.
+    others = [
+        item
+        for item in items
+        if type(item) is dict and item.get("type") != "message" and item.get("call_id") is None
+    ]
+    if not any(map(_lacks_call_id, others)):
         return items
     result_ids = {
         item.get("call_id")
