@@ -16,14 +16,8 @@ import msgspec
 from dragoman._ir import events
 from dragoman._ir.events import Event
 
-_BLOCK_EVENTS = (
-    events.TextDelta,
-    events.ArgumentsDelta,
-    events.ReasoningDelta,
-    events.SignatureDelta,
-    events.Annotation,
-    events.Logprobs,
-    events.BlockEnded,
+_BLOCK_EVENTS = frozenset(
+    (*events.DELTAS, events.SignatureDelta, events.Annotation, events.Logprobs, events.BlockEnded)
 )
 
 
@@ -41,9 +35,10 @@ class Linearizer(msgspec.Struct):
 
     def send(self, event: Event) -> Sequence[Event]:
         kind = type(event)
-        if isinstance(event, _BLOCK_EVENTS):
-            if event.block != self.current:
-                self._queue[event.block].append(event)
+        if kind in _BLOCK_EVENTS:
+            block: int = event.block  # type: ignore[union-attr]
+            if block != self.current:
+                self._queue[block].append(event)
                 return ()
             if kind is events.BlockEnded:
                 self.current = None

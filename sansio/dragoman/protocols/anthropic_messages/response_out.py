@@ -68,8 +68,10 @@ class MessagesWriter(msgspec.Struct):
 
     def send(self, event: Event) -> bytes:
         """Return the frames of one event."""
-        if isinstance(event, events.PLAIN_DELTAS) or (
-            isinstance(event, events.ReasoningDelta) and event.part == self._part and self._head
+        if (
+            type(event) is events.TextDelta
+            or type(event) is events.ArgumentsDelta
+            or (type(event) is events.ReasoningDelta and event.part == self._part and self._head)
         ):
             return self._head + encode(event.text) + _TAIL
         return _SENDERS[type(event)](self, event)

@@ -62,7 +62,7 @@ class ChatWriter(msgspec.Struct):
     _tail: bytes = b""
 
     def send(self, event: Event) -> bytes:
-        if isinstance(event, events.PLAIN_DELTAS):
+        if type(event) is events.TextDelta or type(event) is events.ArgumentsDelta:
             before, after, pieces = self._text_frames[event.block]
             pieces.append(event.text)
             return before + encode(event.text) + after

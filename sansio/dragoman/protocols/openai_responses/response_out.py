@@ -63,7 +63,7 @@ class ResponsesWriter:
         self._tail_is_once = False  # the tail has the log probabilities of one delta
 
     def send(self, event: Event) -> bytes:
-        if isinstance(event, events.PLAIN_DELTAS):
+        if type(event) is events.TextDelta or type(event) is events.ArgumentsDelta:
             data = self._delta(event.text)
             if self._tail_is_once:
                 self._tail, self._tail_is_once = _NO_LOGPROBS, False

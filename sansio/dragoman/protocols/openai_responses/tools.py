@@ -33,6 +33,7 @@ from dragoman.protocols.openai_responses.checks import CHECKS, leaf_values, requ
 from dragoman.protocols.openai_responses.client_tools import COMPUTERS, function_fallback
 from dragoman.protocols.openai_responses.shapes import (
     CHOICE_SHAPE,
+    FUNCTION_MEMBERS,
     HOSTED_REFERENCE_SHAPE,
     REFERENCE_SHAPE,
     TOOL_SHAPES,
