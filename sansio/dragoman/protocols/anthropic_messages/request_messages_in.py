@@ -203,27 +203,24 @@ def _read_tool_use(block: JSONObject, path: str, context: ReadContext) -> Part:
 
 
 def _read_tool_result(block: JSONObject, path: str, context: ReadContext) -> Part:
-    call_id = CHECKS.required(block, "tool_use_id", path, STRING)
-    content = block.get("content")
+    call_id, content = block.get("tool_use_id"), block.get("content")
     parts: tuple[Any, ...] = ()
-    is_native, context.is_native = context.is_native, True
-    if type(content) is str and content:
+    if len(block) == 3 and type(call_id) is str and type(content) is str and content:
+        # A shortcut for nearly all results: only type, id and a text.
         parts = (Text(content, None, None, path + "/content"),)
-    elif content is not None:
+        return ToolResult(call_id, parts, _FUNCTION, None, None, path, native=block)
+    is_native, context.is_native = context.is_native, True
+    if content is not None:
         parts = read_content(content, f"{path}/content", context, _RESULT_READERS)
-    if len(block) == 3 and content is not None:
-        # A shortcut for nearly all results: only type, id and content.
-        result = ToolResult(call_id, parts, _FUNCTION, None, None, path, native=block)
-    else:
-        result = ToolResult(
-            call_id,
-            parts,
-            is_error=CHECKS.optional(block, "is_error", path, BOOLEAN),
-            cache=read_cache_mark(block, path),
-            path=path,
-            native=block,
-            shape=TOOL_RESULT_SHAPE,
-        )
+    result = ToolResult(
+        CHECKS.required(block, "tool_use_id", path, STRING),
+        parts,
+        is_error=CHECKS.optional(block, "is_error", path, BOOLEAN),
+        cache=read_cache_mark(block, path),
+        path=path,
+        native=block,
+        shape=TOOL_RESULT_SHAPE,
+    )
     if not context.is_native:
         return changed(result)
     context.is_native = is_native

@@ -13,7 +13,7 @@ import msgspec
 
 from dragoman._ir.events import ToolKind
 from dragoman._ir.losses import Ledger
-from dragoman._ir.native import Node, overlaid
+from dragoman._ir.native import overlaid
 from dragoman._ir.request import (
     Media,
     Message,
@@ -86,7 +86,8 @@ class InputWriter(msgspec.Struct):
                 self._write_content(part, message.role, content)
                 continue
             if content:
-                self._flush(message, content)
+                self._write_item(message, content)
+                content = []
             if self._native and part.native is not None:
                 self._items.append(part.native)
             elif self._native and part.before and isinstance(part, (ToolCall, ToolResult)) and part.hosted:
@@ -96,34 +97,33 @@ class InputWriter(msgspec.Struct):
             else:
                 self._write_opaque(part)
         if content:
-            self._flush(message, content)
+            self._write_item(message, content)
 
-    def _flush(self, message: Message, content: list[JSON]) -> None:
-        """Move the collected content, which is not empty, into a message item."""
-        item: JSONObject = {"type": "message", "role": message.role, "content": list(content)}
-        content.clear()
+    def _write_item(self, message: Message, content: list[JSON]) -> None:
+        """Write a message item."""
+        item: JSONObject = {"type": "message", "role": message.role, "content": content}
         if message.phase is not None:
             item["phase"] = message.phase
-        self._items.append(self._overlaid(item, message))
-
-    def _overlaid(self, out: JSONObject, node: Node) -> JSONObject:
-        return overlaid(out, node) if self._native else out
+        self._items.append(overlaid(item, message) if self._native else item)
 
     def _write_content(self, part: Part, role: Role, content: list[JSON]) -> None:
         if self._native and part.native is not None:
             content.append(part.native)
-        elif isinstance(part, Text):
-            write = self._assistant_text if role == "assistant" else self._input_text
-            content.append(self._overlaid(write(part), part))
+            return
+        if isinstance(part, Text):
+            out = self._assistant_text(part) if role == "assistant" else self._input_text(part)
         elif isinstance(part, Refusal):
             kind, field = ("refusal", "refusal") if role == "assistant" else ("input_text", "text")
-            content.append(self._overlaid({"type": kind, field: part.text}, part))
+            out = {"type": kind, field: part.text}
         elif not isinstance(part, Media):
             self._write_opaque(part)
+            return
         elif role == "assistant":
             self._ledger.dropped(part.path, "an assistant message can contain only text")
+            return
         else:
-            content.append(self._overlaid(self._media(part, content), part))
+            out = self._media(part, content)
+        content.append(overlaid(out, part) if self._native else out)
 
     def _input_text(self, part: Text) -> JSONObject:
         """Write a text of the client's side."""
@@ -185,7 +185,7 @@ class InputWriter(msgspec.Struct):
             item["namespace"] = part.namespace
         if part.cache is not None:
             self._move_mark(part.cache)
-        self._items.append(self._overlaid(item, part) if self._native else item)
+        self._items.append(overlaid(item, part) if self._native else item)
 
     def _write_result(self, part: ToolResult) -> None:
         only = part.parts[0] if len(part.parts) == 1 else None
@@ -202,7 +202,7 @@ class InputWriter(msgspec.Struct):
         item: JSONObject = {"type": name, "call_id": part.call_id, "output": output}
         if part.cache is not None:
             _put_mark(part.cache, _last_output_part(item))
-        self._items.append(self._overlaid(item, part) if self._native else item)
+        self._items.append(overlaid(item, part) if self._native else item)
 
     def _move_mark(self, mark: CacheMark) -> None:
         """Mark the nearest content part before the mark's place.
