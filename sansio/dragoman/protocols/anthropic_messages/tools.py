@@ -53,7 +53,8 @@ def read_tool(tool: JSONObject, path: str, servers: dict[str, JSONObject]) -> To
     """Return one tool. servers: the MCP servers by name."""
     name, description, schema = tool.get("name"), tool.get("description"), tool.get("input_schema")
     if len(tool) == 3 and type(name) is type(description) is str and type(schema) is dict:
-        return FunctionTool(name, description, schema, path=path, native=tool)  # a shortcut for nearly all
+        # A shortcut for nearly all tools: only these three.
+        return FunctionTool(name, description, schema, path=path, native=tool)
     kind = CHECKS.optional(tool, "type", path, STRING)
     if kind is None or kind == "custom":
         return _read_function(tool, path, tool)

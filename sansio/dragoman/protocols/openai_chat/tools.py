@@ -60,6 +60,12 @@ def read_tools(body: JSONObject, extra: JSONObject) -> tuple[tuple[Tool, ...], T
 
 
 def _read_tool(tool: JSONObject, path: str) -> Tool:
+    function = tool.get("function")
+    if len(tool) == 2 and tool.get("type") == "function" and type(function) is dict and len(function) == 3:
+        # A shortcut for nearly all tools: only a name, a description and parameters.
+        name, description, parameters = map(function.get, ("name", "description", "parameters"))
+        if type(name) is type(description) is str and parameters is not None:
+            return FunctionTool(name, description, parameters, path=path, native=tool)
     kind = tool.get("type") or "function"
     if kind not in ("function", "custom"):
         return HostedTool(NAME, str(kind), tool, path)
@@ -70,10 +76,8 @@ def _read_tool(tool: JSONObject, path: str) -> Tool:
     cache = read_cache_mark(tool, path)
     if kind == "function":
         parameters, strict = inner.get("parameters"), inner.get("strict")
-        is_plain = len(tool) == 2 and "type" in tool and inner.keys() <= FUNCTION_SHAPE.keys()
-        shape = None if is_plain else TOOL_SHAPE
         return FunctionTool(
-            name, description, parameters, strict, None, cache, path, native=tool, shape=shape
+            name, description, parameters, strict, cache=cache, path=path, native=tool, shape=TOOL_SHAPE
         )
     # A grammar is nested one deeper than in Responses: {type: grammar, grammar: {definition, syntax}}.
     form, grammar = inner.get("format"), None
