@@ -254,7 +254,7 @@ class RequestTranslator:
         for apply_pass in PASSES:
             request = apply_pass(request, context)
         out = upstream.write_request(request, capabilities, ledger)
-        for name in self._refused(out, left_out, ledger):
+        for name in self._refused(out, left_out, ledger) if left_out else ():
             del out[name]
         ledger.enforce(self._policy)
         return TranslatedRequest(
@@ -363,7 +363,7 @@ class RequestTranslator:
                 out = encode({**decoded, "model": upstream_model} if in_body else decoded)
         else:
             out = body if model is None or not in_body else splice_model(body, head, model)
-        refused = self._refused(members, left_out, ledger)
+        refused = self._refused(members, left_out, ledger) if left_out else ()
         if refused:  # the others keep the bytes of their values
             out = encode({name: raw for name, raw in peek(out).fields.items() if name not in refused})
             members = members.difference(refused)
