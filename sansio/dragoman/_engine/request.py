@@ -368,9 +368,10 @@ class RequestTranslator:
             out = encode({name: raw for name, raw in peek(out).fields.items() if name not in refused})
             members = members.difference(refused)
         ledger.enforce(self._policy)
+        stream = self._endpoint.streams_if(head.stream)
         return TranslatedRequest(
             body=out,
-            request=Request(self._client.name, head.model, messages=(), stream=head.stream),
+            request=Request(self._client.name, head.model, messages=(), stream=stream),
             losses=ledger,
             undo=Undo(),
             relayed=True,
