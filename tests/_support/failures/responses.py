@@ -5,11 +5,12 @@ The streams are as the vendors send them.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from oracle import CHAT, MESSAGES, RESPONSES
+from oracle import CHAT, GEMINI, MESSAGES, RESPONSES
 from oracle import samples as s
 
 Json = dict[str, Any]
@@ -77,6 +78,16 @@ class Cost:
         }
 
     @property
+    def gemini(self) -> Json:
+        return {
+            "promptTokenCount": self.prompt,
+            "cachedContentTokenCount": self.cached,
+            "candidatesTokenCount": self.completion - self.reasoning,
+            "thoughtsTokenCount": self.reasoning,
+            "totalTokenCount": self.prompt + self.completion,
+        }
+
+    @property
     def responses(self) -> Json:
         return {
             "input_tokens": self.prompt,
@@ -91,6 +102,7 @@ COST = Cost()
 # Stop reasons in each protocol's values.
 CHAT_ENDS = {"end": "stop", "tool": "tool_calls", "length": "length", "filter": "content_filter"}
 MESSAGES_ENDS = {"end": "end_turn", "tool": "tool_use", "length": "max_tokens", "filter": "refusal"}
+GEMINI_ENDS = {"end": "STOP", "tool": "STOP", "length": "MAX_TOKENS", "filter": "SAFETY"}
 RESPONSES_ENDS = {"length": "max_output_tokens", "filter": "content_filter"}
 
 
@@ -165,6 +177,20 @@ def _responses(blocks: Sequence[Block], stop: str, cost: Cost) -> list[s.Payload
     return [*out, {"type": f"response.{status}", "response": final}]
 
 
+def _gemini(blocks: Sequence[Block], stop: str, cost: Cost) -> list[s.Payload]:
+    out: list[s.Payload] = []
+    for block in blocks:
+        if isinstance(block, Text):
+            out.append(s.parts({"text": block.text}))
+        elif isinstance(block, Reasoning):
+            signed = {"thoughtSignature": block.signature} if block.signature else {}
+            out.append(s.parts({"text": block.text, "thought": True, **signed}))
+        else:
+            arguments = json.loads(block.arguments) if block.whole else {}
+            out.append(s.parts(s.function_call(block.id, block.name, arguments)))
+    return [*out, s.parts({"text": ""}, finish=GEMINI_ENDS[stop], usage=cost.gemini)]
+
+
 def _message_item(index: int, block: Text) -> tuple[list[s.Payload], Json]:
     at = {"content_index": 0}
     key = f"msg_{index}"
@@ -209,4 +235,4 @@ def _call_item(index: int, block: Call) -> tuple[list[s.Payload], Json]:
 
 
 _ITEMS: dict[type[Block], Any] = {Text: _message_item, Reasoning: _reasoning_item, Call: _call_item}
-_RENDER = {CHAT: _chat, MESSAGES: _messages, RESPONSES: _responses}
+_RENDER = {CHAT: _chat, MESSAGES: _messages, RESPONSES: _responses, GEMINI: _gemini}

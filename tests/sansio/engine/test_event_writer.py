@@ -61,6 +61,7 @@ def test_a_reader_reads_what_it_writes(protocol: str) -> None:
     out, back = writer(protocol), EventReader(protocol)
     for event in [*TEXT, Stopped(StopReason.END), Usage(3), Usage(output=5), ENDED]:
         back.receive_data(out.send(event))
+    back.receive_eof()
     seen = {type(event := back.next_event()): event for _ in range(20)}
     assert seen[TextDelta] == TextDelta(0, "Hello")
     assert seen[type(ENDED)] == ENDED

@@ -9,9 +9,9 @@ import json
 from typing import Any
 
 import pytest
-from oracle import CHAT, MESSAGES, PROTOCOL_NAMES, RESPONSES
+from oracle import CHAT, GEMINI, MESSAGES, RESPONSES, UPSTREAM_NAMES
 from oracle import samples as s
-from oracle.changes import put
+from oracle.changes import GEMINI_ERROR, put
 
 from dragoman import lint
 from dragoman.lint import report
@@ -21,7 +21,7 @@ def rules_of(report: lint.Report) -> set[str]:
     return {each.rule.id for each in report.findings}
 
 
-@pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
+@pytest.mark.parametrize("protocol", UPSTREAM_NAMES)
 def test_good_responses_have_no_findings(protocol: str) -> None:
     assert lint.check_whole(protocol, json.dumps(s.WHOLE[protocol]).encode()).findings == []
 
@@ -62,6 +62,10 @@ MESSAGES_ERROR = {
         (MESSAGES, 500, MESSAGES_ERROR, {"messages-error-type"}),
         (MESSAGES, 500, {"type": "error"}, {"messages-required", "messages-error-body", "messages-error-type"}),
         (MESSAGES, 400, OPENAI_ERROR, {"messages-required", "messages-unknown-member", "messages-value", "messages-error-type"}),
+        (GEMINI, 503, GEMINI_ERROR, set()),
+        (GEMINI, 500, GEMINI_ERROR, {"gemini-error-code"}),
+        (GEMINI, 503, {"error": {**GEMINI_ERROR["error"], "status": "INTERNAL"}}, {"gemini-error-status"}),
+        (GEMINI, 418, {"error": {**GEMINI_ERROR["error"], "code": 418}}, set()),
         (CHAT, 502, b"<html>", {"json-syntax"}),
         (CHAT, 502, b"\xff", {"json-syntax"}),
         (CHAT, 502, b"[]", {"json-object"}),

@@ -15,9 +15,10 @@ from itertools import cycle
 from typing import Any
 
 import pytest
-from oracle import CHAT, MESSAGES, PROTOCOL_NAMES, RESPONSES
+from oracle import CHAT, GEMINI, MESSAGES, PROTOCOL_NAMES, RESPONSES, UPSTREAM_NAMES
 from oracle import samples as s
 from oracle.changes import (
+    GEMINI_ERROR,
     GOOD,
     VARIANTS,
     Change,
@@ -39,7 +40,7 @@ def found(
     ).findings
 
 
-@pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
+@pytest.mark.parametrize("protocol", UPSTREAM_NAMES)
 def test_good_streams_have_no_findings(protocol: str) -> None:
     for name, change in VARIANTS[protocol]:
         assert found(protocol, change, usage_requested=None) == [], name
@@ -73,9 +74,11 @@ FRAMING: list[tuple[str, Callable[[bytes], bytes], str]] = [
 ]
 
 
-@pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
+@pytest.mark.parametrize("protocol", UPSTREAM_NAMES)
 def test_broken_framing_has_a_finding(subtests: pytest.Subtests, protocol: str) -> None:
     for name, change, rule in FRAMING:
+        if (protocol, name) == (GEMINI, "crlf"):
+            continue  # as the vendor's servers send it
         with subtests.test(name=name):
             stream = change(s.render(protocol, GOOD[protocol]()))
             findings = lint.check_stream(protocol, stream).findings
@@ -95,6 +98,21 @@ def test_comments_are_heartbeats(protocol: str) -> None:
 def test_every_line_ending_of_the_standard_is_read(protocol: str, ending: bytes, rules: list[str]) -> None:
     stream = s.render(protocol, GOOD[protocol]()).replace(b"\n", ending)
     assert [each.rule.id for each in lint.check_stream(protocol, stream).findings] == rules
+
+
+def test_gemini_is_stricter_than_the_standard_and_ends_lines_as_its_servers_do() -> None:
+    good = s.render(GEMINI, s.gemini()).replace(b"\n", b"\r\n")
+    error = json.dumps(GEMINI_ERROR).encode()
+    for stream, rules in (
+        (good, []),
+        (good + b"data: " + error + b"\r\n\r\n" + error + b"\n\n", []),
+        (b": beat\r\n\r\n" + good, ["gemini-comment"]),
+        (good.replace(b"see.", "see.\u2028".encode()), ["gemini-line-separator"]),
+        (good + b"data: [DONE]\r\n\r\n", ["gemini-done"]),
+        (b"event: message\r\n" + good, ["gemini-event-line"]),
+        (good + b"data: " + error + b"\r\n\r\n" + b"data: {}\r\n\r\n", ["gemini-after-error"]),
+    ):
+        assert [each.rule.id for each in lint.check_stream(GEMINI, stream).findings] == rules
 
 
 def test_event_lines() -> None:
@@ -234,7 +252,7 @@ HOSTILE: list[Any] = [
 ]
 
 
-@pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
+@pytest.mark.parametrize("protocol", UPSTREAM_NAMES)
 def test_no_value_of_any_member_breaks_the_judge(protocol: str) -> None:
     """Each member of each event, and each member inside, is left out, and replaced by a value of another type."""
     good = GOOD[protocol]()
