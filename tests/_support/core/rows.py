@@ -67,7 +67,7 @@ from dragoman._wire import errors
 from dragoman._wire.exceptions import RemoteProtocolError, RequestRefused
 from dragoman._wire.framing import reframe
 from dragoman._wire.json import decode, encode
-from dragoman._wire.sse import Frame
+from dragoman._wire.sse import Frame, with_lf
 from dragoman.codec import NDJSON, RelayObserver, ResponseContext
 from dragoman.protocols.openai_chat import capabilities
 
@@ -201,7 +201,8 @@ def write_response(protocol: str, lines: list[str], options: dict[str, Any]) -> 
         entries, written = len(ledger), writer.send(event)
         written = written if framed is None else reframe(framed, written)
         sent += written
-        out.append([text_of(frame) for frame in written.decode().split(end)[:-1]] + losses(ledger, entries))
+        frames = with_lf(written).decode().split(end)[:-1]
+        out.append([text_of(frame) for frame in frames] + losses(ledger, entries))
     ended = checker.state is event_order.ResponseState.ENDED
     problems = oracle.check_stream(judge, sent, include_usage=context.request.include_usage) if ended else []
     if ended or (spec.failed_bodies and len(response) > 1 and isinstance(event, events.Failed)):

@@ -20,7 +20,7 @@ from dragoman._ir.native import changed
 from dragoman._ir.request import Media, Message, OpaquePart, Part, Reasoning, Text, ToolCall, ToolResult
 from dragoman._ir.shape import OBJECT, STRING, read_settings
 from dragoman._ir.signatures import Signer
-from dragoman._wire.exceptions import RemoteProtocolError
+from dragoman._wire.exceptions import RemoteProtocolError, dotted_path
 from dragoman._wire.json import JSON, JSONObject, encode, encode_text, wrong_type
 from dragoman.protocols.gemini.checks import CHECKS, string_or_none
 from dragoman.protocols.gemini.shapes import CALL_SHAPE, CONTENT_SHAPE, MEDIA_SHAPE, RESULT_SHAPE, TEXT_SHAPE
@@ -71,7 +71,7 @@ class ConversationReader(msgspec.Struct):
         known = ROLES.get(name.lower())
         if known is None:
             raise RemoteProtocolError(
-                f"Please use a valid role: user, model. {path[1:]} has another.",
+                f"Please use a valid role: user, model. {dotted_path(path)} has another.",
                 path=f"{path}/role",
                 code="invalid_value",
             )
@@ -107,7 +107,7 @@ class ConversationReader(msgspec.Struct):
         if kind is None:
             unknown = next((name for name in part if name not in TEXT_SHAPE), None)
             if unknown is None:
-                if not signed and not part.get(SIGNATURE):
+                if not part.get(SIGNATURE):
                     self._repair(path, "a part without data was left out: it is refused")
                 return signed
             return (*signed, OpaquePart(NAME, unknown, part, path))
@@ -117,6 +117,8 @@ class ConversationReader(msgspec.Struct):
             return (*signed, OpaquePart(NAME, kind, part, path, _render(kind, part[kind])))
         if isinstance(found, Text) and not found.text and part.get(SIGNATURE):
             return signed  # there only for the signature
+        if isinstance(found, Text) and part.get(SIGNATURE) and not self._carries(part):
+            return (found, *signed)
         if type(found) is not Reasoning:
             return (*signed, found)
         if not signed:
@@ -136,8 +138,10 @@ class ConversationReader(msgspec.Struct):
         seen = part["text"] if part.get("thought") is True and type(part.get("text")) is str else ""
         if not self.signer.is_wrapped(text):
             native: JSONObject = {SIGNED: kind, SIGNATURE: text}
-            if kind not in ("functionCall", "text") or part.get("thought") or not part[kind]:
-                native = part  # a part that is whole by itself
+            if kind is None or part.get("thought") or not part[kind]:
+                native = part  # there only for its signature, or thoughts
+            elif kind not in _READERS:
+                return tuple(thoughts)  # the part stays as it came
             return (*thoughts, Reasoning(seen, Signature(NAME, native), path))
         self._is_native = False
         carried = self.signer.unwrap_list(text)
@@ -151,7 +155,7 @@ class ConversationReader(msgspec.Struct):
         text = CHECKS.required(part, "text", path, STRING)
         if part.get("thought") is True:
             return Reasoning(text, None, path, native=part, shape=TEXT_SHAPE)
-        return _own(Text(text, path=path, native=part, shape=TEXT_SHAPE), part, self._is_native)
+        return self._own(Text(text, path=path, native=part, shape=TEXT_SHAPE), part)
 
     def _call(self, part: JSONObject, path: str, number: int) -> Part:
         call = CHECKS.required(part, "functionCall", path, OBJECT)
@@ -161,9 +165,7 @@ class ConversationReader(msgspec.Struct):
         text = encode_text(arguments)
         call_id = CHECKS.optional(call, "id", at, STRING) or self._made_id(number, name, text)
         self._calls.append((call_id, name, False))
-        return _own(
-            ToolCall(call_id, name, text, path=path, native=part, shape=CALL_SHAPE), part, self._is_native
-        )
+        return self._own(ToolCall(call_id, name, text, path=path, native=part, shape=CALL_SHAPE), part)
 
     def _made_id(self, number: int, name: str, text: str) -> str:
         """Return an id for a call without one: the same history gives the same ids in every request."""
@@ -226,7 +228,7 @@ class ConversationReader(msgspec.Struct):
             source, content = "url" if is_public else "file_id", uri
         else:
             return None
-        return _own(
+        return self._own(
             Media(
                 kind if kind in ("image", "audio") else "file",  # type: ignore[arg-type]
                 source,
@@ -239,8 +241,16 @@ class ConversationReader(msgspec.Struct):
                 shape=MEDIA_SHAPE,
             ),
             part,
-            self._is_native,
         )
+
+    def _carries(self, part: JSONObject) -> bool:
+        """True if the signature of a part carries those of other vendors."""
+        signature = part.get(SIGNATURE)
+        return type(signature) is str and self.signer.is_wrapped(signature)
+
+    def _own(self, node: Text | ToolCall | Media, part: JSONObject) -> Text | ToolCall | Media:
+        """Return a node, without such a signature in its object."""
+        return changed(node, (SIGNATURE,)) if self._carries(part) else node
 
     def _repair(self, path: str, detail: str) -> None:
         self.repairs.append(Loss(LossCode.REPAIRED, path, detail))
@@ -270,13 +280,6 @@ def _add(parts: Sequence[Part], read: list[Part]) -> None:
             at += 1
         else:
             read.append(part)
-
-
-def _own(node: Text | ToolCall | Media, part: JSONObject, is_native: bool) -> Text | ToolCall | Media:
-    """Return a node, without the signature of another vendor that its object has."""
-    if SIGNATURE in part and not is_native:
-        return changed(node, (SIGNATURE,))
-    return node
 
 
 def _plain_text(data: str) -> str | None:

@@ -25,8 +25,8 @@ from dragoman._ir.request import (
     ToolCall,
     ToolResult,
 )
-from dragoman._wire.exceptions import RequestRefused
-from dragoman._wire.json import JSON, JSONObject, is_object_text
+from dragoman._wire.exceptions import RemoteProtocolError, RequestRefused
+from dragoman._wire.json import JSON, JSONObject, decode
 from dragoman.protocols.gemini.capabilities import GeminiCapabilities as Capabilities
 from dragoman.protocols.gemini.signatures import SignedParts, add_placeholder
 from dragoman.protocols.gemini.tables import DETAIL_NAMES, MAGIC, MEDIA_TYPES, NAME, SIGNED
@@ -174,7 +174,13 @@ class ConversationWriter:
     def _call(self, part: ToolCall) -> JSONObject:
         call: JSONObject = {"id": part.call_id} if self._capabilities.function_ids else {}
         call["name"] = part.name
-        call["args"] = arguments_object(part.input, part.path, self._ledger)
+        arguments = arguments_object(part.input)
+        if arguments is None:
+            self._ledger.altered(
+                part.path, "the arguments are not a JSON object: they were sent as text under the key _raw"
+            )
+            arguments = {"_raw": part.input}
+        call["args"] = arguments
         return {"functionCall": call}
 
     def _result(self, part: ToolResult) -> Iterable[JSONObject]:
@@ -197,18 +203,18 @@ class ConversationWriter:
         return ({"functionResponse": result}, *media)
 
 
-def arguments_object(text: str, path: str, ledger: Ledger) -> JSON:
-    """Return arguments as an object, with the model's own characters."""
-    if is_object_text(text):
-        return msgspec.Raw(text.encode("utf-8")) if text.isascii() or _is_unicode(text) else {"_raw": text}
+def arguments_object(text: str) -> JSON:
+    """Return arguments as an object in one line, with the model's own characters if they are; None for another text."""
     if not text or text.isspace():
         return {}
-    ledger.altered(path, "the arguments are not a JSON object: they were sent as text under the key _raw")
-    return {"_raw": text}
-
-
-def _is_unicode(text: str) -> bool:
-    return not any("\ud800" <= character <= "\udfff" for character in text)
+    data = text.encode("utf-8", "backslashreplace")  # half of a surrogate pair becomes its escape
+    try:
+        value = decode(data)
+    except RemoteProtocolError:
+        return None
+    if type(value) is not dict:
+        return None
+    return value if b"\n" in data or b"\r" in data else msgspec.Raw(data)
 
 
 def write_media(part: Media, ledger: Ledger) -> JSONObject:
@@ -230,6 +236,8 @@ def write_media(part: Media, ledger: Ledger) -> JSONObject:
         out = {"fileData": {**file, "fileUri": part.data}}
     if part.filename is not None and "inlineData" in out:
         out["inlineData"]["displayName"] = part.filename
+    elif part.filename is not None:
+        ledger.dropped(f"{part.path}/filename", "Gemini has no such setting for files by URL")
     for name in ("context", "citations"):
         if getattr(part, name) is not None:
             ledger.dropped(f"{part.path}/{name}", "Gemini has no such setting for files")

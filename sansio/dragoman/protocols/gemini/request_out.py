@@ -9,7 +9,7 @@ from __future__ import annotations
 from itertools import takewhile
 
 from dragoman._ir.losses import Ledger, LossCode, child
-from dragoman._ir.parameters import EFFORTS, Converter, effort_of_budget, fit_effort, write_params
+from dragoman._ir.parameters import Converter, effort_of_budget, fit_effort, write_params
 from dragoman._ir.request import Param, ReasoningConfig, Request, ResponseFormat
 from dragoman._wire.exceptions import RequestRefused, dotted_path
 from dragoman._wire.json import JSON, JSONObject
@@ -23,6 +23,7 @@ from dragoman.protocols.gemini.tables import (
     INCLUDE_LOGPROBS,
     LEAST_BUDGET,
     LEVEL_NAMES,
+    LEVELS_OF_ALL,
     MIME_TYPE_JSON,
     NO_OP_VALUES,
     REJECTED_PARAMS,
@@ -110,12 +111,14 @@ def _write_format(form: ResponseFormat, config: JSONObject, ledger: Ledger) -> N
     if form.strict is False:
         ledger.altered(f"{form.path}/strict", "the upstream always enforces the schema")
     schema = form.schema
-    if type(schema) is dict:
-        for key, value in (("title", form.name), ("description", form.description)):
-            if value is not None and key not in schema:
-                schema = {**schema, key: value}
-            elif value is not None and schema[key] != value:
-                ledger.dropped(f"{form.path}/{'name' if key == 'title' else key}", f"the schema has a {key}")
+    for key, value in (("title", form.name), ("description", form.description)):
+        if value is None:
+            continue
+        if type(schema) is dict and schema.get(key) in (None, value):
+            schema = {**schema, key: value}
+        else:
+            name = "name" if key == "title" else key
+            ledger.dropped(f"{form.path}/{name}", f"the schema has no place for a {key}")
     config["responseJsonSchema"] = schema
 
 
@@ -150,10 +153,7 @@ def _write_thinking(config: ReasoningConfig, capabilities: Capabilities, ledger:
         ledger.altered(config.path, "the token budget was converted to a level: the model has no budgets")
     if effort is None:
         return thinking
-    levels = [each for each in EFFORTS if each in LEVEL_NAMES]
-    accepted = (
-        levels if capabilities.efforts is None else [each for each in levels if each in capabilities.efforts]
-    )
+    accepted = [each for each in capabilities.efforts or LEVELS_OF_ALL if each in LEVEL_NAMES]
     level = fit_effort(effort, accepted)
     if level != effort:
         ledger.altered(at, f"sent as {level}, the nearest level that the model accepts")

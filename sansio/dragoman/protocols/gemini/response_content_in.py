@@ -203,7 +203,7 @@ class CandidateReader:
 
     def _start(self, kind: BlockKind, out: list[Event], tool: ToolHead | None = None) -> None:
         self._block = self._blocks.next()
-        path = f"{self._path}/content/parts/{self._parts}"
+        path = f"{self._path}/content/parts/{max(self._parts, 0)}"
         out.append(BlockStarted(self._block, kind, self.index, tool, path=path))
 
     def _sign(self, native: JSONObject, out: list[Event]) -> None:
@@ -228,12 +228,12 @@ class CandidateReader:
     def _read_call(self, call: JSONObject, signature: str | None, out: list[Event]) -> None:
         name = call.get("name")
         if type(name) is str and name:
+            if self._kind is not BlockKind.REASONING:
+                self._end_block(out)
+            self._parts += 1
             if signature is not None:
-                if self._kind is BlockKind.TEXT:
-                    self._end_block(out)
                 self._sign({SIGNED: "functionCall", SIGNATURE: signature}, out)
             self._end_block(out)
-            self._parts += 1
             self._called = self._written = True
             call_id = string_or_none(call.get("id")) or self._blocks.next_call_id()
             self._start(BlockKind.TOOL_CALL, out, ToolHead(call_id, name.removeprefix(_NAME_PREFIX)))

@@ -35,9 +35,10 @@ from dragoman._ir.events import (
     Usage,
 )
 from dragoman._ir.losses import Ledger
-from dragoman._wire.json import JSON, JSONObject, decode, encode, is_object_text
+from dragoman._wire.json import JSON, JSONObject, encode
 from dragoman.codec import ResponseContext
 from dragoman.protocols.gemini.errors import error_frames
+from dragoman.protocols.gemini.request_messages_out import arguments_object
 from dragoman.protocols.gemini.signatures import SignedParts
 from dragoman.protocols.gemini.tables import LOSSY_STOP_REASONS, NAME, SIGNATURE, SIGNED, STOP_REASON_NAMES
 from dragoman.protocols.gemini.usage import write_usage
@@ -118,15 +119,13 @@ class CandidateWriter:
 
     def call(self, tool: ToolHead, text: str, complete: bool) -> None:
         """Add a call, unless its arguments are no object."""
-        if not text.strip():
-            text = "{}"
-        if not is_object_text(text):
+        arguments = arguments_object(text)
+        if arguments is None:
             if complete:
                 self._malformed = text
             else:
                 self._ledger.dropped(f"{self._path}/content/parts/{self._number}", "a call that was cut off")
             return
-        arguments = decode(text.encode("utf-8", "surrogatepass"))
         part: JSONObject = {"functionCall": {"id": tool.call_id, "name": tool.name, "args": arguments}}
         if self._signatures:
             part[SIGNATURE] = self._carrier()
@@ -191,11 +190,12 @@ class CandidateWriter:
 class Sources:
     """Collects searches and citations into `groundingMetadata`."""
 
-    __slots__ = ("_chunks", "_queries", "_supports")
+    __slots__ = ("_chunks", "_numbers", "_queries", "_supports")
 
     def __init__(self) -> None:
         self._queries: list[str] = []
-        self._chunks: dict[str, JSONObject] = {}  # by URL
+        self._chunks: list[JSONObject] = []
+        self._numbers: dict[str, int] = {}  # of the chunks, by their URLs
         self._supports: list[JSONObject] = []
 
     def search(self, search: Search) -> None:
@@ -204,8 +204,10 @@ class Sources:
             self._source(source.url, source.title)
 
     def _source(self, url: str, title: str | None) -> int:
-        self._chunks.setdefault(url, {"web": {"uri": url, "title": title or url}})
-        return list(self._chunks).index(url)
+        if url not in self._numbers:
+            self._numbers[url] = len(self._chunks)
+            self._chunks.append({"web": {"uri": url, "title": title or url}})
+        return self._numbers[url]
 
     def cite(self, annotation: Annotation, text: str, part: int) -> None:
         """Add a citation. Its place counts bytes of UTF-8 in the part."""
@@ -224,7 +226,7 @@ class Sources:
     def metadata(self) -> JSONObject:
         members = {
             "webSearchQueries": self._queries,
-            "groundingChunks": list(self._chunks.values()),
+            "groundingChunks": self._chunks,
             "groundingSupports": self._supports,
         }
         return {name: value for name, value in members.items() if value}

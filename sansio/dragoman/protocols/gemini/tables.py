@@ -138,6 +138,8 @@ LEVELS: dict[str, str] = {
     "XHIGH": "xhigh",
 }
 LEVEL_NAMES: dict[str, str] = {effort: level for level, effort in LEVELS.items()}
+# Those that every model with levels has (ai.google.dev/gemini-api/docs/thinking, read 2026-11-22).
+LEVELS_OF_ALL = ("low", "medium", "high")
 # Effort -> budget of models that have budgets: the steps of the vendor's own layer for Chat Completions.
 EFFORT_BUDGETS: dict[str, int] = {
     "minimal": 1024,
