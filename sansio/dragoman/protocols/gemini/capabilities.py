@@ -18,7 +18,3 @@ class GeminiCapabilities(Capabilities, frozen=True):
     function_ids: Annotated[bool, "accepts ids of function calls and responses; else they are left out"] = (
         True
     )
-    function_schemas: Annotated[
-        Literal["json_schema", "openapi"],
-        "schemas of functions: parametersJsonSchema, or the subset of OpenAPI in parameters",
-    ] = "json_schema"

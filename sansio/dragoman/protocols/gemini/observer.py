@@ -5,6 +5,8 @@ Each chunk has the usage so far, so the last one counts, and a relay passes only
 
 from __future__ import annotations
 
+import msgspec
+
 from dragoman._ir.events import Usage
 from dragoman._ir.losses import Ledger
 from dragoman._wire.errors import WireError
@@ -16,32 +18,21 @@ from dragoman.protocols.gemini.errors import error_frames, parse_error
 from dragoman.protocols.gemini.usage import UsageReader
 
 
-class GeminiObserver:
+class GeminiObserver(msgspec.Struct):
     """Observes one stream; see `RelayObserver` for the attributes.
 
-    `ended` is set by a finish reason, or by the reason for which the prompt was blocked.
+    `ended` is set by a finish reason, or by the reason for which the prompt was blocked. Only the end of the body
+    finishes the stream.
     """
 
-    __slots__ = (
-        "_context",
-        "_counts",
-        "content_started",
-        "ended",
-        "error",
-        "stream_finished",
-        "usage",
-        "whole_body",
-    )
-
-    def __init__(self, context: ResponseContext) -> None:
-        self._context = context
-        self._counts = UsageReader(Ledger(), same_protocol=True)
-        self.usage = Usage()
-        self.content_started = False
-        self.ended = False
-        self.stream_finished = False  # only the end of the body is the end
-        self.error: WireError | None = None
-        self.whole_body: JSONObject | None = None
+    _context: ResponseContext
+    usage: Usage = Usage()
+    content_started: bool = False
+    ended: bool = False
+    stream_finished: bool = False
+    error: WireError | None = None
+    whole_body: JSONObject | None = None
+    _counts: UsageReader = msgspec.field(default_factory=lambda: UsageReader(Ledger(), same_protocol=True))
 
     def observe(self, frame: Frame) -> None:
         chunk = object_or_none(frame.data)

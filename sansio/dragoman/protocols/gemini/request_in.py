@@ -14,7 +14,7 @@ from dragoman._wire.json import JSON, JSONObject, wrong_type
 from dragoman.protocols.gemini.checks import rename, string_or_none
 from dragoman.protocols.gemini.request_messages_in import ConversationReader
 from dragoman.protocols.gemini.schemas import json_schema
-from dragoman.protocols.gemini.shapes import NATIVE_MEMBERS, REQUEST_NAMES, REQUEST_SHAPE, SETTING_PATHS
+from dragoman.protocols.gemini.shapes import NATIVE_MEMBERS, REQUEST_SHAPE, SETTING_PATHS
 from dragoman.protocols.gemini.tables import DYNAMIC_BUDGET, LEVELS, MIME_TYPE_JSON, NAME, SERVICE_TIERS
 from dragoman.protocols.gemini.tools import read_tool_choice, read_tools
 
@@ -27,7 +27,7 @@ def read_request(body: JSONObject, signer: Signer) -> Request:
 
     Raises RemoteProtocolError (400) with the path of the fault.
     """
-    rename(body, REQUEST_NAMES)
+    rename(body)
     settings = read_settings(body, REQUEST_SHAPE, wrong_type)
     extra = extra_members(body, REQUEST_SHAPE) or {}
     config = body.get("generationConfig") or {}

@@ -32,22 +32,19 @@ from dragoman.protocols.gemini.signatures import SignedParts, add_placeholder
 from dragoman.protocols.gemini.tables import DETAIL_NAMES, MAGIC, MEDIA_TYPES, NAME, SIGNED
 
 
-class ConversationWriter:
+class ConversationWriter(msgspec.Struct):
     """Builds `contents`: call add() for each message in order, then finish().
 
     native: the request came in this protocol, so what no pass has changed is written as it came.
     """
 
-    __slots__ = ("_capabilities", "_ledger", "_names", "_native", "_open", "_signed", "contents")
-
-    def __init__(self, capabilities: Capabilities, ledger: Ledger, native: bool = False) -> None:
-        self.contents: list[JSONObject] = []
-        self._ledger = ledger
-        self._native = native
-        self._capabilities = capabilities
-        self._names: dict[str, str] = {}  # of the calls, by their ids, because results have none
-        self._signed = SignedParts([])  # the last content, which may go on
-        self._open = ""  # its role, "" if it is the client's own
+    _capabilities: Capabilities
+    _ledger: Ledger
+    _native: bool = False
+    contents: list[JSONObject] = []
+    _names: dict[str, str] = {}  # of the calls, by their ids, because results have none
+    _signed: SignedParts = msgspec.field(default_factory=SignedParts)  # the last content, which may go on
+    _open: str = ""  # its role, "" if it is the client's own
 
     def add(self, message: Message) -> None:
         """Write a message as a content, or into the last one if the role is the same."""
@@ -123,7 +120,7 @@ class ConversationWriter:
     def _start(self, role: str, starts: bool = False) -> None:
         if role != self._open or starts:
             self._close()
-            self._signed = SignedParts([])
+            self._signed = SignedParts()
             self._open = role
             self.contents.append({"role": role, "parts": self._signed.parts})
 
@@ -137,7 +134,7 @@ class ConversationWriter:
         if not self._signed.parts:
             self.contents.pop()
         self._open = ""
-        self._signed = SignedParts([])
+        self._signed = SignedParts()
 
     # --- parts --------------------------------------------------------------------------------------------
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import re
 
+import msgspec
+
 from dragoman._ir.events import (
     TRUNCATING_STOP_REASONS,
     Annotation,
@@ -54,13 +56,16 @@ _NAME_PREFIX = "default_api:"
 _METADATA = ("groundingMetadata", "citationMetadata", "urlContextMetadata")
 
 
-class Blocks:
-    """Numbers the blocks of one response, and makes ids for calls that came without one."""
+class Blocks(msgspec.Struct):
+    """Numbers the blocks of one response, and makes ids for calls that came without one.
 
-    def __init__(self, context: ResponseContext) -> None:
-        self.context = context
-        self.model = ""  # as the upstream reports it
-        self._blocks = self._calls = -1
+    model: as the upstream reports it.
+    """
+
+    context: ResponseContext
+    model: str = ""
+    _blocks: int = -1
+    _calls: int = -1
 
     def next(self) -> int:
         self._blocks += 1
@@ -71,47 +76,89 @@ class Blocks:
         return f"call_{self.context.id}_{self._calls}"
 
 
-class CandidateReader:
+# Arguments in pieces.
+
+_STEP = re.compile(r"\.([^.\[\]]+)|\[(?:(\d{1,6})|'([^']*)')\]")
+_VALUES = ("numberValue", "boolValue", "nullValue", "structValue", "listValue")
+
+
+class PartialArguments(msgspec.Struct):
+    """Collects the arguments of a call that come in pieces: each has a JSONPath and a value, or a piece of a string."""
+
+    value: JSONObject = {}
+    _path: list[str | int] = []
+    _pieces: list[str] = []
+
+    def add(self, call: JSONObject) -> None:
+        arguments = call.get("args")
+        if type(arguments) is dict:
+            self.value.update(arguments)
+        for piece in objects(call.get("partialArgs")):
+            path = [
+                int(number) if number else name or quoted
+                for name, number, quoted in _STEP.findall(str(piece.get("jsonPath")))
+            ]
+            if not path:
+                raise unreadable_response("a piece of a function call's arguments has no place")
+            value = piece.get("stringValue")
+            if type(value) is not str:
+                found = [piece[name] for name in _VALUES if name in piece]
+                self._put(path, None if "nullValue" in piece or not found else found[0])
+                continue
+            if path != self._path:
+                self._path, self._pieces = path, []
+            self._pieces.append(value)
+            if piece.get("willContinue") is not True:
+                self._put(path, "".join(self._pieces))
+                self._path, self._pieces = [], []
+
+    def _put(self, path: list[str | int], value: JSON) -> None:
+        holder: JSON = self.value
+        for step, after in zip(path, [*path[1:], None], strict=True):
+            if type(step) is int:
+                if type(holder) is not list or step > len(holder):
+                    raise unreadable_response("a piece of a function call's arguments is out of place")
+                if step == len(holder):
+                    holder.append(None)
+            elif type(holder) is not dict:
+                raise unreadable_response("a piece of a function call's arguments is out of place")
+            else:
+                holder.setdefault(step, None)
+            if after is None:
+                holder[step] = value
+            elif holder[step] is None:
+                holder[step] = [] if type(after) is int else {}
+            holder = holder[step]
+
+
+class CandidateReader(msgspec.Struct):
     """Reads one candidate.
 
     finish_reason: the last one that came, None before.
     """
 
-    __slots__ = (
-        "_args",
-        "_block",
-        "_blocks",
-        "_called",
-        "_extra",
-        "_kind",
-        "_ledger",
-        "_message",
-        "_metadata",
-        "_parts",
-        "_path",
-        "_same_protocol",
-        "_texts",
-        "_written",
-        "finish_reason",
-        "index",
-    )
+    index: int
+    _blocks: Blocks
+    _ledger: Ledger
+    finish_reason: str | None = None
+    _message: str | None = None
+    _kind: BlockKind | None = None  # of the open block
+    _block: int = -1
+    _texts: list[str] = []  # of the open block, if it is text: offsets count its bytes
+    _called: bool = False
+    _written: bool = False
+    _parts: int = -1  # the number of the last part
+    _args: PartialArguments | None = None  # of the open call
+    _metadata: JSONObject = {}
+    _extra: JSONObject = {}
 
-    def __init__(self, index: int, blocks: Blocks, ledger: Ledger) -> None:
-        self.index = index
-        self.finish_reason: str | None = None
-        self._message: str | None = None
-        self._path = f"/candidates/{index}"
-        self._blocks = blocks
-        self._ledger = ledger
-        self._same_protocol = blocks.context.request.protocol == NAME
-        self._kind: BlockKind | None = None  # of the open block
-        self._block = -1
-        self._texts: list[str] = []  # of the open block, if it is text: offsets count its bytes
-        self._called = self._written = False
-        self._parts = -1  # the number of the last part
-        self._args: PartialArguments | None = None  # of the open call
-        self._metadata: JSONObject = {}
-        self._extra: JSONObject = {}
+    @property
+    def _path(self) -> str:
+        return f"/candidates/{self.index}"
+
+    @property
+    def _same_protocol(self) -> bool:
+        return self._blocks.context.request.protocol == NAME
 
     def read(self, candidate: JSONObject, out: list[Event]) -> None:
         """Read a chunk's candidate."""
@@ -180,16 +227,12 @@ class CandidateReader:
             return
         if thought:
             self._open(BlockKind.REASONING, out)
-            self._sign(part, out)
-        elif text:
-            # The client sends the text as one part: text and signature stay together.
-            self._finish_text(out)
-            self._end_block(out)
-            self._sign({SIGNED: "text", SIGNATURE: signature}, out)
         else:
             self._finish_text(out)
             self._end_block(out)
-            self._sign({"text": "", SIGNATURE: signature}, out)
+        # The client sends a text as one part, with its signature.
+        signs_text = text and not thought
+        self._sign({SIGNED: "text", SIGNATURE: signature} if signs_text else {**part, "text": text}, out)
 
     def _open(self, kind: BlockKind, out: list[Event]) -> None:
         """Open a block of this kind, unless one is open."""
@@ -378,61 +421,3 @@ def _search(name: str, value: JSONObject) -> Search | None:
         if type(page) is dict and string_or_none(page.get("uri"))
     ]
     return Search(tuple(texts), tuple(sources))
-
-
-# Arguments in pieces.
-
-_STEP = re.compile(r"\.([^.\[\]]+)|\[(?:(\d{1,6})|'([^']*)')\]")
-_VALUES = ("numberValue", "boolValue", "nullValue", "structValue", "listValue")
-
-
-class PartialArguments:
-    """Collects the arguments of a call that come in pieces: each has a JSONPath and a value, or a piece of a string."""
-
-    __slots__ = ("_path", "_pieces", "value")
-
-    def __init__(self) -> None:
-        self.value: JSONObject = {}
-        self._path: list[str | int] = []
-        self._pieces: list[str] = []
-
-    def add(self, call: JSONObject) -> None:
-        arguments = call.get("args")
-        if type(arguments) is dict:
-            self.value.update(arguments)
-        for piece in objects(call.get("partialArgs")):
-            path = [
-                int(number) if number else name or quoted
-                for name, number, quoted in _STEP.findall(str(piece.get("jsonPath")))
-            ]
-            if not path:
-                raise unreadable_response("a piece of a function call's arguments has no place")
-            value = piece.get("stringValue")
-            if type(value) is not str:
-                found = [piece[name] for name in _VALUES if name in piece]
-                self._put(path, None if "nullValue" in piece or not found else found[0])
-                continue
-            if path != self._path:
-                self._path, self._pieces = path, []
-            self._pieces.append(value)
-            if piece.get("willContinue") is not True:
-                self._put(path, "".join(self._pieces))
-                self._path, self._pieces = [], []
-
-    def _put(self, path: list[str | int], value: JSON) -> None:
-        holder: JSON = self.value
-        for step, after in zip(path, [*path[1:], None], strict=True):
-            if type(step) is int:
-                if type(holder) is not list or step > len(holder):
-                    raise unreadable_response("a piece of a function call's arguments is out of place")
-                if step == len(holder):
-                    holder.append(None)
-            elif type(holder) is not dict:
-                raise unreadable_response("a piece of a function call's arguments is out of place")
-            else:
-                holder.setdefault(step, None)
-            if after is None:
-                holder[step] = value
-            elif holder[step] is None:
-                holder[step] = [] if type(after) is int else {}
-            holder = holder[step]

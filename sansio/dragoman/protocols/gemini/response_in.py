@@ -40,26 +40,14 @@ from dragoman.protocols.gemini.usage import UsageReader
 class GeminiReader:
     """Reads one stream."""
 
-    __slots__ = (
-        "_blocked",
-        "_blocks",
-        "_candidates",
-        "_counts",
-        "_ended",
-        "_ledger",
-        "_same_protocol",
-        "_started",
-        "_usage",
-    )
-
     def __init__(self, context: ResponseContext, ledger: Ledger) -> None:
         self._ledger = ledger
         self._same_protocol = context.request.protocol == NAME
         self._blocks = Blocks(context)
+        self._counts = UsageReader(ledger, self._same_protocol)
         self._candidates: dict[int, CandidateReader] = {}
         self._blocked: Stopped | None = None
         self._started = self._ended = False
-        self._counts = UsageReader(ledger, self._same_protocol)
         self._usage = Usage()  # as it was sent last
 
     def read(self, frame: Frame) -> Sequence[Event]:

@@ -22,7 +22,6 @@ from dragoman._ir.shape import (
     native_members,
     setting_paths,
 )
-from dragoman.protocols.gemini.checks import Names
 
 # Requests.
 
@@ -130,62 +129,6 @@ SEARCH_SHAPE: dict[str, Shape] = {"excludeDomains": ARRAY}
 NATIVE_MEMBERS = frozenset({"propertyOrdering"}).union(
     *map(native_members, (REQUEST_SHAPE, MEDIA_SHAPE, RESULT_SHAPE, FUNCTION_SHAPE))
 )
-
-# The names of members that may come in snake_case, see `checks.rename`.
-_BLOB: Names = dict.fromkeys(("mimeType", "fileUri", "displayName"))
-_PART: Names = {
-    **dict.fromkeys(_SIDE),
-    "inlineData": _BLOB,
-    "fileData": _BLOB,
-    "mediaResolution": {"numTokens": None},
-    "functionCall": dict.fromkeys(("partialArgs", "willContinue")),
-    "functionResponse": {"willContinue": None, "parts": [{"inlineData": _BLOB, "fileData": _BLOB}]},
-    "executableCode": None,
-    "codeExecutionResult": None,
-    "toolCall": {"toolType": None},
-    "toolResponse": {"toolType": None},
-    "audioTranscription": None,
-}
-_CONTENT: Names = {"parts": [_PART]}
-_GENERATION: dict[str, Shape] = REQUEST_SHAPE["generationConfig"]  # type: ignore[assignment]
-REQUEST_NAMES: Names = {
-    **dict.fromkeys(REQUEST_SHAPE),
-    "contents": [_CONTENT],
-    "systemInstruction": _CONTENT,
-    "tools": [
-        {
-            **dict.fromkeys(
-                (
-                    "codeExecution",
-                    "computerUse",
-                    "enterpriseWebSearch",
-                    "exaAiSearch",
-                    "fileSearch",
-                    "googleMaps",
-                    "googleSearchRetrieval",
-                    "parallelAiSearch",
-                    "urlContext",
-                )
-            ),
-            "functionDeclarations": [dict.fromkeys(FUNCTION_SHAPE)],
-            "googleSearch": dict.fromkeys(
-                ("searchTypes", "timeRangeFilter", "excludeDomains", "blockingConfidence")
-            ),
-            "mcpServers": [{"streamableHttpTransport": None}],
-        }
-    ],
-    "toolConfig": {
-        "functionCallingConfig": dict.fromkeys(
-            ("allowedFunctionNames", "streamFunctionCallArguments"),
-        ),
-        "retrievalConfig": {"latLng": None, "languageCode": None},
-        "includeServerSideToolInvocations": None,
-    },
-    "generationConfig": {
-        **dict.fromkeys(_GENERATION),
-        "thinkingConfig": dict.fromkeys(("includeThoughts", "thinkingBudget", "thinkingLevel")),
-    },
-}
 
 # Responses. Where nothing else is said, the shapes are for clients of other protocols.
 

@@ -10,50 +10,47 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import msgspec
+
 from dragoman._ir.losses import Ledger
 from dragoman._wire.json import JSON, JSONObject
 from dragoman.codec import SignaturePlaces
 from dragoman.protocols.gemini.tables import DUMMY_SIGNATURE, SIGNATURE, SIGNED
 
 
-class SignedParts:
+class SignedParts(msgspec.Struct):
     """Puts signatures onto the parts of one content of the model.
 
     parts: the parts so far.
     """
 
-    __slots__ = ("_waiting", "parts")
-
-    def __init__(self, parts: list[JSONObject]) -> None:
-        self.parts = parts
-        self._waiting: dict[str, list[str]] = {"functionCall": [], "text": []}
+    parts: list[JSONObject] = []
+    _calls: list[str] = []  # signatures that wait for a call
+    _texts: list[str] = []  # and for a text
 
     def sign(self, native: JSONObject) -> None:
         """Add a signature, or a whole part that has one."""
         kind, signature = native.get(SIGNED), native.get(SIGNATURE)
         if kind is None or type(signature) is not str:
             self.parts.append(native)
+        elif kind == "functionCall":
+            self._calls.append(signature)
         elif kind == "text" and self.parts and _is_unsigned_text(self.parts[-1]):
             self.parts[-1] = {**self.parts[-1], SIGNATURE: signature}
-        elif kind in self._waiting:
-            self._waiting[kind].append(signature)
+        elif kind == "text":
+            self._texts.append(signature)
 
     def add(self, part: JSONObject) -> None:
         """Add a part, with the signature that waits for it."""
-        waiting = self._waiting.get("functionCall" if "functionCall" in part else "text")
-        if (
-            waiting
-            and SIGNATURE not in part
-            and (waiting is not self._waiting["text"] or _is_unsigned_text(part))
-        ):
+        waiting = self._calls if "functionCall" in part else self._texts if _is_unsigned_text(part) else []
+        if waiting and SIGNATURE not in part:
             part = {**part, SIGNATURE: waiting.pop(0)}
         self.parts.append(part)
 
     def finish(self) -> None:
-        """Add what no part has come for as parts without text."""
-        for signature in self._waiting["text"]:
-            self.parts.append({"text": "", SIGNATURE: signature})
-        self._waiting = {"functionCall": [], "text": []}
+        """Add what no text has come for as parts without text."""
+        self.parts += [{"text": "", SIGNATURE: signature} for signature in self._texts]
+        self._texts = []
 
 
 def _is_unsigned_text(part: JSONObject) -> bool:

@@ -26,7 +26,7 @@ from dragoman._wire.exceptions import RemoteProtocolError
 from dragoman._wire.json import JSON, JSONObject, encode_text, wrong_type
 from dragoman.protocols.gemini.capabilities import GeminiCapabilities as Capabilities
 from dragoman.protocols.gemini.checks import CHECKS, objects
-from dragoman.protocols.gemini.schemas import json_schema, openapi_schema
+from dragoman.protocols.gemini.schemas import json_schema
 from dragoman.protocols.gemini.shapes import FUNCTION_SHAPE, SEARCH_SHAPE
 from dragoman.protocols.gemini.tables import MODE_NAMES, MODES, NAME
 
@@ -131,7 +131,7 @@ def write_tools(request: Request, capabilities: Capabilities, out: JSONObject, l
     hosted: list[JSONObject] = []
 
     def write(tool: FunctionTool) -> JSONObject:
-        return _write_function(tool, capabilities, ledger)
+        return _write_function(tool, ledger)
 
     for tool in request.tools:
         if isinstance(tool, FunctionTool):
@@ -157,7 +157,7 @@ def write_tools(request: Request, capabilities: Capabilities, out: JSONObject, l
         out.setdefault("toolConfig", {})["includeServerSideToolInvocations"] = True
 
 
-def _write_function(tool: FunctionTool, capabilities: Capabilities, ledger: Ledger) -> JSONObject:
+def _write_function(tool: FunctionTool, ledger: Ledger) -> JSONObject:
     body: JSONObject = {"name": tool.name}
     description = tool.description
     if tool.examples:
@@ -173,14 +173,7 @@ def _write_function(tool: FunctionTool, capabilities: Capabilities, ledger: Ledg
     schema = tool.parameters
     if not schema or schema == {"type": "object", "properties": {}}:
         return body
-    if capabilities.function_schemas == "json_schema":
-        body["parametersJsonSchema"] = schema
-    else:
-
-        def note(place: str, detail: str) -> None:
-            ledger.altered(f"{tool.path}{place}", detail)
-
-        body["parameters"] = openapi_schema(schema, note)
+    body["parametersJsonSchema"] = schema
     return body
 
 
