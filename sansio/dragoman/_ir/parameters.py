@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Mapping
 
 from dragoman._ir.losses import Ledger
 from dragoman._ir.request import Param, ReasoningConfig, Request
+from dragoman._wire.exceptions import RequestRefused, dotted_path
 from dragoman._wire.json import JSON, JSONObject
 
 # Returns the value to send, or None if it has to be dropped. Records its own losses.
@@ -30,6 +31,30 @@ def hash_longer_than(limit: int) -> Converter:
 
         ledger.altered(path, f"longer than {limit} characters: its hash was sent")
         return hashlib.sha256(value.encode("utf-8", "surrogatepass")).hexdigest()
+
+    return convert
+
+
+def drop_unless(defaults: tuple[JSON, ...], detail: str) -> Converter:
+    """Return a converter that drops a setting. defaults: its values that request what happens anyway."""
+
+    def convert(value: JSON, path: str, ledger: Ledger) -> JSON:
+        if value not in defaults:
+            ledger.dropped(path, detail)
+
+    return convert
+
+
+def refuse_unless(defaults: tuple[JSON, ...], advice: str) -> Converter:
+    """Return a converter that refuses a setting (400) whose loss would change the request's meaning."""
+
+    def convert(value: JSON, path: str, ledger: Ledger) -> JSON:
+        if value not in defaults:
+            raise RequestRefused(
+                f"{dotted_path(path)} cannot be sent to this upstream: {advice}",
+                path=path,
+                code="unsupported_parameter",
+            )
 
     return convert
 

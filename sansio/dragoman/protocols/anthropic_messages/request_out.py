@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 
 from dragoman._ir.losses import Ledger, child
-from dragoman._ir.parameters import Converter, write_params
+from dragoman._ir.parameters import Converter, drop_unless, refuse_unless, write_params
 from dragoman._ir.request import Param, Request, ResponseFormat
 from dragoman._wire.exceptions import RequestRefused, dotted_path
 from dragoman._wire.json import JSON, JSONObject
@@ -154,27 +154,6 @@ def _write_format(response_format: ResponseFormat, ledger: Ledger) -> JSONObject
 _EMAIL = re.compile(r"[^@\s]+@[^@\s]+\.[^@\s]+")
 
 
-def _drop_unless(defaults: tuple[JSON, ...]) -> Converter:
-    def convert(value: JSON, path: str, ledger: Ledger) -> JSON:
-        if value not in defaults:
-            ledger.dropped(path, "Messages has no such setting")
-
-    return convert
-
-
-def _refuse_unless(defaults: tuple[JSON, ...], advice: str) -> Converter:
-    def convert(value: JSON, path: str, ledger: Ledger) -> JSON:
-        if value not in defaults:
-            raise RequestRefused(
-                f"{dotted_path(path)} cannot be sent to this upstream: {advice}",
-                status=400,
-                path=path,
-                code="unsupported_parameter",
-            )
-
-    return convert
-
-
 def _skip(value: JSON, path: str, ledger: Ledger) -> JSON:
     """Return nothing: the setting is written by a function that needs more than its value."""
     return None
@@ -235,10 +214,12 @@ def _prompt_cache_options(value: JSON, path: str, ledger: Ledger) -> JSON:
 
 
 CONVERTERS: dict[Param, Converter] = {
-    **{param: _drop_unless(defaults) for param, defaults in NO_OP_VALUES.items()},
     **{
-        param: _refuse_unless(NO_OP_VALUES.get(param, ()), advice)
-        for param, advice in REJECTED_PARAMS.items()
+        param: drop_unless(defaults, "Messages has no such setting")
+        for param, defaults in NO_OP_VALUES.items()
+    },
+    **{
+        param: refuse_unless(NO_OP_VALUES.get(param, ()), advice) for param, advice in REJECTED_PARAMS.items()
     },
     "context_management": _context_management,
     "include": _include,
