@@ -24,41 +24,31 @@ from dragoman._wire.json import JSON, JSONObject, decode, encode, object_or_none
 from dragoman.codec import ResponseContext
 from dragoman.protocols.gemini.checks import objects, string_or_none
 
-# google.rpc.Code, by its names in JSON (googleapis, google/rpc/code.proto), with the kinds of the vendor's statuses.
-KIND_BY_STATUS_NAME: dict[str, ErrorKind] = {
-    "CANCELLED": ErrorKind.CANCELLED,
-    "UNKNOWN": ErrorKind.SERVER,
-    "INVALID_ARGUMENT": ErrorKind.INVALID_REQUEST,
-    "DEADLINE_EXCEEDED": ErrorKind.TIMEOUT,
-    "NOT_FOUND": ErrorKind.NOT_FOUND,
-    "ALREADY_EXISTS": ErrorKind.CONFLICT,
-    "PERMISSION_DENIED": ErrorKind.PERMISSION,
-    "UNAUTHENTICATED": ErrorKind.AUTHENTICATION,
-    "RESOURCE_EXHAUSTED": ErrorKind.RATE_LIMIT,
-    "FAILED_PRECONDITION": ErrorKind.INVALID_REQUEST,
-    "ABORTED": ErrorKind.CONFLICT,
-    "OUT_OF_RANGE": ErrorKind.INVALID_REQUEST,
-    "UNIMPLEMENTED": ErrorKind.METHOD,
-    "INTERNAL": ErrorKind.SERVER,
-    "UNAVAILABLE": ErrorKind.OVERLOADED,
-    "DATA_LOSS": ErrorKind.SERVER,
+# google.rpc.Code, by its names in JSON -> its HTTP status (googleapis, google/rpc/code.proto). Clients get the first
+# name of a status: the SDKs make their exceptions of the number, Gemini CLI 0.61.0 reads the name.
+STATUS_BY_NAME = {
+    "INVALID_ARGUMENT": 400,
+    "FAILED_PRECONDITION": 400,
+    "OUT_OF_RANGE": 400,
+    "UNAUTHENTICATED": 401,
+    "PERMISSION_DENIED": 403,
+    "NOT_FOUND": 404,
+    "ABORTED": 409,
+    "ALREADY_EXISTS": 409,
+    "RESOURCE_EXHAUSTED": 429,
+    "CANCELLED": 499,
+    "INTERNAL": 500,
+    "UNKNOWN": 500,
+    "DATA_LOSS": 500,
+    "UNIMPLEMENTED": 405,
+    "UNAVAILABLE": 503,
+    "DEADLINE_EXCEEDED": 504,
 }
-# HTTP status -> name, for clients. The SDKs make their exceptions of the number, Gemini CLI 0.61.0 reads the name.
-_NAME_BY_STATUS = {
-    400: "INVALID_ARGUMENT",
-    401: "UNAUTHENTICATED",
-    403: "PERMISSION_DENIED",
-    404: "NOT_FOUND",
-    405: "UNIMPLEMENTED",
+_NAMES = {
+    **{status: name for name, status in reversed(STATUS_BY_NAME.items())},
     408: "DEADLINE_EXCEEDED",
-    409: "ABORTED",
-    429: "RESOURCE_EXHAUSTED",
-    499: "CANCELLED",
-    500: "INTERNAL",
     501: "UNIMPLEMENTED",
     502: "UNAVAILABLE",
-    503: "UNAVAILABLE",
-    504: "DEADLINE_EXCEEDED",
 }
 # Statuses that the vendor does not use -> the nearest one.
 _STATUSES = {402: 429, 413: 400, 415: 400, 422: 400, 529: 503}
@@ -95,9 +85,8 @@ def parse_error(body: JSONObject, status: int | None) -> WireError:
         status = number
     message = message_in(error) or f"the upstream reported an error{f' (status {status})' if status else ''}"
     name = string_or_none(error.get("status"))
-    kind = KIND_BY_STATUS_NAME.get(name or "")
-    if kind is None:
-        kind = ErrorKind.SERVER if status is None else kind_of_status(status)
+    known = STATUS_BY_NAME.get(name or "", status)
+    kind = ErrorKind.SERVER if known is None else kind_of_status(known)
     details = objects(error.get("details"))
     kind = _kind_of_details(kind, details, message)
     quotas = [str(each.get("quotaId")) for detail in details for each in objects(detail.get("violations"))]
@@ -141,7 +130,7 @@ def error_object(error: WireError, request_id: str | None) -> JSON:
     if status is None or not 400 <= status < 600 or kind_of_status(status) is not error.kind:
         status = STATUS_BY_KIND[error.kind]
     status = _STATUSES.get(status, status)
-    name = _NAME_BY_STATUS.get(status) or ("INVALID_ARGUMENT" if status < 500 else "INTERNAL")
+    name = _NAMES.get(status) or ("INVALID_ARGUMENT" if status < 500 else "INTERNAL")
     details: list[JSON] = []
     if error.kind is ErrorKind.AUTHENTICATION:
         details.append(

@@ -15,7 +15,7 @@ from dragoman.protocols.gemini.checks import rename, string_or_none
 from dragoman.protocols.gemini.request_messages_in import ConversationReader
 from dragoman.protocols.gemini.schemas import json_schema
 from dragoman.protocols.gemini.shapes import NATIVE_MEMBERS, REQUEST_SHAPE, SETTING_PATHS
-from dragoman.protocols.gemini.tables import DYNAMIC_BUDGET, LEVELS, MIME_TYPE_JSON, NAME, SERVICE_TIERS
+from dragoman.protocols.gemini.tables import DYNAMIC_BUDGET, MIME_TYPE_JSON, NAME, SERVICE_TIERS
 from dragoman.protocols.gemini.tools import read_tool_choice, read_tools
 
 _SETTINGS = "/generationConfig"
@@ -86,7 +86,7 @@ def _read_reasoning(config: JSONObject, extra: JSONObject) -> ReasoningConfig | 
         level = None
     if level is None and budget is None and shown is None:
         return None
-    effort = None if level is None else LEVELS.get(level.upper(), level.lower())
+    effort = None if level is None else level.lower()
     mode: JSON = None
     if budget is not None and effort is None:
         mode = "disabled" if budget == 0 else "adaptive" if budget == DYNAMIC_BUDGET else "enabled"

@@ -9,9 +9,15 @@ from __future__ import annotations
 from itertools import takewhile
 
 from dragoman._ir.losses import Ledger, LossCode, child
-from dragoman._ir.parameters import Converter, effort_of_budget, fit_effort, write_params
+from dragoman._ir.parameters import (
+    Converter,
+    drop_unless,
+    effort_of_budget,
+    fit_effort,
+    refuse_unless,
+    write_params,
+)
 from dragoman._ir.request import Param, ReasoningConfig, Request, ResponseFormat
-from dragoman._wire.exceptions import RequestRefused, dotted_path
 from dragoman._wire.json import JSON, JSONObject
 from dragoman.protocols.gemini.capabilities import GeminiCapabilities as Capabilities
 from dragoman.protocols.gemini.request_messages_out import ConversationWriter
@@ -22,7 +28,7 @@ from dragoman.protocols.gemini.tables import (
     IMPLIED_INCLUDES,
     INCLUDE_LOGPROBS,
     LEAST_BUDGET,
-    LEVEL_NAMES,
+    LEVELS,
     LEVELS_OF_ALL,
     MIME_TYPE_JSON,
     NO_OP_VALUES,
@@ -32,6 +38,7 @@ from dragoman.protocols.gemini.tables import (
 from dragoman.protocols.gemini.tools import write_tools
 
 _SETTINGS = "generationConfig"
+_NO_SETTING = "Gemini has no such setting"
 _NAMES: dict[Param, str] = {
     **{param: path.rpartition("/")[2] for param, path in SETTING_PATHS.items()},
     "include": "responseLogprobs",
@@ -153,12 +160,11 @@ def _write_thinking(config: ReasoningConfig, capabilities: Capabilities, ledger:
         ledger.altered(config.path, "the token budget was converted to a level: the model has no budgets")
     if effort is None:
         return thinking
-    accepted = [each for each in capabilities.efforts or LEVELS_OF_ALL if each in LEVEL_NAMES]
+    accepted = [each for each in capabilities.efforts or LEVELS_OF_ALL if each in LEVELS]
     level = fit_effort(effort, accepted)
     if level != effort:
         ledger.altered(at, f"sent as {level}, the nearest level that the model accepts")
-    # A level of later models is passed on.
-    thinking["thinkingLevel"] = LEVEL_NAMES.get(level, level.upper())
+    thinking["thinkingLevel"] = level.upper()  # that of a later model is passed on
     return thinking
 
 
@@ -186,28 +192,8 @@ def _include(value: JSON, path: str, ledger: Ledger) -> JSON:
     return True if INCLUDE_LOGPROBS in items else None
 
 
-def _drop_unless(defaults: tuple[JSON, ...]) -> Converter:
-    def convert(value: JSON, path: str, ledger: Ledger) -> JSON:
-        if value not in defaults:
-            ledger.dropped(path, "Gemini has no such setting")
-
-    return convert
-
-
 def _keep_unless(defaults: tuple[JSON, ...]) -> Converter:
     return lambda value, path, ledger: None if value in defaults else value
-
-
-def _refuse_unless(defaults: tuple[JSON, ...], advice: str) -> Converter:
-    def convert(value: JSON, path: str, ledger: Ledger) -> JSON:
-        if value not in defaults:
-            raise RequestRefused(
-                f"{dotted_path(path)} cannot be sent to this upstream: {advice}",
-                path=path,
-                code="unsupported_parameter",
-            )
-
-    return convert
 
 
 def _stop(value: JSON, path: str, ledger: Ledger) -> JSON:
@@ -223,13 +209,14 @@ def _service_tier(value: JSON, path: str, ledger: Ledger) -> JSON:
 
 CONVERTERS: dict[Param, Converter] = {
     **{
-        param: _keep_unless(defaults) if param in _NAMES else _drop_unless(defaults)
+        param: _keep_unless(defaults) if param in _NAMES else drop_unless(defaults, _NO_SETTING)
         for param, defaults in NO_OP_VALUES.items()
     },
-    "metadata": _drop_unless(NO_OP_VALUES["metadata"]),  # labels are for bills, and not accepted everywhere
+    "metadata": drop_unless(
+        NO_OP_VALUES["metadata"], _NO_SETTING
+    ),  # labels: for bills, not accepted everywhere
     **{
-        param: _refuse_unless(NO_OP_VALUES.get(param, ()), advice)
-        for param, advice in REJECTED_PARAMS.items()
+        param: refuse_unless(NO_OP_VALUES.get(param, ()), advice) for param, advice in REJECTED_PARAMS.items()
     },
     "include": _include,
     "service_tier": _service_tier,

@@ -205,7 +205,7 @@ class CandidateWriter(msgspec.Struct):
             path = f"/candidates/{self._index}/finishReason"
             self._ledger.altered(path, f"the upstream stopped for {reason.value}, which is reported as STOP")
         native = stopped.native if self._context.rewritten else None
-        out: JSONObject = {"finishReason": native or STOP_REASON_NAMES[reason]}
+        out: JSONObject = {"finishReason": native or STOP_REASON_NAMES.get(reason, "STOP")}
         if self._malformed is not None:
             out = {"finishReason": "MALFORMED_FUNCTION_CALL", "finishMessage": self._malformed}
         elif explanation is not None:

@@ -56,22 +56,10 @@ REQUEST_SHAPE: dict[str, Shape] = {
         "responseSchema": OBJECT,
         "responseJsonSchema": None,
         "thinkingConfig": {"includeThoughts": BOOLEAN, "thinkingBudget": NUMBER, "thinkingLevel": STRING},
-        **dict.fromkeys(
-            (
-                "responseFormat",
-                "speechConfig",
-                "imageConfig",
-                "mediaResolution",
-                "audioTimestamp",
-                "routingConfig",
-                "modelSelectionConfig",
-                "enableEnhancedCivicAnswers",
-                "audioTranscriptionConfig",
-                "enableAffectiveDialog",
-                "translationConfig",
-            ),
-            Setting(None),
-        ),
+        **dict.fromkeys(("responseFormat", "speechConfig", "imageConfig", "mediaResolution"), Setting(None)),
+        **dict.fromkeys(("audioTimestamp", "routingConfig", "modelSelectionConfig"), Setting(None)),
+        **dict.fromkeys(("enableEnhancedCivicAnswers", "audioTranscriptionConfig"), Setting(None)),
+        **dict.fromkeys(("enableAffectiveDialog", "translationConfig"), Setting(None)),
     },
     "safetySettings": Setting(None),
     "cachedContent": Setting("cached_content", STRING),
@@ -86,13 +74,8 @@ SETTING_PATHS: dict[Param, str] = setting_paths(REQUEST_SHAPE)
 _SIDE: dict[str, Shape] = {
     "thoughtSignature": None,
     "thought": OneOf((True, False)),
-    "videoMetadata": Setting(None),
-    "mediaProcessing": Setting(None),
-    "documentMetadata": Setting(None),
-    "spreadsheetMetadata": Setting(None),
-    "audioMetadata": Setting(None),
-    "speechMetadata": Setting(None),
-    "partMetadata": Setting(None),
+    **dict.fromkeys(("videoMetadata", "mediaProcessing", "documentMetadata", "partMetadata"), Setting(None)),
+    **dict.fromkeys(("spreadsheetMetadata", "audioMetadata", "speechMetadata"), Setting(None)),
 }
 _DATA: Shape = {"mimeType": STRING, "data": STRING, "fileUri": STRING, "displayName": STRING}
 TEXT_SHAPE: dict[str, Shape] = {"text": None, **_SIDE}
@@ -105,24 +88,15 @@ MEDIA_SHAPE: dict[str, Shape] = {
 CALL_SHAPE: dict[str, Shape] = {"functionCall": {"id": None, "name": None, "args": None}, **_SIDE}
 RESULT_SHAPE: dict[str, Shape] = {
     "functionResponse": {
-        "id": None,
-        "name": None,
-        "response": None,
-        "parts": None,
-        "scheduling": Setting(None),
-        "willContinue": Setting(None),
+        **dict.fromkeys(("id", "name", "response", "parts")),
+        **dict.fromkeys(("scheduling", "willContinue"), Setting(None)),
     },
     **_SIDE,
 }
 CONTENT_SHAPE: dict[str, Shape] = {"role": None, "parts": None}
 FUNCTION_SHAPE: dict[str, Shape] = {
-    "name": None,
-    "description": None,
-    "parameters": None,
-    "parametersJsonSchema": None,
-    "response": Setting(None),
-    "responseJsonSchema": Setting(None),
-    "behavior": Setting(None),
+    **dict.fromkeys(("name", "description", "parameters", "parametersJsonSchema")),
+    **dict.fromkeys(("response", "responseJsonSchema", "behavior"), Setting(None)),
 }
 SEARCH_SHAPE: dict[str, Shape] = {"excludeDomains": ARRAY}
 
@@ -150,8 +124,10 @@ WRITTEN_CANDIDATE_SHAPE: dict[str, Shape] = dict.fromkeys(
 _MEANINGLESS = frozenset({"NEGLIGIBLE", "HARM_SEVERITY_NEGLIGIBLE"})
 CANDIDATE_SHAPE: dict[str, Shape] = {
     **WRITTEN_CANDIDATE_SHAPE,
-    "avgLogprobs": None,  # follows from the log probabilities
-    "tokenCount": None,
+    # The average follows from the log probabilities. The last three are kept whole.
+    **dict.fromkeys(
+        ("avgLogprobs", "tokenCount", "citationMetadata", "groundingMetadata", "urlContextMetadata")
+    ),
     "safetyRatings": [
         {
             "category": None,
@@ -162,9 +138,6 @@ CANDIDATE_SHAPE: dict[str, Shape] = {
             "blocked": _NO_FIELD,
         }
     ],
-    "citationMetadata": None,  # kept whole
-    "groundingMetadata": None,
-    "urlContextMetadata": None,
     "continuationToken": _NO_FIELD,
 }
 PART_SHAPE: dict[str, Shape] = {
@@ -177,17 +150,10 @@ PART_SHAPE: dict[str, Shape] = {
 _MODALITIES: Shape = [{"modality": DroppedUnless(_NO_FIELD, frozenset({"TEXT"})), "tokenCount": None}]
 USAGE_SHAPE: Shape = Counters(
     {
-        "promptTokenCount": None,
-        "cachedContentTokenCount": None,
-        "candidatesTokenCount": None,
-        "thoughtsTokenCount": None,
-        "toolUsePromptTokenCount": None,
-        "totalTokenCount": None,
-        "promptTokensDetails": _MODALITIES,
-        "cacheTokensDetails": _MODALITIES,
-        "candidatesTokensDetails": _MODALITIES,
-        "toolUsePromptTokensDetails": _MODALITIES,
-        "serviceTier": None,
+        **dict.fromkeys(("promptTokenCount", "cachedContentTokenCount", "candidatesTokenCount")),
+        **dict.fromkeys(("thoughtsTokenCount", "toolUsePromptTokenCount", "totalTokenCount", "serviceTier")),
+        **dict.fromkeys(("promptTokensDetails", "cacheTokensDetails"), _MODALITIES),
+        **dict.fromkeys(("candidatesTokensDetails", "toolUsePromptTokensDetails"), _MODALITIES),
         "trafficType": None,  # how the request is billed
     }
 )

@@ -34,16 +34,8 @@ TOKEN_COUNT = TokenCount(
 
 # What a part has: the member that says so, and its kind. All others are side data of one of these.
 DATA_MEMBERS = (
-    "functionCall",
-    "functionResponse",
-    "inlineData",
-    "fileData",
-    "executableCode",
-    "codeExecutionResult",
-    "toolCall",
-    "toolResponse",
-    "audioTranscription",
-    "text",
+    *("functionCall", "functionResponse", "inlineData", "fileData", "executableCode", "codeExecutionResult"),
+    *("toolCall", "toolResponse", "audioTranscription", "text"),
 )
 SIGNATURE = "thoughtSignature"
 # The member of a signature that is not a whole part: the kind of part that it belongs to, the next call or the text
@@ -89,59 +81,34 @@ STOP_REASONS: dict[str, StopReason] = {
     "STOP": StopReason.END,
     "MAX_TOKENS": StopReason.MAX_TOKENS,
     "CONTINUATION": StopReason.MAX_TOKENS,
-    **dict.fromkeys(
-        (
-            "SAFETY",
-            "RECITATION",
-            "BLOCKLIST",
-            "PROHIBITED_CONTENT",
-            "SPII",
-            "MODEL_ARMOR",
-            "ESCALATION",
-            "IMAGE_SAFETY",
-            "IMAGE_PROHIBITED_CONTENT",
-            "IMAGE_RECITATION",
-        ),
-        StopReason.CONTENT_FILTER,
-    ),
+    **dict.fromkeys(("SAFETY", "RECITATION", "BLOCKLIST", "PROHIBITED_CONTENT"), StopReason.CONTENT_FILTER),
+    **dict.fromkeys(("SPII", "MODEL_ARMOR", "ESCALATION", "IMAGE_SAFETY"), StopReason.CONTENT_FILTER),
+    **dict.fromkeys(("IMAGE_PROHIBITED_CONTENT", "IMAGE_RECITATION"), StopReason.CONTENT_FILTER),
 }
+# All others are "STOP".
 STOP_REASON_NAMES: dict[StopReason, str] = {
-    StopReason.END: "STOP",
-    StopReason.TOOL_USE: "STOP",
     StopReason.MAX_TOKENS: "MAX_TOKENS",
     StopReason.CONTEXT_WINDOW: "MAX_TOKENS",
-    StopReason.STOP_SEQUENCE: "STOP",
     StopReason.CONTENT_FILTER: "SAFETY",
-    StopReason.PAUSE: "STOP",
-    StopReason.COMPACTION: "STOP",
 }
 # Stop reasons that "STOP" does not express fully.
 LOSSY_STOP_REASONS = frozenset({StopReason.PAUSE, StopReason.COMPACTION})
 # What the model wrote cannot be used: never an empty success (CLIProxyAPI#1100, read 2026-11-22).
 ERROR_FINISH_REASONS = frozenset(
     {
-        "MALFORMED_FUNCTION_CALL",
-        "UNEXPECTED_TOOL_CALL",
-        "TOO_MANY_TOOL_CALLS",
-        "MISSING_THOUGHT_SIGNATURE",
-        "MALFORMED_RESPONSE",
+        *("MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL", "TOO_MANY_TOOL_CALLS"),
+        *("MISSING_THOUGHT_SIGNATURE", "MALFORMED_RESPONSE"),
     }
 )
 
 # Reasoning.
 
-LEVELS: dict[str, str] = {
-    "MINIMAL": "minimal",
-    "LOW": "low",
-    "MEDIUM": "medium",
-    "HIGH": "high",
-    "XHIGH": "xhigh",
-}
-LEVEL_NAMES: dict[str, str] = {effort: level for level, effort in LEVELS.items()}
+# `thinkingLevel` has these efforts in capitals.
+LEVELS = ("minimal", "low", "medium", "high", "xhigh")
 # Those that every model with levels has (ai.google.dev/gemini-api/docs/thinking, read 2026-11-22).
 LEVELS_OF_ALL = ("low", "medium", "high")
 # Effort -> budget of models that have budgets: the steps of the vendor's own layer for Chat Completions.
-EFFORT_BUDGETS: dict[str, int] = {
+EFFORT_BUDGETS = {
     "minimal": 1024,
     "low": 1024,
     "medium": 8192,

@@ -11,12 +11,11 @@ import msgspec
 from dragoman._ir.losses import Ledger, Loss, LossCode, child
 from dragoman._ir.native import written
 from dragoman._ir.request import Request
-from dragoman._ir.shape import ARRAY, OBJECT, STRING, Shape, extra_members, read_settings
+from dragoman._ir.shape import ARRAY, OBJECT, STRING, read_settings
 from dragoman._ir.tools import (
     CodeExecution,
     FunctionTool,
     HostedTool,
-    McpServer,
     Tool,
     ToolChoice,
     ToolRef,
@@ -31,7 +30,6 @@ from dragoman.protocols.gemini.shapes import FUNCTION_SHAPE, SEARCH_SHAPE
 from dragoman.protocols.gemini.tables import MODE_NAMES, MODES, NAME
 
 _CHOICE_PATH = "/toolConfig/functionCallingConfig"
-_SERVER_SHAPE: dict[str, Shape] = {"name": STRING, "streamableHttpTransport": {"url": STRING}}
 
 
 def read_tools(body: JSONObject, repairs: list[Loss]) -> list[Tool]:
@@ -47,10 +45,6 @@ def read_tools(body: JSONObject, repairs: list[Loss]) -> list[Tool]:
             if kind == "functionDeclarations":
                 for number, declaration in enumerate(objects(inner)):
                     tools.append(_read_function(declaration, f"{at}/{number}", repairs))
-            elif kind == "mcpServers":
-                for number, server in enumerate(objects(inner)):
-                    use = _read_mcp_server(server, f"{at}/{number}")
-                    tools.append(HostedTool(NAME, kind, {kind: [server]}, f"{at}/{number}", use))
             elif inner is not None:
                 tools.append(HostedTool(NAME, kind, {kind: inner}, at, _read_use(kind, inner, at)))
     return tools
@@ -79,14 +73,6 @@ def _read_use(kind: str, tool: JSON, path: str) -> WebSearch | CodeExecution | N
     read_settings(tool, SEARCH_SHAPE, wrong_type, path)  # checks the types
     blocked = tool.get("excludeDomains")
     return WebSearch(blocked_domains=None if blocked is None else tuple(blocked))
-
-
-def _read_mcp_server(server: JSONObject, path: str) -> McpServer | None:
-    read_settings(server, _SERVER_SHAPE, wrong_type, path)
-    transport = server.get("streamableHttpTransport") or {}
-    if extra_members(server, _SERVER_SHAPE) or not server.get("name") or not transport.get("url"):
-        return None
-    return McpServer(server["name"], transport["url"])
 
 
 def read_tool_choice(body: JSONObject, tools: list[Tool]) -> tuple[ToolChoice | None, list[Tool]]:
@@ -181,10 +167,10 @@ def _write_hosted(tool: HostedTool, capabilities: Capabilities, ledger: Ledger) 
     """Return the tool of this vendor with the same use, nothing if it has none."""
     use = tool.use
     tag = None if use is None else use.__struct_config__.tag
-    if tag not in capabilities.hosted_tools:
+    if tag not in capabilities.hosted_tools or not isinstance(use, (WebSearch, CodeExecution)):
         ledger.add(tool.loss_code, tool.path, f"the upstream does not run the tool {tool.kind}")
         return []
-    block: JSONObject
+    block: JSONObject = {"codeExecution": {}}
     if isinstance(use, WebSearch):
         block = {"googleSearch": {}}
         if use.blocked_domains:
@@ -192,15 +178,6 @@ def _write_hosted(tool: HostedTool, capabilities: Capabilities, ledger: Ledger) 
         for name in ("allowed_domains", "max_uses", "location", "context_size"):
             if getattr(use, name) is not None:
                 ledger.dropped(child(tool.path, name), "Gemini's search has no such setting")
-    elif isinstance(use, McpServer):
-        transport: JSONObject = {"url": use.url}
-        if use.authorization is not None:
-            transport["headers"] = {"Authorization": f"Bearer {use.authorization}"}
-        block = {"mcpServers": [{"name": use.label, "streamableHttpTransport": transport}]}
-        if use.allowed_tools is not None:
-            ledger.dropped(f"{tool.path}/allowed_tools", "Gemini offers all tools of an MCP server")
-    else:
-        block = {"codeExecution": {}}
     return [block]
 
 

@@ -17,16 +17,10 @@ from dragoman.protocols.gemini.shapes import USAGE_SHAPE
 from dragoman.protocols.gemini.tables import SERVICE_TIER_NAMES, SERVICE_TIERS
 
 # Counters that only this protocol has: they are kept in `Usage.extra`.
-_WRITTEN = dict.fromkeys(
-    (
-        "promptTokenCount",
-        "cachedContentTokenCount",
-        "candidatesTokenCount",
-        "thoughtsTokenCount",
-        "totalTokenCount",
-        "serviceTier",
-    )
-)
+_WRITTEN = {
+    **dict.fromkeys(("promptTokenCount", "cachedContentTokenCount", "candidatesTokenCount")),
+    **dict.fromkeys(("thoughtsTokenCount", "totalTokenCount", "serviceTier")),
+}
 
 
 class UsageReader(msgspec.Struct):
