@@ -2,7 +2,8 @@
 
 Content blocks of a stream come strictly one after another, so reader and writer follow an index. Requests have two
 roles that must alternate, so the writer builds turns. Blocks and fields that only this protocol has are kept as opaque
-blocks and in the objects that parts were read from.
+blocks and in the objects that parts were read from. Its size comes from what the others lack: signed thinking with
+budgets, turns that alternate, strict schemas in a subset, and tools of the vendor that clients run.
 """
 
 from __future__ import annotations

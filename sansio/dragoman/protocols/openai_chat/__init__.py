@@ -1,7 +1,8 @@
 """OpenAI Chat Completions: POST /v1/chat/completions, as OpenAI and the many compatible servers speak it.
 
 Compatible servers differ from each other more than servers of any other protocol. The readers therefore accept every
-form that is known to be sent, and the writers send only what the official SDKs accept.
+form that is known to be sent, and the writers send only what the official SDKs accept. Its size comes from these
+differences, and from reasoning, for which there is no official member.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""OpenAI's Responses protocol."""
+"""OpenAI's Responses protocol: POST /v1/responses.
+
+It is the largest protocol: requests have some twenty types of items, each tool that clients run has types for its call
+and its result, and a stream announces, fills and repeats parts, items and the response.
+"""
 
 from __future__ import annotations
 
