@@ -55,8 +55,6 @@ IMPLIED_INCLUDES = frozenset((INCLUDE_REASONING, INCLUDE_LOGPROBS, "web_search_c
 
 # The member of `reasoning` for summaries, and its older name (openai-python 3.52.0).
 SUMMARY_NAMES = ("summary", "generate_summary")
-# Settings that several fields of the document hold, or that an input item may have changed: copied from the body.
-VERBATIM_FIELDS = ("reasoning", "text")
 
 # "Invalid 'max_output_tokens': integer below minimum value. Expected a value >= 16, but got 10 instead."
 # (vectorize-io/hindsight#58, read 2026-11-22)
