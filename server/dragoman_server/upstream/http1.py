@@ -1,8 +1,9 @@
 """One HTTP/1.1 request and its response, without I/O.
 
-A plain head, as nearly all are, is written and read here, because h11 costs as much as the translation. Everything else
-is up to h11: what it alone accepts, and every refusal. The body is read by a decoder of `http1_body`; `_body_decoder`
-chooses which. Errors never quote a header line, because header values contain the keys.
+Requests are written here, and a plain response head, as nearly all are, is read here, because h11 costs as much as the
+translation. Every other response head is up to h11: what it alone accepts, and every refusal. The body is read by a
+decoder of `http1_body`; `_body_decoder` chooses which. Errors never quote a header line, because header values contain
+the keys.
 """
 
 import re
@@ -18,7 +19,7 @@ from dragoman_server.streams.http1_body import (
     LengthBody,
     UntilCloseBody,
 )
-from dragoman_server.streams.http1_head import FIELD_LINE, Headers, plain_headers
+from dragoman_server.streams.http1_head import FIELD_LINE, TOKEN, Headers, plain_headers
 
 # Bytes of a response head, with the interim ones before it. h11's default is 16 KiB; some providers' policy and tracing
 # headers come close to that.
@@ -26,12 +27,12 @@ MAX_HEAD = 64 * 1024
 # Interim (1xx) responses before the final one. A server needs one or two; there must be an end.
 MAX_INTERIM = 16
 
-# Heads that are written and read without h11. The patterns accept less than h11's: no control characters.
-_TARGET = re.compile(rb"[!-~]+")
+_REQUEST_LINE = re.compile(rb"%b [!-~]+ HTTP/1\.1" % TOKEN)
+# Heads that are read without h11. The pattern accepts less than h11's: no control characters.
 _RESPONSE = re.compile(rb"HTTP/1\.1 ([2-5][0-9][0-9])(?: [\t -~\x80-\xff]*)?\r\n((?:%b\n)*)\r\n" % FIELD_LINE)
 _MAX_LENGTH_DIGITS = 20  # as in h11
-# Headers that change how a message is framed, or what follows it.
-_REQUEST_FRAMING = frozenset({b"connection", b"expect", b"transfer-encoding", b"upgrade"})
+# Headers that change how a message is framed, or what follows it. The client drops those of requests.
+_FRAMING = frozenset({b"connection", b"expect", b"transfer-encoding", b"upgrade"})
 _RESPONSE_FRAMING = frozenset({b"connection", b"content-length", b"transfer-encoding"})
 
 
@@ -63,46 +64,29 @@ class Http1Exchange:
         received: The number of bytes of the response so far.
     """
 
-    __slots__ = ("_h11", "_interim", "_method", "_request", "received")
+    __slots__ = ("_h11", "_interim", "_method", "received")
 
     def __init__(self, method: str) -> None:
         self._method = method
-        self._request: tuple[bytes, Headers, bytes]
-        self._h11: h11.Connection | None = None  # only for a message that is not plain
+        self._h11: h11.Connection | None = None  # only for a response head that is not plain
         self._interim = 0
         self.received = 0
 
     def request(self, target: bytes, headers: Headers, content: bytes) -> tuple[bytes, bytes]:
         """Return the bytes of the request's head and of its body. Raises RequestError."""
-        self._request = target, headers, content
-        plain = plain_headers(headers, _REQUEST_FRAMING)
+        line, plain = b"%b %b HTTP/1.1" % (self._method.encode(), target), plain_headers(headers, _FRAMING)
         if (
             plain is None
-            or self._method not in ("GET", "POST")
-            or _TARGET.fullmatch(target) is None
+            or _REQUEST_LINE.fullmatch(line) is None
             or plain.names[:1] != [b"host"]
             or plain.names.count(b"host") > 1
             or (b"0" if plain.length is None else plain.length) != b"%d" % len(content)
         ):
-            return self._send_by_h11()
-        return b"%b %b HTTP/1.1\r\n%b\r\n" % (self._method.encode(), target, plain.lines), content
-
-    def _send_by_h11(self) -> tuple[bytes, bytes]:
-        target, headers, content = self._request
-        # Its own limit counts only incomplete data, so what it accepts depends on the cuts: see receive_data().
-        self._h11 = h11.Connection(our_role=h11.CLIENT, max_incomplete_event_size=sys.maxsize)
-        try:
-            head = self._h11.send(h11.Request(method=self._method, target=target, headers=list(headers)))
-            body = self._h11.send(h11.Data(data=content)) if content else b""
-            end = self._h11.send(h11.EndOfMessage())
-        except h11.LocalProtocolError:
-            # Without the cause, because h11 quotes the header that it refuses.
             raise RequestError(
                 "method, target or a header of the request has characters that HTTP/1.1 forbids,"
                 " or its length headers contradict each other or its content"
-            ) from None
-        # The end has bytes only if the body is chunked, and the sum is no copy if it has none.
-        return head or b"", (body or b"") + (end or b"")
+            )
+        return b"%b\r\n%b\r\n" % (line, plain.lines), content
 
     def receive_data(self, data: bytes) -> ResponseHead | None:
         """Take bytes of the response. Return the head, or None if it is not complete. Raises FramingError.
@@ -112,15 +96,17 @@ class Http1Exchange:
         self.received += len(data)
         head = _read_plain(self._method, data) if self._h11 is None else None
         if head is None:
-            if self._h11 is None:
-                self._send_by_h11()
             head = self._receive_by_h11(data)
         if self.received - (0 if head is None else len(head.leftover)) > MAX_HEAD:
             raise FramingError(f"the response head is larger than {MAX_HEAD // 1024} KiB")
         return head
 
     def _receive_by_h11(self, data: bytes) -> ResponseHead | None:
-        assert self._h11 is not None
+        if self._h11 is None:
+            # Its own limit counts only incomplete data, so what it accepts depends on the cuts: see receive_data().
+            self._h11 = h11.Connection(our_role=h11.CLIENT, max_incomplete_event_size=sys.maxsize)
+            self._h11.send(h11.Request(method=self._method, target="/", headers=[("Host", "-")]))
+            self._h11.send(h11.EndOfMessage())
         try:
             self._h11.receive_data(data)
             event = self._h11.next_event()
