@@ -7,19 +7,16 @@ slower than any network, is refused too, because it would keep its connection op
 """
 
 import math
-from collections.abc import Awaitable, Callable, MutableMapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 from urllib.parse import parse_qs
 
 import anyio
 import anyio.lowlevel
-from starlette.types import Scope
+from starlette.types import Receive, Scope
 
 from dragoman import RemoteProtocolError, RequestRefused
 from dragoman_server.proxying.client_request import ClientDisconnected
 from dragoman_server.upstream.content_coding import CodingError, ContentDecoder, TooLarge, decoder_for
-
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 
 # Far more than any endpoint has.
 _MAX_PARAMETERS = 100

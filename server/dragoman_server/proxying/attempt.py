@@ -334,8 +334,10 @@ class Attempt:
 
     async def _deliver(self) -> bool:
         """Pass on the ready bytes. Return false if the attempt must end."""
-        if not self.sent_to_client:
-            self._note_content()
+        if self.content_at is None:
+            self.content_at = anyio.current_time()
+            if self.trace is not None:
+                self.trace.first_content()
         delivery = self._recipient.deliver(self)
         self.sent_to_client = delivery is not Delivery.LOST
         if delivery is Delivery.WAIT:
@@ -343,12 +345,6 @@ class Attempt:
         elif delivery is Delivery.LOST:
             await anyio.lowlevel.checkpoint_if_cancelled()
         return self.sent_to_client
-
-    def _note_content(self) -> None:
-        if self.content_at is None:
-            self.content_at = anyio.current_time()
-            if self.trace is not None:
-                self.trace.first_content()
 
     async def _end(self, machine: dragoman.ResponseMachine) -> AttemptFailure | None:
         """Send the rest of the response, or return its error if nothing was sent yet."""

@@ -104,10 +104,6 @@ class _Layer:
             raise CodingError(f"the {self._name} body is cut off")
 
 
-def _gzip(start: bytes) -> _Decompressor:
-    return zlib.decompressobj(zlib.MAX_WBITS | 16)
-
-
 def _deflate(start: bytes) -> _Decompressor:
     # "deflate" is a zlib stream, but "some non-conformant implementations send the deflate compressed
     # data without the zlib wrapper". The wrapper starts with a method of 8 and a check of its two bytes
@@ -117,12 +113,12 @@ def _deflate(start: bytes) -> _Decompressor:
     return zlib.decompressobj(zlib.MAX_WBITS if wrapped else -zlib.MAX_WBITS)
 
 
-def _zstd(start: bytes) -> _Decompressor:
-    return zstd.ZstdDecompressor(options=_ZSTD_OPTIONS)
-
-
 # Each makes the decompressor of what begins with these bytes, two at least.
-_CODINGS: dict[str, Callable[[bytes], _Decompressor]] = {"gzip": _gzip, "deflate": _deflate, "zstd": _zstd}
+_CODINGS: dict[str, Callable[[bytes], _Decompressor]] = {
+    "gzip": lambda start: zlib.decompressobj(zlib.MAX_WBITS | 16),
+    "deflate": _deflate,
+    "zstd": lambda start: zstd.ZstdDecompressor(options=_ZSTD_OPTIONS),
+}
 
 
 class ContentDecoder:
