@@ -1,8 +1,8 @@
 """Make the reasoning of the simulator, and check that clients send it back unchanged.
 
 The last word of the reasoning is a hash of the rest, so that the simulator needs no memory to recognize it. All of it
-is in the signature of a thinking block, and in the encrypted content of a reasoning item. Chat Completions has neither:
-there the text itself must be sent back, as servers like DeepSeek's require.
+is in the signature of a thinking block, of a call or text of Gemini, and in the encrypted content of a reasoning item.
+Chat Completions has none of them: there the text itself must be sent back, as servers like DeepSeek's require.
 """
 
 import base64
@@ -25,6 +25,7 @@ _NAMES = {
     "anthropic_messages": ("thinking block", "signature"),
     "openai_responses": ("reasoning item", "encrypted_content"),
     "openai_chat": ("reasoning", "reasoning_content"),
+    "gemini": ("thought signature", "thoughtSignature"),
 }
 
 
@@ -48,6 +49,9 @@ def make_reasoning(request: SimulatedRequest, item_id: str) -> tuple[list[str], 
         native = {"signature": encoded}
         if document.reasoning is not None and document.reasoning.display == "omitted":
             parts = []
+    elif document.protocol == "gemini":
+        calls = request.tools and not request.results
+        native = {"of": "functionCall" if calls else "text", "thoughtSignature": encoded}
     elif document.protocol == "openai_responses":
         parts, form = text.split("\n\n"), ReasoningForm.SUMMARY
         summary = [{"type": "summary_text", "text": part} for part in parts]
@@ -98,8 +102,10 @@ def _is_unchanged(block: Reasoning, protocol: str) -> bool:
     native = None if block.signature is None else block.signature.native
     proof: JSON = native.get(_NAMES[protocol][1]) if isinstance(native, dict) else None
     try:
-        text = base64.b64decode(proof, validate=True).decode("utf-8", "replace")
-    except (TypeError, ValueError):
+        # Some SDKs encode it again, with the alphabet for URLs.
+        standard = str(proof).replace("-", "+").replace("_", "/")
+        text = base64.b64decode(standard, validate=True).decode("utf-8", "replace")
+    except ValueError:
         return False
     # With `display: omitted` a thinking block has no text. A summary is not compared.
     return _has_mark(text) and (protocol == "openai_responses" or block.text in (text, ""))

@@ -24,7 +24,7 @@ from dragoman import (
     WireError,
     peek,
 )
-from dragoman.codec import Fold, ProtocolSpec, ResponseContext
+from dragoman.codec import Endpoint, Fold, ProtocolSpec, ResponseContext
 from dragoman.document import refuse_server_state
 from dragoman.events import (
     ArgumentsDelta,
@@ -80,18 +80,24 @@ class SimulatedReply:
     delay_s: float = 0
 
 
-def reply_to(protocol: str, body: bytes, *, compacts: bool = False) -> SimulatedReply:
-    """Return the reply to a request body of `protocol`. compacts: it was sent to the path that compacts conversations.
+def reply_to(
+    protocol: str, body: bytes, *, endpoint: Endpoint | None = None, named: str = "", compacts: bool = False
+) -> SimulatedReply:
+    """Return the reply to a request body of `protocol`. Nothing in the body makes it raise.
 
-    Nothing in the body makes it raise.
+    endpoint: by default the protocol's first one. named: the model that the path names. compacts: the path is the one
+    that compacts conversations.
     """
     spec = PROTOCOLS[protocol]
+    endpoint = endpoint or spec.endpoints[0]
     token, number = _token(body), 0.0
     try:
         value = decode_object(body, "the request body")
         # Without `stream`, so that both ways have the same ids.
         token = _token(encode({k: v for k, v in value.items() if k not in ("stream", "stream_options")}))
         request = spec.read_request(value, Signer())
+        stream = endpoint.streams_if(request.stream)
+        request = replace(request, model=named or request.model, stream=stream)
         refuse_server_state(request, spec.server_state_params)
         items = input_items(peek(body)) if compacts else []
         model, number = model_of(request.model)
@@ -107,7 +113,7 @@ def reply_to(protocol: str, body: bytes, *, compacts: bool = False) -> Simulated
     if compacts or request.compact:
         events = _compacted(events)
     if request.stream and not compacts:
-        head = [("content-type", spec.endpoints[0].media_type), _id_header(spec, token)]
+        head = [("content-type", endpoint.media_type), _id_header(spec, token)]
         return SimulatedReply(200, head, _streamed(spec, context, events))
     fold, cut = Fold(), None
     for due_s, event in events:

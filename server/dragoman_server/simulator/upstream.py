@@ -1,16 +1,17 @@
 """The simulator in the place of an upstream, in process: no socket, no server, no key."""
 
 import json
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from functools import partial
 from itertools import chain, islice
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 import anyio
+import msgspec
 
 from dragoman import UPSTREAMS
+from dragoman.codec import MODEL_IN_PATH, SSE, Endpoint, UpstreamSpec
 from dragoman.jsontext import JSONObject
 from dragoman_server.hosts import UpstreamCall
 from dragoman_server.platform.off_loop import off_loop
@@ -20,13 +21,21 @@ from dragoman_server.streams.byte_stream import Take
 from dragoman_server.upstream.client import read_bounded
 from dragoman_server.upstream.errors import UpstreamBroken, UpstreamTimeout, UpstreamTimeoutPhase
 from dragoman_server.upstream.transport import UpstreamTimeouts
+from dragoman_server.wire.replies import protocol_of_client
 
 MODELS_PATH = "/models"
+_VERSION = "/v1"
+_COMPACTS = Endpoint("/responses/compact")
 # What responds to POST requests, by the end of the path: base URLs may contain the version.
-ENDPOINTS: Mapping[str, Callable[[bytes], SimulatedReply]] = {
-    **{spec.path.removeprefix("/v1"): partial(reply_to, spec.name) for spec in UPSTREAMS.values()},
-    "/responses/compact": partial(reply_to, "openai_responses", compacts=True),
-}
+ENDPOINTS: Sequence[tuple[UpstreamSpec, Endpoint]] = (
+    *(
+        (spec, msgspec.structs.replace(endpoint, path=endpoint.path.removeprefix(_VERSION)))
+        for spec in UPSTREAMS.values()
+        for endpoint in spec.endpoints
+        if endpoint.path.startswith(f"{_VERSION}/") and endpoint.framing is SSE
+    ),
+    (UPSTREAMS["openai_responses"], _COMPACTS),
+)
 
 # The most bytes that one read returns, as of a socket.
 READ_BYTES = 64 * 1024
@@ -139,16 +148,19 @@ def _begun_reply(call: UpstreamCall) -> SimulatedReply:
 
 
 def _reply(call: UpstreamCall) -> SimulatedReply:
-    method, path, status = call.method, urlsplit(call.url).path, 404
-    for end, reply in ENDPOINTS.items():
-        if path.endswith(end):
+    method, url, status = call.method, urlsplit(call.url), 404
+    path, headers = url.path, {name.lower(): value for name, value in call.headers}
+    for spec, endpoint in ENDPOINTS:
+        begin = endpoint.path.partition(MODEL_IN_PATH)[0]
+        model = endpoint.match(path[max(path.rfind(begin), 0) :], url.query)
+        if model is not None:
             if method == "POST":
-                return reply(call.content or b"")
+                body, compacts = call.content or b"", endpoint is _COMPACTS
+                return reply_to(spec.name, body, endpoint=endpoint, named=unquote(model), compacts=compacts)
             status = 405
     if path.endswith(MODELS_PATH):
         if method in ("GET", "HEAD"):
-            anthropic = any(name.lower() == "anthropic-version" for name, _ in call.headers)
-            return json_reply(200, _model_list(anthropic=anthropic))
+            return json_reply(200, _model_list(protocol_of_client(url.query, headers).model_list_form))
         status = 405
     message = f"the simulator does not serve {method} {path[:200]}"
     # All clients read this form.
@@ -156,9 +168,11 @@ def _reply(call: UpstreamCall) -> SimulatedReply:
     return json_reply(status, json.dumps({"error": error}).encode())
 
 
-def _model_list(*, anthropic: bool) -> bytes:
-    """Return the list of all simulated models, in Anthropic's form or OpenAI's."""
-    if not anthropic:
+def _model_list(form: str) -> bytes:
+    """Return the list of all simulated models. form: see ProtocolSpec.model_list_form."""
+    if form == "google":
+        return json.dumps({"models": [{"name": f"models/{name}"} for name in MODELS]}).encode()
+    if form == "openai":
         common: JSONObject = {"object": "model", "created": MADE_AT, "owned_by": "dragoman"}
         return json.dumps({"object": "list", "data": [{"id": name, **common} for name in MODELS]}).encode()
     unknown = ("max_input_tokens", "max_tokens", "line", "deprecated_at", "retires_at", "capabilities")
