@@ -248,7 +248,7 @@ async def test_a_bug_inside_a_request_shows_nothing(monkeypatch: pytest.MonkeyPa
         held = all_values()
         raise RuntimeError(f"a bug that tells {held[3]}")
 
-    monkeypatch.setattr(attempt, "invalid_response_error", fail)
+    monkeypatch.setattr(attempt.upstream_errors, "invalid_response_error", fail)
     app = gateway("openai_chat", whole({}))
     logger, out = logging.getLogger("dragoman"), io.StringIO()
     for formatter in (JSONFormatter, TextFormatter):
