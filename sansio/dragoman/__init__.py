@@ -26,11 +26,12 @@ if TYPE_CHECKING:
 
 def __getattr__(name: str) -> object:
     # The readers and writers of all protocols take longer to load than msgspec does. A program pays for them when it
-    # uses a name of this package, and not when it only imports it.
+    # uses a name of this package, and not when it only imports it. The next time it finds the name without this.
     import dragoman._api
 
     try:
-        return getattr(dragoman._api, name)
+        value = globals()[name] = getattr(dragoman._api, name)
+        return value
     except AttributeError:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}") from None
 
@@ -38,4 +39,4 @@ def __getattr__(name: str) -> object:
 def __dir__() -> list[str]:
     from dragoman._api import __all__
 
-    return [*globals(), *__all__]
+    return list({*globals(), *__all__})
