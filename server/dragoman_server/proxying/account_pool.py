@@ -252,10 +252,9 @@ class RequestAttempts:
 
     async def _reserve(self, offer: attempts.Offer) -> Attempt | None:
         plan = await self._plan(offer.upstream_index)
-        if self._offer_is_void():
-            return None
         if plan is None:
-            self._machine.declined(math.inf)
+            if self._machine.state is attempts.AttemptState.OFFERED:
+                self._machine.declined(math.inf)
             return None
         accounts = self._chain.accounts
         conversation = plan.conversation if plan.destination.settings.sticky else None
@@ -264,7 +263,8 @@ class RequestAttempts:
         reservation = await self._pool.store.apply(
             Reserve(candidates, conversation, os.urandom(16).hex(), now)
         )
-        if self._offer_is_void():
+        # Another attempt may have ended the offer meanwhile.
+        if self._machine.state is not attempts.AttemptState.OFFERED:
             if isinstance(reservation, Reservation):
                 await self._pool.store.apply(Release(reservation, 0.0, now))
             return None
@@ -277,10 +277,6 @@ class RequestAttempts:
         self._attempts.append(attempt)
         self._log_choice(account.id, offer.accounts)
         return attempt
-
-    def _offer_is_void(self) -> bool:
-        """True if another attempt has ended the offer meanwhile."""
-        return self._machine.state is not attempts.AttemptState.OFFERED
 
     def _log_choice(self, chosen: str, offered: tuple[str, ...]) -> None:
         """Log which account was chosen, and why no other one. offered: as in Offer."""

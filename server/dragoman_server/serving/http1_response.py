@@ -44,7 +44,8 @@ class Http1Response:
         self.has_begun = True
         if not 200 <= status < 1000:
             raise ResponseError("its status is not that of a final response")
-        plain, options = _plain(headers), _connection_options(headers)
+        plain = _plain(headers)
+        options = _connection_options(headers) if b"connection" in plain.names else set()
         if not self._keeps:
             plain = _plain([field for field in headers if field[0].lower() != b"connection"])
         has_body = self._has_body and status not in _WITHOUT_BODY
@@ -62,7 +63,7 @@ class Http1Response:
             options = {*options, b"close"} - {b"keep-alive"}
             lines += b"".join([b"Connection: %b\r\n" % option for option in sorted(options)])
         self._keeps = b"close" not in options
-        return _head(status, lines)
+        return b"HTTP/1.1 %d \r\n%b\r\n" % (status, lines)
 
     def data(self, data: bytes) -> bytes:
         """Return the bytes of a part of the body."""
@@ -85,11 +86,7 @@ class Http1Response:
 
 def interim_response(status: int, headers: Headers) -> bytes:
     """Return an interim response (1xx), which precedes the final one."""
-    return _head(status, _plain(headers).lines)
-
-
-def _head(status: int, lines: bytes) -> bytes:
-    return b"HTTP/1.1 %d \r\n%b\r\n" % (status, lines)
+    return b"HTTP/1.1 %d \r\n%b\r\n" % (status, _plain(headers).lines)
 
 
 def _plain(headers: Headers) -> PlainHeaders:
