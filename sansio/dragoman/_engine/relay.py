@@ -155,18 +155,14 @@ class Relay(ResponseMachine):
             self.outcome = Outcome.FAILED
             self.error = mask_error(error, self._context.mask)
             end = self._observer.fail(self.error) if self._streams else b""
-        self._send(end)
         if self._frames is not None:
-            self._out.append(self._frames.eof())
+            end = reframe(self._frames, end) + self._frames.eof()
+        self._out.append(end)
 
     def data_to_send(self) -> bytes:
         data = b"".join(self._out)
         self._out.clear()
         return data
-
-    def _send(self, frames: bytes) -> None:
-        """Put frames out in the client's framing, here and not in data_to_send(), because a large one takes long."""
-        self._out.append(frames if self._frames is None else reframe(self._frames, frames))
 
     def whole_body(self) -> JSONObject | None:
         """Return the response as one document, of a stream only if its protocol repeats it at the end."""
@@ -185,7 +181,8 @@ class Relay(ResponseMachine):
 
     def _pass(self, frames: bytes) -> None:
         """Pass frames on, and keep them for the observer, which gets them directly only before the first content."""
-        self._send(frames)
+        # In the client's framing here, and not in data_to_send(), because a large frame takes long.
+        self._out.append(frames if self._frames is None else reframe(self._frames, frames))
         if not self.committed:
             for frame in parse_frames(frames):
                 self._observe((frame,))
