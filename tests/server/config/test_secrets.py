@@ -10,7 +10,7 @@ import pytest
 from config_text import CANARY, FULL, errors, load_text
 
 from dragoman_server.cli.config_file import config_lines
-from dragoman_server.settings import UpstreamSettings, keys_of
+from dragoman_server.settings import ServerSettings, Settings, UpstreamSettings, keys_of
 from dragoman_server.settings.problems import ConfigError
 from dragoman_server.settings.secret import Secret
 
@@ -49,6 +49,13 @@ def test_secrets_compare_by_value_and_travel_to_workers() -> None:
     assert hash(secret) == hash(Secret(CANARY))
     assert pickle.loads(pickle.dumps(secret)) == secret
     assert copy.deepcopy(secret) == secret
+
+
+def test_settings_after_a_reload_mask_the_secrets_before_it() -> None:
+    before, after = (Settings(server=ServerSettings(admin_key=Secret(f"{each}-{CANARY}"))) for each in "ab")
+    mask = after.masking_also(before).mask
+    assert mask(f"a-{CANARY} b-{CANARY}") == "**** ****"
+    assert after.mask(f"a-{CANARY}") != "****"
 
 
 @pytest.mark.promise("S3")
