@@ -12,9 +12,7 @@ from dragoman.protocols.anthropic_messages.tables import CACHE_TTLS
 
 def invalid_request(path: str, message: str) -> RemoteProtocolError:
     """Return an error (400) in the form of the vendor's validator."""
-    return RemoteProtocolError(
-        f"{path[1:].replace('/', '.')}: {message}", status=400, path=path, code="invalid_request"
-    )
+    return RemoteProtocolError(f"{path[1:].replace('/', '.')}: {message}", path=path, code="invalid_request")
 
 
 # The words for types, where they are other ones than ours.

@@ -360,4 +360,4 @@ def _document_source(part: Media, media_type: str, data: str, ledger: Ledger) ->
 
 
 def _refused(part: Media, message: str) -> RequestRefused:
-    return RequestRefused(message, status=400, path=part.path, code="unsupported_value")
+    return RequestRefused(message, path=part.path, code="unsupported_value")

@@ -241,9 +241,7 @@ def resolve_max_tokens(request: Request, default: int) -> int:
         return default
     if type(limit) is not int:
         path = request.param_paths.get("max_output_tokens", "/max_tokens")
-        raise RequestRefused(
-            f"{dotted_path(path)} must be an integer", status=400, path=path, code="invalid_type"
-        )
+        raise RequestRefused(f"{dotted_path(path)} must be an integer", path=path, code="invalid_type")
     return limit
 
 
