@@ -1,15 +1,18 @@
 """The law of prompt caches: if a client's request begins with its last one, so does what the upstream gets.
 
 All messages or items but the last are the same bytes, and so is every other member, in the same order. Cache marks
-move by design, and say nothing to the model: without them the bytes are the same.
+move by design, and say nothing to the model: without them the bytes are the same. And whatever the conversation is, it
+keeps the rules of the upstream's vendor.
 """
 
 from __future__ import annotations
 
+import json
 import os
 from typing import Any
 
 import pytest
+from failures.rules import refused
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from laws.conversations import MODEL, SCRIPTS, SIGNER, Script, check_prefixes, requests
@@ -70,3 +73,5 @@ def test_g8_what_an_upstream_gets_begins_with_what_it_got(
         except RequestRefused:
             return
     check_prefixes(sent, upstream, script.marks and client == MESSAGES)
+    if client != upstream:
+        assert [problem for body in sent for problem in refused(upstream, json.loads(body))] == []

@@ -14,6 +14,8 @@ Json = dict[str, Any]
 
 PLAIN = re.compile(r"[a-zA-Z0-9_-]+")
 LONGEST_CALL_ID = 64
+# Members with which a message says something.
+SAYING = ("content", "tool_calls", "refusal", "reasoning", "reasoning_content", "reasoning_details")
 # Items of a turn that the model writes after it has thought.
 FOLLOWERS = {"message", "function_call", "custom_tool_call", "web_search_call", "compaction"}
 
@@ -104,7 +106,7 @@ def _chat(body: Json) -> list[str]:
             text = call["function"].get("arguments") if "function" in call else ""
             if not isinstance(text, str):
                 found.append(f"{where}: tool_calls.function.arguments: not a string")
-        if not message.get("content") and not message.get("tool_calls") and not message.get("refusal"):
+        if not any(message.get(member) for member in SAYING):
             found.append(f"{where}: empty message")
     return found + [f"the last turn's call {call} has no result" for call in waiting]
 
