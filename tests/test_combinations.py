@@ -1,9 +1,8 @@
 """The cases of a test with several parameters: every pair of values has one (_support/combinations.py)."""
 
-from collections.abc import Hashable
 from itertools import combinations, product
 
-from combinations import covering, split_pair
+from combinations import covering
 
 CASES = [
     {"client": client, "upstream": upstream, "stream": stream, "anyio_backend": backend}
@@ -30,18 +29,6 @@ def test_each_value_runs_once() -> None:
     assert len(chosen) == 3
     for name in CASES[0]:
         assert {case[name] for case in chosen} == {case[name] for case in CASES}
-
-
-def test_each_client_is_relayed_and_translated() -> None:
-    cases: list[dict[str, Hashable]] = [
-        {"client": client, "upstream": upstream} for client, upstream in product("abc", "abc")
-    ]
-    for case in cases:
-        split_pair(case, {**case})
-    chosen = [cases[number] for number in covering(cases, 1)]
-    assert {case["client"] for case in chosen} == set(product("abc", (True, False)))
-    assert {case["upstream"] for case in chosen} == set("abc")
-    assert len(chosen) == 6
 
 
 def test_one_parameter_keeps_all_its_values() -> None:

@@ -6,15 +6,12 @@
 
 runs 9 cases of these 18, in which each two values of two parameters meet once. With `@pytest.mark.each_choice` it runs
 9, too, because `client` and `upstream` are one parameter there: together they decide between relay and translation.
-With `@pytest.mark.each_protocol` it runs 6: each client relayed and translated, and each upstream once. This is enough
-where a response passes through the core, because a reader and a writer only share events. With
-`@pytest.mark.all_combinations` it runs 18. The markers may stand in a module's `pytestmark`, too. The backends of AnyIO
-are spread over the cases and add none. Which cases run depends on nothing but the test's name and parameters.
+With `@pytest.mark.all_combinations` it runs 18. The markers may stand in a module's `pytestmark`, too. The backends of
+AnyIO are spread over the cases and add none. Which cases run depends on nothing but the test's name and parameters.
 """
 
 from collections.abc import Hashable, Mapping, Sequence
 from itertools import combinations
-from typing import Any
 from zlib import crc32
 
 import pytest
@@ -28,27 +25,14 @@ def chosen(items: Sequence[pytest.Function]) -> Sequence[pytest.Function]:
     if not items or not hasattr(items[0], "callspec") or items[0].get_closest_marker("all_combinations"):
         return items
     each_choice = items[0].get_closest_marker("each_choice") is not None
-    each_protocol = items[0].get_closest_marker("each_protocol") is not None
     cases = [_values(item) for item in items]
-    if each_protocol:
-        for case, item in zip(cases, items, strict=True):
-            split_pair(case, item.callspec.params)
-    elif each_choice:
+    if each_choice:
         for case in cases:
             if case.keys() >= PAIR:
                 case["pair"] = tuple(case.pop(name) for name in sorted(PAIR))
     # The name makes tests of the same shape run other combinations.
-    strength = 1 if each_choice or each_protocol else 2
+    strength = 1 if each_choice else 2
     return [items[number] for number in covering(cases, strength, items[0].originalname)]
-
-
-def split_pair(case: dict[str, Hashable], params: Mapping[str, Any]) -> None:
-    """Replace a pair of protocols by the upstream, and by the client with whether its responses are relayed."""
-    if params.keys() >= PAIR:
-        for name in ("client", "upstream", str(("client", "upstream")), str(("upstream", "client"))):
-            case.pop(name, None)
-        case["upstream"] = params["upstream"]
-        case["client"] = (params["client"], params["client"] == params["upstream"])
 
 
 def _values(item: pytest.Function) -> dict[str, Hashable]:
