@@ -14,6 +14,8 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import pytest
+
 OutputOf = Callable[[list[str]], list[str]]
 
 
@@ -36,9 +38,10 @@ def check(path: Path, output_of: OutputOf) -> None:
     """Fail if what comes out of an input is not what stands below it. A new input has a line "  ?" for its output."""
     table = path.read_text("utf-8")
     today = "\n".join(_written(table, output_of)) + "\n"
+    before, after = table.splitlines(keepends=True), today.splitlines(keepends=True)
+    changes = "".join(difflib.unified_diff(before, after, str(path), "today"))
     if "WRITE_ROWS" in os.environ:
-        before, after = table.splitlines(keepends=True), today.splitlines(keepends=True)
-        sys.stderr.writelines(difflib.unified_diff(before, after, str(path), "today"))
+        sys.stderr.write(changes)
         path.write_text(today, "utf-8")
-    else:
-        assert today.splitlines() == table.splitlines()
+    elif changes:
+        pytest.fail(f"{changes}\n`make golden` writes {path.name} again.", pytrace=False)

@@ -72,7 +72,9 @@ def stateful_on(
         @cache
         def start(backend: str) -> StatefulGateway:
             folder = tmp_path_factory.mktemp(backend)
-            stateful = StatefulGateway(folder, simulator, gateway_on(backend), backend)
+            # What workers share is a file, so they are several on one event loop.
+            workers = 2 if backend == "asyncio" else 1
+            stateful = StatefulGateway(folder, simulator, gateway_on("asyncio"), backend, workers)
             stack.enter_context(stateful)
             started.append(stateful)
             stateful.ready()

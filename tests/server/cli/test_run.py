@@ -329,10 +329,8 @@ DEAD = '[[upstreams]]\nname = "dead"\nprotocol = "openai_chat"\nbase_url = "http
 WITH_SIMULATOR = "[server]\nsimulator = true\n"
 UNREACHABLE: list[tuple[str, tuple[str, ...], bool]] = [
     (DEAD, (), False),
-    (DEAD + 'default_model = "x"\n', (), False),
     (DEAD + '[models]\n"claude-*" = "dead/x"\n', ("--client", "claude"), False),
     (DEAD, ("--model", "dead/x"), False),
-    (WITH_SIMULATOR + DEAD, ("--model", "sim/echo"), True),
     (WITH_SIMULATOR + DEAD + '[models]\nm = ["dead/x", "sim/echo"]\n', ("--model", "m"), True),
 ]
 

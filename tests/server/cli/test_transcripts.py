@@ -25,7 +25,7 @@ def test_what_commands_print(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         folder = tmp_path / str(next(numbers))
         folder.mkdir()
         monkeypatch.chdir(folder)
-        environ = {"DRAGOMAN_PORT": "0"}
+        environ = {"DRAGOMAN_PORT": "0", "COLUMNS": "80"}
         file, stdin = Path("none"), ""
         words: list[str] = []
         for line in (line.replace("$CANARY", CANARY) for line in lines):
