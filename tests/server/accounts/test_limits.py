@@ -40,9 +40,6 @@ from dragoman_server.wire.headers import limit_headers
 
 pytestmark = pytest.mark.anyio
 
-each_protocol = pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
-
-
 PROTOCOLS_OF = {"chat": CHAT, "messages": MESSAGES, "responses": RESPONSES}
 
 
@@ -223,7 +220,7 @@ DELTAS = [f"word-{number} " for number in range(40)]
 LONG = stream(*(chunk({"content": word}) for word in DELTAS), chunk({}, "stop"), done=True)
 
 
-@each_protocol
+@pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
 async def test_a_client_that_leaves_is_charged_for_what_it_got(
     protocol: str, caplog: pytest.LogCaptureFixture
 ) -> None:

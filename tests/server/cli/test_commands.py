@@ -16,10 +16,12 @@ from types import MappingProxyType
 from typing import Any
 
 import click
+import config_text
 import pytest
 import rows
 from command.cli import run
 from command.process import Server
+from config_text import CANARY
 from sdk_clients.processes import Simulator
 
 from dragoman_server.capabilities.providers import PROVIDERS
@@ -33,15 +35,7 @@ from dragoman_server.serving.sockets import BoundAddress
 from dragoman_server.settings import ServerSettings, Settings, UpstreamSettings, keys_of
 from dragoman_server.settings.fields import SettingKind
 
-CANARY = "sk-canary-0123456789-abcdefghij-wq7zk"
-
-LOCAL = """\
-[[upstreams]]
-name = "local"
-protocol = "openai_chat"
-base_url = "http://127.0.0.1:9000/v1/account-${LOCAL_KEY}"
-api_key = "${LOCAL_KEY}"
-"""
+LOCAL = config_text.LOCAL.replace("/v1", "/v1/account-${LOCAL_KEY}") + 'api_key = "${LOCAL_KEY}"\n'
 
 
 @pytest.mark.parametrize("group", [(), ("config",), ("keys",)])
