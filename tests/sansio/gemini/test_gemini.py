@@ -1,0 +1,176 @@
+"""What rows do not say: signatures in bodies that are relayed, endpoints, arrays, and the ends of failed streams."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from core.toy_protocol import context_of
+
+from dragoman._engine.request import RequestHead, RequestTranslator, TranslatedRequest
+from dragoman._ir.events import Signature
+from dragoman._ir.losses import LossCode
+from dragoman._ir.signatures import Signer
+from dragoman._wire.errors import ErrorKind, WireError
+from dragoman._wire.json import decode, encode
+from dragoman.codec import Capabilities, Endpoint
+from dragoman.protocols.gemini import SPEC
+from dragoman.testing import Pair
+
+GEMINI = "gemini"
+MODEL = "gemini-x"
+HEAD = RequestHead("alias", False, {})
+SIGNER = Signer(b"a secret")
+CALL = {"functionCall": {"id": "c1", "name": "f", "args": {"a": 1.50}}}
+DUMMY = "c2tpcF90aG91Z2h0X3NpZ25hdHVyZV92YWxpZGF0b3I="
+ARRAY = next(each for each in SPEC.endpoints if each.streams == "always" and not each.query)
+EVENTS = next(each for each in SPEC.endpoints if each.query)
+
+
+# Signatures in bodies that are relayed.
+
+
+def body_of(*parts: Any) -> dict[str, Any]:
+    hi = {"role": "user", "parts": [{"text": "Hi"}]}
+    answer = {"functionResponse": {"id": "c1", "name": "f", "response": {"output": "b"}}}
+    last = {"role": "user", "parts": [answer] if CALL.keys() <= parts[-1].keys() else [{"text": "c"}]}
+    contents = [hi, {"role": "model", "parts": list(parts), "new": 1}, last]
+    return {"contents": contents, "generationConfig": {"temperature": 1.0, "nothing": None}}
+
+
+def relayed(body: dict[str, Any], **options: Any) -> TranslatedRequest:
+    capabilities = options.pop("capabilities", Capabilities())
+    translator = RequestTranslator(client=GEMINI, upstream=GEMINI, signer=SIGNER, capabilities=capabilities)
+    return translator.translate(encode(body), model=MODEL, request_head=HEAD, **options)
+
+
+def carrier(*signatures: Signature) -> str:
+    return SIGNER.wrap_list(list(signatures))
+
+
+OWN = Signature(GEMINI, {"of": "functionCall", "thoughtSignature": "b3du"}, MODEL)
+OTHER = Signature("anthropic_messages", {"type": "thinking", "thinking": "", "signature": "x"}, MODEL)
+
+
+@pytest.mark.parametrize("relay", ["exact", "rewrite"])
+@pytest.mark.parametrize(
+    ("part", "restored"),
+    [
+        ({**CALL, "thoughtSignature": carrier(OWN)}, [{**CALL, "thoughtSignature": "b3du"}]),
+        (
+            {
+                "text": "",
+                "thoughtSignature": carrier(
+                    Signature(GEMINI, {"text": "", "thoughtSignature": "d2hvbGU="}, MODEL)
+                ),
+            },
+            [{"text": "", "thoughtSignature": "d2hvbGU="}],
+        ),
+        ({**CALL, "thoughtSignature": "b2xk"}, [{**CALL, "thoughtSignature": "b2xk"}]),
+    ],
+)
+def test_what_the_vendor_signed_is_put_back(part: dict[str, Any], restored: list[Any], relay: str) -> None:
+    capabilities = Capabilities(relay="rewrite") if relay == "rewrite" else Capabilities()
+    out = relayed(body_of({"text": "a"}, part), capabilities=capabilities)
+    assert decode(out.body) == body_of({"text": "a"}, *restored)
+    assert list(out.losses) == []
+    assert out.rewritten is (relay == "rewrite")
+
+
+@pytest.mark.parametrize(
+    ("part", "left"),
+    [
+        ({**CALL, "thoughtSignature": carrier(OTHER)}, [{**CALL, "thoughtSignature": DUMMY}]),
+        ({"text": "", "thoughtSignature": carrier(OTHER)}, []),
+        ({"text": "b", "thoughtSignature": carrier(OTHER)}, [{"text": "b"}]),
+        ({"thoughtSignature": carrier(OTHER)}, []),
+    ],
+)
+def test_what_the_upstream_cannot_read_is_dropped_and_recorded(part: dict[str, Any], left: list[Any]) -> None:
+    out = relayed(body_of({"text": "a"}, part))
+    assert out.body == encode(body_of({"text": "a"}, *left))
+    assert [(loss.code, loss.path) for loss in out.losses] == [
+        (LossCode.FOREIGN_SIGNATURE, "/contents/1/parts/1")
+    ]
+
+
+def test_what_the_upstream_has_refused_is_left_out() -> None:
+    part = {**CALL, "thoughtSignature": "b2xk"}
+    thought = {"thought": True, "text": "", "thoughtSignature": carrier(OWN)}
+    out = relayed(body_of(thought, part), signed_reasoning=False)
+    assert out.body == encode(body_of({**CALL, "thoughtSignature": DUMMY}))
+    assert len(out.losses) == 2
+
+
+def test_nothing_is_decoded_without_wrapped_signatures() -> None:
+    body = encode(body_of({**CALL, "thoughtSignature": "b2xk"}, {"executableCode": {"code": "1.50"}}))
+    translator = RequestTranslator(client=GEMINI, upstream=GEMINI, signer=SIGNER)
+    assert translator.translate(body, model=MODEL, request_head=HEAD).body == body
+
+
+# Endpoints.
+
+
+@pytest.mark.parametrize("version", ["v1", "v1beta", "v1alpha"])
+def test_each_version_has_both_methods(version: str) -> None:
+    own = [each for each in SPEC.endpoints if each.path.startswith(f"/{version}/")]
+    assert [(each.path.partition(":")[2], each.query, each.streams) for each in own] == [
+        ("generateContent", "", "never"),
+        ("streamGenerateContent", "alt=sse", "always"),
+        ("streamGenerateContent", "", "always"),
+    ]
+
+
+# Streams as the elements of one array, and their failures.
+
+STREAM = (
+    b'data: {"id":"x","model":"m","choices":[{"index":0,"delta":{"content":"a\xe2\x80\xa8\xc2\x85b"}}]}\n\n'
+    b'data: {"id":"x","model":"m","choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\n'
+    b"data: [DONE]\n\n"
+)
+
+
+def pair_of(endpoint: Endpoint) -> Pair:
+    pair = Pair(client=GEMINI, upstream="openai_chat", endpoint=endpoint)
+    pair.translate_request({"model": "models/alias", "contents": [{"parts": [{"text": "Hi"}]}]})
+    return pair
+
+
+def test_an_array_has_the_chunks_of_the_stream() -> None:
+    events = pair_of(EVENTS).translate_response(STREAM)
+    chunks = [decode(each.removeprefix(b"data: ")) for each in events.split(b"\r\n\r\n") if each]
+    array = pair_of(ARRAY).translate_response(STREAM)
+    assert decode(array) == chunks
+    assert chunks[0]["candidates"][0]["content"]["parts"] == [{"text": "a\u2028\u0085b"}]
+
+
+def test_no_character_ends_a_line_too_early() -> None:
+    events = pair_of(EVENTS).translate_response(STREAM)
+    assert len(events.decode().splitlines()) == len(events.split(b"\r\n")) - 1
+
+
+def test_a_stream_that_was_cut_off_has_an_error_in_both_forms() -> None:
+    pair = pair_of(EVENTS)
+    sent = pair.translate_response(STREAM[:100])
+    event, bare = sent.rsplit(b"\r\n\r\n", 1)
+    assert decode(bare) == decode(event.rpartition(b"data: ")[2])
+    assert decode(bare)["error"]["code"] == 502
+
+
+def test_an_array_that_was_cut_off_is_an_array() -> None:
+    chunks = decode(pair_of(ARRAY).translate_response(STREAM[:120]))
+    assert ["error" in chunk for chunk in chunks] == [False] * (len(chunks) - 1) + [True]
+
+
+@pytest.mark.parametrize(("endpoint", "times"), [(EVENTS, 2), (ARRAY, 1)])
+def test_an_observer_fails_in_the_form_of_its_endpoint(endpoint: Endpoint, times: int) -> None:
+    context = msgspec.structs.replace(context_of(protocol=GEMINI), endpoint=endpoint)
+    frames = SPEC.observer(context).fail(WireError(ErrorKind.TIMEOUT, "too late"))
+    assert frames.count(b'"message":"too late"') == times
+    assert frames.startswith(b"data: {")
+
+
+def test_an_error_without_a_request_id_has_no_details() -> None:
+    status, body = SPEC.write_error(WireError(ErrorKind.NOT_FOUND, "no"), None)
+    assert (status, decode(body)["error"]["details"]) == (404, [])
