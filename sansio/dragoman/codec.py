@@ -422,6 +422,15 @@ class BillingHeader(msgspec.Struct, frozen=True):
     marker: bytes  # in every body with the line
     strip: Callable[[JSON], JSON]  # returns the member without the line, the same object if it has none
 
+    def drop(self, instructions: JSON, ledger: Ledger) -> JSON:
+        """Return the member without the line, and record that it was dropped."""
+        stripped = self.strip(instructions)
+        if stripped is not instructions:
+            ledger.dropped(
+                f"/{self.member}", "the line for the billing of another provider: it is new in each request"
+            )
+        return stripped
+
 
 class UpstreamSpec(ProtocolSpec, frozen=True, kw_only=True):
     """A protocol that upstreams speak as well.

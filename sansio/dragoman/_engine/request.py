@@ -19,19 +19,11 @@ from dragoman._ir.undo import Undo
 from dragoman._transforms.pass_context import CacheKeySource, PassContext, ReasoningLookup
 from dragoman._transforms.pipeline import PASSES
 from dragoman._wire.exceptions import RequestRefused
-from dragoman._wire.json import JSON, JSONObject, decode, decode_object, encode, too_deep
+from dragoman._wire.json import JSONObject, decode, decode_object, encode, too_deep
 from dragoman._wire.limits import MODEL_CHARACTERS
 from dragoman._wire.masking import Masker
 from dragoman._wire.splice import RequestHead, peek, splice_items, splice_member, splice_model
-from dragoman.codec import (
-    NOT_REPEATED,
-    BillingHeader,
-    Capabilities,
-    Endpoint,
-    ProtocolSpec,
-    ResponseContext,
-    UpstreamSpec,
-)
+from dragoman.codec import NOT_REPEATED, Capabilities, Endpoint, ProtocolSpec, ResponseContext, UpstreamSpec
 from dragoman.protocols import client_spec, upstream_spec
 
 # A token of English text or code is about four bytes of JSON. Only for figures that a protocol requires before
@@ -279,7 +271,7 @@ class RequestTranslator:
         """Take what the upstream must not get out of a request that is rewritten. model: see translate()."""
         billing = self._foreign_billing
         if billing is not None and billing.member in decoded:
-            decoded[billing.member] = _without_line(billing, decoded[billing.member], ledger)
+            decoded[billing.member] = billing.drop(decoded[billing.member], ledger)
         if self._restores(body, signed_reasoning):
             named = decoded.get("model") if model is None else model
             restore_signatures(
@@ -336,7 +328,7 @@ class RequestTranslator:
         billing = self._foreign_billing
         if billing is not None and billing.marker in bytes(head.fields.get(billing.member, b"")):
             value = decode(bytes(head.fields[billing.member]))
-            stripped = _without_line(billing, value, ledger)
+            stripped = billing.drop(value, ledger)
             if stripped is not value:
                 body = splice_member(body, head, billing.member, stripped)
                 head = peek(body)
@@ -380,16 +372,6 @@ class RequestTranslator:
             members=members,
             endpoint=self._endpoint,
         )
-
-
-def _without_line(billing: BillingHeader, instructions: JSON, ledger: Ledger) -> JSON:
-    """Return the instructions without the line for the billing of another vendor than the upstream's."""
-    stripped = billing.strip(instructions)
-    if stripped is not instructions:
-        ledger.dropped(
-            f"/{billing.member}", "the line for the billing of another provider: it is new in each request"
-        )
-    return stripped
 
 
 def _count(body: bytes, received: Request, window: int | None) -> int:
