@@ -249,6 +249,15 @@ CLIENTS: Mapping[str, Client] = {
     "opencode": Client(
         variables={"OPENCODE_CONFIG_CONTENT": _opencode_config, KEY_VARIABLE: _key}, first_request=7_500
     ),
+    # Gemini CLI 0.61.0 uses this address unless its settings have another way to sign in.
+    "gemini": Client(
+        variables={"GOOGLE_GEMINI_BASE_URL": _url, "GEMINI_API_KEY": _key, "GEMINI_MODEL": _model},
+        needed=("GOOGLE_GEMINI_BASE_URL", "GEMINI_API_KEY", "GEMINI_MODEL"),
+        unset=("GOOGLE_API_KEY", "GOOGLE_GENAI_USE_VERTEXAI", "GOOGLE_GENAI_USE_GCA"),
+        # It asks the first one which model a task needs.
+        own_models=("gemini-3.5-flash-lite", "gemini-3.8-flash"),
+        first_request=7_800,
+    ),
     # https://aider.chat/docs/config/options.html: each option has a variable
     "aider": Client(
         variables={
