@@ -48,7 +48,8 @@ class _Responder:
             return
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(_cancel_on_disconnect, receive, tasks.cancel_scope)
-            call = UpstreamCall(request.method, scope["path"], request.headers.items(), body)
+            url = f"{scope['path']}?{scope['query_string'].decode('latin-1')}"
+            call = UpstreamCall(request.method, url, request.headers.items(), body)
             async with upstream.open(call) as response:
                 head = [(name.encode("ascii"), value.encode("ascii")) for name, value in response.headers]
                 await send({"type": "http.response.start", "status": response.status, "headers": head})
