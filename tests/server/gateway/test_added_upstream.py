@@ -19,6 +19,7 @@ from dragoman.document import Request
 from dragoman_server import simulator
 from dragoman_server.app import Application, create_app
 from dragoman_server.capabilities import model_families, providers
+from dragoman_server.cli import clients
 from dragoman_server.config.loader import load
 from dragoman_server.settings import Settings, UpstreamSettings
 from dragoman_server.settings.keys import hash_client_key
@@ -355,9 +356,9 @@ async def test_an_application_refuses_settings_with_an_unknown_protocol(tmp_path
 # No other code names a protocol.
 
 SERVER = Path(dragoman_server.__file__).parent
-# The simulator plays servers of each protocol, and tables have the protocols and names of known hosts.
+# The simulator plays servers of each protocol, and tables have the protocols and names of known hosts and clients.
 NAMING = {
-    *(Path(table.__file__) for table in (model_families, providers, semconv)),
+    *(Path(table.__file__) for table in (clients, model_families, providers, semconv)),
     *Path(simulator.__file__).parent.rglob("*.py"),
 }
 
