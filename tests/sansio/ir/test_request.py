@@ -5,7 +5,7 @@ from typing import get_args
 import pytest
 
 from dragoman._ir.losses import LossCode
-from dragoman._ir.request import Message, Param, Part, ReasoningConfig, Request, Text
+from dragoman._ir.request import Message, Param, Part, ReasoningConfig, Request, Text, split_data_uri
 from dragoman._ir.tools import HostedTool, McpServer, Tool, WebSearch
 
 
@@ -63,3 +63,18 @@ def test_no_secret_is_in_an_error() -> None:
 )
 def test_which_settings_enable_thinking(config: ReasoningConfig, requests_reasoning: bool) -> None:
     assert config.requests_reasoning is requests_reasoning
+
+
+@pytest.mark.parametrize(
+    ("uri", "found"),
+    [
+        ("data:image/png;base64,AA==", ("image/png", "AA==")),
+        ("data:text/plain;charset=utf-8;base64,AA,A", ("text/plain", "AA,A")),
+        ("data:;base64,AA==", ("", "AA==")),
+        ("data:text/plain,AA==", None),
+        ("data:image/png;base64", None),
+        ("https://example.com/a;base64,AA==", None),
+    ],
+)
+def test_data_uris(uri: str, found: tuple[str, str] | None) -> None:
+    assert split_data_uri(uri) == found

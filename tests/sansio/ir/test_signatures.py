@@ -8,7 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman._ir.events import Signature
-from dragoman._ir.signatures import LIST_MARKER, LIST_PREFIX, WRAPPED_PREFIX, Signer
+from dragoman._ir.signatures import (
+    LIST_MARKER,
+    LIST_PREFIX,
+    WRAPPED_PREFIX,
+    Signer,
+    phase_signature,
+    unwrap_phase,
+)
 from dragoman._wire.json import encode
 
 SIGNATURE = Signature(
@@ -126,3 +133,9 @@ def test_no_repr_shows_the_secret() -> None:
     assert repr(PLAIN) == "Signer(secret=None)"
     assert "hush" not in repr([KEYED])
     assert "hush" not in KEYED.wrap(SIGNATURE)
+
+
+def test_only_a_signature_that_was_made_here_carries_a_phase() -> None:
+    carrier = phase_signature("commentary")
+    assert unwrap_phase(carrier) == "commentary"
+    assert unwrap_phase(Signature("openai_responses", carrier.native)) is None
