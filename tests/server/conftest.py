@@ -3,6 +3,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from http_certificate import Certificate, make_certificate
 
 
 @pytest.fixture
@@ -20,3 +21,8 @@ def record(caplog: pytest.LogCaptureFixture) -> Any:
     """Return a function for the log record of the newest request."""
     caplog.set_level(logging.INFO, "dragoman.requests")
     return lambda: caplog.records[-1].dragoman  # type: ignore[attr-defined]
+
+
+@pytest.fixture(scope="session")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Certificate:
+    return make_certificate(tmp_path_factory.mktemp("certificate"))

@@ -3,19 +3,17 @@
 # ruff: noqa: E501 -- the tables are read by row
 
 import json
-import logging
 import time
 from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-import anyio
 import pytest
 from gateway.fakes import FakeClient, FakeUpstreams, http_scope
 from gateway.scripted import SECRET, chat_response, whole
 from starlette.routing import BaseRoute, Route
 
-from dragoman_server.accounts.stores.base import AccountStore, AccountStoreError, Operation
+from dragoman_server.accounts.stores.base import AccountStore
 from dragoman_server.accounts.stores.memory import MemoryAccountStore
 from dragoman_server.accounts.stores.operations import Change
 from dragoman_server.app import Application, _routes
@@ -54,7 +52,6 @@ SETTINGS = Settings(
 OFF = Settings(
     server=ServerSettings(secret=SECRET), upstreams=SETTINGS.upstreams, client_keys=SETTINGS.client_keys
 )
-IDS = ["one/default", "two/a", "two/b"]
 
 
 def app_of(settings: Settings = SETTINGS, store: AccountStore | None = None) -> Application:
@@ -200,12 +197,6 @@ def test_keys_are_compared_whole() -> None:
 # The list of accounts.
 
 
-async def accounts(app: Any) -> dict[str, dict[str, Any]]:
-    client = await call(app, "/admin/accounts", headers=ADMIN)
-    assert client.status == 200
-    return {each["id"]: each for each in json.loads(client.body)["accounts"]}
-
-
 ACCOUNT = AccountSettings(upstream="two", name="a")
 NOW = 1_795_262_400.0  # 2026-11-21T12:00:00Z
 BASE = {
@@ -245,25 +236,6 @@ def test_an_account_in_json() -> None:
 # Changes.
 
 
-async def test_an_account_is_disabled_and_enabled() -> None:
-    store = MemoryAccountStore()
-    app = app_of(store=store)
-    disabled = await change(app, "two/a", "disable")
-    assert (disabled["id"], disabled["state"], disabled["cause"]) == (
-        "two/a",
-        "disabled",
-        "disabled by the operator",
-    )
-    assert store.health()["two/a"].disabled == "disabled by the operator"
-    assert {id: each["state"] for id, each in (await accounts(app)).items()} == {
-        "one/default": "ready",
-        "two/a": "disabled",
-        "two/b": "ready",
-    }
-    assert (await change(app, "two/a", "enable"))["state"] == "ready"
-    assert store.health()["two/a"].usable(time.time())
-
-
 CHANGES: list[tuple[ErrorAction, str, str]] = [
     (ErrorAction.COOL_DOWN, "enable", "cooling"),  # it is cooling down, and goes on
     (ErrorAction.COOL_DOWN, "reset", "ready"),
@@ -296,36 +268,3 @@ async def test_an_unknown_account() -> None:
         assert client.status == 404, id
         assert "there is no account" in client.error["message"], id
         assert not store.health(), id
-
-
-class Broken(MemoryAccountStore):
-    def __init__(self, silent: bool) -> None:
-        super().__init__()
-        self._silent = silent
-
-    async def apply(self, operation: Operation[Any]) -> Any:
-        if self._silent:
-            await anyio.sleep_forever()
-        raise AccountStoreError("canary.host.of.the.store: refused")
-
-
-@pytest.mark.parametrize("silent", [False, True], ids=["fails", "is silent"])
-async def test_a_failing_store_is_reported(silent: bool) -> None:
-    app = app_of(store=Broken(silent))
-    client = await call(app, "/admin/accounts/two/a/disable", "POST", ADMIN)
-    assert client.status == 503
-    assert b"canary" not in client.body
-    assert (await accounts(app)).keys() == set(IDS)  # reading sends no request
-
-
-async def test_the_log_names_the_change_and_no_key(caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.DEBUG):
-        await change(app_of(), "two/a", "disable")
-        await call(app_of(), "/admin/accounts", headers=bearer("canary-wrong"))
-    records = [each.__dict__["dragoman"] for each in caplog.records if "dragoman" in each.__dict__]
-    assert [(each["method"], each["path"], each["status"]) for each in records] == [
-        ("POST", "/admin/accounts/two/a/disable", 200),
-        ("GET", "/admin/accounts", 401),
-    ]
-    assert {each["client_address"] for each in records} == {"127.0.0.1"}
-    assert "canary" not in str([each.__dict__ for each in caplog.records])

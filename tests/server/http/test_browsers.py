@@ -146,20 +146,6 @@ async def test_another_host_is_refused_before_anything_is_done(origin: str | Non
         assert "server.allowed_hosts (DRAGOMAN_ALLOWED_HOSTS, --allowed-hosts)" in message, host
 
 
-NAMED_HOSTS = ["Host.Docker.internal:8080", "172.17.0.1:8080", "[fd00::1]:8080", "gate.lan."]
-
-
-async def test_the_host_in_the_error_is_a_valid_setting() -> None:
-    for host in NAMED_HOSTS:
-        message = json.loads((await Gateway().request({"host": host})).body)["error"]["message"]
-        name = re.search("the host '(.*?)'", message)
-        assert name, host
-        settings = load(environ={"DRAGOMAN_ALLOWED_HOSTS": name[1]}, flags={}).settings.server
-        assert (await Gateway(allowed_hosts=settings.allowed_hosts).request({"host": host})).status == 200, (
-            host
-        )
-
-
 HOST_LISTS: list[list[str]] = [
     [],
     ["localhost", "localhost"],
@@ -304,24 +290,6 @@ async def test_a_cross_site_request_without_an_origin_is_refused() -> None:
         assert client.headers["x-content-type-options"] == "nosniff", site
 
 
-READ_PATHS = [
-    "/",
-    "/healthz",
-    "/readyz",
-    "/api/hello",
-    "/v1/models",
-    "/nothing",
-    "/admin/accounts",
-]
-
-
-async def test_no_other_page_can_load_a_response() -> None:
-    for path in READ_PATHS:
-        client = await Gateway().request({"x-api-key": ADMIN.reveal()}, path, "GET")
-        assert client.headers["cross-origin-resource-policy"] == "same-origin", path
-        assert client.headers["x-content-type-options"] == "nosniff", path
-
-
 FORMS = [
     "text/plain",
     "text/plain;charset=UTF-8",
@@ -349,18 +317,6 @@ async def test_any_page_is_allowed_if_it_is_configured() -> None:
     assert "access-control-allow-credentials" not in client.headers
     (warning,) = load(environ={"DRAGOMAN_CORS_ORIGINS": "*"}).warnings
     assert str(warning).startswith("server.cors_origins: any web page")
-
-
-@pytest.mark.parametrize(("origin", "status"), [("http://localhost:3000", 204), (EVIL, 403)])
-async def test_a_preflight_for_the_private_network(origin: str, status: int) -> None:
-    preflight = {
-        "origin": origin,
-        "access-control-request-method": "POST",
-        "access-control-request-private-network": "true",
-    }
-    client = await Gateway().request(preflight, method="OPTIONS")
-    assert client.status == status
-    assert client.headers.get("access-control-allow-private-network") == ("true" if status == 204 else None)
 
 
 # With client keys: the key decides, and pages of the listed origins may read.

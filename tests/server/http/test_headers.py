@@ -2,7 +2,7 @@
 
 import pytest
 
-from dragoman import UPSTREAMS, Ledger, LossCode
+from dragoman import UPSTREAMS, Ledger
 from dragoman_server import __version__
 from dragoman_server.settings import UpstreamSettings
 from dragoman_server.settings.secret import Secret
@@ -252,16 +252,6 @@ def ledger(*paths: str) -> Ledger:
 )
 def test_losses_in_a_header(paths: list[str], value: str) -> None:
     assert loss_header(ledger(*paths)) == [("dragoman-loss", value)]
-
-
-def test_losses_of_request_and_response_in_one_header() -> None:
-    response = Ledger()
-    response.add(LossCode.ESTIMATED, "/usage", "why")
-    assert loss_header(ledger(), response) == [("dragoman-loss", "1; estimated=answer:/usage")]
-    assert loss_header(ledger("/seed"), response) == [
-        ("dragoman-loss", "2; dropped=/seed, estimated=answer:/usage")
-    ]
-    assert loss_header(ledger("/seed"), Ledger()) == [("dragoman-loss", "1; dropped=/seed")]
 
 
 def test_no_loss_has_no_header_and_a_thousand_have_a_short_one() -> None:

@@ -12,32 +12,23 @@ from gateway.fakes import call as call_app
 from oracle import (
     CHAT,
     MESSAGES,
-    PROTOCOL_NAMES,
     SIMPLE_EVENTS,
     SIMPLE_LINES,
     Stop,
     check_error,
     check_stream,
-    check_whole,
     meaning_of_client_stream,
-    meaning_of_whole,
 )
-from oracle import samples as s
 from oracle.meaning import Kind
 
 from dragoman_server.app import Application, create_app
 from dragoman_server.log import configure_logging
 from dragoman_server.settings import ServerSettings, Settings, UpstreamSettings
-from dragoman_server.upstream.errors import UpstreamBroken
 
 pytestmark = pytest.mark.anyio
 
 JSON, LINES, EVENTS = ENDPOINTS = ("/chat/json", "/chat/stream", "/chat/sse")
 FORMS = {LINES: SIMPLE_LINES, EVENTS: SIMPLE_EVENTS}
-SAMPLES = {
-    name: s.render(name, make())
-    for name, make in zip(PROTOCOL_NAMES, (s.chat, s.messages, s.responses), strict=True)
-}
 START = (
     b'data: {"id":"x","model":"m","choices":[{"index":0,"delta":{"role":"assistant","content":"Hello"}}]}\n\n'
 )
@@ -107,38 +98,6 @@ async def test_a_stream_of_lines() -> None:
     assert dict(fake.sent_headers)["accept"] == "text/event-stream"
 
 
-@pytest.mark.parametrize(("path", "media_type"), [(LINES, "application/json"), (EVENTS, "text/event-stream")])
-async def test_the_headers_of_a_stream(path: str, media_type: str) -> None:
-    app, _ = app_of(Script([START, END]))
-    client = await call(app, path, asking())
-    assert client.status == 200
-    assert client.headers["content-type"] == media_type
-    assert client.headers["cache-control"] == "no-cache"
-    assert "connection" not in client.headers, "only the server knows what becomes of it"
-    # Without a length, servers of HTTP/1.1 add `transfer-encoding: chunked`.
-    assert "content-length" not in client.headers
-    assert client.headers["dragoman-request-id"]
-
-
-BODIES = [*SAMPLES.items(), (CHAT, WHOLE)]
-
-
-@pytest.mark.parametrize("path", ENDPOINTS)
-@pytest.mark.parametrize(("protocol", "body"), BODIES, ids=[*PROTOCOL_NAMES, "whole"])
-async def test_every_upstream_whatever_it_sends(path: str, protocol: str, body: bytes) -> None:
-    """Also a whole response to a request for a stream, and the other way round."""
-    app, _ = app_of(Script([body]), settings_of(protocol))
-    client = await call(app, path, asking())
-    assert client.status == 200
-    if path == JSON:
-        assert check_whole(SIMPLE_LINES, client.body) == []
-        assert meaning_of_whole(SIMPLE_LINES, client.body).text(Kind.TEXT)
-    else:
-        assert check_stream(FORMS[path], client.body) == []
-        response = meaning_of_client_stream(FORMS[path], client.body)
-        assert (bool(response.text(Kind.TEXT)), response.stop) == (True, Stop.END)
-
-
 # --- the default model -----------------------------------------------------------------------------------------
 
 
@@ -194,31 +153,6 @@ async def test_an_invalid_request_is_refused_with_its_reason(path: str) -> None:
         assert check_error(SIMPLE_LINES, status, client.body) == [], body
         assert message in client.error["message"], body
         assert fake.closed_at is None, "no upstream was called"
-
-
-@pytest.mark.parametrize("path", ENDPOINTS)
-async def test_an_error_before_the_response_has_a_status(path: str) -> None:
-    busy = json.dumps({"error": {"message": "Slow down", "type": "rate_limit", "code": "busy"}}).encode()
-    app, _ = app_of(Script([busy], status=429, headers=[("retry-after", "7")]))
-    client = await call(app, path, asking())
-    assert (client.status, client.headers["retry-after"]) == (429, "7")
-    assert client.error == {"message": "Slow down", "type": "rate_limit_error", "code": "busy"}
-
-
-@pytest.mark.parametrize("cut", ["ended", "broke off"])
-async def test_a_response_that_breaks_off(cut: str) -> None:
-    end = [UpstreamBroken("the connection was reset")] if cut == "broke off" else []
-    for path in (LINES, EVENTS):
-        app, _ = app_of(Script([START, MORE, *end]))
-        client = await call(app, path, asking())
-        assert client.status == 200
-        assert check_stream(FORMS[path], client.body) == []
-        response = meaning_of_client_stream(FORMS[path], client.body)
-        assert (response.text(Kind.TEXT), response.stop) == ("Hello you", Stop.ERROR)
-    app, _ = app_of(Script([START, MORE, *end]))
-    client = await call(app, JSON, asking())
-    assert client.status == 502
-    assert check_error(SIMPLE_LINES, 502, client.body) == []
 
 
 # --- heartbeats ------------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from failures.translate import each, every_pair
 from gateway.fakes import FakeClient, Sleep
 from gateway.provider import EPOCH, InBand, PoolGateway, RawResponse, check_text, good, in_band, pool_of
 from gateway.provider_errors import broken, invalid, limited, unauthorized
-from oracle import CHAT, MESSAGES, PROTOCOL_NAMES, RESPONSES, check_error, check_stream
+from oracle import CHAT, MESSAGES, PROTOCOL_NAMES, RESPONSES, check_error
 from oracle.frames import as_object, lenient_frames
 from virtual_time import VIRTUAL_BACKENDS
 
@@ -53,11 +53,6 @@ class Leases(MemoryAccountStore):
 
 def late(play: RawResponse, seconds: float) -> RawResponse:
     return RawResponse(play.parts, play.status, play.headers, [Sleep(seconds), *play.before])
-
-
-def requested_with(messages: str) -> dict[str, Any]:
-    """Return a request of Messages or Chat that begins with this text."""
-    return {"messages": [{"role": "user", "content": messages}]}
 
 
 # Leases are given back.
@@ -137,17 +132,6 @@ async def test_the_limit_of_concurrent_requests(stream: bool) -> None:
 
 
 @BOTH
-async def test_the_limit_of_requests_per_minute(stream: bool) -> None:
-    plays = {name: good("Hello") for name in "ab"}
-    pool = pool_of(CHAT, plays, accounts={name: {"requests_per_minute": 2} for name in "ab"})
-    statuses = [(await pool.call(CHAT, stream=stream)).status for _ in range(5)]
-    assert statuses == [200] * 4 + [429]
-    assert sorted(pool.attempted) == ["a", "a", "b", "b"]
-    await anyio.sleep(30)
-    assert (await pool.call(CHAT, stream=stream)).status == 200
-
-
-@BOTH
 async def test_the_limit_of_tokens_per_minute(stream: bool) -> None:
     """A response costs 13 tokens: they are counted when it has ended, and a debt is paid off by waiting."""
     pool = pool_of(CHAT, {"a": good("Hello"), "b": good("Hello")}, accounts={"a": {"tokens_per_minute": 6}})
@@ -208,16 +192,6 @@ async def test_an_account_that_the_operator_has_disabled_is_not_used_even_if_it_
     assert (await pool.call(MESSAGES, stream=stream)).status == 200
 
 
-@BOTH
-async def test_one_account_with_two_models_may_use_both(stream: bool) -> None:
-    """Rate limits are for a model, so the second model of the chain is worth a try."""
-    plays = {"a": [limited(MESSAGES), good("Hello")]}
-    pool = pool_of(MESSAGES, plays, models={"m": ("up/large", "up/small")})
-    check_text(MESSAGES, await pool.call(MESSAGES, stream=stream, model="m"), "Hello", stream=stream)
-    assert [request.body["model"] for request in pool.provider.sent] == ["large", "small"]
-    assert pool.store.health() == {"up/a": Health(last_used=EPOCH)}, "its use is recorded, and no failure"
-
-
 # Attempts and waiting.
 
 
@@ -270,15 +244,6 @@ async def test_the_wait_for_an_account_ends(stream: bool) -> None:
 
 
 @BOTH
-async def test_a_client_may_leave_while_its_request_waits(stream: bool) -> None:
-    pool = pool_of(MESSAGES, {"a": good("Hello"), "b": good("Hello")}, account_wait_s=60)
-    await cooling(pool, a=50, b=50)
-    await pool.call(MESSAGES, stream=stream, leaves_after=5)
-    assert anyio.current_time() == 5
-    assert pool.attempted == []
-
-
-@BOTH
 async def test_the_wait_is_for_free_slots_as_well(stream: bool) -> None:
     plays = {"a": good("Hello", before=[Sleep(4.5)])}
     pool = pool_of(MESSAGES, plays, accounts={"a": {"max_concurrent_requests": 1}}, account_wait_s=9)
@@ -305,33 +270,6 @@ async def test_heartbeats_do_not_forbid_another_attempt(client: str, upstream: s
     assert beats == [10, 20, 30, 40]
     begins = {CHAT: b'"role"', MESSAGES: b"event: message_start", RESPONSES: b"event: response.created"}
     assert response.body.count(begins[client]) == 1
-
-
-@every_pair(PROTOCOL_NAMES)
-@pytest.mark.each_choice
-async def test_lifecycle_events_of_an_attempt_that_failed_are_not_shown(client: str, upstream: str) -> None:
-    """The first account announces a response, is silent, and breaks off; the heartbeats between are the client's."""
-    error = {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}
-    whole = in_band(upstream, InBand(error), stream=True)
-    beginning = whole[: whole.index(b"\n\n") + 2]
-    pool = pool_of(upstream, {"a": RawResponse([beginning, Sleep(25), BROKEN]), "b": good("Hello from b")})
-    response = await pool.call(client)
-    check_text(client, response, "Hello from b", stream=True)
-    assert [when for when, message in response.messages if message.get("body")][:2] == [10, 20]
-
-
-@every_pair(PROTOCOL_NAMES)
-@pytest.mark.each_choice
-async def test_when_all_fail_after_heartbeats_the_stream_ends_with_the_error(
-    client: str, upstream: str
-) -> None:
-    pool = pool_of(upstream, {"a": late(limited(upstream), 15), "b": late(limited(upstream), 15)})
-    response = await pool.call(client)
-    assert pool.attempted == ["a", "b"]
-    assert response.status == 200
-    assert check_stream(client, response.body, include_usage=True) == []
-    last = as_object(lenient_frames(response.body)[-1].data) or {}
-    assert "rate limit" in json.dumps(last).lower()
 
 
 # Chains.
@@ -395,22 +333,6 @@ def chain_with(
 
 # More choices than the gateway requests of a Messages upstream, one by one. One of the client's protocol may give them.
 MANY = {"n": 20}
-
-
-@BOTH
-async def test_an_upstream_that_cannot_take_the_request_is_passed_over(stream: bool) -> None:
-    pool = chain_with({"a": good("Hello"), "c": good("Hello from c")}, MESSAGES, CHAT)
-    response = await pool.call(CHAT, stream=stream, model="m", body=MANY)
-    check_text(CHAT, response, "Hello from c", stream=stream)
-    assert pool.attempted == ["c"]
-
-
-@BOTH
-async def test_the_error_of_the_one_that_could_take_it_counts(stream: bool) -> None:
-    pool = chain_with({"a": broken(CHAT), "c": good("Hello from c")}, CHAT, MESSAGES)
-    response = await pool.call(CHAT, stream=stream, model="m", body=MANY)
-    assert response.status == 500
-    assert pool.attempted == ["a"]
 
 
 @BOTH
@@ -489,15 +411,6 @@ async def test_the_one_with_the_most_left_is_next(protocol: str, stream: bool) -
 
 
 # Conversations.
-
-
-@BOTH
-async def test_a_conversation_stays_with_its_account(stream: bool) -> None:
-    pool = pool_of(CHAT, {name: good("Hello") for name in "abc"}, upstream={"sticky": True})
-    for text in ("one", "two", "one", "two", "two", "one", "three"):
-        await pool.call(CHAT, stream=stream, body=requested_with(text))
-        await anyio.sleep(1)
-    assert "".join(pool.attempted) == "ababbac"
 
 
 @BOTH

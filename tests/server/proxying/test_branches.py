@@ -1,10 +1,8 @@
 """Several choices for one request, each requested by a separate branch: one response to the client."""
 
 import json
-import weakref
 from typing import Any
 
-import anyio
 import pytest
 from gateway.fakes import FakeClient, FakeResponse, FakeUpstream, Script, Sleep, carry_out, play
 from virtual_time import VIRTUAL_BACKENDS
@@ -102,21 +100,6 @@ async def test_a_stream_of_three() -> None:
     assert branches.max_open == 3, "the calls are made at once"
 
 
-async def test_the_request_is_let_go_of_once_its_client_gets_a_part() -> None:
-    plan = plan_for(2, stream=True)
-    planner = weakref.ref(plan.planner)
-    handling = carry_out(plan, Branches(message("a"), message("b", delay=10)), FakeClient())
-    del plan
-
-    async def look() -> None:
-        await anyio.sleep(5)
-        assert planner() is None
-
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(look)
-        await handling
-
-
 async def test_a_whole_response_of_two() -> None:
     fake, record = await run(Branches(message("a"), message("b")), stream=False)
     body = json.loads(fake.body)
@@ -143,13 +126,6 @@ async def test_a_refusal_has_its_own_status_and_headers_though_another_branch_be
     assert (fake.status, fake.headers["retry-after"]) == (reported, "9")
     assert [each["status"] for each in record.failures] == [status]
     assert record.upstream_status == status
-
-
-async def test_a_client_that_leaves_closes_all() -> None:
-    branches = Branches(message("a", delay=60), message("b", delay=60))
-    _, record = await run(branches, leaves_after=2)
-    assert record.outcome == "client_left"
-    assert branches.closed_at == pytest.approx(2)
 
 
 def test_there_is_a_limit() -> None:

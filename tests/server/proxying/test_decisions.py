@@ -75,14 +75,6 @@ async def test_what_failed_and_what_follows(debug: pytest.LogCaptureFixture) -> 
     )
 
 
-async def test_an_upstream_that_cannot_take_the_request(debug: pytest.LogCaptureFixture) -> None:
-    pool = chain_of({"a": good("Hello"), "b": good("Hello"), "c": good("Hello")})
-    await pool.call(CHAT, model="fast-1", body={"n": 20})
-    (refused, taken) = decisions(debug, "plan")
-    assert refused.startswith("plan: up/one cannot take it: ")
-    assert taken == "plan: openai_chat -> openai_chat at else/two, relayed, streams"
-
-
 @pytest.mark.parametrize(
     ("upstream", "client", "response", "begins"),
     [

@@ -83,26 +83,12 @@ async def test_the_second_account_is_tried_after_the_delay_and_may_win(
     assert record()["hedge"] == {"account": "up/a", "outcome": "cancelled"}
 
 
-async def test_no_second_account_is_tried_if_the_response_comes_in_time(stream: bool, record: Any) -> None:
-    pool = hedged(MESSAGES, {"a": silent(1.9), "b": good("Hello from b")})
-    check_text(MESSAGES, await pool.call(MESSAGES, stream=stream), "Hello from a", stream=stream)
-    assert pool.attempted == ["a"]
-    assert "hedge" not in record()
-
-
 async def test_a_response_that_has_begun_is_not_hedged(stream: bool) -> None:
     """Silence counts. A whole response is silent until its end."""
     pool = hedged(MESSAGES, {"a": good("Hello from a", between=[Sleep(30)]), "b": silent(60, "Hello from b")})
     response = await pool.call(MESSAGES, stream=stream, leaves_after=500)
     check_text(MESSAGES, response, "Hello from a", stream=stream)
     assert pool.attempted == (["a"] if stream else ["a", "b"])
-
-
-async def test_without_another_account_the_first_goes_on(stream: bool, record: Any) -> None:
-    pool = hedged(MESSAGES, {"a": silent(30)})
-    check_text(MESSAGES, await pool.call(MESSAGES, stream=stream), "Hello from a", stream=stream)
-    assert pool.attempted == ["a"]
-    assert "hedge" not in record()
 
 
 async def test_an_account_at_its_limit_is_no_second_one(stream: bool) -> None:
@@ -135,19 +121,6 @@ async def test_a_hedge_may_cross_upstreams_and_protocols(stream: bool) -> None:
 # Failures.
 
 
-async def test_a_failure_within_the_delay_is_followed_by_the_next_account(stream: bool, record: Any) -> None:
-    plays = {"a": late(broken(MESSAGES), 1), "b": silent(9, "Hello from b"), "c": good("Hello from c")}
-    pool = hedged(MESSAGES, plays)
-    check_text(MESSAGES, await pool.call(MESSAGES, stream=stream), "Hello from c", stream=stream)
-    assert [(request.account, request.at) for request in pool.provider.sent] == [
-        ("a", 0),
-        ("b", 1),
-        ("c", 3),
-    ]
-    assert record()["attempts"] == 3
-    assert record()["hedge"] == {"account": "up/b", "outcome": "cancelled"}
-
-
 async def test_when_the_second_one_fails_the_first_goes_on(stream: bool, record: Any) -> None:
     pool = hedged(MESSAGES, {"a": silent(30), "b": limited(MESSAGES), "c": good("Hello from c")})
     response = await pool.call(MESSAGES, stream=stream)
@@ -160,19 +133,6 @@ async def test_when_the_second_one_fails_the_first_goes_on(stream: bool, record:
     assert "rate limit" in failed["cause"]
     assert (record()["account"], record()["outcome"]) == ("up/a", "completed")
     assert "error" not in record()
-
-
-async def test_when_both_fail_a_third_is_tried(stream: bool) -> None:
-    plays = {"a": late(broken(MESSAGES), 5), "b": late(limited(MESSAGES), 5), "c": good("Hello from c")}
-    pool = hedged(MESSAGES, plays)
-    check_text(MESSAGES, await pool.call(MESSAGES, stream=stream), "Hello from c", stream=stream)
-    assert [(request.account, request.at) for request in pool.provider.sent] == [
-        ("a", 0),
-        ("b", 2),
-        ("c", 7),
-    ]
-    assert len(pool.health("a").failures) == 1
-    assert pool.health("b").consecutive_cooldowns == 1
 
 
 async def test_when_all_fail_the_client_gets_the_error(stream: bool, record: Any) -> None:

@@ -93,17 +93,6 @@ async def test_a_refused_member_is_left_out_at_once_and_of_later_requests(
 
 
 @pytest.mark.anyio
-async def test_content_is_never_left_out() -> None:
-    named = {
-        "error": {"message": "Unknown parameter: 'tools'.", "code": "unknown_parameter", "param": "tools"}
-    }
-    gateway = scripted(CHAT, whole(named, 400))
-    tools = [{"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}]
-    client = await gateway.call(PATHS[CHAT], {**HELLO, "tools": tools})
-    assert (client.status, len(gateway.sent)) == (400, 1)
-
-
-@pytest.mark.anyio
 @pytest.mark.backends(REAL_BACKENDS[0])  # a large request is translated in a thread
 async def test_a_request_that_has_more_values_in_the_upstreams_form_than_a_client_may_send() -> None:
     named = {"error": {"message": "Unsupported parameter: 'temperature'", "type": "invalid_request_error"}}

@@ -37,7 +37,6 @@ from dragoman_server.upstream.errors import (
     UpstreamBroken,
     UpstreamTimeout,
     UpstreamTimeoutPhase,
-    UpstreamUnreachable,
 )
 
 pytestmark = [pytest.mark.anyio, pytest.mark.backends(*VIRTUAL_BACKENDS)]
@@ -148,11 +147,6 @@ async def test_g9_each_event_goes_out_as_soon_as_it_exists() -> None:
     assert times == [pytest.approx(1), pytest.approx(2)]
 
 
-async def test_events_that_wait_share_one_write() -> None:
-    fake, _, _ = await run(Script([START + WORD * 20 + END]))
-    assert len(fake.messages) == 2, "the start, and one body"
-
-
 @pytest.mark.promise("R8")
 @pytest.mark.parametrize("client", PROTOCOL_NAMES)
 @pytest.mark.parametrize("where", ["before the head", "before the first byte", "in the middle"])
@@ -197,38 +191,6 @@ async def test_a_heartbeat_at_the_moment_of_an_event_does_not_change_the_order()
         ]
         assert fake.finished
         assert record.outcome == "completed"
-
-
-@pytest.mark.parametrize(
-    "script",
-    [
-        Script([b"{}"], status=500, connect=[Sleep(1)]),
-        Script(connect=[Sleep(1), UpstreamUnreachable("gone")]),
-        Script([START, Sleep(1), UpstreamBroken("gone")]),
-    ],
-    ids=["status", "no connection", "no content"],
-)
-async def test_a_heartbeat_at_the_moment_of_a_failure_leaves_one_response(script: Script) -> None:
-    statuses = set()
-    for _ in range(50):
-        fake, _, record = await run(Script(**vars(script)), keepalive_s=1)
-        starts = [m for _, m in fake.messages if m["type"] == "http.response.start"]
-        assert len(starts) == 1
-        assert fake.finished
-        # Either the failure was first, or the heartbeat was, and the failure is in the stream.
-        assert (fake.status == 200) == (b"event: ping" in fake.body)
-        assert b'"type":"error"' in fake.body
-        assert record.outcome == "failed"
-        statuses.add(fake.status)
-    assert statuses <= {200, 500, 502}
-
-
-@pytest.mark.promise("R8")
-async def test_no_heartbeat_after_the_end_or_when_switched_off() -> None:
-    fake, _, _ = await run(Script([START, WORD, END, Sleep(100)]))
-    assert fake.messages[-1][0] < 1
-    fake, _, _ = await run(Script([START, Sleep(100), WORD, END]), keepalive_s=0)
-    assert not fake.body.count(b"event: ping\ndata") > 1
 
 
 async def test_a_response_at_the_moment_at_which_its_client_leaves() -> None:

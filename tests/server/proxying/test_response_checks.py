@@ -96,13 +96,6 @@ async def test_an_ignored_schema_is_recorded(client: str, upstream: str) -> None
     assert await reported(client, upstream, ASKING[client], VALID) == []
 
 
-@pytest.mark.parametrize("stood_in", ["object", "none"])
-async def test_a_loss_is_recorded_for_a_substitute_too(stood_in: str) -> None:
-    """A JSON mode, text, or a tool that was not called."""
-    assert await reported(CHAT, MESSAGES, ASKING[CHAT], INVALID, structured_output=stood_in) == NO_SCHEMA
-    assert await reported(CHAT, MESSAGES, ASKING[CHAT], VALID, structured_output=stood_in) == []
-
-
 @pytest.mark.parametrize(("client", "upstream"), FOREIGN)
 async def test_a_missing_forced_call_is_recorded(client: str, upstream: str) -> None:
     assert await reported(client, upstream, DEMANDING[client], INVALID) == NO_CALL
@@ -112,11 +105,6 @@ async def test_an_upstream_that_enforces_schemas_is_not_checked() -> None:
     asking = {**ASKING[MESSAGES], **DEMANDING[MESSAGES]}
     assert await reported(MESSAGES, CHAT, asking, INVALID) == [*NO_CALL, *NO_SCHEMA]
     assert await reported(MESSAGES, CHAT, asking, INVALID, enforces=("schema", "tool_choice")) == []
-
-
-@pytest.mark.parametrize("protocol", PATHS)
-async def test_a_relay_is_not_checked(protocol: str) -> None:
-    assert await reported(protocol, protocol, ASKING[protocol], INVALID) == []
 
 
 async def test_a_stream_passes_unchanged_and_the_loss_is_logged(caplog: pytest.LogCaptureFixture) -> None:

@@ -24,7 +24,7 @@ from gateway.provider import (
     script_of,
 )
 from gateway.provider_errors import anthropic, broken, invalid, limited, openai
-from oracle import CHAT, MESSAGES, PROTOCOL_NAMES, RESPONSES, check_error, meaning_of_client_stream
+from oracle import CHAT, MESSAGES, PROTOCOL_NAMES, RESPONSES, meaning_of_client_stream
 from oracle import samples as s
 from oracle.meaning import Kind, Stop
 from virtual_time import VIRTUAL_BACKENDS
@@ -225,13 +225,6 @@ async def test_a_response_begins_with_its_first_content(client: str, upstream: s
         check_text(client, received, "Hello from b", stream=True)
 
 
-LIMITS = {
-    MESSAGES: ("anthropic-ratelimit-requests-remaining", "0"),
-    CHAT: ("x-ratelimit-remaining-requests", "0"),
-    RESPONSES: ("x-ratelimit-remaining-tokens", "0"),
-}
-
-
 # Forty seconds, in the forms in which servers send it. The dates are of RFC 9110, 5.6.7.
 FORTY = [
     ("retry-after", "40"),
@@ -270,48 +263,6 @@ async def test_an_account_is_not_tried_before_its_retry_after(header: tuple[str,
             )
     requested = [each.at for each in pool.provider.sent if each.account == "a"]
     assert requested == [0, pytest.approx(back + 0.01)]
-
-
-@BOTH
-@every_pair(PROTOCOL_NAMES)
-@pytest.mark.each_choice
-async def test_f3_a_client_gets_retry_after(client: str, upstream: str, stream: bool) -> None:
-    """The time of a single account is returned; of several accounts the soonest counts."""
-    alone = pool_of(upstream, {"a": limited(upstream, ("retry-after", "40"), LIMITS[upstream])})
-    received = await alone.call(client, stream=stream)
-    assert (received.status, received.headers["retry-after"]) == (429, "40")
-    assert received.headers[LIMITS[upstream][0]] == "0"
-    plays = {
-        name: limited(upstream, ("retry-after", after), LIMITS[upstream])
-        for name, after in (("a", "20"), ("b", "70"), ("c", "90"))
-    }
-    pool = pool_of(upstream, plays)
-    received = await pool.call(client, stream=stream)
-    assert (received.status, received.headers["retry-after"]) == (429, "20")
-    assert received.headers["retry-after-ms"] == "20000"
-    assert received.headers[LIMITS[upstream][0]] == "0"
-    await anyio.sleep(5)
-    received = await pool.call(client, stream=stream)
-    assert (received.status, received.headers["retry-after"]) == (429, "15")
-    assert check_error(client, 429, received.body) == []
-
-
-@every_pair(PROTOCOL_NAMES)
-@pytest.mark.each_choice
-async def test_f8_the_kind_of_an_error_in_the_middle_counts(client: str, upstream: str) -> None:
-    """A rate limit is one. An error of the request is a failure: the request was good enough to begin with."""
-    kind = "invalid_request_error"
-    if upstream == MESSAGES:
-        errors = anthropic("rate_limit_error", "Slow down"), anthropic(kind, "no")
-    else:
-        errors = openai("Slow down", "requests", "rate_limit_exceeded"), openai("no", kind, "invalid_prompt")
-    for error, after in zip(errors, [(15, 0), (0, 1)], strict=True):
-        ending = in_band(upstream, InBand(error, bare=True), stream=True)
-        plays = {"a": RawResponse([*begun(upstream, "text"), ending]), "b": good("Hello from b")}
-        pool = pool_of(upstream, plays)
-        assert error["error"]["message"].encode() in (await pool.call(client)).body
-        assert (pool.cooldown_left("a"), len(pool.health("a").failures)) == after
-        check_text(client, await pool.call(client), "Hello from b", stream=True)
 
 
 # Before the response, at its start, and inside of it.

@@ -14,21 +14,20 @@ import pytest
 from failures.responses import Text, frames
 from failures.responses import stream as stream_of
 from failures.translate import each
-from gateway.provider import InBand, Plays, RawResponse, good, in_band, key_of, pool_of, with_headers
-from gateway.provider_errors import anthropic, broken, limited, openai, refusal, unauthorized
+from gateway.provider import InBand, Plays, RawResponse, good, in_band, key_of, pool_of
+from gateway.provider_errors import anthropic, broken, openai, refusal, unauthorized
 from msgspec.structs import replace as replace_struct
 from oracle import CHAT, MESSAGES, RESPONSES, check_error
 from translation import client_request
 
 from dragoman import ErrorKind, WireError
 from dragoman._wire.errors import kind_of_status
-from dragoman_server.config.loader import load
 from dragoman_server.proxying.upstream_errors import (
     error_for_client,
     error_from_upstream,
     invalid_response_error,
 )
-from dragoman_server.settings import AccountSettings, Settings, UpstreamSettings
+from dragoman_server.settings import AccountSettings, UpstreamSettings
 from dragoman_server.settings.secret import Secret
 from dragoman_server.upstream.errors import (
     UpstreamBroken,
@@ -94,7 +93,6 @@ def test_other_text_is_no_address() -> None:
     assert error.message == 'upstream "ok": no URL'
 
 
-NO_PATH = WireError(ErrorKind.NOT_FOUND, "no readable message", 404)
 REFUSED = WireError(ErrorKind.AUTHENTICATION, "Incorrect API key provided: sk-1**9", 401, "invalid_api_key")
 
 
@@ -128,24 +126,6 @@ def test_the_place_of_a_proxys_setting(of_upstream: str | None, of_account: str 
     theirs = AccountSettings(upstream="ok", name="b", proxy=Secret(of_account) if of_account else None)
     shown = error_for_client(WireError(ErrorKind.MISCONFIGURED, "no", 407), settings, theirs, [])
     assert shown.message.endswith(f"(407): check {place}")
-
-
-def test_an_upstream_of_the_environment_is_reported_by_its_variables() -> None:
-    environ = {"ANTHROPIC_AUTH_TOKEN": "k", "ANTHROPIC_BASE_URL": "http://h.test"}
-    settings = load(environ=environ).settings
-    (found,) = settings.upstreams
-    (account,) = settings.accounts_of(found)
-    assert [error_for_client(error, found, account, []).message for error in (REFUSED, NO_PATH)] == [
-        'upstream "anthropic" refused its key (401): check ANTHROPIC_AUTH_TOKEN',
-        'upstream "anthropic" returned 404 with an empty body: is ANTHROPIC_BASE_URL right?',
-    ]
-
-
-def test_the_simulator_has_no_settings_to_check() -> None:
-    simulator = Settings().upstream("sim")
-    assert simulator is not None
-    (account,) = Settings().accounts_of(simulator)
-    assert error_for_client(REFUSED, simulator, account, []) is REFUSED
 
 
 PATH_ERRORS: list[tuple[int, str, bool]] = [
@@ -333,30 +313,6 @@ async def test_an_invalid_status_is_returned_as_502(client: str, upstream: str, 
     assert record()["failures"][0]["status"] == 999
 
 
-# Unreadable response -> the one sentence about it.
-UNREADABLE = {
-    "no JSON": (b"data: {]\n\n", b'{"id":'),
-    "no object": (b"data: 7\n\n", b"[]"),
-}
-
-
-@pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
-@each("client")
-@each("upstream")
-@pytest.mark.parametrize("case", UNREADABLE)
-@pytest.mark.each_choice
-async def test_an_unreadable_response_is_502_with_one_sentence(
-    client: str, upstream: str, case: str, stream: bool
-) -> None:
-    if stream and client == upstream:
-        return  # a relay does not read the bytes that it forwards
-    pool = pool_of(upstream, {"a": RawResponse([UNREADABLE[case][not stream]])})
-    response = await pool.call(client, stream=stream)
-    assert response.status == 502
-    assert response.error["message"].count("cannot be read") == 1
-    assert response.error["message"].startswith("the upstream's response cannot be read: ")
-
-
 # -- that the model is another one
 
 NO_MODEL = "The model does not exist or you do not have access to it"
@@ -423,36 +379,9 @@ async def test_a_secret_that_a_client_sends_as_a_model_is_masked_in_the_error() 
 
 # -- whether to try again
 
-RETRY_TRUE, RETRY_FALSE = ("x-should-retry", "true"), ("x-should-retry", "false")
-
 
 def forbidden(protocol: str) -> RawResponse:
     return refusal(protocol, 403, "Your organization may not use this model.")
-
-
-ADVICE: dict[str, tuple[Any, str | None]] = {
-    "a refused key": (unauthorized, "false"),
-    "a refused key, try again": (lambda protocol: with_headers(unauthorized(protocol), RETRY_TRUE), "false"),
-    "forbidden": (forbidden, "false"),
-    "forbidden, try again": (lambda protocol: with_headers(forbidden(protocol), RETRY_TRUE), "false"),
-    "no money": (lambda protocol: refusal(protocol, 400, CREDIT, "invalid_request_error"), "false"),
-    "a redirect": (lambda protocol: RawResponse(status=307, headers=(("location", "/"),)), "false"),
-    "a rate limit": (limited, None),
-    "a rate limit for long": (lambda protocol: limited(protocol, RETRY_FALSE), "false"),
-    "a bad moment": (broken, None),
-    "a bad moment, try again": (lambda protocol: with_headers(broken(protocol), RETRY_TRUE), "true"),
-    "a bad request": (lambda protocol: refusal(protocol, 400, "no", "invalid_request_error"), None),
-}
-
-
-@each("client")
-@each("upstream")
-@pytest.mark.parametrize("case", ADVICE)
-@pytest.mark.each_choice
-async def test_whether_to_try_again(client: str, upstream: str, case: str) -> None:
-    play, advice = ADVICE[case]
-    response = await pool_of(upstream, {"a": play(upstream)}).call(client)
-    assert response.headers.get("x-should-retry") == advice
 
 
 class Counted(httpx2.ASGITransport):

@@ -63,13 +63,6 @@ async def test_there_is_nothing_to_cancel(up: Gateway) -> None:
     assert error["message"] == "Cannot cancel a synchronous response."
 
 
-@pytest.mark.parametrize("path", ["", "/input_items", "/cancel"])
-async def test_other_methods_are_not_allowed(up: Gateway, path: str) -> None:
-    client = await up.call(f"{PATH}/resp_1{path}", {}, "PUT")
-    assert client.status == 405
-    assert check_error(RESPONSES, 405, client.body) == []
-
-
 # Replaying.
 
 

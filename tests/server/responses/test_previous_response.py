@@ -36,18 +36,6 @@ async def test_the_conversation_goes_on(up: Gateway, upstream: str, stream: bool
     assert "previous_response_id" not in up.last.body
 
 
-async def test_the_conversation_goes_on_at_another_upstream(up: Gateway) -> None:
-    id = None
-    for turn, upstream in enumerate(["messages", "stateless", "chat", "openai", "messages"]):
-        more = {} if id is None else {"previous_response_id": id}
-        response = await create_response(up, upstream, f"turn {turn}", **more)
-        if upstream == "openai":
-            break
-        id = response["id"]
-    assert response["usage"]["input_tokens"] == 3 * 4 + 2
-    assert up.last.body["input"][-1] == {"type": "message", "role": "user", "content": "turn 3"}
-
-
 @each_translated
 @each_mode
 async def test_the_response_has_store_as_it_is(upstream: str, stream: bool) -> None:
@@ -70,12 +58,6 @@ async def test_a_stored_response_is_no_loss(upstream: str) -> None:
         assert "store" not in up.last.body
 
 
-async def test_a_response_that_is_not_stored_is_a_loss() -> None:
-    async with gateway(loss_policy="refuse") as up:
-        error = await refused(up, 400, {"model": "messages/echo", "input": "one", "store": True})
-        assert "store" in error["message"]
-
-
 # Items.
 
 
@@ -89,14 +71,6 @@ async def test_an_item_reference_stands_for_the_item(up: Gateway, upstream: str,
     sent = json.dumps(up.last.body)
     assert "item_reference" not in sent
     assert "one two three" in sent
-
-
-async def test_a_reference_to_an_item_of_the_conversation_adds_nothing(up: Gateway) -> None:
-    """ "Duplicate item found with id ...": the vendor's server accepts no item twice."""
-    first = await create_response(up, "chat", "one two three")
-    reference = {"type": "item_reference", "id": first["output"][0]["id"]}
-    second = await create_response(up, "chat", [reference, USER], previous_response_id=first["id"])
-    assert second["usage"]["input_tokens"] == 3 + 3 + 1
 
 
 @each_translated

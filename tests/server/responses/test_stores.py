@@ -193,55 +193,12 @@ async def test_the_oldest_go_when_there_is_too_much(kind: Kind) -> None:
         assert await ids_of(store, 8) == [5, 6, 7]
 
 
-async def test_shared_items_count_once(kind: Kind) -> None:
-    """A conversation grows by what is new in each turn, not by all earlier turns."""
-    async with kind(ResponseStoreLimits(100_000, 3600)) as store:
-        items: tuple[StoredItem, ...] = ()
-        for number in range(60):
-            items = (*items, item(f"msg_{number}", "x" * 1000))
-            assert await store.put(response(f"resp_{number}", input_items=items, output_items=()))
-        # Kept apart, the last ten of them would be more than half a megabyte.
-        stored = await ids_of(store, 60)
-        assert 59 in stored
-        assert len(stored) >= 10
-        found = await store.get("", "resp_59", NOW)
-        assert found is not None
-        assert found.input == items
-
-
 async def test_a_response_larger_than_the_limit_is_not_stored_and_drops_nothing(kind: Kind) -> None:
     async with kind(ResponseStoreLimits(20_000, 3600)) as store:
         assert await store.put(large(0))
         assert not await store.put(response("resp_1", input_items=(item("m", "x" * 20_000),)))
         assert not await store.put(response("resp_2", body=b"x" * 20_000))
         assert await ids_of(store, 3) == [0]
-
-
-async def test_many_tasks_at_once(kind: Kind) -> None:
-    async with kind() as store, anyio.create_task_group() as tasks:
-        shared = item("shared", "x" * 1000)
-
-        async def turn(number: int) -> None:
-            id = f"resp_{number}"
-            await store.put(response(id, input_items=(shared, item(f"msg_{number}"))))
-            found = await store.get("", id, NOW)
-            assert found is not None
-            assert found.input == (shared, item(f"msg_{number}"))
-            if number % 2:
-                assert await store.delete("", id)
-
-        for number in range(20):
-            tasks.start_soon(turn, number)
-
-
-@one_backend
-async def test_memory_is_freed_to_the_last_byte() -> None:
-    store = MemoryResponseStore(LIMITS)
-    for number in range(3):
-        await store.put(response(f"resp_{number}", input_items=(item("shared"), item(f"m{number}"))))
-    for number in range(3):
-        await store.delete("", f"resp_{number}")
-    assert (store.bytes, store._items, store._named) == (0, {}, {})
 
 
 # The file.
@@ -311,23 +268,6 @@ async def test_deleted_content_is_not_left_in_the_file(sqlite: Kind) -> None:
         await store.put(response(input_items=(item("msg_1", secret),)))
         await store.delete("", "resp_1")
     assert secret.encode() not in sqlite.path.read_bytes()
-
-
-@one_backend
-async def test_its_own_count_of_bytes_is_true(sqlite: Kind) -> None:
-    memory = MemoryResponseStore(ResponseStoreLimits(35_000, 3600))
-    async with sqlite(ResponseStoreLimits(35_000, 3600)) as store:
-        for each in (store, memory):
-            for number in range(5):
-                await each.put(large(number))
-            await each.put(response("resp_9", input_items=(item("msg_4", "x" * 10_000), item("other"))))
-            await each.delete("", "resp_3")
-    with sqlite3.connect(sqlite.path) as connection:
-        assert connection.execute("SELECT bytes FROM total").fetchone() == (memory.bytes,)
-        connection.execute("DELETE FROM responses")
-        assert connection.execute("SELECT bytes FROM total").fetchone() == (0,)
-        assert connection.execute("SELECT count(*) FROM items").fetchone() == (0,)
-    connection.close()
 
 
 def make_database(path: Path, *statements: str) -> None:
@@ -439,15 +379,6 @@ async def test_a_file_that_cannot_be_opened_for_another_process(
         async with sqlite():
             pass
     holder.close()
-
-
-async def test_a_cancelled_call_leaves_the_store_usable(sqlite: Kind) -> None:
-    async with sqlite() as store:
-        with anyio.CancelScope() as scope:
-            scope.cancel()
-            await store.put(response())
-        assert await store.put(response("resp_2"))
-        assert await store.get("", "resp_2", NOW) is not None
 
 
 @one_backend

@@ -85,13 +85,6 @@ BEGUN: dict[str, tuple[str, bytes]] = {
 }
 
 
-@each_mode
-async def test_a_response_with_store_false_is_not_stored(up: Gateway, stream: bool) -> None:
-    first = await create_response(up, "chat", "one", stream=stream, store=False)
-    await refused(up, 400, {"model": "chat/echo", "input": "x", "previous_response_id": first["id"]})
-    await up.get(f"{PATH}/{first['id']}", 404)
-
-
 async def refuses_to_go_on_from(up: Gateway, response: dict[str, Any]) -> None:
     body = {"model": "chat/echo", "input": "x", "previous_response_id": response["id"]}
     error = await refused(up, 400, body)
@@ -432,20 +425,6 @@ async def test_a_store_that_cannot_be_read_is_503(
 
 
 # Files, with real time: a thread is at work.
-
-
-def test_a_file_keeps_conversations_over_a_restart(real_backend: str, tmp_path: Path) -> None:
-    server = {"response_store": "sqlite", "response_store_path": str(tmp_path / "responses.db")}
-
-    async def run() -> None:
-        async with gateway(**server) as up:
-            first = await create_response(up, "chat", "one two", stream=True)
-        async with gateway(**server) as up:
-            second = await create_response(up, "messages", "three", previous_response_id=first["id"])
-            assert second["usage"]["input_tokens"] == 5
-            assert (await up.get(f"{PATH}/{first['id']}"))["id"] == first["id"]
-
-    anyio.run(run, backend=real_backend)
 
 
 def test_a_file_that_cannot_be_used_stops_the_start(real_backend: str, tmp_path: Path) -> None:

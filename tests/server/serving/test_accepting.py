@@ -14,7 +14,7 @@ from typing import Any
 import anyio
 import anyio.abc
 import pytest
-from http_certificate import Certificate, make_certificate
+from http_certificate import Certificate
 from starlette.types import Receive, Scope, Send
 from virtual_time import REAL_BACKENDS, UVLOOP
 
@@ -28,11 +28,6 @@ from dragoman_server.streams.connect import open_byte_stream
 pytestmark = [pytest.mark.anyio, pytest.mark.backends(*REAL_BACKENDS, UVLOOP)]
 
 GET = b"GET / HTTP/1.1\r\nhost: a\r\n\r\n"
-
-
-@pytest.fixture(scope="module")
-def certificate(tmp_path_factory: pytest.TempPathFactory) -> Certificate:
-    return make_certificate(tmp_path_factory.mktemp("tls"))
 
 
 async def hello(scope: Scope, receive: Receive, send: Send) -> None:

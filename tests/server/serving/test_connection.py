@@ -75,13 +75,6 @@ async def test_a_client_that_has_left_is_dropped_at_once() -> None:
 
 
 @pytest.mark.promise("R9")
-async def test_so_is_one_that_leaves_after_its_response() -> None:
-    stream = FakeStream([GET, 1.0], leaves=True)
-    await connect(hello, stream).run()
-    assert (stream.aborted_at, stream.ended_at) == (1, None), "it waits for nothing"
-
-
-@pytest.mark.promise("R9")
 async def test_the_socket_is_closed_although_the_application_still_works() -> None:
     async def tidies(scope: Scope, receive: Receive, send: Send) -> None:
         while (await receive())["type"] != "http.disconnect":
@@ -218,34 +211,6 @@ async def test_a_client_that_reads_nothing_for_five_minutes_is_disconnected(
     assert stream.aborted_at == 300
     (line,) = caplog.records
     assert line.message == "a client read nothing for 300 seconds; its requests are cancelled"
-
-
-async def test_the_application_of_a_client_that_left_has_a_deadline() -> None:
-    """It goes on sending, into nothing; the others still run."""
-    stream, app = FakeStream([GET], leaves=True), Floods()
-    with anyio.move_on_after(3) as scope:
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(connect(app, stream).run)
-            for _ in range(100):
-                await anyio.lowlevel.checkpoint()
-            scope.cancel()
-    assert stream.aborted_at == 0
-
-
-@pytest.mark.promise("R3")
-async def test_nothing_follows_a_write_that_began_in_a_cancelled_scope() -> None:
-    async def is_cancelled(scope: Scope, receive: Receive, send: Send) -> None:
-        await send({"type": "http.response.start", "status": 200, "headers": []})
-        with anyio.CancelScope() as cancelled:
-            cancelled.cancel()
-            await send({"type": "http.response.body", "body": b"x" * 5000, "more_body": True})
-        stream.room = math.inf
-        await send({"type": "http.response.body", "body": b"more"})
-
-    stream = FakeStream([GET], room=1000)
-    await connect(is_cancelled, stream).run()
-    assert stream.sent.endswith(b"xxx")
-    assert stream.aborted_at == 0
 
 
 @pytest.mark.promise("R3")

@@ -216,15 +216,6 @@ async def test_an_application_waits_when_the_buffer_is_full() -> None:
         assert app.bytes_sent["/healthz"] - bytes_sent in range(9_000, 11_001)
 
 
-@pytest.mark.promise("R10")
-async def test_one_large_message_is_not_buffered_at_once() -> None:
-    async with serving(Endless(10 * STREAM_BUFFER), {4: 0}) as client:
-        await client.send(client.request(1))
-        assert client.protocol._buffered == STREAM_BUFFER
-        await client.send(settings({4: MAX_WINDOW}))
-        assert client.contents[1] == 65535  # the connection's
-
-
 async def test_stalled_streams_do_not_block_the_others() -> None:
     app = Endless(MIN_STREAM_BUFFER)
     async with serving(app, {4: 0}) as client:
@@ -269,14 +260,6 @@ async def test_a_stream_that_is_not_read_is_cancelled_in_time() -> None:
         assert not client.closed
 
 
-async def test_a_last_message_that_is_not_read_is_cancelled_in_time() -> None:
-    async with serving(hello, {4: 0}) as client:
-        await client.send(client.request(1))
-        await anyio.sleep(301)
-        assert client.resets() == [(1, "CANCEL")]
-        assert client.idle
-
-
 async def test_nothing_is_buffered_for_a_client_that_has_left() -> None:
     async with serving(Endless(), {4: 0}) as client:
         await client.send(client.request(1), client.request(3))
@@ -316,18 +299,6 @@ async def test_more_than_the_window_is_an_error_of_the_connection() -> None:
         assert client.closed
 
 
-async def test_all_streams_together_have_the_window_of_the_connection() -> None:
-    async with serving(forever) as client:
-        for stream_id in (1, 3, 5, 7):
-            await client.send(
-                client.request(stream_id, POST, end=False),
-                *(data(stream_id, bytes(16384)) for _ in range(16)),
-            )
-        assert CONNECTION_WINDOW == 4 * STREAM_WINDOW
-        await client.send(client.request(9, POST, end=False), data(9, b"x"))
-        assert [code_of(frame) for frame in client.take(GoAwayFrame)] == ["FLOW_CONTROL_ERROR"]
-
-
 async def test_unread_window_is_given_back_with_the_stream() -> None:
     async with serving(forever) as client:
         for stream_id in range(1, 21, 2):
@@ -351,39 +322,7 @@ async def test_padding_and_data_of_unknown_streams_cost_no_window() -> None:
         assert not client.closed
 
 
-async def test_a_body_comes_as_it_was_sent() -> None:
-    app = Reader()
-    async with serving(app) as client:
-        fields = [*POST, ("content-length", "5")]
-        await client.send(client.request(1, fields, end=False), data(1, b"ab"), data(1, b"cde", end=True))
-        await app.read(4)
-        assert b"".join(message["body"] for message in app.messages[:3]) == b"abcde"
-        assert [message["more_body"] for message in app.messages] == [True, True, False]
-
-
 # Responses.
-
-
-async def test_a_response_ends_with_its_last_data() -> None:
-    async with serving(hello) as client:
-        await client.send(client.request(1))
-        assert [(type(frame), frame.flags) for frame in client.frames] == [
-            (HeadersFrame, {"END_HEADERS"}),
-            (DataFrame, {"END_STREAM"}),
-        ]
-        assert client.idle
-
-
-async def test_no_extension_is_announced_that_does_nothing() -> None:
-    announced: list[dict[str, Any]] = []
-
-    async def app(scope: Scope, receive: Receive, send: Send) -> None:
-        announced.append(scope["extensions"])
-        await hello(scope, receive, send)
-
-    async with serving(app) as client:
-        await client.send(client.request(1))
-    assert announced == [{}]
 
 
 async def test_an_early_response_resets_the_request_without_error() -> None:
@@ -606,13 +545,6 @@ def test_window_updates_for_sent_data_are_not_counted() -> None:
     for _ in range(2000):
         connection.note_data_sent()
         receive(connection, 0.0, *[window(0, 1)] * UPDATES_PER_DATA)
-
-
-def test_data_frames_that_are_not_small_are_not_counted() -> None:
-    connection, client = counting()
-    receive(connection, 0.0, client.request(1, POST, end=False))
-    for _ in range(2000):
-        receive(connection, 0.0, data(1, bytes(SMALL_DATA)))
 
 
 def test_provoked_resets_are_counted() -> None:

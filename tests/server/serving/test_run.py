@@ -18,7 +18,7 @@ from pathlib import Path
 import httpx2
 import pytest
 from command.process import Server
-from http_certificate import Certificate, make_certificate
+from http_certificate import Certificate
 
 from dragoman_server.serving.run import BoundAddress, StartupError, check_tls, serve
 from dragoman_server.serving.sockets import bind
@@ -30,11 +30,6 @@ on_each_backend = pytest.mark.parametrize("backend", ["asyncio", "uvloop", "trio
 on_each_loop = pytest.mark.parametrize("backend", ["asyncio", "trio"])
 on_each_asyncio = pytest.mark.parametrize("backend", ["asyncio", "uvloop"])
 each_worker_count = pytest.mark.parametrize("workers", ["1", "2"])
-
-
-@pytest.fixture(scope="module")
-def certificate(tmp_path_factory: pytest.TempPathFactory) -> Certificate:
-    return make_certificate(tmp_path_factory.mktemp("tls"))
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,6 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from dragoman_server.serving.run import CLOSING_S, REPORT_S, SHUTDOWN_S, _Worker
 from dragoman_server.serving.signals import SignalMeanings
-from dragoman_server.serving.sockets import StartupError
 from dragoman_server.settings import ServerSettings, Settings
 
 pytestmark = pytest.mark.trio
@@ -84,22 +83,6 @@ class Running:
 
 async def remainder_of(stream: trio.SocketStream) -> bytes:
     return b"".join([part async for part in stream])
-
-
-async def test_it_is_ready_when_it_serves(nursery: trio.Nursery, listener: socket.socket) -> None:
-    running = Running(Application(), listener)
-    nursery.start_soon(running.run)
-    await running.ready.wait()
-    with trio.fail_after(30):
-        async with await running.get(b"/hello", until=b"end"):
-            pass
-
-
-async def test_it_is_never_ready_when_the_application_does_not_start(listener: socket.socket) -> None:
-    running = Running(Application(starts=False), listener)
-    with pytest.RaisesGroup(StartupError, flatten_subgroups=True, allow_unwrapped=True):
-        await running.run()
-    assert not running.ready.is_set()
 
 
 async def test_a_stop_waits_for_open_responses_and_accepts_no_request(

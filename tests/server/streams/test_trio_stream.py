@@ -4,7 +4,6 @@ What both event loops' streams have in common is tested through the transport (t
 """
 
 import socket
-import ssl
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -19,7 +18,6 @@ from dragoman_server.streams.trio_stream import TrioStream
 
 pytestmark = pytest.mark.trio
 
-LONG_S = 3600.0
 # More than the buffers of a pair of sockets hold.
 MEGABYTES = b"x" * 8_000_000
 
@@ -37,15 +35,6 @@ def pair() -> Iterator[tuple[TrioStream, socket.socket]]:
 Pair = tuple[TrioStream, socket.socket]
 
 
-async def test_arrived_bytes_are_returned_at_once_and_then_the_end(pair: Pair) -> None:
-    stream, peer = pair
-    peer.send(b"ab")
-    peer.send(b"c")
-    assert await stream.receive(None) == b"abc"
-    peer.shutdown(socket.SHUT_WR)
-    assert await stream.receive(None) == b""
-
-
 async def test_silence_lasts_until_the_timeout(pair: Pair, autojump_clock: trio.testing.MockClock) -> None:
     stream, peer = pair
     with pytest.raises(TimeoutError):
@@ -54,23 +43,6 @@ async def test_silence_lasts_until_the_timeout(pair: Pair, autojump_clock: trio.
     peer.send(b"late")
     assert await stream.receive(30) == b"late", "the stream can still be read"
     assert trio.current_time() == 30
-
-
-async def test_without_a_timeout_it_waits_for_ever(
-    pair: Pair, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
-) -> None:
-    stream, peer = pair
-    got = []
-
-    async def read() -> None:
-        got.append((await stream.receive(None), trio.current_time()))
-
-    nursery.start_soon(read)
-    await trio.sleep(LONG_S)
-    assert got == []
-    peer.send(b"x")
-    await trio.testing.wait_all_tasks_blocked()
-    assert got == [(b"x", LONG_S)]
 
 
 async def test_a_cancelled_wait_reads_nothing(pair: Pair, nursery: trio.Nursery) -> None:
@@ -224,10 +196,3 @@ async def test_records_that_nobody_has_read_make_a_stream_unusable(
     assert stream.is_reusable()
     done.set()
     stream.abort()
-
-
-async def test_a_peer_without_tls_is_an_error_of_the_system() -> None:
-    ours, peer = socket.socketpair()
-    peer.send(b"HTTP/1.1 400 Bad Request\r\n\r\n")
-    with ours, peer, pytest.raises(ssl.SSLError, match=r"wrong version number|WRONG_VERSION_NUMBER"):
-        await TrioStream.open(ours, ssl.create_default_context(), "127.0.0.1")

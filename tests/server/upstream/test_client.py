@@ -100,22 +100,6 @@ async def test_the_bytes_that_the_server_gets() -> None:
 
 
 @one_backend
-@pytest.mark.promise("S7")
-@pytest.mark.parametrize(("limit", "fits"), [(5, True), (4, False)])
-async def test_read_all_has_a_limit(limit: int, fits: bool) -> None:
-    async with (
-        ScriptedServer(answering(HELLO)) as server,
-        UpstreamClient() as client,
-        client.open(UpstreamCall("GET", server.url)) as response,
-    ):
-        if fits:
-            assert await response.read_all(limit) == b"hello"
-        else:
-            with pytest.raises(UpstreamTooLarge, match="larger than 4 bytes"):
-                await response.read_all(limit)
-
-
-@one_backend
 async def test_a_compressed_body_is_decoded_and_its_headers_dropped() -> None:
     body = gzip.compress(b"hello" * 100)
     head = OK + b"Content-Encoding: gzip\r\nx: y\r\nContent-Length: %d\r\n\r\n" % len(body)
@@ -216,22 +200,6 @@ async def test_a_large_frame_is_completed_in_a_thread() -> None:
         assert len(await response.read_all(2 * INLINE_BYTES)) > INLINE_BYTES
     assert threads[0] == threading.get_ident()
     assert threading.get_ident() not in threads[-2:-1]
-
-
-async def test_a_stream_that_breaks_its_framing() -> None:
-    good = in_lengths(b"data: 1\n\n")
-    head = OK + b"Content-Type: %b\r\nContent-Length: %d\r\n\r\n" % (
-        LENGTHS.media_type.encode(),
-        len(good) + 5,
-    )
-    async with (
-        ScriptedServer(answering(head + good + b"\0\0\0\1?")) as server,
-        UpstreamClient() as client,
-        client.open(UpstreamCall("GET", server.url, framing=LENGTHS)) as response,
-    ):
-        assert await response.receive() == b"data: 1\n\n"
-        with pytest.raises(UpstreamBroken, match=f"{server.url[:-1]}: a message without a name"):
-            await response.receive()
 
 
 # Errors.
@@ -352,13 +320,6 @@ async def proxied(server: ScriptedServer, client: UpstreamClient, **options: obj
     async with client:
         assert await get(client, "http://up.invalid/v1", **options) == b"hello"
     return [request.split(b"\r\n")[0] for peer in server.peers for request in peer.requests]
-
-
-@one_backend
-async def test_a_proxy_of_one_request() -> None:
-    async with ScriptedServer(answering(HELLO)) as server:
-        lines = await proxied(server, UpstreamClient(), proxy=server.url)
-    assert lines == [b"GET http://up.invalid/v1 HTTP/1.1"]
 
 
 @one_backend

@@ -8,7 +8,7 @@ from contextlib import aclosing
 
 import anyio
 import pytest
-from http_certificate import Certificate, make_certificate
+from http_certificate import Certificate
 from http_server import TIMEOUT_S, Peer, Script, ScriptedServer
 from transport_requests import request_to
 from trials import MAX_TRIALS, trials
@@ -21,11 +21,6 @@ pytestmark = [pytest.mark.anyio, pytest.mark.backends(*REAL_BACKENDS, UVLOOP)]
 
 CHUNKED = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
 FIRST = CHUNKED + b"1\r\n0\r\n"
-
-
-@pytest.fixture(scope="session")
-def certificate(tmp_path_factory: pytest.TempPathFactory) -> Certificate:
-    return make_certificate(tmp_path_factory.mktemp("tls"))
 
 
 def one_by_one(*parts: bytes, head: bytes = FIRST) -> Script:
@@ -91,19 +86,6 @@ async def test_everything_is_taken_and_the_connection_serves_the_next_request(
         # Not before the reader is back: another request would share the connection with it.
         assert set(reader.busy) == {1}
         assert (transport.pool.busy, transport.pool.idle) == (0, 1)
-
-
-async def test_the_end_of_the_connection_is_the_end_of_a_body_without_length() -> None:
-    async def script(peer: Peer) -> None:
-        await peer.respond(b"HTTP/1.1 200 OK\r\n\r\n0")
-        await anyio.sleep(0.01)
-        await peer.send(b"1")
-        await peer.stream.aclose()
-
-    async with ScriptedServer(script) as server, aclosing(Http1Transport()) as transport:
-        reader = Reader(transport)
-        assert await reader.read(server) == b"1"
-        assert transport.pool.busy == transport.pool.idle == 0
 
 
 async def test_what_is_not_taken_waits_for_receive() -> None:

@@ -26,7 +26,6 @@ from dragoman_server.upstream.pool import Origin
 from dragoman_server.upstream.transport import Http1Request, Http1Transport, PoolLimits
 
 pytestmark = [pytest.mark.anyio, pytest.mark.backends(*REAL_BACKENDS)]
-one_backend = pytest.mark.backends(REAL_BACKENDS[0])  # no task group, stream or clock is under test
 
 OK = b"HTTP/1.1 200 OK\r\n"
 CHUNKED = OK + b"transfer-encoding: chunked\r\n\r\n"
@@ -111,15 +110,6 @@ async def test_bytes_after_a_body_are_no_response_to_the_next_request(size: int)
         assert [len(peer.requests) for peer in server.peers] == [1, 1, 1]
 
 
-async def test_a_body_without_a_length_ends_with_the_connection() -> None:
-    async def script(peer: Peer) -> None:
-        await peer.respond(OK + b"\r\nhel", b"lo")
-
-    async with ScriptedServer(script) as server, aclosing(Http1Transport()) as transport:
-        assert await fetch(transport, post(server)) == b"hello"
-        assert counts(transport) == (0, 0)
-
-
 @pytest.mark.parametrize(
     ("method", "head"),
     [
@@ -135,25 +125,6 @@ async def test_a_response_without_body_frees_its_connection_at_once(method: str,
             assert counts(transport) == (0, 1)
             assert await body.receive() == b""
         assert len(server.peers) == 1
-
-
-async def test_one_socket_read_is_one_bytes_object() -> None:
-    read = anyio.Event()
-
-    async def script(peer: Peer) -> None:
-        await peer.respond(CHUNKED)
-        await peer.send(b"1\r\na\r\n1\r\nb\r\n3\r\nc")
-        await read.wait()
-        await peer.send(b"de\r\n0\r\n\r\n")
-        await peer.until_closed()
-
-    async with ScriptedServer(script) as server, aclosing(Http1Transport()) as transport:
-        *_, body = await transport.send(post(server))
-        assert await body.receive() == b"abc"
-        read.set()
-        assert await body.receive() == b"de"
-        assert counts(transport) == (0, 1)
-        assert [await body.receive(), await body.receive()] == [b"", b""]
 
 
 async def test_a_large_read_is_returned_in_parts_and_other_tasks_run_in_between() -> None:
@@ -337,19 +308,6 @@ async def test_what_is_no_refusal_does_not_end_it(early: bytes) -> None:
             await complete.wait()
 
 
-async def test_a_response_that_begins_early_and_breaks_off_is_no_race() -> None:
-    async def script(peer: Peer) -> None:
-        await peer.respond(HELLO)
-        peer._buffer = await peer.stream.receive()
-        await peer.send(HELLO[:9])
-        await peer.request()
-
-    async with ScriptedServer(script) as server, aclosing(Http1Transport()) as transport:
-        await fetch(transport, post(server))
-        with pytest.raises(UpstreamBroken, match="inside the response head"):
-            await transport.send(post(server, b"q" * 100_000))
-
-
 async def test_a_broken_head_ends_it_too() -> None:
     async with (
         ScriptedServer(refusing(b"nonsense\r\n\r\n")) as server,
@@ -385,15 +343,6 @@ async def test_connection_refused() -> None:
             ):
                 await transport.send(request_to(url))
             assert counts(transport) == (0, 0)
-
-
-async def test_an_unknown_host() -> None:
-    async with aclosing(Http1Transport()) as transport:
-        with (
-            anyio.fail_after(30),
-            pytest.raises(UpstreamUnreachable, match="cannot connect to http://no-such"),
-        ):
-            await transport.send(request_to("http://no-such-host.invalid/"))
 
 
 # Reuse.
@@ -434,19 +383,6 @@ def closes_on_second_request(data: bytes, after: float = 0.0, *, resets: bool = 
             await peer.reset()
 
     return script
-
-
-@one_backend
-async def test_on_asyncio_such_a_connection_is_closed_at_once() -> None:
-    async def script(peer: Peer) -> None:
-        await peer.respond(HELLO)
-        await peer.stream.send_eof()  # type: ignore[attr-defined]
-        await peer.until_closed()
-
-    async with ScriptedServer(script) as server, aclosing(Http1Transport()) as transport:
-        await fetch(transport, post(server))
-        await gone(server.peers[0])
-        assert counts(transport) == (0, 1)
 
 
 @pytest.mark.promise("R6")
@@ -515,17 +451,6 @@ async def test_a_connection_that_ends_after_a_silence_is_no_race() -> None:
             await fetch(transport, post(server, b"again"))
         assert not isinstance(caught.value, UpstreamIdleClosed)
         assert len(server.peers) == 1
-
-
-async def test_an_end_of_a_new_connection_is_no_race() -> None:
-    async def closes(peer: Peer) -> None:
-        await peer.request()
-
-    async with ScriptedServer(closes) as server, aclosing(Http1Transport()) as transport:
-        with pytest.raises(UpstreamBroken, match="without a response") as caught:
-            await fetch(transport, post(server))
-        assert not isinstance(caught.value, UpstreamIdleClosed)
-        assert counts(transport) == (0, 0)
 
 
 async def test_a_request_is_not_sent_again_after_the_first_byte_of_a_response() -> None:
@@ -690,40 +615,6 @@ async def test_a_stalled_body() -> None:
                     await body.receive()
         assert counts(transport) == (0, 0)
         await gone(server.peers[-1])
-
-
-async def test_a_body_may_take_longer_than_the_read_timeout_as_long_as_it_flows() -> None:
-    async def script(peer: Peer) -> None:
-        await peer.respond(CHUNKED)
-        for _ in range(12):
-            await anyio.sleep(0.05)
-            await peer.send(b"1\r\nx\r\n")
-        await peer.send(b"0\r\n\r\n")
-        await peer.until_closed()
-
-    async with ScriptedServer(*[script] * MAX_TRIALS) as server, aclosing(Http1Transport()) as transport:
-        for trial in trials():
-            with trial:
-                assert await fetch(transport, post(server, read=0.3)) == b"x" * 12
-
-
-async def test_the_timeout_of_one_request_does_not_follow_the_connection() -> None:
-    async def script(peer: Peer) -> None:
-        await peer.respond(HELLO)
-        await peer.request()
-        await anyio.sleep(0.15)
-        await peer.send(HELLO)
-        await peer.respond(OK)
-        await peer.until_closed()
-
-    async with ScriptedServer(*[script] * MAX_TRIALS) as server, aclosing(Http1Transport()) as transport:
-        for number, trial in enumerate(trials()):
-            with trial:
-                assert await fetch(transport, post(server, read=0.1)) == b"hello"
-                assert await fetch(transport, post(server, read=None)) == b"hello"
-                with pytest.raises(UpstreamTimeout):
-                    await fetch(transport, post(server, read=0.05))
-                assert len(server.peers) == number + 1
 
 
 async def test_a_server_that_does_not_read_the_request() -> None:

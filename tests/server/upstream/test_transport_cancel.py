@@ -1,7 +1,6 @@
 """Cancelled or closed at any point, the transport closes its socket at once and keeps no slot of the pool."""
 
 import socket
-import ssl
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import aclosing
 
@@ -9,7 +8,7 @@ import anyio
 import anyio.lowlevel
 import anyio.to_thread
 import pytest
-from http_server import TIMEOUT_S, DeafServer, Peer, ScriptedServer, answering, read_to_the_end
+from http_server import TIMEOUT_S, Peer, ScriptedServer, answering
 from transport_requests import read, request_to
 from virtual_time import REAL_BACKENDS, UVLOOP, VIRTUAL_BACKENDS
 
@@ -130,38 +129,6 @@ async def test_connecting_has_a_limit(deaf_port: int) -> None:
         assert is_clean(transport)
 
 
-async def test_cancelled_in_the_tls_handshake() -> None:
-    greeted = anyio.Event()
-
-    async def never_responds(peer: Peer) -> None:
-        await peer.stream.receive()
-        greeted.set()
-        await peer.until_closed()
-
-    async with (
-        ScriptedServer(never_responds) as server,
-        aclosing(Http1Transport(tls=no_trust())) as transport,
-    ):
-        url = f"https://127.0.0.1:{server.port}/"
-        await cancel_when_blocked(transport, request_to(url), greeted.wait)
-        assert is_clean(transport)
-        await gone(server.peers[0])
-
-
-async def test_cancelled_while_it_sends() -> None:
-    with DeafServer() as server:
-        connections = []
-
-        async def sending() -> None:
-            connections.append(await anyio.to_thread.run_sync(server.accept))
-
-        async with aclosing(Http1Transport()) as transport:
-            await cancel_when_blocked(transport, request_to(server.url, b"q" * 50_000_000), sending)
-            assert is_clean(transport)
-            received = await anyio.to_thread.run_sync(read_to_the_end, connections[0])
-            assert 0 < received < 50_000_000
-
-
 @pytest.mark.parametrize(
     "start",
     [b"", b"HTTP/1.1 100 Continue\r\n\r\n", OK + b"x: y\r\n", CHUNK],
@@ -193,32 +160,6 @@ async def test_closed_in_the_middle_of_a_body() -> None:
         assert is_clean(transport)
         with pytest.raises(UpstreamBroken):
             await body.receive()
-
-
-async def test_closed_by_another_task_while_a_read_waits() -> None:
-    # The body has no length: the closing must not pass for its end.
-    async with ScriptedServer(answering(OK + b"\r\nx")) as server, aclosing(Http1Transport()) as transport:
-        *_, body = await transport.send(request_to(server.url))
-        assert await body.receive() == b"x"
-        outcome: list[object] = []
-
-        async def read() -> None:
-            try:
-                outcome.append(await body.receive())
-            except UpstreamBroken as error:
-                outcome.append(type(error))
-
-        with anyio.fail_after(TIMEOUT_S):
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(read)
-                await anyio.wait_all_tasks_blocked()
-                await body.aclose()
-        assert outcome == [UpstreamBroken]
-        await gone(server.peers[0])
-
-
-def no_trust() -> ssl.SSLContext:
-    return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
 
 # Racing addresses.

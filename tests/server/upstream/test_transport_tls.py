@@ -13,7 +13,7 @@ import anyio
 import anyio.lowlevel
 import httpx2
 import pytest
-from http_certificate import Certificate, make_certificate
+from http_certificate import Certificate
 from http_server import TIMEOUT_S, Peer, ScriptedServer, answering
 from transport_requests import request_to
 from virtual_time import REAL_BACKENDS, UVLOOP
@@ -37,11 +37,6 @@ one_backend = pytest.mark.backends(REAL_BACKENDS[0])  # no task group, stream or
 OK = b"HTTP/1.1 200 OK\r\n"
 HELLO = OK + b"content-length: 5\r\n\r\nhello"
 CHUNK = OK + b"transfer-encoding: chunked\r\n\r\n1\r\nx\r\n"
-
-
-@pytest.fixture(scope="session")
-def certificate(tmp_path_factory: pytest.TempPathFactory) -> Certificate:
-    return make_certificate(tmp_path_factory.mktemp("tls"))
 
 
 def get(server: ScriptedServer, *, content: bytes = b"", **timeouts: float) -> Http1Request:
@@ -129,16 +124,6 @@ async def test_a_refusal_is_read_after_a_write_has_failed(certificate: Certifica
             await stream.send_all(LARGE, TIMEOUT_S)
         stream.abort()
         await anyio.lowlevel.cancel_shielded_checkpoint()
-
-
-async def test_an_untrusted_certificate(certificate: Certificate) -> None:
-    async with (
-        ScriptedServer(answering(HELLO), tls=certificate.server()) as server,
-        aclosing(Http1Transport(tls=ssl.create_default_context())) as transport,
-    ):
-        with pytest.raises(UpstreamUnreachable, match="certificate verify failed"):
-            await opened(transport, get(server))
-        assert (transport.pool.busy, transport.pool.idle) == (0, 0)
 
 
 @one_backend
