@@ -94,11 +94,6 @@ def request_frames(peer: Peer, stream_id: int) -> list[Frame]:
     return [peer.request(stream_id, POST, end=False), data(stream_id, CHAT, end=True)]
 
 
-def conversation_of(upstream: Upstream, count: int) -> Conversation:
-    """Return the newest one, when there are so many."""
-    return upstream.wait_for(count)
-
-
 def test_a_closed_window_pauses_only_its_upstream(
     gateway: EdgeGateway, upstream: Upstream, fast: Fast, certificate: Certificate
 ) -> None:
@@ -108,9 +103,9 @@ def test_a_closed_window_pauses_only_its_upstream(
             peer.begin({4: 0})
             requested_at = time.monotonic()
             peer.send(window(0, MAX_WINDOW - 65535), *request_frames(peer, 1))
-            stalled = conversation_of(upstream, begun + 1)
+            stalled = upstream.wait_for(begun + 1)
             peer.send(*request_frames(peer, 3), window(3, MAX_WINDOW))
-            moving = conversation_of(upstream, begun + 2)
+            moving = upstream.wait_for(begun + 2)
             # The other stream of the connection goes on meanwhile, and after the first was reset.
             ended = None
             while ended is None or len(peer.contents[3]) < 4 * MIB:
@@ -142,7 +137,7 @@ def test_twenty_clients_that_do_not_read_cost_little(
             peer = stack.enter_context(connect(gateway, certificate, receive_buffer=65536))
             peer.begin({4: MAX_WINDOW} if number % 2 else None)
             peer.send(*request_frames(peer, 1), window(0, MAX_WINDOW - 65535))
-        conversation_of(upstream, begun + 20)
+        upstream.wait_for(begun + 20)
         until = time.monotonic() + STALL_S
         while time.monotonic() < until:
             maximum = max(maximum, gateway.resident_bytes)

@@ -224,6 +224,24 @@ SERVED = [
 ]
 
 
+METHODS: list[tuple[str, str, str, set[str]]] = [
+    ("GET", "/v1/chat/completions", CHAT, {"POST"}),
+    ("GET", "/v1/messages", MESSAGES, {"POST"}),
+    ("DELETE", "/v1/responses", RESPONSES, {"POST"}),
+    ("POST", "/v1/models", CHAT, {"GET", "HEAD"}),
+    ("PUT", "/healthz", CHAT, {"GET", "HEAD"}),
+]
+
+
+async def test_a_method_that_is_not_allowed() -> None:
+    for method, path, protocol, allowed in METHODS:
+        app, _ = app_of()
+        client = await call(app, path, method=method)
+        check_refusal(protocol, client, 405, (method, path))
+        assert set(client.headers["allow"].split(", ")) == allowed, (method, path)
+        assert client.error["message"].startswith(f"{method} is not allowed here; allowed: "), (method, path)
+
+
 # Bugs of our own.
 
 
@@ -368,9 +386,6 @@ async def test_the_line_of_a_request_that_the_server_cancels(lines: LogLines) ->
     assert fake.open_count == 0
 
 
-# Streams.
-
-
 OPTIONS_PATHS = [*PATHS.values(), "/v1/models", "/", "/nothing"]
 
 
@@ -380,9 +395,6 @@ async def test_options_without_a_preflight_is_empty() -> None:
         client = await call(app, path, method="OPTIONS")
         assert (client.status, client.body, client.headers["content-length"]) == (200, b"", "0"), path
         assert {"GET", "POST"} <= set(client.headers["allow"].split(", ")), path
-
-
-# CORS.
 
 
 # Relays: requests and responses are the same, byte for byte.

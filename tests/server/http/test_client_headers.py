@@ -1,16 +1,13 @@
-"""Real clients at the gateway: their headers, keys and API versions.
+"""Real clients at the gateway: what an upstream gets of their headers.
 
 Each client's own request is sent with its own headers to an upstream of each protocol, and what the
 upstream gets is compared whole, so a header that passes by chance is a failure too.
 """
 
-from typing import Any
-
 import pytest
 from agents.requests import CASES, Case
-from gateway.fakes import FakeClient
 from gateway.simulated import KEY as UPSTREAM_KEY
-from gateway.simulated import Gateway, gateway
+from gateway.simulated import gateway
 from oracle import CHAT, MESSAGES, PROTOCOL_NAMES, RESPONSES
 
 from dragoman_server.settings import ClientKey
@@ -19,8 +16,6 @@ from dragoman_server.settings.secret import Secret
 from dragoman_server.wire.headers import USER_AGENT
 
 pytestmark = pytest.mark.anyio
-
-Json = dict[str, Any]
 
 SECRET = Secret("a-secret-of-some-length-0123456789")
 CLIENT_KEY = "drk_canary-" + "a" * 32
@@ -48,38 +43,21 @@ AUTH = {
     MESSAGES: {"x-api-key": UPSTREAM_KEY},
 }
 NEWEST, OLDER = "2026-10-21", "2023-06-01"
-# The key header of each client, as recorded; Claude Code sends either, or both.
-KEY_HEADER = {CHAT: "authorization", RESPONSES: "authorization", MESSAGES: "x-api-key"}
-
-# Requests that identify a client.
+# The first request of each client: it identifies the client.
 FIRST = {(case.client, case.protocol): case for case in reversed(CASES)}
-clients = pytest.mark.parametrize(
-    "case", FIRST.values(), ids=[f"{client}-{protocol}" for client, protocol in FIRST]
-)
-each_upstream = pytest.mark.parametrize("upstream", PROTOCOL_NAMES)
 
 
-def key_headers(name: str, key: str = CLIENT_KEY) -> dict[str, str]:
-    return {"authorization": f"Bearer {key}"} if name == "authorization" else {name: key}
-
-
-def body_for(case: Case, upstream: str) -> Json:
-    return {**case.body, "model": f"{UPSTREAMS[upstream]}/echo"}
-
-
-async def send(running: Gateway, case: Case, upstream: str, headers: dict[str, str]) -> FakeClient:
-    return await running.call(
-        PATHS[case.protocol], body_for(case, upstream), headers={**case.headers, **headers}
-    )
-
-
-@clients
-@each_upstream
+@pytest.mark.parametrize("case", FIRST.values(), ids=["-".join(names) for names in FIRST])
+@pytest.mark.parametrize("upstream", PROTOCOL_NAMES)
 @pytest.mark.promise("S4")
 @pytest.mark.each_choice
 async def test_an_upstream_gets_these_headers_and_no_others(case: Case, upstream: str) -> None:
+    key = (
+        {"x-api-key": CLIENT_KEY} if case.protocol == MESSAGES else {"authorization": f"Bearer {CLIENT_KEY}"}
+    )
+    body = {**case.body, "model": f"{UPSTREAMS[upstream]}/echo"}
     async with gateway(keys=KEYS, secret=SECRET) as running:
-        client = await send(running, case, upstream, key_headers(KEY_HEADER[case.protocol]))
+        client = await running.call(PATHS[case.protocol], body, headers={**case.headers, **key})
         assert client.status == 200, client.body
         got = running.last.headers
     same_protocol = case.protocol == upstream
@@ -91,9 +69,3 @@ async def test_an_upstream_gets_these_headers_and_no_others(case: Case, upstream
     if same_protocol:
         expected |= {name: case.headers[name] for name in FORWARDED[upstream] if name in case.headers}
     assert got == expected
-
-
-# --- API versions and betas of Messages -------------------------------------------------------------------------
-
-
-# --- Codex ------------------------------------------------------------------------------------------------------

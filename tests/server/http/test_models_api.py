@@ -363,6 +363,3 @@ async def test_a_disabled_account_requests_no_list() -> None:
         assert "claude-x" in await gateway.catalog.entries()
     (request,) = [each for each in upstreams.sent if "anthropic" in each.url]
     assert request.headers["x-api-key"] == "sk-three-0123456789"
-
-
-# The log.

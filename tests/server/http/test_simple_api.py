@@ -167,6 +167,3 @@ async def test_silence_is_filled(path: str, beat: bytes) -> None:
     assert check_stream(FORMS[path], client.body) == []
     response = meaning_of_client_stream(FORMS[path], client.body)
     assert (response.text(Kind.TEXT), response.stop) == ("Hello you", Stop.END)
-
-
-# --- paths -----------------------------------------------------------------------------------------------------

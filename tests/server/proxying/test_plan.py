@@ -119,6 +119,7 @@ def test_without_a_default_a_model_is_required_all_the_same() -> None:
     with pytest.raises(RemoteProtocolError) as caught:
         simple(ServerSettings(), {})
     assert (caught.value.status, caught.value.path) == (400, "/model")
+    assert caught.value.code == "missing_required_parameter"
     assert caught.value.message == (
         "model is missing, and this gateway has no default: name one, or have server.default_model set"
     )

@@ -421,9 +421,6 @@ async def test_a_store_that_cannot_be_read_is_503(
     assert errors == ["the disk is full"] * 4
 
 
-# Odd responses and requests.
-
-
 # Files, with real time: a thread is at work.
 
 

@@ -26,6 +26,7 @@ from dragoman_server.upstream.errors import (
     UpstreamTooLarge,
     UpstreamUnreachable,
 )
+from dragoman_server.upstream.content_coding import MAX_PORTION
 from dragoman_server.upstream.transport import Http1Transport
 
 pytestmark = [pytest.mark.anyio, pytest.mark.backends(*REAL_BACKENDS)]
@@ -110,6 +111,31 @@ async def test_a_compressed_body_is_decoded_and_its_headers_dropped() -> None:
     ):
         assert response.headers == [("x", "y")]
         assert await response.read_all(500) == b"hello" * 100
+
+
+@pytest.mark.promise("S8")
+async def test_other_tasks_run_while_a_read_is_decompressed() -> None:
+    body = gzip.compress(bytes(64 * MAX_PORTION))
+    head = OK + b"content-encoding: gzip\r\ncontent-length: %d\r\n\r\n" % len(body)
+    turns = 0
+
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await anyio.lowlevel.checkpoint()
+
+    async with (
+        ScriptedServer(answering(head, body)) as server,
+        UpstreamClient() as client,
+        client.open(UpstreamCall("GET", server.url)) as response,
+        anyio.create_task_group() as tasks,
+    ):
+        await response.receive()  # all of it has come
+        tasks.start_soon(others)
+        assert await response.read_all(64 * MAX_PORTION) == bytes(63 * MAX_PORTION)
+        tasks.cancel_scope.cancel()
+    assert turns > 32
 
 
 @one_backend
