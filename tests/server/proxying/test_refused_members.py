@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 from gateway.scripted import CHAT, PATHS, RESPONSES, chat_response, scripted, whole
-from virtual_time import REAL_BACKENDS
+from msgspec.structs import replace
 
-from dragoman import ErrorKind, WireError
+from dragoman import ErrorKind, RemoteProtocolError, WireError
+from dragoman._wire import limits
 from dragoman_server.proxying.refused_members import (
     MAX_LEFT_OUT,
     REMEMBERED_S,
@@ -93,12 +94,16 @@ async def test_a_refused_member_is_left_out_at_once_and_of_later_requests(
 
 
 @pytest.mark.anyio
-@pytest.mark.backends(REAL_BACKENDS[0])  # a large request is translated in a thread
-async def test_a_request_that_has_more_values_in_the_upstreams_form_than_a_client_may_send() -> None:
+async def test_a_request_that_has_more_values_in_the_upstreams_form_than_a_client_may_send(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(limits, "VALUES", replace(limits.VALUES, most=5000))
     named = {"error": {"message": "Unsupported parameter: 'temperature'", "type": "invalid_request_error"}}
     gateway = scripted(RESPONSES, whole(named, 400), whole({"error": {"message": "No."}}, 400))
-    body = {**HELLO, "messages": [{"role": "user", "content": "Hi"}] * 80_000, "temperature": 1}
+    body = {**HELLO, "messages": [{"role": "user", "content": "Hi"}] * 800, "temperature": 1}
     for _ in "again", "with what is remembered":
         client = await gateway.call(PATHS[CHAT], body)
         assert (client.status, client.error["message"]) == (400, "No.")
     assert [each.body.get("temperature") for each in gateway.sent] == [1, None, None]
+    with pytest.raises(RemoteProtocolError, match="more than 5000 values"):
+        limits.check_values(gateway.sent[0].content)
