@@ -151,6 +151,24 @@ def test_milliseconds_are_those_of_the_record() -> None:
     assert [line.split()[0].rpartition(".")[2] for line in out.getvalue().splitlines()] == ["007", "999"]
 
 
+@pytest.mark.usefixtures("logger")
+def test_failed_attempts_are_rows_in_json() -> None:
+    written = record(attempts=2, outcome="failed")
+    written.note_failure("up/a", "up/m", 429, "rate_limit", "slow down", 0.123456)
+    written.note_failure("up/b", "up/m", None, "server", "x" * 600, 2.0)
+    assert json.loads(line_of("json", written))["failures"] == [
+        {
+            "account": "up/a",
+            "model": "up/m",
+            "status": 429,
+            "kind": "rate_limit",
+            "cause": "slow down",
+            "seconds": 0.1235,
+        },
+        {"account": "up/b", "model": "up/m", "kind": "server", "cause": "x" * 500 + "...", "seconds": 2.0},
+    ]
+
+
 @pytest.fixture
 def terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     """The environment of a terminal with colours."""

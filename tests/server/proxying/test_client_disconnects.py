@@ -133,6 +133,16 @@ async def test_an_unsent_end_is_no_completed_response_but_its_usage_counts() -> 
     assert len(response.successes) == 1
 
 
+@pytest.mark.parametrize("client", PROTOCOL_NAMES)
+async def test_a_client_that_leaves_before_the_end_has_left(client: str) -> None:
+    script = open_behind(Script(STREAMS[client].body[:1], headers=STREAMS[client].headers))
+    response = await run(client, client, script, leaves_after=5)
+    record = response.record
+    assert (record.outcome, record.upstream_completed, record.error) == ("client_left", None, None)
+    assert record.estimated is True
+    assert response.successes == []
+
+
 @pytest.mark.parametrize("streams", [True, False])
 async def test_nothing_is_sent_upstream_for_a_client_that_has_left_already(streams: bool) -> None:
     response = await run(CHAT, CHAT, STREAMS[CHAT], streams=streams, leaves_after=0)
