@@ -3,6 +3,7 @@
 # ruff: noqa: E501 -- the tables are read by row
 
 import json
+import logging
 import time
 from collections.abc import Iterator
 from functools import partial
@@ -268,3 +269,16 @@ async def test_an_unknown_account() -> None:
         assert client.status == 404, id
         assert "there is no account" in client.error["message"], id
         assert not store.health(), id
+
+
+async def test_the_log_names_the_change_and_no_key(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.DEBUG):
+        await change(app_of(), "two/a", "disable")
+        await call(app_of(), "/admin/accounts", headers=bearer("canary-wrong"))
+    records = [each.__dict__["dragoman"] for each in caplog.records if "dragoman" in each.__dict__]
+    assert [(each["method"], each["path"], each["status"]) for each in records] == [
+        ("POST", "/admin/accounts/two/a/disable", 200),
+        ("GET", "/admin/accounts", 401),
+    ]
+    assert {each["client_address"] for each in records} == {"127.0.0.1"}
+    assert "canary" not in str([each.__dict__ for each in caplog.records])

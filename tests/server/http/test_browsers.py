@@ -21,6 +21,17 @@ from dragoman_server.settings import ClientKey, ServerSettings, Settings, Upstre
 from dragoman_server.settings.keys import hash_client_key, new_key
 from dragoman_server.settings.secret import Secret
 
+READ_PATHS = [
+    "/",
+    "/healthz",
+    "/readyz",
+    "/api/hello",
+    "/v1/models",
+    "/nothing",
+    "/admin/accounts",
+]
+
+
 pytestmark = [pytest.mark.anyio, pytest.mark.backends(REAL_BACKENDS[0]), pytest.mark.promise("S1", "S15")]
 
 SECRET = Secret("0123456789abcdef" * 4)
@@ -401,3 +412,10 @@ def test_a_loopback_name_that_resolves_elsewhere_is_not_bound(monkeypatch: pytes
 def test_only_this_machine_can_connect_by_default() -> None:
     with bind(ServerSettings(port=0)) as listener:
         assert listener.getsockname()[0] == "127.0.0.1"
+
+
+async def test_no_other_page_can_load_a_response() -> None:
+    for path in READ_PATHS:
+        client = await Gateway().request({"x-api-key": ADMIN.reveal()}, path, "GET")
+        assert client.headers["cross-origin-resource-policy"] == "same-origin", path
+        assert client.headers["x-content-type-options"] == "nosniff", path

@@ -4,6 +4,7 @@
 
 import hmac
 import json
+import logging
 import re
 import statistics
 import time
@@ -17,7 +18,7 @@ from gateway.fakes import FakeClient, OneResponse, Script
 from gateway.fakes import call as call_app
 from starlette.routing import Route
 
-from dragoman import RequestRefused, Signer
+from dragoman import PROTOCOLS, RequestRefused, Signer
 from dragoman.events import Signature
 from dragoman_server.app import _routes, create_app
 from dragoman_server.gateway import Gateway
@@ -26,6 +27,9 @@ from dragoman_server.settings import ClientKey, ServerSettings, Settings, Upstre
 from dragoman_server.settings import keys as access
 from dragoman_server.settings.keys import hash_client_key, make_signer, may_use, new_key
 from dragoman_server.settings.secret import Secret
+
+INVALID_KEYS: list[dict[str, str]] = [{}, {"x-api-key": "drk_wrong"}]
+
 
 SECRET = Secret("a-secret-of-some-length-0123456789")
 NOW = datetime(2026, 11, 23, 12, tzinfo=UTC).timestamp()
@@ -244,3 +248,35 @@ def test_all_routes_but_the_listed_ones_need_a_key() -> None:
     assert len(statuses) > 15
     open_ = {name.partition(" ")[2] for name, status in statuses.items() if status != 401}
     assert open_ == _OPEN_PATHS
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("name", PROTOCOLS)
+async def test_a_request_without_a_valid_key_is_refused_in_the_protocol_of_its_path(name: str) -> None:
+    for headers in INVALID_KEYS:
+        spec = PROTOCOLS[name]
+        for endpoint in spec.endpoints:
+            response = await call(endpoint.path, headers)
+            assert response.status == 401, (endpoint, headers)
+            assert response.headers["www-authenticate"] == "Bearer", (endpoint, headers)
+            assert response.headers["x-should-retry"] == "false", (endpoint, headers)
+            message = response.error
+            text = message if isinstance(message, str) else message["message"]
+            assert (
+                "needs a client key" if not headers else "the client key is not known to this gateway"
+            ) in text, (
+                endpoint,
+                headers,
+            )
+
+
+@pytest.mark.anyio
+@pytest.mark.promise("S3")
+async def test_the_log_has_the_keys_name_and_never_the_key(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.DEBUG):
+        await call("/v1/chat/completions", {"x-api-key": OTHER})
+        await call("/v1/chat/completions", {"x-api-key": "drk_canary-wrong"})
+    records = [each.__dict__["dragoman"] for each in caplog.records if each.name == "dragoman.requests"]
+    assert [record.get("client_key") for record in records] == ["blue", None]
+    assert records[1]["outcome"] == "refused"
+    assert "canary" not in str([record.__dict__ for record in caplog.records])

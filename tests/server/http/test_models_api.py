@@ -363,3 +363,13 @@ async def test_a_disabled_account_requests_no_list() -> None:
         assert "claude-x" in await gateway.catalog.entries()
     (request,) = [each for each in upstreams.sent if "anthropic" in each.url]
     assert request.headers["x-api-key"] == "sk-three-0123456789"
+
+
+async def test_a_page_has_only_models_that_the_key_may_use() -> None:
+    key = ClientKey(name="red", hash=hash_client_key("drk_red", SECRET), models=("claude-*", "fast"))
+    async with running(settings_of(key)) as app:
+        headers = {"authorization": "Bearer drk_red"}
+        page = await body(app, "/v1/models?limit=2", MESSAGES, headers=headers)
+        assert (ids(page), page["has_more"]) == (["fast", "claude-x"], True)
+        client = await get(app, "/v1/models?after_id=local/q", MESSAGES, headers)
+        assert client.status == 400

@@ -17,7 +17,7 @@ from failures.translate import each, every_pair
 from gateway.fakes import FakeClient, Sleep
 from gateway.provider import EPOCH, InBand, PoolGateway, RawResponse, check_text, good, in_band, pool_of
 from gateway.provider_errors import broken, invalid, limited, unauthorized
-from oracle import CHAT, MESSAGES, PROTOCOL_NAMES, RESPONSES, check_error
+from oracle import CHAT, MESSAGES, PROTOCOL_NAMES, RESPONSES, check_error, check_stream
 from oracle.frames import as_object, lenient_frames
 from virtual_time import VIRTUAL_BACKENDS
 
@@ -537,3 +537,17 @@ async def test_an_account_need_not_have_a_key(stream: bool) -> None:
     pool = pool_of(MESSAGES, {"a": broken(MESSAGES), "nobody": good("Hello")})
     check_text(MESSAGES, await pool.call(MESSAGES, stream=stream), "Hello", stream=stream)
     assert pool.attempted == ["a", "nobody"]
+
+
+@every_pair(PROTOCOL_NAMES)
+@pytest.mark.each_choice
+async def test_when_all_fail_after_heartbeats_the_stream_ends_with_the_error(
+    client: str, upstream: str
+) -> None:
+    pool = pool_of(upstream, {"a": late(limited(upstream), 15), "b": late(limited(upstream), 15)})
+    response = await pool.call(client)
+    assert pool.attempted == ["a", "b"]
+    assert response.status == 200
+    assert check_stream(client, response.body, include_usage=True) == []
+    last = as_object(lenient_frames(response.body)[-1].data) or {}
+    assert "rate limit" in json.dumps(last).lower()

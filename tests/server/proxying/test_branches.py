@@ -154,3 +154,10 @@ async def test_branches_that_meet_a_closed_idle_connection_are_sent_again(stream
     slow = message("never", delay=5)
     fake, record = await run(Branches(slow, closed, message("a"), message("b")), stream=stream, n=2)
     assert (fake.status, record.outcome) == (200, "completed")
+
+
+async def test_a_client_that_leaves_closes_all() -> None:
+    branches = Branches(message("a", delay=60), message("b", delay=60))
+    _, record = await run(branches, leaves_after=2)
+    assert record.outcome == "client_left"
+    assert branches.closed_at == pytest.approx(2)

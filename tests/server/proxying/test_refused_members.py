@@ -107,3 +107,14 @@ async def test_a_request_that_has_more_values_in_the_upstreams_form_than_a_clien
     assert [each.body.get("temperature") for each in gateway.sent] == [1, None, None]
     with pytest.raises(RemoteProtocolError, match="more than 5000 values"):
         limits.check_values(gateway.sent[0].content)
+
+
+@pytest.mark.anyio
+async def test_content_is_never_left_out() -> None:
+    named = {
+        "error": {"message": "Unknown parameter: 'tools'.", "code": "unknown_parameter", "param": "tools"}
+    }
+    gateway = scripted(CHAT, whole(named, 400))
+    tools = [{"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}]
+    client = await gateway.call(PATHS[CHAT], {**HELLO, "tools": tools})
+    assert (client.status, len(gateway.sent)) == (400, 1)

@@ -292,3 +292,11 @@ async def test_a_response_is_freed_at_once(
         assert [response() for response in responses] == [None]
     finally:
         gc.enable()
+
+
+@pytest.mark.promise("R8")
+async def test_no_heartbeat_after_the_end_or_when_switched_off() -> None:
+    fake, _, _ = await run(Script([START, WORD, END, Sleep(100)]))
+    assert fake.messages[-1][0] < 1
+    fake, _, _ = await run(Script([START, Sleep(100), WORD, END]), keepalive_s=0)
+    assert not fake.body.count(b"event: ping\ndata") > 1

@@ -6,6 +6,17 @@ from dragoman.document import Reasoning
 from dragoman.events import Signature
 from dragoman_server.responses.reasoning import MAX_AGE_S, ReasoningStore
 
+OTHER_KEYS: list[tuple[str, tuple[str, ...]]] = [
+    ("blue", ("c1", "c2")),
+    ("", ("c1", "c2")),
+    ("red", ("c1",)),
+    ("red", ("c2", "c1")),
+    ("red", ("c1c2",)),
+    ("red", ("c1", "c2", "")),
+    ("redc1", ("c2",)),
+    ("red", ()),
+]
+
 
 def entries(text: str = "Hm.", size: int = 0) -> tuple[Reasoning, ...]:
     native = {"type": "thinking", "thinking": text, "signature": "s" * size, "n": [1, 2.5, None, True]}
@@ -53,3 +64,10 @@ def test_stored_reasoning_is_not_in_the_repr() -> None:
     store = ReasoningStore(5000)
     store.put("red", ("c1",), entries("canary"), now=0.0)
     assert "canary" not in f"{store!r} {store._entries.keys()!r}"
+
+
+def test_another_owner_or_other_calls_find_nothing() -> None:
+    for owner, calls in OTHER_KEYS:
+        store = ReasoningStore(10_000)
+        store.put("red", ("c1", "c2"), entries(), now=0.0)
+        assert store.get(owner, calls, now=1.0) is None, (owner, calls)

@@ -300,3 +300,30 @@ async def test_reasoning_of_another_conversation_with_the_same_ids_is_not_added(
     await gateway.call(PATHS[CHAT], chat([*now, turn, result]), headers=headers)
     sent = [each for each in gateway.sent[-1].body["messages"] if each["role"] == "assistant"]
     assert (sent[0]["content"][0] == THINKING) is found
+
+
+@pytest.mark.parametrize("secret", [OTHER, None], ids=["another", "none"])
+async def test_a_signature_of_another_secret_is_left_out_and_recorded(secret: Secret | None) -> None:
+    block = await thinking_block(scripted(RESPONSES, whole(RESPONSES_RESPONSE), secret=secret))
+    found, reported = await sent_back(scripted(RESPONSES, whole(RESPONSES_RESPONSE)), block)
+    assert found is None
+    assert "foreign_signature=/messages/1/content/0" in reported
+
+
+async def test_strict_mode_refuses_a_forged_signature() -> None:
+    gateway = scripted(RESPONSES, whole(RESPONSES_RESPONSE))
+    block = {**await thinking_block(gateway), "signature": "drg1.AAAA"}
+    turn = {"role": "assistant", "content": [block, {"type": "text", "text": "Four."}]}
+    body = {"model": "up/m", "messages": [*QUESTION, turn, AGAIN], "max_tokens": 9}
+    client = await gateway.call(PATHS[MESSAGES], body, {"dragoman-loss-policy": "refuse"})
+    assert client.status == 400
+    assert len(gateway.sent) == 1
+
+
+@pytest.mark.parametrize(
+    ("keys", "found"), [(("red", "red"), True), (("red", "blue"), False)], ids=["own", "another's"]
+)
+async def test_reasoning_of_another_key_is_not_added(keys: tuple[str, str], found: bool) -> None:
+    gateway = scripted(MESSAGES, CALLS, TEXT_RESPONSE, keys={"red": {}, "blue": {}})
+    content = await second_turn(gateway, keys=keys)
+    assert (content[0] == THINKING) is found

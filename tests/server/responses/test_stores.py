@@ -465,3 +465,13 @@ async def test_many_responses_expire_in_linear_time() -> None:
     assert await store.get("", "resp_1", NOW + 3601) is None
     assert store.bytes == 0
     assert time.thread_time() - collected < 2 * (stored - begun)
+
+
+@one_backend
+async def test_memory_is_freed_to_the_last_byte() -> None:
+    store = MemoryResponseStore(LIMITS)
+    for number in range(3):
+        await store.put(response(f"resp_{number}", input_items=(item("shared"), item(f"m{number}"))))
+    for number in range(3):
+        await store.delete("", f"resp_{number}")
+    assert (store.bytes, store._items, store._named) == (0, {}, {})

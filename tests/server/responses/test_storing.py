@@ -445,3 +445,24 @@ async def test_a_store_without_its_file_is_an_error() -> None:
     with pytest.raises(ValueError, match="response_store_path is needed"):
         async with gateway(response_store="sqlite"):
             pass
+
+
+@each_mode
+async def test_a_response_with_store_false_is_not_stored(up: Gateway, stream: bool) -> None:
+    first = await create_response(up, "chat", "one", stream=stream, store=False)
+    await refused(up, 400, {"model": "chat/echo", "input": "x", "previous_response_id": first["id"]})
+    await up.get(f"{PATH}/{first['id']}", 404)
+
+
+def test_a_file_keeps_conversations_over_a_restart(real_backend: str, tmp_path: Path) -> None:
+    server = {"response_store": "sqlite", "response_store_path": str(tmp_path / "responses.db")}
+
+    async def run() -> None:
+        async with gateway(**server) as up:
+            first = await create_response(up, "chat", "one two", stream=True)
+        async with gateway(**server) as up:
+            second = await create_response(up, "messages", "three", previous_response_id=first["id"])
+            assert second["usage"]["input_tokens"] == 5
+            assert (await up.get(f"{PATH}/{first['id']}"))["id"] == first["id"]
+
+    anyio.run(run, backend=real_backend)

@@ -365,3 +365,19 @@ async def test_nothing_waits_for_an_application_that_has_ended() -> None:
         await anyio.sleep(1)
         events.close()
     await events.put(body(b"x" * 1_000_000))
+
+
+@pytest.mark.promise("R3")
+async def test_nothing_follows_a_write_that_began_in_a_cancelled_scope() -> None:
+    async def is_cancelled(scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        with anyio.CancelScope() as cancelled:
+            cancelled.cancel()
+            await send({"type": "http.response.body", "body": b"x" * 5000, "more_body": True})
+        stream.room = math.inf
+        await send({"type": "http.response.body", "body": b"more"})
+
+    stream = FakeStream([GET], room=1000)
+    await connect(is_cancelled, stream).run()
+    assert stream.sent.endswith(b"xxx")
+    assert stream.aborted_at == 0

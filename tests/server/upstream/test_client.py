@@ -18,6 +18,7 @@ from dragoman.sse import Frame
 from dragoman_server.hosts import UpstreamCall
 from dragoman_server.platform.off_loop import INLINE_BYTES
 from dragoman_server.upstream.client import UpstreamClient
+from dragoman_server.upstream.content_coding import MAX_PORTION
 from dragoman_server.upstream.errors import (
     UpstreamBroken,
     UpstreamError,
@@ -26,7 +27,6 @@ from dragoman_server.upstream.errors import (
     UpstreamTooLarge,
     UpstreamUnreachable,
 )
-from dragoman_server.upstream.content_coding import MAX_PORTION
 from dragoman_server.upstream.transport import Http1Transport
 
 pytestmark = [pytest.mark.anyio, pytest.mark.backends(*REAL_BACKENDS)]

@@ -8,7 +8,7 @@ import anyio
 import anyio.lowlevel
 import anyio.to_thread
 import pytest
-from http_server import TIMEOUT_S, Peer, ScriptedServer, answering
+from http_server import TIMEOUT_S, DeafServer, Peer, ScriptedServer, answering, read_to_the_end
 from transport_requests import read, request_to
 from virtual_time import REAL_BACKENDS, UVLOOP, VIRTUAL_BACKENDS
 
@@ -248,3 +248,17 @@ async def test_a_second_winner_is_closed(two_addresses: Callable[[Attempt], None
     with await connect("up.example", 80) as winner:
         assert winner is socks[0]
         assert [sock.fileno() >= 0 for sock in socks] == [True, False]
+
+
+async def test_cancelled_while_it_sends() -> None:
+    with DeafServer() as server:
+        connections = []
+
+        async def sending() -> None:
+            connections.append(await anyio.to_thread.run_sync(server.accept))
+
+        async with aclosing(Http1Transport()) as transport:
+            await cancel_when_blocked(transport, request_to(server.url, b"q" * 50_000_000), sending)
+            assert is_clean(transport)
+            received = await anyio.to_thread.run_sync(read_to_the_end, connections[0])
+            assert 0 < received < 50_000_000

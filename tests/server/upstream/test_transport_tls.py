@@ -206,3 +206,13 @@ async def test_a_connection_that_the_server_closed_while_idle(certificate: Certi
             body = await opened(transport, get(server))
         assert await body.receive() == b"hello"
         assert len(server.peers) == 2
+
+
+async def test_an_untrusted_certificate(certificate: Certificate) -> None:
+    async with (
+        ScriptedServer(answering(HELLO), tls=certificate.server()) as server,
+        aclosing(Http1Transport(tls=ssl.create_default_context())) as transport,
+    ):
+        with pytest.raises(UpstreamUnreachable, match="certificate verify failed"):
+            await opened(transport, get(server))
+        assert (transport.pool.busy, transport.pool.idle) == (0, 0)
