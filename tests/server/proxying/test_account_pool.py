@@ -541,7 +541,7 @@ async def test_an_account_need_not_have_a_key(stream: bool) -> None:
 
 @every_pair(PROTOCOL_NAMES)
 @pytest.mark.each_choice
-async def test_when_all_fail_after_heartbeats_the_stream_ends_with_the_error(
+async def test_g5_when_all_fail_after_heartbeats_the_stream_ends_with_the_error(
     client: str, upstream: str
 ) -> None:
     pool = pool_of(upstream, {"a": late(limited(upstream), 15), "b": late(limited(upstream), 15)})

@@ -15,7 +15,9 @@ from failures.responses import stream as stream_of
 from failures.translate import each, every_pair
 from gateway.fakes import FakeClient, Sleep, Step
 from gateway.provider import (
+    EPOCH,
     InBand,
+    PoolGateway,
     RawResponse,
     check_text,
     good,
@@ -390,3 +392,40 @@ async def test_a_bad_store_and_failing_upstreams_cost_no_request_that_can_succee
         check_text(CHAT, await pool.call(CHAT, stream=stream), "Hello", stream=stream)
         # Each of at most ten calls waits for 50 ms, and after three failures in a row no call waits.
         assert anyio.current_time() - begun <= 0.5
+
+
+async def left(pool: PoolGateway, after: float, *, stream: bool) -> None:
+    """A client that leaves, and an hour in which something might still happen."""
+    received = await pool.call(MESSAGES, stream=stream, leaves_after=after)
+    assert anyio.current_time() == after
+    assert not received.finished
+    await anyio.sleep(3600)
+
+
+WAITING: dict[str, tuple[Any, tuple[bool, ...]]] = {
+    "the connection": (good("Hello", before=[Sleep(60)]), (True, False)),
+    "the first byte": (RawResponse([Sleep(60)]), (True, False)),
+    "the first content": (RawResponse([*begun(MESSAGES, "text")[:1], Sleep(60)]), (True,)),
+    "the rest": (good("Hello", between=[Sleep(60)]), (False,)),
+}
+
+
+@BOTH
+@pytest.mark.parametrize(("after", "closed"), [(8.2, {"a": 8.2}), (10, {"a": 8.5, "b": 10})])
+async def test_f5_no_further_attempt_for_a_client_that_has_left(
+    after: float, closed: dict[str, float], stream: bool
+) -> None:
+    """It leaves while the first error is read, and while the second account is tried."""
+    failing = RawResponse([Sleep(0.5), b"{}"], 500, before=[Sleep(8)])
+    pool = pool_of(MESSAGES, {"a": failing, "b": good("Hello", before=[Sleep(60)]), "c": good("Hello")})
+    await left(pool, after, stream=stream)
+    assert {request.account: request.closed_at for request in pool.provider.sent} == closed
+
+
+@pytest.mark.parametrize(("where", "stream"), [(name, each) for name in WAITING for each in WAITING[name][1]])
+async def test_f6_f7_a_client_that_leaves_ends_the_request(where: str, stream: bool) -> None:
+    """The client is watched from the moment its request was read."""
+    pool = pool_of(MESSAGES, {"a": WAITING[where][0], "b": good("Hello")})
+    await left(pool, 5, stream=stream)
+    assert [(sent.account, sent.closed_at) for sent in pool.provider.sent] == [("a", 5)]
+    assert pool.health("a") == Health(last_used=EPOCH)

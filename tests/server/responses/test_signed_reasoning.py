@@ -26,7 +26,7 @@ from dragoman_server.settings.secret import Secret
 pytestmark = pytest.mark.anyio
 
 
-OTHER = Secret("another-secret-of-some-length-0123")
+OTHER_SECRET = Secret("another-secret-of-some-length-0123")
 
 # Reasoning of each vendor.
 REASONING = {
@@ -302,7 +302,7 @@ async def test_reasoning_of_another_conversation_with_the_same_ids_is_not_added(
     assert (sent[0]["content"][0] == THINKING) is found
 
 
-@pytest.mark.parametrize("secret", [OTHER, None], ids=["another", "none"])
+@pytest.mark.parametrize("secret", [OTHER_SECRET, None], ids=["another", "none"])
 async def test_a_signature_of_another_secret_is_left_out_and_recorded(secret: Secret | None) -> None:
     block = await thinking_block(scripted(RESPONSES, whole(RESPONSES_RESPONSE), secret=secret))
     found, reported = await sent_back(scripted(RESPONSES, whole(RESPONSES_RESPONSE)), block)

@@ -72,7 +72,7 @@ async def test_a_response() -> None:
 
 
 @one_backend
-async def test_the_bytes_that_the_server_gets() -> None:
+async def test_g13_the_bytes_that_the_server_gets() -> None:
     headers = [
         ("Authorization", f"Bearer {KEY}"),
         ("x-name", "caf\xe9"),
@@ -101,7 +101,7 @@ async def test_the_bytes_that_the_server_gets() -> None:
 
 
 @one_backend
-async def test_a_compressed_body_is_decoded_and_its_headers_dropped() -> None:
+async def test_g11_a_compressed_body_is_decoded_and_its_headers_dropped() -> None:
     body = gzip.compress(b"hello" * 100)
     head = OK + b"Content-Encoding: gzip\r\nx: y\r\nContent-Length: %d\r\n\r\n" % len(body)
     async with (
