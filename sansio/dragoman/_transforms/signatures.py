@@ -110,7 +110,9 @@ class SignatureStage(msgspec.Struct):
     def _signature(self, event: Opaque) -> Sequence[Event]:
         visible = (event,) if event.search is not None and self._client.shows_searches else ()
         if not event.round_trip or not self._client.returns_signatures:
-            if not visible:
+            if visible:
+                self._ledger.altered(event.path, "only the queries and the pages found were kept")
+            else:
                 self._ledger.unknown_kind(
                     event.path, f"the client's protocol has no counterpart of {event.kind}"
                 )

@@ -260,8 +260,6 @@ class ResponseBuilder:
             return native
         search = event.search
         assert search is not None
-        if not event.round_trip:
-            self._ledger.altered(event.path, "only the queries and the pages found were kept")
         action: JSONObject = {
             "type": "search",
             "query": search.queries[0] if search.queries else "",
