@@ -65,7 +65,7 @@ Lines = list[str]
 
 # --- the product ----------------------------------------------------------------------------------------------
 
-NAMES = ("openai_chat", "anthropic_messages", "openai_responses")
+NAMES = ("openai_chat", "anthropic_messages", "openai_responses", "gemini")
 # A client by its protocol, and the path of its endpoint where a protocol has several.
 CLIENTS = (*NAMES, "simple_chat/chat/json", "simple_chat/chat/stream", "simple_chat/chat/sse")
 SIGNER = Signer(b"a secret of the gateway")

@@ -9,7 +9,7 @@ from typing import Any
 from laws.extras import BOOKKEEPING
 from laws.plant import Place, covered, leaves, objects, planted, removed, steps_of
 from laws.runs import ECHO, Outcome, streamed, token
-from oracle import CHAT, MESSAGES, RESPONSES, SIMPLE
+from oracle import CHAT, GEMINI, MESSAGES, RESPONSES, SIMPLE
 
 from dragoman import RemoteProtocolError, RequestRefused
 
@@ -29,6 +29,10 @@ MEANINGLESS_IN_REQUESTS: dict[tuple[str, str], str] = {
     (RESPONSES, r"/input/[^/]*/status"): "the state of an item that is past",
     (RESPONSES, r"/input/function_call_output/(name|namespace)"): "repeats what the call says",
     (RESPONSES, r"/input/additional_tools[^/]*/role"): "has one value, developer",
+    (GEMINI, r"/systemInstruction/role"): "has one value, system",
+    (GEMINI, r"/contents/user[^/]*/role"): "the role of contents without one",
+    (GEMINI, r"/contents/.*/functionResponse/name"): "repeats what the call says",
+    (GEMINI, r"/contents/.*/fileData/mimeType"): "says whether the URL is that of an image or of a file",
 }
 
 Known = Callable[[Place, tuple[str, ...]], bool]  # whether a writer's own entries are about a place
@@ -62,6 +66,8 @@ def _means_nothing(document: Any, place: Place) -> bool:
     return (steps_of(place.path)[-1], place.value) in (
         ("index", 0),
         ("n", 1),
+        ("candidateCount", 1),
+        ("mode", "AUTO"),
         ("type", "function"),
         ("background", False),
     )
@@ -76,22 +82,32 @@ def _without(document: Any, place: Place, run: Callable[[Any], Outcome]) -> Outc
 
 
 # A writer that cannot print one of these names it by its own place: it never saw the upstream's.
-_WRITERS = re.compile(r"/(logprobs|phase|explanation|service_tier)(/|$)")
+_WRITERS = re.compile(r"/(logprobs|phase|explanation|service_tier|cache_write|searches)(/|$)")
+# Names of the protocols for the same.
+_OTHER_NAMES = (
+    (r"/serviceTier$", "/service_tier"),
+    (r"/logprobsResult/", "/logprobs/"),
+    (r"/(cache_write_tokens(_details/.*)?|cache_creation_input_tokens)$", "/cache_write"),
+    (r"/(web_search_requests|web_search/num_requests)$", "/searches"),
+)
 
 
 def covered_by_writer(place: Place, losses: tuple[str, ...]) -> bool:
-    found = _WRITERS.search(place.path)
+    path = place.path
+    for pattern, name in _OTHER_NAMES:
+        path = re.sub(pattern, name, path)
+    found = _WRITERS.search(path)
     return found is not None and any(found[1] in loss.split("/") for loss in losses)
 
 
 # The simple API's writer names everything so: what it lost, and the places of the upstreams where that stood.
 _SIMPLE_WRITER = {
-    "reasoning": r".*/(reasoning|thinking|redacted_thinking)[^/]*(/.*)?",
-    "tool_calls": r".*/(tool_calls|tool_use|function_call|custom_tool_call)[^/]*(/.*)?",
+    "reasoning": r".*/((reasoning|thinking|redacted_thinking)[^/]*(/.*)?|parts/\*/(text|thoughtSignature))",
+    "tool_calls": r".*/(tool_calls|tool_use|function_call|functionCall|custom_tool_call)[^/]*(/.*)?",
     "stop_reason": r".*/(finish_reason|stop_reason|status|incomplete_details/reason)",
     "stop_details": r".*/stop_details(/.*)?",
     "refusal": r".*/(refusal|type)",
-    "usage": r".*/tool_usage(/.*)?",
+    "usage": r".*/(tool_usage|usageMetadata)(/.*)?",
 }
 
 
@@ -147,6 +163,12 @@ MEANINGLESS_IN_RESPONSES: dict[tuple[str, str], str] = {
     (RESPONSES, r"/usage/total_tokens"): "follows from the other figures",
     (RESPONSES, r"/output_text"): "all texts once more",
     (RESPONSES, ECHO): "repeats the request",
+    (GEMINI, r"/(modelVersion|responseId)"): "the client is told ours",
+    (GEMINI, r"/candidates/\*/content/role"): "has one value, model",
+    (GEMINI, r"/candidates/\*/avgLogprobs"): "follows from the log probabilities",
+    (GEMINI, r".*/safetyRatings/\*/category"): "says what the rating beside it is about",
+    (GEMINI, r"/usageMetadata/totalTokenCount"): "follows from the other figures",
+    (GEMINI, r"/usageMetadata/\w+Details/\*/tokenCount"): "the part of a figure that one modality has",
     **dict.fromkeys(BOOKKEEPING.items(), "the server's own bookkeeping"),
 }
 

@@ -18,6 +18,9 @@ Json = Any
 FREE = frozenset({"parameters", "input_schema", "schema", "output_schema", "input_examples", "arguments"})
 
 
+PLANTED = "xPlanted"  # readers of proto3 JSON give a member with an underscore another name
+
+
 @dataclass(frozen=True)
 class Place:
     """One place of a document. value is what stands there; key is the name of a planted unknown member."""
@@ -47,7 +50,7 @@ def objects(document: Json) -> Iterator[Place]:
     """Every object, as the place of an unknown member. Free-form values are no objects of the protocol."""
     for path, pattern, value in _walk(document, "", ""):
         if isinstance(value, dict) and not FREE & set(pattern.split("/")):
-            yield Place(child(path, "x_planted"), child(pattern, "x_planted"), value, "x_planted")
+            yield Place(child(path, PLANTED), child(pattern, PLANTED), value, PLANTED)
 
 
 def _walk(value: Json, path: str, pattern: str) -> Iterator[tuple[str, str, Json]]:

@@ -19,6 +19,7 @@ from dragoman import (
     ResponseTranslator,
     Signer,
 )
+from dragoman._ir.signatures import LIST_MARKER
 from dragoman._wire.json import encode
 
 Outcome = tuple[str, tuple[str, ...]]  # the output, and the places in the ledger
@@ -55,7 +56,8 @@ def _request(translator: RequestTranslator, body: Any) -> Outcome:
     done = translator.translate(json.dumps(body).encode())
     # Stop sequences that the upstream does not take are looked for on the way back.
     stop_sequences = json.dumps(done.undo.stop_sequences, ensure_ascii=False)
-    return done.body.decode() + stop_sequences, tuple(loss.path for loss in done.losses)
+    in_path = f"{done.upstream_model} {done.request.stream}" if '"model":' not in done.body.decode() else ""
+    return done.body.decode() + stop_sequences + in_path, tuple(loss.path for loss in done.losses)
 
 
 def translated_response(upstream: str, client: str, body: Any) -> Outcome:
@@ -85,6 +87,8 @@ def _response(upstream: str, client: str, data: bytes, *, streams: bool) -> Outc
 def opened(out: str) -> str:
     """What travels inside of wrapped reasoning."""
     signatures = [Signer().unwrap(text) for text in re.findall(r"drg1\.[A-Za-z0-9_-]+", out)]
+    for text in re.findall(LIST_MARKER[1:].decode() + r"[A-Za-z0-9+/=]+", out):
+        signatures += Signer().unwrap_list(text)
     return "".join(encode(signature.native).decode() for signature in signatures if signature is not None)
 
 

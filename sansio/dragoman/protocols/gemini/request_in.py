@@ -15,7 +15,7 @@ from dragoman.protocols.gemini.checks import rename, string_or_none
 from dragoman.protocols.gemini.request_messages_in import ConversationReader
 from dragoman.protocols.gemini.schemas import json_schema
 from dragoman.protocols.gemini.shapes import NATIVE_MEMBERS, REQUEST_SHAPE, SETTING_PATHS
-from dragoman.protocols.gemini.tables import DYNAMIC_BUDGET, MIME_TYPE_JSON, NAME, SERVICE_TIERS
+from dragoman.protocols.gemini.tables import DYNAMIC_BUDGET, MIME_TYPE_JSON, MODALITIES, NAME, SERVICE_TIERS
 from dragoman.protocols.gemini.tools import read_tool_choice, read_tools
 
 _SETTINGS = "/generationConfig"
@@ -36,8 +36,9 @@ def read_request(body: JSONObject, signer: Signer) -> Request:
     system = body.get("systemInstruction")
     if type(system) is str:
         messages.append(Message("system", (Text(system, path="/systemInstruction"),), "/systemInstruction"))
-    elif system:
-        messages.append(reader.content({**system, "role": "system"}, "/systemInstruction"))
+    elif system is not None and system != {}:
+        content = {**system, "role": "system"} if type(system) is dict else system
+        messages.append(reader.content(content, "/systemInstruction"))
     messages += reader.read(body.get("contents"))
     repairs = reader.repairs
     tools = read_tools(body, repairs)
@@ -69,8 +70,8 @@ def _convert_settings(settings: dict[Param, JSON]) -> None:
         settings["top_k"] = int(top_k)  # google-genai has a float
     modalities = settings.get("modalities")
     if modalities is not None:
-        settings["modalities"] = [each.lower() if type(each) is str else each for each in modalities]
-        if not modalities or settings["modalities"] == ["modality_unspecified"]:
+        settings["modalities"] = [each.lower() if each in MODALITIES else each for each in modalities]
+        if modalities in ([], ["MODALITY_UNSPECIFIED"]):
             del settings["modalities"]
     tier = settings.get("service_tier")
     if tier is not None:

@@ -23,7 +23,14 @@ from dragoman._ir.signatures import Signer
 from dragoman._wire.exceptions import RemoteProtocolError, dotted_path
 from dragoman._wire.json import JSON, JSONObject, encode, encode_text, wrong_type
 from dragoman.protocols.gemini.checks import CHECKS, string_or_none
-from dragoman.protocols.gemini.shapes import CALL_SHAPE, CONTENT_SHAPE, MEDIA_SHAPE, RESULT_SHAPE, TEXT_SHAPE
+from dragoman.protocols.gemini.shapes import (
+    CALL_SHAPE,
+    CONTENT_SHAPE,
+    MEDIA_SHAPE,
+    RESULT_SHAPE,
+    TEXT_SHAPE,
+    UNNAMED_SHAPE,
+)
 from dragoman.protocols.gemini.tables import (
     DATA_MEMBERS,
     DETAILS,
@@ -228,20 +235,19 @@ class ConversationReader(msgspec.Struct):
             source, content = "url" if is_public else "file_id", uri
         else:
             return None
-        return self._own(
-            Media(
-                kind if kind in ("image", "audio") else "file",  # type: ignore[arg-type]
-                source,
-                content,
-                media_type or None,
-                data.get("displayName"),
-                DETAILS.get(level) if type(level) is str else None,
-                path=path,
-                native=part,
-                shape=MEDIA_SHAPE,
-            ),
-            part,
+        is_file = kind not in ("image", "audio")
+        media = Media(
+            "file" if is_file else kind,  # type: ignore[arg-type]
+            source,
+            content,
+            media_type or None,
+            data.get("displayName") if is_file else None,
+            DETAILS.get(level) if type(level) is str else None,
+            path=path,
+            native=part,
+            shape=MEDIA_SHAPE if is_file else UNNAMED_SHAPE,
         )
+        return self._own(media, part)
 
     def _carries(self, part: JSONObject) -> bool:
         """True if the signature of a part carries those of other vendors."""

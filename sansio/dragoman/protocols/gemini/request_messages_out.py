@@ -238,8 +238,9 @@ def write_media(part: Media, ledger: Ledger) -> JSONObject:
     for name in ("context", "citations"):
         if getattr(part, name) is not None:
             ledger.dropped(f"{part.path}/{name}", "Gemini has no such setting for files")
-    if part.detail in DETAIL_NAMES:
-        out["mediaResolution"] = {"level": DETAIL_NAMES[part.detail]}
+    level = DETAIL_NAMES.get(part.detail) if type(part.detail) is str else None
+    if level is not None:
+        out["mediaResolution"] = {"level": level}
     elif part.detail not in (None, "auto"):
         ledger.altered(part.path, "sent without its detail: Gemini has no such resolution")
     return out

@@ -63,7 +63,7 @@ def write_request(request: Request, capabilities: Capabilities, ledger: Ledger) 
     config: JSONObject = {}
     write_params(settings, _NAMES, CONVERTERS, config, ledger)
     if "logprobs" in config:
-        config["responseLogprobs"] = True  # required with a number
+        config.setdefault("responseLogprobs", True)  # required with a number
     for name in _TOP & config.keys():
         out[name] = config.pop(name)
     form = settings.response_format
@@ -164,7 +164,7 @@ def _write_thinking(config: ReasoningConfig, capabilities: Capabilities, ledger:
     level = fit_effort(effort, accepted)
     if level != effort:
         ledger.altered(at, f"sent as {level}, the nearest level that the model accepts")
-    thinking["thinkingLevel"] = level.upper()  # that of a later model is passed on
+    thinking["thinkingLevel"] = level.upper() if level in LEVELS else level  # that of a later model
     return thinking
 
 

@@ -162,10 +162,12 @@ class CandidateReader(msgspec.Struct):
 
     def read(self, candidate: JSONObject, out: list[Event]) -> None:
         """Read a chunk's candidate."""
-        if not self._same_protocol:
-            note_unread(candidate, CANDIDATE_SHAPE, self._path, self._ledger)
-        elif extra := extra_members(candidate, WRITTEN_CANDIDATE_SHAPE):
+        noted = candidate
+        if self._same_protocol:
+            extra = extra_members(candidate, WRITTEN_CANDIDATE_SHAPE) or {}
             self._extra.update({name: value for name, value in extra.items() if name not in _METADATA})
+            noted = {name: value for name, value in candidate.items() if name not in extra}
+        note_unread(noted, CANDIDATE_SHAPE, self._path, self._ledger)
         for name in _METADATA:
             value = candidate.get(name)
             if type(value) is dict and value:
@@ -191,12 +193,12 @@ class CandidateReader(msgspec.Struct):
         kind = next((name for name in DATA_MEMBERS if part.get(name) is not None), None)
         signature = string_or_none(part.get(SIGNATURE))
         if kind == "functionCall" and type(part[kind]) is dict:
-            self._note(part)
+            self._note(part, starts="name" in part[kind])
             self._read_call(part[kind], signature, out)
             return
         if kind == "text" and type(part["text"]) is str:
             if len(part) > 1:
-                self._note(part)
+                self._note(part, starts=self._kind not in (BlockKind.TEXT, BlockKind.REASONING))
             self._read_text(part, part["text"], signature, out)
             return
         self._end_block(out)
@@ -208,8 +210,9 @@ class CandidateReader(msgspec.Struct):
             self._written = True
             out.append(Opaque(NAME, kind or next(iter(part)), part, path, self.index))
 
-    def _note(self, part: JSONObject) -> None:
-        note_unread(part, PART_SHAPE, self._path, self._ledger, ("content", "parts", max(self._parts, 0)))
+    def _note(self, part: JSONObject, *, starts: bool) -> None:
+        number = self._parts + 1 if starts else max(self._parts, 0)
+        note_unread(part, PART_SHAPE, self._path, self._ledger, ("content", "parts", number))
 
     # --- text and thoughts --------------------------------------------------------------------------------
 

@@ -106,6 +106,9 @@ class GeminiReader:
                 out.append(found)
         feedback = chunk.get("promptFeedback")
         if type(feedback) is dict and (reason := string_or_none(feedback.get("blockReason"))):
+            if self._same_protocol:
+                members = {"promptFeedback": feedback}
+                out.append(Opaque(NAME, "response", members, "/promptFeedback", round_trip=False))
             message = string_or_none(feedback.get("blockReasonMessage"))
             explanation = message or f"the prompt was blocked: {reason}"
             self._blocked = Stopped(

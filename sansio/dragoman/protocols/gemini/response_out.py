@@ -34,6 +34,7 @@ from dragoman._ir.events import (
 from dragoman._ir.losses import Ledger
 from dragoman._wire.json import JSON, JSONObject, encode
 from dragoman.codec import ResponseContext
+from dragoman.protocols.gemini.checks import objects
 from dragoman.protocols.gemini.errors import error_frames
 from dragoman.protocols.gemini.request_messages_out import arguments_object
 from dragoman.protocols.gemini.signatures import SignedParts
@@ -204,6 +205,8 @@ class CandidateWriter(msgspec.Struct):
         if reason in LOSSY_STOP_REASONS:
             path = f"/candidates/{self._index}/finishReason"
             self._ledger.altered(path, f"the upstream stopped for {reason.value}, which is reported as STOP")
+        if stopped.sequence:
+            self._ledger.dropped("/stop_sequence", "Gemini has no field for the stop sequence that matched")
         native = stopped.native if self._context.rewritten else None
         out: JSONObject = {"finishReason": native or STOP_REASON_NAMES.get(reason, "STOP")}
         if self._malformed is not None:
@@ -249,7 +252,7 @@ class ResponseWriter:
             candidate = self.candidate(stopped.choice)
             end = candidate.end(stopped)
             if stopped.choice in logprobs:
-                end["logprobsResult"] = _logprobs(logprobs[stopped.choice])
+                end["logprobsResult"] = _logprobs(logprobs[stopped.choice], self._ledger)
             # The vendor's newer models end with a part without text as well (recorded in 2026).
             candidates.append({**_candidate(stopped.choice, candidate.take() or [{"text": ""}]), **end})
         usage = Usage(service_tier=response.started.service_tier).updated(response.usage)
@@ -317,7 +320,7 @@ class GeminiWriter(ResponseWriter):
             return b""
         candidate = _candidate(index, parts)
         if self._tokens:
-            candidate["logprobsResult"] = _logprobs(self._tokens)
+            candidate["logprobsResult"] = _logprobs(self._tokens, self._ledger)
             self._tokens = []
         if not self._tail:
             self._tail = b"," + encode(self.identity(self._fold.response().started.id))[1:]
@@ -339,10 +342,12 @@ def _candidate(index: int, parts: list[JSONObject]) -> JSONObject:
     return {"content": {"parts": parts, "role": "model"}, "index": index}
 
 
-def _logprobs(tokens: list[JSON]) -> JSONObject:
+def _logprobs(tokens: list[JSON], ledger: Ledger) -> JSONObject:
     """Return log probabilities in the form of `logprobsResult`."""
-    known = [token for token in tokens if type(token) is dict]
-    top = [list(map(_token, token.get("top_logprobs") or ())) for token in known]
+    known = objects(tokens)
+    if any(token.get("bytes") is not None for token in known):
+        ledger.altered("/logprobs", "without the bytes of the tokens")
+    top = [list(map(_token, objects(token.get("top_logprobs")))) for token in known]
     out: JSONObject = {"chosenCandidates": list(map(_token, known))}
     if any(top):
         out["topCandidates"] = [{"candidates": each} for each in top]

@@ -77,7 +77,7 @@ _SIDE: dict[str, Shape] = {
     **dict.fromkeys(("videoMetadata", "mediaProcessing", "documentMetadata", "partMetadata"), Setting(None)),
     **dict.fromkeys(("spreadsheetMetadata", "audioMetadata", "speechMetadata"), Setting(None)),
 }
-_DATA: Shape = {"mimeType": STRING, "data": STRING, "fileUri": STRING, "displayName": STRING}
+_DATA: dict[str, Shape] = {"mimeType": STRING, "data": STRING, "fileUri": STRING, "displayName": STRING}
 TEXT_SHAPE: dict[str, Shape] = {"text": None, **_SIDE}
 MEDIA_SHAPE: dict[str, Shape] = {
     "inlineData": _DATA,
@@ -85,6 +85,9 @@ MEDIA_SHAPE: dict[str, Shape] = {
     "mediaResolution": {"level": OneOf(("MEDIA_RESOLUTION_LOW", "MEDIA_RESOLUTION_HIGH"))},
     **_SIDE,
 }
+_UNNAMED: Shape = {**_DATA, "displayName": Setting(None)}
+# Of images and sounds, for which other protocols have no names.
+UNNAMED_SHAPE: dict[str, Shape] = {**MEDIA_SHAPE, "inlineData": _UNNAMED, "fileData": _UNNAMED}
 CALL_SHAPE: dict[str, Shape] = {"functionCall": {"id": None, "name": None, "args": None}, **_SIDE}
 RESULT_SHAPE: dict[str, Shape] = {
     "functionResponse": {
@@ -122,8 +125,11 @@ WRITTEN_CANDIDATE_SHAPE: dict[str, Shape] = dict.fromkeys(
     ("index", "content", "finishReason", "finishMessage", "logprobsResult")
 )
 _MEANINGLESS = frozenset({"NEGLIGIBLE", "HARM_SEVERITY_NEGLIGIBLE"})
+_TOKENS: Shape = [{"token": None, "tokenId": None, "logProbability": None}]
 CANDIDATE_SHAPE: dict[str, Shape] = {
     **WRITTEN_CANDIDATE_SHAPE,
+    "content": {"role": None, "parts": None},
+    "logprobsResult": {"chosenCandidates": _TOKENS, "topCandidates": [{"candidates": _TOKENS}]},
     # The average follows from the log probabilities. The last three are kept whole.
     **dict.fromkeys(
         ("avgLogprobs", "tokenCount", "citationMetadata", "groundingMetadata", "urlContextMetadata")

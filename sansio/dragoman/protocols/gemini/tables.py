@@ -124,6 +124,7 @@ DYNAMIC_BUDGET = -1
 # Settings.
 
 MIME_TYPE_JSON = "application/json"
+MODALITIES = ("TEXT", "IMAGE", "AUDIO", "VIDEO")
 SERVICE_TIERS: dict[str, str] = {"standard": "default", "flex": "flex", "priority": "priority"}
 SERVICE_TIER_NAMES: dict[str, str] = {tier: name for name, tier in SERVICE_TIERS.items()}
 DETAILS: dict[str, str] = {"MEDIA_RESOLUTION_LOW": "low", "MEDIA_RESOLUTION_HIGH": "high"}
@@ -137,7 +138,7 @@ NO_OP_VALUES: dict[Param, tuple[JSON, ...]] = {
     "metadata": ({},),
     "modalities": (["text"],),
     "presence_penalty": (0,),
-    "store": (False, True),  # there: for later requests; here: whether the vendor logs the request
+    "store": (False,),  # there: for later requests; here: whether the vendor logs the request
     "truncation": ("disabled",),
     "verbosity": ("medium",),
 }

@@ -6,6 +6,8 @@ own name. The latter are kept whole, with their use where other protocols may ha
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
 from dragoman._ir.losses import Ledger, Loss, LossCode, child
@@ -137,6 +139,8 @@ def write_tools(request: Request, capabilities: Capabilities, out: JSONObject, l
     config = _write_choice(request, choice, ledger) if functions else None
     if config is not None:
         out["toolConfig"] = {"functionCallingConfig": config}
+    if not native:
+        _note_strictness(request.tools, "" if config is None else config["mode"], ledger)
     if functions and hosted and not native:
         # "Please enable tool_config.include_server_side_tool_invocations to use Built-in tools with Function calling."
         # (harness-sdk#3639, read 2026-11-22)
@@ -179,6 +183,15 @@ def _write_hosted(tool: HostedTool, capabilities: Capabilities, ledger: Ledger) 
             if getattr(use, name) is not None:
                 ledger.dropped(child(tool.path, name), "Gemini's search has no such setting")
     return [block]
+
+
+def _note_strictness(tools: Sequence[Tool], mode: str, ledger: Ledger) -> None:
+    """Record the tools whose `strict` is not what the mode makes of them: it is one for all."""
+    enforced = mode in ("ANY", "VALIDATED")
+    detail = "calls are always enforced here" if enforced else "not enforced: not all tools are strict"
+    for tool in tools:
+        if isinstance(tool, FunctionTool) and tool.strict is not None and tool.strict is not enforced:
+            ledger.altered(f"{tool.path}/strict", detail)
 
 
 def _write_choice(request: Request, choice: ToolChoice | None, ledger: Ledger) -> JSONObject | None:

@@ -16,7 +16,8 @@ from dragoman.protocols.gemini.checks import string_or_none
 from dragoman.protocols.gemini.shapes import USAGE_SHAPE
 from dragoman.protocols.gemini.tables import SERVICE_TIER_NAMES, SERVICE_TIERS
 
-# Counters that only this protocol has: they are kept in `Usage.extra`.
+# All other members are kept in `Usage.extra` under this name, for clients of this protocol.
+_OWN = "usageMetadata"
 _WRITTEN = {
     **dict.fromkeys(("promptTokenCount", "cachedContentTokenCount", "candidatesTokenCount")),
     **dict.fromkeys(("thoughtsTokenCount", "totalTokenCount", "serviceTier")),
@@ -49,12 +50,13 @@ def _read(value: JSONObject, same_protocol: bool) -> Usage:
     if output is None and prompt is not None and total == prompt + (tools or 0):
         output = 0  # proto3 leaves out zeros
     tier = string_or_none(value.get("serviceTier"))
+    own = extra_members(value, _WRITTEN) if same_protocol else None
     return Usage(
         input=None if prompt is None else prompt + (tools or 0),
         output=output,
         cached=_count(value.get("cachedContentTokenCount")),
         reasoning=thoughts,
-        extra=extra_members(value, _WRITTEN) if same_protocol else None,
+        extra={_OWN: own} if own else None,
         service_tier=None if tier is None else SERVICE_TIERS.get(tier, tier),
     )
 
@@ -62,8 +64,9 @@ def _read(value: JSONObject, same_protocol: bool) -> Usage:
 def write_usage(usage: Usage, ledger: Ledger) -> JSONObject:
     """Return the counts for a client. Zeros are left out, as proto3 JSON does, but for the total."""
     prompt, output, extra = usage.input or 0, usage.output or 0, usage.extra or {}
+    own = extra.get(_OWN) or {}
     thoughts = min(usage.reasoning or 0, output)
-    tools = _count(extra.get("toolUsePromptTokenCount")) or 0
+    tools = _count(own.get("toolUsePromptTokenCount")) or 0
     counts = {
         "promptTokenCount": max(prompt - tools, 0),
         "candidatesTokenCount": output - thoughts,
@@ -71,22 +74,22 @@ def write_usage(usage: Usage, ledger: Ledger) -> JSONObject:
         "cachedContentTokenCount": usage.cached or 0,
         "thoughtsTokenCount": thoughts,
     }
-    if usage.cache_write:
-        ledger.dropped("/usage/cache_write", "Gemini has no such counter")
+    for field, counted in (("cache_write", usage.cache_write), ("searches", usage.searches)):
+        if counted:
+            ledger.dropped(f"/usage/{field}", "Gemini has no such counter")
     body: JSONObject = {
         name: count
         for name, count in counts.items()
         if count or name in ("promptTokenCount", "totalTokenCount")
     }
-    for name, value in extra.items():
-        if name.endswith(("TokenCount", "TokensDetails")) or name == "trafficType":
-            body[name] = value
-        else:
-            ledger.dropped(child("/usageMetadata", name), "Gemini has no such counter")
+    body.update(own)
+    for name in extra:
+        if name != _OWN:
+            ledger.dropped(child("/usage", name), "Gemini has no such counter")
     if usage.service_tier is not None:
         tier = SERVICE_TIER_NAMES.get(usage.service_tier)
         if tier is None:
-            ledger.dropped("/usageMetadata/serviceTier", "Gemini has no such service tier")
+            ledger.dropped("/usage/service_tier", "Gemini has no such service tier")
         else:
             body["serviceTier"] = tier
     return body
