@@ -42,7 +42,7 @@ REPEATS = re.compile(_NOTHING)
 # Some servers put the whole message beside each delta.
 BESIDE = re.compile(rf"/choices/\d+/message(/.*)?|{_NOTHING}")
 # Figures and flags: zero, false and empty values have no meaning there.
-FIGURES = re.compile(r"/(usage|tool_usage/image_gen|choices/\d+/content_filter_results)(/.*)?")
+FIGURES = re.compile(r"/(usage|usageMetadata|tool_usage/image_gen|choices/\d+/content_filter_results)(/.*)?")
 
 
 class Planted:
@@ -133,6 +133,7 @@ def has_content(frame: Any) -> bool:
     kind = frame.get("type", "")
     return (
         "choices" in frame
+        or "candidates" in frame
         or kind == "content_block_delta"
         or (kind.endswith(".delta") and "_call" not in kind)
     )

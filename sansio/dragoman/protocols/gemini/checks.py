@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dragoman._ir.checks import Checks
 from dragoman._wire.json import JSON, JSONObject, wrong_type
+from dragoman.protocols.gemini.shapes import MEMBERS
 
 CHECKS = Checks(wrong_type)
 
@@ -30,7 +31,7 @@ _FREE = frozenset(
 
 
 def rename(value: JSON) -> None:
-    """Give the members of an object, and of those in it, their names in lowerCamelCase, in place.
+    """Give the known members of an object, and of those in it, their names in lowerCamelCase, in place.
 
     "Parsers accept both the lowerCamelCase name [...] and the original proto field name." (protobuf.dev, ProtoJSON
     format, read 2026-11-28) google-genai 3.4.0 sends both, mixed.
@@ -40,7 +41,10 @@ def rename(value: JSON) -> None:
             rename(each)
     elif type(value) is dict:
         if any("_" in name for name in value):
-            renamed = {camel_case(name): member for name, member in value.items()}
+            names = {name: camel_case(name) for name in value}
+            renamed = {
+                names[name] if names[name] in MEMBERS else name: member for name, member in value.items()
+            }
             value.clear()
             value.update(renamed)
         for name, member in value.items():

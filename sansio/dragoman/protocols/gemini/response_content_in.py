@@ -198,7 +198,8 @@ class CandidateReader(msgspec.Struct):
             return
         if kind == "text" and type(part["text"]) is str:
             if len(part) > 1:
-                self._note(part, starts=self._kind not in (BlockKind.TEXT, BlockKind.REASONING))
+                reads = BlockKind.REASONING if part.get("thought") is True else BlockKind.TEXT
+                self._note(part, starts=not part["text"] or self._kind is not reads)
             self._read_text(part, part["text"], signature, out)
             return
         self._end_block(out)
@@ -226,6 +227,8 @@ class CandidateReader(msgspec.Struct):
                 self._written = True
                 self._texts.append(text)
                 out.append(TextDelta(self._block, text))
+        else:
+            self._parts += 1
         if signature is None:
             return
         if thought:

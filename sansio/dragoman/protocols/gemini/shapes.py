@@ -6,6 +6,8 @@ extra member of a request, and a loss of a response.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from dragoman._ir.request import Param
 from dragoman._ir.shape import (
     ARRAY,
@@ -105,6 +107,24 @@ SEARCH_SHAPE: dict[str, Shape] = {"excludeDomains": ARRAY}
 
 NATIVE_MEMBERS = frozenset({"propertyOrdering"}).union(
     *map(native_members, (REQUEST_SHAPE, MEDIA_SHAPE, RESULT_SHAPE, FUNCTION_SHAPE))
+)
+
+
+def _names(shape: Shape) -> Iterator[str]:
+    for name, inner in shape.items() if isinstance(shape, dict) else ():
+        yield name
+        yield from _names(inner)
+
+
+# Whose names clients may spell with underscores. Others of tools stay as they came.
+MEMBERS = frozenset(
+    {
+        *_names(
+            {**REQUEST_SHAPE, **MEDIA_SHAPE, **RESULT_SHAPE, **FUNCTION_SHAPE, **SEARCH_SHAPE, **CALL_SHAPE}
+        ),
+        *("functionDeclarations", "googleSearch", "codeExecution", "urlContext", "executableCode"),
+        *("codeExecutionResult", "toolCall", "toolResponse", "audioTranscription"),
+    }
 )
 
 # Responses. Where nothing else is said, the shapes are for clients of other protocols.
