@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from functools import partial
 
-from dragoman import UPSTREAMS, Ledger, Relay, RequestTranslator, ResponseTranslator, StopReason, Usage
+from dragoman import UPSTREAMS, Ledger, Relay, RequestTranslator, ResponseTranslator, StopReason, Usage, peek
 from dragoman.codec import ResponseContext
 from dragoman.document import Request
 from dragoman.events import BlockEnded, BlockKind, BlockStarted, Ended, Started, Stopped, TextDelta
@@ -76,8 +76,9 @@ def _messages(client: str, upstream: str, messages: int) -> Work:
         translator = RequestTranslator(client=UPSTREAMS["openai_chat"], upstream=UPSTREAMS[client])
         body = translator.translate(body).body
     translator = RequestTranslator(client=UPSTREAMS[client], upstream=UPSTREAMS[upstream])
+    head = peek(body, "m") if UPSTREAMS[client].model_in_path else None
     # Another name, so that a relay is a rewrite.
-    return partial(translator.translate, body, model="other"), messages
+    return partial(translator.translate, body, model="other", request_head=head), messages
 
 
 DIMENSIONS = (
