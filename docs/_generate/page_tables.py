@@ -68,8 +68,16 @@ def _capabilities() -> str:
     for name, key in capability_keys(UPSTREAMS.values()).items():
         having = [spec.name for spec in UPSTREAMS.values() if name in spec.capabilities.__struct_fields__]
         protocols = "all" if name in Capabilities.__struct_fields__ else _code(*having)
-        rows.append((_code(name), protocols, *_key(key)))
+        rows.append((_code(name), protocols, _values(key), _defaults(name, having), _meaning(key)))
     return _table(("key", "protocols", *_KEY_COLUMNS), *rows)
+
+
+def _defaults(name: str, protocols: list[str]) -> str:
+    """Return the default of a capability, or that of each protocol if they have several."""
+    found = {each: _default(capability_keys([UPSTREAMS[each]])[name]) for each in protocols}
+    if len(set(found.values())) == 1:
+        return next(iter(found.values()))
+    return ", ".join(f"{default} ({_code(each)})" for each, default in found.items())
 
 
 def _key(key: SettingSpec) -> tuple[str, str, str]:
