@@ -19,7 +19,7 @@ from dragoman import (
     ResponseTranslator,
     Signer,
 )
-from dragoman._ir.signatures import LIST_MARKER
+from dragoman._ir.signatures import LIST_PREFIX
 from dragoman._wire.json import encode
 
 Outcome = tuple[str, tuple[str, ...]]  # the output, and the places in the ledger
@@ -87,7 +87,7 @@ def _response(upstream: str, client: str, data: bytes, *, streams: bool) -> Outc
 def opened(out: str) -> str:
     """What travels inside of wrapped reasoning."""
     signatures = [Signer().unwrap(text) for text in re.findall(r"drg1\.[A-Za-z0-9_-]+", out)]
-    for text in re.findall(LIST_MARKER[1:].decode() + r"[A-Za-z0-9+/=]+", out):
+    for text in re.findall(LIST_PREFIX + r"[A-Za-z0-9+/=]+", out):
         signatures += Signer().unwrap_list(text)
     return "".join(encode(signature.native).decode() for signature in signatures if signature is not None)
 
