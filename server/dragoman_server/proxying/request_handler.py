@@ -36,6 +36,7 @@ from dragoman_server.wire.headers import (
     STREAM_HEADERS,
     HeaderList,
     encode_headers,
+    loss_header,
     request_id_headers,
 )
 
@@ -462,7 +463,7 @@ class RequestHandler:
 
     def _headers(self, response_losses: Ledger | None = None) -> HeaderList:
         """Return the headers of every response: the upstream's limits and id, and the losses."""
-        losses = replies.loss_header(self._plan.losses, response_losses)
+        losses = loss_header(self._plan.losses, response_losses)
         return [
             *(self._upstream_headers or request_id_headers(self._plan.id)),
             *((name, self._plan.scrub(value)) for name, value in losses),

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
 
-from dragoman import UPSTREAMS
+from dragoman import UPSTREAMS, Ledger
 from dragoman.codec import ProtocolSpec, RateLimitHeaders, UpstreamSpec
 from dragoman_server import __version__
 from dragoman_server.settings import UpstreamSettings
@@ -45,6 +45,9 @@ BROWSER_HEADERS: HeaderList = [
 ]
 # For what only the operator may read.
 OPERATOR_HEADERS: HeaderList = [("cache-control", "no-store"), *BROWSER_HEADERS]
+
+# Header lines have limits (8 KiB in common servers), and a ledger may have a thousand entries.
+_LOSS_HEADER_BYTES = 1024
 
 # The header for each value of the setting `auth` that names one.
 _AUTH_HEADERS = {"bearer": "authorization", "x-api-key": "x-api-key"}
@@ -184,6 +187,25 @@ def request_id_headers(gateway_id: str, upstream_id: str | None = None) -> Heade
     """
     request_id = gateway_id if upstream_id is None else upstream_id
     return [*[(name, request_id) for name in REQUEST_ID_HEADERS], ("dragoman-request-id", gateway_id)]
+
+
+def loss_header(of_request: Ledger, of_response: Ledger | None = None) -> HeaderList:
+    """Return `dragoman-loss: N; code=path, ...`: the number of losses and, if there is room, their places.
+
+    Paths are places in the client's body, or after `answer:` in the upstream's response.
+    """
+    entries = [f"{loss.code.value}={ascii(loss.path)[1:-1]}" for loss in of_request]
+    entries += [f"{loss.code.value}=answer:{ascii(loss.path)[1:-1]}" for loss in of_response or ()]
+    if not entries:
+        return []
+    text = f"{len(of_request) + len(of_response or ())}"
+    for number, entry in enumerate(entries):
+        more = f"{', ' if number else '; '}{entry}"
+        if len(text) + len(more) > _LOSS_HEADER_BYTES:
+            text += ", ..."
+            break
+        text += more
+    return [("dragoman-loss", text)]
 
 
 def remaining_share(headers: Iterable[tuple[str, str]], protocol: UpstreamSpec) -> float | None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from starlette.types import Send
 
-from dragoman import PROTOCOLS, ErrorKind, Ledger, WireError
+from dragoman import PROTOCOLS, ErrorKind, WireError
 from dragoman.codec import ProtocolSpec, UpstreamSpec
 from dragoman_server.wire.headers import (
     BROWSER_HEADERS,
@@ -22,9 +22,6 @@ _NOT_RETRYABLE_KINDS = frozenset(
 )
 _NOT_RETRYABLE_STATUSES = frozenset({401, 403})
 _SHOULD_RETRY = "x-should-retry"
-
-# Header lines have limits (8 KiB in common servers), and a ledger may have a thousand entries.
-_LOSS_HEADER_BYTES = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,22 +131,3 @@ def _before(path: str, end: str) -> str | None:
     """Return the part of a base URL before an endpoint's path, or a path below it. None if it is not a base URL."""
     head, found, below = path.rpartition(end)
     return head if found and below[:1] in ("", "/") and _BASE.fullmatch(head) else None
-
-
-def loss_header(of_request: Ledger, of_response: Ledger | None = None) -> HeaderList:
-    """Return `dragoman-loss: N; code=path, ...`: the number of losses and, if there is room, their places.
-
-    Paths are places in the client's body, or after `answer:` in the upstream's response.
-    """
-    entries = [f"{loss.code.value}={ascii(loss.path)[1:-1]}" for loss in of_request]
-    entries += [f"{loss.code.value}=answer:{ascii(loss.path)[1:-1]}" for loss in of_response or ()]
-    if not entries:
-        return []
-    text = f"{len(of_request) + len(of_response or ())}"
-    for number, entry in enumerate(entries):
-        more = f"{', ' if number else '; '}{entry}"
-        if len(text) + len(more) > _LOSS_HEADER_BYTES:
-            text += ", ..."
-            break
-        text += more
-    return [("dragoman-loss", text)]

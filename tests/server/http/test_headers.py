@@ -10,12 +10,12 @@ from dragoman_server.settings.values import InvalidValue, header_name
 from dragoman_server.wire.headers import (
     USER_AGENT,
     client_response_headers,
+    loss_header,
     request_id_headers,
     request_id_of,
     upstream_request_headers,
     with_key,
 )
-from dragoman_server.wire.replies import loss_header
 
 CHAT, MESSAGES, RESPONSES = PROTOCOL_NAMES = ("openai_chat", "anthropic_messages", "openai_responses")
 
