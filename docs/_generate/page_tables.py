@@ -16,7 +16,7 @@ from dragoman.lint import RULES
 from dragoman_server.capabilities.model_families import MODEL_FAMILIES
 from dragoman_server.capabilities.providers import PROVIDERS
 from dragoman_server.policy.error_actions import ERROR_RULES, ErrorAction, ErrorRule
-from dragoman_server.settings import ARRAYS, ServerSettings, capability_keys, keys_of
+from dragoman_server.settings import ARRAYS, ServerSettings, capability_settings, settings_of
 from dragoman_server.settings.fields import AppliedBy, SettingSpec
 from dragoman_server.simulator import MODELS
 from dragoman_server.telemetry.metrics import METRICS
@@ -58,14 +58,14 @@ def _code(*texts: str) -> str:
 def _keys(settings: type) -> str:
     """Return the table of the keys of a table in the configuration."""
     return _table(
-        ("key", *_KEY_COLUMNS), *[(_code(name), *_key(key)) for name, key in keys_of(settings).items()]
+        ("key", *_KEY_COLUMNS), *[(_code(name), *_key(key)) for name, key in settings_of(settings).items()]
     )
 
 
 def _capabilities() -> str:
     """Return the table of the capabilities, the common ones first."""
     rows = []
-    for name, key in capability_keys(UPSTREAMS.values()).items():
+    for name, key in capability_settings(UPSTREAMS.values()).items():
         having = [spec.name for spec in UPSTREAMS.values() if name in spec.capabilities.__struct_fields__]
         protocols = "all" if name in Capabilities.__struct_fields__ else _code(*having)
         rows.append((_code(name), protocols, _values(key), _defaults(name, having), _meaning(key)))

@@ -51,7 +51,7 @@ from dragoman_server.serving.connection import WorkerContext
 from dragoman_server.serving.run import _Worker
 from dragoman_server.serving.signals import SignalMeanings
 from dragoman_server.settings import ClientKey, Price, Settings
-from dragoman_server.settings.keys import hash_client_key
+from dragoman_server.settings.client_keys import hash_client_key
 
 # Where a request is when its client leaves, if it gets there: some leave before. Besides PHASES:
 _MODELS = PHASES | {"after the response": "up/m", "sending the head": "up/m"}

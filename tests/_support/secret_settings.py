@@ -72,7 +72,7 @@ def secret_keys() -> set[tuple[str, str]]:
     return {
         (cls.__name__, key.name)
         for cls in _CLASSES
-        for key in tables.keys_of(cls).values()
+        for key in tables.settings_of(cls).values()
         if key.kind in SECRET_KINDS
     }
 

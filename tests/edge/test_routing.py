@@ -10,7 +10,7 @@ import pytest
 from command.process import DEADLINE_S
 from edge import EdgeGateway, Upstream
 
-from dragoman_server.settings.keys import hash_client_key
+from dragoman_server.settings.client_keys import hash_client_key
 from dragoman_server.settings.secret import CLIENT_KEY_PREFIX, Secret
 
 pytestmark = pytest.mark.process

@@ -37,7 +37,7 @@ from dragoman_server.accounts.stores.tables import LEASE_S
 from dragoman_server.accounts.usage import cost, names_of
 from dragoman_server.models.routes import NO_LISTED_MODELS, ListedModels, UnknownModel, resolve_chain
 from dragoman_server.settings import ClientKey, Price, Settings
-from dragoman_server.settings.keys import may_use
+from dragoman_server.settings.client_keys import may_use
 from dragoman_server.settings.patterns import PatternTable
 from dragoman_server.wire.headers import HeaderList, limit_headers
 

@@ -14,7 +14,13 @@ import msgspec
 from dragoman import UPSTREAMS
 from dragoman_server.config.loader import LoadedConfig
 from dragoman_server.config.toml_lines import KeyPath
-from dragoman_server.settings import ARRAYS, ServerSettings, UpstreamSettings, capability_keys, keys_of
+from dragoman_server.settings import (
+    ARRAYS,
+    ServerSettings,
+    UpstreamSettings,
+    capability_settings,
+    settings_of,
+)
 from dragoman_server.settings.capabilities import CapabilitySettings
 from dragoman_server.settings.fields import SettingKind, SettingSpec
 from dragoman_server.settings.problems import ValueOrigin, dotted, quote_value
@@ -46,7 +52,7 @@ def config_lines(loaded: LoadedConfig, *, with_origin: bool) -> Iterator[str]:
 
 
 def _table(row: object) -> dict[str, object]:
-    values = {name: getattr(row, name) for name in keys_of(type(row))}
+    values = {name: getattr(row, name) for name in settings_of(type(row))}
     return {**values, **row.capabilities} if isinstance(row, CapabilitySettings) else values
 
 
@@ -87,7 +93,7 @@ def json_schema() -> Schema:
         "type": "object",
         "additionalProperties": False,
         "properties": {
-            "server": _table_schema(keys_of(ServerSettings)),
+            "server": _table_schema(settings_of(ServerSettings)),
             **{name: {"type": "array", "items": _row_schema(cls)} for name, cls in ARRAYS.items()},
             "models": {
                 "type": "object",
@@ -109,10 +115,10 @@ def _table_schema(keys: Mapping[str, SettingSpec]) -> Schema:
 
 
 def _row_schema(cls: type[Any]) -> Schema:
-    keys = keys_of(cls)
+    keys = settings_of(cls)
     required = [name for name, key in keys.items() if key.required]
     if issubclass(cls, CapabilitySettings):
-        keys = keys | capability_keys(UPSTREAMS.values())
+        keys = keys | capability_settings(UPSTREAMS.values())
     schema = {**_table_schema(keys), "required": required}
     if cls is UpstreamSettings:
         # Without `protocol`, the preferred one is the first of `protocols`.

@@ -16,7 +16,7 @@ import click
 
 from dragoman_server.config.loader import CONFIG_VARIABLE, DEFAULT_FILE, LoadedConfig, load
 from dragoman_server.log import is_coloured
-from dragoman_server.settings import ServerSettings, keys_of
+from dragoman_server.settings import ServerSettings, settings_of
 from dragoman_server.settings.fields import SettingKind, SettingSpec
 from dragoman_server.settings.problems import ConfigError
 from dragoman_server.settings.server import ENV_PREFIX
@@ -28,7 +28,7 @@ PROGRAM = "dragoman"
 FAILURE = 1
 USAGE_ERROR = 2
 
-SERVER_KEYS = keys_of(ServerSettings)
+SERVER_KEYS = settings_of(ServerSettings)
 
 config_option = click.Option(
     ["--config", "config_file"],

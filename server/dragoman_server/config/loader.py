@@ -33,11 +33,11 @@ from dragoman_server.settings import (
     ServerSettings,
     Settings,
     UpstreamSettings,
-    capability_keys,
-    keys_of,
+    capability_settings,
+    settings_of,
 )
+from dragoman_server.settings.client_keys import hash_client_key
 from dragoman_server.settings.fields import SettingSpec
-from dragoman_server.settings.keys import hash_client_key
 from dragoman_server.settings.patterns import WILDCARD, targets_of
 from dragoman_server.settings.problems import (
     COMMAND_LINE,
@@ -170,7 +170,8 @@ def _lost_prefixes(settings: Settings) -> Iterator[CheckFinding]:
 
 
 def _unknown_variables(loaded: LoadedConfig, environ: Mapping[str, str]) -> Iterator[CheckFinding]:
-    valid = {ENV_PREFIX + name.upper() for name in keys_of(ServerSettings)} | {CONFIG_VARIABLE, KEY_VARIABLE}
+    of_server = settings_of(ServerSettings)
+    valid = {ENV_PREFIX + name.upper() for name in of_server} | {CONFIG_VARIABLE, KEY_VARIABLE}
     # Values of the file may refer to any variable.
     referenced = {name for origin in loaded.origins.values() for name in origin.references}
     for name in sorted(environ):
@@ -198,8 +199,8 @@ class _Loader(ConfigSources):
     upstream_keys: Mapping[str, SettingSpec] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.capabilities = capability_keys(self.specs.values())
-        keys, choices = keys_of(UpstreamSettings), tuple(self.specs)
+        self.capabilities = capability_settings(self.specs.values())
+        keys, choices = settings_of(UpstreamSettings), tuple(self.specs)
         spoken = {name: replace(keys[name], choices=choices) for name in ("protocol", "protocols")}
         self.upstream_keys = {**keys, **spoken, **self.capabilities}
 
@@ -257,7 +258,7 @@ class _Loader(ConfigSources):
         return settings
 
     def _server(self) -> ServerSettings:
-        keys = keys_of(ServerSettings)
+        keys = settings_of(ServerSettings)
         table = self.table(("server",), self.document.get("server", {}))
         values = self.section(("server",), table, keys)
         configured = set(table)
@@ -357,7 +358,7 @@ class _Loader(ConfigSources):
 
     def _check_capabilities(self, path: KeyPath, names: Iterable[str], protocols: Sequence[str]) -> None:
         """Record the capabilities that none of the protocols has. No protocols: they are unknown."""
-        own = capability_keys([self.specs[protocol] for protocol in protocols])
+        own = capability_settings([self.specs[protocol] for protocol in protocols])
         for name in names if protocols else ():
             if name in self.capabilities and name not in own:
                 text = f"is no capability of {' and '.join(protocols)}, which has {', '.join(own)}"
@@ -485,7 +486,7 @@ def _problems_together(
 def _upstream(values: dict[str, Any]) -> UpstreamSettings:
     # Capabilities are resolved for each model, see capabilities/resolve.py.
     host = host_capabilities(values["base_url"], values["protocol"])
-    known = {name: value for name, value in host.items() if name in keys_of(UpstreamSettings)}
+    known = {name: value for name, value in host.items() if name in settings_of(UpstreamSettings)}
     if values.get("models"):
         known.pop("default_model", None)  # the user's list comes first
     return UpstreamSettings.of(**{**known, **values})

@@ -21,7 +21,7 @@ import anyio.from_thread
 import anyio.lowlevel
 
 from dragoman_server.config.loader import LoadedConfig, problems_together
-from dragoman_server.settings import ARRAYS, ServerSettings, Settings, keys_of
+from dragoman_server.settings import ARRAYS, ServerSettings, Settings, settings_of
 from dragoman_server.settings.fields import AppliedBy
 from dragoman_server.settings.problems import ConfigError
 from dragoman_server.settings.server import REMOVABLE
@@ -35,7 +35,7 @@ LOAD_S = 10.0
 PAUSE_S = 1.0
 
 _AT_START = tuple(
-    name for name, key in keys_of(ServerSettings).items() if key.applied_by is AppliedBy.RESTART
+    name for name, key in settings_of(ServerSettings).items() if key.applied_by is AppliedBy.RESTART
 )
 
 
@@ -197,7 +197,7 @@ def _changes(wanted: Settings, running: Settings) -> Iterator[str]:
     """Yield the differences, a line for each table, by the names of settings and of rows."""
     settings = [
         name
-        for name in keys_of(ServerSettings)
+        for name in settings_of(ServerSettings)
         if getattr(wanted.server, name) != getattr(running.server, name)
     ]
     if settings:

@@ -14,7 +14,7 @@ from typing import Any, TypeVar, cast
 from dragoman_server.config.interpolate import expand
 from dragoman_server.config.toml_lines import KeyPath, TomlLines
 from dragoman_server.settings.capabilities import CapabilitySettings
-from dragoman_server.settings.fields import SettingKind, SettingSpec, keys_of
+from dragoman_server.settings.fields import SettingKind, SettingSpec, settings_of
 from dragoman_server.settings.problems import (
     ConfigError,
     ConfigProblem,
@@ -150,7 +150,7 @@ class ConfigSources:
     def rows(self, name: str, cls: type[_Row], capabilities: Mapping[str, SettingSpec]) -> Rows[_Row]:
         """Return those tables of an array that have no problems, as settings."""
         rows: Rows[_Row] = []
-        keys, make = keys_of(cls), cast(Callable[..., _Row], cls)
+        keys, make = settings_of(cls), cast(Callable[..., _Row], cls)
         if issubclass(cls, CapabilitySettings):
             keys, make = {**keys, **capabilities}, cls.of
         for path, table in self.array_of_tables(name):

@@ -20,7 +20,7 @@ from dragoman_server.http.browsers import refuse_form_content_type
 from dragoman_server.http.request import Query, path_below_mount
 from dragoman_server.proxying.client_request import SCOPE_KEY
 from dragoman_server.settings import ClientKey
-from dragoman_server.settings.keys import hash_client_key
+from dragoman_server.settings.client_keys import hash_client_key
 from dragoman_server.settings.secret import Secret
 from dragoman_server.wire.replies import Reply, send_reply
 

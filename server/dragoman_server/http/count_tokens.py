@@ -19,7 +19,7 @@ from dragoman_server.http.endpoint import BaseEndpoint, post_route
 from dragoman_server.proxying.client_request import ClientRequest
 from dragoman_server.proxying.destinations import Destination, record_destination
 from dragoman_server.proxying.plan import Plan
-from dragoman_server.settings.keys import make_signer
+from dragoman_server.settings.client_keys import make_signer
 from dragoman_server.wire.headers import HeaderList
 from dragoman_server.wire.replies import Reply
 

@@ -19,7 +19,7 @@ from dragoman_server.http.endpoint import BaseEndpoint
 from dragoman_server.http.request import Query, invalid_parameter
 from dragoman_server.models.catalog import MODEL_BYTES, CatalogEntry
 from dragoman_server.proxying.client_request import ClientRequest
-from dragoman_server.settings.keys import may_use
+from dragoman_server.settings.client_keys import may_use
 from dragoman_server.wire.replies import MODELS_PATH, protocol_of_client
 
 # "Ranges from 1 to 1000" -- `limit` in anthropic 2.12.0, types/model_list_params.py

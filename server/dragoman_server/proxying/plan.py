@@ -24,7 +24,7 @@ from dragoman_server.proxying.destinations import Destination, find_destinations
 from dragoman_server.proxying.refused_members import REMEMBERED_S, RefusedMembers, refused_member
 from dragoman_server.proxying.upstream_errors import Scrub
 from dragoman_server.settings import ClientKey, Settings, UpstreamSettings
-from dragoman_server.settings.keys import make_signer
+from dragoman_server.settings.client_keys import make_signer
 from dragoman_server.wire.headers import HeaderList, upstream_request_headers
 
 LOG = logging.getLogger("dragoman.upstream")

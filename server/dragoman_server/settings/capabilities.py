@@ -13,7 +13,7 @@ from typing import Annotated, Any, Self
 from dragoman import PROTOCOLS, Capabilities
 from dragoman.codec import UpstreamSpec
 from dragoman.document import REFUSABLE_MEMBERS
-from dragoman_server.settings.fields import Name, SettingKind, SettingSpec, keys_of
+from dragoman_server.settings.fields import Name, SettingKind, SettingSpec, settings_of
 
 # The neutral names of the settings of all protocols: Chat Completions' names if it has the setting.
 REFUSABLE: tuple[str, ...] = tuple(
@@ -31,11 +31,11 @@ _UNSET = {
 }
 
 
-def capability_keys(specs: Iterable[UpstreamSpec]) -> dict[str, SettingSpec]:
+def capability_settings(specs: Iterable[UpstreamSpec]) -> dict[str, SettingSpec]:
     """Return what can be set for upstreams that speak one of these protocols, by name."""
-    keys = dict(keys_of(Capabilities))
+    keys = dict(settings_of(Capabilities))
     for spec in specs:
-        keys |= keys_of(spec.capabilities)
+        keys |= settings_of(spec.capabilities)
     keys["refuses"] = replace(keys["refuses"], choices=REFUSABLE, kind=SettingKind.CHOICES)
     for name in keys.keys() & _UNSET:
         keys[name] = replace(keys[name], help=f"{keys[name].help}; unset: {_UNSET[name]}", default=None)

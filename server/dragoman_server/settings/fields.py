@@ -1,4 +1,4 @@
-"""Describe settings by the annotations of their fields, and collect the settings of a class with `keys_of`.
+"""Describe settings by the annotations of their fields, and collect the settings of a class with `settings_of`.
 
 Besides its type, the annotation of a setting has its limits if it has any, as msgspec writes them; the choices, as a
 tuple if not as the type; and last the help text:
@@ -112,24 +112,24 @@ class SettingSpec:
 NONE = "none"
 
 
-_keys: dict[type[Any], dict[str, SettingSpec]] = {}
+_settings: dict[type[Any], dict[str, SettingSpec]] = {}
 
 
-def keys_of(cls: type[Any]) -> dict[str, SettingSpec]:
+def settings_of(cls: type[Any]) -> dict[str, SettingSpec]:
     """Return the settings of a class by name: its own, then the inherited ones, each in the order of the fields.
 
     Only `Annotated` fields can be set. The class is a dataclass, or a Struct of the core.
     """
-    if cls not in _keys:
+    if cls not in _settings:
         hints = get_type_hints(cls, include_extras=True)
         listed: Iterable[Any] = fields(cls) if is_dataclass(cls) else structs.fields(cls)
         own_first = sorted(listed, key=lambda listed_field: listed_field.name not in cls.__annotations__)
-        _keys[cls] = {
+        _settings[cls] = {
             own_field.name: _spec(own_field, hints[own_field.name])
             for own_field in own_first
             if get_origin(hints[own_field.name]) is Annotated
         }
-    return _keys[cls]
+    return _settings[cls]
 
 
 def _spec(field: Field[Any] | structs.FieldInfo, hint: Any) -> SettingSpec:

@@ -33,7 +33,7 @@ from dragoman_server.settings import (
     Settings,
     UpstreamSettings,
 )
-from dragoman_server.settings.keys import hash_client_key
+from dragoman_server.settings.client_keys import hash_client_key
 from dragoman_server.settings.secret import Mask, Secret
 from dragoman_server.streams.byte_stream import ByteStream
 from dragoman_server.upstream.pool import ConnectionPool, Origin, PoolLimits

@@ -18,15 +18,15 @@ from dragoman_server.settings import (
     ServerSettings,
     Settings,
     UpstreamSettings,
-    capability_keys,
-    keys_of,
+    capability_settings,
+    settings_of,
 )
 from dragoman_server.settings.upstreams import SIMULATOR_UPSTREAM
 from dragoman_server.settings.values import check_value
 
 ANTHROPIC, OPENAI = "https://api.anthropic.com", "https://api.openai.com/v1"
 UNKNOWN_HOST = "http://127.0.0.1:9000/v1"
-KEYS = keys_of(UpstreamSettings) | capability_keys(UPSTREAMS.values())
+KEYS = settings_of(UpstreamSettings) | capability_settings(UPSTREAMS.values())
 
 
 def upstream(url: str = UNKNOWN_HOST, **configured: Any) -> UpstreamSettings:
@@ -46,8 +46,10 @@ def capabilities(
 
 def test_every_choice_and_default_is_valid_in_the_core() -> None:
     for spec in UPSTREAMS.values():
-        for name, key in capability_keys([spec]).items():
-            assert name not in keys_of(UpstreamSettings).keys() | keys_of(ModelCapabilitySettings).keys()
+        for name, key in capability_settings([spec]).items():
+            assert (
+                name not in settings_of(UpstreamSettings).keys() | settings_of(ModelCapabilitySettings).keys()
+            )
             values = [(choice,) for choice in key.choices] if key.many else [*key.choices]
             for value in [*values, key.default] if key.default is not None else values:
                 one = UpstreamSettings.of(

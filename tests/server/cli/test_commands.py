@@ -32,7 +32,7 @@ from dragoman_server.cli.options import own_command, print_lines
 from dragoman_server.config.loader import load
 from dragoman_server.models.info import ModelInfo
 from dragoman_server.serving.sockets import BoundAddress
-from dragoman_server.settings import ServerSettings, Settings, UpstreamSettings, keys_of
+from dragoman_server.settings import ServerSettings, Settings, UpstreamSettings, settings_of
 from dragoman_server.settings.fields import SettingKind
 
 LOCAL = config_text.LOCAL.replace("/v1", "/v1/account-${LOCAL_KEY}") + 'api_key = "${LOCAL_KEY}"\n'
@@ -62,7 +62,7 @@ def test_help_names_every_setting_with_its_variable(command: tuple[str, ...]) ->
     result = run(*command, "--help")
     assert result.exit_code == 0
     text = " ".join(result.stdout.split())
-    for name, key in keys_of(ServerSettings).items():
+    for name, key in settings_of(ServerSettings).items():
         flag = "--" + name.replace("_", "-")
         if key.kind is SettingKind.SECRET:
             assert flag not in text  # everybody on a machine can read command lines

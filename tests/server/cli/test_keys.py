@@ -17,7 +17,7 @@ from dragoman_server.cli import config_writer
 from dragoman_server.cli.keys.command import parse_duration, parse_when
 from dragoman_server.config.loader import load
 from dragoman_server.settings import ClientKey
-from dragoman_server.settings.keys import hash_client_key
+from dragoman_server.settings.client_keys import hash_client_key
 from dragoman_server.settings.secret import Secret
 from dragoman_server.settings.values import InvalidValue
 

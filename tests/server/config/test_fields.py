@@ -7,7 +7,7 @@ from typing import Annotated
 import pytest
 from msgspec import Meta
 
-from dragoman_server.settings import keys_of
+from dragoman_server.settings import settings_of
 from dragoman_server.settings.fields import Name, Proxy, Seconds, SettingKind, Wait
 from dragoman_server.settings.secret import Secret
 from dragoman_server.settings.values import InvalidValue, check_value
@@ -53,13 +53,18 @@ KINDS = {
 
 
 def test_own_settings_are_first_and_the_kind_follows_from_the_annotation() -> None:
-    assert [(name, key.kind) for name, key in keys_of(Toy).items()] == list(KINDS.items())
-    assert {name for name, key in keys_of(Toy).items() if key.many} == {"parts", "tones", "hosts", "codes"}
-    assert [name for name, key in keys_of(Toy).items() if key.required] == ["name"]
+    assert [(name, key.kind) for name, key in settings_of(Toy).items()] == list(KINDS.items())
+    assert {name for name, key in settings_of(Toy).items() if key.many} == {
+        "parts",
+        "tones",
+        "hosts",
+        "codes",
+    }
+    assert [name for name, key in settings_of(Toy).items() if key.required] == ["name"]
 
 
 def test_defaults_and_help() -> None:
-    keys = keys_of(Toy)
+    keys = settings_of(Toy)
     assert (keys["wait_s"].default, keys["loud"].default, keys["size"].default) == (2.0, False, None)
     assert (keys["color"].default, keys["color"].help) == (None, "its color")
 
@@ -67,7 +72,7 @@ def test_defaults_and_help() -> None:
 def checked(name: str, value: object) -> object:
     """Return the value for the settings, or the error."""
     try:
-        return check_value(keys_of(Toy)[name], value, value)
+        return check_value(settings_of(Toy)[name], value, value)
     except InvalidValue as error:
         return str(error)
 

@@ -13,9 +13,9 @@ from dragoman_server.capabilities.providers import PROVIDERS
 from dragoman_server.cli.config_file import config_lines
 from dragoman_server.config.loader import load
 from dragoman_server.platform.extras import install_command
-from dragoman_server.settings import ClientKey, ServerSettings, UpstreamSettings, keys_of
+from dragoman_server.settings import ClientKey, ServerSettings, UpstreamSettings, settings_of
 from dragoman_server.settings.capabilities import ModelCapabilitySettings
-from dragoman_server.settings.keys import hash_client_key
+from dragoman_server.settings.client_keys import hash_client_key
 from dragoman_server.settings.problems import nearest
 from dragoman_server.settings.secret import Secret
 from dragoman_server.settings.server import MAX_BODY_BYTES
@@ -94,7 +94,7 @@ SAMPLES = {
 
 
 def test_every_server_setting_has_a_variable_and_a_flag() -> None:
-    assert set(SAMPLES) == set(keys_of(ServerSettings))
+    assert set(SAMPLES) == set(settings_of(ServerSettings))
     key = {"OPENAI_API_KEY": CANARY}
     by_variable = load(environ=key | {f"DRAGOMAN_{n.upper()}": text for n, (text, _) in SAMPLES.items()})
     by_flag = load(environ=key, flags={name: text for name, (text, _) in SAMPLES.items()})
@@ -275,7 +275,7 @@ def test_a_body_may_be_as_large_as_the_core_reads() -> None:
     assert MAX_BODY_BYTES == MAX_DOCUMENT_BYTES
     assert (
         ServerSettings().max_body_bytes
-        == keys_of(ServerSettings)["max_body_bytes"].limits.le
+        == settings_of(ServerSettings)["max_body_bytes"].limits.le
         == MAX_BODY_BYTES
     )
 
@@ -366,7 +366,7 @@ def test_stored_responses_and_token_counts_of_hosts() -> None:
 
 def test_every_default_passes_its_own_check() -> None:
     defaults = dataclasses.asdict(ServerSettings())
-    assert set(defaults) == set(keys_of(ServerSettings))
+    assert set(defaults) == set(settings_of(ServerSettings))
     lines = [
         f"{name} = {json.dumps(list(value) if isinstance(value, tuple) else value)}"
         for name, value in defaults.items()

@@ -10,7 +10,7 @@ import pytest
 from config_text import CANARY, FULL, errors, load_text
 
 from dragoman_server.cli.config_file import config_lines
-from dragoman_server.settings import ServerSettings, Settings, UpstreamSettings, keys_of
+from dragoman_server.settings import ServerSettings, Settings, UpstreamSettings, settings_of
 from dragoman_server.settings.problems import ConfigError
 from dragoman_server.settings.secret import Secret
 
@@ -85,7 +85,7 @@ VALUES: list[str] = [CANARY, f"http://u:{CANARY}/@h", f"{CANARY}://h", f"{CANARY
 @pytest.mark.promise("S3")
 def test_no_error_quotes_the_value_of_a_variable() -> None:
     for value in VALUES:
-        for key in [*keys_of(UpstreamSettings), "headers"]:
+        for key in [*settings_of(UpstreamSettings), "headers"]:
             faulty = {
                 "protocols": '["openai_chat", "${V}"]',
                 "models": '["${V}", "${V}"]',

@@ -19,8 +19,8 @@ from dragoman_server.settings import (
     Price,
     ServerSettings,
     UpstreamSettings,
-    capability_keys,
-    keys_of,
+    capability_settings,
+    settings_of,
 )
 
 DOCS = Path(__file__).parents[3] / "docs"
@@ -37,8 +37,8 @@ ENVIRON = {
 
 
 TABLES = [
-    *map(keys_of, (ServerSettings, UpstreamSettings, ModelCapabilitySettings, ClientKey, Price)),
-    capability_keys(UPSTREAMS.values()),
+    *map(settings_of, (ServerSettings, UpstreamSettings, ModelCapabilitySettings, ClientKey, Price)),
+    capability_settings(UPSTREAMS.values()),
 ]
 
 

@@ -9,7 +9,7 @@ from dragoman_server.config.loader import load
 from dragoman_server.models import catalog
 from dragoman_server.models import listing as model_lists
 from dragoman_server.models.info import CONTEXT_FIELDS, OUTPUT_FIELDS
-from dragoman_server.settings import ServerSettings, keys_of
+from dragoman_server.settings import ServerSettings, settings_of
 from dragoman_server.settings.server import MODEL_NAMES
 
 TEXT = (Path(__file__).parents[3] / "docs" / "models.md").read_text("utf-8")
@@ -42,9 +42,9 @@ def test_each_form_of_names_is_explained(form: str) -> None:
 
 def test_the_figures() -> None:
     text = " ".join(TEXT.split())
-    assert keys_of(ServerSettings)["model_names"].default == "both"
+    assert settings_of(ServerSettings)["model_names"].default == "both"
     assert "`both` | both names, which is the default" in text
-    assert keys_of(ServerSettings)["model_list_ttl_s"].default == 5 * 60
+    assert settings_of(ServerSettings)["model_list_ttl_s"].default == 5 * 60
     assert "`model_list_ttl_s` (five minutes)" in text
     assert f"waits up to {catalog.FIRST_WAIT_S:g} seconds" in text
     assert f"within {catalog.REFRESH_S:g} seconds" in text

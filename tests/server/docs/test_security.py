@@ -17,8 +17,8 @@ from dragoman_server.serving import http2, http2_connection, request_head
 from dragoman_server.serving.connection import KEEP_ALIVE_S
 from dragoman_server.serving.http1 import READ_AHEAD_BYTES
 from dragoman_server.serving.request_head import MAX_FIELDS, MAX_HEAD_BYTES, MAX_TARGET_BYTES
-from dragoman_server.settings import ServerSettings, keys_of
-from dragoman_server.settings.keys import hash_client_key
+from dragoman_server.settings import ServerSettings, settings_of
+from dragoman_server.settings.client_keys import hash_client_key
 from dragoman_server.settings.problems import ConfigError
 from dragoman_server.settings.secret import CLIENT_KEY_PREFIX, Secret
 
@@ -83,7 +83,7 @@ def test_its_paths_prefixes_and_bounds() -> None:
         f"whole response; event | {'; '.join(f'{each // 2**20} MiB' for each in upstream)} |",
     ):
         assert row in TEXT
-    assert set(re.findall(r"`(\w+_(?:bytes|s|connections))`", BOUNDS)) <= set(keys_of(ServerSettings))
+    assert set(re.findall(r"`(\w+_(?:bytes|s|connections))`", BOUNDS)) <= set(settings_of(ServerSettings))
 
 
 @pytest.mark.promise("S11")

@@ -22,7 +22,7 @@ from dragoman_server.capabilities import model_families, providers
 from dragoman_server.cli import clients
 from dragoman_server.config.loader import load
 from dragoman_server.settings import Settings
-from dragoman_server.settings.keys import hash_client_key
+from dragoman_server.settings.client_keys import hash_client_key
 from dragoman_server.settings.problems import ConfigError
 from dragoman_server.settings.secret import Secret
 from dragoman_server.telemetry import semconv

@@ -17,7 +17,7 @@ from dragoman_server.config.reload import ReloadResult
 from dragoman_server.policy.health import Health
 from dragoman_server.proxying.account_pool import proxy_id
 from dragoman_server.settings import AccountSettings, ClientKey, ServerSettings, Settings, UpstreamSettings
-from dragoman_server.settings.keys import hash_client_key
+from dragoman_server.settings.client_keys import hash_client_key
 from dragoman_server.settings.secret import Secret
 
 pytestmark = [pytest.mark.anyio, pytest.mark.backends(*VIRTUAL_BACKENDS)]

@@ -18,7 +18,7 @@ from dragoman_server.config.loader import load
 from dragoman_server.http.browsers import LOOPBACK_ORIGIN_PATTERN
 from dragoman_server.serving.sockets import StartupError, bind
 from dragoman_server.settings import ClientKey, ServerSettings, Settings, UpstreamSettings
-from dragoman_server.settings.keys import hash_client_key, new_key
+from dragoman_server.settings.client_keys import hash_client_key, new_key
 from dragoman_server.settings.secret import Secret
 
 READ_PATHS = [

@@ -11,7 +11,7 @@ from gateway.simulated import gateway
 from oracle import CHAT, MESSAGES, PROTOCOL_NAMES, RESPONSES
 
 from dragoman_server.settings import ClientKey
-from dragoman_server.settings.keys import hash_client_key
+from dragoman_server.settings.client_keys import hash_client_key
 from dragoman_server.settings.secret import Secret
 from dragoman_server.wire.headers import USER_AGENT
 

@@ -24,8 +24,8 @@ from dragoman_server.app import _routes, create_app
 from dragoman_server.gateway import Gateway
 from dragoman_server.http.auth import _OPEN_PATHS, KeyPlaces, Keyring, presented_key
 from dragoman_server.settings import ClientKey, ServerSettings, Settings, UpstreamSettings
-from dragoman_server.settings import keys as access
-from dragoman_server.settings.keys import hash_client_key, make_signer, may_use, new_key
+from dragoman_server.settings import client_keys as access
+from dragoman_server.settings.client_keys import hash_client_key, make_signer, may_use, new_key
 from dragoman_server.settings.secret import Secret
 
 INVALID_KEYS: list[dict[str, str]] = [{}, {"x-api-key": "drk_wrong"}]

@@ -18,7 +18,7 @@ from dragoman_server.app import Application, create_app
 from dragoman_server.gateway import Gateway
 from dragoman_server.policy.error_actions import ErrorAction
 from dragoman_server.settings import AccountSettings, ClientKey, ServerSettings, Settings, UpstreamSettings
-from dragoman_server.settings.keys import hash_client_key
+from dragoman_server.settings.client_keys import hash_client_key
 from dragoman_server.settings.secret import Secret
 
 pytestmark = pytest.mark.anyio

@@ -11,7 +11,7 @@ from dragoman_server.models.info import ModelInfo
 from dragoman_server.models.routes import NO_LISTED_MODELS, ListedModels
 from dragoman_server.proxying.plan import Plan, Planner
 from dragoman_server.settings import ClientKey, ServerSettings, Settings, UpstreamSettings
-from dragoman_server.settings.keys import make_signer
+from dragoman_server.settings.client_keys import make_signer
 from dragoman_server.settings.secret import Secret
 
 CHAT, MESSAGES, RESPONSES = PROTOCOL_NAMES = ("openai_chat", "anthropic_messages", "openai_responses")

@@ -30,7 +30,7 @@ from dragoman_server.accounts.stores.memory import MemoryAccountStore
 from dragoman_server.app import Application
 from dragoman_server.gateway import Gateway
 from dragoman_server.settings import AccountSettings, ClientKey, ServerSettings, Settings, UpstreamSettings
-from dragoman_server.settings.keys import hash_client_key, make_signer
+from dragoman_server.settings.client_keys import hash_client_key, make_signer
 from dragoman_server.settings.secret import Secret
 from dragoman_server.upstream.errors import UpstreamUnreachable
 

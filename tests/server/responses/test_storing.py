@@ -29,7 +29,7 @@ from dragoman_server.responses import service as stored_responses
 from dragoman_server.responses.stores.base import ResponseStoreError, StoredResponse
 from dragoman_server.responses.stores.memory import MemoryResponseStore
 from dragoman_server.settings import ClientKey, Settings
-from dragoman_server.settings.keys import hash_client_key
+from dragoman_server.settings.client_keys import hash_client_key
 from dragoman_server.settings.secret import Secret
 from dragoman_server.upstream.errors import UpstreamBroken, UpstreamUnreachable
 

@@ -31,7 +31,7 @@ from dragoman_server.app import create_app
 from dragoman_server.serving.run import _Worker
 from dragoman_server.serving.signals import SignalMeanings
 from dragoman_server.settings import ClientKey, ServerSettings, Settings, UpstreamSettings
-from dragoman_server.settings.keys import hash_client_key
+from dragoman_server.settings.client_keys import hash_client_key
 from dragoman_server.settings.secret import Secret
 
 EVENTS = 200

@@ -47,7 +47,7 @@ from dragoman_server.serving.run import _Worker
 from dragoman_server.serving.signals import SignalMeanings
 from dragoman_server.serving.sockets import bind
 from dragoman_server.settings import Settings
-from dragoman_server.settings.keys import hash_client_key
+from dragoman_server.settings.client_keys import hash_client_key
 from dragoman_server.settings.secret import Secret
 
 REQUESTS = 5

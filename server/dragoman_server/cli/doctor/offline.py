@@ -23,7 +23,7 @@ from dragoman_server.config.loader import LoadedConfig
 from dragoman_server.platform.extras import install_command
 from dragoman_server.proxying.tool_grammar import grammar_checker
 from dragoman_server.settings import ARRAYS
-from dragoman_server.settings.fields import DAY_S, keys_of
+from dragoman_server.settings.fields import DAY_S, settings_of
 from dragoman_server.settings.problems import CheckFinding, ValueOrigin, quote_value
 from dragoman_server.settings.secret import Secret
 from dragoman_server.settings.values import is_loopback
@@ -142,7 +142,7 @@ def _secret_origins(loaded: LoadedConfig) -> Iterator[ValueOrigin]:
     rows: list[tuple[tuple[str | int, ...], object]] = [(("server",), settings.server)]
     rows += [((name, index), row) for name in ARRAYS for index, row in enumerate(getattr(settings, name))]
     for path, row in rows:
-        for name in keys_of(type(row)):
+        for name in settings_of(type(row)):
             value = getattr(row, name)
             if isinstance(value, Secret):
                 yield loaded.origin(*path, name)

@@ -22,7 +22,7 @@ from dragoman_server.models.routes import (
     resolve,
 )
 from dragoman_server.serving.sockets import AddressInUse, StartupError, bind
-from dragoman_server.settings import Settings, UpstreamSettings, keys_of
+from dragoman_server.settings import Settings, UpstreamSettings, settings_of
 from dragoman_server.settings.patterns import WILDCARD
 from dragoman_server.settings.values import InvalidValue, check_value, is_loopback
 from dragoman_server.upstream.client import origin_of
@@ -117,7 +117,7 @@ def _loopback_port(url: str) -> int | None:
 
 def _can_be_written(model: str) -> bool:
     try:
-        check_value(keys_of(UpstreamSettings)["default_model"], model, model)
+        check_value(settings_of(UpstreamSettings)["default_model"], model, model)
     except InvalidValue:
         return False
     return WILDCARD not in model

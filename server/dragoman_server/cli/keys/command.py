@@ -32,14 +32,14 @@ from dragoman_server.cli.options import (
     setting_option,
 )
 from dragoman_server.config.loader import DEFAULT_FILE, LoadedConfig, load
-from dragoman_server.settings import ClientKey, Settings, keys_of
-from dragoman_server.settings.keys import hash_client_key, new_key
+from dragoman_server.settings import ClientKey, Settings, settings_of
+from dragoman_server.settings.client_keys import hash_client_key, new_key
 from dragoman_server.settings.problems import ConfigError
 from dragoman_server.settings.secret import Secret
 from dragoman_server.settings.server import ENV_PREFIX
 from dragoman_server.settings.values import InvalidValue, check_value, parse_text
 
-_SETTINGS = keys_of(ClientKey)
+_SETTINGS = settings_of(ClientKey)
 # The others are flags of `add`, by the same name.
 _OF_THE_KEY = ("name", "hash", "expires", "disabled", "previous_hash", "previous_expires")
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 7 * 86_400}

@@ -20,7 +20,7 @@ from dragoman_server.serving.link import WorkerStarted
 from dragoman_server.serving.run import worker_main
 from dragoman_server.serving.sockets import BoundAddress, StartupError, bind
 from dragoman_server.settings import ClientKey, Settings
-from dragoman_server.settings.keys import hash_client_key, new_key
+from dragoman_server.settings.client_keys import hash_client_key, new_key
 from dragoman_server.settings.secret import Secret
 
 HOST = "127.0.0.1"
