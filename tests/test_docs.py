@@ -40,6 +40,15 @@ _BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\]\((?!https?://|#)([^)#]+)")
 _ANCHOR = re.compile(r"\]\((?!https?://)([^)#]*)#([^)]+)\)")
 _HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
+# A path from the root, or a module.
+_FILE = re.compile(r"(?<![\w/.])(?:(?:sansio|server|tests|docs)/[\w/.]+|[\w/]+\.py\b)")
+# What the paths in pages for contributors are below.
+FOLDERS = (
+    ROOT,
+    ROOT / "sansio" / "dragoman",
+    ROOT / "server" / "dragoman_server",
+    *(ROOT / "sansio" / "dragoman" / "protocols").iterdir(),
+)
 
 # Examples for clients need a gateway: tests/server/docs/test_clients.py.
 EXAMPLES = [
@@ -147,11 +156,12 @@ def test_the_configuration_of_the_readme_loads(tmp_path: Path) -> None:
     assert load(environ={}, path=str(file)).warnings == ()
 
 
-def test_files_named_in_contributing_exist() -> None:
-    text = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
-    named = re.findall(r"`((?:sansio|server|tests|docs)/[\w/.]+)`", text)
-    assert named
-    assert [name for name in named if not (ROOT / name).exists()] == []
+@pytest.mark.parametrize("page", ["CONTRIBUTING.md", "docs/architecture.md", "docs/testing.md"])
+def test_files_that_a_page_names_exist(page: str) -> None:
+    text = (ROOT / page).read_text("utf-8")
+    named = [name for code in re.findall(r"`([^`\n]+)`", text) for name in _FILE.findall(code)]
+    assert len(named) > 5
+    assert [name for name in named if not any((folder / name).exists() for folder in FOLDERS)] == []
 
 
 def test_every_page_can_be_reached() -> None:

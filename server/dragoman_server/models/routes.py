@@ -48,8 +48,7 @@ _NO_CHAT_WORDS = (
     "realtime",
 )
 
-# The names of models that upstreams list, by upstream. One without a list is missing.
-# Each upstream's name -> the models that it lists, by their ids.
+# The models that each upstream lists, by the upstream's name and the model's id; without upstreams of unknown lists.
 ListedModels = Mapping[str, Mapping[str, ModelInfo]]
 NO_LISTED_MODELS: ListedModels = MappingProxyType({})
 
