@@ -120,7 +120,7 @@ def read_settings(
 ) -> dict[Param, JSON]:
     """Return the settings of a request by their neutral names, in the order of the shape, and check its types.
 
-    null means absent in all three protocols. If two members have one neutral name, the later one in the shape wins.
+    null means absent in all protocols. If two members have one neutral name, the later one in the shape wins.
     Raises the error of `wrong_type`.
     """
     settings: dict[Param, JSON] = {}

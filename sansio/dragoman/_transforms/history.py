@@ -1,6 +1,6 @@
 """Repair of a history of tool calls and results that the upstream would refuse.
 
-All three vendors refuse a conversation in which calls and results do not pair. So one pass ensures that every call id
+All vendors refuse a conversation in which calls and results do not pair. So one pass ensures that every call id
 is used once, that the results of a turn's calls follow it directly, and that each call has one. Nearly every history
 needs no repair, and one walk finds that out; only the others are rebuilt. Each repair is recorded as a loss.
 
