@@ -50,7 +50,7 @@ class UpstreamSettings(CapabilitySettings):
     protocols: Annotated[tuple[str, ...], UPSTREAM_PROTOCOLS, "all protocols that it speaks"] = ()
     api_key: Annotated[Secret | None, "the key, best as ${VARIABLE} or ${file:PATH}"] = None
     auth: Annotated[
-        str, ("auto", "bearer", "x-api-key"), "how the key is sent; auto: x-api-key for Messages, else bearer"
+        str, ("auto", "bearer", "x-api-key"), "how the key is sent; auto: in the header of the protocol"
     ] = "auto"
     headers: Annotated[Mapping[str, Secret], "extra headers for every request"] = field(default_factory=dict)
     proxy: Annotated[Proxy | None, "http, https or socks5 URL; may contain credentials"] = None
