@@ -15,7 +15,7 @@ from dragoman._ir.losses import Ledger, LossCode, child
 from dragoman._ir.tools import Grammar
 from dragoman._ir.undo import Undo
 from dragoman._transforms.freeform import InputUnwrapper, InputWrapper
-from dragoman._transforms.tools import fit_name
+from dragoman._transforms.tool_names import fit_name
 from dragoman.codec import CheckInput, ToolLimits, Unchecked
 
 
