@@ -12,7 +12,7 @@ from dragoman._engine.response_machine import Outcome, ResponseMachine
 from dragoman._engine.tokens import estimate_tokens
 from dragoman._ir.events import StopReason, Usage
 from dragoman._ir.losses import Ledger, Loss, LossCode, LossPolicy
-from dragoman._ir.signatures import Signer
+from dragoman._ir.wrapped_signatures import Signer
 from dragoman._wire.errors import ErrorKind, WireError
 from dragoman._wire.exceptions import LocalProtocolError, ProtocolError, RemoteProtocolError, RequestRefused
 from dragoman._wire.splice import RequestHead, peek

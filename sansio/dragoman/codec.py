@@ -18,9 +18,9 @@ from dragoman._ir.events import Event, Usage
 from dragoman._ir.fast_path import Delta, DeltaTemplate
 from dragoman._ir.losses import Ledger
 from dragoman._ir.request import Param, Request
-from dragoman._ir.signatures import WRAPPED_MARKER, Signer
 from dragoman._ir.tools import Grammar
 from dragoman._ir.undo import ToolOrigin, Undo
+from dragoman._ir.wrapped_signatures import WRAPPED_MARKER, Signer
 from dragoman._wire.errors import WireError
 from dragoman._wire.exceptions import RequestRefused
 from dragoman._wire.framing import JSON_ARRAY, NDJSON, SSE, FrameReader, FrameWriter, Framing

@@ -16,7 +16,7 @@ from dragoman._engine.response_machine import Outcome
 from dragoman._ir.event_order import EventOrderChecker, ResponseState
 from dragoman._ir.events import Event
 from dragoman._ir.losses import Ledger, LossPolicy
-from dragoman._ir.signatures import Signer
+from dragoman._ir.wrapped_signatures import Signer
 from dragoman._wire.errors import WireError
 from dragoman._wire.json import JSONObject, encode
 from dragoman.codec import Capabilities, Endpoint, ProtocolSpec, UpstreamSpec

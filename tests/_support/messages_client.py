@@ -22,7 +22,7 @@ from dragoman._ir.events import (
 )
 from dragoman._ir.losses import Ledger
 from dragoman._ir.request import Request
-from dragoman._ir.signatures import Signer
+from dragoman._ir.wrapped_signatures import Signer
 from dragoman._wire.json import decode, encode
 from dragoman.codec import ResponseContext
 from dragoman.protocols.anthropic_messages import SPEC

@@ -36,7 +36,7 @@ from dragoman._ir.events import (
 )
 from dragoman._ir.losses import Ledger, LossCode
 from dragoman._ir.request import Request
-from dragoman._ir.signatures import Signer
+from dragoman._ir.wrapped_signatures import Signer
 from dragoman._wire.json import encode
 from dragoman.codec import ResponseContext
 from dragoman.protocols.openai_responses import SPEC

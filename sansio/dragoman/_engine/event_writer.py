@@ -10,7 +10,7 @@ from dragoman._ir.event_order import EventOrderChecker
 from dragoman._ir.events import Event, Usage
 from dragoman._ir.losses import Ledger
 from dragoman._ir.request import Request
-from dragoman._ir.signatures import Signer
+from dragoman._ir.wrapped_signatures import Signer
 from dragoman._transforms.pipeline import Pipeline
 from dragoman._wire.exceptions import LocalProtocolError
 from dragoman.codec import ProtocolSpec, ResponseContext

@@ -14,8 +14,8 @@ from dragoman._engine.restore_signatures import restore_signatures
 from dragoman._engine.tokens import estimate_tokens
 from dragoman._ir.losses import Ledger, LossPolicy
 from dragoman._ir.request import Request
-from dragoman._ir.signatures import Signer
 from dragoman._ir.undo import Undo
+from dragoman._ir.wrapped_signatures import Signer
 from dragoman._transforms.pass_context import CacheKeySource, PassContext, ReasoningLookup
 from dragoman._transforms.pipeline import PASSES
 from dragoman._wire.exceptions import RequestRefused

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dragoman._ir.events import Signature
 from dragoman._ir.losses import Ledger
-from dragoman._ir.signatures import Signer
+from dragoman._ir.wrapped_signatures import Signer
 from dragoman._transforms.signatures import FORGED, unreadable_reason
 from dragoman._wire.json import JSON, JSONObject
 from dragoman.codec import UpstreamSpec

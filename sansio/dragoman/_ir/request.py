@@ -129,7 +129,7 @@ class Reasoning(Node, frozen=True, gc=False):
         text: What can be read of it, "" for redacted reasoning or reasoning without a summary.
         signature: Its signature, None if it came unsigned.
         path: A JSON Pointer to it in the client's body.
-        forged: It came with a wrapped signature (see `_ir.signatures`) that was not made here, or was changed.
+        forged: It came with a wrapped signature (see `_ir.wrapped_signatures`) that was not made here, or was changed.
     """
 
     text: str

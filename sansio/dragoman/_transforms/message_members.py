@@ -12,7 +12,7 @@ import msgspec
 
 from dragoman._ir.native import changed
 from dragoman._ir.request import Message, Part, Reasoning, Request
-from dragoman._ir.signatures import unwrap_phase
+from dragoman._ir.wrapped_signatures import unwrap_phase
 from dragoman._transforms.pass_context import PassContext
 
 # Member of Message -> what losses call it. In `Capabilities.refuses` it has the prefix `message_`.

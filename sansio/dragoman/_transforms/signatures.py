@@ -16,7 +16,7 @@ from dragoman._ir.events import BlockEnded, BlockKind, BlockStarted, Event, Opaq
 from dragoman._ir.losses import Ledger, LossCode
 from dragoman._ir.native import changed
 from dragoman._ir.request import Reasoning, Request, map_parts
-from dragoman._ir.signatures import phase_signature
+from dragoman._ir.wrapped_signatures import phase_signature
 from dragoman._transforms.pass_context import PassContext
 from dragoman._wire.json import JSON, encode
 from dragoman.codec import ProtocolSpec, UpstreamSpec

@@ -48,8 +48,8 @@ from dragoman._ir import event_order, events, request, tools, undo
 from dragoman._ir.assembly import Fold
 from dragoman._ir.losses import Ledger
 from dragoman._ir.native import Node, unknown_members
-from dragoman._ir.signatures import Signer
 from dragoman._ir.undo import Undo
+from dragoman._ir.wrapped_signatures import Signer
 from dragoman._transforms import (
     compaction,
     content,

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from dragoman._ir.request import Request
-from dragoman._ir.signatures import Signer
+from dragoman._ir.wrapped_signatures import Signer
 from dragoman.codec import UpstreamSpec
 
 

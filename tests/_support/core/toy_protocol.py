@@ -49,8 +49,8 @@ from dragoman._ir.request import (
     ToolResult,
 )
 from dragoman._ir.shape import Setting, Shape, extra_members, read_settings, setting_paths
-from dragoman._ir.signatures import Signer
 from dragoman._ir.tools import CustomTool, FunctionTool, HostedTool, Node, ToolChoice
+from dragoman._ir.wrapped_signatures import Signer
 from dragoman._wire.errors import STATUS_BY_KIND, ErrorKind, WireError, kind_of_status
 from dragoman._wire.exceptions import RemoteProtocolError
 from dragoman._wire.json import decode, decode_object, encode, wrong_type

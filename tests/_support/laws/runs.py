@@ -19,7 +19,7 @@ from dragoman import (
     ResponseTranslator,
     Signer,
 )
-from dragoman._ir.signatures import LIST_PREFIX
+from dragoman._ir.wrapped_signatures import LIST_PREFIX
 from dragoman._wire.json import encode
 
 Outcome = tuple[str, tuple[str, ...]]  # the output, and the places in the ledger

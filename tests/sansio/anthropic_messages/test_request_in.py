@@ -10,7 +10,7 @@ from core.natives import with_unknown_members
 from dragoman import LossPolicy, RequestTranslator, TranslatedRequest, peek
 from dragoman._ir.losses import Ledger, LossCode
 from dragoman._ir.request import Message, OpaquePart, Request, Text
-from dragoman._ir.signatures import Signer
+from dragoman._ir.wrapped_signatures import Signer
 from dragoman._wire.json import decode
 from dragoman.protocols.anthropic_messages import SPEC
 from dragoman.protocols.anthropic_messages.capabilities import MessagesCapabilities as Capabilities

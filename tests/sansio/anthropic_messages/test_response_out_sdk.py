@@ -44,7 +44,7 @@ from dragoman._ir.events import (
 )
 from dragoman._ir.losses import Ledger
 from dragoman._ir.request import Message, Reasoning, Text
-from dragoman._ir.signatures import WRAPPED_MARKER
+from dragoman._ir.wrapped_signatures import WRAPPED_MARKER
 from dragoman._wire.json import decode, encode
 from dragoman._wire.sse import SSEParser
 from dragoman.protocols.anthropic_messages import SPEC

@@ -22,8 +22,8 @@ from dragoman._ir.events import (
 )
 from dragoman._ir.losses import Ledger, LossCode, LossPolicy
 from dragoman._ir.request import Reasoning, Request
-from dragoman._ir.signatures import Signer
 from dragoman._ir.undo import Undo
+from dragoman._ir.wrapped_signatures import Signer
 from dragoman._wire.errors import ErrorKind, WireError
 from dragoman._wire.exceptions import RemoteProtocolError, RequestRefused
 from dragoman._wire.json import decode, encode

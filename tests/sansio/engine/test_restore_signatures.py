@@ -11,8 +11,8 @@ from core.toy_protocol import toy
 from dragoman._engine.request import RequestTranslator, TranslatedRequest
 from dragoman._ir.events import Signature
 from dragoman._ir.losses import LossCode, LossPolicy
-from dragoman._ir.signatures import Signer
 from dragoman._ir.undo import Undo
+from dragoman._ir.wrapped_signatures import Signer
 from dragoman._wire.exceptions import RequestRefused
 from dragoman._wire.json import decode, encode
 from dragoman.codec import Capabilities, SignaturePlaces

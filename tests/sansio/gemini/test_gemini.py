@@ -11,7 +11,7 @@ from core.toy_protocol import context_of
 from dragoman._engine.request import RequestHead, RequestTranslator, TranslatedRequest
 from dragoman._ir.events import Signature
 from dragoman._ir.losses import LossCode
-from dragoman._ir.signatures import Signer
+from dragoman._ir.wrapped_signatures import Signer
 from dragoman._wire.errors import ErrorKind, WireError
 from dragoman._wire.json import decode, encode
 from dragoman.codec import Capabilities, Endpoint

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dragoman._ir.events import Signature
 from dragoman._ir.losses import Ledger
 from dragoman._ir.request import Message, Reasoning, Request
-from dragoman._ir.signatures import Signer
+from dragoman._ir.wrapped_signatures import Signer
 from dragoman.protocols.openai_chat import SPEC
 from dragoman.protocols.openai_chat.capabilities import ChatCapabilities as Capabilities
 

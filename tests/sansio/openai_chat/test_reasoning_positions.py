@@ -25,8 +25,8 @@ from dragoman._ir.events import (
 )
 from dragoman._ir.losses import Ledger
 from dragoman._ir.request import Citation, Part, Reasoning, Request, Text, ToolCall
-from dragoman._ir.signatures import Signer
 from dragoman._ir.tools import CacheMark
+from dragoman._ir.wrapped_signatures import Signer
 from dragoman._wire.json import decode
 from dragoman._wire.sse import SSEParser
 from dragoman.codec import ResponseContext

@@ -15,7 +15,7 @@ from dragoman._ir.events import (
     ToolKind,
 )
 from dragoman._ir.request import ToolCall
-from dragoman._ir.signatures import Signer
+from dragoman._ir.wrapped_signatures import Signer
 from dragoman._wire.json import encode_text
 from dragoman.protocols.openai_responses import SPEC
 

@@ -11,8 +11,8 @@ from core.same_protocol import read_same_protocol
 
 from dragoman._ir.losses import Ledger, LossCode
 from dragoman._ir.request import Request, ToolCall, ToolResult
-from dragoman._ir.signatures import Signer
 from dragoman._ir.tools import FunctionTool, ToolChoice, ToolRef
+from dragoman._ir.wrapped_signatures import Signer
 from dragoman._transforms.extensions import strip_extensions
 from dragoman.protocols.openai_responses import SPEC
 from dragoman.protocols.openai_responses.capabilities import ResponsesCapabilities as Capabilities

@@ -10,7 +10,7 @@ from core.natives import with_unknown_members
 
 from dragoman._ir.events import Signature
 from dragoman._ir.request import Message, Reasoning, Request
-from dragoman._ir.signatures import WRAPPED_PREFIX, Signer
+from dragoman._ir.wrapped_signatures import WRAPPED_PREFIX, Signer
 from dragoman._wire.exceptions import RemoteProtocolError
 from dragoman.protocols.openai_responses import SPEC
 

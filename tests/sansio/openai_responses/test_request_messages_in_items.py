@@ -21,8 +21,8 @@ from dragoman._ir.request import (
     Text,
     ToolResult,
 )
-from dragoman._ir.signatures import WRAPPED_PREFIX, Signer
 from dragoman._ir.tools import CustomTool, FunctionTool
+from dragoman._ir.wrapped_signatures import WRAPPED_PREFIX, Signer
 from dragoman._transforms.extensions import strip_extensions
 from dragoman.protocols.openai_responses import SPEC
 from dragoman.protocols.openai_responses.capabilities import ResponsesCapabilities as Capabilities

@@ -9,7 +9,7 @@ from core.toy_protocol import toy
 from dragoman._ir.events import Signature
 from dragoman._ir.losses import Ledger
 from dragoman._ir.request import Message, Reasoning, Request, Text, ToolCall
-from dragoman._ir.signatures import phase_signature
+from dragoman._ir.wrapped_signatures import phase_signature
 from dragoman._transforms.message_members import fit_message_members
 from dragoman.codec import Capabilities
 

@@ -21,7 +21,7 @@ from dragoman._ir.events import (
 )
 from dragoman._ir.losses import Ledger, LossCode
 from dragoman._ir.request import Message, Reasoning, Request, Text
-from dragoman._ir.signatures import phase_signature
+from dragoman._ir.wrapped_signatures import phase_signature
 from dragoman._transforms.signatures import MAX_WRAPPED_BYTES, SignatureStage, drop_foreign_signatures
 from dragoman.codec import SignaturePlaces
 

@@ -25,8 +25,8 @@ from dragoman._ir.request import (
     ToolResult,
 )
 from dragoman._ir.shape import OBJECT, STRING, extra_members, read_settings
-from dragoman._ir.signatures import Signer
 from dragoman._ir.tools import FunctionTool, Tool
+from dragoman._ir.wrapped_signatures import Signer
 from dragoman._wire.json import JSON, JSONObject
 from dragoman.codec import BillingHeader
 from dragoman.protocols.anthropic_messages.checks import (

@@ -18,7 +18,7 @@ from dragoman._ir.losses import Loss, LossCode
 from dragoman._ir.native import changed
 from dragoman._ir.request import Citation, Media, OpaquePart, Part, Reasoning, Text, ToolCall, ToolResult
 from dragoman._ir.shape import BOOLEAN, OBJECT, STRING, extra_members, read_settings
-from dragoman._ir.signatures import Signer, unwrap_summary
+from dragoman._ir.wrapped_signatures import Signer, unwrap_summary
 from dragoman._wire.json import JSON, JSONObject, encode_text, object_or_empty, objects_in
 from dragoman.protocols.anthropic_messages.checks import (
     CHECKS,

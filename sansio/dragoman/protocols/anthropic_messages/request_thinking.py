@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dragoman._ir.losses import Ledger
 from dragoman._ir.parameters import BUDGETS, DEFAULT_EFFORT, EFFORTS, MIN_BUDGET, effort_of_budget, fit_effort
 from dragoman._ir.request import ReasoningConfig, Request
-from dragoman._ir.signatures import Signer, unwrap_summary
+from dragoman._ir.wrapped_signatures import Signer, unwrap_summary
 from dragoman._wire.json import JSON, JSONObject
 from dragoman.codec import SignaturePlaces
 from dragoman.protocols.anthropic_messages.capabilities import MessagesCapabilities as Capabilities

@@ -21,7 +21,7 @@ from dragoman._ir.assembly import AssembledBlock, AssembledResponse
 from dragoman._ir.events import BlockKind, Event, Search, Signature, StopReason, ToolHead, Usage
 from dragoman._ir.fast_path import Delta
 from dragoman._ir.losses import Ledger, child
-from dragoman._ir.signatures import Signer, wrap_summary
+from dragoman._ir.wrapped_signatures import Signer, wrap_summary
 from dragoman._wire.json import JSON, JSONObject, encode, encode_strings, encode_text
 from dragoman._wire.sse import encode_frame
 from dragoman.codec import ResponseContext

@@ -102,7 +102,7 @@ DOCUMENT_SHAPE: dict[str, Shape] = {
 }
 # The shape of both types: thinking has thinking and signature, redacted_thinking has data.
 THINKING_BLOCK_SHAPE = members("type thinking signature data")
-# A summary that Dragoman made, see `_ir.signatures`.
+# A summary that Dragoman made, see `_ir.wrapped_signatures`.
 COMPACTION_SHAPE: dict[str, Shape] = {
     **members("type content encrypted_content"),
     "cache_control": _CACHE_CONTROL,

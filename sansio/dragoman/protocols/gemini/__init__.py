@@ -6,7 +6,7 @@ of one JSON array. Calls need no ids, results are matched with them in several w
 
 from __future__ import annotations
 
-from dragoman._ir.signatures import LIST_MARKER
+from dragoman._ir.wrapped_signatures import LIST_MARKER
 from dragoman.codec import JSON_ARRAY, Endpoint, ModelList, ToolLimits, UpstreamSpec
 from dragoman.protocols.gemini.capabilities import GeminiCapabilities
 from dragoman.protocols.gemini.errors import is_native_error, read_error, write_error

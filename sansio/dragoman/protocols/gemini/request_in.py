@@ -9,7 +9,7 @@ from __future__ import annotations
 from dragoman._ir.losses import Loss, LossCode
 from dragoman._ir.request import Message, Param, ReasoningConfig, Request, ResponseFormat, Text
 from dragoman._ir.shape import STRING, extra_members, read_settings
-from dragoman._ir.signatures import Signer
+from dragoman._ir.wrapped_signatures import Signer
 from dragoman._wire.json import JSON, JSONObject, wrong_type
 from dragoman.protocols.gemini.checks import rename, string_or_none
 from dragoman.protocols.gemini.request_messages_in import ConversationReader

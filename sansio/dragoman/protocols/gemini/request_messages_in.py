@@ -1,8 +1,8 @@
 """Read contents and their parts.
 
 A part has exactly one data member, and side data. Its signature is that of the vendor, or carries signatures of others
-(see `_ir.signatures`); both become reasoning before the part. Calls need no ids here: those without get one made of
-their place and content, and results are matched with calls by id, by name or by place.
+(see `_ir.wrapped_signatures`); both become reasoning before the part. Calls need no ids here: those without get one
+made of their place and content, and results are matched with calls by id, by name or by place.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dragoman._ir.losses import Loss, LossCode
 from dragoman._ir.native import changed
 from dragoman._ir.request import Media, Message, OpaquePart, Part, Reasoning, Text, ToolCall, ToolResult
 from dragoman._ir.shape import OBJECT, STRING, read_settings
-from dragoman._ir.signatures import Signer
+from dragoman._ir.wrapped_signatures import Signer
 from dragoman._wire.exceptions import RemoteProtocolError, dotted_path
 from dragoman._wire.json import JSON, JSONObject, encode, encode_text, wrong_type
 from dragoman.protocols.gemini.checks import CHECKS, string_or_none

@@ -19,7 +19,7 @@ from dragoman._ir.events import Signature
 from dragoman._ir.losses import Ledger
 from dragoman._ir.request import Citation, Part, Reasoning, Text
 from dragoman._ir.shape import extra_members
-from dragoman._ir.signatures import Signer
+from dragoman._ir.wrapped_signatures import Signer
 from dragoman._wire.json import JSON, JSONObject, encode
 from dragoman._wire.limits import REASONING_ENTRIES as REASONING_ENTRIES_LIMIT
 from dragoman.codec import SignaturePlaces

@@ -30,8 +30,8 @@ from dragoman._ir.request import (
     split_data_uri,
 )
 from dragoman._ir.shape import OBJECT, STRING, Setting, Shape, extra_members, read_settings
-from dragoman._ir.signatures import Signer
 from dragoman._ir.tools import CacheMark
+from dragoman._ir.wrapped_signatures import Signer
 from dragoman._wire.json import JSON, JSONObject, invalid_value, wrong_type
 from dragoman.protocols._openai.citations import read_citations
 from dragoman.protocols.openai_chat.checks import CHECKS, arguments_text, read_cache_mark

@@ -12,8 +12,8 @@ import msgspec
 from dragoman._ir.losses import Loss, LossCode
 from dragoman._ir.request import Message, Param, ReasoningConfig, Request, ResponseFormat, Text
 from dragoman._ir.shape import OBJECT, STRING, extra_members, read_settings
-from dragoman._ir.signatures import Signer
 from dragoman._ir.tools import Namespace
+from dragoman._ir.wrapped_signatures import Signer
 from dragoman._wire.json import JSON, JSONObject, invalid_value, wrong_type
 from dragoman.protocols._openai.settings import INCLUDE_LOGPROBS
 from dragoman.protocols.openai_responses.checks import CHECKS, missing_field

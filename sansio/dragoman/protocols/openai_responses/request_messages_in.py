@@ -28,8 +28,8 @@ from dragoman._ir.request import (
     ToolResult,
 )
 from dragoman._ir.shape import STRING, extra_members
-from dragoman._ir.signatures import Signer, unwrap_summary
 from dragoman._ir.tools import CacheMark, FunctionTool, HostedTool, Namespace, Tool
+from dragoman._ir.wrapped_signatures import Signer, unwrap_summary
 from dragoman._wire.json import (
     JSON,
     JSONObject,

@@ -13,7 +13,7 @@ from dragoman._ir.losses import Ledger
 from dragoman._ir.parameters import Converter, fit_effort, requested_effort, write_params
 from dragoman._ir.request import Message, Param, ReasoningConfig, Request, ResponseFormat, Text
 from dragoman._ir.shape import setting_paths
-from dragoman._ir.signatures import Signer, unwrap_summary
+from dragoman._ir.wrapped_signatures import Signer, unwrap_summary
 from dragoman._wire.json import JSON, JSONObject
 from dragoman.codec import SignaturePlaces
 from dragoman.protocols._openai.settings import (

@@ -14,7 +14,7 @@ from dragoman._ir import events
 from dragoman._ir.assembly import AssembledBlock
 from dragoman._ir.events import BlockKind, ReasoningForm, Signature, ToolHead, ToolKind, Usage
 from dragoman._ir.losses import Ledger, LossCode
-from dragoman._ir.signatures import wrap_summary
+from dragoman._ir.wrapped_signatures import wrap_summary
 from dragoman._wire.errors import WireError
 from dragoman._wire.json import JSON, JSONObject, objects_in, text_or_none
 from dragoman.codec import NOT_REPEATED, ResponseContext

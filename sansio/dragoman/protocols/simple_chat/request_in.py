@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dragoman._ir.request import Message, Request, Text
 from dragoman._ir.shape import extra_members, read_settings
-from dragoman._ir.signatures import Signer
+from dragoman._ir.wrapped_signatures import Signer
 from dragoman._wire.exceptions import RemoteProtocolError
 from dragoman._wire.json import JSON, JSONObject, invalid_value, wrong_type
 from dragoman.protocols.simple_chat.tables import MESSAGE_SHAPE, NAME, REQUEST_SHAPE, ROLES, SETTING_PATHS

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman._ir.events import Signature
-from dragoman._ir.signatures import (
+from dragoman._ir.wrapped_signatures import (
     LIST_MARKER,
     LIST_PREFIX,
     WRAPPED_PREFIX,
