@@ -74,7 +74,7 @@ def _capabilities() -> str:
 
 def _defaults(name: str, protocols: list[str]) -> str:
     """Return the default of a capability, or that of each protocol if they have several."""
-    found = {each: _default(capability_keys([UPSTREAMS[each]])[name]) for each in protocols}
+    found = {each: _default(capability_settings([UPSTREAMS[each]])[name]) for each in protocols}
     if len(set(found.values())) == 1:
         return next(iter(found.values()))
     return ", ".join(f"{default} ({_code(each)})" for each, default in found.items())

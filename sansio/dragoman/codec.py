@@ -14,6 +14,7 @@ import msgspec
 
 from dragoman._ir.assembly import AssembledBlock, AssembledResponse, Fold, ReasoningPart
 from dragoman._ir.capabilities import Capabilities, Enforced, HostedUse
+from dragoman._ir.endpoints import MODEL_IN_PATH, Endpoint, ModelList, TokenCount, fill_path
 from dragoman._ir.events import Event, Usage
 from dragoman._ir.fast_path import Delta, DeltaTemplate
 from dragoman._ir.losses import Ledger
@@ -22,7 +23,6 @@ from dragoman._ir.tools import Grammar
 from dragoman._ir.undo import ToolOrigin, Undo
 from dragoman._ir.wrapped_signatures import WRAPPED_MARKER, Signer
 from dragoman._wire.errors import WireError
-from dragoman._wire.exceptions import RequestRefused
 from dragoman._wire.framing import JSON_ARRAY, NDJSON, SSE, FrameReader, FrameWriter, Framing
 from dragoman._wire.json import JSON, JSONObject
 from dragoman._wire.masking import Masker
@@ -38,27 +38,6 @@ __all__ = [
 
 # Returns why an input of a free-text tool breaks the tool's grammar, None if it does not. Raises Unchecked.
 CheckInput: TypeAlias = Callable[[Grammar, str], str | None]
-
-
-# The place of the model in a path.
-MODEL_IN_PATH = "{model}"
-
-# Characters that a segment of a path may have (RFC 3986, 3.3). Others are percent-encoded, a slash as well.
-_NOT_IN_SEGMENT = re.compile(rb"[^A-Za-z0-9._~!$&'()*+,;=:@-]")
-
-
-def fill_path(path: str, model: str) -> str:
-    """Return a path with the name of the model in the place of `{model}`.
-
-    Raises RequestRefused for a name that would lead to another path.
-    """
-    if MODEL_IN_PATH not in path:
-        return path
-    if model in ("", ".", ".."):
-        raise RequestRefused(f"{model!r} is no name of a model", path="/model", code="invalid_value")
-    name = model.encode("utf-8", "replace")
-    segment = _NOT_IN_SEGMENT.sub(lambda found: b"%%%02X" % found.group()[0], name)
-    return path.replace(MODEL_IN_PATH, segment.decode("ascii"))
 
 
 class Unchecked(Exception):
@@ -107,93 +86,6 @@ class RateLimitHeaders(msgspec.Struct, frozen=True):
     def header(self, limit: str, what: Literal["limit", "remaining", "reset"]) -> str:
         """Return the name of one header."""
         return self.prefix + self.suffix.format(limit=limit, what=what)
-
-
-class ModelList(msgspec.Struct, frozen=True):
-    """Where an upstream lists its models.
-
-    Attributes:
-        path: Below the base URL, see UpstreamSpec.base_path.
-        query: Parameters of every page.
-        cursor: The parameter with the last id of the page before, or with what that page names for it.
-        name_prefix: What stands before each name in the list, and is no part of it in requests.
-    """
-
-    path: str = "/models"
-    query: Mapping[str, str] = {}
-    cursor: str = "after"
-    name_prefix: str = ""
-
-
-class TokenCount(msgspec.Struct, frozen=True):
-    """How the input tokens of a request are counted.
-
-    Attributes:
-        endpoints: The paths of clients, below the gateway's root. They may have the model in them, see Endpoint.path.
-        path: The path of upstreams, below the base URL. It may have the model in it, see UpstreamSpec.path.
-        fields: The members of a request for a response that a request for a count has as well.
-        defaults: Values of members that a request for a response requires and a request for a count may leave out.
-        constant: Members of the response besides the count.
-        member: The member of the response with the count.
-        wrapper: The member of the body that has the whole request in it. A body without it is a request itself. None:
-            every body is.
-    """
-
-    endpoints: tuple[str, ...]
-    path: str
-    fields: frozenset[str]
-    defaults: JSONObject = {}
-    constant: JSONObject = {}
-    member: str = "input_tokens"
-    wrapper: str | None = None
-
-    def read(self, body: JSONObject) -> JSONObject:
-        """Return the request for a response whose tokens a client has counted."""
-        wrapped = body.get(self.wrapper) if self.wrapper is not None else None
-        request = wrapped if isinstance(wrapped, dict) else body
-        missing = {name: value for name, value in self.defaults.items() if request.get(name) is None}
-        return {**request, **missing}
-
-    def write(self, request: JSONObject, model: str) -> JSONObject:
-        """Return the request for a count of this request's tokens. model: as a wrapped one names it."""
-        body = {name: value for name, value in request.items() if name in self.fields}
-        return body if self.wrapper is None else {self.wrapper: {"model": model, **body}}
-
-
-class Endpoint(msgspec.Struct, frozen=True):
-    """One path at which a protocol is served.
-
-    Attributes:
-        path: Below the gateway's root. `{model}` in it stands for the name of the model, which is then not in the body.
-        heartbeat: Bytes that keep a client's connection alive, legal between any two frames in the endpoint's framing;
-            b"" for none.
-        streams: When the response is a stream: as the body's `stream` requests, or always, or never.
-        framing: How a stream reaches clients. Its writer has server-sent events whatever this is.
-        media_type: A stream's media type. Everything else is application/json.
-        query: The parameter with which its requests come, such as `alt=sse`; "" if none tells them from others. An
-            endpoint with one comes before that of the same path without.
-    """
-
-    path: str
-    heartbeat: bytes = b""
-    streams: Literal["requested", "always", "never"] = "requested"
-    framing: Framing = SSE
-    media_type: str = "text/event-stream; charset=utf-8"
-    query: str = ""
-
-    def match(self, path: str, query: str = "") -> str | None:
-        """Return the model that a path names, "" if it has no place for one, None if it is another endpoint's."""
-        if self.query and self.query not in query.split("&"):
-            return None
-        before, place, after = self.path.partition(MODEL_IN_PATH)
-        if not place:
-            return "" if path == before else None
-        fits = len(path) > len(before) + len(after) and path.startswith(before) and path.endswith(after)
-        return path[len(before) : len(path) - len(after)] if fits else None
-
-    def streams_if(self, requested: bool) -> bool:
-        """True if the response is a stream. requested: the body requests one."""
-        return requested if self.streams == "requested" else self.streams == "always"
 
 
 def find_endpoint(

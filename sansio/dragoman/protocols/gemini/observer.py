@@ -15,7 +15,7 @@ from dragoman._wire.sse import Frame
 from dragoman.codec import ResponseContext
 from dragoman.protocols.gemini.checks import objects
 from dragoman.protocols.gemini.errors import error_frames, parse_error
-from dragoman.protocols.gemini.usage import UsageReader
+from dragoman.protocols.gemini.usage import UsageMetadataReader
 
 
 class GeminiObserver(msgspec.Struct):
@@ -32,7 +32,9 @@ class GeminiObserver(msgspec.Struct):
     stream_finished: bool = False
     error: WireError | None = None
     whole_body: JSONObject | None = None
-    _counts: UsageReader = msgspec.field(default_factory=lambda: UsageReader(Ledger(), same_protocol=True))
+    _counts: UsageMetadataReader = msgspec.field(
+        default_factory=lambda: UsageMetadataReader(Ledger(), same_protocol=True)
+    )
 
     def observe(self, frame: Frame) -> None:
         chunk = object_or_none(frame.data)

@@ -32,7 +32,7 @@ from dragoman.protocols.gemini.signatures import SignedParts, add_placeholder
 from dragoman.protocols.gemini.tables import DETAIL_NAMES, MAGIC, MEDIA_TYPES, NAME, SIGNED
 
 
-class ConversationWriter(msgspec.Struct):
+class ContentsWriter(msgspec.Struct):
     """Builds `contents`: call add() for each message in order, then finish().
 
     native: the request came in this protocol, so what no pass has changed is written as it came.

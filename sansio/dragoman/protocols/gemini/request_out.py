@@ -20,7 +20,7 @@ from dragoman._ir.parameters import (
 from dragoman._ir.request import Param, ReasoningConfig, Request, ResponseFormat
 from dragoman._wire.json import JSON, JSONObject
 from dragoman.protocols.gemini.capabilities import GeminiCapabilities as Capabilities
-from dragoman.protocols.gemini.request_messages_out import ConversationWriter
+from dragoman.protocols.gemini.request_messages_out import ContentsWriter
 from dragoman.protocols.gemini.shapes import SETTING_PATHS
 from dragoman.protocols.gemini.tables import (
     DYNAMIC_BUDGET,
@@ -98,7 +98,7 @@ def _write_conversation(
     )
     if leading and len(leading) == len(messages) and not native:
         leading.pop()  # "contents is not specified": the last one becomes the user's
-    conversation = ConversationWriter(capabilities, ledger, bool(native))
+    conversation = ContentsWriter(capabilities, ledger, bool(native))
     parts = [part for message in leading for part in conversation.system_parts(message)]
     was = request.received
     if was is not None and len(leading) == 1 and leading[0] is was.messages[0]:

@@ -34,7 +34,7 @@ from dragoman.protocols.gemini.errors import parse_error
 from dragoman.protocols.gemini.response_content_in import Blocks, CandidateReader
 from dragoman.protocols.gemini.shapes import RESPONSE_SHAPE, WRITTEN_RESPONSE_SHAPE
 from dragoman.protocols.gemini.tables import NAME
-from dragoman.protocols.gemini.usage import UsageReader
+from dragoman.protocols.gemini.usage import UsageMetadataReader
 
 
 class GeminiReader:
@@ -44,7 +44,7 @@ class GeminiReader:
         self._ledger = ledger
         self._same_protocol = context.request.protocol == NAME
         self._blocks = Blocks(context)
-        self._counts = UsageReader(ledger, self._same_protocol)
+        self._counts = UsageMetadataReader(ledger, self._same_protocol)
         self._candidates: dict[int, CandidateReader] = {}
         self._blocked: Stopped | None = None
         self._started = self._ended = False

@@ -24,7 +24,7 @@ _WRITTEN = {
 }
 
 
-class UsageReader(msgspec.Struct):
+class UsageMetadataReader(msgspec.Struct):
     """Collects the counts of one response, in which later ones replace earlier ones field by field.
 
     same_protocol: the client speaks this protocol and gets the rest unchanged.
