@@ -303,7 +303,7 @@ def _routes(gateway: Gateway, is_ready: Callable[[], tuple[bool, JSONObject]]) -
     ]
 
     async def root(request: Request) -> Response:
-        names = list(endpoint_names(request.app.routes))
+        names = endpoint_names(request.app.routes)
         return _json({"name": "dragoman", "version": __version__, "endpoints": names})
 
     return [

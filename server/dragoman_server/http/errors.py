@@ -1,7 +1,7 @@
 """Make the errors of paths where no endpoint responds, in the form of the protocol that the path belongs to."""
 
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from starlette.datastructures import Headers
@@ -101,9 +101,11 @@ def as_starlette(reply: Reply, headers: Mapping[str, str]) -> Response:
     return Response(reply.body, reply.status, {**dict(reply.headers), **dict(BROWSER_HEADERS), **headers})
 
 
-def endpoint_names(routes: Iterable[BaseRoute]) -> Iterator[str]:
-    """Yield where requests may go, for people: `POST /v1/messages`, ..."""
-    for route in routes:
-        if isinstance(route, Route):
-            methods = sorted((route.methods or set()) - {"HEAD"})  # which each GET has
-            yield f"{' and '.join(methods)} {route.path_format}"
+def endpoint_names(routes: Iterable[BaseRoute]) -> list[str]:
+    """Return where requests may go, for people: `POST /v1/messages`, ..."""
+    names = [
+        f"{' and '.join(sorted((route.methods or set()) - {'HEAD'}))} {route.path_format}"  # each GET has HEAD
+        for route in routes
+        if isinstance(route, Route)
+    ]
+    return list(dict.fromkeys(names))

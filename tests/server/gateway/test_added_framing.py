@@ -16,7 +16,7 @@ from translation import client_request
 from virtual_time import REAL_BACKENDS
 
 from dragoman import PROTOCOLS, UPSTREAMS
-from dragoman.codec import Endpoint, Framing, UpstreamSpec
+from dragoman.codec import MODEL_IN_PATH, Endpoint, Framing, UpstreamSpec
 from dragoman.events import (
     BlockEnded,
     BlockKind,
@@ -49,9 +49,18 @@ SAID = [
 STREAM = stream_of(SAID)
 PARTS = [{"t": "text", "text": "Hi"}]
 TOY_REQUEST = {"model": "up/m", "stream": True, "messages": [{"role": "user", "parts": PARTS}]}
+
+
+def path_of(spec: UpstreamSpec) -> str:
+    """Return the path and query of requests for a stream."""
+    endpoint = next(endpoint for endpoint in spec.endpoints if endpoint.streams != "never")
+    path = endpoint.path.replace(MODEL_IN_PATH, "up/m")
+    return f"{path}?{endpoint.query}" if endpoint.query else path
+
+
 REQUESTS: dict[str, dict[str, Any]] = {
     **{
-        spec.endpoints[0].path: {**client_request(name, "", None, stream=True), "model": "up/m"}
+        path_of(spec): {**client_request(name, "", None, stream=True), "model": "up/m"}
         for name, spec in UPSTREAMS.items()
     },
     "/v1/toy": TOY_REQUEST,
@@ -136,7 +145,7 @@ async def test_what_is_recorded_are_events(tmp_path: Path, monkeypatch: pytest.M
     stream = b"".join(frames(stream_of_upstream("openai_chat", Text("Hello"))))
     await responses("openai_chat", in_lengths(stream), 5, host="toy", record=str(tmp_path))
     recorded = {each.request.path: each for each in recordings(tmp_path)}
-    for path in [spec.endpoints[0].path for spec in UPSTREAMS.values()]:
+    for path in [path_of(spec).partition("?")[0] for spec in UPSTREAMS.values()]:
         assert joined(recorded[path].attempts[0].pieces) == stream
         assert first_difference(recorded[path], replay(recorded[path])) is None
 

@@ -206,17 +206,24 @@ SERVED = [
     "POST /v1/chat/completions",
     "POST /v1/messages",
     "POST /v1/responses",
+    *(
+        f"POST /{version}/models/{{model}}:{verb}"
+        for version in ("v1beta", "v1", "v1alpha")
+        for verb in ("generateContent", "streamGenerateContent")
+    ),
     "POST /chat/json",
     "POST /chat/stream",
     "POST /chat/sse",
     "POST /v1/messages/count_tokens",
     "POST /v1/responses/input_tokens",
+    *(f"POST /{version}/models/{{model}}:countTokens" for version in ("v1beta", "v1", "v1alpha")),
     "POST /v1/responses/compact",
     "GET /v1/responses/{id}/input_items",
     "POST /v1/responses/{id}/cancel",
     "DELETE and GET /v1/responses/{id}",
     "GET /v1/models",
     "GET /v1/models/{model}",
+    *(f"GET /{version}/models{one}" for version in ("v1beta", "v1alpha") for one in ("", "/{model}")),
     "GET /healthz",
     "GET /readyz",
     "GET /api/hello",
