@@ -19,7 +19,13 @@ PAGES = sorted(page for page in FOLDER.glob("*.md") if page.name != "README.md")
 INDEX = (FOLDER / "README.md").read_text("utf-8")
 
 # The page of each row of the table.
-PAGE_OF = {"claude": "claude-code.md", "codex": "codex.md", "opencode": "opencode.md", "aider": "aider.md"}
+PAGE_OF = {
+    "claude": "claude-code.md",
+    "codex": "codex.md",
+    "opencode": "opencode.md",
+    "gemini": "gemini-cli.md",
+    "aider": "aider.md",
+}
 
 
 def examples(page: Path, language: str) -> list[str]:
@@ -39,7 +45,7 @@ def test_each_client_of_the_table_has_a_page_with_its_command() -> None:
         assert f"dragoman run -- {name}\n" in (FOLDER / page).read_text("utf-8")
 
 
-@pytest.mark.parametrize("name", ["claude", "opencode", "aider"])
+@pytest.mark.parametrize("name", ["claude", "opencode", "gemini", "aider"])
 def test_a_page_names_the_variables_that_are_set(name: str) -> None:
     text = (FOLDER / PAGE_OF[name]).read_text("utf-8")
     missing = [each for each in CLIENTS[name].variables if each not in text]
