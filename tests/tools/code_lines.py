@@ -104,7 +104,7 @@ def packages(source: Path) -> Iterator[tuple[Path, Count]]:
 
 
 def shared_files(protocols: Path) -> tuple[int, int]:
-    """Return how many file names all three large protocol folders have, and how many names there are."""
+    """Return how many file names all folders of upstreams' protocols have, and how many names there are."""
     names = [
         {path.name for path in folder.glob("*.py")}
         for folder in protocols.glob("[!_]*/")
@@ -159,7 +159,7 @@ def main(root: Path) -> None:
     core = root / "sansio/dragoman"
     shared, names = shared_files(core / "protocols")
     server = sorted((root / "server/dragoman_server").rglob("*.py"))
-    print(f"\nfile names that all three protocol folders have: {shared} of {names}")
+    print(f"\nfile names that all protocols of upstreams have: {shared} of {names}")
     print(f"public names of the core: {public_names(core)}")
     print(
         f"imports of private modules of the core by the server: {private_imports(server, 'dragoman').total()}"
