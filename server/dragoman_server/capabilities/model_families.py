@@ -280,8 +280,7 @@ MODEL_FAMILIES = (
     ),
     *_rows(
         "ai.google.dev/gemini-api/docs/thinking; ai.google.dev/gemini-api/docs/deprecations",
-        # "thinking_level" has fewer values at some models, and no model from 3 on can be told not to think.
-        ("gemini-*", {"efforts": ("low", "medium", "high")}),
+        # The lowest level is not accepted by all models from 3 on, and none can be told not to think.
         ("gemini-3-flash* gemini-3-[156]-flash*", {"efforts": ("minimal", "low", "medium", "high")}),
         ("gemini-2-5-pro*", {"thinking_by": "budget"}),
         (

@@ -407,7 +407,7 @@ def _fixtures() -> dict[tuple[str, str, str], JSON]:
                 found[key] = _events_of(fixture["text"])
             elif kind == "error":
                 with suppress(ValueError):
-                    found[key] = json.loads(fixture["text"])
+                    found[key] = fixture["body"] if "body" in fixture else json.loads(fixture["text"])
             elif kind in _WORK:
                 found[key] = fixture["body"]
     return {key: value for key, value in found.items() if isinstance(value, dict | list)}
