@@ -135,7 +135,7 @@ SHOWS = {"shows_searches": True}
         (BLOCK, SHOWS, [], LossCode.UNKNOWN_KIND),
         (SEARCH, RELAYS, wrapped(SEARCH), LossCode.WRAPPED),
         (SEARCH, RELAYS | SHOWS, [*wrapped(SEARCH), SEARCH], LossCode.WRAPPED),
-        (SEARCH, SHOWS, [SEARCH], None),
+        (SEARCH, SHOWS, [SEARCH], LossCode.ALTERED),
         (ASIDE, RELAYS, [], LossCode.UNKNOWN_KIND),
         (LARGE, RELAYS, [], LossCode.DROPPED),
     ],
