@@ -387,16 +387,17 @@ def streams() -> dict[str, list[bytes]]:
     """Whole streams of each protocol: samples, and hand-written events as its writer prints them."""
     from laws.events import EVENTS, scripted
     from laws.pairs import Source, translated_response
-    from oracle import CHAT, MESSAGES, PROTOCOL_NAMES, RESPONSES
+    from oracle import CHAT, GEMINI, MESSAGES, RESPONSES, UPSTREAM_NAMES
     from oracle import samples as s
 
     found = {
         CHAT: [s.render(CHAT, s.chat())],
         MESSAGES: [s.render(MESSAGES, s.messages())],
         RESPONSES: [s.render(RESPONSES, s.responses())],
+        GEMINI: [s.render(GEMINI, s.gemini())],
     }
     for label, events in EVENTS.items():
         spec, script = scripted(events)
-        for name in PROTOCOL_NAMES:
+        for name in UPSTREAM_NAMES:
             found[name].append(translated_response(Source(label, "scripted", script, spec), name))
     return found
