@@ -156,13 +156,26 @@ def write_error(error: WireError, request_id: str | None) -> tuple[int, bytes]:
     return body["error"]["code"], encode(body)
 
 
+# Characters that end a line for google-genai before 3.0 and @google/genai before 2.4, which split the stream with them
+# (tried on 2026-11-22), and their escapes.
+_LINE_ENDS = ((b"\xe2\x80\xa8", b"\\u2028"), (b"\xe2\x80\xa9", b"\\u2029"), (b"\xc2\x85", b"\\u0085"))
+
+
+def escaped(body: bytes) -> bytes:
+    """Return JSON with those characters escaped."""
+    if not body.isascii():
+        for character, escape in _LINE_ENDS:
+            body = body.replace(character, escape)
+    return body
+
+
 def error_frames(error: WireError, context: ResponseContext) -> bytes:
     """Return the error as the end of a stream. In a stream of events it has both of the forms that clients read.
 
     @google/genai before 2.32 takes the event for an empty chunk, from 3.0 on it skips the bare line; the other clients
     raise at the first (tried on 2026-11-23).
     """
-    body = encode(error_object(error, context.id))
+    body = escaped(encode(error_object(error, context.id)))
     event = b"data: " + body + b"\r\n\r\n"
     framed = context.endpoint is not None and context.endpoint.framing.writer is not None
     return event if framed else event + body + b"\n\n"

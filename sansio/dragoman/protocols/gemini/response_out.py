@@ -35,22 +35,15 @@ from dragoman._ir.losses import Ledger
 from dragoman._wire.json import JSON, JSONObject, encode
 from dragoman.codec import ResponseContext
 from dragoman.protocols.gemini.checks import objects
-from dragoman.protocols.gemini.errors import error_frames
+from dragoman.protocols.gemini.errors import error_frames, escaped
 from dragoman.protocols.gemini.request_messages_out import arguments_object
 from dragoman.protocols.gemini.signatures import SignedParts
 from dragoman.protocols.gemini.tables import LOSSY_STOP_REASONS, NAME, SIGNATURE, SIGNED, STOP_REASON_NAMES
 from dragoman.protocols.gemini.usage import write_usage
 
-# Characters that end a line for google-genai before 3.0 and @google/genai before 2.4, which split the stream with them
-# (tried on 2026-11-22), and their escapes.
-_LINE_ENDS = ((b"\xe2\x80\xa8", b"\\u2028"), (b"\xe2\x80\xa9", b"\\u2029"), (b"\xc2\x85", b"\\u0085"))
-
 
 def _frame(body: bytes) -> bytes:
-    if not body.isascii():
-        for character, escape in _LINE_ENDS:
-            body = body.replace(character, escape)
-    return b"data: " + body + b"\r\n\r\n"
+    return b"data: " + escaped(body) + b"\r\n\r\n"
 
 
 class Sources(msgspec.Struct):
