@@ -109,8 +109,10 @@ def _contents(upstream: Meaning, client: Meaning, protocol: str, custom_tools: f
     got = _merged([b for b in client.blocks if not (b.kind is Kind.CALL and b.name in hosted)], protocol)
     broken = upstream.stop in BROKEN
     if protocol == GEMINI and upstream.stop is Stop.LENGTH and sent and sent[-1].kind is Kind.CALL:
-        # Its arguments are an object: it has no form for a call that was cut off.
-        sent = sent if exact_json(sent[-1].text or "{}") is not None else sent[:-1]
+        # Its arguments are an object: it has no form for a call that was cut off. The text of a whole custom call is
+        # a member of one.
+        arrived = any(block.kind is Kind.CALL for block in got[len(sent) - 1 :])
+        sent = sent if arrived or exact_json(sent[-1].text or "{}") is not None else sent[:-1]
     problems = _calls(
         [block for block in sent if block.kind is Kind.CALL],
         [block for block in got if block.kind is Kind.CALL],
