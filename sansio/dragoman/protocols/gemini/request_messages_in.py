@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import binascii
 from base64 import b64decode
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Literal
 
@@ -45,6 +46,37 @@ from dragoman.protocols.gemini.tables import (
 _HASH = 24
 
 
+class _Calls(msgspec.Struct):
+    """The calls of the last turn with some, by their number, and which of them have a result."""
+
+    _ids: list[str] = []
+    _numbers: dict[str, int] = {}  # by id
+    _named: dict[str, deque[int]] = {}
+    _waiting: deque[int] = msgspec.field(default_factory=deque)
+    _answered: set[int] = set()
+
+    def add(self, call_id: str, name: str) -> None:
+        number = len(self._ids)
+        self._ids.append(call_id)
+        self._numbers.setdefault(call_id, number)
+        self._named.setdefault(name, deque()).append(number)
+        self._waiting.append(number)
+
+    def answered(self, call_id: str | None, name: str) -> str:
+        """Return the id of the call that a result answers: by its id, else by its name, else the next one."""
+        if call_id:
+            if call_id in self._numbers:
+                self._answered.add(self._numbers[call_id])
+            return call_id
+        for numbers in (self._named.get(name, deque()), self._waiting):
+            while numbers:
+                number = numbers.popleft()
+                if number not in self._answered:
+                    self._answered.add(number)
+                    return self._ids[number]
+        return f"call_{name}"
+
+
 class ConversationReader(msgspec.Struct):
     """Reads the contents of one request.
 
@@ -54,9 +86,7 @@ class ConversationReader(msgspec.Struct):
     signer: Signer
     repairs: list[Loss] = []
     _turn: int = 0  # the number of the model's contents so far
-    _calls: list[
-        tuple[str, str, bool]
-    ] = []  # id, name and whether it has a result, of the last turn with calls
+    _calls: _Calls = msgspec.field(default_factory=_Calls)
     _is_native: bool = True  # the message says what the content says
     _thoughts: list[Reasoning] = []  # without a signature, which a later part may carry
 
@@ -90,6 +120,7 @@ class ConversationReader(msgspec.Struct):
         if known == "assistant":
             self._turn += 1
         read: list[Part] = []
+        texts: list[Part] = []
         number = 0
         for index, part in enumerate(listed):
             at = f"{path}/parts" if listed is not parts else f"{path}/parts/{index}"
@@ -97,10 +128,10 @@ class ConversationReader(msgspec.Struct):
                 raise wrong_type(at, "a part", part)
             if type(part.get("functionCall")) is dict:
                 if number == 0:
-                    self._calls = []
+                    self._calls = _Calls()
                 number += 1
-            _add(self._part(part, at, number), read)
-        read += self._thoughts
+            _add(self._part(part, at, number), read, texts)
+        read += (*texts, *self._thoughts)
         self._thoughts = []
         message = Message(known, tuple(read), path, native=content, shape=CONTENT_SHAPE)
         return message if self._is_native else changed(message)
@@ -171,7 +202,7 @@ class ConversationReader(msgspec.Struct):
         arguments = CHECKS.optional(call, "args", at, OBJECT) or {}
         text = encode_text(arguments)
         call_id = CHECKS.optional(call, "id", at, STRING) or self._made_id(number, name, text)
-        self._calls.append((call_id, name, False))
+        self._calls.add(call_id, name)
         return self._own(ToolCall(call_id, name, text, path=path, native=part, shape=CALL_SHAPE), part)
 
     def _made_id(self, number: int, name: str, text: str) -> str:
@@ -185,7 +216,7 @@ class ConversationReader(msgspec.Struct):
         result = CHECKS.required(part, "functionResponse", path, OBJECT)
         at = f"{path}/functionResponse"
         name = CHECKS.optional(result, "name", at, STRING) or ""
-        call_id = self._answered(CHECKS.optional(result, "id", at, STRING), name)
+        call_id = self._calls.answered(CHECKS.optional(result, "id", at, STRING), name)
         response = CHECKS.optional(result, "response", at, OBJECT) or {}
         text, failed = _result_text(response)
         content: list[Text | Media | OpaquePart] = [Text(text, path=f"{at}/response")] if text else []
@@ -198,20 +229,6 @@ class ConversationReader(msgspec.Struct):
         return ToolResult(
             call_id, tuple(content), is_error=failed, path=path, native=part, shape=RESULT_SHAPE
         )
-
-    def _answered(self, call_id: str | None, name: str) -> str:
-        """Return the id of the call that a result answers: by its id, else by its name, else the next one."""
-        fits: tuple[Callable[[tuple[str, str, bool]], bool], ...] = (
-            lambda call: call[0] == call_id,
-            lambda call: not call[2] and call[1] == name,
-            lambda call: not call[2],
-        )
-        for fit in fits[:1] if call_id else fits[1:]:
-            for index, call in enumerate(self._calls):
-                if fit(call):
-                    self._calls[index] = (call[0], call[1], True)
-                    return call[0]
-        return call_id or f"call_{name}"
 
     def _media(self, part: JSONObject, path: str, number: int) -> Part | None:
         read_settings(part, MEDIA_SHAPE, wrong_type, path)  # checks the types
@@ -275,17 +292,19 @@ _READERS: dict[str, Callable[[ConversationReader, JSONObject, str, int], Part | 
 }
 
 
-def _add(parts: Sequence[Part], read: list[Part]) -> None:
-    """Add the parts for one. What another vendor signed goes before the text that it was sent behind."""
-    at = len(read)
-    while at and type(read[at - 1]) is Text:
-        at -= 1
+def _add(parts: Sequence[Part], read: list[Part], texts: list[Part]) -> None:
+    """Add the parts for one. What another vendor signed goes before the texts that it was sent behind.
+
+    texts: those that end the content so far, which are not in `read` yet.
+    """
     for part in parts:
-        if type(part) is Reasoning and part.signature is not None and part.signature.origin != NAME:
-            read.insert(at, part)
-            at += 1
-        else:
-            read.append(part)
+        if type(part) is Text:
+            texts.append(part)
+            continue
+        if type(part) is not Reasoning or part.signature is None or part.signature.origin == NAME:
+            read += texts
+            texts.clear()
+        read.append(part)
 
 
 def _plain_text(data: str) -> str | None:
