@@ -21,6 +21,9 @@ _TYPES = frozenset(("string", "number", "integer", "boolean", "array", "object",
 _LISTS = frozenset(("anyOf", "oneOf", "allOf", "prefixItems"))
 _MAPS = frozenset(("properties", "$defs", "definitions", "patternProperties"))
 _SINGLE = frozenset(("items", "additionalProperties", "not"))
+# Those that the vendor's Schema may spell with underscores.
+_KNOWN = _LISTS | _MAPS | _SINGLE | {"propertyOrdering", "minItems", "maxItems", "minLength", "maxLength"}
+_KNOWN |= {"minProperties", "maxProperties"}
 # Fields of the vendor's Schema with another name (google-genai 3.4.0).
 _NAMES = {"defs": "$defs", "ref": "$ref"}
 
@@ -35,7 +38,7 @@ def json_schema(schema: JSON, note: SchemaNote, path: str = "") -> JSON:
     out: JSONObject = {}
     for key, value in schema.items():
         at = child(path, key)
-        name = _NAMES.get(key) or camel_case(key)
+        name = _NAMES.get(key) or (camel_case(key) if camel_case(key) in _KNOWN else key)
         if name == "propertyOrdering":
             note(at, "the order of properties: JSON Schema has none")
         elif name == "example":

@@ -43,7 +43,7 @@ def read_tools(body: JSONObject, repairs: list[Loss]) -> list[Tool]:
     for index, tool in enumerate(objects(value)):
         path = f"/tools/{index}"
         for kind, inner in tool.items():
-            at = f"{path}/{kind}"
+            at = child(path, kind)
             if kind == "functionDeclarations":
                 for number, declaration in enumerate(objects(inner)):
                     tools.append(_read_function(declaration, f"{at}/{number}", repairs))
