@@ -8,6 +8,8 @@ call has priority over reasoning, which is disabled for a model that cannot do b
 
 from __future__ import annotations
 
+from operator import is_not
+
 import msgspec
 
 from dragoman._ir.losses import Ledger
@@ -110,7 +112,8 @@ def _fit_strict(request: Request, ledger: Ledger) -> Request:
         if type(tool) is FunctionTool and tool.strict and not is_strict(tool.parameters):
             ledger.altered(f"{tool.path}/strict", _NOT_STRICT)
             tools[number] = changed(tool, strict=False)
-            request = msgspec.structs.replace(request, tools=tuple(tools))
+    if any(map(is_not, tools, request.tools)):
+        request = msgspec.structs.replace(request, tools=tuple(tools))
     if form is not None and form.strict and form.schema is not None and not is_strict(form.schema):
         ledger.altered(form.path, _NOT_STRICT)
         request = msgspec.structs.replace(
