@@ -1,4 +1,8 @@
+import logging
 import os
+import sys
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,3 +16,16 @@ def _clean_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         own = ("_API_KEY", "_AUTH_TOKEN", "_BASE_URL", "_PROXY", "SSL_CERT_FILE")
         if name.upper().endswith(own) or name.startswith("DRAGOMAN_"):
             monkeypatch.delenv(name)
+
+
+@pytest.fixture(autouse=True)
+def _own_log(logger: logging.Logger, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The log of this process as it was: commands that serve configure it for theirs."""
+    for module, name in ((sys, "excepthook"), (threading, "excepthook"), (sys, "unraisablehook")):
+        monkeypatch.setattr(module, name, getattr(module, name))
+    root = logging.getLogger()
+    before = root.handlers[:], root.level
+    yield
+    root.handlers[:], level = before
+    root.setLevel(level)
+    logging.captureWarnings(False)
