@@ -81,6 +81,12 @@ def test_which_endpoints_stream(streams: Any, requested: bool, does: bool) -> No
     assert Endpoint("/x", streams=streams).streams_if(requested) is does
 
 
+def test_a_path_may_have_something_before_the_models_name() -> None:
+    endpoint = Endpoint("/v1/{model}:go", model_prefix="models/")
+    for path, model in (("models/kite", "kite"), ("old/kite", "old/kite"), ("models/", None)):
+        assert endpoint.match(f"/v1/{path}:go") == model
+
+
 @pytest.mark.parametrize(
     ("template", "path", "model"),
     [

@@ -45,6 +45,7 @@ class Endpoint(msgspec.Struct, frozen=True):
         media_type: A stream's media type. Everything else is application/json.
         query: The parameter with which its requests come, such as `alt=sse`; "" if none tells them from others. An
             endpoint with one comes before that of the same path without.
+        model_prefix: What clients may send before the name of the model in the path, and is no part of it.
     """
 
     path: str
@@ -53,6 +54,7 @@ class Endpoint(msgspec.Struct, frozen=True):
     framing: Framing = SSE
     media_type: str = "text/event-stream; charset=utf-8"
     query: str = ""
+    model_prefix: str = ""
 
     def match(self, path: str, query: str = "") -> str | None:
         """Return the model that a path names, "" if it has no place for one, None if it is another endpoint's."""
@@ -62,7 +64,11 @@ class Endpoint(msgspec.Struct, frozen=True):
         if not place:
             return "" if path == before else None
         fits = len(path) > len(before) + len(after) and path.startswith(before) and path.endswith(after)
-        return path[len(before) : len(path) - len(after)] if fits else None
+        return (
+            path[len(before) : len(path) - len(after)].removeprefix(self.model_prefix) or None
+            if fits
+            else None
+        )
 
     def streams_if(self, requested: bool) -> bool:
         """True if the response is a stream. requested: the body requests one."""

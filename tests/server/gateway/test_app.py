@@ -207,7 +207,7 @@ SERVED = [
     "POST /v1/messages",
     "POST /v1/responses",
     *(
-        f"POST /{version}/models/{{model}}:{verb}"
+        f"POST /{version}/{{model}}:{verb}"
         for version in ("v1beta", "v1", "v1alpha")
         for verb in ("generateContent", "streamGenerateContent")
     ),

@@ -22,6 +22,8 @@ from dragoman.protocols.gemini.tables import HEARTBEAT, NAME, TOKEN_COUNT, VERSI
 __all__ = ["SPEC"]
 
 _MODEL = "models/{model}"
+# The AI SDK sends a name with a slash without `models/` (@ai-sdk/google 3.0.141).
+_NAMED = "{model}"
 
 SPEC = UpstreamSpec(
     name=NAME,
@@ -32,14 +34,21 @@ SPEC = UpstreamSpec(
         endpoint
         for version in VERSIONS
         for endpoint in (
-            Endpoint(f"/{version}/{_MODEL}:generateContent", streams="never"),
-            Endpoint(f"/{version}/{_MODEL}:streamGenerateContent", HEARTBEAT, "always", query="alt=sse"),
+            Endpoint(f"/{version}/{_NAMED}:generateContent", streams="never", model_prefix="models/"),
             Endpoint(
-                f"/{version}/{_MODEL}:streamGenerateContent",
+                f"/{version}/{_NAMED}:streamGenerateContent",
+                HEARTBEAT,
+                "always",
+                query="alt=sse",
+                model_prefix="models/",
+            ),
+            Endpoint(
+                f"/{version}/{_NAMED}:streamGenerateContent",
                 b"\r\n",  # blanks may stand anywhere in an array
                 "always",
                 JSON_ARRAY,
                 "application/json",
+                model_prefix="models/",
             ),
         )
     ),

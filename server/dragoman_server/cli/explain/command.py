@@ -64,8 +64,8 @@ def explain(
     path, _, query = path.partition("?")
     found = find_endpoint(PROTOCOLS.values(), path, query)
     if found is None:
-        paths = ", ".join(endpoint.path for spec in PROTOCOLS.values() for endpoint in spec.endpoints)
-        exit_with(USAGE_ERROR, f"no model is requested at {path!a}: write one of {paths}")
+        paths = dict.fromkeys(endpoint.path for spec in PROTOCOLS.values() for endpoint in spec.endpoints)
+        exit_with(USAGE_ERROR, f"no model is requested at {path!a}: write one of {', '.join(paths)}")
     client, endpoint, model = found
     body = read_document(file)
     explanation = explain_request(
