@@ -16,7 +16,7 @@ from failures.rules import refused
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from laws.conversations import MODEL, SCRIPTS, SIGNER, Script, check_prefixes, requests
-from oracle import MESSAGES, PROTOCOL_NAMES
+from oracle import MESSAGES, UPSTREAM_NAMES
 
 from dragoman import UPSTREAMS, RequestRefused, RequestTranslator
 from dragoman.codec import Capabilities
@@ -43,6 +43,8 @@ FIELDS: dict[str, st.SearchStrategy[Any]] = {
     "call_ids": one_of("any", "alnum9"),
     "prefill": st.booleans(),
     "thinking": one_of("adaptive", "none"),
+    "thinking_by": one_of("level", "budget", "none"),
+    "function_ids": st.booleans(),
     "context_window": one_of(None, 3000, 9000),
     "relay": one_of("exact", "rewrite"),
     "refuses": st.frozensets(
@@ -57,8 +59,8 @@ def capabilities_of(upstream: str) -> st.SearchStrategy[Capabilities]:
 
 
 @pytest.mark.promise("R14")
-@pytest.mark.parametrize("upstream", PROTOCOL_NAMES)
-@pytest.mark.parametrize("client", PROTOCOL_NAMES)
+@pytest.mark.parametrize("upstream", UPSTREAM_NAMES)
+@pytest.mark.parametrize("client", UPSTREAM_NAMES)
 @settings(max_examples=CONVERSATIONS, deadline=None, derandomize=True, database=None)
 @given(SCRIPTS, st.data(), st.booleans())
 def test_g8_what_an_upstream_gets_begins_with_what_it_got(

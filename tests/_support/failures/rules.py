@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from oracle import CHAT, MESSAGES, RESPONSES
+from oracle import CHAT, GEMINI, MESSAGES, RESPONSES
 
 Json = dict[str, Any]
 
@@ -140,4 +140,29 @@ def _is_followed(following: list[Json]) -> bool:
     return after.get("type", "message") in FOLLOWERS and after.get("role", "assistant") == "assistant"
 
 
-_RULES = {CHAT: _chat, MESSAGES: _messages, RESPONSES: _responses}
+def _gemini(body: Json) -> list[str]:
+    found: list[str] = []
+    waiting: list[str] = []
+    for number, content in enumerate(body["contents"]):
+        where = f"contents.{number}"
+        parts = content["parts"]
+        if not parts:
+            found.append(f"{where}: must include at least one parts field")
+        found += [f"{where}: a part without data" for part in parts if not _has_gemini_data(part)]
+        results = [part["functionResponse"] for part in parts if "functionResponse" in part]
+        if (waiting or results) and sorted(result["name"] for result in results) != sorted(waiting):
+            found.append(f"{where}: the number of function response parts is not that of function call parts")
+        calls = [part["functionCall"] for part in parts if "functionCall" in part]
+        if calls and content["role"] != "model":
+            found.append(f"{where}: a function call of the user")
+        if calls and (number == 0 or body["contents"][number - 1]["role"] != "user"):
+            found.append(f"{where}: a function call turn comes after a user turn or a function response turn")
+        waiting = [call["name"] for call in calls]
+    return found + [f"the last turn's call of {name} has no result" for name in waiting]
+
+
+def _has_gemini_data(part: Json) -> bool:
+    return part.get("text") != "" or "thoughtSignature" in part
+
+
+_RULES = {CHAT: _chat, MESSAGES: _messages, RESPONSES: _responses, GEMINI: _gemini}

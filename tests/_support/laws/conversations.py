@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 from hypothesis import strategies as st
-from oracle import CHAT, MESSAGES, RESPONSES
+from oracle import CHAT, GEMINI, MESSAGES, RESPONSES, UPSTREAM_NAMES
 
 from dragoman import Signer
 from dragoman._ir.events import Signature
@@ -57,7 +57,7 @@ SIGNED = [
     "",
     "plain",
     "own",
-    *[f"wrapped {name}" for name in (CHAT, MESSAGES, RESPONSES)],
+    *[f"wrapped {name}" for name in UPSTREAM_NAMES],
     "foreign",
     "forged",
 ]
@@ -103,7 +103,7 @@ def requests(
     script: Script, client: str, signer: Signer = SIGNER, more: Mapping[str, Any] | None = None
 ) -> list[bytes]:
     """Return the bodies that a client sends, one for each turn. more: members of each."""
-    make = {CHAT: _chat, MESSAGES: _messages, RESPONSES: _responses}[client]
+    make = {CHAT: _chat, MESSAGES: _messages, RESPONSES: _responses, GEMINI: _gemini}[client]
     bodies = []
     for end in range(1, len(script.turns) + 1):
         body = make(script, script.turns[:end], signer)
@@ -118,6 +118,7 @@ def _signature(kind: str, client: str, signer: Signer) -> str:
         CHAT: {"reasoning_content": "hm"},
         MESSAGES: {"type": "thinking", "thinking": "hm", "signature": "c2ln"},
         RESPONSES: {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "Y2lwaGVy"},
+        GEMINI: {"of": "functionCall", "thoughtSignature": "c2ln"},
     }
     if kind == "forged":
         return "drg1.bm8.no"
@@ -134,7 +135,7 @@ def is_from_client(item: dict[str, Any]) -> bool:
     return item.get("role") in ("user", "developer") or item.get("type", "").endswith("_output")
 
 
-# The three protocols. The model's side of a turn belongs to the request after it.
+# The protocols. The model's side of a turn belongs to the request after it.
 
 
 def _chat(script: Script, turns: tuple[Turn, ...], signer: Signer) -> dict[str, Any] | None:
@@ -311,12 +312,73 @@ def _responses(script: Script, turns: tuple[Turn, ...], signer: Signer) -> dict[
     }
 
 
+def _gemini(script: Script, turns: tuple[Turn, ...], signer: Signer) -> dict[str, Any] | None:
+    contents: list[dict[str, Any]] = []
+    pictured = {"inlineData": {"mimeType": "image/png", "data": PICTURE}}
+    document = {"inlineData": {"mimeType": "text/plain", "data": "aGk="}}
+    parts: list[Any] = []
+    for at, turn in enumerate(turns):
+        parts += [
+            {"!image": pictured, "!document": document}.get(text) or {"text": text} for text in turn.user
+        ]
+        if parts:
+            contents.append({"role": "user", "parts": parts})
+        if turn.system and at:
+            contents.append({"role": "system", "parts": [{"text": turn.system}]})
+        if at == len(turns) - 1:
+            break
+        answer: list[Any] = [{"text": text} for text in turn.text]
+        answer += [{"functionCall": {**_gemini_name(*call), "args": {"n": 1.0}}} for call in turn.calls]
+        if turn.reasoning not in ("", "plain"):
+            native = "c2ln" if turn.reasoning == "own" else _signature(turn.reasoning, GEMINI, signer)
+            # It is on the first call, else on the last text.
+            signed = len(turn.text) if turn.calls else len(answer) - 1
+            if signed < 0:
+                answer, signed = [{"text": ""}], 0
+            answer[signed] = {**answer[signed], "thoughtSignature": native}
+        if turn.reasoning:
+            answer.insert(0, {"text": "hm", "thought": True})
+        if answer:
+            contents.append({"role": "model", "parts": answer})
+        parts = [
+            {
+                "functionResponse": {
+                    **_gemini_name(*call),
+                    "response": {"error" if turn.result == "error" else "output": turn.result},
+                    **({"parts": [pictured]} if turn.result == "image" else {}),
+                }
+            }
+            for call in _result_ids(turn)
+        ]
+    if not contents or contents[-1]["role"] == "model":
+        return None
+    tools = [
+        {"name": name, "parametersJsonSchema": {"type": "object", "properties": {}}}
+        for name in ("read", "shell.run", "apply", "t" * 70)
+    ]
+    return {
+        "contents": contents,
+        **(
+            {"systemInstruction": {"parts": [{"text": text} for text in script.system]}}
+            if script.system
+            else {}
+        ),
+        "tools": [{"functionDeclarations": tools}],
+        "generationConfig": {"maxOutputTokens": 5000},
+    }
+
+
+def _gemini_name(call: str, name: str) -> dict[str, str]:
+    """Return what calls and results share. Older models gave no ids: those of one letter are left out."""
+    return {"name": name} if len(call) == 1 else {"id": call, "name": name}
+
+
 # The law.
 
-_CONVERSATION = {CHAT: "messages", MESSAGES: "messages", RESPONSES: "input"}
+_CONVERSATION = {CHAT: "messages", MESSAGES: "messages", RESPONSES: "input", GEMINI: "contents"}
 _MARKS = {"cache_control", "prompt_cache_breakpoint"}
 # A limit of the output is no part of the prompt.
-_LIMITS = {"max_tokens", "max_completion_tokens", "max_output_tokens"}
+_LIMITS = {"max_tokens", "max_completion_tokens", "max_output_tokens", "maxOutputTokens"}
 
 
 def _without_marks(value: Any) -> Any:
@@ -342,6 +404,7 @@ def _members(body: bytes, protocol: str, marks: bool) -> tuple[dict[str, bytes],
         return msgspec.json.encode(_without_marks(msgspec.json.decode(raw))) if marks else bytes(raw)
 
     decoded = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
+    decoded |= msgspec.json.decode(decoded.pop("generationConfig", b"{}"), type=dict[str, msgspec.Raw])
     conversation = msgspec.json.decode(decoded.pop(_CONVERSATION[protocol]), type=list[msgspec.Raw])
     head = {name: spelled(each) for name, each in decoded.items() if name not in _LIMITS}
     return head, [spelled(each) for each in conversation]

@@ -45,6 +45,7 @@ class ContentsWriter(msgspec.Struct):
     _names: dict[str, str] = {}  # of the calls, by their ids, because results have none
     _signed: SignedParts = msgspec.field(default_factory=SignedParts)  # the last content, which may go on
     _open: str = ""  # its role, "" if it is the client's own
+    _media: list[JSONObject] = []  # of results that cannot hold them; they follow the turn's last result
 
     def add(self, message: Message) -> None:
         """Write a message as a content, or into the last one if the role is the same."""
@@ -110,8 +111,20 @@ class ContentsWriter(msgspec.Struct):
             self._signed.sign(signature.native)
 
     def _append(self, role: str, part: JSONObject) -> None:
-        self._start(role, starts="functionResponse" not in part and self._ends_with_result())
+        if "functionResponse" in part:
+            self._start(role)
+        else:
+            self._add_media()
+            self._start(role, starts=self._ends_with_result())
         self._signed.add(part)
+
+    def _add_media(self) -> None:
+        """Add the media that wait for the last result of a turn, behind it."""
+        if not self._ends_with_result():
+            return
+        media, self._media = self._media, []
+        for part in media:
+            self._append("user", part)
 
     def _ends_with_result(self) -> bool:
         parts = self._signed.parts
@@ -126,6 +139,7 @@ class ContentsWriter(msgspec.Struct):
 
     def _close(self) -> None:
         """End the last content: nothing more joins it."""
+        self._add_media()
         if not self._open:
             return
         self._signed.finish()
@@ -154,7 +168,7 @@ class ContentsWriter(msgspec.Struct):
         if isinstance(part, ToolCall) and role == "model":
             return (self._call(part),)
         if isinstance(part, ToolResult) and role == "user":
-            return self._result(part)
+            return (self._result(part),)
         if isinstance(part, OpaquePart):
             if part.origin == NAME:
                 return (part.native,)
@@ -180,24 +194,26 @@ class ContentsWriter(msgspec.Struct):
         call["args"] = arguments
         return {"functionCall": call}
 
-    def _result(self, part: ToolResult) -> Iterable[JSONObject]:
+    def _result(self, part: ToolResult) -> JSONObject:
         texts: list[str] = []
         media: list[JSONObject] = []
         for inner in part.parts:
             for written in self._new_parts(inner, "result"):
                 if "text" in written:
                     texts.append(written["text"])
-                else:
+                elif self._capabilities.tool_images:
                     media.append(written)
+                else:
+                    self._media.append(written)
+                    self._ledger.altered(inner.path, "moved out of the tool result into the content after it")
         result: JSONObject = {"id": part.call_id} if self._capabilities.function_ids else {}
         result["name"] = self._names.get(part.call_id, part.call_id)
         # "use "output" key to specify function output and "error" key to specify error details" (google-genai 3.4.0).
         # It is an object, never a list or a text (vscode-copilot-chat#2745, read 2026-11-22).
         result["response"] = {"error" if part.is_error else "output": "\n\n".join(texts)}
-        if media and self._capabilities.tool_images:
+        if media:
             result["parts"] = media
-            media = []
-        return ({"functionResponse": result}, *media)
+        return {"functionResponse": result}
 
 
 def arguments_object(text: str) -> JSON:
