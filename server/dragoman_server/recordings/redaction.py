@@ -19,7 +19,6 @@ _SECRET_HEADERS = frozenset(
         "authorization",
         "proxy-authorization",
         "api-key",
-        "x-goog-api-key",
         "cookie",
         "set-cookie",
         *(spec.auth_header for spec in UPSTREAMS.values()),

@@ -276,7 +276,10 @@ async def test_the_log_has_the_keys_name_and_never_the_key(caplog: pytest.LogCap
     with caplog.at_level(logging.DEBUG):
         await call("/v1/chat/completions", {"x-api-key": OTHER})
         await call("/v1/chat/completions", {"x-api-key": "drk_canary-wrong"})
+        await call("/v1/chat/completions", {"x-goog-api-key": OTHER})
+        await call(f"/v1/chat/completions?key={OTHER}")
+        await call("/v1/chat/completions?key=drk_canary-wrong")
     records = [each.__dict__["dragoman"] for each in caplog.records if each.name == "dragoman.requests"]
-    assert [record.get("client_key") for record in records] == ["blue", None]
+    assert [record.get("client_key") for record in records] == ["blue", None, "blue", "blue", None]
     assert records[1]["outcome"] == "refused"
     assert "canary" not in str([record.__dict__ for record in caplog.records])

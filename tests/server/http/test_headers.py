@@ -17,7 +17,7 @@ from dragoman_server.wire.headers import (
     with_key,
 )
 
-CHAT, MESSAGES, RESPONSES = PROTOCOL_NAMES = ("openai_chat", "anthropic_messages", "openai_responses")
+CHAT, MESSAGES, RESPONSES, GEMINI = PROTOCOL_NAMES = tuple(UPSTREAMS)
 
 # Headers of real clients, and the protocols to whose upstreams they are forwarded, from a client of the same protocol.
 REQUEST_HEADERS: dict[str, tuple[str, ...]] = {
@@ -28,6 +28,8 @@ REQUEST_HEADERS: dict[str, tuple[str, ...]] = {
     "idempotency-key": (CHAT, RESPONSES),
     "openai-beta": (CHAT, RESPONSES),
     "x-codex-beta-features": (RESPONSES,),
+    "x-goog-api-client": (GEMINI,),
+    "x-server-timeout": (GEMINI,),
     **dict.fromkeys(
         [
             "accept",
@@ -108,6 +110,7 @@ AUTH_HEADERS: list[tuple[str, str, str, str]] = [
     (CHAT, "auto", "authorization", "Bearer k"),
     (RESPONSES, "auto", "authorization", "Bearer k"),
     (MESSAGES, "auto", "x-api-key", "k"),
+    (GEMINI, "auto", "x-goog-api-key", "k"),
     (MESSAGES, "bearer", "authorization", "Bearer k"),
     (CHAT, "x-api-key", "x-api-key", "k"),
 ]
@@ -115,10 +118,10 @@ AUTH_HEADERS: list[tuple[str, str, str, str]] = [
 
 def test_the_header_for_the_upstreams_key() -> None:
     for protocol, auth, name, value in AUTH_HEADERS:
-        client = {"authorization": "Bearer of the client", "x-api-key": "of the client"}
+        client = dict.fromkeys(("authorization", "x-api-key", "x-goog-api-key"), "Bearer of the client")
         headers = sent(protocol, protocol, client, api_key=Secret("k"), auth=auth)
         assert headers[name] == value, (protocol, auth)
-        assert {"authorization", "x-api-key"} & headers.keys() == {name}, (protocol, auth)
+        assert client.keys() & headers.keys() == {name}, (protocol, auth)
 
 
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES)

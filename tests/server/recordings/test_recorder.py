@@ -72,19 +72,33 @@ async def test_both_sides_are_recorded_and_replayed(tmp_path: Path, upstream: st
     assert first_difference(recording, replay(recording)) is None
 
 
-async def test_no_secret_is_recorded(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("query", "headers", "recorded"),
+    [
+        ("", {"x-api-key": "sk-client-0123456789"}, ("x-api-key", "****")),
+        ("", {"x-goog-api-key": "sk-client-0123456789"}, ("x-goog-api-key", "****")),
+        ("?key=sk-client-0123456789", {}, None),
+    ],
+)
+@pytest.mark.promise("S3", "S4")
+async def test_no_secret_is_recorded(
+    query: str, headers: dict[str, str], recorded: tuple[str, str] | None, tmp_path: Path
+) -> None:
     leak = json.dumps(
         {"error": {"message": f"the key {KEY} is wrong", "type": "x", "code": None, "param": None}}
     )
     refusal = Script([leak[:40].encode(), leak[40:].encode()], status=400, headers=[("set-cookie", KEY)])
     async with gateway({"/chat/completions": refusal}, record=str(tmp_path)) as running:
-        await running.call("/v1/messages", body_of("chat/x"), headers={"x-api-key": "sk-client-0123456789"})
+        client = await running.call(f"/v1/messages{query}", body_of("chat/x"), headers=headers)
+    assert client.status == 400
+    assert "sk-client-0123456789" not in repr(running.last)
     [path] = tmp_path.glob("*.json")
     text = path.read_text()
     assert KEY not in text
-    assert "sk-client-0123456789" not in text
+    assert "sk-client-0123456789" not in text + client.body.decode()
     [recording] = recordings(tmp_path)
-    assert ("x-api-key", "****") in recording.request.headers
+    assert recorded is None or recorded in recording.request.headers
+    assert recording.request.query == ("key=****" if query else "")
     [attempt] = recording.attempts
     assert ("authorization", "****") in attempt.headers
     assert f"the key {'*' * len(KEY)} is wrong" in as_text(joined(attempt.pieces))
