@@ -172,7 +172,8 @@ class ConversationReader(msgspec.Struct):
                 self._thoughts = thoughts  # more may come
                 return ()
             return tuple(thoughts)
-        path = f"{path}/{SIGNATURE}"
+        if part.get("thought") is not True:
+            path = f"{path}/{SIGNATURE}"
         seen = part["text"] if part.get("thought") is True and type(part.get("text")) is str else ""
         if not self.signer.is_wrapped(text):
             native: JSONObject = {SIGNED: kind, SIGNATURE: text}

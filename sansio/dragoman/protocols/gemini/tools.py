@@ -24,7 +24,7 @@ from dragoman._ir.tools import (
     WebSearch,
 )
 from dragoman._wire.exceptions import RemoteProtocolError
-from dragoman._wire.json import JSON, JSONObject, encode_text, wrong_type
+from dragoman._wire.json import JSON, JSONObject, encode_text, leaves, wrong_type
 from dragoman.protocols.gemini.capabilities import GeminiCapabilities as Capabilities
 from dragoman.protocols.gemini.checks import CHECKS, objects
 from dragoman.protocols.gemini.schemas import json_schema
@@ -179,9 +179,10 @@ def _write_hosted(tool: HostedTool, capabilities: Capabilities, ledger: Ledger) 
         block = {"googleSearch": {}}
         if use.blocked_domains:
             block["googleSearch"]["excludeDomains"] = list(use.blocked_domains)
-        for name in ("allowed_domains", "max_uses", "location", "context_size"):
-            if getattr(use, name) is not None:
-                ledger.dropped(child(tool.path, name), "Gemini's search has no such setting")
+    known = {tool.kind, tag, *leaves(block)}
+    for key, value in (tool.native or {}).items():
+        if any(leaf is not None and leaf not in known for leaf in leaves(value)):
+            ledger.dropped(child(tool.path, key), f"Gemini's {next(iter(block))} has no such setting")
     return [block]
 
 
