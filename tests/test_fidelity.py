@@ -63,7 +63,7 @@ def test_no_part_of_a_stream_is_lost_silently() -> None:
 
 
 # Good streams that cannot be translated further: the response becomes an error, as it must.
-ERRORS = {"`error`"}
+ERRORS = {"`error`", "`MALFORMED_FUNCTION_CALL`"}
 
 
 def test_streams_become_errors_only_where_they_must() -> None:

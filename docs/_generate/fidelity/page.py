@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from itertools import groupby
 from operator import attrgetter
 
-from dragoman_server.capabilities.providers import CHAT, MESSAGES, RESPONSES
+from dragoman_server.capabilities.providers import CHAT, GEMINI, MESSAGES, RESPONSES
 from fidelity.judge import Cell, Fate, Note, cells_of
 from fidelity.probe import Probe
 from fidelity.rows import read
 from fidelity.run import PROTOCOL_NAMES, VENDORS
 
-TITLES = {CHAT: "Chat Completions", MESSAGES: "Messages", RESPONSES: "Responses"}
-VENDOR_NAMES = {"openai": "OpenAI", "anthropic": "Anthropic"}
+TITLES = {CHAT: "Chat Completions", MESSAGES: "Messages", RESPONSES: "Responses", GEMINI: "Gemini"}
+VENDOR_NAMES = {"openai": "OpenAI", "anthropic": "Anthropic", "gemini": "Google"}
 _ROWS = {protocol: read(protocol) for protocol in PROTOCOL_NAMES}
 REQUESTS = {protocol: requests for protocol, (requests, _) in _ROWS.items()}
 ANSWERS = {protocol: streams for protocol, (_, streams) in _ROWS.items()}
@@ -40,7 +40,8 @@ protocols are not here, because their bytes pass unchanged.
 | nothing to carry | the other side does the same without it |
 
 In a place, the brackets behind an array have the type or role of the element: `messages[tool].content` is the content
-of a message of the role `tool`. In streams the type of the event comes first: `content_block_delta: delta.text`.
+of a message of the role `tool`. `path` is the path of the request. In streams the type of the event comes first:
+`content_block_delta: delta.text`.
 
 What is altered, left out or wrapped as a whole block has an entry in the ledger: the words come from the entry,
 followed by its code in brackets. [translation.md](translation.md) explains the codes.
@@ -69,7 +70,7 @@ def _tables(origin: str, probes: list[Probe]) -> Iterator[str]:
     for section, rows in groupby(probes, attrgetter("section")):
         yield from (f"### {section}", "")
         yield f"| {TITLES[origin]} | {' | '.join(f'to {TITLES[other]}' for other in columns)} |"
-        yield "|---|---|---|"
+        yield f"|{'---|' * (1 + len(columns))}"
         for probe in rows:
             yield f"| {probe.name} | {' | '.join(_cell(origin, other, probe) for other in columns)} |"
         yield ""

@@ -19,13 +19,13 @@ from dragoman import (
 from dragoman.codec import ResponseContext
 from dragoman.document import Request
 from dragoman.jsontext import encode
-from dragoman_server.capabilities.providers import CHAT, MESSAGES, PROVIDERS, RESPONSES
+from dragoman_server.capabilities.providers import CHAT, GEMINI, MESSAGES, PROVIDERS, RESPONSES
 from dragoman_server.capabilities.resolve import capabilities_for
 from dragoman_server.proxying.plan import MAX_FAN_OUT
 from dragoman_server.settings import Settings, UpstreamSettings
 from fidelity.probe import Json
 
-PROTOCOL_NAMES = (CHAT, MESSAGES, RESPONSES)
+PROTOCOL_NAMES = (CHAT, MESSAGES, RESPONSES, GEMINI)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +39,15 @@ class Output:
 
 
 # The vendors' own hosts, each with a current model.
-VENDORS = {CHAT: "openai", RESPONSES: "openai", MESSAGES: "anthropic"}
-_MODELS = {CHAT: "some-model", RESPONSES: "some-model", MESSAGES: "claude-opus-5"}
+VENDORS = {CHAT: "openai", RESPONSES: "openai", MESSAGES: "anthropic", GEMINI: "gemini"}
+_MODELS = {
+    CHAT: "some-model",
+    RESPONSES: "some-model",
+    MESSAGES: "claude-opus-5",
+    GEMINI: "gemini-3.8-flash",
+}
+# At the beginning of a wrapped signature, and of the Base64 of several.
+_WRAPPED = re.compile(r"(?:drg1\.|ZHJnMS)[A-Za-z0-9_+/=-]+")
 
 
 @cache
@@ -48,7 +55,7 @@ def capabilities_of(protocol: str) -> tuple[Capabilities, Capabilities]:
     """Return the capabilities of an unknown compatible server, and of the vendor's own host."""
     provider = next(each for each in PROVIDERS if each.name == VENDORS[protocol])
     upstream = UpstreamSettings(name="vendor", protocol=protocol, base_url=provider.base_url)
-    return Capabilities(), capabilities_for(Settings(), upstream, _MODELS[protocol])
+    return UPSTREAMS[protocol].capabilities(), capabilities_for(Settings(), upstream, _MODELS[protocol])
 
 
 def request_output(client: str, upstream: str, capabilities: Capabilities, body: Json) -> Output:
@@ -59,14 +66,17 @@ def request_output(client: str, upstream: str, capabilities: Capabilities, body:
         capabilities=capabilities,
         max_fan_out=MAX_FAN_OUT,
     )
-    done = translator.translate(json.dumps(body).encode())
+    done = translator.translate(json.dumps(body).encode(), model=body.get("model", "m"))
+    wire = json.loads(done.body)
+    if UPSTREAMS[upstream].model_in_path:
+        wire["path"] = UPSTREAMS[upstream].path_for(done.request.model, stream=done.request.stream)
     here = {
         "answers": done.fan_out,
         "stops": done.undo.stop_sequences,
         "include_usage": done.request.include_usage,
         "compacts": done.undo.compacts,
     }
-    return Output(done.body.decode(), "", json.dumps(here), tuple(done.losses))
+    return Output(json.dumps(wire), "", json.dumps(here), tuple(done.losses))
 
 
 def answer_output(upstream: str, client: str, frames: list[Json]) -> Output:
@@ -92,5 +102,5 @@ def _frame(frame: Json) -> bytes:
 
 def _unwrapped(wire: str) -> str:
     """Return the contents of wrapped signatures."""
-    found = [Signer().unwrap(text) for text in re.findall(r"drg1\.[A-Za-z0-9_-]+", wire)]
-    return "".join(encode(each.native).decode() for each in found if each is not None)
+    found = [each for text in _WRAPPED.findall(wire) for each in Signer().unwrap_list(text)]
+    return "".join(encode(each.native).decode() for each in found)

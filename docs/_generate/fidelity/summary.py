@@ -33,31 +33,36 @@ _TOPICS = [
     for topic, pattern in (
         ("unknown fields, blocks and tools", r"an?y? unknown .*|x_field"),
         ("prompt cache marks and keys", r".*cache_(control|breakpoint).*|prompt_cache_.*"),
-        ("log probabilities", r".*logprobs.*"),
-        ("audio", r".*audio.*"),
-        ("`n`", r"n"),
-        ("stop sequences", r"stop|stop_sequences?"),
+        ("log probabilities", r".*[lL]ogprobs.*"),
+        ("audio", r".*audio.*|speechConfig"),
+        ("video", r"video of .*"),
+        ("`n`", r"n|candidateCount"),
+        ("stop sequences", r"stop|stop_sequences?|stopSequences"),
         ("`seed`", r"seed"),
-        ("penalties", r".*_penalty"),
+        ("penalties", r".*(_p|P)enalty"),
         ("`logit_bias`", r"logit_bias"),
-        ("`top_k`", r"top_k"),
-        ("temperature and `top_p`", r"temperature|top_p"),
+        ("`top_k`", r"top_k|topK"),
+        ("temperature and `top_p`", r"temperature|top_p|topP"),
         ("verbosity", r"(text\.)?verbosity"),
-        ("`metadata`", r"metadata"),
+        ("`metadata`", r"metadata|labels"),
         ("`store`", r"store"),
-        ("moderation", r"moderation"),
+        ("moderation", r"moderation|safety(Settings|Ratings)|modelArmorConfig"),
         ("names of messages", r"name of a system.*|assistant: name"),
-        ("JSON mode", r"json_object"),
-        ("schema output", r"json_schema|output_config\.format|output_format"),
-        ("reasoning efforts", r"reasoning_effort|reasoning\.effort|output_config\.effort"),
+        ("JSON mode", r"json_object|responseMimeType"),
+        ("schema output", r"json_schema|output_config\.format|output_format|response(Json)?Schema"),
+        ("reasoning efforts", r"reasoning_effort|(reasoning|output_config)\.effort|.*thinkingLevel"),
         (
             "reasoning budgets",
-            r"reasoning\.max_tokens|thinking\.budget_tokens|thinking enabled, with a budget",
+            r"reasoning\.max_tokens|thinking\.budget_tokens|thinking enabled, with a budget|.*thinkingBudget",
         ),
-        ("settings of reasoning summaries", r"reasoning\.(generate_)?summary|thinking\.display"),
+        (
+            "settings of reasoning summaries",
+            r"reasoning\.(generate_)?summary|thinking\.display|.*includeThoughts",
+        ),
         (
             "thinking and signatures",
-            r"(redacted_)?thinking|thinking, (un)?signed|signature_delta|thinking_delta",
+            r"(redacted_)?thinking|thinking, (un)?signed|signature_delta|thinking_delta"
+            r"|(model: )?(thought, (un)?signed|thoughtSignature of .*)",
         ),
         ("reasoning items", r"reasoning (in the open|with .*)|response\.reasoning_\w+\.delta"),
         ("plain reasoning", r"(assistant: )?reasoning(_content)?"),
@@ -71,31 +76,48 @@ _TOPICS = [
         ("grammars of free-text tools", r"format of (type grammar|custom)"),
         (
             "function tools",
-            r"tools|functions|function|function_call|tool_use|tool_calls(: function)?|without a type",
+            r"tools|functions|function|function_call|tool_use|tool_calls(: function)?|without a type"
+            r"|(model: )?functionCall|functionResponse",
         ),
-        ("tool choice", r"tool_choice|auto|required|any|tool|none"),
-        ("lists of allowed tools", r"allowed_tools"),
+        (
+            "tool choice",
+            r"tool_choice|auto|required|any|tool|none|AUTO|NONE|ANY|VALIDATED|allowedFunctionNames with one name",
+        ),
+        ("lists of allowed tools", r"allowed_tools|allowedFunctionNames with several names"),
         ("namespaces of tools", r"namespace.*"),
-        ("images", r"image_url.*|image of (base64|a URL)|input_image of a (data URI|URL)"),
+        (
+            "images",
+            r"image_url.*|image of (base64|a URL)|input_image of a (data URI|URL)"
+            r"|image of (inlineData|a URL in fileData)",
+        ),
         (
             "images and files in tool results",
-            r"(result|output): (image|document|input_image|input_file)|tool: (image_url|file)",
+            r"(result|output): (image( in parts)?|document|input_image|input_file)|tool: (image_url|file)",
         ),
-        ("stored files", r"file of a file_id|(image|document|input_image|input_file) of a file"),
+        (
+            "stored files",
+            r"file of a file_id|(image|document|input_image|input_file) of a file|stored file .*",
+        ),
         (
             "documents",
-            r"file( of plain text)?|document of (base64|text|content|a URL)|input_file of (a PDF|plain text|a URL)",
+            r"file( of (plain text|inlineData))?|document of (base64|text|content|a URL)"
+            r"|input_file of (a PDF|plain text|a URL)",
         ),
         ("search results as input", r"(result: )?search_result"),
-        ("`is_error`", r"is_error"),
+        ("`is_error`", r"is_error|error of a functionResponse"),
         (
             "citations",
-            r".*(_location|_citation|file_path)|(assistant: )?annotations|citations(_delta| of a document)?",
+            r".*(_location|_citation|file_path)|(assistant: )?annotations|citations(_delta| of a document)?"
+            r"|(citation|grounding)Metadata",
         ),
         ("containers", r"container( .*)?"),
         ("editing of the context", r".*context_management.*|truncation"),
         ("compacted conversations", r"compaction|compaction_\w+"),
-        ("stored conversations", r"thread .*|conversation .*|previous_response_id|item_reference|prompt"),
+        (
+            "stored conversations",
+            r"thread .*|conversation .*|previous_response_id|item_reference|prompt"
+            r"|cachedContent|continuationToken",
+        ),
         ("background responses", r"background.*"),
         ("fallbacks", r"fallback.*"),
         (
@@ -108,15 +130,17 @@ _TOPICS = [
             r"(web_search|web_fetch|code_execution|advisor)_\d+|tool_search_tool\w*|.*toolset_?\d*|mcp(_\w+| .*)?"
             r"|.*web_search.*|server_tool_use|\w+_tool_result( .*)?"
             r"|(file_search|image_generation|code_interpreter)(_call)?|program(_output|matic_tool_calling)?"
-            r"|container_upload",
+            r"|container_upload|googleSearch|codeExecution|urlContext|googleMaps"
+            r"|(model: )?(executableCode|codeExecutionResult)",
         ),
         ("phases of messages", r"phase .*"),
-        ("asynchronous and nested calls", r"(async|caller) of .*"),
+        ("asynchronous and nested calls", r"(async|caller|behavior|scheduling) of .*"),
         (
             "text",
-            r"text|content|messages|text_delta|response\.output_text\.delta|(assistant: )?(in|out)put_text",
+            r"text|content|messages|contents|systemInstruction|content of the role .*|text_delta"
+            r"|response\.output_text\.delta|(assistant: )?(in|out)put_text",
         ),
-        ("usage", r"(in|out)put_tokens|(prompt|completion)_tokens"),
+        ("usage", r"(in|out)put_tokens|(prompt|completion)_tokens|(prompt|candidates)TokenCount"),
     )
 ]
 
