@@ -18,10 +18,10 @@ from fidelity.streams import SUBJECT
 from fidelity.summary import summary
 
 from dragoman import Loss, LossCode, RemoteProtocolError
-from dragoman_server.capabilities.providers import CHAT, MESSAGES, RESPONSES
+from dragoman_server.capabilities.providers import CHAT, GEMINI, MESSAGES, RESPONSES
 
 PAGE = Path(__file__).parents[1] / "docs" / "fidelity.md"
-PREFIX = {CHAT: "chat", MESSAGES: "messages", RESPONSES: "responses"}
+PREFIX = {CHAT: "chat", MESSAGES: "messages", RESPONSES: "responses", GEMINI: "gemini"}
 
 
 def rows(table: dict[str, list[Probe]]) -> Iterator[tuple[str, str, Probe]]:

@@ -19,6 +19,9 @@ from openai.types.responses.response_output_text_param import Annotation
 from openai.types.responses.response_usage import ResponseUsage
 from pydantic import BaseModel
 
+from dragoman.protocols.gemini import shapes as gemini
+from dragoman.protocols.gemini.tables import DATA_MEMBERS, MODES
+
 
 def fields(kind: Any) -> set[str]:
     if isinstance(kind, type) and issubclass(kind, BaseModel):
@@ -75,6 +78,13 @@ REQUESTS: dict[str, set[str]] = {
     "responses tools": literals(responses.ToolParam),
     "responses choices": literals(ToolChoice),
     "responses includes": literals(responses.ResponseIncludable),
+    # Its SDK brings more packages than all of ours. These come from it.
+    "gemini fields": gemini.REQUEST_SHAPE.keys() - {"toolConfig", "generationConfig"},
+    "gemini settings": set(gemini.REQUEST_SHAPE["generationConfig"]),
+    "gemini choices": (set(gemini.REQUEST_SHAPE["toolConfig"]) | MODES.keys())
+    - {"functionCallingConfig", "MODE_UNSPECIFIED"},
+    "gemini parts": {*DATA_MEMBERS, *gemini.TEXT_SHAPE, *gemini.MEDIA_SHAPE} - {"thought"},
+    "gemini results": set(gemini.RESULT_SHAPE["functionResponse"]) - {"id", "name"},
 }
 WHOLE_RESPONSES: dict[str, set[str]] = {
     "chat chunks": _event_fields(chat.ChatCompletionChunk),
@@ -92,4 +102,8 @@ WHOLE_RESPONSES: dict[str, set[str]] = {
     "responses items": literals(responses.ResponseOutputItem),
     "responses response": _event_fields(responses.Response),
     "responses usage": fields(ResponseUsage),
+    "gemini chunks": gemini.RESPONSE_SHAPE.keys() - {"usageMetadata"},
+    "gemini candidates": gemini.CANDIDATE_SHAPE.keys() - {"index", "content", "finishReason"},
+    "gemini parts": gemini.PART_SHAPE.keys() - {"thought"},
+    "gemini usage": set(gemini.USAGE_SHAPE.shapes),
 }
