@@ -93,4 +93,4 @@ def test_a_new_plain_setting_is_one_row(tmp_path: Path) -> None:
         "toy_switch must be a boolean, not a number",
     ]
     lost = "left out: the upstream's protocol has no such setting (`dropped`)"
-    assert found["page"] == [f"| `toy_level` | {lost} | `toy_level` |"]
+    assert found["page"] == [f"| `toy_level` | {lost} | `toy_level` | {lost} |"]

@@ -4,8 +4,8 @@ It takes bytes and returns bytes and events. It opens no socket, reads no clock,
 and uses no event loop, so it works under asyncio, trio, threads and plain functions. Start with RequestTranslator and
 ResponseTranslator. PROTOCOLS has all protocols by name, UPSTREAMS those that upstreams speak as well.
 
-It has more lines than its budget (`make lines`), because most of it are protocols of vendors: each is read and written,
-requests and responses, streams and whole bodies, as its documents have it and as compatible servers send it.
+It has more lines than its budget (`make lines`), because most of them are protocols of vendors: each is read and
+written, requests and responses, streams and whole bodies, as its documents have it and as compatible servers send it.
 
     dragoman.events     the events of a response
     dragoman.document   the parts of a request

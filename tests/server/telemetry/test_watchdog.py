@@ -80,7 +80,9 @@ def test_a_loop_that_has_ended_is_asked_in_vain() -> None:
 async def test_a_real_loop_that_stands_is_noticed(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dragoman_server.telemetry.watchdog.STALL_S", 0.001)
+    monkeypatch.setattr(
+        "dragoman_server.telemetry.watchdog.STALL_S", 0.1
+    )  # longer than a start of its thread
     stalls: list[None] = []
     with watching(lambda: stalls.append(None)):
         while not stalls:  # the loop does not run until it was noticed

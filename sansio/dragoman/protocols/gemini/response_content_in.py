@@ -373,6 +373,11 @@ class CandidateReader(msgspec.Struct):
         if reason is StopReason.END and self._called:
             reason = StopReason.TOOL_USE
         explanation = self._message if reason is StopReason.CONTENT_FILTER else None
+        if self._message and explanation is None:
+            self._ledger.dropped(
+                f"{self._path}/finishMessage",
+                "other protocols have a text about the end only where a filter ended it",
+            )
         out.append(Stopped(reason, native, self.index, explanation=explanation))
         return None
 
