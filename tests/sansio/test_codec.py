@@ -7,7 +7,15 @@ import pytest
 from core.toy_protocol import context_of, toy
 
 from dragoman import RequestRefused
-from dragoman.codec import Capabilities, Endpoint, ProtocolSpec, RateLimitHeaders, ToolLimits, find_endpoint
+from dragoman.codec import (
+    Capabilities,
+    Endpoint,
+    ProtocolSpec,
+    RateLimitHeaders,
+    TokenCount,
+    ToolLimits,
+    find_endpoint,
+)
 from dragoman.protocols.openai_chat.capabilities import ChatCapabilities
 
 
@@ -107,6 +115,27 @@ def test_an_endpoint_is_found_by_its_path() -> None:
     assert find_endpoint((first, second), "/v2/a:go") == (second, second.endpoints[0], "a")
     assert find_endpoint((first, second), "/v2/go") == (second, second.endpoints[1], "")
     assert find_endpoint((first, second), "/v3") is None
+
+
+WRAPPED = TokenCount(("/weigh",), "/weigh", frozenset({"in"}), {"max": 1}, wrapper="parcel")
+BARE = TokenCount(("/weigh",), "/weigh", frozenset({"in", "model"}), {"max": 1})
+
+
+@pytest.mark.parametrize(
+    ("count", "sent", "read", "written"),
+    [
+        (BARE, {"in": "a"}, {"in": "a", "max": 1}, {"in": "a"}),
+        (BARE, {"in": "a", "max": 2, "model": "m"}, {"in": "a", "max": 2, "model": "m"}, {"in": "a", "model": "m"}),
+        (BARE, {"parcel": {"in": "a"}}, {"parcel": {"in": "a"}, "max": 1}, {}),
+        (WRAPPED, {"in": "a"}, {"in": "a", "max": 1}, {"parcel": {"model": "m/x", "in": "a"}}),
+        (WRAPPED, {"parcel": {"in": "a"}}, {"in": "a", "max": 1}, {"parcel": {"model": "m/x", "in": "a"}}),
+    ],
+)  # fmt: skip
+def test_a_request_for_a_count(
+    count: TokenCount, sent: dict[str, Any], read: dict[str, Any], written: dict[str, Any]
+) -> None:
+    assert count.read(sent) == read
+    assert count.write(read, "m/x") == written
 
 
 def test_an_endpoint_may_be_found_by_its_query() -> None:

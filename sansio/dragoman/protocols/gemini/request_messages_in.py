@@ -65,8 +65,7 @@ class _Calls(msgspec.Struct):
     def answered(self, call_id: str | None, name: str) -> str:
         """Return the id of the call that a result answers: by its id, else by its name, else the next one."""
         if call_id:
-            if call_id in self._numbers:
-                self._answered.add(self._numbers[call_id])
+            self._answered.add(self._numbers.get(call_id, -1))
             return call_id
         for numbers in (self._named.get(name, deque()), self._waiting):
             while numbers:
