@@ -52,6 +52,18 @@ READERS = {
     SIMPLE_EVENTS: simple.failure_of,
 }
 
+# HTTP status -> names of google.rpc (googleapis, google/rpc/code.proto). None is about a prompt that is too long.
+GOOGLE_CODES = {
+    400: {"INVALID_ARGUMENT", "FAILED_PRECONDITION"},
+    401: {"UNAUTHENTICATED"},
+    403: {"PERMISSION_DENIED"},
+    404: {"NOT_FOUND"},
+    429: {"RESOURCE_EXHAUSTED"},
+    500: {"INTERNAL"},
+    503: {"UNAVAILABLE"},
+    504: {"DEADLINE_EXCEEDED"},
+}
+
 
 @dataclass(frozen=True, slots=True)
 class ErrorResponse:
@@ -92,6 +104,7 @@ def compare_error(upstream: ErrorResponse, client: ErrorResponse) -> list[str]:
     messages, openai = STATUSES.get(upstream.status, (keep, keep))
     if upstream.status == 400 and WRONG_KEY.search(upstream.message):
         messages = {401}
+        openai = {401} if client.protocol == GEMINI else openai
     allowed = messages if client.protocol == MESSAGES else openai
     if client.status not in allowed:
         problems.append(f"status: {upstream.status} became {client.status}, allowed {sorted(allowed)}")
@@ -102,6 +115,9 @@ def compare_error(upstream: ErrorResponse, client: ErrorResponse) -> list[str]:
     if client.protocol == MESSAGES:
         if upstream.too_long and TOO_LONG not in client.message.lower():
             problems.append(f"message: a context overflow does not say {TOO_LONG!r}")
+    elif client.protocol == GEMINI:
+        if client.kind not in GOOGLE_CODES.get(client.status, {client.kind}):
+            problems.append(f"code: {client.kind!r} with status {client.status}")
     elif upstream.too_long and client.kind != "context_length_exceeded":
         problems.append(f"code: a context overflow came out as {client.kind!r}")
     elif client.protocol in SIMPLE:
