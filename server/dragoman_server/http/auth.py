@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from dragoman import PROTOCOLS, RequestRefused
+from dragoman import PROTOCOLS, RemoteProtocolError, RequestRefused
 from dragoman.codec import ProtocolSpec, UpstreamSpec
 from dragoman_server.http.browsers import refuse_form_content_type
 from dragoman_server.http.request import Query, path_below_mount
@@ -36,7 +36,7 @@ HELLO_PATH = "/api/hello"
 _OPEN_PATHS = frozenset({HEALTHZ_PATH, READYZ_PATH, HELLO_PATH})
 
 # Sends an error in the form of the path's protocol: see FallbackErrors.refuse().
-Refuse = Callable[[Scope, RequestRefused, Send], Awaitable[None]]
+Refuse = Callable[[Scope, RemoteProtocolError | RequestRefused, Send], Awaitable[None]]
 
 
 class KeyPlaces(NamedTuple):
@@ -205,7 +205,7 @@ class KeyAuthMiddleware:
                 if not self._keyring:
                     refuse_form_content_type(scope["headers"])
                 key = self._keyring.authenticate(scope["headers"], time.time(), scope["query_string"])
-            except RequestRefused as error:
+            except (RemoteProtocolError, RequestRefused) as error:
                 return self._refuse(scope, error, send)
             if key is not None:
                 scope = {**scope, SCOPE_KEY: key}

@@ -251,6 +251,8 @@ requests_per_minute = 1
 """
     async with serving(settings_of(tmp_path, lines), Toys()) as app:
         assert (await call(app, "/v1/toy", REQUEST)).status == 401
+        many = await call(app, f"/v1/toy?{'a=b&' * 101}toy_key={key}", REQUEST)
+        assert (many.status, json.loads(many.body).keys()) == (400, {"oops"})
         assert (await call(app, f"/v1/toy?toy_key={key}", REQUEST)).status == 200
         client = await call(app, "/v1/toy", REQUEST, headers={"x-toy-key": key})
     assert client.status == 429
