@@ -22,6 +22,7 @@ from dragoman._ir.events import (
     ToolKind,
 )
 from dragoman._ir.fast_path import with_texts
+from dragoman._ir.parameters import REFUSED_PARAMS
 from dragoman._ir.request import Request
 from dragoman.codec import ResponseContext, StreamWriter
 from dragoman.document import REFUSABLE_MEMBERS
@@ -59,6 +60,7 @@ def test_the_names_in_tables_of_settings_are_settings() -> None:
         for attribute, table in vars(import_module(f"dragoman.protocols.{spec.name}.{module}")).items()
         if attribute in ("CONVERTERS", "NO_OP_VALUES", "REJECTED_PARAMS", "SAMPLING_PARAMS")
     }
+    tables["settings that are refused"] = REFUSED_PARAMS
     assert len(tables) >= 8
     for name, table in tables.items():
         assert known.issuperset(table), name

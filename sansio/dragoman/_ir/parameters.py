@@ -45,8 +45,25 @@ def drop_unless(defaults: tuple[JSON, ...], detail: str) -> Converter:
     return convert
 
 
-def refuse_unless(defaults: tuple[JSON, ...], advice: str) -> Converter:
-    """Return a converter that refuses a setting (400) whose loss would change the request's meaning."""
+# Settings of OpenAI's servers whose loss would change the meaning of the request -> what the client can do instead.
+REFUSED_PARAMS: dict[Param, str] = {
+    "background": "the upstream has no background mode; send the request without `background`",
+    "conversation": "the upstream does not store conversations; send all messages with each request",
+    "modalities": "the upstream responds only with text; request text",
+    "previous_response_id": "the upstream does not store responses; send all messages with each request",
+    "prompt": "the upstream does not store prompts; send the messages themselves",
+}
+
+
+def refuse_params(defaults: Mapping[Param, tuple[JSON, ...]]) -> dict[Param, Converter]:
+    """Return the converters of a protocol without REFUSED_PARAMS. defaults: values that request what happens anyway."""
+    return {
+        param: _refuse_unless(defaults.get(param, ()), advice) for param, advice in REFUSED_PARAMS.items()
+    }
+
+
+def _refuse_unless(defaults: tuple[JSON, ...], advice: str) -> Converter:
+    """Return a converter that refuses a setting (400)."""
 
     def convert(value: JSON, path: str, ledger: Ledger) -> JSON:
         if value not in defaults:

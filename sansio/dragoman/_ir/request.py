@@ -9,7 +9,7 @@ and the JSON object that it was read from (see `Node`). Objects are frozen: a pa
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from itertools import chain, count
+from itertools import chain, count, takewhile
 from typing import Any, Literal, TypeAlias
 
 import msgspec
@@ -337,6 +337,22 @@ class Request(msgspec.Struct, frozen=True, gc=False):
     defined: frozenset[str] = frozenset()
     native: JSONObject = {}
     received: Request | None = None
+
+    def leading_instructions(self, conversation: str) -> list[Message]:
+        """Return the system messages before the conversation.
+
+        conversation: the beginning of the paths of messages in a body of the protocol. A request that does not leave it
+        keeps its messages there, whatever their role.
+        """
+        return list(
+            takewhile(
+                lambda message: (
+                    message.role in ("system", "developer")
+                    and not (self.native and message.path.startswith(conversation))
+                ),
+                self.messages,
+            )
+        )
 
     def changed_settings(self, fitted: Collection[Param] = ()) -> Request:
         """Return the request with those settings only that the client's body does not have as they are now.

@@ -7,15 +7,21 @@ from typing import Any
 import msgspec
 import pytest
 from core.toy_protocol import context_of
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dragoman._engine.request import RequestHead, RequestTranslator, TranslatedRequest
-from dragoman._ir.events import Signature
-from dragoman._ir.losses import LossCode
+from dragoman._ir.assembly import Fold
+from dragoman._ir.events import Annotation, Signature
+from dragoman._ir.losses import Ledger, LossCode
 from dragoman._ir.wrapped_signatures import Signer
 from dragoman._wire.errors import ErrorKind, WireError
 from dragoman._wire.json import decode, encode
 from dragoman.codec import Capabilities, Endpoint
 from dragoman.protocols.gemini import SPEC
+from dragoman.protocols.gemini.offsets import Offsets
+from dragoman.protocols.gemini.response_in import read_whole
+from dragoman.protocols.gemini.response_out import write_whole
 from dragoman.testing import Pair
 
 GEMINI = "gemini"
@@ -174,3 +180,34 @@ def test_an_observer_fails_in_the_form_of_its_endpoint(endpoint: Endpoint, times
 def test_an_error_without_a_request_id_has_no_details() -> None:
     status, body = SPEC.write_error(WireError(ErrorKind.NOT_FOUND, "no"), None)
     assert (status, decode(body)["error"]["details"]) == (404, [])
+
+
+# Citations, whose places are bytes of UTF-8.
+
+
+@given(st.text(st.sampled_from("ab\u00e9\u20ac\U0001f600\udc80"), max_size=9), st.integers(0, 700), st.data())
+def test_a_place_in_bytes_and_in_characters(some: str, times: int, data: st.DataObject) -> None:
+    text = some * times
+    at = data.draw(st.integers(0, len(text)))
+    before = text[:at].encode("utf-8", "surrogatepass")
+    offsets = Offsets(text)
+    assert offsets.to_bytes(at) == len(before)
+    assert offsets.to_characters(len(before)) == at
+    assert offsets.to_bytes(len(text)) == offsets.size
+
+
+def test_each_source_is_cited_once_and_long_texts_are_not_repeated() -> None:
+    """Or a small response would become a large one: texts with signatures end one after the other."""
+    texts = [{"text": "abc" * 1000, "thoughtSignature": "AAAA"} for _ in range(3)]
+    supports = [{"segment": {"endIndex": end}, "groundingChunkIndices": [0]} for end in (3, 3000)]
+    grounding = {"groundingChunks": [{"web": {"uri": "http://h/"}}], "groundingSupports": supports}
+    candidate = {"content": {"parts": texts}, "finishReason": "STOP", "groundingMetadata": grounding}
+    events = read_whole({"candidates": [candidate]}, context_of(), Ledger())
+    cited = [event for event in events if isinstance(event, Annotation)]
+    assert [(each.start, each.end) for each in cited] == [(0, 3), (0, 3000)]
+    fold = Fold()
+    for event in events:
+        fold.send(event)
+    [written] = write_whole(fold.response(), context_of(), Ledger())["candidates"]
+    segments = [each["segment"] for each in written["groundingMetadata"]["groundingSupports"]]
+    assert [(each["endIndex"], each.get("text")) for each in segments] == [(3, "abc"), (3000, None)]

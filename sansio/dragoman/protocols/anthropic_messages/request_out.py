@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from itertools import takewhile
 from typing import Final
 
 import msgspec
 
 from dragoman._ir.losses import Ledger, child
-from dragoman._ir.parameters import Converter, drop_unless, refuse_unless, write_params
+from dragoman._ir.parameters import Converter, drop_unless, refuse_params, write_params
 from dragoman._ir.request import Param, Request, ResponseFormat
 from dragoman._wire.exceptions import RequestRefused, dotted_path
 from dragoman._wire.json import JSON, JSONObject
@@ -31,7 +30,6 @@ from dragoman.protocols.anthropic_messages.tables import (
     DEFAULT_COMPACT_THRESHOLD,
     IMPLIED_INCLUDES,
     NO_OP_VALUES,
-    REJECTED_PARAMS,
     REQUEST_TIER_NAMES,
     SAMPLING_PARAMS,
     VERSION_HEADER,
@@ -88,15 +86,7 @@ def _write_conversation(
 ) -> None:
     """Write `system` and `messages`."""
     native, messages = request.native, request.messages
-    leading = list(
-        takewhile(
-            lambda message: (
-                message.role in ("system", "developer")
-                and not (native and message.path.startswith("/messages/"))
-            ),
-            messages,
-        )
-    )
+    leading = request.leading_instructions("/messages/")
     if leading and len(leading) == len(messages) and not native:
         # "at least one message is required" (langchain#31696, read 2026-11-22): the last one becomes the user's.
         leading.pop()
@@ -218,9 +208,7 @@ CONVERTERS: dict[Param, Converter] = {
         param: drop_unless(defaults, "Messages has no such setting")
         for param, defaults in NO_OP_VALUES.items()
     },
-    **{
-        param: refuse_unless(NO_OP_VALUES.get(param, ()), advice) for param, advice in REJECTED_PARAMS.items()
-    },
+    **refuse_params(NO_OP_VALUES),
     "context_management": _context_management,
     "include": _include,
     "max_output_tokens": _skip,

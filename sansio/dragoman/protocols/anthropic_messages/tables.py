@@ -149,15 +149,6 @@ NO_OP_VALUES: dict[Param, tuple[JSON, ...]] = {
 # Values of `include` that request what every response has.
 IMPLIED_INCLUDES = frozenset({"reasoning.encrypted_content", "web_search_call.action.sources"})
 
-# Settings whose loss would change the meaning of the request -> the error, with what the client can do instead.
-REJECTED_PARAMS: dict[Param, str] = {
-    "background": "the upstream has no background mode; send the request without `background`",
-    "conversation": "the upstream does not store conversations; send all messages with each request",
-    "modalities": "the upstream responds only with text; request text",
-    "previous_response_id": "the upstream does not store responses; send all messages with each request",
-    "prompt": "the upstream does not store prompts; send the messages themselves",
-}
-
 # Prefix of the ids of search blocks that were made from another protocol's search. When they come back they are
 # dropped, because the search itself comes back in the wrapped signature next to them.
 SEARCH_ID_PREFIX = "srvtoolu_drg_"

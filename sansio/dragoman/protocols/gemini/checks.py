@@ -3,22 +3,15 @@
 from __future__ import annotations
 
 from dragoman._ir.checks import Checks
-from dragoman._wire.json import JSON, JSONObject, wrong_type
+from dragoman._wire.json import JSON, JSONObject, objects_in, wrong_type
 from dragoman.protocols.gemini.shapes import MEMBERS
 
 CHECKS = Checks(wrong_type)
 
 
-def string_or_none(value: JSON) -> str | None:
-    """Return a string that is not empty, None for any other value."""
-    return value if type(value) is str and value else None
-
-
 def objects(value: JSON) -> list[JSONObject]:
     """Return the objects of a list, or the only one in its place: proto3 JSON accepts both."""
-    if type(value) is dict:
-        return [value]
-    return [each for each in value if type(each) is dict] if type(value) is list else []
+    return [value] if type(value) is dict else objects_in(value)
 
 
 # Members whose values have names of the client's own.

@@ -20,9 +20,9 @@ from dragoman._wire.errors import (
     readable_message,
 )
 from dragoman._wire.exceptions import RemoteProtocolError
-from dragoman._wire.json import JSON, JSONObject, decode, encode, object_or_none
+from dragoman._wire.json import JSON, JSONObject, decode, encode, object_or_none, text_or_none
 from dragoman.codec import ResponseContext
-from dragoman.protocols.gemini.checks import objects, string_or_none
+from dragoman.protocols.gemini.checks import objects
 
 # google.rpc.Code, by its names in JSON -> its HTTP status (googleapis, google/rpc/code.proto). Clients get the first
 # name of a status: the SDKs make their exceptions of the number, Gemini CLI 0.61.0 reads the name.
@@ -84,7 +84,8 @@ def parse_error(body: JSONObject, status: int | None) -> WireError:
     if status is None and type(number) is int and 400 <= number < 600:
         status = number
     message = message_in(error) or f"the upstream reported an error{f' (status {status})' if status else ''}"
-    name = string_or_none(error.get("status"))
+    message = message[:MAX_MESSAGE]
+    name = text_or_none(error.get("status"))
     known = STATUS_BY_NAME.get(name or "", status)
     kind = ErrorKind.SERVER if known is None else kind_of_status(known)
     details = objects(error.get("details"))
@@ -95,14 +96,14 @@ def parse_error(body: JSONObject, status: int | None) -> WireError:
     if any(_DAY in quota for quota in quotas):
         delays = [_DAY_DELAY_S]
     violation = next((each for detail in details for each in objects(detail.get("fieldViolations"))), {})
-    reason = next((found for detail in details if (found := string_or_none(detail.get("reason")))), None)
+    reason = next((found for detail in details if (found := text_or_none(detail.get("reason")))), None)
     return WireError(
         kind,
-        message[:MAX_MESSAGE],
+        message,
         status=status,
         code=reason,
         type=name,
-        param=string_or_none(violation.get("field")),
+        param=text_or_none(violation.get("field")),
         retry_after_s=delays[0] if delays else None,
     )
 

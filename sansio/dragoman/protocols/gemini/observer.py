@@ -5,36 +5,26 @@ Each chunk has the usage so far, so the last one counts, and a relay passes only
 
 from __future__ import annotations
 
-import msgspec
-
-from dragoman._ir.events import Usage
 from dragoman._ir.losses import Ledger
 from dragoman._wire.errors import WireError
-from dragoman._wire.json import JSONObject, object_or_none
+from dragoman._wire.json import object_or_none
 from dragoman._wire.sse import Frame
-from dragoman.codec import ResponseContext
+from dragoman.codec import RelayObserver, ResponseContext
 from dragoman.protocols.gemini.checks import objects
 from dragoman.protocols.gemini.errors import error_frames, parse_error
 from dragoman.protocols.gemini.usage import UsageMetadataReader
 
 
-class GeminiObserver(msgspec.Struct):
+class GeminiObserver(RelayObserver):
     """Observes one stream; see `RelayObserver` for the attributes.
 
     `ended` is set by a finish reason, or by the reason for which the prompt was blocked. Only the end of the body
     finishes the stream.
     """
 
-    _context: ResponseContext
-    usage: Usage = Usage()
-    content_started: bool = False
-    ended: bool = False
-    stream_finished: bool = False
-    error: WireError | None = None
-    whole_body: JSONObject | None = None
-    _counts: UsageMetadataReader = msgspec.field(
-        default_factory=lambda: UsageMetadataReader(Ledger(), same_protocol=True)
-    )
+    def __init__(self, context: ResponseContext) -> None:
+        self._context = context
+        self._counts = UsageMetadataReader(Ledger(), same_protocol=True)
 
     def observe(self, frame: Frame) -> None:
         chunk = object_or_none(frame.data)

@@ -10,8 +10,8 @@ from dragoman._ir.losses import Loss, LossCode
 from dragoman._ir.request import Message, Param, ReasoningConfig, Request, ResponseFormat, Text
 from dragoman._ir.shape import STRING, extra_members, read_settings
 from dragoman._ir.wrapped_signatures import Signer
-from dragoman._wire.json import JSON, JSONObject, wrong_type
-from dragoman.protocols.gemini.checks import rename, string_or_none
+from dragoman._wire.json import JSON, JSONObject, text_or_none, wrong_type
+from dragoman.protocols.gemini.checks import rename
 from dragoman.protocols.gemini.request_messages_in import ConversationReader
 from dragoman.protocols.gemini.schemas import json_schema
 from dragoman.protocols.gemini.shapes import NATIVE_MEMBERS, REQUEST_SHAPE, SETTING_PATHS
@@ -106,7 +106,7 @@ def _read_response_format(
     config: JSONObject, extra: JSONObject, repairs: list[Loss]
 ) -> ResponseFormat | None:
     """Return the schema of the response, in either of its dialects."""
-    mime_type = string_or_none(config.get("responseMimeType"))
+    mime_type = text_or_none(config.get("responseMimeType"))
     name = "responseJsonSchema" if config.get("responseJsonSchema") is not None else "responseSchema"
     schema = config.get(name)
     if mime_type not in (None, "text/plain", MIME_TYPE_JSON):

@@ -22,8 +22,8 @@ from dragoman._ir.request import Media, Message, OpaquePart, Part, Reasoning, Te
 from dragoman._ir.shape import OBJECT, STRING, read_settings
 from dragoman._ir.wrapped_signatures import Signer
 from dragoman._wire.exceptions import RemoteProtocolError, dotted_path
-from dragoman._wire.json import JSON, JSONObject, encode, encode_text, wrong_type
-from dragoman.protocols.gemini.checks import CHECKS, string_or_none
+from dragoman._wire.json import JSON, JSONObject, encode, encode_text, text_or_none, wrong_type
+from dragoman.protocols.gemini.checks import CHECKS
 from dragoman.protocols.gemini.shapes import (
     CALL_SHAPE,
     CONTENT_SHAPE,
@@ -164,7 +164,7 @@ class ConversationReader(msgspec.Struct):
 
     def _signatures(self, part: JSONObject, kind: str | None, path: str) -> tuple[Part, ...]:
         """Return what a part's signature carries, as reasoning. Thoughts before it are the text of the first."""
-        text = string_or_none(part.get(SIGNATURE))
+        text = text_or_none(part.get(SIGNATURE))
         thoughts, self._thoughts = self._thoughts, []
         if text is None or text in PLACEHOLDERS:
             if part.get("thought") is True:
@@ -341,7 +341,7 @@ def _render(kind: str, value: JSON) -> str | None:
     if kind in ("inlineData", "fileData"):
         return "[video: left out, you cannot see it]"
     if kind == "audioTranscription":
-        return string_or_none(data.get("text"))
+        return text_or_none(data.get("text"))
     if kind == "toolResponse":
         return f"A tool of the provider returned:\n{encode_text(data.get('response'))}"
     return "" if kind == "toolCall" else None

@@ -24,6 +24,7 @@ from dragoman._ir.request import (
     Text,
     ToolCall,
     ToolResult,
+    split_data_uri,
 )
 from dragoman._wire.exceptions import RemoteProtocolError, RequestRefused
 from dragoman._wire.json import JSON, JSONObject, decode
@@ -238,10 +239,10 @@ def write_media(part: Media, ledger: Ledger) -> JSONObject:
     if part.source == "base64" or part.data.startswith("data:"):
         media_type, data = part.media_type, part.data
         if part.source != "base64":
-            head, comma, data = part.data.partition(",")
-            if not comma or ";base64" not in head:
+            found = split_data_uri(part.data)
+            if found is None:
                 raise RequestRefused("a data: URI must be in base64", path=part.path, code="invalid_value")
-            media_type = head[len("data:") :].partition(";")[0] or media_type
+            media_type, data = found[0] or media_type, found[1]
         inline: JSONObject = {"mimeType": media_type or _guess_type(part.kind, data), "data": data}
         out = {"inlineData": inline}
     else:

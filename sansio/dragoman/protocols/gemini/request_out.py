@@ -6,15 +6,13 @@ client's settings that passes and capabilities do not change.
 
 from __future__ import annotations
 
-from itertools import takewhile
-
 from dragoman._ir.losses import Ledger, LossCode, child
 from dragoman._ir.parameters import (
     Converter,
     drop_unless,
     effort_of_budget,
     fit_effort,
-    refuse_unless,
+    refuse_params,
     write_params,
 )
 from dragoman._ir.request import Param, ReasoningConfig, Request, ResponseFormat
@@ -32,7 +30,6 @@ from dragoman.protocols.gemini.tables import (
     LEVELS_OF_ALL,
     MIME_TYPE_JSON,
     NO_OP_VALUES,
-    REJECTED_PARAMS,
     SERVICE_TIER_NAMES,
 )
 from dragoman.protocols.gemini.tools import write_tools
@@ -87,15 +84,7 @@ def _write_conversation(
 ) -> None:
     """Write `systemInstruction` and `contents`."""
     native, messages = request.native, request.messages
-    leading = list(
-        takewhile(
-            lambda message: (
-                message.role in ("system", "developer")
-                and not (native and message.path.startswith("/contents"))
-            ),
-            messages,
-        )
-    )
+    leading = request.leading_instructions("/contents")
     if leading and len(leading) == len(messages) and not native:
         leading.pop()  # "contents is not specified": the last one becomes the user's
     conversation = ContentsWriter(capabilities, ledger, bool(native))
@@ -215,9 +204,7 @@ CONVERTERS: dict[Param, Converter] = {
     "metadata": drop_unless(
         NO_OP_VALUES["metadata"], _NO_SETTING
     ),  # labels: for bills, not accepted everywhere
-    **{
-        param: refuse_unless(NO_OP_VALUES.get(param, ()), advice) for param, advice in REJECTED_PARAMS.items()
-    },
+    **refuse_params(NO_OP_VALUES),
     "include": _include,
     "service_tier": _service_tier,
     "stop": _stop,

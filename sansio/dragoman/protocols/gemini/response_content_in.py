@@ -36,9 +36,10 @@ from dragoman._ir.losses import Ledger
 from dragoman._ir.shape import extra_members, note_unread
 from dragoman._wire.errors import ErrorKind, WireError
 from dragoman._wire.exceptions import unreadable_response
-from dragoman._wire.json import JSON, JSONObject, encode_text, kind_of
+from dragoman._wire.json import JSON, JSONObject, encode_text, kind_of, text_or_none
 from dragoman.codec import ResponseContext
-from dragoman.protocols.gemini.checks import objects, string_or_none
+from dragoman.protocols.gemini.checks import objects
+from dragoman.protocols.gemini.offsets import Offsets
 from dragoman.protocols.gemini.shapes import CANDIDATE_SHAPE, PART_SHAPE, WRITTEN_CANDIDATE_SHAPE
 from dragoman.protocols.gemini.tables import (
     DATA_MEMBERS,
@@ -150,6 +151,7 @@ class CandidateReader(msgspec.Struct):
     _parts: int = -1  # the number of the last part
     _args: PartialArguments | None = None  # of the open call
     _metadata: JSONObject = {}
+    _uncited: bool = False  # the sources in it have not been cited yet
     _extra: JSONObject = {}
 
     @property
@@ -172,6 +174,7 @@ class CandidateReader(msgspec.Struct):
             value = candidate.get(name)
             if type(value) is dict and value:
                 self._metadata[name] = value
+                self._uncited = True
         content = candidate.get("content")
         parts = content.get("parts") if type(content) is dict else None
         if type(parts) is dict:
@@ -186,12 +189,12 @@ class CandidateReader(msgspec.Struct):
         logprobs = candidate.get("logprobsResult")
         if type(logprobs) is dict:
             self._read_logprobs(logprobs, out, start)
-        self.finish_reason = string_or_none(candidate.get("finishReason")) or self.finish_reason
-        self._message = string_or_none(candidate.get("finishMessage")) or self._message
+        self.finish_reason = text_or_none(candidate.get("finishReason")) or self.finish_reason
+        self._message = text_or_none(candidate.get("finishMessage")) or self._message
 
     def _read_part(self, part: JSONObject, out: list[Event]) -> None:
         kind = next((name for name in DATA_MEMBERS if part.get(name) is not None), None)
-        signature = string_or_none(part.get(SIGNATURE))
+        signature = text_or_none(part.get(SIGNATURE))
         if kind == "functionCall" and type(part[kind]) is dict:
             self._note(part, starts="name" in part[kind])
             self._read_call(part[kind], signature, out)
@@ -284,7 +287,7 @@ class CandidateReader(msgspec.Struct):
                 self._sign({SIGNED: "functionCall", SIGNATURE: signature}, out)
             self._end_block(out)
             self._called = self._written = True
-            call_id = string_or_none(call.get("id")) or self._blocks.next_call_id()
+            call_id = text_or_none(call.get("id")) or self._blocks.next_call_id()
             self._start(BlockKind.TOOL_CALL, out, ToolHead(call_id, name.removeprefix(_NAME_PREFIX)))
             self._kind = BlockKind.TOOL_CALL
             self._args = PartialArguments()
@@ -326,15 +329,16 @@ class CandidateReader(msgspec.Struct):
         out.insert(texts[0], Logprobs(delta.block, tokens))
 
     def _finish_text(self, out: list[Event]) -> None:
-        """Cite the sources of the open text."""
-        if self._kind is not BlockKind.TEXT or self._same_protocol or not self._metadata:
+        """Cite the sources that have come in the open text."""
+        if self._kind is not BlockKind.TEXT or self._same_protocol or not self._uncited:
             return
-        text = "".join(self._texts).encode("utf-8", "surrogatepass")
+        self._uncited = False
+        offsets = Offsets("".join(self._texts))
         path = f"{self._path}/groundingMetadata/groundingSupports"
         for native, web, segment in _cited(self._metadata):
-            url, title = string_or_none(web.get("uri")), string_or_none(web.get("title"))
+            url, title = text_or_none(web.get("uri")), text_or_none(web.get("title"))
             if url is not None:
-                span = _characters(text, segment)
+                span = _characters(offsets, segment)
                 out.append(Annotation(self._block, NAME, native, url, title, *span, path))
 
     def _opaque(self) -> list[Event]:
@@ -369,15 +373,17 @@ class CandidateReader(msgspec.Struct):
         cut = reason in TRUNCATING_STOP_REASONS
         self._finish_text(out)
         self._end_block(out, complete=not cut)
-        out += self._opaque()
-        if reason is StopReason.END and self._called:
-            reason = StopReason.TOOL_USE
         explanation = self._message if reason is StopReason.CONTENT_FILTER else None
-        if self._message and explanation is None:
+        if self._message and explanation is None and self._same_protocol:
+            self._extra["finishMessage"] = self._message
+        elif self._message and explanation is None:
             self._ledger.dropped(
                 f"{self._path}/finishMessage",
                 "other protocols have a text about the end only where a filter ended it",
             )
+        out += self._opaque()
+        if reason is StopReason.END and self._called:
+            reason = StopReason.TOOL_USE
         out.append(Stopped(reason, native, self.index, explanation=explanation))
         return None
 
@@ -410,13 +416,12 @@ def _cited(metadata: JSONObject) -> list[tuple[JSONObject, JSONObject, JSONObjec
     return found
 
 
-def _characters(text: bytes, segment: JSONObject) -> tuple[int | None, int | None]:
+def _characters(offsets: Offsets, segment: JSONObject) -> tuple[int | None, int | None]:
     """Return the span of a segment in characters: it counts bytes of UTF-8, and leaves out a start of 0."""
     start, end = segment.get("startIndex") or 0, segment.get("endIndex")
-    if type(start) is not int or type(end) is not int or not 0 <= start < end <= len(text):
+    if type(start) is not int or type(end) is not int or not 0 <= start < end <= offsets.size:
         return None, None
-    before = len(text[:start].decode("utf-8", "ignore"))
-    return before, before + len(text[start:end].decode("utf-8", "ignore"))
+    return offsets.to_characters(start), offsets.to_characters(end)
 
 
 def _search(name: str, value: JSONObject) -> Search | None:
@@ -427,8 +432,8 @@ def _search(name: str, value: JSONObject) -> Search | None:
         return None
     pages = [chunk.get("web") for chunk in objects(value.get("groundingChunks"))]
     sources = [
-        Source(page["uri"], string_or_none(page.get("title")))
+        Source(page["uri"], text_or_none(page.get("title")))
         for page in pages
-        if type(page) is dict and string_or_none(page.get("uri"))
+        if type(page) is dict and text_or_none(page.get("uri"))
     ]
     return Search(tuple(texts), tuple(sources))

@@ -25,11 +25,11 @@ from dragoman._ir.fast_path import DeltaTemplate
 from dragoman._ir.losses import Ledger
 from dragoman._ir.shape import extra_members, note_unread
 from dragoman._wire.exceptions import RemoteProtocolError, unreadable_response
-from dragoman._wire.json import JSONObject, decode, kind_of
+from dragoman._wire.json import JSONObject, decode, kind_of, text_or_none
 from dragoman._wire.limits import CHOICES
 from dragoman._wire.sse import Frame
 from dragoman.codec import ResponseContext
-from dragoman.protocols.gemini.checks import objects, string_or_none
+from dragoman.protocols.gemini.checks import objects
 from dragoman.protocols.gemini.errors import parse_error
 from dragoman.protocols.gemini.response_content_in import Blocks, CandidateReader
 from dragoman.protocols.gemini.shapes import RESPONSE_SHAPE, WRITTEN_RESPONSE_SHAPE
@@ -89,8 +89,8 @@ class GeminiReader:
             if not chunk:
                 return  # a heartbeat
             self._started = True
-            self._blocks.model = string_or_none(chunk.get("modelVersion")) or ""
-            out.append(Started(string_or_none(chunk.get("responseId")) or "", self._blocks.model))
+            self._blocks.model = text_or_none(chunk.get("modelVersion")) or ""
+            out.append(Started(text_or_none(chunk.get("responseId")) or "", self._blocks.model))
         if not self._same_protocol:
             note_unread(chunk, RESPONSE_SHAPE, "", self._ledger)
         elif extra := extra_members(chunk, WRITTEN_RESPONSE_SHAPE):
@@ -105,11 +105,11 @@ class GeminiReader:
                 self._usage = found
                 out.append(found)
         feedback = chunk.get("promptFeedback")
-        if type(feedback) is dict and (reason := string_or_none(feedback.get("blockReason"))):
+        if type(feedback) is dict and (reason := text_or_none(feedback.get("blockReason"))):
             if self._same_protocol:
                 members = {"promptFeedback": feedback}
                 out.append(Opaque(NAME, "response", members, "/promptFeedback", round_trip=False))
-            message = string_or_none(feedback.get("blockReasonMessage"))
+            message = text_or_none(feedback.get("blockReasonMessage"))
             explanation = message or f"the prompt was blocked: {reason}"
             self._blocked = Stopped(
                 StopReason.CONTENT_FILTER, reason, explanation=explanation, details=feedback

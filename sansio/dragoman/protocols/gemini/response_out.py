@@ -36,10 +36,14 @@ from dragoman._wire.json import JSON, JSONObject, encode
 from dragoman.codec import ResponseContext
 from dragoman.protocols.gemini.checks import objects
 from dragoman.protocols.gemini.errors import error_frames, escaped
+from dragoman.protocols.gemini.offsets import Offsets
 from dragoman.protocols.gemini.request_messages_out import arguments_object
 from dragoman.protocols.gemini.signatures import SignedParts
 from dragoman.protocols.gemini.tables import LOSSY_STOP_REASONS, NAME, SIGNATURE, SIGNED, STOP_REASON_NAMES
 from dragoman.protocols.gemini.usage import write_usage
+
+# Characters of a cited text that are sent once more: all citations may be of the whole text.
+_MOST_CITED = 2000
 
 
 def _frame(body: bytes) -> bytes:
@@ -65,12 +69,13 @@ class Sources(msgspec.Struct):
             self._chunks.append({"web": {"uri": url, "title": title or url}})
         return self._numbers[url]
 
-    def cite(self, url: str, annotation: Annotation, text: str, part: int) -> None:
+    def cite(self, url: str, annotation: Annotation, text: str, offsets: Offsets, part: int) -> None:
         """Add a citation. Its place counts bytes of UTF-8 in the part."""
-        start, end = annotation.start or 0, annotation.end
-        cited = text[start : len(text) if end is None else end]
-        before, size = [len(each.encode("utf-8", "surrogatepass")) for each in (text[:start], cited)]
-        segment: JSONObject = {"startIndex": before, "endIndex": before + size, "text": cited}
+        start = min(max(annotation.start or 0, 0), len(text))
+        end = len(text) if annotation.end is None else min(max(annotation.end, start), len(text))
+        segment: JSONObject = {"startIndex": offsets.to_bytes(start), "endIndex": offsets.to_bytes(end)}
+        if end - start <= _MOST_CITED:
+            segment["text"] = text[start:end]
         if part:
             segment["partIndex"] = part
         index = self._source(url, annotation.title)
@@ -132,8 +137,8 @@ class CandidateWriter(msgspec.Struct):
                 self.text(text, thought=block.kind is BlockKind.REASONING)
             if block.signature is not None:
                 self._sign(block.signature)
-            for annotation in block.annotations:
-                self._cite(annotation, block)
+            if block.annotations:
+                self._cite(block)
 
     def _opaque(self, event: Opaque) -> None:
         """Add a part of this protocol as it came, members of the candidate, or another protocol's search."""
@@ -176,14 +181,16 @@ class CandidateWriter(msgspec.Struct):
         self._texts = False
         return self._context.signer.wrap_list(carried)
 
-    def _cite(self, annotation: Annotation, block: AssembledBlock) -> None:
-        path = annotation.path or f"{block.path or f'/candidates/{self._index}'}/annotations"
-        if annotation.url is None:
-            self._ledger.dropped(path, "only citations of web pages have a counterpart")
-            return
-        if annotation.has_unmapped_fields():
-            self._ledger.altered(path, "only the source and span of the citation were kept")
-        self._sources.cite(annotation.url, annotation, block.text, max(self._number - 1, 0))
+    def _cite(self, block: AssembledBlock) -> None:
+        offsets = Offsets(block.text)
+        for annotation in block.annotations:
+            path = annotation.path or f"{block.path or f'/candidates/{self._index}'}/annotations"
+            if annotation.url is None:
+                self._ledger.dropped(path, "only citations of web pages have a counterpart")
+                continue
+            if annotation.has_unmapped_fields():
+                self._ledger.altered(path, "only the source and span of the citation were kept")
+            self._sources.cite(annotation.url, annotation, block.text, offsets, max(self._number - 1, 0))
 
     def end(self, stopped: Stopped) -> JSONObject:
         """Return the members of the candidate besides its parts. Adds the last parts."""

@@ -146,15 +146,6 @@ NO_OP_VALUES: dict[Param, tuple[JSON, ...]] = {
 IMPLIED_INCLUDES = frozenset({"reasoning.encrypted_content", "web_search_call.action.sources"})
 INCLUDE_LOGPROBS = "message.output_text.logprobs"
 
-# Settings whose loss would change the meaning of the request -> what the client can do instead.
-REJECTED_PARAMS: dict[Param, str] = {
-    "background": "the upstream has no background mode; send the request without `background`",
-    "conversation": "the upstream does not store conversations; send all messages with each request",
-    "modalities": "the upstream responds only with text; request text",
-    "previous_response_id": "the upstream does not store responses; send all messages with each request",
-    "prompt": "the upstream does not store prompts; send the messages themselves",
-}
-
 # Start of base64 data -> its media type, for data without one, which the API requires.
 MAGIC: tuple[tuple[str, str], ...] = (
     ("/9j/", "image/jpeg"),

@@ -11,8 +11,7 @@ import msgspec
 from dragoman._ir.events import Usage
 from dragoman._ir.losses import Ledger, child
 from dragoman._ir.shape import extra_members, note_unread
-from dragoman._wire.json import JSON, JSONObject
-from dragoman.protocols.gemini.checks import string_or_none
+from dragoman._wire.json import JSONObject, read_count, text_or_none
 from dragoman.protocols.gemini.shapes import USAGE_SHAPE
 from dragoman.protocols.gemini.tables import SERVICE_TIER_NAMES, SERVICE_TIERS
 
@@ -43,18 +42,18 @@ class UsageMetadataReader(msgspec.Struct):
 
 
 def _read(value: JSONObject, same_protocol: bool) -> Usage:
-    prompt, tools = _count(value.get("promptTokenCount")), _count(value.get("toolUsePromptTokenCount"))
-    written, thoughts = _count(value.get("candidatesTokenCount")), _count(value.get("thoughtsTokenCount"))
-    total = _count(value.get("totalTokenCount"))
+    prompt, tools = read_count(value, "promptTokenCount"), read_count(value, "toolUsePromptTokenCount")
+    written, thoughts = read_count(value, "candidatesTokenCount"), read_count(value, "thoughtsTokenCount")
+    total = read_count(value, "totalTokenCount")
     output = None if written is None and thoughts is None else (written or 0) + (thoughts or 0)
     if output is None and prompt is not None and total == prompt + (tools or 0):
         output = 0  # proto3 leaves out zeros
-    tier = string_or_none(value.get("serviceTier"))
+    tier = text_or_none(value.get("serviceTier"))
     own = extra_members(value, _WRITTEN) if same_protocol else None
     return Usage(
         input=None if prompt is None else prompt + (tools or 0),
         output=output,
-        cached=_count(value.get("cachedContentTokenCount")),
+        cached=read_count(value, "cachedContentTokenCount"),
         reasoning=thoughts,
         extra={_OWN: own} if own else None,
         service_tier=None if tier is None else SERVICE_TIERS.get(tier, tier),
@@ -66,7 +65,7 @@ def write_usage(usage: Usage, ledger: Ledger) -> JSONObject:
     prompt, output, extra = usage.input or 0, usage.output or 0, usage.extra or {}
     own = extra.get(_OWN) or {}
     thoughts = min(usage.reasoning or 0, output)
-    tools = _count(own.get("toolUsePromptTokenCount")) or 0
+    tools = read_count(own, "toolUsePromptTokenCount") or 0
     counts = {
         "promptTokenCount": max(prompt - tools, 0),
         "candidatesTokenCount": output - thoughts,
@@ -93,7 +92,3 @@ def write_usage(usage: Usage, ledger: Ledger) -> JSONObject:
         else:
             body["serviceTier"] = tier
     return body
-
-
-def _count(value: JSON) -> int | None:
-    return value if type(value) is int and value >= 0 else None
