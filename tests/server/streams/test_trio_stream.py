@@ -141,11 +141,11 @@ async def test_tls_has_the_same_errors(
     done = trio.Event()
 
     async def serve(plain: trio.SocketStream) -> None:
-        peer = trio.SSLStream(plain, certificate.server(), server_side=True, https_compatible=True)
-        assert await peer.receive_some() == b"hello"
-        await peer.send_all(b"ok")
-        await done.wait()
-        await plain.aclose()
+        async with plain:
+            peer = trio.SSLStream(plain, certificate.server(), server_side=True, https_compatible=True)
+            assert await peer.receive_some() == b"hello"
+            await peer.send_all(b"ok")
+            await done.wait()
 
     ours, theirs = trio.socket.socketpair()
     nursery.start_soon(serve, trio.SocketStream(theirs))
@@ -177,11 +177,11 @@ async def test_records_that_nobody_has_read_make_a_stream_unusable(
     done = trio.Event()
 
     async def serve(plain: trio.SocketStream) -> None:
-        peer = trio.SSLStream(plain, certificate.server(), server_side=True, https_compatible=True)
-        await peer.receive_some()
-        await peer.send_all(b"x" * (16 * 1024 + 1))  # two records
-        await done.wait()
-        await plain.aclose()
+        async with plain:
+            peer = trio.SSLStream(plain, certificate.server(), server_side=True, https_compatible=True)
+            await peer.receive_some()
+            await peer.send_all(b"x" * (16 * 1024 + 1))  # two records
+            await done.wait()
 
     ours, theirs = trio.socket.socketpair()
     nursery.start_soon(serve, trio.SocketStream(theirs))
