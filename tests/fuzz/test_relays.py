@@ -14,7 +14,7 @@ from oracle.frames import lenient_frames, strict_frames
 
 from dragoman import UPSTREAMS, Outcome, Relay
 
-BLANK_LINE = re.compile(rb"(?:\r\n|\n|\r){2}")
+BLANK_LINES = re.compile(rb"(?:\r\n|\n|\r){2,}")
 # Where the upstream's are no numbers, those of our error frames are a guess.
 NUMBER = re.compile(rb'"sequence_number":\d+')
 
@@ -40,7 +40,7 @@ def check(protocol: str, stream: bytes, places: list[int]) -> None:
         same = next(
             at for at, (a, b) in enumerate(zip(sent, stream + b"\0" * len(sent), strict=False)) if a != b
         )
-        passed = max((found.end() for found in BLANK_LINE.finditer(sent, 0, same)), default=0)
+        passed = max((found.end() for found in BLANK_LINES.finditer(sent, 0, same)), default=0)
         # The upstream's own error passes as it came; one of ours is written behind what came before.
         assert relay.outcome is Outcome.FAILED
         frames, problems = strict_frames(sent[passed:])

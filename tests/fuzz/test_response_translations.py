@@ -29,7 +29,7 @@ def check(upstream: str, stream: bytes, client: str, places: list[int]) -> None:
 
 # Checks of the upstream's own content: a mutated response has no meaning any more.
 ABOUT_CONTENT = re.compile(
-    r"input deltas do not sum up to JSON|choice indexes are not contiguous|a text block without text|an empty part"
+    r"not JSON: cut short|choice indexes are not contiguous|a text block without text|an empty part"
     r"|summary is not its done parts|ids? (or call_ids are|is) empty or used twice|does not start empty"
     r"|stop_sequence is set if|with status incomplete in a completed response|done with a status"
     # A call that was cut stays open to the end; what comes behind it then is in the final output.
