@@ -136,6 +136,8 @@ class CandidateReader(msgspec.Struct):
     """Reads one candidate.
 
     finish_reason: the last one that came, None before.
+    block: the number of the last block.
+    texts: of the open block, if it is text: offsets count its bytes.
     """
 
     index: int
@@ -144,8 +146,8 @@ class CandidateReader(msgspec.Struct):
     finish_reason: str | None = None
     _message: str | None = None
     _kind: BlockKind | None = None  # of the open block
-    _block: int = -1
-    _texts: list[str] = []  # of the open block, if it is text: offsets count its bytes
+    block: int = -1
+    texts: list[str] = []
     _called: bool = False
     _written: bool = False
     _parts: int = -1  # the number of the last part
@@ -225,11 +227,11 @@ class CandidateReader(msgspec.Struct):
         if text:
             self._open(BlockKind.REASONING if thought else BlockKind.TEXT, out)
             if thought:
-                out.append(ReasoningDelta(self._block, text, form=ReasoningForm.SUMMARY))
+                out.append(ReasoningDelta(self.block, text, form=ReasoningForm.SUMMARY))
             else:
                 self._written = True
-                self._texts.append(text)
-                out.append(TextDelta(self._block, text))
+                self.texts.append(text)
+                out.append(TextDelta(self.block, text))
         else:
             self._parts += 1
         if signature is None:
@@ -249,14 +251,14 @@ class CandidateReader(msgspec.Struct):
             return
         self._end_block(out)
         self._kind = kind
-        self._texts = []
+        self.texts = []
         self._parts += 1
         self._start(kind, out)
 
     def _start(self, kind: BlockKind, out: list[Event], tool: ToolHead | None = None) -> None:
-        self._block = self._blocks.next()
+        self.block = self._blocks.next()
         path = f"{self._path}/content/parts/{max(self._parts, 0)}"
-        out.append(BlockStarted(self._block, kind, self.index, tool, path=path))
+        out.append(BlockStarted(self.block, kind, self.index, tool, path=path))
 
     def _sign(self, native: JSONObject, out: list[Event]) -> None:
         """Sign the open thoughts, or add reasoning without text that has the signature."""
@@ -265,14 +267,14 @@ class CandidateReader(msgspec.Struct):
             self._end_block(out)
             self._start(BlockKind.REASONING, out)
             self._kind = BlockKind.REASONING
-        out.append(SignatureDelta(self._block, signature))
+        out.append(SignatureDelta(self.block, signature))
         self._end_block(out)
 
     def _end_block(self, out: list[Event], *, complete: bool = True) -> None:
         if self._args is not None:
             self._end_call(self._args, out, complete=complete)
         if self._kind is not None:
-            out.append(BlockEnded(self._block, complete))
+            out.append(BlockEnded(self.block, complete))
             self._kind = None
 
     # --- calls --------------------------------------------------------------------------------------------
@@ -303,8 +305,8 @@ class CandidateReader(msgspec.Struct):
         self._args = None
         text = encode_text(arguments.value)
         # What was cut off must not look complete.
-        out.append(ArgumentsDelta(self._block, text if complete or text == "{}" else text[:-1]))
-        out.append(BlockEnded(self._block, complete))
+        out.append(ArgumentsDelta(self.block, text if complete or text == "{}" else text[:-1]))
+        out.append(BlockEnded(self.block, complete))
         self._kind = None
 
     # --- side data ----------------------------------------------------------------------------------------
@@ -333,13 +335,13 @@ class CandidateReader(msgspec.Struct):
         if self._kind is not BlockKind.TEXT or self._same_protocol or not self._uncited:
             return
         self._uncited = False
-        offsets = Offsets("".join(self._texts))
+        offsets = Offsets("".join(self.texts))
         path = f"{self._path}/groundingMetadata/groundingSupports"
         for native, web, segment in _cited(self._metadata):
             url, title = text_or_none(web.get("uri")), text_or_none(web.get("title"))
             if url is not None:
                 span = _characters(offsets, segment)
-                out.append(Annotation(self._block, NAME, native, url, title, *span, path))
+                out.append(Annotation(self.block, NAME, native, url, title, *span, path))
 
     def _opaque(self) -> list[Event]:
         """Return what other protocols have no place for, or one of their own: the search, and all else as it came."""

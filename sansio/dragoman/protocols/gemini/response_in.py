@@ -75,9 +75,10 @@ class GeminiReader:
         self.finish(out)
         return out
 
-    def template_for(self, delta: TextDelta | ReasoningDelta | ArgumentsDelta) -> DeltaTemplate | None:
-        """Return None: each chunk has other counts behind its text."""
-        return None
+    def template_for(self, delta: TextDelta | ReasoningDelta | ArgumentsDelta) -> DeltaTemplate:
+        """Return how to read later frames. They look alike if only the last one has counts, as on Vertex AI."""
+        candidate = next(each for each in self._candidates.values() if each.block == delta.block)
+        return DeltaTemplate(b"text", candidate.texts.extend if isinstance(delta, TextDelta) else None)
 
     def read_chunk(self, chunk: JSONObject, out: list[Event], *, fails: bool = False) -> None:
         """Read one chunk. fails: it is an error, whatever it looks like."""

@@ -32,7 +32,7 @@ from dragoman._ir.events import (
     Usage,
 )
 from dragoman._ir.losses import Ledger
-from dragoman._wire.json import JSON, JSONObject, encode
+from dragoman._wire.json import JSON, JSONObject, encode, encode_strings
 from dragoman.codec import ResponseContext
 from dragoman.protocols.gemini.checks import objects
 from dragoman.protocols.gemini.errors import error_frames, escaped
@@ -271,6 +271,7 @@ class GeminiWriter(ResponseWriter):
         super().__init__(context, ledger)
         self._fold = Fold()
         self._tail = b""  # of each chunk
+        self._around: list[bytes] = []  # what is before and after a further piece of the open block's text
         self._block: BlockStarted | None = None
         self._is_new = True  # no text of the open block has been sent
         self._part = 0  # of the open reasoning block
@@ -293,25 +294,39 @@ class GeminiWriter(ResponseWriter):
         if isinstance(event, Ended):
             return _frame(encode(self.end(self._fold.response(), {})))
         if isinstance(event, BlockStarted):
-            self._block, self._is_new, self._part = event, True, 0
+            self._block, self._is_new, self._part, self._around = event, True, 0, []
         elif isinstance(event, Logprobs):
             self._tokens += event.tokens
         return b""
 
     def send_texts(self, delta: TextDelta | ReasoningDelta | ArgumentsDelta, texts: list[str]) -> bytes:
-        return b"".join([self.send(msgspec.structs.replace(delta, text=text)) for text in texts])
+        self._fold.send(msgspec.structs.replace(delta, text="".join(texts)))
+        return b"" if isinstance(delta, ArgumentsDelta) else self._pieces(delta, texts)
 
     def _text(self, event: TextDelta | ReasoningDelta) -> bytes:
         assert self._block is not None
-        index, text, thought = self._block.choice, event.text, isinstance(event, ReasoningDelta)
+        index, text = self._block.choice, event.text
         if isinstance(event, ReasoningDelta) and event.part != self._part:
             self._part = event.part
             text = text if self._is_new else f"\n\n{text}"  # another paragraph
         if self._is_new:  # all pieces are one part
             self._is_new = False
-            self.candidate(index).text(text, thought=thought)
+            self.candidate(index).text(text, thought=isinstance(event, ReasoningDelta))
             return self._chunk(index)
-        return self._chunk(index, [{"text": text, "thought": True} if thought else {"text": text}])
+        if self._tokens:
+            return self._chunk(index, [{"text": text}])
+        return self._pieces(event, [text])
+
+    def _pieces(self, delta: TextDelta | ReasoningDelta, texts: list[str]) -> bytes:
+        """Return a chunk for each further piece of the open block. They differ in their texts only."""
+        assert self._block is not None
+        if not self._around:
+            part: JSONObject = (
+                {"text": "", "thought": True} if isinstance(delta, ReasoningDelta) else {"text": ""}
+            )
+            self._around = self._chunk(self._block.choice, [part]).split(b'""', 1)
+        before, after = self._around
+        return escaped(before + (after + before).join(encode_strings(texts)) + after)
 
     def _chunk(self, index: int, parts: list[JSONObject] | None = None) -> bytes:
         """Return a chunk with parts of a candidate, by default those that are not written yet."""
