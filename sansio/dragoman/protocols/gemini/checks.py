@@ -31,9 +31,12 @@ def rename(value: JSON) -> None:
     """
     if type(value) is list:
         for each in value:
-            rename(each)
+            if (
+                type(each) is dict or type(each) is list
+            ):  # a call for each text would cost as much as reading it
+                rename(each)
     elif type(value) is dict:
-        if any("_" in name for name in value):
+        if "_" in "".join(value):
             names = {name: camel_case(name) for name in value}
             renamed = {
                 names[name] if names[name] in MEMBERS else name: member for name, member in value.items()
@@ -41,7 +44,7 @@ def rename(value: JSON) -> None:
             value.clear()
             value.update(renamed)
         for name, member in value.items():
-            if name not in _FREE:
+            if (type(member) is dict or type(member) is list) and name not in _FREE:
                 rename(member)
 
 

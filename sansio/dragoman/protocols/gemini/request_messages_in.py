@@ -137,9 +137,9 @@ class ConversationReader(msgspec.Struct):
 
     def _part(self, part: JSONObject, path: str, number: int) -> Sequence[Part]:
         """Return the parts for one: reasoning that its signature carries, and the part itself."""
-        kind = next((name for name in DATA_MEMBERS if part.get(name) is not None), None)
-        if kind == "text" and len(part) == 1 and type(part["text"]) is str:
+        if len(part) == 1 and type(part.get("text")) is str:
             return (Text(part["text"], path=path, native=part),)  # as most are
+        kind = next((name for name in DATA_MEMBERS if part.get(name) is not None), None)
         signed = self._signatures(part, kind, path)
         if kind is None:
             unknown = next((name for name in part if name not in TEXT_SHAPE), None)

@@ -112,11 +112,11 @@ class ContentsWriter(msgspec.Struct):
             self._signed.sign(signature.native)
 
     def _append(self, role: str, part: JSONObject) -> None:
-        if "functionResponse" in part:
-            self._start(role)
-        else:
+        starts = "functionResponse" not in part and self._ends_with_result()
+        if starts and self._media:
             self._add_media()
-            self._start(role, starts=self._ends_with_result())
+            starts = False
+        self._start(role, starts=starts)
         self._signed.add(part)
 
     def _add_media(self) -> None:
