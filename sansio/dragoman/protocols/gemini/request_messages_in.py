@@ -132,7 +132,8 @@ class ConversationReader(msgspec.Struct):
             _add(self._part(part, at, number), read, texts)
         read += (*texts, *self._thoughts)
         self._thoughts = []
-        message = Message(known, tuple(read), path, native=content, shape=CONTENT_SHAPE)
+        shape = None if content.keys() <= CONTENT_SHAPE.keys() else CONTENT_SHAPE
+        message = Message(known, tuple(read), path, native=content, shape=shape)
         return message if self._is_native else changed(message)
 
     def _part(self, part: JSONObject, path: str, number: int) -> Sequence[Part]:

@@ -134,13 +134,13 @@ class ContentsWriter(msgspec.Struct):
     def _start(self, role: str, starts: bool = False) -> None:
         if role != self._open or starts:
             self._close()
-            self._signed = SignedParts()
             self._open = role
             self.contents.append({"role": role, "parts": self._signed.parts})
 
     def _close(self) -> None:
         """End the last content: nothing more joins it."""
-        self._add_media()
+        if self._media:
+            self._add_media()
         if not self._open:
             return
         self._signed.finish()

@@ -42,15 +42,17 @@ class SignedParts(msgspec.Struct):
 
     def add(self, part: JSONObject) -> None:
         """Add a part, with the signature that waits for it."""
-        waiting = self._calls if "functionCall" in part else self._texts if _is_unsigned_text(part) else []
-        if waiting and SIGNATURE not in part:
+        is_call = "functionCall" in part
+        waiting = self._calls if is_call else self._texts
+        if waiting and SIGNATURE not in part and (is_call or _is_unsigned_text(part)):
             part = {**part, SIGNATURE: waiting.pop(0)}
         self.parts.append(part)
 
     def finish(self) -> None:
         """Add what no text has come for as parts without text."""
-        self.parts += [{"text": "", SIGNATURE: signature} for signature in self._texts]
-        self._texts = []
+        if self._texts:
+            self.parts += [{"text": "", SIGNATURE: signature} for signature in self._texts]
+            self._texts = []
 
 
 def _is_unsigned_text(part: JSONObject) -> bool:
