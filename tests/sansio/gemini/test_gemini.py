@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from core.fast_path import both_ways
 from core.toy_protocol import context_of
 from hypothesis import given
 from hypothesis import strategies as st
@@ -211,3 +212,14 @@ def test_each_source_is_cited_once_and_long_texts_are_not_repeated() -> None:
     [written] = write_whole(fold.response(), context_of(), Ledger())["candidates"]
     segments = [each["segment"] for each in written["groundingMetadata"]["groundingSupports"]]
     assert [(each["endIndex"], each.get("text")) for each in segments] == [(3, "abc"), (3000, None)]
+
+
+def test_the_fast_path_collects_texts_for_citations(monkeypatch: pytest.MonkeyPatch) -> None:
+    support = {"segment": {"startIndex": 2, "endIndex": 5}, "groundingChunkIndices": [0]}
+    grounding = {"groundingChunks": [{"web": {"uri": "https://a.example"}}], "groundingSupports": [support]}
+    texts = [{"content": {"parts": [{"text": text}]}} for text in ("é", "a", "é", "b")]
+    thoughts = [{"content": {"parts": [{"text": text, "thought": True}]}} for text in "abc"]
+    last = {"finishReason": "STOP", "groundingMetadata": grounding}
+    frames = [b"data: " + encode({"candidates": [each]}) for each in (*thoughts, *texts, last)]
+    data = b"\r\n\r\n".join([*frames, b""])
+    assert both_ways(GEMINI, "openai_responses", data, monkeypatch) == 3
