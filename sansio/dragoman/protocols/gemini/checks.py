@@ -31,9 +31,7 @@ def rename(value: JSON) -> None:
     """
     if type(value) is list:
         for each in value:
-            if (
-                type(each) is dict or type(each) is list
-            ):  # a call for each text would cost as much as reading it
+            if type(each) is dict:  # a call for each text would cost as much as reading it
                 rename(each)
     elif type(value) is dict:
         if "_" in "".join(value):
