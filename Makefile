@@ -185,7 +185,7 @@ memory: $(VENV)/.dev ## what open streams and large responses cost
 mutants: $(VENV)/.dev ## random changes of the code that no test catches; takes hours
 	$(BIN)/python tests/tools/mutants.py $(ARGS)
 
-# What core and gateway cost, as ratios to bare work (docs/performance.md). ARGS='--pair all': all nine pairs.
+# What core and gateway cost, as ratios to bare work (docs/performance.md). ARGS='--pair all': all pairs.
 bench: $(VENV)/.dev ## what core and gateway cost, as ratios to bare work
 	$(BIN)/python tests/bench $(ARGS)
 

@@ -21,6 +21,8 @@ from bench_figures import PAIRS, PROTOCOLS, Figure
 
 from dragoman import UPSTREAMS, Ledger, Relay, RequestTranslator, ResponseTranslator, StopReason, Usage
 from dragoman._ir.fast_path import FastPath
+from dragoman._wire.frame_cutter import split_frames
+from dragoman._wire.splice import RequestHead, peek
 from dragoman.codec import ResponseContext
 from dragoman.document import Request
 from dragoman.events import (
@@ -88,7 +90,7 @@ def stream(protocol: str, kind: str) -> bytes:
 
 def reads_of(body: bytes) -> list[bytes]:
     """Return the body in chunks of some events each, cut at event ends as most socket reads are."""
-    frames = [frame + b"\n\n" for frame in body.split(b"\n\n") if frame]
+    frames = split_frames(body)
     return [b"".join(frames[at : at + EVENTS_A_READ]) for at in range(0, len(frames), EVENTS_A_READ)]
 
 
@@ -193,11 +195,17 @@ def bench_requests(pairs: list[str], rounds: int) -> list[Figure]:
             body = conversation(client, messages, tools=tools)
             translator = RequestTranslator(client=UPSTREAMS[client], upstream=UPSTREAMS[upstream])
 
+            head = peek(body, "m") if UPSTREAMS[client].model_in_path else None
+
             def bare(body: bytes = body) -> None:
                 _encode(_decode(body))
 
-            def translate(translator: RequestTranslator = translator, body: bytes = body) -> None:
-                translator.translate(body, model="other")
+            def translate(
+                translator: RequestTranslator = translator,
+                body: bytes = body,
+                head: RequestHead | None = head,
+            ) -> None:
+                translator.translate(body, model="other", request_head=head)
 
             seconds, ratio = compare(translate, bare, rounds * 20)
             name = f"request of {messages}, {'tools' if tools else 'text'}"

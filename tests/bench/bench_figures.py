@@ -10,7 +10,12 @@ from typing import NamedTuple, Self
 
 import msgspec
 
-PROTOCOLS = {"messages": "anthropic_messages", "chat": "openai_chat", "responses": "openai_responses"}
+PROTOCOLS = {
+    "messages": "anthropic_messages",
+    "chat": "openai_chat",
+    "responses": "openai_responses",
+    "gemini": "gemini",
+}
 PAIRS = [f"{client}>{upstream}" for client in PROTOCOLS for upstream in PROTOCOLS]
 ROOT = Path(__file__).parents[2]
 FILE = Path(__file__).with_name("history.csv")

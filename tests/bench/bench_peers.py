@@ -19,6 +19,7 @@ from typing import ClassVar
 from bench_core import DELTA_TEXTS, context
 
 from dragoman import UPSTREAMS, Ledger, ResponseTranslator, StopReason, Usage
+from dragoman._wire.frame_cutter import split_frames
 from dragoman.codec import ResponseContext
 from dragoman.document import Request
 from dragoman.events import BlockEnded, BlockKind, BlockStarted, Ended, Event, Started, Stopped, TextDelta
@@ -32,11 +33,15 @@ PATHS = {
     "openai_chat": "/v1/chat/completions",
     "anthropic_messages": "/v1/messages",
     "openai_responses": "/v1/responses",
+    "gemini": "/v1beta/models/{model}:{method}",
 }
+# Of Gemini: whether the response is a stream is in the path.
+_METHODS = {True: "streamGenerateContent?alt=sse", False: "generateContent"}
 STREAM_ENDS = {
     "openai_chat": b"data: [DONE]\n\n",
     "anthropic_messages": b"event: message_stop\n",
     "openai_responses": b"event: response.completed\n",
+    "gemini": b'"finishReason"',
 }
 # In a response to "forwarded": when the upstream had the request, by the clock that all processes of a machine have.
 _RECEIVED = re.compile(rb"received ([0-9]{19})")
@@ -55,7 +60,7 @@ def _frames(protocol: str, texts: list[str]) -> list[bytes]:
     writer = UPSTREAMS[protocol].stream_writer(context(protocol), Ledger())
     events = _events([TextDelta(0, text) for text in texts])
     body = b"".join(writer.send(event) for event in events)
-    return [_chunk(frame + b"\n\n") for frame in body.split(b"\n\n") if frame]
+    return [_chunk(frame) for frame in split_frames(body)]
 
 
 def whole_of(protocol: str) -> bytes:
@@ -123,8 +128,8 @@ class Upstream(_Http):
         body = bytes(self.buffer[end + 4 : end + 4 + length])
         del self.buffer[: end + 4 + length]
         path = head.split(b" ", 2)[1].decode()
-        protocol = next(name for name, own in PATHS.items() if own == path)
-        if b'"stream":true' not in body.replace(b" ", b""):
+        protocol = next((name for name, own in PATHS.items() if own == path), "gemini")
+        if b'"stream":true' not in body.replace(b" ", b"") and "alt=sse" not in path:
             whole = self.wholes[protocol]
             self.transport.write(
                 _HEAD % b"application/json" + b"content-length: %d\r\n\r\n" % len(whole) + whole
@@ -231,16 +236,20 @@ class Load:
 
     def __init__(self, port: int, protocol: str, scenario: str, model: str) -> None:
         self._stream_end = STREAM_ENDS[protocol] if scenario != "whole" else None
+        self._event_end = b"}\r\n\r\n" if protocol == "gemini" else b"\n\n"
         text = f"{scenario} " + "and then tell me what it does. " * 4
         body: dict[str, object] = {"model": model, "stream": scenario != "whole", "max_tokens": 1000}
-        if protocol == "openai_responses":
+        path = PATHS[protocol].format(model=model, method=_METHODS[scenario != "whole"])
+        if protocol == "gemini":
+            body = {"contents": [{"role": "user", "parts": [{"text": text}]}]}
+        elif protocol == "openai_responses":
             del body["max_tokens"]
             body["input"] = text
         else:
             body["messages"] = [{"role": "user", "content": text}]
         encoded = json.dumps(body).encode()
         self.request = (
-            f"POST {PATHS[protocol]} HTTP/1.1\r\nhost: 127.0.0.1:{port}\r\ncontent-type: application/json\r\n"
+            f"POST {path} HTTP/1.1\r\nhost: 127.0.0.1:{port}\r\ncontent-type: application/json\r\n"
             f"anthropic-version: 2023-06-01\r\ncontent-length: {len(encoded)}\r\n\r\n"
         ).encode() + encoded
         self.measuring = False
@@ -258,7 +267,7 @@ class Load:
 
     def received(self, data: bytes) -> None:
         if self.measuring:
-            self.events += data.count(b"\n\n")
+            self.events += data.count(self._event_end)
 
     def ended(self, forwarded: float, first: float, latency: float) -> None:
         if self.measuring:

@@ -21,6 +21,8 @@ from typing import NamedTuple
 import msgspec
 from bench_figures import PROTOCOLS, Figure, Variant
 
+from dragoman import UPSTREAMS
+
 PEERS = Path(__file__).with_name("bench_peers.py")
 _CORES = sorted(os.sched_getaffinity(0))
 
@@ -133,7 +135,7 @@ def _start(stack: ExitStack, directory: Path, variants: list[Variant], loops: li
 def _config(loop: str, upstream_port: str) -> str:
     lines = ["[server]", "port = 0", f'backend = "{loop}"', 'log_format = "json"']
     for name, protocol in PROTOCOLS.items():
-        url = f"http://127.0.0.1:{upstream_port}" + ("" if name == "messages" else "/v1")
+        url = f"http://127.0.0.1:{upstream_port}" + UPSTREAMS[protocol].base_path
         lines += ["[[upstreams]]", f'name = "{name}"', f'protocol = "{protocol}"', f'base_url = "{url}"']
         lines += ['api_key = "k"']
     return "\n".join([*lines, "[models]", *(f'{name} = "{name}/m"' for name in PROTOCOLS)])
