@@ -76,10 +76,10 @@ class Counters(msgspec.Struct, frozen=True):
 
 
 class DroppedUnless(msgspec.Struct, frozen=True):
-    """The reason for dropping a value, and the strings in it that mean nothing."""
+    """The reason for dropping a value, and the strings and numbers in it that mean nothing."""
 
     reason: str
-    ignorable: frozenset[str]
+    ignorable: frozenset[str | int]
 
 
 # In requests and responses:
@@ -205,8 +205,8 @@ def _is_read(member: JSON, row: Shape) -> bool:
 _NATIVE = Setting(None)
 
 
-def has_content(value: JSON, nothing: frozenset[str] = frozenset()) -> bool:
-    """True if a value has more in it than null, false, zero, empty values and strings of `nothing`."""
+def has_content(value: JSON, nothing: frozenset[str | int] = frozenset()) -> bool:
+    """True if a value has more in it than null, false, zero, empty values and those of `nothing`."""
     if type(value) is dict:
         return any(has_content(member, nothing) for member in value.values())
     if type(value) is list:

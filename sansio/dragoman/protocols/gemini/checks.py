@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dragoman._ir.checks import Checks
-from dragoman._wire.json import JSON, JSONObject, objects_in, wrong_type
+from dragoman._wire.json import JSON, JSONObject, objects_in, text_or_none, wrong_type
 from dragoman.protocols.gemini.shapes import MEMBERS
 
 CHECKS = Checks(wrong_type)
@@ -12,6 +12,13 @@ CHECKS = Checks(wrong_type)
 def objects(value: JSON) -> list[JSONObject]:
     """Return the objects of a list, or the only one in its place: proto3 JSON accepts both."""
     return [value] if type(value) is dict else objects_in(value)
+
+
+def enum_name(value: JSON, names: tuple[str, ...]) -> str | None:
+    """Return the name of an enum's value, None if it has none. A server may send its number; names: by number."""
+    if type(value) is int:
+        return names[value] if 0 <= value < len(names) else str(value)
+    return text_or_none(value)
 
 
 # Members whose values have names of the client's own.

@@ -38,12 +38,13 @@ from dragoman._wire.errors import ErrorKind, WireError
 from dragoman._wire.exceptions import unreadable_response
 from dragoman._wire.json import JSON, JSONObject, encode_text, kind_of, text_or_none
 from dragoman.codec import ResponseContext
-from dragoman.protocols.gemini.checks import objects
+from dragoman.protocols.gemini.checks import enum_name, objects
 from dragoman.protocols.gemini.offsets import Offsets
 from dragoman.protocols.gemini.shapes import CANDIDATE_SHAPE, PART_SHAPE, WRITTEN_CANDIDATE_SHAPE
 from dragoman.protocols.gemini.tables import (
     DATA_MEMBERS,
     ERROR_FINISH_REASONS,
+    FINISH_REASONS,
     NAME,
     SIGNATURE,
     SIGNED,
@@ -94,6 +95,8 @@ class PartialArguments(msgspec.Struct):
         arguments = call.get("args")
         if type(arguments) is dict:
             self.value.update(arguments)
+        elif arguments is not None:  # a call without them would be another one
+            raise unreadable_response(f"args of a function call is {kind_of(arguments)}")
         for piece in objects(call.get("partialArgs")):
             path = [
                 int(number) if number else name or quoted
@@ -191,7 +194,7 @@ class CandidateReader(msgspec.Struct):
         logprobs = candidate.get("logprobsResult")
         if type(logprobs) is dict:
             self._read_logprobs(logprobs, out, start)
-        self.finish_reason = text_or_none(candidate.get("finishReason")) or self.finish_reason
+        self.finish_reason = enum_name(candidate.get("finishReason"), FINISH_REASONS) or self.finish_reason
         self._message = text_or_none(candidate.get("finishMessage")) or self._message
 
     def _read_part(self, part: JSONObject, out: list[Event]) -> None:

@@ -29,11 +29,11 @@ from dragoman._wire.json import JSONObject, decode, kind_of, text_or_none
 from dragoman._wire.limits import CHOICES
 from dragoman._wire.sse import Frame
 from dragoman.codec import ResponseContext
-from dragoman.protocols.gemini.checks import objects
+from dragoman.protocols.gemini.checks import enum_name, objects
 from dragoman.protocols.gemini.errors import parse_error
 from dragoman.protocols.gemini.response_content_in import Blocks, CandidateReader
 from dragoman.protocols.gemini.shapes import RESPONSE_SHAPE, WRITTEN_RESPONSE_SHAPE
-from dragoman.protocols.gemini.tables import NAME
+from dragoman.protocols.gemini.tables import BLOCK_REASONS, NAME
 from dragoman.protocols.gemini.usage import UsageMetadataReader
 
 
@@ -106,7 +106,7 @@ class GeminiReader:
                 self._usage = found
                 out.append(found)
         feedback = chunk.get("promptFeedback")
-        if type(feedback) is dict and (reason := text_or_none(feedback.get("blockReason"))):
+        if type(feedback) is dict and (reason := enum_name(feedback.get("blockReason"), BLOCK_REASONS)):
             if self._same_protocol:
                 members = {"promptFeedback": feedback}
                 out.append(Opaque(NAME, "response", members, "/promptFeedback", round_trip=False))

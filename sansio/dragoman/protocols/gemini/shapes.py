@@ -144,7 +144,8 @@ RESPONSE_SHAPE: dict[str, Shape] = {
 WRITTEN_CANDIDATE_SHAPE: dict[str, Shape] = dict.fromkeys(
     ("index", "content", "finishReason", "finishMessage", "logprobsResult")
 )
-_MEANINGLESS = frozenset({"NEGLIGIBLE", "HARM_SEVERITY_NEGLIGIBLE"})
+# 1: as a number, see `checks.enum_name`. So is that of text below.
+_MEANINGLESS = frozenset({"NEGLIGIBLE", "HARM_SEVERITY_NEGLIGIBLE", 1})
 _TOKENS: Shape = [{"token": None, "tokenId": None, "logProbability": None}]
 CANDIDATE_SHAPE: dict[str, Shape] = {
     **WRITTEN_CANDIDATE_SHAPE,
@@ -164,7 +165,7 @@ CANDIDATE_SHAPE: dict[str, Shape] = {
             "blocked": _NO_FIELD,
         }
     ],
-    "continuationToken": _NO_FIELD,
+    "continuationToken": "only a request of this protocol can have the response continued",
 }
 PART_SHAPE: dict[str, Shape] = {
     "text": None,
@@ -173,7 +174,7 @@ PART_SHAPE: dict[str, Shape] = {
     "functionCall": {"id": None, "name": None, "args": None, "partialArgs": None, "willContinue": None},
     "partMetadata": _NO_FIELD,
 }
-_MODALITIES: Shape = [{"modality": DroppedUnless(_NO_FIELD, frozenset({"TEXT"})), "tokenCount": None}]
+_MODALITIES: Shape = [{"modality": DroppedUnless(_NO_FIELD, frozenset({"TEXT", 1})), "tokenCount": None}]
 USAGE_SHAPE: Shape = Counters(
     {
         **dict.fromkeys(("promptTokenCount", "cachedContentTokenCount", "candidatesTokenCount")),

@@ -85,6 +85,13 @@ STOP_REASONS: dict[str, StopReason] = {
     **dict.fromkeys(("SPII", "MODEL_ARMOR", "ESCALATION", "IMAGE_SAFETY"), StopReason.CONTENT_FILTER),
     **dict.fromkeys(("IMAGE_PROHIBITED_CONTENT", "IMAGE_RECITATION"), StopReason.CONTENT_FILTER),
 }
+# Their numbers, and those of `blockReason`: some upstreams answer them (`enum-encoding=int`; googleapis,
+# google/cloud/aiplatform/v1beta1/content.proto and prediction_service.proto).
+FINISH_REASONS = (
+    *("FINISH_REASON_UNSPECIFIED", "STOP", "MAX_TOKENS", "SAFETY", "RECITATION", "OTHER", "BLOCKLIST"),
+    *("PROHIBITED_CONTENT", "SPII", "MALFORMED_FUNCTION_CALL"),
+)
+BLOCK_REASONS = ("", "SAFETY", "OTHER", "BLOCKLIST", "PROHIBITED_CONTENT")
 # All others are "STOP".
 STOP_REASON_NAMES: dict[StopReason, str] = {
     StopReason.MAX_TOKENS: "MAX_TOKENS",
