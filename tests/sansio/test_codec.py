@@ -90,8 +90,13 @@ def test_which_endpoints_stream(streams: Any, requested: bool, does: bool) -> No
 
 
 def test_a_path_may_have_something_before_the_models_name() -> None:
-    endpoint = Endpoint("/v1/{model}:go", model_prefix="models/")
-    for path, model in (("models/kite", "kite"), ("old/kite", "old/kite"), ("models/", None)):
+    endpoint = Endpoint("/v1/{model}:go", model_prefix="(?:old/[^/]+/)?models/")
+    for path, model in (
+        ("models/kite", "kite"),
+        ("old/kite", "old/kite"),
+        ("old/b/models/kite", "kite"),
+        ("models/", None),
+    ):
         assert endpoint.match(f"/v1/{path}:go") == model
 
 

@@ -45,7 +45,8 @@ class Endpoint(msgspec.Struct, frozen=True):
         media_type: A stream's media type. Everything else is application/json.
         query: The parameter with which its requests come, such as `alt=sse`; "" if none tells them from others. An
             endpoint with one comes before that of the same path without.
-        model_prefix: What clients may send before the name of the model in the path, and is no part of it.
+        model_prefix: A regular expression of what clients may send before the name of the model in the path, and is no
+            part of it. It takes linear time.
     """
 
     path: str
@@ -63,12 +64,11 @@ class Endpoint(msgspec.Struct, frozen=True):
         before, place, after = self.path.partition(MODEL_IN_PATH)
         if not place:
             return "" if path == before else None
-        fits = len(path) > len(before) + len(after) and path.startswith(before) and path.endswith(after)
-        return (
-            path[len(before) : len(path) - len(after)].removeprefix(self.model_prefix) or None
-            if fits
-            else None
-        )
+        if len(path) <= len(before) + len(after) or not (path.startswith(before) and path.endswith(after)):
+            return None
+        model = path[len(before) : len(path) - len(after)]
+        prefix = re.match(self.model_prefix, model)
+        return (model if prefix is None else model[prefix.end() :]) or None
 
     def streams_if(self, requested: bool) -> bool:
         """True if the response is a stream. requested: the body requests one."""

@@ -119,7 +119,7 @@ def test_nothing_is_decoded_without_wrapped_signatures() -> None:
 # Endpoints.
 
 
-@pytest.mark.parametrize("version", ["v1", "v1beta", "v1alpha"])
+@pytest.mark.parametrize("version", ["v1", "v1beta", "v1alpha", "v1beta1"])
 def test_each_version_has_both_methods(version: str) -> None:
     own = [each for each in SPEC.endpoints if each.path.startswith(f"/{version}/")]
     assert [(each.path.partition(":")[2], each.query, each.streams) for each in own] == [
@@ -127,6 +127,19 @@ def test_each_version_has_both_methods(version: str) -> None:
         ("streamGenerateContent", "alt=sse", "always"),
         ("streamGenerateContent", "", "always"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("named", "model"),
+    [
+        ("models/gemini-x", MODEL),
+        ("publishers/google/models/gemini-x", MODEL),
+        ("projects/p/locations/l/publishers/google/models/gemini-x", MODEL),
+        ("acme/models/kite:7b", "acme/models/kite:7b"),
+    ],
+)
+def test_clients_of_both_hosts_name_the_model(named: str, model: str) -> None:
+    assert EVENTS.match(f"/v1beta/{named}:streamGenerateContent", "alt=sse") == model
 
 
 # Streams as the elements of one array, and their failures.

@@ -202,13 +202,14 @@ async def test_a_request_with_a_wrong_base_url_gets_the_right_one(headers: dict[
         ), path
 
 
+_VERTEX = "/publishers/google"
 SERVED = [
     "POST /v1/chat/completions",
     "POST /v1/messages",
     "POST /v1/responses",
     *(
         f"POST /{version}/{{model}}:{verb}"
-        for version in ("v1beta", "v1", "v1alpha")
+        for version in ("v1beta", "v1", "v1alpha", "v1beta1")
         for verb in ("generateContent", "streamGenerateContent")
     ),
     "POST /chat/json",
@@ -216,14 +217,22 @@ SERVED = [
     "POST /chat/sse",
     "POST /v1/messages/count_tokens",
     "POST /v1/responses/input_tokens",
-    *(f"POST /{version}/models/{{model}}:countTokens" for version in ("v1beta", "v1", "v1alpha")),
+    *(
+        f"POST /{version}{before}/models/{{model}}:countTokens"
+        for version in ("v1beta", "v1", "v1alpha", "v1beta1")
+        for before in ("", _VERTEX, f"/projects/{{project}}/locations/{{location}}{_VERTEX}")
+    ),
     "POST /v1/responses/compact",
     "GET /v1/responses/{id}/input_items",
     "POST /v1/responses/{id}/cancel",
     "DELETE and GET /v1/responses/{id}",
     "GET /v1/models",
     "GET /v1/models/{model}",
-    *(f"GET /{version}/models{one}" for version in ("v1beta", "v1alpha") for one in ("", "/{model}")),
+    *(
+        f"GET /{version}/models{one}"
+        for version in ("v1beta", "v1alpha", "v1beta1")
+        for one in ("", "/{model}")
+    ),
     "GET /healthz",
     "GET /readyz",
     "GET /api/hello",

@@ -24,6 +24,8 @@ __all__ = ["SPEC"]
 _MODEL = "models/{model}"
 # The AI SDK sends a name with a slash without `models/` (@ai-sdk/google 3.0.141).
 _NAMED = "{model}"
+# Clients of Vertex AI name the project as well, but for API keys (google-genai 3.4.0).
+_PREFIX = r"(?:(?:projects/[^/]+/locations/[^/]+/)?publishers/google/)?models/"
 
 SPEC = UpstreamSpec(
     name=NAME,
@@ -34,13 +36,13 @@ SPEC = UpstreamSpec(
         endpoint
         for version in VERSIONS
         for endpoint in (
-            Endpoint(f"/{version}/{_NAMED}:generateContent", streams="never", model_prefix="models/"),
+            Endpoint(f"/{version}/{_NAMED}:generateContent", streams="never", model_prefix=_PREFIX),
             Endpoint(
                 f"/{version}/{_NAMED}:streamGenerateContent",
                 HEARTBEAT,
                 "always",
                 query="alt=sse",
-                model_prefix="models/",
+                model_prefix=_PREFIX,
             ),
             Endpoint(
                 f"/{version}/{_NAMED}:streamGenerateContent",
@@ -48,7 +50,7 @@ SPEC = UpstreamSpec(
                 "always",
                 JSON_ARRAY,
                 "application/json",
-                model_prefix="models/",
+                model_prefix=_PREFIX,
             ),
         )
     ),
@@ -89,7 +91,7 @@ SPEC = UpstreamSpec(
     token_count=TOKEN_COUNT,
     auth_header="x-goog-api-key",
     auth_query="key",
-    path_prefixes=("/v1beta", "/v1alpha"),
+    path_prefixes=("/v1beta", "/v1alpha", "/v1beta1"),
     client_headers=frozenset({"x-goog-api-key", "x-goog-api-client"}),
     forwarded_headers=frozenset({"x-goog-api-client", "x-server-timeout"}),
     # "The maximum value is 1000" (ai.google.dev/api/models, read 2026-11-28).

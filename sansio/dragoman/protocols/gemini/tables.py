@@ -16,8 +16,11 @@ from dragoman.codec import TokenCount
 NAME = "gemini"
 
 # The versions under which clients find the same API: google-genai and @google/genai from 3.0 on send v1, older ones and
-# Gemini CLI v1beta (seen on 2026-11-23).
-VERSIONS = ("v1beta", "v1", "v1alpha")
+# Gemini CLI v1beta (seen on 2026-11-23), for Vertex AI v1beta1.
+VERSIONS = ("v1beta", "v1", "v1alpha", "v1beta1")
+# Where a model is below them.
+_VERTEX = "publishers/google/models"
+MODELS = ("models", _VERTEX, f"projects/{{project}}/locations/{{location}}/{_VERTEX}")
 
 # "data: {}" is the only heartbeat that google-genai, Gemini CLI and LangChain survive: a comment ends their stream with
 # an error (google-genai 3.4.0, @google/genai 1.30 and langchain-google-genai 4.4.2, tried on 2026-11-23).
@@ -25,7 +28,9 @@ HEARTBEAT = b"data: {}\r\n\r\n"
 
 # A count takes `contents` only, or a whole request in one member (google-genai 3.4.0, CountTokensConfig).
 TOKEN_COUNT = TokenCount(
-    endpoints=tuple(f"/{version}/models/{{model}}:countTokens" for version in VERSIONS),
+    endpoints=tuple(
+        f"/{version}/{models}/{{model}}:countTokens" for version in VERSIONS for models in MODELS
+    ),
     path="/v1beta/models/{model}:countTokens",
     fields=frozenset(("contents", "systemInstruction", "tools", "toolConfig", "generationConfig")),
     member="totalTokens",
