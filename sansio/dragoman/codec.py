@@ -49,6 +49,7 @@ class ToolLimits(msgspec.Struct, frozen=True):
 
     Attributes:
         max_name: Characters of a name. Names always consist of letters, digits, `_` and `-`.
+        letter_first: Names begin with a letter or `_`.
         max_call_id: Characters of a call id, None for any number.
         call_id_chars: Call ids are restricted to the characters of names.
         custom: The protocol has custom (free text) tools.
@@ -59,6 +60,7 @@ class ToolLimits(msgspec.Struct, frozen=True):
     """
 
     max_name: int = 64
+    letter_first: bool = False
     max_call_id: int | None = 64
     call_id_chars: bool = False
     custom: bool = True

@@ -13,6 +13,7 @@ from dragoman.codec import ToolLimits
 # All vendors allow the characters ^[a-zA-Z0-9_-]+$ in names (openai-python 3.54.0); Messages requires them in call ids
 # too (maximhq/bifrost#5097, read 2026-11-22).
 _FORBIDDEN = re.compile(r"[^a-zA-Z0-9_-]")
+_NO_LETTER = re.compile(r"[^a-zA-Z_]")
 # Mistral: "Tool call id was ... but must be a-z, A-Z, 0-9, with a length of 9." (anomalyco/opencode#1680, read
 # 2026-11-22)
 _ALNUM9 = re.compile(r"[a-zA-Z0-9]{9}")
@@ -24,14 +25,18 @@ _LONG_ID = 256
 def fit_name(name: str, namespace: str | None, limits: ToolLimits) -> str:
     """Return the name to send: unchanged if it is allowed, else cleaned, with a hash if that loses something."""
     full = name if namespace is None or limits.namespaces else f"{namespace}__{name}"
-    if len(full) <= limits.max_name and _FORBIDDEN.search(full) is None:
+    begins_well = not limits.letter_first or _NO_LETTER.match(full) is None
+    if begins_well and len(full) <= limits.max_name and _FORBIDDEN.search(full) is None:
         return full
     return hashed_name(full, full, limits)
 
 
 def hashed_name(name: str, exact: str, limits: ToolLimits) -> str:
     """Return the name, cleaned and with a hash of the exact text, which keeps two names distinct."""
-    return _shorten(_FORBIDDEN.sub("_", name), exact, limits.max_name)
+    clean = _FORBIDDEN.sub("_", name)
+    if limits.letter_first and _NO_LETTER.match(clean):
+        clean = f"_{clean}"
+    return _shorten(clean, exact, limits.max_name)
 
 
 def fit_call_id(call_id: str, limits: ToolLimits, form: str = "any") -> str:

@@ -21,6 +21,7 @@ from dragoman.codec import Capabilities, ToolLimits
 PLAIN = ToolLimits(custom=False)
 STRICT = ToolLimits(max_name=128, max_call_id=None, call_id_chars=True, custom=False)
 CUSTOM = ToolLimits(custom=True, custom_by_default=True)
+LETTER = ToolLimits(letter_first=True)
 SPACES = ToolLimits(custom=True, custom_by_default=True, namespaces=True)
 
 
@@ -57,6 +58,12 @@ NAMES: list[tuple[str, str | None, ToolLimits, str]] = [
     ("read", "f" * 64, PLAIN, "f" * 55 + "_*"),
     ("read", "fs", SPACES, "read"),
     ("re.ad", "fs", SPACES, "re_ad_*"),
+    ("9a", None, PLAIN, "9a"),
+    ("9a", None, LETTER, "_9a_*"),
+    ("-a", None, LETTER, "_-a_*"),
+    (".a", None, LETTER, "_a_*"),
+    ("_a", None, LETTER, "_a"),
+    ("9" * 64, None, LETTER, "_" + "9" * 54 + "_*"),
 ]
 
 

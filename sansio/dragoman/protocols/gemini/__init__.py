@@ -56,9 +56,9 @@ SPEC = UpstreamSpec(
     ),
     sequential=True,
     choices=True,
-    # "Must be a-z, A-Z, 0-9, or contain underscores, colons, dots, and dashes, with a maximum length of 128"
-    # (google-genai 3.4.0, FunctionDeclaration); models before Gemini 3 accept 64.
-    tool_limits=ToolLimits(max_name=64, max_call_id=None, custom=False, allowed=True),
+    # "Invalid function name. Must start with a letter or an underscore. Must be alphanumeric (a-z, A-Z, 0-9),
+    # underscores (_), dots (.), colons (:), or dashes (-), with a maximum length of 64." Models since Gemini 3 have 128.
+    tool_limits=ToolLimits(max_name=64, letter_first=True, max_call_id=None, custom=False, allowed=True),
     settings=frozenset(SETTING_PATHS),
     file_store="google",
     read_request=read_request,

@@ -145,7 +145,7 @@ WRITTEN_CANDIDATE_SHAPE: dict[str, Shape] = dict.fromkeys(
     ("index", "content", "finishReason", "finishMessage", "logprobsResult")
 )
 # 1: as a number, see `checks.enum_name`. So is that of text below.
-_MEANINGLESS = frozenset({"NEGLIGIBLE", "HARM_SEVERITY_NEGLIGIBLE", 1})
+_MEANINGLESS: frozenset[str | int] = frozenset({"NEGLIGIBLE", "HARM_SEVERITY_NEGLIGIBLE", 1})
 _TOKENS: Shape = [{"token": None, "tokenId": None, "logProbability": None}]
 CANDIDATE_SHAPE: dict[str, Shape] = {
     **WRITTEN_CANDIDATE_SHAPE,
