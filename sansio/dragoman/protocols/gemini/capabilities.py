@@ -15,6 +15,9 @@ class GeminiCapabilities(Capabilities, frozen=True):
     ] = "level"
     thought_signatures: ThoughtSignatures = True
     tool_images: ToolImages = True
+    schema_dialect: Annotated[
+        Literal["json_schema", "openapi"], "schemas are JSON Schema, or in the vendor's subset of OpenAPI"
+    ] = "json_schema"
     function_ids: Annotated[bool, "accepts ids of function calls and responses; else they are left out"] = (
         True
     )

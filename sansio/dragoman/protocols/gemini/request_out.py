@@ -19,6 +19,7 @@ from dragoman._ir.request import Param, ReasoningConfig, Request, ResponseFormat
 from dragoman._wire.json import JSON, JSONObject
 from dragoman.protocols.gemini.capabilities import GeminiCapabilities as Capabilities
 from dragoman.protocols.gemini.request_messages_out import ContentsWriter
+from dragoman.protocols.gemini.schemas import openapi_schema
 from dragoman.protocols.gemini.shapes import SETTING_PATHS
 from dragoman.protocols.gemini.tables import (
     DYNAMIC_BUDGET,
@@ -65,7 +66,7 @@ def write_request(request: Request, capabilities: Capabilities, ledger: Ledger) 
         out[name] = config.pop(name)
     form = settings.response_format
     if form is not None:
-        _write_format(form, config, ledger)
+        _write_format(form, config, capabilities, ledger)
     reasoning = request.reasoning
     if reasoning is not None and not (was is not None and reasoning is was.reasoning):
         thinking = _write_thinking(reasoning, capabilities, ledger)
@@ -99,7 +100,9 @@ def _write_conversation(
     out["contents"] = conversation.finish()
 
 
-def _write_format(form: ResponseFormat, config: JSONObject, ledger: Ledger) -> None:
+def _write_format(
+    form: ResponseFormat, config: JSONObject, capabilities: Capabilities, ledger: Ledger
+) -> None:
     """Put the format of the response into the settings. It is always strict."""
     config["responseMimeType"] = MIME_TYPE_JSON
     if form.schema is None:
@@ -115,7 +118,10 @@ def _write_format(form: ResponseFormat, config: JSONObject, ledger: Ledger) -> N
         else:
             name = "name" if key == "title" else key
             ledger.dropped(f"{form.path}/{name}", f"the schema has no place for a {key}")
-    config["responseJsonSchema"] = schema
+    if capabilities.schema_dialect == "json_schema":
+        config["responseJsonSchema"] = schema
+    else:
+        config["responseSchema"] = openapi_schema(schema, f"{form.path}/schema", ledger)
 
 
 # Reasoning.

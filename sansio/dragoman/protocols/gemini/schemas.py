@@ -1,16 +1,18 @@
 """The two dialects of schemas: JSON Schema, and the vendor's Schema, a subset of OpenAPI 3.0 with types in capitals.
 
 Requests have both: `parametersJsonSchema` and `responseJsonSchema`, or `parameters` and `responseSchema`. Upstreams get
-JSON Schema only, which has no unknown keywords: at the first one in `parameters` the whole request is refused
-(CLIProxyAPI#97, read 2026-11-22).
+JSON Schema, which has no unknown keywords: at the first one in `parameters` the whole request is refused
+(CLIProxyAPI#97, read 2026-11-22). Those that do not know it get the subset (`schema_dialect`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from dragoman._ir.losses import child
-from dragoman._wire.json import JSON, JSONObject
+import msgspec
+
+from dragoman._ir.losses import Ledger, child
+from dragoman._wire.json import JSON, JSONObject, encode, encode_text, objects_in
 from dragoman.protocols.gemini.checks import camel_case
 
 # Receives each change of a schema: its JSON Pointer and a sentence.
@@ -65,3 +67,115 @@ def json_schema(schema: JSON, note: SchemaNote, path: str = "") -> JSON:
 def _lower(name: JSON) -> JSON:
     lowered = name.lower() if type(name) is str else name
     return lowered if type(lowered) is str and lowered in _TYPES else name
+
+
+# The fields of the vendor's Schema that every server knows (google-genai 3.4.0), but for those that are converted.
+_FIELDS = frozenset(
+    ("title", "description", "default", "minItems", "maxItems", "required", "pattern", "nullable")
+)
+_FIELDS |= {"minimum", "maximum", "minLength", "maxLength", "minProperties", "maxProperties", "example"}
+_FORMATS = frozenset(("float", "double", "int32", "int64", "enum", "date-time"))
+# Keywords that no model needs.
+_SILENT = frozenset(("$schema", "$id", "$defs", "definitions", "$comment", "examples"))
+_CLOSED = ("additionalProperties", bool)
+# How deep a reference may be.
+_DEPTH = 32
+# Definitions take so many times the space of the whole schema, where they are in the place of their references.
+_GROWTH = 4
+
+
+def openapi_schema(schema: JSON, path: str, ledger: Ledger) -> JSONObject:
+    """Return the JSON Schema at a path in the vendor's dialect."""
+    return _OpenApi(ledger, schema, len(encode(schema)) * _GROWTH).convert(schema, path, 0)
+
+
+class _OpenApi(msgspec.Struct):
+    """Converts one schema. left: bytes of definitions that may still take the place of references."""
+
+    ledger: Ledger
+    root: JSON
+    left: int
+    _open: set[str] = set()  # the references around
+
+    def convert(self, schema: JSON, path: str, depth: int) -> JSONObject:
+        if type(schema) is not dict:
+            return {}
+        ref = schema.get("$ref")
+        if type(ref) is str:
+            target = self._target(ref)
+            if target is None or ref in self._open or depth > _DEPTH:
+                self.ledger.altered(path, f"without what {ref} refers to, which is recursive or unknown")
+                return {"type": "OBJECT"}
+            self._open.add(ref)
+            found = self.convert({**target, **_without("$ref", schema)}, path, depth + 1)
+            self._open.discard(ref)
+            return found
+        whole = schema.get("allOf")
+        if type(whole) is list and len(whole) == 1 and type(whole[0]) is dict:
+            return self.convert({**whole[0], **_without("allOf", schema)}, path, depth)
+        out: JSONObject = {}
+        lost: JSONObject = {}
+        for key, value in schema.items():
+            at = child(path, key)
+            if key in ("anyOf", "oneOf"):
+                kinds = [each for each in objects_in(value) if each.get("type") != "null"]
+                out["nullable"] = len(kinds) < len(objects_in(value)) or out.get("nullable", False)
+                out["anyOf"] = [
+                    self.convert(each, f"{at}/{index}", depth + 1) for index, each in enumerate(kinds)
+                ]
+            elif key == "properties" and type(value) is dict and value:
+                out[key] = {
+                    name: self.convert(inner, child(at, name), depth + 1) for name, inner in value.items()
+                }
+            elif key == "items" and type(value) is dict:
+                out[key] = self.convert(value, at, depth + 1)
+            elif key == "type":
+                _put_types(value if type(value) is list else [value], out)
+            elif key in ("enum", "const") and (choices := _texts(value)):
+                out["enum"] = choices
+                out.setdefault("type", "STRING")
+            elif key in _FIELDS or (key == "format" and value in _FORMATS):
+                out[key] = value
+            elif key not in _SILENT and value not in ({}, []) and (key, type(value)) != _CLOSED:
+                lost[key] = value
+                self.ledger.altered(
+                    at, "only in the description: the upstream's schemas have no such keyword"
+                )
+        if out.get("nullable") is False:
+            del out["nullable"]
+        if lost:
+            text = f"JSON Schema: {encode_text(lost)}"
+            known = out.get("description")
+            out["description"] = f"{known}\n{text}" if known else text
+        return out
+
+    def _target(self, ref: str) -> JSONObject | None:
+        """Return the definition that a reference names, None for others, and if there is no space left."""
+        found = self.root
+        for step in ref.removeprefix("#").split("/")[1:]:
+            step = step.replace("~1", "/").replace("~0", "~")
+            found = found.get(step) if type(found) is dict else None
+        if type(found) is not dict or not ref.startswith("#/") or self.left < 0:
+            return None
+        self.left -= len(encode(found))
+        return found if self.left >= 0 else None
+
+
+def _without(name: str, schema: JSONObject) -> JSONObject:
+    return {key: value for key, value in schema.items() if key != name}
+
+
+def _texts(value: JSON) -> list[str]:
+    """Return the values of an enum, or the only one, without null; none if they are not texts."""
+    choices = [each for each in (value if type(value) is list else [value]) if each is not None]
+    return choices if all(type(each) is str for each in choices) else []
+
+
+def _put_types(types: list[JSON], out: JSONObject) -> None:
+    names = [name.upper() for name in types if type(name) is str and name != "null"]
+    if len(names) < len(types):
+        out["nullable"] = True
+    if len(names) == 1:
+        out["type"] = names[0]
+    elif names:
+        out["anyOf"] = [{"type": name} for name in names]

@@ -27,7 +27,7 @@ from dragoman._wire.exceptions import RemoteProtocolError
 from dragoman._wire.json import JSON, JSONObject, encode_text, leaves, wrong_type
 from dragoman.protocols.gemini.capabilities import GeminiCapabilities as Capabilities
 from dragoman.protocols.gemini.checks import CHECKS, objects
-from dragoman.protocols.gemini.schemas import json_schema
+from dragoman.protocols.gemini.schemas import json_schema, openapi_schema
 from dragoman.protocols.gemini.shapes import FUNCTION_SHAPE, SEARCH_SHAPE
 from dragoman.protocols.gemini.tables import MODE_NAMES, MODES, NAME
 
@@ -119,7 +119,7 @@ def write_tools(request: Request, capabilities: Capabilities, out: JSONObject, l
     hosted: list[JSONObject] = []
 
     def write(tool: FunctionTool) -> JSONObject:
-        return _write_function(tool, ledger)
+        return _write_function(tool, capabilities, ledger)
 
     for tool in request.tools:
         if isinstance(tool, FunctionTool):
@@ -147,7 +147,7 @@ def write_tools(request: Request, capabilities: Capabilities, out: JSONObject, l
         out.setdefault("toolConfig", {})["includeServerSideToolInvocations"] = True
 
 
-def _write_function(tool: FunctionTool, ledger: Ledger) -> JSONObject:
+def _write_function(tool: FunctionTool, capabilities: Capabilities, ledger: Ledger) -> JSONObject:
     body: JSONObject = {"name": tool.name}
     description = tool.description
     if tool.examples:
@@ -163,7 +163,10 @@ def _write_function(tool: FunctionTool, ledger: Ledger) -> JSONObject:
     schema = tool.parameters
     if not schema or schema == {"type": "object", "properties": {}}:
         return body
-    body["parametersJsonSchema"] = schema
+    if capabilities.schema_dialect == "json_schema":
+        body["parametersJsonSchema"] = schema
+    else:
+        body["parameters"] = openapi_schema(schema, f"{tool.path}/parameters", ledger)
     return body
 
 
