@@ -13,7 +13,11 @@ from dragoman import PROTOCOLS, Signer
 from dragoman._engine.tokens import estimate_tokens
 from dragoman.document import HostedTool
 
-USAGE = {"chat": r'"prompt_tokens" ?: ?(\d+)', "responses": r'"input_tokens" ?: ?(\d+)'}
+USAGE = {
+    "chat": r'"prompt_tokens" ?: ?(\d+)',
+    "responses": r'"input_tokens" ?: ?(\d+)',
+    "gemini": r'"promptTokenCount" ?: ?(\d+)',
+}
 
 # These providers put their own system prompt in front: thousands of tokens before "hello".
 HIDDEN_PROMPTS = {"compound-beta", "grok-4-fast"}
@@ -43,7 +47,7 @@ def recorded() -> Iterator[tuple[str, dict[str, Any], int]]:
             stream = path.with_name(path.name.replace(".request.json", ".sse"))
             tokens = counted(folder, stream.read_text("utf-8", "replace")) if stream.exists() else None
             if tokens is not None:
-                yield protocol, json.loads(path.read_bytes()), tokens
+                yield protocol, corpus.read_request(protocol, path) or {}, tokens
     for path in corpus.files("equiv/*/*request.json"):
         response = path.with_name(path.name.replace("request.json", "response.json"))
         if response.exists() and (usage := json.loads(response.read_bytes()).get("usage")):

@@ -285,8 +285,8 @@ class Relay(ResponseMachine):
     def _note_whole(self) -> None:
         """Set the attributes from a whole response.
 
-        A body that is no JSON object was cut, and one without `member` is no response: both FAILED, for a caller that
-        has held the bytes back. Everything else that cannot be read is passed on.
+        A body that is no JSON object was cut, and one without `member` or a stop reason is no response: both FAILED,
+        for a caller that has held the bytes back. Everything else that cannot be read is passed on.
         """
         if self._body_bytes > MAX_DOCUMENT_BYTES:
             return
@@ -311,7 +311,7 @@ class Relay(ResponseMachine):
                 self.stop_reason = event.reason
             elif isinstance(event, Failed):
                 self.outcome, self.error = Outcome.FAILED, mask_error(event.error, self._context.mask)
-        if self.error is None and self._member not in value:
+        if self.error is None and self.stop_reason is None and self._member not in value:
             self.outcome = Outcome.FAILED
             self.error = unreadable_error(f"it has no {self._member}")
 

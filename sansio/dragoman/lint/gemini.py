@@ -145,7 +145,7 @@ def _check_response(body: JSONObject, report: Report) -> None:
 def _check_part(part: JSONObject, place: str, ids: set[str], report: Report) -> None:
     call = members(part.get("functionCall"))
     call_id = string(call.get("id"))
-    if call and not call.get("name") and not call.get("partialArgs"):
+    if call and not call.get("name") and not call.keys() & {"partialArgs", "willContinue"}:
         report.add("gemini-call", "a call without a name", f"{place}/functionCall")
     if call_id and call_id in ids:
         report.add("gemini-call-id", f"the id {call_id[:60]!a} is used twice", f"{place}/functionCall/id")

@@ -35,7 +35,7 @@ _numbers = count()
 
 
 def token() -> str:
-    return f"Zq{next(_numbers):06d}"
+    return f"zq{next(_numbers):06d}"
 
 
 def translated(client: str, upstream: str, body: Any) -> Outcome:

@@ -1,12 +1,13 @@
 """Meaning of Gemini responses: chunks of complete responses, whose parts are pieces to append.
 
-Taken as given: heartbeats, candidates without an index, ids or role, calls in a chunk apart from the finish reason, the
-bare form of an error, and an array in place of events.
+Taken as given: heartbeats, candidates without an index, ids or role, calls in a chunk apart from the finish reason,
+arguments in pieces, and the bare form of an error.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 from oracle.frames import as_object, lenient_frames
@@ -21,6 +22,9 @@ BROKEN = {
     *("MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL", "TOO_MANY_TOOL_CALLS"),
     *("MISSING_THOUGHT_SIGNATURE", "MALFORMED_RESPONSE"),
 }
+STEP = re.compile(r"\.([^.\[]+)|\[(\d+)\]")  # of a JSONPath
+PIECE = {"partialArgs", "willContinue"}
+VALUES = ("stringValue", "numberValue", "boolValue", "nullValue")
 
 
 class GeminiReader:
@@ -29,6 +33,8 @@ class GeminiReader:
         self.finish: str | None = None
         self.message = ""
         self.usage: dict[str, Any] = {}
+        self.arguments: dict[str, Any] = {}  # of the last call
+        self.string = ""  # its last one, as far as it has come
 
     def chunk(self, chunk: dict[str, Any]) -> None:
         meaning = self.meaning
@@ -51,12 +57,32 @@ class GeminiReader:
     def _part(self, blocks: list[Block], part: dict[str, Any]) -> None:
         call = part.get("functionCall")
         if call:
-            arguments = json.dumps(call.get("args") or {}, ensure_ascii=False)
-            blocks.append(Block(Kind.CALL, arguments, call.get("name") or "", call.get("id") or ""))
+            if call.get("name") or not call.keys() & PIECE:
+                self.arguments = dict(call.get("args") or {})
+                blocks.append(Block(Kind.CALL, "", call.get("name") or "", call.get("id") or ""))
+            for piece in call.get("partialArgs") or []:
+                self._assign(piece)
+            blocks[-1].text = json.dumps(self.arguments, ensure_ascii=False, separators=(",", ":"))
         elif isinstance(part.get("text"), str):
             grow(blocks, Kind.REASONING if part.get("thought") else Kind.TEXT, part["text"])
         elif part.keys() - {"thoughtSignature", "thought"}:
             blocks.append(Block(Kind.HOSTED, name=next(iter(part))))
+
+    def _assign(self, piece: dict[str, Any]) -> None:
+        value = next((piece[name] for name in VALUES if name in piece), None)
+        if isinstance(value, str):
+            self.string += value
+            if piece.get("willContinue"):
+                return
+            value, self.string = self.string, ""
+        steps = [name or int(number) for name, number in STEP.findall(piece["jsonPath"])]
+        holder: Any = self.arguments
+        for step, after in zip(steps, [*steps[1:], None], strict=True):
+            if isinstance(step, int):
+                holder.extend([None] * (step + 1 - len(holder)))
+            empty = value if after is None else [] if isinstance(after, int) else {}
+            holder[step] = (holder.get(step) if isinstance(holder, dict) else holder[step]) or empty
+            holder = holder[step]
 
     def close(self) -> Meaning:
         meaning = self.meaning

@@ -8,19 +8,22 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from oracle import CHAT, MESSAGES, RESPONSES
+from oracle import CHAT, GEMINI, MESSAGES, RESPONSES
 
 PLACE = Path(os.environ.get("DRAGOMAN_SHARED", Path(__file__).parents[4] / "shared"))
-FOLDERS = {"chat": CHAT, "messages": MESSAGES, "responses": RESPONSES}
+FOLDERS = {"chat": CHAT, "messages": MESSAGES, "responses": RESPONSES, "gemini": GEMINI}
+GEMINI_MODEL = "gemini-2.5-flash"
 OFFICIAL_MODELS = {
     CHAT: ("gpt-3.5", "gpt-4", "gpt-5", "o1", "o3", "o4"),
     MESSAGES: ("claude-",),
     RESPONSES: ("gpt-", "o1", "o3", "o4"),
+    GEMINI: ("gemini-",),
 }
 # Written by hand for other projects' tests, though they name a vendor's model.
 HAND_MADE = {
@@ -28,6 +31,11 @@ HAND_MADE = {
     "messages/refusal_thinking_02",
     "messages/tool_no_args_tool_use_02",
     "responses/function_call_02",
+}
+# Whole responses that become errors, which is as it should be.
+FAILURES = {
+    "gemini/int_enums_vertex_01": "its enums are numbers, which a parameter asks for that is never sent upstream",
+    "gemini/unexpected_tool_call_one_call_sig_call_vertex_01": "the model called a function that was not declared",
 }
 # Sent by the vendor, and changed in the file: the last lines are lost, a value is shortened.
 EDITED = {"messages/tool_use_max_tokens_02", "responses/image_generation_call_reasoning_01"}
@@ -46,7 +54,11 @@ class Recording:
     exact: bool
 
     def read(self) -> bytes:
-        return self.path.read_bytes()
+        """Return the stream. A recorded JSON array is returned as the events that alt=sse would have asked for."""
+        data = self.path.read_bytes()
+        if self.path.suffix != ".json":
+            return data
+        return b"".join(b"data: %b\r\n\r\n" % json.dumps(each).encode() for each in json.loads(data))
 
     @property
     def official(self) -> bool:
@@ -80,26 +92,40 @@ def files(pattern: str) -> list[Path]:
     return sorted(streams.glob(pattern)) if streams is not None else []
 
 
+def read_request(protocol: str, path: Path) -> dict[str, Any] | None:
+    """Return a recorded request. Gemini's model is in its path, and is a member where the core reads it."""
+    request = json.loads(path.read_text()) if path.is_file() else None
+    if not isinstance(request, dict):
+        return None
+    return {"model": GEMINI_MODEL, **request} if protocol == GEMINI else request
+
+
+def _entries() -> Iterator[tuple[dict[str, Any], Path]]:
+    """Give the entries of the indexes, with the folders of their files."""
+    streams = root()
+    for folder in (streams, streams / "gemini") if streams is not None else ():
+        for entry in json.loads((folder / "index.json").read_text()):
+            yield entry, folder
+
+
 @cache
 def recordings() -> tuple[Recording, ...]:
     """All recorded streams."""
-    streams = root()
-    if streams is None:
-        return ()
     found = []
-    for entry in json.loads((streams / "index.json").read_text()):
-        request = json.loads((streams / entry["request"]).read_text()) if entry["request"] else None
-        found.append(
-            Recording(
-                name=entry["file"].removesuffix(".sse"),
-                protocol=FOLDERS[entry["protocol"]],
-                path=streams / entry["file"],
-                request=request if isinstance(request, dict) else None,
-                features=frozenset(entry["features"]),
-                model=entry["model"] or "",
-                exact=entry["framing"].startswith("exact"),
+    for entry, folder in _entries():
+        protocol, path = FOLDERS[entry["protocol"]], folder / entry["file"]
+        if path.suffix == ".sse" or "json_array" in entry["features"]:
+            found.append(
+                Recording(
+                    name=f"{entry['protocol']}/{path.name.partition('.')[0]}",
+                    protocol=protocol,
+                    path=path,
+                    request=read_request(protocol, folder / (entry["request"] or "")),
+                    features=frozenset(entry["features"]),
+                    model=entry["model"] or "",
+                    exact=entry["framing"].startswith("exact"),
+                )
             )
-        )
     return tuple(found)
 
 
@@ -109,14 +135,16 @@ def errors() -> tuple[WholeResponse, ...]:
     streams = root()
     if streams is None:
         return ()
+    entries = json.loads((streams / "errors.json").read_text())
+    entries += [
+        {**entry, "body": (folder / entry["file"]).read_text()}
+        for entry, folder in _entries()
+        if entry.get("status", 200) != 200
+    ]
     found = []
-    for number, entry in enumerate(json.loads((streams / "errors.json").read_text())):
+    for number, entry in enumerate(entries):
         path = entry["endpoint"].partition("?")[0]
-        protocol = CHAT
-        if path.endswith("/messages"):
-            protocol = MESSAGES
-        elif path.endswith("/responses"):
-            protocol = RESPONSES
+        protocol = FOLDERS.get(entry.get("protocol") or path.rpartition("/")[2], CHAT)
         host = path.partition("/")[0]
         name = f"{number:02}-{host}-{entry['status']}"
         body = entry["body"].encode()
@@ -126,20 +154,26 @@ def errors() -> tuple[WholeResponse, ...]:
 
 @cache
 def equivalents() -> tuple[WholeResponse, ...]:
-    """Return the whole responses to the requests that were put to several providers; errors among them."""
-    streams = root()
-    if streams is None:
-        return ()
+    """Return whole responses, most of them to requests that were put to several providers; errors among them."""
     found = []
-    for path in sorted((streams / "equiv").glob("*/*.json")):
+    for path in (*files("equiv/*/*.json"), *files("gemini/equiv/*/*.json")):
         short, _, kind = path.name.partition(".")
         if not kind.endswith(("response.json", "error.json")):
             continue
+        protocol = FOLDERS.get(short, GEMINI)
         request_path = path.with_name(
             path.name.replace("response.json", "request.json").replace("error", "request")
         )
-        request = json.loads(request_path.read_text()) if request_path.is_file() else None
         status = 200 if kind.endswith("response.json") else 400
         name = f"{path.parent.name}/{path.name.removesuffix('.json')}"
-        found.append(WholeResponse(name, FOLDERS[short], status, {}, path.read_bytes(), request))
+        request = read_request(protocol, request_path)
+        found.append(WholeResponse(name, protocol, status, {}, path.read_bytes(), request))
+    for entry, folder in _entries():
+        if (
+            entry.get("endpoint", "").partition("?")[0].endswith(":generateContent")
+            and entry["status"] == 200
+        ):
+            path, request = folder / entry["file"], read_request(GEMINI, folder / (entry["request"] or ""))
+            name = f"gemini/{path.name.partition('.')[0]}"
+            found.append(WholeResponse(name, GEMINI, 200, {}, path.read_bytes(), request))
     return tuple(found)
