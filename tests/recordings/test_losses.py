@@ -14,7 +14,7 @@ from typing import Any
 
 import corpus
 import pytest
-from oracle import CHAT, MESSAGES, RESPONSES, UPSTREAM_NAMES
+from oracle import CHAT, GEMINI, MESSAGES, RESPONSES, UPSTREAM_NAMES
 from translation import client_request, translate_request
 
 from dragoman import UPSTREAMS, ResponseTranslator
@@ -24,6 +24,9 @@ TRUE_LOSSES: dict[tuple[str, str, str], str] = {
     # What a provider did on its own side: a client of another protocol carries it, but cannot read it.
     (MESSAGES, "wrapped", "/content/*"): "the blocks of the provider's own tools",
     (RESPONSES, "wrapped", "/output/*"): "the items of the provider's own tools",
+    (GEMINI, "wrapped", "/candidates/*/content/parts/*"): "the parts of the provider's own tools",
+    (GEMINI, "unknown_kind", "/candidates/*/urlContextMetadata"): "which pages were fetched",
+    (GEMINI, "unknown_kind", "/candidates/*/groundingMetadata"): "what was searched, where nothing is cited",
     (CHAT, "altered", "/choices/*/message/executed_tools"): "what the tools gave back; searches are told",
     (RESPONSES, "dropped", "/output/*/partial_images"): "pictures that are not finished",
     (MESSAGES, "dropped", "/container"): "the container, which a later request could use again",
@@ -36,20 +39,25 @@ TRUE_LOSSES: dict[tuple[str, str, str], str] = {
     ): "the words of the page; where in the text they stand",
     (RESPONSES, "altered", "/output/*/content/*/annotations"): "where in the text the citation stands",
     (RESPONSES, "dropped", "/output/*/content/*/annotations"): "a citation of a file",
+    (GEMINI, "altered", "/candidates/*/groundingMetadata/groundingSupports"): "how sure the source is",
     # What only the one protocol can express of a response.
     (CHAT, "dropped", "/choices/*"): "the other alternatives",
     (CHAT, "dropped", "/content/*/logprobs"): "log probabilities, which were asked for",
+    (CHAT, "altered", "/logprobs"): "the bytes of the tokens",
+    (MESSAGES, "dropped", "/candidates/*/content/parts/*"): "a call that was cut off",
     (MESSAGES, "dropped", "/content/*/caller"): "the call came from a program, which waits for its result",
     (RESPONSES, "dropped", "/output/*/caller"): "the call came from a program, which waits for its result",
     (RESPONSES, "wrapped", "/phase"): "whether it is a comment or the answer; wanted back",
     # How it ended.
     (MESSAGES, "altered", "/choices/*/finish_reason"): "that the model paused and is to be asked again",
+    (MESSAGES, "altered", "/candidates/*/finishReason"): "that the model paused and is to be asked again",
     (MESSAGES, "altered", "/status"): "that the model paused and is to be asked again",
     (MESSAGES, "dropped", "/stop_sequence"): "which stop sequence matched",
     (MESSAGES, "dropped", "/stop_details/category"): "why it was refused",
     (MESSAGES, "dropped", "/stop_details/recommended_model"): "which model would answer",
     (MESSAGES, "dropped", "/stop_details/fallback_credit_token"): "is worth money in a later request",
     (MESSAGES, "dropped", "/stop_details/fallback_has_prefill_claim"): "belongs to the token",
+    (GEMINI, "dropped", "/promptFeedback/blockReason"): "why it was refused",
     # What it cost.
     (
         MESSAGES,
@@ -59,7 +67,14 @@ TRUE_LOSSES: dict[tuple[str, str, str], str] = {
     (MESSAGES, "dropped", "/usage/iterations"): "the figures of each iteration, and its model",
     (MESSAGES, "dropped", "/usage/cache_creation"): "how long the written cache lives, which has its price",
     (MESSAGES, "dropped", "/usage/server_tool_use/web_fetch_requests"): "fetches, which have their price",
+    (MESSAGES, "dropped", "/usage/cache_write"): "what was written to a cache, which has its price",
+    (MESSAGES, "dropped", "/usage/searches"): "searches, which have their price",
+    (CHAT, "dropped", "/usage/searches"): "searches, which have their price",
+    (GEMINI, "dropped", "/usageMetadata/promptTokensDetails/*/modality"): "modalities have their prices",
+    (GEMINI, "dropped", "/usageMetadata/cacheTokensDetails/*/modality"): "modalities have their prices",
+    (GEMINI, "dropped", "/usageMetadata/candidatesTokensDetails/*/modality"): "modalities have their prices",
     (CHAT, "estimated", "/usage"): "the upstream told none",
+    (GEMINI, "estimated", "/usage"): "the upstream told none",
     (CHAT, "altered", "/choices/*/finish_reason"): "the server ended its response without one",
     (CHAT, "altered", "/usage"): "reasoning was counted beside the output, and is lowered to it",
     (CHAT, "dropped", "/usage/cost"): "its price",

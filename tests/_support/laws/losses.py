@@ -113,6 +113,7 @@ _SIMPLE_WRITER = {
     "stop_reason": r".*/(finish_reason|stop_reason|status|incomplete_details/reason)",
     "stop_details": r".*/stop_details(/.*)?",
     "refusal": r".*/(refusal|type)",
+    "candidates": r".*/parts/\*/(executableCode|codeExecutionResult)(/.*)?",
     "usage": r".*/(tool_usage|usageMetadata)(/.*)?",
 }
 
@@ -169,7 +170,7 @@ MEANINGLESS_IN_RESPONSES: dict[tuple[str, str], str] = {
     (RESPONSES, r"/usage/total_tokens"): "follows from the other figures",
     (RESPONSES, r"/output_text"): "all texts once more",
     (RESPONSES, ECHO): "repeats the request",
-    (GEMINI, r"/(modelVersion|responseId)"): "the client is told ours",
+    (GEMINI, r"/(modelVersion|responseId|createTime|usageMetadata/trafficType)"): "ours, or about the bill",
     (GEMINI, r"/candidates/\*/content/role"): "has one value, model",
     (GEMINI, r"/candidates/\*/avgLogprobs"): "follows from the log probabilities",
     (GEMINI, r".*/safetyRatings/\*/category"): "says what the rating beside it is about",

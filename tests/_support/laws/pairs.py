@@ -20,6 +20,7 @@ from laws.events import meaning_of_events
 from laws.turns import ASSEMBLE, CARRIERS, NEXT, WHOLE, turn_of
 from oracle import (
     CHAT,
+    GEMINI,
     MESSAGES,
     RESPONSES,
     SIMPLE,
@@ -209,6 +210,8 @@ def gist(assembled: AssembledResponse, protocol: str) -> Any:
             # Responses' events leave out the `bytes` of tokens.
             tokens = [(token["token"], token["logprob"]) for token in block.logprobs]
             signature = block.signature and (block.signature.origin, block.signature.native)
+            if protocol == GEMINI and signature:  # streamed, it comes behind its text
+                signature = (GEMINI, block.signature.native["thoughtSignature"])
             blocks.append((block.kind.value, text, cites, tokens, block.complete, signature))
         else:
             blocks.append((block.kind.value, *called(block, protocol)))

@@ -11,9 +11,10 @@ from core.toy_protocol import context_of
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dragoman._engine.relay import Relay
 from dragoman._engine.request import RequestHead, RequestTranslator, TranslatedRequest
 from dragoman._ir.assembly import Fold
-from dragoman._ir.events import Annotation, Signature
+from dragoman._ir.events import Annotation, Signature, StopReason
 from dragoman._ir.losses import Ledger, LossCode
 from dragoman._ir.wrapped_signatures import Signer
 from dragoman._wire.errors import ErrorKind, WireError
@@ -114,6 +115,13 @@ def test_nothing_is_decoded_without_wrapped_signatures() -> None:
     body = encode(body_of({**CALL, "thoughtSignature": "b2xk"}, {"executableCode": {"code": "1.50"}}))
     translator = RequestTranslator(client=GEMINI, upstream=GEMINI, signer=SIGNER)
     assert translator.translate(body, model=MODEL, request_head=HEAD).body == body
+
+
+def test_a_response_to_a_blocked_prompt_is_relayed() -> None:
+    machine = Relay(protocol=GEMINI, context=context_of(protocol=GEMINI), streams=False)
+    machine.receive_data(b'{"promptFeedback":{"blockReason":"SAFETY"}}')
+    machine.receive_eof()
+    assert (machine.error, machine.stop_reason) == (None, StopReason.CONTENT_FILTER)
 
 
 # Endpoints.

@@ -40,7 +40,12 @@ from dragoman._wire.json import JSON, JSONObject, encode_text, kind_of, text_or_
 from dragoman.codec import ResponseContext
 from dragoman.protocols.gemini.checks import enum_name, objects
 from dragoman.protocols.gemini.offsets import Offsets
-from dragoman.protocols.gemini.shapes import CANDIDATE_SHAPE, PART_SHAPE, WRITTEN_CANDIDATE_SHAPE
+from dragoman.protocols.gemini.shapes import (
+    ARGUMENT_VALUES,
+    CANDIDATE_SHAPE,
+    PART_SHAPE,
+    WRITTEN_CANDIDATE_SHAPE,
+)
 from dragoman.protocols.gemini.tables import (
     DATA_MEMBERS,
     ERROR_FINISH_REASONS,
@@ -53,6 +58,8 @@ from dragoman.protocols.gemini.tables import (
 
 # The server puts this before names in its own texts, and sometimes in calls.
 _NAME_PREFIX = "default_api:"
+# Models up to 3.6 say so at the end of a response with calls, which says it, too.
+_CALL_MESSAGE = "Model generated function call(s)."
 
 # What waits for the end of a candidate: the last one that is not empty counts.
 _METADATA = ("groundingMetadata", "citationMetadata", "urlContextMetadata")
@@ -81,7 +88,6 @@ class Blocks(msgspec.Struct):
 # Arguments in pieces.
 
 _STEP = re.compile(r"\.([^.\[\]]+)|\[(?:(\d{1,6})|'([^']*)')\]")
-_VALUES = ("numberValue", "boolValue", "nullValue", "structValue", "listValue")
 
 
 class PartialArguments(msgspec.Struct):
@@ -106,7 +112,7 @@ class PartialArguments(msgspec.Struct):
                 raise unreadable_response("a piece of a function call's arguments has no place")
             value = piece.get("stringValue")
             if type(value) is not str:
-                found = [piece[name] for name in _VALUES if name in piece]
+                found = [piece[name] for name in ARGUMENT_VALUES if name in piece]
                 self._put(path, None if "nullValue" in piece or not found else found[0])
                 continue
             if path != self._path:
@@ -381,7 +387,7 @@ class CandidateReader(msgspec.Struct):
         explanation = self._message if reason is StopReason.CONTENT_FILTER else None
         if self._message and explanation is None and self._same_protocol:
             self._extra["finishMessage"] = self._message
-        elif self._message and explanation is None:
+        elif self._message not in (None, "", _CALL_MESSAGE) and explanation is None:
             self._ledger.dropped(
                 f"{self._path}/finishMessage",
                 "other protocols have a text about the end only where a filter ended it",

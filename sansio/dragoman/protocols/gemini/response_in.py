@@ -107,10 +107,12 @@ class GeminiReader:
                 out.append(found)
         feedback = chunk.get("promptFeedback")
         if type(feedback) is dict and (reason := enum_name(feedback.get("blockReason"), BLOCK_REASONS)):
+            message = text_or_none(feedback.get("blockReasonMessage"))
             if self._same_protocol:
                 members = {"promptFeedback": feedback}
                 out.append(Opaque(NAME, "response", members, "/promptFeedback", round_trip=False))
-            message = text_or_none(feedback.get("blockReasonMessage"))
+            elif message:
+                self._ledger.dropped("/promptFeedback/blockReason", "only its message was sent")
             explanation = message or f"the prompt was blocked: {reason}"
             self._blocked = Stopped(
                 StopReason.CONTENT_FILTER, reason, explanation=explanation, details=feedback

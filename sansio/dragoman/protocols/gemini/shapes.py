@@ -167,11 +167,16 @@ CANDIDATE_SHAPE: dict[str, Shape] = {
     ],
     "continuationToken": "only a request of this protocol can have the response continued",
 }
+# What a piece of a call's arguments may hold besides a piece of a string.
+ARGUMENT_VALUES = ("numberValue", "boolValue", "nullValue", "structValue", "listValue")
 PART_SHAPE: dict[str, Shape] = {
     "text": None,
     "thought": None,
     "thoughtSignature": None,
-    "functionCall": {"id": None, "name": None, "args": None, "partialArgs": None, "willContinue": None},
+    "functionCall": {
+        **dict.fromkeys(("id", "name", "args", "willContinue")),
+        "partialArgs": [dict.fromkeys(("jsonPath", "stringValue", *ARGUMENT_VALUES, "willContinue"))],
+    },
     "partMetadata": _NO_FIELD,
 }
 _MODALITIES: Shape = [{"modality": DroppedUnless(_NO_FIELD, frozenset({"TEXT", 1})), "tokenCount": None}]
