@@ -27,8 +27,8 @@ _SESSION_HEADERS = (
 _CACHE_KEY_FIELD = "prompt_cache_key"
 # The beginning of a conversation. The metadata is not enough: it names the user in Messages, and anything in
 # OpenAI's protocols.
-INSTRUCTIONS_FIELDS = ("system", "instructions")
-MESSAGE_FIELDS = ("messages", "input")
+INSTRUCTIONS_FIELDS = ("system", "instructions", "systemInstruction", "system_instruction")
+MESSAGE_FIELDS = ("messages", "input", "contents")
 # Members of parts that say nothing of a conversation.
 CACHE_MARKS = frozenset({"cache_control", "prompt_cache_breakpoint"})
 _BILLING = tuple([spec.billing_header for spec in UPSTREAMS.values() if spec.billing_header is not None])
@@ -128,7 +128,7 @@ def _plain(value: Any) -> str:
         return "\n".join([_plain(part) for part in value])
     if not isinstance(value, dict):
         return ""
-    for name in ("content", "text"):
+    for name in ("content", "text", "parts"):
         if name in value:
             return _plain(value[name])
     # An image or a file, say.

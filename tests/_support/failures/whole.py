@@ -4,9 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from failures.responses import CHAT_ENDS, COST, MESSAGES_ENDS, Block, Call, Cost, payloads, stream
+from failures.responses import (
+    CHAT_ENDS,
+    COST,
+    GEMINI_ENDS,
+    MESSAGES_ENDS,
+    Block,
+    Call,
+    Cost,
+    payloads,
+    stream,
+)
 from laws.turns import ASSEMBLE
-from oracle import CHAT, MESSAGES
+from oracle import CHAT, GEMINI, MESSAGES
 from oracle import samples as s
 
 Json = dict[str, Any]
@@ -23,6 +33,8 @@ def whole(protocol: str, *blocks: Block, stop: str = "", cost: Cost = COST) -> J
     if protocol == MESSAGES:
         usage = {**s.MESSAGES_USAGE, **cost.messages}
         return s.message(content=assembled, stop_reason=MESSAGES_ENDS[stop], usage=usage)
+    if protocol == GEMINI:
+        return s.parts(*assembled, finish=GEMINI_ENDS[stop], usage=cost.gemini)
     final = payloads(protocol, *blocks, stop=stop, cost=cost)[-1]
     assert isinstance(final, dict)
     found: Json = final["response"]

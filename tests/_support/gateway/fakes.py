@@ -131,7 +131,8 @@ def key_of(account: str) -> str:
 
 def account_of(headers: Mapping[str, str]) -> str:
     """The account that a request comes from; without a key it is `nobody`."""
-    key = headers.get("x-api-key") or headers.get("authorization", "").removeprefix("Bearer ")
+    names = ("x-api-key", "x-goog-api-key", "authorization")
+    key = next((headers[name] for name in names if name in headers), "").removeprefix("Bearer ")
     return key.removeprefix(key_of("")) or "nobody"
 
 

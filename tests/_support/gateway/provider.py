@@ -22,6 +22,7 @@ from gateway.fakes import FakeClient, FakeUpstreams, Script, Step, account_of, h
 from laws.clients import endpoint_of
 from oracle import (
     CHAT,
+    GEMINI,
     MESSAGES,
     RESPONSES,
     check_stream,
@@ -43,7 +44,12 @@ from dragoman_server.settings import AccountSettings, RuleSettings, ServerSettin
 from dragoman_server.settings.secret import Secret
 
 Json = dict[str, Any]
-BASES = {CHAT: "http://{}.test/v1", MESSAGES: "http://{}.test", RESPONSES: "http://{}.test/v1"}
+BASES = {
+    CHAT: "http://{}.test/v1",
+    MESSAGES: "http://{}.test",
+    RESPONSES: "http://{}.test/v1",
+    GEMINI: "http://{}.test",
+}
 # The time of the pool's clock when virtual time begins: 14 Nov 2023, 22:13:20 GMT.
 EPOCH = 1_700_000_000.0
 
@@ -146,8 +152,9 @@ class Provider(FakeUpstreams):
 
     def script_for(self, url: str, headers: Mapping[str, str], content: bytes) -> Script:
         protocol = self._protocols[url.split("/")[2].removesuffix(".test")]
+        streams = bool(json.loads(content).get("stream")) or ":streamGenerateContent" in url
         play = next_of(self._plays[account_of(headers)])
-        return script_of(protocol, play, stream=bool(json.loads(content).get("stream")))
+        return script_of(protocol, play, stream=streams)
 
 
 @dataclass

@@ -23,7 +23,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from laws.clients import endpoint_of
 from laws.conversations import MODEL, SCRIPTS, Script, Turn, check_prefixes, is_from_client, requests
-from oracle import MESSAGES, PROTOCOL_NAMES, RESPONSES
+from oracle import GEMINI, MESSAGES, RESPONSES, UPSTREAM_NAMES
 from virtual_time import VIRTUAL_BACKENDS, backend
 
 from dragoman_server.accounts.stores.memory import MemoryAccountStore
@@ -57,6 +57,7 @@ FAILURES: dict[str, Plays] = {
     "unreachable": RawResponse(before=[UpstreamUnreachable("cannot connect")]),
 }
 ACCOUNTS = ("a", "b", "c")
+WITHOUT_KEYS = (MESSAGES, GEMINI)
 LAST = "z"  # of the fallback, and never fails
 
 
@@ -97,7 +98,7 @@ class World(NamedTuple):
 WORLDS = st.builds(
     World,
     st.lists(BEFORE, min_size=1, max_size=12),
-    st.sampled_from(PROTOCOL_NAMES),
+    st.sampled_from(UPSTREAM_NAMES),
     st.sampled_from(["", "header", "prompt_cache_key", "metadata"]),
     st.booleans(),
     st.sampled_from(["exact", "rewrite"]),
@@ -178,7 +179,9 @@ class Session:
                     if number >= continued:
                         body = continuing(body, len(whole), previous)
                 first = len(provider.sent)
-                response = await call(app, endpoint_of(self.client).path, body, headers=headers)
+                response = await call(
+                    app, endpoint_of(self.client).path.format(model=MODEL), body, headers=headers
+                )
                 if response.status != 200:
                     assert response.status == 400, response.body
                     return  # this world cannot have such a conversation
@@ -201,7 +204,7 @@ class Session:
                 base_url=BASES[protocol].format(name),
                 sticky=self.world.sticky,
                 relay=self.world.relay,
-                cache_keys=protocol != MESSAGES,
+                cache_keys=protocol not in WITHOUT_KEYS,
             )
             for name, protocol in (("up", self.upstream), ("other", self.world.fallback))
         ]
@@ -233,7 +236,7 @@ class Session:
             for where, bodies in self.bodies.items()
             for body in bodies
             for protocol in [self.world.fallback if where == "other.test" else self.upstream]
-            if protocol != MESSAGES and (protocol != self.client or self.world.relay == "rewrite")
+            if protocol not in WITHOUT_KEYS and (protocol != self.client or self.world.relay == "rewrite")
         }
         assert len(keys) <= 1, keys
         assert None not in keys
@@ -279,8 +282,8 @@ SWITCHES = Script(
 
 
 @pytest.mark.promise("R14")
-@pytest.mark.parametrize("upstream", PROTOCOL_NAMES)
-@pytest.mark.parametrize("client", PROTOCOL_NAMES)
+@pytest.mark.parametrize("upstream", UPSTREAM_NAMES)
+@pytest.mark.parametrize("client", UPSTREAM_NAMES)
 @settings(max_examples=CONVERSATIONS, deadline=None, derandomize=True, database=None)
 @given(SCRIPTS, WORLDS, st.sampled_from(VIRTUAL_BACKENDS))
 @example(SWITCHES, quiet(2), "asyncio")
