@@ -84,17 +84,25 @@ def test_metadata_distinguish_users_but_are_no_conversation() -> None:
 
 MESSAGES = {"system": "Be brief.", "messages": turns("a")}
 CHAT = {"messages": [{"role": "system", "content": "Be brief."}, *turns("a")]}
+GEMINI = ("systemInstruction", "system_instruction")  # two spellings
 RESPONSES = {"instructions": "Be brief.", "input": turns("a")}
 
 
-@pytest.mark.parametrize("field", ["messages", "input"])
+@pytest.mark.parametrize("field", ["messages", "input", "contents"])
 def test_a_conversation_goes_on_as_it_began(field: str) -> None:
     begun = key({field: turns("a")})
     assert begun == key({field: turns("a", "b", "c")}) is not None
     assert begun != key({field: turns("b")})
 
 
-@pytest.mark.parametrize(("field", "body"), [("system", MESSAGES), ("instructions", RESPONSES)])
+@pytest.mark.parametrize(
+    ("field", "body"),
+    [
+        ("system", MESSAGES),
+        ("instructions", RESPONSES),
+        *[(name, {name: {"parts": [{"text": "Be brief."}]}, "contents": []}) for name in GEMINI],
+    ],
+)
 def test_the_instructions_belong_to_the_beginning(field: str, body: Json) -> None:
     assert key(body) != key({**body, field: "Be long."})
     assert key(body) != key({name: value for name, value in body.items() if name != field})

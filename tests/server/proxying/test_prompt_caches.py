@@ -35,7 +35,7 @@ from dragoman_server.settings.secret import Secret
 from dragoman_server.upstream.errors import UpstreamUnreachable
 
 # Of each pair of protocols.
-CONVERSATIONS = max(int(os.environ.get("CONVERSATIONS", "60")) // 6, 1)
+CONVERSATIONS = max(int(os.environ.get("CONVERSATIONS", "60")) // 10, 1)
 
 SECRET = Secret("canary-of-a-gateway-with-prompt-caches")
 SIGNER = make_signer(SECRET)
