@@ -84,8 +84,8 @@ def test_metadata_distinguish_users_but_are_no_conversation() -> None:
 
 MESSAGES = {"system": "Be brief.", "messages": turns("a")}
 CHAT = {"messages": [{"role": "system", "content": "Be brief."}, *turns("a")]}
-GEMINI = ("systemInstruction", "system_instruction")  # two spellings
 RESPONSES = {"instructions": "Be brief.", "input": turns("a")}
+GEMINI = {"systemInstruction": {"parts": [{"text": "Be brief."}]}, "contents": turns("a")}
 
 
 @pytest.mark.parametrize("field", ["messages", "input", "contents"])
@@ -100,7 +100,8 @@ def test_a_conversation_goes_on_as_it_began(field: str) -> None:
     [
         ("system", MESSAGES),
         ("instructions", RESPONSES),
-        *[(name, {name: {"parts": [{"text": "Be brief."}]}, "contents": []}) for name in GEMINI],
+        ("systemInstruction", GEMINI),
+        ("system_instruction", {"system_instruction": {"parts": [{"text": "Be brief."}]}, "contents": []}),
     ],
 )
 def test_the_instructions_belong_to_the_beginning(field: str, body: Json) -> None:
@@ -161,6 +162,9 @@ def test_the_form_of_the_beginning_may_change() -> None:
         "content": [{"type": "input_text", "text": "hi"}],
     }
     assert key({"input": "hi"}) == key({"input": [item]}) != key({"input": "ho"})
+    parts = [[{"text": "hi", **mark}] for mark in ({}, {"thoughtSignature": "s"})]
+    one, other = (key({"contents": [{"role": "user", "parts": each}]}) for each in parts)
+    assert one == other != key({"contents": [{"role": "user", "parts": [{"text": "ho"}]}]})
 
 
 @pytest.mark.parametrize("first", ['"\\ud83d"', "[" * 5000 + "]" * 5000, "3"])
