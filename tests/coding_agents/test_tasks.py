@@ -1,4 +1,4 @@
-"""Claude Code, Codex and opencode as they are installed do a small task through `dragoman run`: `make test-clients`.
+"""Claude Code, Codex, Gemini CLI and opencode as installed do a small task through `dragoman run`: `make test-clients`.
 
 Each of them runs a command by its own shell tool and then repeats what it printed. The model is scripted: the built-in
 simulator, and the simulator behind each protocol of upstreams. A client has its own home directory.
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from oracle import MESSAGES
+from oracle import GEMINI, MESSAGES
 from sdk_clients.processes import UPSTREAMS, Simulator
 
 from dragoman_server.cli.lint.prefixes import check_prefixes
@@ -22,6 +22,8 @@ from dragoman_server.recordings.document import load
 ROOT = Path(__file__).parents[2]
 PLACE = ROOT / ".clients"
 PATH = os.pathsep.join([str(PLACE / "node_modules" / ".bin"), os.environ["PATH"]])
+
+ALL_UPSTREAMS = UPSTREAMS | {GEMINI: "gemini"}
 
 # The machine may be busy: this bounds a hang, it is no expectation.
 DEADLINE_S = 180.0
@@ -47,6 +49,7 @@ AGENTS = {
         "@openai/codex",
         ("exec", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox", PROMPT),
     ),
+    "gemini": Agent("@google/gemini-cli", ("--skip-trust", "--yolo", "-p", PROMPT)),
     "opencode": Agent("opencode-ai", ("run", PROMPT)),
 }
 
@@ -56,8 +59,8 @@ def config(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The simulator as an upstream of each protocol."""
     with Simulator().ready() as simulator:
         lines = ["[server]", "simulator = true"]
-        for protocol, name in UPSTREAMS.items():
-            base = f"http://127.0.0.1:{simulator.port}" + ("" if protocol == MESSAGES else "/v1")
+        for protocol, name in ALL_UPSTREAMS.items():
+            base = f"http://127.0.0.1:{simulator.port}" + ("" if protocol in (GEMINI, MESSAGES) else "/v1")
             lines += ["[[upstreams]]", f'name = "{name}"', f'protocol = "{protocol}"', f'base_url = "{base}"']
         file = tmp_path_factory.mktemp("gateway") / "dragoman.toml"
         file.write_text("\n".join(lines) + "\n")
@@ -65,7 +68,7 @@ def config(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
-@pytest.mark.parametrize("upstream", ["sim", *UPSTREAMS.values()])
+@pytest.mark.parametrize("upstream", ["sim", *ALL_UPSTREAMS.values()])
 @pytest.mark.parametrize("name", AGENTS)
 def test_an_agent_runs_a_command_and_reports_it(
     tmp_path: Path, config: Path, name: str, upstream: str, backend: str

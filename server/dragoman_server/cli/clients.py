@@ -134,6 +134,11 @@ def _litellm_model(name: str | None) -> str | None:
     return None if name is None else f"openai/{name}"
 
 
+def _gemini_model(target: ClientTarget) -> str | None:
+    # For Vertex AI it would make publishers/local/models/qwen3 of local/qwen3.
+    return None if target.model is None else f"publishers/google/models/{target.model}"
+
+
 def _codex_key(target: ClientTarget) -> str | None:
     return None if target.key == ANY_KEY else target.key
 
@@ -249,11 +254,26 @@ CLIENTS: Mapping[str, Client] = {
     "opencode": Client(
         variables={"OPENCODE_CONFIG_CONTENT": _opencode_config, KEY_VARIABLE: _key}, first_request=7_500
     ),
-    # Gemini CLI 0.61.0 uses this address unless its settings have another way to sign in.
+    # Without a way to sign in among its settings, Gemini CLI 0.61.0 refuses an address for the Gemini API ("Invalid
+    # auth method selected.") but not one for Vertex AI; with this version, requests come to the same endpoints.
     "gemini": Client(
-        variables={"GOOGLE_GEMINI_BASE_URL": _url, "GEMINI_API_KEY": _key, "GEMINI_MODEL": _model},
-        needed=("GOOGLE_GEMINI_BASE_URL", "GEMINI_API_KEY", "GEMINI_MODEL"),
-        unset=("GOOGLE_API_KEY", "GOOGLE_GENAI_USE_VERTEXAI", "GOOGLE_GENAI_USE_GCA"),
+        variables={
+            "GOOGLE_GENAI_USE_VERTEXAI": lambda _: "true",
+            "GOOGLE_VERTEX_BASE_URL": _url,
+            "GOOGLE_GENAI_API_VERSION": lambda _: "v1beta",
+            "GOOGLE_API_KEY": _key,
+            "GOOGLE_GEMINI_BASE_URL": _url,
+            "GEMINI_API_KEY": _key,
+            "GEMINI_MODEL": _gemini_model,
+        },
+        needed=(
+            "GOOGLE_GENAI_USE_VERTEXAI",
+            "GOOGLE_VERTEX_BASE_URL",
+            "GOOGLE_GENAI_API_VERSION",
+            "GOOGLE_API_KEY",
+            "GEMINI_MODEL",
+        ),
+        unset=("GOOGLE_GENAI_USE_GCA", "GOOGLE_CLOUD_PROJECT", "GOOGLE_CLOUD_LOCATION"),
         # It asks the first one which model a task needs.
         own_models=("gemini-3.5-flash-lite", "gemini-3.8-flash"),
         first_request=7_800,
