@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from command.process import GatewayProcess
 from oracle import GEMINI, MESSAGES
 from sdk_clients.processes import UPSTREAMS, Simulator
 
@@ -51,6 +52,16 @@ AGENTS = {
     ),
     "gemini": Agent("@google/gemini-cli", ("--skip-trust", "--yolo", "-p", PROMPT)),
     "opencode": Agent("opencode-ai", ("run", PROMPT)),
+}
+
+# The module of each SDK of Gemini, and how it is installed.
+_NPM = "npm install --prefix .clients"
+SDKS = {
+    "google.genai": "pip install --target .clients/python google-genai",
+    "genai31": f"{_NPM} genai31@npm:@google/genai@3.1",
+    "genai232": f"{_NPM} genai232@npm:@google/genai@2.32",
+    "@ai-sdk/google": f"{_NPM} @ai-sdk/google ai@6",
+    "@langchain/google-genai": f"{_NPM} @langchain/google-genai @langchain/core",
 }
 
 
@@ -110,3 +121,28 @@ def test_an_agent_runs_a_command_and_reports_it(
     assert "the gateway logged" not in done.stderr, shown
     settings = [file for pattern in ("*.json", "*.jsonc", "*.toml") for file in home.rglob(pattern)]
     assert not any(b"drk_" in file.read_bytes() for file in settings)
+
+
+@pytest.mark.parametrize("upstream", ALL_UPSTREAMS.values())
+@pytest.mark.parametrize("module", SDKS)
+def test_an_sdk_of_gemini_runs_a_tool_loop(config: Path, module: str, upstream: str) -> None:
+    script, program, packages = Path(__file__).with_name("gemini_sdks.mjs"), "node", PLACE / "node_modules"
+    if module == "google.genai":
+        script, program, packages = script.with_suffix(".py"), sys.executable, PLACE / "python"
+    if not (packages / module.replace(".", "/")).exists():
+        pytest.skip(f"{module} is not installed: {SDKS[module]}")
+    # Node looks for packages next to a module and above.
+    shutil.copy(script, PLACE)
+    with GatewayProcess("--config", str(config)).ready() as gateway:
+        done = subprocess.run(
+            [program, PLACE / script.name, module, gateway.url, f"{upstream}/shell"],
+            env={"PATH": PATH, "PYTHONPATH": str(packages)},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=DEADLINE_S,
+            check=False,
+        )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.startswith("run_shell_command returned: "), done.stdout + done.stderr
+    assert "made by a tool" in done.stdout
