@@ -135,6 +135,9 @@ def test_each_version_has_both_methods(version: str) -> None:
         ("streamGenerateContent", "alt=sse", "always"),
         ("streamGenerateContent", "", "always"),
     ]
+    for prefix in ("", "models/", "publishers/google/models/"):
+        path = f"/{version}/{prefix}local/kite:streamGenerateContent"
+        assert [each.match(path, "alt=sse") for each in own] == [None, "local/kite", "local/kite"]
 
 
 @pytest.mark.parametrize(
