@@ -12,7 +12,7 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11 /
 VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?=
-# How many processes run tests at a time: auto is one for each core, and JOBS=0 runs them in pytest's own.
+# How many processes run tests at a time: auto is one more than cores, and JOBS=0 runs them in pytest's own.
 JOBS ?= auto
 # A file's tests stay together, because they share gateways and servers that take a second to start.
 PYTEST = $(BIN)/pytest -n $(JOBS) --dist loadfile --durations 10
@@ -103,10 +103,9 @@ coverage: $(VENV)/.dev ## what `make tests` has covered, by package
 
 # -- beside the checks ------------------------------------------------------------------------------------
 
-# What becomes of every fixture (tests/golden/golden.py), and what comes out of each row (core/rows.py, rows.py).
+# What becomes of every fixture (tests/golden/golden.py), and what comes out of each row (rows.py, core/rows.py).
 golden: $(VENV)/.dev ## write the golden file and the rows again, and print what changed
-	@PYTHONPATH=tests/_support $(BIN)/python -m core.rows
-	@WRITE_ROWS=1 $(BIN)/pytest -qs -m 'not process' $$(grep -rl "rows[.]check" tests/server) >/dev/null
+	@WRITE_ROWS=1 $(BIN)/pytest -qs -m 'not process' $$(grep -rlE "rows[.](check|compare)" tests/sansio tests/server) >/dev/null
 	@$(BIN)/python tests/golden/golden.py
 
 # Against recorded answers of real providers, where ../shared or $DRAGOMAN_SHARED has them.

@@ -4,8 +4,9 @@
     the lines of one input
       the lines of its output
 
-`check(path, output_of)` compares a file with today's outputs. With WRITE_ROWS in the environment, as `make golden` sets
-it, it writes them into the file instead, so that a diff shows what a change of the code has changed.
+`check(path, output_of)` compares a file with today's outputs, `compare(path, today)` one that is written otherwise, as
+those of core/rows.py. With WRITE_ROWS in the environment, as `make golden` sets it, they write it instead, so that
+a diff shows what a change of the code has changed.
 """
 
 import difflib
@@ -36,10 +37,13 @@ def _written(table: str, output_of: OutputOf) -> Iterator[str]:
 
 def check(path: Path, output_of: OutputOf) -> None:
     """Fail if what comes out of an input is not what stands below it. A new input has a line "  ?" for its output."""
-    table = path.read_text("utf-8")
-    today = "\n".join(_written(table, output_of)) + "\n"
-    before, after = table.splitlines(keepends=True), today.splitlines(keepends=True)
-    changes = "".join(difflib.unified_diff(before, after, str(path), "today"))
+    compare(path, "\n".join(_written(path.read_text("utf-8"), output_of)) + "\n")
+
+
+def compare(path: Path, today: str) -> None:
+    """Fail if a table is not what it is with today's outputs."""
+    before, after = path.read_text("utf-8").splitlines(keepends=True), today.splitlines(keepends=True)
+    changes = "".join(difflib.unified_diff(before, after, str(path), "today", n=9))
     if "WRITE_ROWS" in os.environ:
         sys.stderr.write(changes)
         path.write_text(today, "utf-8")

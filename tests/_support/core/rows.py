@@ -28,7 +28,6 @@ follow the end. The oracle judges stream and body of each response that is writt
 from __future__ import annotations
 
 import copy
-import difflib
 import re
 from collections.abc import Callable, Iterable, Iterator
 from enum import Enum
@@ -432,20 +431,3 @@ def short(line: str, named: dict[str, str]) -> str:
     for name, text in sorted(named.items(), key=lambda each: -len(each[1])):
         line = line.replace(text, f"${name}")
     return line
-
-
-def differences(path: Path) -> list[str]:
-    there, today = path.read_text("utf-8").split("\n"), written(path).split("\n")
-    name = path.relative_to(TESTS).as_posix()
-    return list(difflib.unified_diff(there, today, name, "today", n=9, lineterm=""))
-
-
-def main() -> None:
-    """Write the files again, and print what changed."""
-    for path in FILES:
-        print(*differences(path), sep="\n", end="")
-        path.write_text(written(path), "utf-8")
-
-
-if __name__ == "__main__":
-    main()
