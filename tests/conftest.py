@@ -17,6 +17,8 @@ from virtual_time import AnyioBackend, backend
 
 TESTS = Path(__file__).parent
 FOLDER = pytest.StashKey[str]()
+# Only what these tests cover is asked for: see package_coverage.py and `make coverage`. Coverage doubles a test's time.
+MEASURED = ("edge", "sansio", "server")
 
 # These health checks and the deadline measure the machine, and a slow one is no reason to fail.
 hypothesis.settings.register_profile(
@@ -47,6 +49,12 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> FileScheduli
     return FileScheduling(config, log) if config.getoption("dist") == "loadfile" else None
 
 
+@pytest.hookimpl(wrapper=True, optionalhook=True)
+def pytest_xdist_auto_num_workers() -> Generator[None, int, int]:
+    """Have one worker more than cores, because tests of processes and sockets wait for a third of their time."""
+    return (yield) + 1
+
+
 @pytest.fixture
 def anyio_backend(request: pytest.FixtureRequest) -> AnyioBackend:
     return backend(request.param)
@@ -65,6 +73,12 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def pytest_pycollect_makeitem() -> Generator[None, Any, Any]:
     items = yield
     return chosen(items) if isinstance(items, list) else items
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.path.relative_to(TESTS).parts[0] not in MEASURED:
+            item.add_marker("no_cover")
 
 
 def pytest_collection_finish() -> None:
