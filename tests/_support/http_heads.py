@@ -71,6 +71,9 @@ CASES: dict[str, Case] = {
     "an upgrade to WebSocket without a key": Case(
         get(b"connection: upgrade\r\nupgrade: websocket\r\n"), (404,), stays=True
     ),
+    "an upgrade that is not ASCII": Case(
+        get(b"connection: upgrade, \xe2\r\nupgrade: websocket\r\n"), (404,), stays=True
+    ),
     # Where a body ends: RFC 9112, 6.
     "Content-Length and Transfer-Encoding": Case(
         post(b"content-length: 5\r\n" + CHUNKED, b"0\r\n\r\n" + SECOND), (400,)

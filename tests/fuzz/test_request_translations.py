@@ -49,8 +49,10 @@ def check(client: str, body: bytes, upstream: str, capabilities: dict[str, Any])
         refusal = error
     else:
         # A value of a wrong type that every protocol has may go on: its upstream is the one to refuse it.
-        written = decode_object(done.body, "what was written")
         assert not done.relayed or done.body == body
+        # A relay passes on bytes that are no UTF-8 inside of a value (tests/sansio/wire/test_splice.py).
+        sent = done.body.decode(errors="replace").encode() if done.relayed else done.body
+        written = decode_object(sent, "what was written")
         assert isinstance(written, dict)
         return
     assert 400 <= refusal.status < 500

@@ -210,7 +210,7 @@ class HTTP1:
         self._transport.set_idle(False)
         # "A server MAY ignore a received Upgrade header field" (RFC 9110, 7.8), as all but valid WebSocket handshakes
         # are (RFC 6455, 4.2.1). "Upgrade: h2c" is deprecated (RFC 9113, 3.1).
-        is_websocket = b"upgrade" in fields and method == "GET" and Handshake(headers, version).is_valid()
+        is_websocket = b"upgrade" in fields and method == "GET" and _is_websocket_handshake(headers, version)
         stream_class = WSStream if is_websocket else HTTPStream
         self._stream = stream_class(*self._transport.stream_arguments(self.stream_send, _STREAM_ID))
         state: Any = self._transport.worker.state
@@ -261,3 +261,10 @@ class HTTP1:
     def _stop_reading(self) -> None:
         self._reading = _Reading.NOTHING
         self._buffer.clear()
+
+
+def _is_websocket_handshake(headers: list[tuple[bytes, bytes]], version: str) -> bool:
+    try:
+        return Handshake(headers, version).is_valid()
+    except UnicodeDecodeError:  # hypercorn reads its fields as ASCII
+        return False
