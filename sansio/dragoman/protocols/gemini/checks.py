@@ -30,17 +30,17 @@ _FREE = frozenset(
 )
 
 
-def rename(value: JSON) -> None:
-    """Give the known members of an object, and of those in it, their names in lowerCamelCase, in place.
+def rename(value: JSONObject | list[JSON]) -> None:
+    """Give known members their names in lowerCamelCase, in place: those of an object or of a list's, at each depth.
 
     "Parsers accept both the lowerCamelCase name [...] and the original proto field name." (protobuf.dev, ProtoJSON
     format, read 2026-11-28) google-genai 3.4.0 sends both, mixed.
     """
-    if type(value) is list:
+    if isinstance(value, list):
         for each in value:
             if type(each) is dict:  # a call for each text would cost as much as reading it
                 rename(each)
-    elif type(value) is dict:
+    else:
         if "_" in "".join(value):
             names = {name: camel_case(name) for name in value}
             renamed = {
