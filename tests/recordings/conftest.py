@@ -38,7 +38,7 @@ def pytest_collection() -> None:
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     if isinstance(report, pytest.SubtestReport):
-        name, client = (report.context.kwargs[key].strip("'") for key in ("source", "client"))
+        name, client = (report.context.kwargs[key].strip("'\"") for key in ("source", "client"))
     elif report.when == "call" and (named := re.search(r"\[(.+)-to-(.+)\]$", report.nodeid)):
         name, client = named.groups()
     else:

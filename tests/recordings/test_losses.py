@@ -72,7 +72,6 @@ TRUE_LOSSES: dict[tuple[str, str, str], str] = {
     (CHAT, "dropped", "/usage/searches"): "searches, which have their price",
     (GEMINI, "dropped", "/usageMetadata/promptTokensDetails/*/modality"): "modalities have their prices",
     (GEMINI, "dropped", "/usageMetadata/cacheTokensDetails/*/modality"): "modalities have their prices",
-    (GEMINI, "dropped", "/usageMetadata/candidatesTokensDetails/*/modality"): "modalities have their prices",
     (CHAT, "estimated", "/usage"): "the upstream told none",
     (GEMINI, "estimated", "/usage"): "the upstream told none",
     (CHAT, "altered", "/choices/*/finish_reason"): "the server ended its response without one",
