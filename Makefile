@@ -112,7 +112,7 @@ golden: $(VENV)/.dev ## write the golden file and the rows again, and print what
 test-recordings: $(VENV)/.dev ## tests against recorded responses of providers
 	$(BIN)/pytest -q tests/recordings $(ARGS)
 
-# Real Claude Code, Codex and opencode, from npm, in front of the simulator. A skipped one says how to install it.
+# Real Claude Code, Codex, Gemini CLI and opencode, and SDKs of Gemini, in front of the simulator. A skipped one says how to install it.
 test-clients: $(VENV)/.dev ## real coding agents in front of the simulator
 	$(BIN)/pytest -q -rs tests/coding_agents $(ARGS)
 

@@ -21,6 +21,8 @@ from oracle import CHAT, MESSAGES, RESPONSES
 from sdk_clients.processes import Gateway, Simulator, each_backend
 from sdk_clients.sdk import TIMEOUT_S, async_clients, sync_sdk
 
+from dragoman import UPSTREAMS as SPECS
+
 pytestmark = pytest.mark.process
 
 LONG = "some words of instruction " * 100
@@ -49,7 +51,7 @@ class StatefulGateway(GatewayProcess):
             ("counting-messages", MESSAGES, behind.port, "counts_tokens = true"),
             ("counting-responses", RESPONSES, behind.port, "counts_tokens = true"),
         ):
-            base = f"http://127.0.0.1:{port}" + ("" if protocol == MESSAGES else "/v1")
+            base = f"http://127.0.0.1:{port}" + SPECS[protocol].base_path
             lines += [
                 "[[upstreams]]",
                 f'name = "{name}"',

@@ -14,9 +14,10 @@ from pathlib import Path
 
 import pytest
 from command.process import GatewayProcess
-from oracle import GEMINI, MESSAGES
+from oracle import GEMINI
 from sdk_clients.processes import UPSTREAMS, Simulator
 
+from dragoman import UPSTREAMS as SPECS
 from dragoman_server.cli.lint.prefixes import check_prefixes
 from dragoman_server.recordings.document import load
 
@@ -71,7 +72,7 @@ def config(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     with Simulator().ready() as simulator:
         lines = ["[server]", "simulator = true"]
         for protocol, name in ALL_UPSTREAMS.items():
-            base = f"http://127.0.0.1:{simulator.port}" + ("" if protocol in (GEMINI, MESSAGES) else "/v1")
+            base = f"http://127.0.0.1:{simulator.port}" + SPECS[protocol].base_path
             lines += ["[[upstreams]]", f'name = "{name}"', f'protocol = "{protocol}"', f'base_url = "{base}"']
         file = tmp_path_factory.mktemp("gateway") / "dragoman.toml"
         file.write_text("\n".join(lines) + "\n")

@@ -22,7 +22,6 @@ from gateway.fakes import FakeClient, FakeUpstreams, Script, Step, account_of, h
 from laws.clients import endpoint_of
 from oracle import (
     CHAT,
-    GEMINI,
     MESSAGES,
     RESPONSES,
     check_stream,
@@ -34,6 +33,7 @@ from oracle import samples as s
 from oracle.meaning import Kind
 from translation import client_request
 
+from dragoman import UPSTREAMS
 from dragoman_server.accounts.stores.base import AccountStore
 from dragoman_server.accounts.stores.memory import MemoryAccountStore
 from dragoman_server.app import Application
@@ -44,12 +44,7 @@ from dragoman_server.settings import AccountSettings, RuleSettings, ServerSettin
 from dragoman_server.settings.secret import Secret
 
 Json = dict[str, Any]
-BASES = {
-    CHAT: "http://{}.test/v1",
-    MESSAGES: "http://{}.test",
-    RESPONSES: "http://{}.test/v1",
-    GEMINI: "http://{}.test",
-}
+BASES = {name: "http://{}.test" + spec.base_path for name, spec in UPSTREAMS.items()}
 # The time of the pool's clock when virtual time begins: 14 Nov 2023, 22:13:20 GMT.
 EPOCH = 1_700_000_000.0
 

@@ -17,6 +17,8 @@ import pytest
 from command.process import DEADLINE_S, GatewayProcess, Server
 from oracle import CHAT, MESSAGES, PROTOCOL_NAMES, RESPONSES
 
+from dragoman import UPSTREAMS as SPECS
+
 # Protocol -> the name of the upstream that speaks it.
 UPSTREAMS = {CHAT: "chat", MESSAGES: "messages", RESPONSES: "responses"}
 
@@ -112,7 +114,7 @@ def _config(port: int) -> str:
     lines.append(f'default_model = "{ALIAS}"')
     for protocol in PROTOCOL_NAMES:
         # As the vendors' SDKs take it: with /v1 for OpenAI's protocols, without for Anthropic's.
-        base = f"http://127.0.0.1:{port}" + ("" if protocol == MESSAGES else "/v1")
+        base = f"http://127.0.0.1:{port}" + SPECS[protocol].base_path
         lines += [
             "[[upstreams]]",
             f'name = "{UPSTREAMS[protocol]}"',

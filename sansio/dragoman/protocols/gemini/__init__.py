@@ -6,6 +6,8 @@ of one JSON array. Calls need no ids, results are matched with them in several w
 
 from __future__ import annotations
 
+import re
+
 from dragoman._ir.wrapped_signatures import LIST_MARKER
 from dragoman.codec import JSON_ARRAY, Endpoint, ModelList, ToolLimits, UpstreamSpec
 from dragoman.protocols.gemini.capabilities import GeminiCapabilities
@@ -17,15 +19,14 @@ from dragoman.protocols.gemini.response_in import GeminiReader, read_whole
 from dragoman.protocols.gemini.response_out import GeminiWriter, write_whole
 from dragoman.protocols.gemini.shapes import SETTING_PATHS
 from dragoman.protocols.gemini.signatures import SIGNATURE_PLACES
-from dragoman.protocols.gemini.tables import HEARTBEAT, NAME, TOKEN_COUNT, VERSIONS
+from dragoman.protocols.gemini.tables import HEARTBEAT, MODELS, NAME, TOKEN_COUNT, VERSIONS
 
 __all__ = ["SPEC"]
 
 _MODEL = "models/{model}"
 # The AI SDK sends a name with a slash without `models/` (@ai-sdk/google 3.0.141).
 _NAMED = "{model}"
-# Clients of Vertex AI name the project as well, but for API keys (google-genai 3.4.0).
-_PREFIX = r"(?:(?:projects/[^/]+/locations/[^/]+/)?publishers/google/)?models/"
+_PREFIX = "(?:" + re.sub("{[a-z]+}", "[^/]+", "|".join(MODELS)) + ")/"
 
 SPEC = UpstreamSpec(
     name=NAME,

@@ -18,7 +18,7 @@ NAME = "gemini"
 # The versions under which clients find the same API: google-genai and @google/genai from 3.0 on send v1, older ones and
 # Gemini CLI v1beta (seen on 2026-11-23), for Vertex AI v1beta1.
 VERSIONS = ("v1beta", "v1", "v1alpha", "v1beta1")
-# Where a model is below them.
+# Where a model is below them. Clients of Vertex AI name the project, but not with an API key (google-genai 3.4.0).
 _VERTEX = "publishers/google/models"
 MODELS = ("models", _VERTEX, f"projects/{{project}}/locations/{{location}}/{_VERTEX}")
 
