@@ -5,7 +5,7 @@ def test_it(body: bytes) -> None: ...
 
 A run of the suite tries so many inputs, the same ones each time. With FUZZ_SECONDS in the environment (`make fuzz`)
 each test draws new ones for that time instead. An input that fails is made small by Hypothesis and printed as it is
-called, so that the line can be put into the module's table FOUND.
+called, so that it can become a row of the subject's own tests.
 """
 
 from __future__ import annotations

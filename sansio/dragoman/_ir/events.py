@@ -150,7 +150,7 @@ class ReasoningDelta(msgspec.Struct, frozen=True, gc=False):
     Attributes:
         block: The number of the block.
         text: The characters to append.
-        part: The number of the paragraph or summary part in this block, from 0.
+        part: The number of the paragraph or summary part in this block, from 0. It never decreases.
         form: The reasoning itself, or a summary.
     """
 

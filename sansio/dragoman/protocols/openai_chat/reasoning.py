@@ -272,10 +272,9 @@ def _earlier_blocks(message: JSONObject, path: str, signer: Signer) -> list[tupl
         unsigned.clear()
         opaque.clear()
     if not blocks:
-        block = Reasoning(
-            reasoning_text(fields), Signature(NAME, fields), path=f"{path}/{next(iter(fields))}"
-        )
-        return [(block, _START)]
+        # The texts repeat the entries, which may have more members.
+        field = next((name for name in REASONING_ENTRIES if name in fields), next(iter(fields)))
+        return [(Reasoning(reasoning_text(fields), Signature(NAME, fields), path=f"{path}/{field}"), _START)]
     if not any(block.text for block, _ in blocks):
         first, position = blocks[0]
         blocks[0] = msgspec.structs.replace(first, text=reasoning_text(fields)), position

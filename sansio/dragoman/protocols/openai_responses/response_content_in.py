@@ -273,13 +273,15 @@ def _emit_logprobs(block: int, value: JSON, out: list[Event]) -> None:
 class ReasoningItem(OutputItem):
     """A reasoning item, with one block. Its parts are the summaries and the visible texts."""
 
-    __slots__ = ("block", "summaries", "texts")
+    __slots__ = ("_last", "_part", "block", "summaries", "texts")
 
     def __init__(self, item: JSONObject, index: int, number: NextNumber, model: str, ledger: Ledger) -> None:
         super().__init__(item, index, number, model, ledger)
         self.block: int | None = None
         self.summaries = _PartTexts()
         self.texts = _PartTexts()
+        self._last: _EmittedText | None = None
+        self._part = -1
 
     def open_pieces(self, block: int) -> list[str] | None:
         """Return the text so far, only while there is one part: a block does not identify its parts."""
@@ -301,9 +303,12 @@ class ReasoningItem(OutputItem):
         emitted = parts.get(index)
         if emitted is None:
             emitted = parts[index] = _EmittedText(self._open(out))
+        if emitted is not self._last:
+            # Text of an earlier index is another part, because a part that has ended gets no more text.
+            self._last, self._part = emitted, self._part + 1
         emitted.pieces.append(text)
         form = ReasoningForm.SUMMARY if summary else ReasoningForm.FULL
-        out.append(events.ReasoningDelta(emitted.block, text, index, form))
+        out.append(events.ReasoningDelta(emitted.block, text, self._part, form))
 
     def add_missing_text(self, index: int, text: JSON, out: list[Event], summary: bool) -> None:
         self.add_text(index, self.parts(summary).missing_text(index, text), out, summary)

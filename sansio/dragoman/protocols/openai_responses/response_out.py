@@ -272,7 +272,7 @@ class ResponsesWriter:
         in_content = goes_into_content(self._open.start, event.form)
         self._part = (event.part, event.form)
         self._part_index = self._parts[in_content]
-        self._parts[in_content] += self._part not in self._open.parts
+        self._parts[in_content] += 1
         self._texts = self._open.parts.setdefault(self._part, [])
         part_event, text_event, index_name = _REASONING_EVENTS[in_content]
         place = {index_name: self._part_index}
