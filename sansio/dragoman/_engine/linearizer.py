@@ -21,13 +21,22 @@ _BLOCK_EVENTS = frozenset(
 )
 
 
+# What a waiting event counts besides its text: to write it takes as long as to read so many bytes of a response.
+_EVENT_BYTES = 64
+
+
 class Linearizer(msgspec.Struct):
     """Takes legal events, and returns legal events with at most one open block.
 
     The number of waiting events is bounded by the response, which the readers limit.
+
+    Attributes:
+        current: The open block.
+        held_bytes: Of the waiting events, which one event may release.
     """
 
-    current: int | None = None  # the open block
+    current: int | None = None
+    held_bytes: int = 0
     # Block -> its waiting events, in the order in which the blocks started. Opaque blocks and stops wait under negative
     # numbers, so that they keep their place. An OrderedDict finds its first entry without a search.
     _queue: OrderedDict[int, list[Event]] = msgspec.field(default_factory=OrderedDict)
@@ -38,8 +47,7 @@ class Linearizer(msgspec.Struct):
         if kind in _BLOCK_EVENTS:
             block: int = event.block  # type: ignore[union-attr]
             if block != self.current:
-                self._queue[block].append(event)
-                return ()
+                return self._wait(block, event)
             if kind is events.BlockEnded:
                 self.current = None
                 return (event, *self._release())
@@ -48,16 +56,19 @@ class Linearizer(msgspec.Struct):
             if self.current is None:
                 self.current = event.block
                 return (event,)
-            self._queue[event.block] = [event]
-            return ()
+            return self._wait(event.block, event)
         if (
             kind is events.Opaque or kind is events.Stopped or kind is events.Compacted
         ) and self.current is not None:
             self._waiting += 1
-            self._queue[-self._waiting] = [event]
-            return ()
+            return self._wait(-self._waiting, event)
         # Nothing follows an error, so what waits then is never sent: the unfinished end of the response.
         return (event,)
+
+    def _wait(self, place: int, event: Event) -> Sequence[Event]:
+        self._queue.setdefault(place, []).append(event)
+        self.held_bytes += _held_bytes(event)
+        return ()
 
     def _release(self) -> list[Event]:
         """Return the waiting events that may go now: whole blocks, then the start of the next unfinished one."""
@@ -68,4 +79,9 @@ class Linearizer(msgspec.Struct):
             if block >= 0 and type(waiting[-1]) is not events.BlockEnded:
                 self.current = block
                 break
+        self.held_bytes -= sum(map(_held_bytes, out))
         return out
+
+
+def _held_bytes(event: Event) -> int:
+    return _EVENT_BYTES + (len(event.text) if isinstance(event, events.DELTAS) else 0)

@@ -100,7 +100,7 @@ class ResponseTranslator(ResponseMachine):
 
     @property
     def held_bytes(self) -> int:
-        return self._upstream_events.held_bytes
+        return self._upstream_events.held_bytes + self._sink.held_bytes
 
     def receive_eof(self) -> None:
         if self.outcome is Outcome.OPEN:

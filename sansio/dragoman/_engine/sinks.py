@@ -100,6 +100,11 @@ class ClientSink:
         waits = self._linearizer is not None and self._linearizer.current != delta.block
         return send_each if waits else send_texts
 
+    @property
+    def held_bytes(self) -> int:
+        """See Linearizer."""
+        return 0 if self._linearizer is None else self._linearizer.held_bytes
+
     def data_to_send(self) -> bytes:
         data = b"".join(self._out)
         self._out.clear()
@@ -123,7 +128,7 @@ class ListSink(msgspec.Struct):
 
     events: list[Event] = []
 
-    body, heartbeat = None, b""
+    body, heartbeat, held_bytes = None, b"", 0
 
     def send(self, event: Event) -> None:
         self.events.append(event)

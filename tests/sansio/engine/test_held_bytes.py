@@ -29,6 +29,25 @@ def test_what_is_not_complete_is_held(make, streams: bool) -> None:  # type: ign
     assert machine.held_bytes == 10
 
 
+def test_blocks_that_wait_for_another_are_held() -> None:
+    pair = {"client": "anthropic_messages", "upstream": "openai_chat"}
+    body = BODY.replace(b"{", b'{"max_tokens":9,', 1)
+    context = RequestTranslator(**pair).translate(body).response_context(id="a", now=0)
+    machine = ResponseTranslator(**pair, context=context)
+
+    def receive(index: int, name: str) -> int:
+        call = (
+            f'{{"index":{index},"id":"c{index}","function":{{"name":"{name}","arguments":"{"x" * 1000}"}}}}'
+        )
+        machine.receive_data(
+            f'data: {{"choices":[{{"index":0,"delta":{{"tool_calls":[{call}]}}}}]}}\n\n'.encode()
+        )
+        return machine.held_bytes
+
+    assert receive(0, "a") == 0
+    assert 1000 < receive(1, "b") < receive(2, "c") < 3000
+
+
 def test_a_machine_that_holds_nothing() -> None:
     held_bytes = ResponseMachine.__dict__["held_bytes"]
     assert held_bytes.fget(object()) == 0

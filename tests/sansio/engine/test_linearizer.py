@@ -27,12 +27,14 @@ def of_block(events: list[Event], block: int) -> list[Event]:
 def test_laws(events: list[Event]) -> None:
     linear, checker = Linearizer(), EventOrderChecker()
     out: list[Event] = []
-    for event in events:
+    for number, event in enumerate(events, 1):
         sent = linear.send(event)
         for each in sent:
             checker.check(each)
             assert len(checker.open_blocks) <= 1
         out += sent
+        waiting = number - len(out)
+        assert (linear.held_bytes >= 64 * waiting) and (linear.held_bytes == 0 or waiting)
 
     assert checker.state is ResponseState.ENDED
     assert sorted(map(repr, out)) == sorted(map(repr, events))  # nothing lost, nothing twice
