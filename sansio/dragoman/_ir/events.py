@@ -41,7 +41,7 @@ class ReasoningForm(Enum):
 
 
 class StopReason(Enum):
-    """Why the model stopped."""
+    """Why the model stopped. Each protocol has its names in `STOP_REASONS` and `STOP_REASON_NAMES` of its `tables`."""
 
     END = "end"
     TOOL_USE = "tool_use"

@@ -12,6 +12,7 @@ from typing import Protocol
 
 from dragoman._ir.events import Event
 from dragoman._ir.losses import Ledger
+from dragoman._transforms.cache_key import add_cache_key
 from dragoman._transforms.compaction import CompactionStage, request_summary
 from dragoman._transforms.content import fit_cache_marks, fit_media
 from dragoman._transforms.extensions import strip_extensions
@@ -25,7 +26,7 @@ from dragoman._transforms.signatures import SignatureStage, drop_foreign_signatu
 from dragoman._transforms.stop_sequences import StopSequenceStage
 from dragoman._transforms.tool_calls import ToolCallStage
 from dragoman._transforms.tools import fit_tools
-from dragoman._transforms.unsupported import add_cache_key, drop_unsupported, fit_tool_settings
+from dragoman._transforms.unsupported import drop_unsupported, fit_tool_settings
 from dragoman.codec import CheckInput, ProtocolSpec, ResponseContext
 
 # First the passes over what no other protocol has, then those over the history, on which later passes rely, then those

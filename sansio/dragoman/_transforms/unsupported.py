@@ -78,17 +78,6 @@ def drop_unsupported(request: Request, context: PassContext) -> Request:
     return request if left == params else msgspec.structs.replace(request, params=left)
 
 
-def add_cache_key(request: Request, context: PassContext) -> Request:
-    """Add a key for the cache of the prompt if the upstream accepts one and the client sent none."""
-    capabilities = context.capabilities
-    if context.cache_key is None or not capabilities.cache_keys or "prompt_cache_key" in capabilities.refuses:
-        return request
-    name = None if "prompt_cache_key" in request.params else context.cache_key()
-    if name is None:
-        return request
-    return msgspec.structs.replace(request, params={**request.params, "prompt_cache_key": name})
-
-
 def fit_tool_settings(request: Request, context: PassContext) -> Request:
     """Drop `strict`, `parallel_tool_calls` and a forced choice that the upstream does not support."""
     capabilities, ledger = context.capabilities, context.ledger

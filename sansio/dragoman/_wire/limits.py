@@ -3,6 +3,8 @@
 Bytes are limited where they are received. These rows limit counts, because a few megabytes can hold millions of small
 things, each of which costs more than its bytes. A row is either a vendor's own limit or at least ten times what
 recorded traffic shows, so that no honest peer meets one. docs/security.md shows the table.
+
+Messages, tools, tool calls and other things without a row of their name are limited as elements of their array.
 """
 
 from __future__ import annotations

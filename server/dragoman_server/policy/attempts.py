@@ -6,6 +6,8 @@ steps. The driver has the accounts' health, and finds which of the offered accou
 
 Rules: an account at most once per request, except for a resend, which counts; never one that is disabled or cools down;
 at most `max_attempts` attempts; none after content was sent; the upstreams in the order of the chain.
+
+The driver decides on parallel attempts (`RequestHandler._hedged`) and on resends (`Attempt.can_resend`).
 """
 
 import math

@@ -1,5 +1,7 @@
 """Derive the key of the conversation that a request belongs to, so that it can stay with its account.
 
+The upstream gets it as `prompt_cache_key` where the client sends none (`_transforms.cache_key`).
+
 The client's own name for its session is used first (a header, `prompt_cache_key`), because it is cheap and exact.
 Otherwise the beginning of the conversation is used, which is the same from turn to turn. The key is a hash, so the
 conversation cannot be read from it.

@@ -50,6 +50,7 @@ from dragoman._ir.native import Node, unknown_members
 from dragoman._ir.undo import Undo
 from dragoman._ir.wrapped_signatures import Signer
 from dragoman._transforms import (
+    cache_key,
     compaction,
     content,
     extensions,
@@ -77,6 +78,7 @@ VOCABULARY: dict[str, Any] = {"Linearizer": Linearizer}
 for module in (events, request, tools, errors, undo, codec, toy_protocol, capabilities):
     VOCABULARY |= vars(module)
 for module in (
+    cache_key,
     compaction,
     content,
     extensions,

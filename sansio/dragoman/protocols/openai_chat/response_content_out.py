@@ -1,4 +1,5 @@
-"""What streamed and whole responses share: the state of a choice, tool calls and log probabilities."""
+"""What streamed and whole responses share: the state of a choice, tool calls, log probabilities, and the members for
+reasoning of other vendors with its wrapped signature."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Write the output items of a response, and the Response object around them.
+"""Write the output items of a response, with wrapped signatures in those for reasoning, and the Response object around
+them.
 
 The same functions write items for streams and for whole responses, so these cannot differ. Ids are the upstream's own
 if it uses this protocol too, else they derive from the response's id and the item's index.
