@@ -14,7 +14,7 @@ def has_error(chunk: JSONObject) -> bool:
         return True
     # Mistral: {object: error, message, type, code} or {detail} (php-mistral#76, read 2026-11-22). We have seen the
     # first from vLLM, too, and the second from FastAPI.
-    return chunk.get("object") == "error" or ("detail" in chunk and "choices" not in chunk)
+    return "choices" not in chunk and (chunk.get("object") == "error" or "detail" in chunk)
 
 
 def error_frame(error: WireError) -> bytes:
