@@ -226,7 +226,7 @@ class Relay(ResponseMachine):
     def _fail_in_skipped_line(self, raw_event: bytes) -> bool:
         """End the stream if there is an error in a line that clients skip, see `_wire.sse.Frame`. Return True then."""
         line = raw_event.lstrip(b"\r\n")
-        frames = list(parse_frames(raw_event)) if line.startswith((b"error:", b"{")) else []
+        frames = list(parse_frames(raw_event)) if line.startswith((b"error:", b"{", b"[")) else []
         if not frames:
             return False
         self._cutter.take_held()

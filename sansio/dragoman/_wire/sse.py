@@ -32,7 +32,7 @@ class Frame(msgspec.Struct, frozen=True, gc=False):
         data: Its `data:` lines joined by LF. A line `error: X` without another is the event "error" with the data X,
             though the standard has no such field, because llama.cpp sent it before ggml-org/llama.cpp#16109 (read
             2026-11-22). If X is not a JSON object, it becomes the `error` of one. So is an object with an `error`
-            that no line of the standard has, because Google's SDKs read it too (google-genai 3.4.0).
+            that no line of the standard has, alone or in a list, as Google's servers have errors in arrays.
     """
 
     event: bytes
@@ -176,9 +176,10 @@ def _frame_by_lines(raw_event: bytes) -> Frame | None:
             error = value
     if data:
         return Frame(event, b"\n".join(data))
-    if error is None and raw_event.lstrip().startswith(b"{"):
-        return Frame(b"error", raw_event) if "error" in (object_or_none(raw_event) or {}) else None
-    return None if error is None else Frame(b"error", _error_object(error))
+    if error is not None:
+        return Frame(b"error", _error_object(error))
+    text = raw_event.strip().removeprefix(b"[").removesuffix(b"]")
+    return Frame(b"error", text) if "error" in (object_or_none(text) or {}) else None
 
 
 def _error_object(text: bytes) -> bytes:

@@ -344,11 +344,12 @@ def test_a_cut_stream_ends_with_whole_frames_and_an_error(data: bytes) -> None:
 
 
 ERROR_LINE = b"error: " + frame_of(Failed(ERROR)).strip().removeprefix(b"data: ")
+BARE_LINE = ERROR_LINE.removeprefix(b"error: ")
 
 
 @pytest.mark.parametrize("tail", [b"\n\n", b"\n\n" + frame_of(ENDED), b"\r\n\r\n", b"\n", b""])
 @pytest.mark.parametrize("before", [[], [STARTED, USAGE]])
-@pytest.mark.parametrize("line", [ERROR_LINE, ERROR_LINE.removeprefix(b"error: ")])
+@pytest.mark.parametrize("line", [ERROR_LINE, BARE_LINE, b"[" + BARE_LINE + b"]"])
 def test_an_error_that_clients_skip_is_rewritten_in_their_form(
     line: bytes, before: list[Event], tail: bytes
 ) -> None:

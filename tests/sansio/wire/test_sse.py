@@ -46,6 +46,10 @@ CASES: dict[str, tuple[bytes, list[tuple[bytes, bytes]]]] = {
         b'{\n "error": {"code": 500}\n}\n\n',
         [(b"error", b'{\n "error": {"code": 500}\n}')],
     ),
+    "such an error in a list": (
+        b'[{"error": {}}]\n\ndata: b\n\n',
+        [(b"error", b'{"error": {}}'), (b"", b"b")],
+    ),
     "an object without an error is no line": (b'{"errors": 1}\n\n', []),
     "neither is one beside data": (b'{"error": 1}\ndata: a\n\n', [(b"", b"a")]),
     "line without a colon": (b"hello\ndata: a\n\n", [(b"", b"a")]),
