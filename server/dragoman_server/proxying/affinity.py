@@ -103,7 +103,9 @@ def _first(messages: bytes, *, of_user: bool = False) -> bytes:
 
 
 def _is_of_user(message: msgspec.Raw) -> bool:
-    return bytes(_decode_members(message).get("role", b"")) == b'"user"'
+    members = _decode_members(message)
+    # A content of Gemini may leave out the role of the user; items of Responses have no role if they are no message.
+    return bytes(members.get("role", b"")) == b'"user"' or members.keys() == {"parts"}
 
 
 def _text_of(field: str, raw: bytes) -> bytes:

@@ -140,6 +140,15 @@ def test_a_session_name_is_not_readable_either() -> None:
     assert "session" not in (key(headers={"session-id": "session-7"}) or "")
 
 
+def test_kept_state_is_found_by_the_first_content_also_without_its_role() -> None:
+    def of(*contents: str) -> str:
+        head = RequestHead("m", False, {"contents": Raw(f"[{','.join(contents)}]".encode())})
+        return reasoning_key("", {}, head)
+
+    hi, model = '{"parts":[{"text":"Hi"}]', '{"role":"model","parts":[]}'
+    assert of(model, hi + "}") == of(hi + ',"role":"user"}', model) != of(model)
+
+
 @pytest.mark.promise("R14")
 def test_the_form_of_the_beginning_may_change() -> None:
     """Marks move with the newest message, the billing line is new, and a stored text is an item."""
