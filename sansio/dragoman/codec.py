@@ -345,6 +345,7 @@ class UpstreamSpec(ProtocolSpec, frozen=True, kw_only=True):
         observer: Makes the observer of one relayed stream.
         end_markers: Every frame that sets RelayObserver.stream_finished has one of these byte strings in it.
         output_member: The member of a whole response with the model's output.
+        feedback_member: The one that a whole response without output has in its place, None if all have output.
         base_path: The end of the base URL that the vendor's own SDK takes: "/v1", or nothing.
         error_markers: Every frame that reports an error has one of these byte strings in it.
         max_stop_sequences: How many stop sequences a request may have, None for any number.
@@ -382,6 +383,7 @@ class UpstreamSpec(ProtocolSpec, frozen=True, kw_only=True):
     observer: Callable[[ResponseContext], RelayObserver]
     end_markers: tuple[bytes, ...]
     output_member: str
+    feedback_member: str | None = None
     capabilities: type[Capabilities] = Capabilities
     base_path: str = "/v1"
     error_markers: tuple[bytes, ...] = (b"error",)
@@ -408,6 +410,10 @@ class UpstreamSpec(ProtocolSpec, frozen=True, kw_only=True):
     def model_in_path(self) -> bool:
         """True if requests name their model in the path, and not in the body."""
         return MODEL_IN_PATH in self.path
+
+    def is_response(self, body: JSONObject) -> bool:
+        """True if a decoded body is a whole response, and no error."""
+        return self.output_member in body or self.feedback_member in body
 
     def path_for(self, model: str, *, stream: bool) -> str:
         """Return the path and query of a request for a response, below the base URL. Raises RequestRefused."""

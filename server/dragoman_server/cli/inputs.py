@@ -72,8 +72,8 @@ def kind_of_document(body: bytes, protocol: ProtocolSpec) -> Kind:
         members = decode_object(body, "it")
     except ProtocolError:
         return Kind.REQUEST
-    responses = {"error"} | ({protocol.output_member} if isinstance(protocol, UpstreamSpec) else set())
-    return Kind.RESPONSE if responses & members.keys() else Kind.REQUEST
+    responds = isinstance(protocol, UpstreamSpec) and protocol.is_response(members)
+    return Kind.RESPONSE if responds or "error" in members else Kind.REQUEST
 
 
 def print_losses(losses: Ledger, *, as_json: bool) -> None:

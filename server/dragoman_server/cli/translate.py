@@ -214,7 +214,7 @@ def _translate_response(
     streams = context.request.stream
     if not streams:
         body = b"".join(pieces)
-        if upstream.output_member not in decode_object(body, "the response"):
+        if not upstream.is_response(decode_object(body, "the response")):
             _, translated, error = translate_error(status, body, upstream=upstream, client=client)
             print_bytes(translated + b"\n")
             return Ledger(), error

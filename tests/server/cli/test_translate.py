@@ -42,6 +42,12 @@ def test_a_whole_response_is_recognized_and_translated(source: str, target: str)
     assert json.loads(result.stdout)["model"] == body["model"]
 
 
+def test_a_response_to_a_blocked_prompt_is_no_error() -> None:
+    result = run("--from", "gemini", "--to", "chat", body={"promptFeedback": {"blockReason": "SAFETY"}})
+    assert result.exit_code == 0, result.stderr
+    assert json.loads(result.stdout)["choices"][0]["finish_reason"] == "content_filter"
+
+
 def test_a_request_for_the_same_protocol_ends_with_one_newline() -> None:
     body = b'{"model":"m","max_tokens":1,"messages":[{"role":"user","content":"Hi"}]}\n'
     assert run("--from", "messages", "--to", "messages", body=body).stdout_bytes == body

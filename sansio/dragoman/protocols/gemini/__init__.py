@@ -80,6 +80,7 @@ SPEC = UpstreamSpec(
         "continuation_token": "continuation_token_unsupported",
     },
     output_member="candidates",
+    feedback_member="promptFeedback",
     # "up to 5" (google-genai 3.4.0, GenerateContentConfig.stop_sequences)
     max_stop_sequences=5,
     media=frozenset({"image", "file", "audio"}),
