@@ -20,7 +20,7 @@ from dragoman._ir.wrapped_signatures import Signer
 from dragoman._wire.errors import ErrorKind, WireError
 from dragoman._wire.json import decode, encode
 from dragoman.codec import Capabilities, Endpoint
-from dragoman.protocols.gemini import SPEC
+from dragoman.protocols.gemini import SPEC, schemas
 from dragoman.protocols.gemini.offsets import Offsets
 from dragoman.protocols.gemini.response_in import read_whole
 from dragoman.protocols.gemini.response_out import write_whole
@@ -153,6 +153,17 @@ def test_clients_of_both_hosts_name_the_model(named: str, model: str) -> None:
     assert EVENTS.match(f"/v1beta/{named}:streamGenerateContent", "alt=sse") == model
 
 
+# Schemas.
+
+
+def test_definitions_are_not_measured_when_no_space_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    measured = []
+    monkeypatch.setattr(schemas, "encode", lambda value: measured.append(value) or encode(value))
+    references = {"anyOf": [{"$ref": "#/$defs/a"}] * 99, "$defs": {"a": {"description": "x" * 999}}}
+    schemas.openapi_schema(references, "", Ledger())
+    assert len(measured) < 20
+
+
 # Streams as the elements of one array, and their failures.
 
 STREAM = (
@@ -241,9 +252,10 @@ def test_each_source_is_cited_once_and_long_texts_are_not_repeated() -> None:
 def test_the_fast_path_collects_texts_for_citations(monkeypatch: pytest.MonkeyPatch) -> None:
     support = {"segment": {"startIndex": 2, "endIndex": 5}, "groundingChunkIndices": [0]}
     grounding = {"groundingChunks": [{"web": {"uri": "https://a.example"}}], "groundingSupports": [support]}
-    texts = [{"content": {"parts": [{"text": text}]}} for text in ("é", "a", "é", "b")]
-    thoughts = [{"content": {"parts": [{"text": text, "thought": True}]}} for text in "abc"]
-    last = {"finishReason": "STOP", "groundingMetadata": grounding}
-    frames = [b"data: " + encode({"candidates": [each]}) for each in (*thoughts, *texts, last)]
+    other = {"content": {"parts": [{"text": "ééé"}]}, "finishReason": "STOP"}
+    texts = [{"content": {"parts": [{"text": text}]}, "index": 1} for text in ("é", "a", "é", "b")]
+    thoughts = [{"content": {"parts": [{"text": text, "thought": True}]}, "index": 1} for text in "abc"]
+    last = {"finishReason": "STOP", "groundingMetadata": grounding, "index": 1}
+    frames = [b"data: " + encode({"candidates": [each]}) for each in (other, *thoughts, *texts, last)]
     data = b"\r\n\r\n".join([*frames, b""])
-    assert both_ways(GEMINI, "openai_responses", data, monkeypatch) == 3
+    assert both_ways(GEMINI, "openai_chat", data, monkeypatch) == 3

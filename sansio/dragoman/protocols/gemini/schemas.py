@@ -78,15 +78,13 @@ _FORMATS = frozenset(("float", "double", "int32", "int64", "enum", "date-time"))
 # Keywords that no model needs.
 _SILENT = frozenset(("$schema", "$id", "$defs", "definitions", "$comment", "examples"))
 _CLOSED = ("additionalProperties", bool)
-# How deep a reference may be.
-_DEPTH = 32
 # Definitions take so many times the space of the whole schema, where they are in the place of their references.
 _GROWTH = 4
 
 
 def openapi_schema(schema: JSON, path: str, ledger: Ledger) -> JSONObject:
     """Return the JSON Schema at a path in the vendor's dialect."""
-    return _OpenApi(ledger, schema, len(encode(schema)) * _GROWTH).convert(schema, path, 0)
+    return _OpenApi(ledger, schema, len(encode(schema)) * _GROWTH).convert(schema, path)
 
 
 class _OpenApi(msgspec.Struct):
@@ -97,22 +95,22 @@ class _OpenApi(msgspec.Struct):
     left: int
     _open: set[str] = set()  # the references around
 
-    def convert(self, schema: JSON, path: str, depth: int) -> JSONObject:
+    def convert(self, schema: JSON, path: str) -> JSONObject:
         if type(schema) is not dict:
             return {}
         ref = schema.get("$ref")
         if type(ref) is str:
             target = self._target(ref)
-            if target is None or ref in self._open or depth > _DEPTH:
+            if target is None or ref in self._open:
                 self.ledger.altered(path, f"without what {ref} refers to, which is recursive or unknown")
                 return {"type": "OBJECT"}
             self._open.add(ref)
-            found = self.convert({**target, **_without("$ref", schema)}, path, depth + 1)
+            found = self.convert({**target, **_without("$ref", schema)}, path)
             self._open.discard(ref)
             return found
         whole = schema.get("allOf")
         if type(whole) is list and len(whole) == 1 and type(whole[0]) is dict:
-            return self.convert({**whole[0], **_without("allOf", schema)}, path, depth)
+            return self.convert({**whole[0], **_without("allOf", schema)}, path)
         out: JSONObject = {}
         lost: JSONObject = {}
         for key, value in schema.items():
@@ -120,15 +118,11 @@ class _OpenApi(msgspec.Struct):
             if key in ("anyOf", "oneOf"):
                 kinds = [each for each in objects_in(value) if each.get("type") != "null"]
                 out["nullable"] = len(kinds) < len(objects_in(value)) or out.get("nullable", False)
-                out["anyOf"] = [
-                    self.convert(each, f"{at}/{index}", depth + 1) for index, each in enumerate(kinds)
-                ]
+                out["anyOf"] = [self.convert(each, f"{at}/{index}") for index, each in enumerate(kinds)]
             elif key == "properties" and type(value) is dict and value:
-                out[key] = {
-                    name: self.convert(inner, child(at, name), depth + 1) for name, inner in value.items()
-                }
+                out[key] = {name: self.convert(inner, child(at, name)) for name, inner in value.items()}
             elif key == "items" and type(value) is dict:
-                out[key] = self.convert(value, at, depth + 1)
+                out[key] = self.convert(value, at)
             elif key == "type":
                 _put_types(value if type(value) is list else [value], out)
             elif key in ("enum", "const") and (choices := _texts(value)):

@@ -42,9 +42,8 @@ class SignedParts(msgspec.Struct):
 
     def add(self, part: JSONObject) -> None:
         """Add a part, with the signature that waits for it."""
-        is_call = "functionCall" in part
-        waiting = self._calls if is_call else self._texts
-        if waiting and SIGNATURE not in part and (is_call or _is_unsigned_text(part)):
+        waiting = self._calls if "functionCall" in part else self._texts if _is_unsigned_text(part) else None
+        if waiting:
             part = {**part, SIGNATURE: waiting.pop(0)}
         self.parts.append(part)
 
