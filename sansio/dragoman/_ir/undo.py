@@ -48,6 +48,7 @@ class Undo(msgspec.Struct, frozen=True):
         unenforced_format: The format that the client requires and the upstream is not known to enforce, see
             `_transforms.response_checks`.
         unenforced_choice: The tool choice that the client requires and the upstream is not known to enforce.
+        declared: The sent names of all tools, for upstreams that report a call of another one as an error.
     """
 
     origins: Mapping[str, ToolOrigin] = {}
@@ -58,3 +59,4 @@ class Undo(msgspec.Struct, frozen=True):
     compacts: bool = False
     unenforced_format: ResponseFormat | None = None
     unenforced_choice: ToolChoice | None = None
+    declared: frozenset[str] = frozenset()

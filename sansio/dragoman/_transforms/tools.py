@@ -45,9 +45,10 @@ def fit_tools(request: Request, context: PassContext) -> Request:
     choice = request.tool_choice
     if choice is not None and fitter.origins:
         choice = fitter.choice(choice)
-    if fitter.origins or fitter.sent_ids:
+    declared = frozenset([tool.name for tool in tools if type(tool) is not HostedTool])
+    if declared or fitter.sent_ids:
         context.undo = msgspec.structs.replace(
-            context.undo, origins=fitter.origins, used_ids=frozenset(fitter.sent_ids)
+            context.undo, origins=fitter.origins, used_ids=frozenset(fitter.sent_ids), declared=declared
         )
     return msgspec.structs.replace(request, tools=tools, tool_choice=choice)
 

@@ -157,7 +157,7 @@ class CandidateReader(msgspec.Struct):
     _kind: BlockKind | None = None  # of the open block
     block: int = -1
     texts: list[str] = []
-    _called: bool = False
+    _called: set[str] = set()  # the tools
     _written: bool = False
     _parts: int = -1  # the number of the last part
     _args: PartialArguments | None = None  # of the open call
@@ -297,9 +297,11 @@ class CandidateReader(msgspec.Struct):
             if signature is not None:
                 self._sign({SIGNED: "functionCall", SIGNATURE: signature}, out)
             self._end_block(out)
-            self._called = self._written = True
+            name = name.removeprefix(_NAME_PREFIX)
+            self._called.add(name)
+            self._written = True
             call_id = text_or_none(call.get("id")) or self._blocks.next_call_id()
-            self._start(BlockKind.TOOL_CALL, out, ToolHead(call_id, name.removeprefix(_NAME_PREFIX)))
+            self._start(BlockKind.TOOL_CALL, out, ToolHead(call_id, name))
             self._kind = BlockKind.TOOL_CALL
             self._args = PartialArguments()
         if self._args is None:
@@ -370,9 +372,10 @@ class CandidateReader(msgspec.Struct):
     def end(self, out: list[Event]) -> Failed | None:
         """End the candidate. Return why it is a failure, None if it is none."""
         native = self.finish_reason or ""
-        if native in ERROR_FINISH_REASONS:
-            return self._failed(native)
         reason = STOP_REASONS.get(native)
+        declared = self._called and self._called <= self._blocks.context.undo.declared
+        if native in ERROR_FINISH_REASONS or (reason is StopReason.TOOL_USE and not declared):
+            return self._failed(native)
         if reason is None:
             if not self._written:
                 return self._failed(native)

@@ -86,6 +86,7 @@ STOP_REASONS: dict[str, StopReason] = {
     "STOP": StopReason.END,
     "MAX_TOKENS": StopReason.MAX_TOKENS,
     "CONTINUATION": StopReason.MAX_TOKENS,
+    "UNEXPECTED_TOOL_CALL": StopReason.TOOL_USE,  # an error if the called tool was not declared
     **dict.fromkeys(("SAFETY", "RECITATION", "BLOCKLIST", "PROHIBITED_CONTENT"), StopReason.CONTENT_FILTER),
     **dict.fromkeys(("SPII", "MODEL_ARMOR", "ESCALATION", "IMAGE_SAFETY"), StopReason.CONTENT_FILTER),
     **dict.fromkeys(("IMAGE_PROHIBITED_CONTENT", "IMAGE_RECITATION"), StopReason.CONTENT_FILTER),
@@ -108,8 +109,8 @@ LOSSY_STOP_REASONS = frozenset({StopReason.PAUSE, StopReason.COMPACTION})
 # What the model wrote cannot be used: never an empty success (CLIProxyAPI#1100, read 2026-11-22).
 ERROR_FINISH_REASONS = frozenset(
     {
-        *("MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL", "TOO_MANY_TOOL_CALLS"),
-        *("MISSING_THOUGHT_SIGNATURE", "MALFORMED_RESPONSE"),
+        *("MALFORMED_FUNCTION_CALL", "TOO_MANY_TOOL_CALLS", "MISSING_THOUGHT_SIGNATURE"),
+        "MALFORMED_RESPONSE",
     }
 )
 
