@@ -39,6 +39,7 @@ def test_a_spec_is_checked_when_it_is_made() -> None:
         "auth_query",
         "billing_header",
         "cache_mark_form",
+        "feedback_member",
         "max_stop_sequences",
         "model_list",
         "rate_limit_headers",

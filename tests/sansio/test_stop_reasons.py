@@ -1,7 +1,10 @@
 """Every stop reason has a name in every protocol, and what is not written by its own name is known to be lossy."""
 
+from oracle import meaning_gemini
+
 from dragoman import StopReason
 from dragoman.protocols.anthropic_messages import tables as messages
+from dragoman.protocols.gemini import tables as gemini
 from dragoman.protocols.openai_chat import tables as chat
 from dragoman.protocols.openai_responses import tables as responses
 
@@ -31,3 +34,9 @@ def test_what_other_protocols_write_for_a_reason_they_do_not_have_is_another_rea
     for reason, name in responses.STOP_REASON_NAMES.items():
         if responses.STOP_REASONS[name] is not reason:
             assert reason is StopReason.CONTEXT_WINDOW
+
+
+def test_no_filter_and_no_failure_of_gemini_is_read_as_another_end() -> None:
+    found = {name for name, reason in gemini.STOP_REASONS.items() if reason is StopReason.CONTENT_FILTER}
+    assert found == meaning_gemini.FILTERS
+    assert gemini.ERROR_FINISH_REASONS | {"UNEXPECTED_TOOL_CALL"} == meaning_gemini.BROKEN
