@@ -28,10 +28,12 @@ class JSONType(msgspec.Struct, frozen=True):
     Attributes:
         types: In Python.
         name: As an error says it, "a string".
+        convert: Returns the value of the type that another one stands for, or that one as it is.
     """
 
     types: tuple[type, ...]
     name: str
+    convert: Callable[[JSON], JSON] = lambda value: value
 
 
 STRING = JSONType((str,), "a string")
@@ -120,7 +122,8 @@ def read_settings(
 ) -> dict[Param, JSON]:
     """Return the settings of a request by their neutral names, in the order of the shape, and check its types.
 
-    null means absent in all protocols. If two members have one neutral name, the later one in the shape wins.
+    A value that stands for another one is replaced in place. null means absent in all protocols. If two members have
+    one neutral name, the later one in the shape wins.
     Raises the error of `wrong_type`.
     """
     settings: dict[Param, JSON] = {}
@@ -129,7 +132,9 @@ def read_settings(
             continue
         wanted = row.type if type(row) is Setting else OBJECT if type(row) is dict else row
         if type(wanted) is JSONType and type(member) not in wanted.types:
-            raise wrong_type(f"{path}/{name}", wanted.name, member)
+            member = value[name] = wanted.convert(member)
+            if type(member) not in wanted.types:
+                raise wrong_type(f"{path}/{name}", wanted.name, member)
         if type(row) is Setting:
             if row.param is not None:
                 settings[row.param] = member

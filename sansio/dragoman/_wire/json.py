@@ -187,12 +187,29 @@ def objects_in(value: JSON) -> list[JSONObject]:
 
 
 def read_count(value: JSON, *path: str) -> int | None:
-    """Return the count at a path of members: an integer from 0, or a float that equals one. None if there is none."""
+    """Return the count at a path of members: an integer from 0, or a value that stands for one. None without it."""
     for name in path:
         value = value.get(name) if type(value) is dict else None
-    if type(value) is float and value.is_integer():
-        value = int(value)
+    if type(value) is float or type(value) is str:
+        value = read_integer(value)
     return value if type(value) is int and value >= 0 else None
+
+
+def read_integer(value: JSON) -> JSON:
+    """Return the integer that a float or a text equals, any other value as it is."""
+    value = read_number(value)
+    return int(value) if type(value) is float and value.is_integer() else value
+
+
+def read_number(value: JSON) -> JSON:
+    """Return the number that a text is in JSON, any other value as it is."""
+    if type(value) is not str:
+        return value
+    try:
+        found = decode(value.encode("utf-8", "replace"))
+    except RemoteProtocolError:
+        return value
+    return found if type(found) is int or type(found) is float else value
 
 
 def leaves(value: JSON, skipped: Collection[str] = ()) -> Iterator[JSON]:

@@ -20,7 +20,7 @@ from dragoman._wire.errors import (
     readable_message,
 )
 from dragoman._wire.exceptions import RemoteProtocolError
-from dragoman._wire.json import JSON, JSONObject, decode, encode, object_or_none, text_or_none
+from dragoman._wire.json import JSON, JSONObject, decode, encode, object_or_none, read_count, text_or_none
 from dragoman.codec import ResponseContext
 from dragoman.protocols.gemini.checks import objects
 
@@ -80,8 +80,8 @@ def parse_error(body: JSONObject, status: int | None) -> WireError:
     error = body.get("error")
     if type(error) is not dict:
         error = body
-    number = error.get("code")
-    if status is None and type(number) is int and 400 <= number < 600:
+    number = read_count(error, "code")
+    if status is None and number is not None and 400 <= number < 600:
         status = number
     message = message_in(error) or f"the upstream reported an error{f' (status {status})' if status else ''}"
     message = message[:MAX_MESSAGE]

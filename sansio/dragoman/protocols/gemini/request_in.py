@@ -65,9 +65,6 @@ def _convert_settings(settings: dict[Param, JSON]) -> None:
     for index, text in enumerate(settings.get("stop", ())):
         if type(text) is not str:
             raise wrong_type(f"{_SETTINGS}/stopSequences/{index}", STRING.name, text)
-    top_k = settings.get("top_k")
-    if type(top_k) is float and top_k.is_integer():
-        settings["top_k"] = int(top_k)  # google-genai has a float
     modalities = settings.get("modalities")
     if modalities is not None:
         settings["modalities"] = [each.lower() if each in MODALITIES else each for each in modalities]
@@ -94,7 +91,7 @@ def _read_reasoning(config: JSONObject, extra: JSONObject) -> ReasoningConfig | 
     return ReasoningConfig(
         mode,
         effort,
-        int(budget) if budget is not None and budget > 0 else None,
+        budget if budget is not None and budget > 0 else None,
         None if shown is None else "summarized" if shown else "omitted",
         path=_THINKING,
         effort_path="" if effort is None else f"{_THINKING}/thinkingLevel",

@@ -36,7 +36,7 @@ from dragoman._ir.losses import Ledger
 from dragoman._ir.shape import extra_members, note_unread
 from dragoman._wire.errors import ErrorKind, WireError
 from dragoman._wire.exceptions import unreadable_response
-from dragoman._wire.json import JSON, JSONObject, encode_text, kind_of, text_or_none
+from dragoman._wire.json import JSON, JSONObject, encode_text, kind_of, read_count, read_number, text_or_none
 from dragoman.codec import ResponseContext
 from dragoman.protocols.gemini.checks import enum_name, objects
 from dragoman.protocols.gemini.offsets import Offsets
@@ -113,7 +113,7 @@ class PartialArguments(msgspec.Struct):
             value = piece.get("stringValue")
             if type(value) is not str:
                 found = [piece[name] for name in ARGUMENT_VALUES if name in piece]
-                self._put(path, None if "nullValue" in piece or not found else found[0])
+                self._put(path, None if "nullValue" in piece or not found else read_number(found[0]))
                 continue
             if path != self._path:
                 self._path, self._pieces = path, []
@@ -407,7 +407,14 @@ class CandidateReader(msgspec.Struct):
 
 
 def _token(token: JSONObject) -> JSONObject:
-    return {"token": token.get("token") or "", "logprob": token.get("logProbability") or 0, "bytes": None}
+    logprob = read_number(token.get("logProbability") or 0)
+    # "Otherwise, the value -9999.0 is used to signify that the token is very unlikely." (platform.openai.com/docs,
+    # Chat Completions, read 2026-11-22)
+    return {
+        "token": token.get("token") or "",
+        "logprob": -9999.0 if logprob == "-Infinity" else logprob,
+        "bytes": None,
+    }
 
 
 def _cited(metadata: JSONObject) -> list[tuple[JSONObject, JSONObject, JSONObject]]:
@@ -420,10 +427,11 @@ def _cited(metadata: JSONObject) -> list[tuple[JSONObject, JSONObject, JSONObjec
         segment = support.get("segment")
         indices = support.get("groundingChunkIndices")
         for index in indices if type(indices) is list else ():
-            if type(index) is int and 0 <= index < len(sources):
-                source = next((each for each in sources[index].values() if type(each) is dict), {})
+            number = read_count(index)
+            if number is not None and number < len(sources):
+                source = next((each for each in sources[number].values() if type(each) is dict), {})
                 place = segment if type(segment) is dict else {}
-                found.append(({**sources[index], "segment": place}, source, place))
+                found.append(({**sources[number], "segment": place}, source, place))
     for name in ("citationSources", "citations"):
         for each in objects(citations.get(name)):
             found.append((each, each, each))
@@ -432,8 +440,8 @@ def _cited(metadata: JSONObject) -> list[tuple[JSONObject, JSONObject, JSONObjec
 
 def _characters(offsets: Offsets, segment: JSONObject) -> tuple[int | None, int | None]:
     """Return the span of a segment in characters: it counts bytes of UTF-8, and leaves out a start of 0."""
-    start, end = segment.get("startIndex") or 0, segment.get("endIndex")
-    if type(start) is not int or type(end) is not int or not 0 <= start < end <= offsets.size:
+    start, end = read_count(segment, "startIndex") or 0, read_count(segment, "endIndex")
+    if end is None or not start < end <= offsets.size:
         return None, None
     return offsets.to_characters(start), offsets.to_characters(end)
 

@@ -25,7 +25,7 @@ from dragoman._ir.fast_path import DeltaTemplate
 from dragoman._ir.losses import Ledger
 from dragoman._ir.shape import extra_members, note_unread
 from dragoman._wire.exceptions import RemoteProtocolError, unreadable_response
-from dragoman._wire.json import JSONObject, decode, kind_of, text_or_none
+from dragoman._wire.json import JSONObject, decode, kind_of, read_count, text_or_none
 from dragoman._wire.limits import CHOICES
 from dragoman._wire.sse import Frame
 from dragoman.codec import ResponseContext
@@ -118,8 +118,8 @@ class GeminiReader:
                 StopReason.CONTENT_FILTER, reason, explanation=explanation, details=feedback
             )
         for position, candidate in enumerate(objects(chunk.get("candidates"))):
-            index = candidate.get("index")
-            if type(index) is not int or index < 0:
+            index = read_count(candidate, "index")
+            if index is None:
                 index = position
             reader = self._candidates.get(index)
             if reader is None:

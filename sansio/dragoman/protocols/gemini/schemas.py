@@ -12,7 +12,7 @@ from collections.abc import Callable
 import msgspec
 
 from dragoman._ir.losses import Ledger, child
-from dragoman._wire.json import JSON, JSONObject, encode, encode_text, objects_in
+from dragoman._wire.json import JSON, JSONObject, encode, encode_text, objects_in, read_number
 from dragoman.protocols.gemini.checks import camel_case
 
 # Receives each change of a schema: its JSON Pointer and a sentence.
@@ -47,8 +47,8 @@ def json_schema(schema: JSON, note: SchemaNote, path: str = "") -> JSON:
             out["examples"] = [value]
         elif name == "type":
             out[name] = [_lower(each) for each in value] if type(value) is list else _lower(value)
-        elif name.startswith(("min", "max")) and type(value) is str and value.isdecimal():
-            out[name] = int(value)  # an int64 in proto3 JSON
+        elif name.startswith(("min", "max")) and type(value) is str:
+            out[name] = read_number(value)  # an int64 in proto3 JSON
         elif name in _LISTS and type(value) is list:
             out[name] = [json_schema(each, note, f"{at}/{index}") for index, each in enumerate(value)]
         elif name in _MAPS and type(value) is dict:

@@ -18,14 +18,21 @@ from dragoman._ir.shape import (
     STRING,
     Counters,
     DroppedUnless,
+    JSONType,
     OneOf,
     Setting,
     Shape,
     native_members,
     setting_paths,
 )
+from dragoman._wire.json import read_integer, read_number
 
 # Requests.
+
+# "Either numbers or strings are accepted." (protobuf.dev, ProtoJSON format, read 2026-11-28) Its "NaN" and "Infinity"
+# are refused, because no upstream accepts them as a setting.
+_INTEGER = JSONType((int,), INTEGER.name, read_integer)
+_NUMBER = JSONType((int, float), NUMBER.name, read_number)
 
 REQUEST_SHAPE: dict[str, Shape] = {
     "model": STRING,
@@ -42,22 +49,22 @@ REQUEST_SHAPE: dict[str, Shape] = {
         "includeServerSideToolInvocations": Setting(None),
     },
     "generationConfig": {
-        "temperature": Setting("temperature", NUMBER),
-        "topP": Setting("top_p", NUMBER),
-        "topK": Setting("top_k", NUMBER),
-        "candidateCount": Setting("n", INTEGER),
-        "maxOutputTokens": Setting("max_output_tokens", INTEGER),
+        "temperature": Setting("temperature", _NUMBER),
+        "topP": Setting("top_p", _NUMBER),
+        "topK": Setting("top_k", _INTEGER),
+        "candidateCount": Setting("n", _INTEGER),
+        "maxOutputTokens": Setting("max_output_tokens", _INTEGER),
         "stopSequences": Setting("stop", ARRAY),
-        "presencePenalty": Setting("presence_penalty", NUMBER),
-        "frequencyPenalty": Setting("frequency_penalty", NUMBER),
-        "seed": Setting("seed", INTEGER),
+        "presencePenalty": Setting("presence_penalty", _NUMBER),
+        "frequencyPenalty": Setting("frequency_penalty", _NUMBER),
+        "seed": Setting("seed", _INTEGER),
         "responseLogprobs": Setting("logprobs", BOOLEAN),
-        "logprobs": Setting("top_logprobs", INTEGER),
+        "logprobs": Setting("top_logprobs", _INTEGER),
         "responseModalities": Setting("modalities", ARRAY),
         "responseMimeType": STRING,
         "responseSchema": OBJECT,
         "responseJsonSchema": None,
-        "thinkingConfig": {"includeThoughts": BOOLEAN, "thinkingBudget": NUMBER, "thinkingLevel": STRING},
+        "thinkingConfig": {"includeThoughts": BOOLEAN, "thinkingBudget": _INTEGER, "thinkingLevel": STRING},
         **dict.fromkeys(("responseFormat", "speechConfig", "imageConfig", "mediaResolution"), Setting(None)),
         **dict.fromkeys(("audioTimestamp", "routingConfig", "modelSelectionConfig"), Setting(None)),
         **dict.fromkeys(("enableEnhancedCivicAnswers", "audioTranscriptionConfig"), Setting(None)),
