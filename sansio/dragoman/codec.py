@@ -57,6 +57,7 @@ class ToolLimits(msgspec.Struct, frozen=True):
         namespaces: Names may have a namespace next to them.
         allowed: A choice may list the tools that may be called.
         hosted_tools: The tools run by the provider that it has a form for.
+        mcp_choice: It can restrict an MCP server to some of its tools.
     """
 
     max_name: int = 64
@@ -68,6 +69,7 @@ class ToolLimits(msgspec.Struct, frozen=True):
     namespaces: bool = False
     allowed: bool = True
     hosted_tools: frozenset[HostedUse] = frozenset(("web_search", "code_execution", "mcp"))
+    mcp_choice: bool = True
 
 
 class RateLimitHeaders(msgspec.Struct, frozen=True):

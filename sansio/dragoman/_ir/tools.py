@@ -139,6 +139,11 @@ class McpServer(msgspec.Struct, frozen=True, gc=False, tag="mcp"):
     authorization: str | None = None
     allowed_tools: tuple[str, ...] | None = None
 
+    @property
+    def bearer(self) -> str:
+        """The value of an `Authorization` header with the token."""
+        return f"Bearer {self.authorization}"
+
     def __repr__(self) -> str:
         return f"McpServer(label={self.label!r}, url=..., authorization=..., allowed_tools={self.allowed_tools!r})"
 

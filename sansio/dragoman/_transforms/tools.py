@@ -15,7 +15,7 @@ import msgspec
 from dragoman._ir.events import ToolKind
 from dragoman._ir.native import changed, unknown_members
 from dragoman._ir.request import Part, Request, ToolCall, ToolResult, map_parts
-from dragoman._ir.tools import CustomTool, FunctionTool, HostedTool, Tool, ToolChoice, ToolRef
+from dragoman._ir.tools import CustomTool, FunctionTool, HostedTool, McpServer, Tool, ToolChoice, ToolRef
 from dragoman._ir.undo import ToolOrigin
 from dragoman._transforms.freeform import custom_tool_as_function, wrap_input
 from dragoman._transforms.pass_context import PassContext
@@ -86,8 +86,13 @@ def _is_sent(tool: HostedTool, context: PassContext) -> bool:
     upstream = context.upstream
     if tool.origin == upstream.name or tool.function_fallback is not None:
         return True  # an upstream supports the hosted tools of its protocol
-    hosted = upstream.tool_limits.hosted_tools & context.capabilities.hosted_tools
-    return tool.use is not None and tool.use.__struct_config__.tag in hosted
+    limits, use = upstream.tool_limits, tool.use
+    if (
+        use is None
+        or use.__struct_config__.tag not in limits.hosted_tools & context.capabilities.hosted_tools
+    ):
+        return False
+    return limits.mcp_choice or type(use) is not McpServer or use.allowed_tools is None
 
 
 def _offer_allowed(request: Request, context: PassContext) -> Request:

@@ -320,7 +320,7 @@ PROVIDERS = (
         {
             "default_model": "gemini-3.8-flash",
             "thought_signatures": True,
-            "hosted_tools": ("web_search", "code_execution"),
+            "hosted_tools": get_args(HostedUse),
             "enforces": get_args(Enforced),
             "counts_tokens": True,
         },

@@ -239,7 +239,8 @@ class _ToolWriter(msgspec.Struct):
                 self.ledger.add(tool.loss_code, tool.path, f"the upstream does not run the tool {tool.kind}")
                 return None
             block = write(self, tool, tool.use)
-            if _has_unmapped_fields(tool, [block, self.servers[-1:], msgspec.structs.asdict(tool.use)]):
+            use = [msgspec.structs.asdict(tool.use), getattr(tool.use, "bearer", None)]
+            if _has_unmapped_fields(tool, [block, self.servers[-1:], *use]):
                 self.ledger.altered(tool.path, "only what the tools have in common was kept")
         if "name" in block:
             self.hosted[tool.kind] = block

@@ -24,7 +24,7 @@ def enum_name(value: JSON, names: tuple[str, ...]) -> str | None:
 # Members whose values have names of the client's own.
 _FREE = frozenset(
     {
-        *("args", "labels", "partMetadata", "response", "parameters", "parametersJsonSchema"),
+        *("args", "headers", "labels", "partMetadata", "response", "parameters", "parametersJsonSchema"),
         *("responseJsonSchema", "responseSchema"),
     }
 )

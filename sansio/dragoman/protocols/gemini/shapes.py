@@ -111,6 +111,10 @@ FUNCTION_SHAPE: dict[str, Shape] = {
     **dict.fromkeys(("response", "responseJsonSchema", "behavior"), Setting(None)),
 }
 SEARCH_SHAPE: dict[str, Shape] = {"excludeDomains": ARRAY}
+MCP_SHAPE: dict[str, Shape] = {
+    "name": STRING,
+    "streamableHttpTransport": {"url": STRING, "headers": OBJECT, "timeout": None, "sseReadTimeout": None},
+}
 
 NATIVE_MEMBERS = frozenset({"propertyOrdering"}).union(
     *map(native_members, (REQUEST_SHAPE, MEDIA_SHAPE, RESULT_SHAPE, FUNCTION_SHAPE))
@@ -127,9 +131,24 @@ def _names(shape: Shape) -> Iterator[str]:
 MEMBERS = frozenset(
     {
         *_names(
-            {**REQUEST_SHAPE, **MEDIA_SHAPE, **RESULT_SHAPE, **FUNCTION_SHAPE, **SEARCH_SHAPE, **CALL_SHAPE}
+            {
+                **REQUEST_SHAPE,
+                **MEDIA_SHAPE,
+                **RESULT_SHAPE,
+                **FUNCTION_SHAPE,
+                **SEARCH_SHAPE,
+                **CALL_SHAPE,
+                **MCP_SHAPE,
+            }
         ),
-        *("functionDeclarations", "googleSearch", "codeExecution", "urlContext", "executableCode"),
+        *(
+            "functionDeclarations",
+            "googleSearch",
+            "codeExecution",
+            "urlContext",
+            "executableCode",
+            "mcpServers",
+        ),
         *("codeExecutionResult", "toolCall", "toolResponse", "audioTranscription"),
     }
 )

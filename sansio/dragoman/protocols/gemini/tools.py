@@ -18,6 +18,7 @@ from dragoman._ir.tools import (
     CodeExecution,
     FunctionTool,
     HostedTool,
+    McpServer,
     Tool,
     ToolChoice,
     ToolRef,
@@ -28,7 +29,7 @@ from dragoman._wire.json import JSON, JSONObject, encode_text, leaves, wrong_typ
 from dragoman.protocols.gemini.capabilities import GeminiCapabilities as Capabilities
 from dragoman.protocols.gemini.checks import CHECKS, objects
 from dragoman.protocols.gemini.schemas import json_schema, openapi_schema
-from dragoman.protocols.gemini.shapes import FUNCTION_SHAPE, SEARCH_SHAPE
+from dragoman.protocols.gemini.shapes import FUNCTION_SHAPE, MCP_SHAPE, SEARCH_SHAPE
 from dragoman.protocols.gemini.tables import MODE_NAMES, MODES, NAME
 
 _CHOICE_PATH = "/toolConfig/functionCallingConfig"
@@ -47,6 +48,10 @@ def read_tools(body: JSONObject, repairs: list[Loss]) -> list[Tool]:
             if kind == "functionDeclarations":
                 for number, declaration in enumerate(objects(inner)):
                     tools.append(_read_function(declaration, f"{at}/{number}", repairs))
+            elif kind == "mcpServers":
+                for number, server in enumerate(objects(inner)):
+                    use = _read_mcp_server(server, f"{at}/{number}")
+                    tools.append(HostedTool(NAME, kind, {kind: [server]}, f"{at}/{number}", use))
             elif inner is not None:
                 tools.append(HostedTool(NAME, kind, {kind: inner}, at, _read_use(kind, inner, at)))
     return tools
@@ -75,6 +80,17 @@ def _read_use(kind: str, tool: JSON, path: str) -> WebSearch | CodeExecution | N
     read_settings(tool, SEARCH_SHAPE, wrong_type, path)  # checks the types
     blocked = tool.get("excludeDomains")
     return WebSearch(blocked_domains=None if blocked is None else tuple(blocked))
+
+
+def _read_mcp_server(server: JSONObject, path: str) -> McpServer | None:
+    """Return the server, None if other providers cannot reach it, as with further headers."""
+    read_settings(server, MCP_SHAPE, wrong_type, path)  # checks the types
+    transport = server.get("streamableHttpTransport") or {}
+    headers = {name.lower(): value for name, value in (transport.get("headers") or {}).items()}
+    scheme, _, token = str(headers.pop("authorization", "Bearer ")).partition(" ")
+    if not server.get("name") or not transport.get("url") or headers or scheme.lower() != "bearer":
+        return None
+    return McpServer(server["name"], transport["url"], token or None)
 
 
 def read_tool_choice(body: JSONObject, tools: list[Tool]) -> tuple[ToolChoice | None, list[Tool]]:
@@ -170,19 +186,31 @@ def _write_function(tool: FunctionTool, capabilities: Capabilities, ledger: Ledg
     return body
 
 
+# What other protocols say of every MCP server: how it is named, and that its calls need no approval.
+_IMPLIED = ("url", "never")
+
+
 def _write_hosted(tool: HostedTool, capabilities: Capabilities, ledger: Ledger) -> list[JSONObject]:
     """Return the tool of this vendor with the same use, nothing if it has none."""
     use = tool.use
     tag = None if use is None else use.__struct_config__.tag
-    if tag not in capabilities.hosted_tools or not isinstance(use, (WebSearch, CodeExecution)):
+    if use is None or tag not in capabilities.hosted_tools:
         ledger.add(tool.loss_code, tool.path, f"the upstream does not run the tool {tool.kind}")
         return []
     block: JSONObject = {"codeExecution": {}}
-    if isinstance(use, WebSearch):
+    if isinstance(use, McpServer):
+        if use.allowed_tools is not None:
+            ledger.dropped(tool.path, "the upstream cannot restrict an MCP server to some of its tools")
+            return []
+        transport: JSONObject = {"url": use.url}
+        if use.authorization is not None:
+            transport["headers"] = {"Authorization": use.bearer}
+        block = {"mcpServers": [{"name": use.label, "streamableHttpTransport": transport}]}
+    elif isinstance(use, WebSearch):
         block = {"googleSearch": {}}
         if use.blocked_domains:
             block["googleSearch"]["excludeDomains"] = list(use.blocked_domains)
-    known = {tool.kind, tag, *leaves(block)}
+    known = {tool.kind, tag, *_IMPLIED, getattr(use, "authorization", None), *leaves(block)}
     for key, value in (tool.native or {}).items():
         if any(leaf is not None and leaf not in known for leaf in leaves(value)):
             ledger.dropped(child(tool.path, key), f"Gemini's {next(iter(block))} has no such setting")

@@ -283,6 +283,7 @@ def _write_hosted(tool: HostedTool, capabilities: Capabilities, ledger: Ledger) 
             out["allowed_tools"] = list(use.allowed_tools)
         # No other protocol has a form for the approval of a call, which is the default here.
         out["require_approval"] = "never"
+        mapped = [use.bearer]
     else:
         out = {"type": "code_interpreter", "container": {"type": "auto"}}
     native = {name: value for name, value in (tool.native or {}).items() if name not in ("type", "name")}
