@@ -100,6 +100,11 @@ class Capabilities(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, max_output_tokens=room)
 
     @property
+    def requires_user_first(self) -> bool:
+        """True if a conversation has to begin with a message of the user."""
+        return False
+
+    @property
     def can_disable_reasoning(self) -> bool:
         """True if the upstream can be told that the model shall not reason."""
         return self.efforts is None or "none" in self.efforts

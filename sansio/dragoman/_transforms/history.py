@@ -22,7 +22,9 @@ from dragoman._ir.native import changed, unknown_members
 from dragoman._ir.request import Message, Part, Request, Text, ToolCall, ToolResult
 from dragoman._transforms.pass_context import PassContext
 
+_SYSTEM = ("system", "developer")
 _MISSING = "No result: the conversation went on before the tool had answered."
+_FIRST = "(The assistant speaks first.)"
 _CONTINUE = "Continue your last message from exactly where it ends, without repeating any of it."
 
 
@@ -34,21 +36,30 @@ def repair_history(request: Request, context: PassContext) -> Request:
     return msgspec.structs.replace(request, messages=_HistoryRepair(context.ledger).repair(messages))
 
 
-def end_with_user(request: Request, context: PassContext) -> Request:
-    """Append a user turn if the upstream refuses a conversation that ends with an assistant turn.
+def add_user_turns(request: Request, context: PassContext) -> Request:
+    """Add a user turn where the upstream refuses a conversation that begins or ends with an assistant turn.
 
-    "This model does not support assistant message prefill. The conversation must end with a user message."
-    (vercel/ai#12296, read 2026-11-22)
+    "Please ensure that function call turn comes immediately after a user turn or after a function response turn."
+    (google-gemini/gemini-cli#11814, read 2026-11-22) "This model does not support assistant message prefill. The
+    conversation must end with a user message." (vercel/ai#12296, read 2026-11-22)
     """
-    messages = request.messages
-    if context.capabilities.prefill or not messages or messages[-1].role != "assistant":
-        return request
-    path = messages[-1].path
-    context.ledger.altered(
-        path, "a user message requests the rest: the model does not continue an assistant message"
-    )
-    last = Message("user", (Text(_CONTINUE, path=path),), path)
-    return msgspec.structs.replace(request, messages=(*messages, last))
+    messages, capabilities = request.messages, context.capabilities
+    first = next((number for number, each in enumerate(messages) if each.role not in _SYSTEM), 0)
+    if capabilities.requires_user_first and messages and messages[first].role == "assistant":
+        path = messages[first].path
+        context.ledger.repaired(path, "the upstream requires a user message first: one was inserted")
+        messages = (*messages[:first], _user_turn(_FIRST, path), *messages[first:])
+    if not capabilities.prefill and messages and messages[-1].role == "assistant":
+        path = messages[-1].path
+        context.ledger.altered(
+            path, "a user message requests the rest: the model does not continue an assistant message"
+        )
+        messages = (*messages, _user_turn(_CONTINUE, path))
+    return request if messages is request.messages else msgspec.structs.replace(request, messages=messages)
+
+
+def _user_turn(text: str, path: str) -> Message:
+    return Message("user", (Text(text, path=path),), path)
 
 
 def _is_valid(messages: tuple[Message, ...]) -> bool:

@@ -16,7 +16,7 @@ from dragoman._transforms.cache_key import add_cache_key
 from dragoman._transforms.compaction import CompactionStage, request_summary
 from dragoman._transforms.content import fit_cache_marks, fit_media
 from dragoman._transforms.extensions import strip_extensions
-from dragoman._transforms.history import end_with_user, repair_history
+from dragoman._transforms.history import add_user_turns, repair_history
 from dragoman._transforms.json_output import CodeFenceStage, JsonToolStage, fit_format
 from dragoman._transforms.message_members import fit_message_members
 from dragoman._transforms.pass_context import Pass
@@ -37,7 +37,7 @@ PASSES: tuple[Pass, ...] = (
     fit_message_members,
     request_summary,
     repair_history,
-    end_with_user,
+    add_user_turns,
     drop_foreign_signatures,
     fit_format,
     fit_media,

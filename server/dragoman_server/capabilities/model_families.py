@@ -279,6 +279,13 @@ MODEL_FAMILIES = (
         protocol=CHAT,
     ),
     *_rows(
+        "crewAI#6973",
+        # Models before 3 continue the last content, the others refuse it.
+        ("gemini-*", {"prefill": False}),
+        ("gemini-[12]-*", {"prefill": None}),
+        protocol=GEMINI,
+    ),
+    *_rows(
         "ai.google.dev/gemini-api/docs/thinking; ai.google.dev/gemini-api/docs/deprecations",
         # The lowest level is not accepted by all models from 3 on, and none can be told not to think.
         ("gemini-3-flash* gemini-3-[156]-flash*", {"efforts": ("minimal", "low", "medium", "high")}),

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from dragoman._ir.events import ToolKind
 from dragoman._ir.losses import Ledger, LossCode
 from dragoman._ir.request import Media, Message, Reasoning, Request, Text, ToolCall, ToolResult
-from dragoman._transforms.history import end_with_user, repair_history
+from dragoman._transforms.history import add_user_turns, repair_history
 from dragoman.codec import Capabilities
 
 MISSING = "No result: the conversation went on before the tool had answered."
@@ -203,6 +203,28 @@ def test_the_new_history_is_a_prefix_of_the_next_one(text: str) -> None:
             assert whole[: len(part)] == part
 
 
+class UserFirst(Capabilities, frozen=True):
+    requires_user_first = True  # type: ignore[assignment]
+
+
+@pytest.mark.parametrize(
+    ("before", "place"),
+    [("", None), ("s:a", None), ("u:a | a:b", None), ("a:Cx | u:Rx", 0), ("s:a | d:b | a:c | u:d", 2)],
+)
+def test_a_conversation_that_begins_with_the_assistant(before: str, place: int | None) -> None:
+    ledger = Ledger()
+    request = Request("toy", "m", history(before))
+    out = add_user_turns(request, pass_context(request, ledger, UserFirst()))
+    if place is None:
+        assert (out is request, len(ledger)) == (True, 0)
+        return
+    path = f"/{place}"
+    inserted = Message("user", (Text("(The assistant speaks first.)", path=path),), path)
+    assert out.messages == (*request.messages[:place], inserted, *request.messages[place:])
+    assert [(loss.code, loss.path) for loss in ledger] == [(LossCode.REPAIRED, path)]
+    assert add_user_turns(request, pass_context(request, ledger, Capabilities())) is request
+
+
 CONTINUE = "Continue your last message from exactly where it ends, without repeating any of it."
 
 
@@ -220,7 +242,7 @@ CONTINUE = "Continue your last message from exactly where it ends, without repea
 def test_a_conversation_that_ends_with_the_assistant(prefill: bool, before: str, added: bool) -> None:
     ledger = Ledger()
     request = Request("toy", "m", history(before))
-    out = end_with_user(request, pass_context(request, ledger, Capabilities(prefill=prefill)))
+    out = add_user_turns(request, pass_context(request, ledger, Capabilities(prefill=prefill)))
     assert (out is request) is not added
     assert out.messages[: len(request.messages)] == request.messages
     requests_it = Message("user", (Text(CONTINUE, path="/1"),), "/1")

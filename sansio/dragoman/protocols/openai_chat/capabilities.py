@@ -44,6 +44,10 @@ class ChatCapabilities(Capabilities, frozen=True):
     tools_with_effort: Annotated[bool, "accepts tools together with reasoning_effort"] = True
 
     @property
+    def requires_user_first(self) -> bool:
+        return self.turn_order == "alternate"
+
+    @property
     def can_disable_reasoning(self) -> bool:
         """True if there is a setting by which reasoning is disabled."""
         return self.reasoning_setting is not None and super().can_disable_reasoning

@@ -90,7 +90,6 @@ _WRITTEN = [
 
 
 # Inserted where an upstream requires another order of turns than the client's.
-_FIRST_USER_TEXT = "(The assistant speaks first.)"
 _BRIDGE_TEXT = "I have the results."
 
 # A message with other members than these is not merged with another one.
@@ -145,13 +144,6 @@ class MessageWriter:
         if body is None:
             body = write_turn(run, self._writer)
         if body is not None:
-            if self._capabilities.turn_order == "alternate" and (
-                not self._out or self._out[-1]["role"] in ("system", "developer")
-            ):
-                self._out.append({"role": "user", "content": _FIRST_USER_TEXT})
-                self._ledger.repaired(
-                    run[0].path, "the upstream requires a user message first: one was inserted"
-                )
             self._out.append(body)
 
     def _write_between_turns(self, run: Sequence[Message]) -> None:
