@@ -295,6 +295,7 @@ class SignaturePlaces(msgspec.Struct, frozen=True):
         conversation: The member with the messages or items.
         members: The members of a message that are lists of objects with signatures; none if the items have them.
         fields: The field of a signature by the type of its object, "" for an object without one.
+        prepare: Changes the messages before, into the spelling in which signatures are looked for.
         replace: Returns the objects in the place of one: `native` is what its signature wraps, None for an object
             without a wrapped signature. May change the message that the object is in.
         without: Returns what is left of an object whose signature is dropped.
@@ -304,6 +305,7 @@ class SignaturePlaces(msgspec.Struct, frozen=True):
     conversation: str = "messages"
     members: tuple[str, ...] = ()
     fields: Mapping[str, str] = {}
+    prepare: Callable[[list[JSON]], None] = lambda conversation: None
     replace: Callable[[JSONObject, JSONObject | None, JSONObject, str, Ledger], Iterable[JSON]] = (
         lambda found, native, message, path, ledger: (found if native is None else native,)
     )

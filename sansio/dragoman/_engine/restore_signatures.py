@@ -35,6 +35,7 @@ def restore_signatures(
     conversation = body.get(places.conversation)
     if type(conversation) is not list or any(type(item) is not dict for item in conversation):
         return  # the upstream will refuse it
+    places.prepare(conversation)
 
     def restored(objects: list[JSON], message: JSONObject, path: str) -> list[JSON]:
         out: list[JSON] = []

@@ -66,6 +66,7 @@ OTHER = Signature("anthropic_messages", {"type": "thinking", "thinking": "", "si
     ("part", "restored"),
     [
         ({**CALL, "thoughtSignature": carrier(OWN)}, [{**CALL, "thoughtSignature": "b3du"}]),
+        ({**CALL, "thought_signature": carrier(OWN)}, [{**CALL, "thoughtSignature": "b3du"}]),
         (
             {
                 "text": "",
@@ -109,6 +110,12 @@ def test_what_the_upstream_has_refused_is_left_out() -> None:
     out = relayed(body_of(thought, part), signed_reasoning=False)
     assert out.body == encode(body_of({**CALL, "thoughtSignature": DUMMY}))
     assert len(out.losses) == 2
+
+
+def test_the_only_part_of_a_content_needs_no_list() -> None:
+    body = body_of({**CALL, "thoughtSignature": carrier(OWN)})
+    body["contents"][1]["parts"] = body["contents"][1]["parts"][0]
+    assert decode(relayed(body).body) == body_of({**CALL, "thoughtSignature": "b3du"})
 
 
 def test_nothing_is_decoded_without_wrapped_signatures() -> None:

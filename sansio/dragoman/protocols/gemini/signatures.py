@@ -15,6 +15,7 @@ import msgspec
 from dragoman._ir.losses import Ledger
 from dragoman._wire.json import JSON, JSONObject
 from dragoman.codec import SignaturePlaces
+from dragoman.protocols.gemini.checks import rename
 from dragoman.protocols.gemini.tables import DUMMY_SIGNATURE, SIGNATURE, SIGNED
 
 
@@ -74,6 +75,14 @@ def add_placeholder(parts: list[JSONObject]) -> None:
 # Signatures in a body that is relayed, see SignaturePlaces.
 
 
+def _prepare(contents: list[JSON]) -> None:
+    """Give members their names in lowerCamelCase, and parts their list: clients of proto3 JSON may send other forms."""
+    rename(contents)
+    for content in contents:
+        if type(content.get("parts")) is dict:
+            content["parts"] = [content["parts"]]
+
+
 def _without_signature(part: JSONObject) -> Iterable[JSON]:
     """Return a part without its signature, nothing if it is only there for that."""
     rest = {name: value for name, value in part.items() if name != SIGNATURE}
@@ -95,6 +104,7 @@ SIGNATURE_PLACES = SignaturePlaces(
     conversation="contents",
     members=("parts",),
     fields={"": SIGNATURE},
+    prepare=_prepare,
     replace=_replace_signed_part,
     without=_without_signature,
 )
