@@ -146,10 +146,11 @@ def _warnings(
         yield CheckFinding.warning("public", "server.cors_origins", text, fix)
     yield from _lost_prefixes(settings)
     for index, upstream in enumerate(settings.upstreams):
-        path = specs[upstream.protocol].path
-        if path.startswith("/v1/") and urlsplit(upstream.base_url).path.endswith("/v1"):
-            text = f"the base URL for {upstream.protocol} is written without /v1; requests would go to .../v1{path}"
-            fix = f"remove /v1 from base_url: {loaded.origin('upstreams', index, 'base_url').changed_at}"
+        path, last = specs[upstream.protocol].path, urlsplit(upstream.base_url).path.rpartition("/")[2]
+        if path.startswith("/v1") and last.startswith("v1"):
+            text = f"the base URL for {upstream.protocol} is written without /{last}; requests would go to "
+            text += f".../{last}{path}"
+            fix = f"remove /{last} from base_url: {loaded.origin('upstreams', index, 'base_url').changed_at}"
             yield CheckFinding.warning("base_url", f"upstream {upstream.name}", text, fix)
 
 

@@ -153,6 +153,7 @@ def test_each_version_has_both_methods(version: str) -> None:
         ("models/gemini-x", MODEL),
         ("publishers/google/models/gemini-x", MODEL),
         ("projects/p/locations/l/publishers/google/models/gemini-x", MODEL),
+        ("v1beta/models/gemini-x", MODEL),
         ("acme/models/kite:7b", "acme/models/kite:7b"),
     ],
 )

@@ -26,7 +26,8 @@ __all__ = ["SPEC"]
 _MODEL = "models/{model}"
 # The AI SDK sends a name with a slash without `models/` (@ai-sdk/google 3.0.141).
 _NAMED = "{model}"
-_PREFIX = "(?:" + re.sub("{[a-z]+}", "[^/]+", "|".join(MODELS)) + ")/"
+# A base URL may have the version that the client adds (gemini-balance#342, read 2026-11-22).
+_PREFIX = f"(?:(?:{'|'.join(VERSIONS)})/)?(?:" + re.sub("{[a-z]+}", "[^/]+", "|".join(MODELS)) + ")/"
 
 SPEC = UpstreamSpec(
     name=NAME,
