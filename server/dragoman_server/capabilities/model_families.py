@@ -279,10 +279,10 @@ MODEL_FAMILIES = (
         protocol=CHAT,
     ),
     *_rows(
-        "crewAI#6973",
-        # Models before 3 continue the last content, the others refuse it.
+        "crewAI#6973; harness-sdk#3639",
+        # Models before 3 continue the last content, the others refuse it. They refuse a search together with functions.
         ("gemini-*", {"prefill": False}),
-        ("gemini-[12]-*", {"prefill": None}),
+        ("gemini-[12]-*", {"prefill": None, "mixed_tools": False}),
         protocol=GEMINI,
     ),
     *_rows(

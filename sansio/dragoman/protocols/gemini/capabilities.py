@@ -21,6 +21,7 @@ class GeminiCapabilities(Capabilities, frozen=True):
     function_ids: Annotated[bool, "accepts ids of function calls and responses; else they are left out"] = (
         True
     )
+    mixed_tools: Annotated[bool, "accepts tools that it runs itself together with functions"] = True
 
     @property
     def requires_user_first(self) -> bool:

@@ -134,6 +134,8 @@ def write_tools(request: Request, capabilities: Capabilities, out: JSONObject, l
     functions: list[JSONObject] = []
     hosted: list[JSONObject] = []
 
+    mixes = capabilities.mixed_tools or not any(isinstance(tool, FunctionTool) for tool in request.tools)
+
     def write(tool: FunctionTool) -> JSONObject:
         return _write_function(tool, capabilities, ledger)
 
@@ -144,6 +146,8 @@ def write_tools(request: Request, capabilities: Capabilities, out: JSONObject, l
             ledger.add(LossCode.UNKNOWN_KIND, tool.path, "the upstream has no tools with free-text input")
         elif tool.origin == NAME:
             hosted.append(tool.native)
+        elif not mixes:
+            ledger.dropped(tool.path, "the model accepts functions only without tools that it runs itself")
         else:
             hosted += _write_hosted(tool, capabilities, ledger)
     choice = request.tool_choice
