@@ -365,6 +365,7 @@ class UpstreamSpec(ProtocolSpec, frozen=True, kw_only=True):
         wrapped_marker: Found in every body with a value that was put into the conversation on behalf of another
             protocol. Servers refuse it, so such a body is not relayed as it is.
         signature_places: Where its requests have signatures.
+        refusals: Fields of its capabilities that a server may not have -> a pattern of its error (400) about them.
         billing_header: Where its requests have a line for the vendor's billing, None if they have none.
         content_members: Members of its requests that are content or decide what the model does. A request is never sent
             without one of these because the upstream has refused it.
@@ -401,6 +402,7 @@ class UpstreamSpec(ProtocolSpec, frozen=True, kw_only=True):
     request_headers: Callable[[JSONObject], Sequence[tuple[str, str]]] = lambda body: ()
     wrapped_marker: re.Pattern[bytes] = WRAPPED_MARKER
     signature_places: SignaturePlaces = SignaturePlaces()
+    refusals: Mapping[str, re.Pattern[str]] = {}
     billing_header: BillingHeader | None = None
     content_members: frozenset[str] = frozenset({"model", "messages", "stream", "tools"})
     auth_header: str = "authorization"

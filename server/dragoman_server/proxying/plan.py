@@ -21,7 +21,12 @@ from dragoman_server.models.routes import NO_LISTED_MODELS, ListedModels
 from dragoman_server.platform.off_loop import off_loop
 from dragoman_server.proxying.affinity import conversation_key
 from dragoman_server.proxying.destinations import Destination, find_destinations
-from dragoman_server.proxying.refused_members import REMEMBERED_S, RefusedMembers, refused_member
+from dragoman_server.proxying.refused_members import (
+    REMEMBERED_S,
+    RefusedMembers,
+    refused_capability,
+    refused_member,
+)
 from dragoman_server.proxying.upstream_errors import Scrub
 from dragoman_server.settings import ClientKey, Settings, UpstreamSettings
 from dragoman_server.settings.client_keys import make_signer
@@ -314,6 +319,10 @@ class Planner:
         to = plan.destination
         sent = plan.members - to.upstream.content_members
         member = refused_member(error, sent)
+        if member is None and not plan.relayed:
+            known = self.refused_members.get(to.settings.name, to.upstream_model, self.now)
+            named = refused_capability(error, to.upstream.refusals)
+            member = None if named in known else named
         if member is None or not self.refused_members.add(
             to.settings.name, to.upstream_model, member, self.now
         ):
@@ -346,6 +355,10 @@ class Planner:
                 max_output_tokens=capabilities.max_output_tokens or listed.largest_limit,
                 context_window=capabilities.context_window or listed.context,
             )
+        left_out = self.refused_members.get(settings.name, model, self.now)
+        capabilities = msgspec.structs.replace(
+            capabilities, **{name: False for name in left_out if name in upstream.refusals}
+        )
         translator = dragoman.RequestTranslator(
             client=self.client,
             upstream=upstream,
@@ -362,7 +375,7 @@ class Planner:
             reasoning_lookup=self.reasoning_lookup,
             cache_key=lambda: self._conversation,
             signed_reasoning=signed_reasoning,
-            left_out=self.refused_members.get(settings.name, model, self.now),
+            left_out=left_out,
         )
 
 

@@ -4,10 +4,11 @@ Servers that check bodies refuse a request for one setting that they do not have
 its row (`capabilities.providers`); this is for the others. Such an error is recognized by its words, and only if it
 names exactly one member that was sent. `Attempt.can_resend` then plans the refused request again without it, and the
 same account gets it once more.
+A capability that a server does not have is remembered in the same way.
 """
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from dragoman import WireError
 
@@ -37,6 +38,8 @@ _PATTERNS = tuple(
         r"(?:parameter|argument|field|property|key)(?:\(s\)|s)?(?: supplied| in object)?:? ['\"`]?([a-z_]+)\b(?![.\[])",
         # Groq: "property 'x' is unsupported".
         r"property ['\"`]([a-z_]+)['\"`] is (?:unsupported|not supported)",
+        # Google: 'Unknown name "x": Cannot find field.'
+        r"unknown name \"([a-z_]+)\": cannot find field",
         # Anthropic: "x: Extra inputs are not permitted". Pydantic: "{'type': 'extra_forbidden', 'loc': ('body', 'x')".
         r"(?:^|[\s'\"])([a-z_]+): extra inputs are not permitted",
         r"extra_forbidden['\"], ?['\"]loc['\"]: ?[\[(]['\"]body['\"], ?['\"]([a-z_]+)['\"][\])]",
@@ -53,6 +56,12 @@ def refused_member(error: WireError, sent: Collection[str]) -> str | None:
         names.add(error.param)
     named = names.intersection(sent)
     return named.pop() if len(named) == 1 else None
+
+
+def refused_capability(error: WireError, refusals: Mapping[str, re.Pattern[str]]) -> str | None:
+    """Return the capability that an upstream does not have. refusals: UpstreamSpec.refusals."""
+    text = error.message[:_MAX_TEXT] if error.status == 400 else ""
+    return next((name for name, pattern in refusals.items() if pattern.search(text)), None)
 
 
 class RefusedMembers:

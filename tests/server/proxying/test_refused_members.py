@@ -29,6 +29,8 @@ SENT = {"reasoning_effort", "temperature", "top_p", "service_tier", "metadata"}
         ("metadata: Extra inputs are not permitted", "metadata"),
         ("[{'type': 'extra_forbidden', 'loc': ('body', 'top_p'), 'msg': 'x'}]", "top_p"),
         ('json: unknown field "metadata"', "metadata"),
+        ('Invalid JSON payload received. Unknown name "metadata": Cannot find field.', "metadata"),
+        ("Unknown name \"metadata\" at 'contents[0]': Cannot find field.", None),
         ("Unknown parameter: 'metadata.a'.", None),  # a part of it
         ("Unknown parameter: 'top_p'. Unknown parameter: 'metadata'.", None),  # two
         ("Unknown parameter: 'seed'.", None),  # which was not sent
@@ -91,6 +93,23 @@ async def test_a_refused_member_is_left_out_at_once_and_of_later_requests(
     assert [record.getMessage() for record in caplog.records if "seed" in record.getMessage()] == [
         "up/m has refused seed: it is left out for 3600 s"
     ]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("times", [1, 2])
+async def test_a_refused_capability_is_left_out_once(times: int) -> None:
+    text = "Unknown name \"id\" at 'contents[1].parts[0].function_call': Cannot find field."
+    refusal = whole({"error": {"code": 400, "message": text, "status": "INVALID_ARGUMENT"}}, 400)
+    answer = whole({"candidates": [{"content": {"parts": [{"text": "Yes."}]}, "finishReason": "STOP"}]})
+    gateway = scripted("gemini", *[refusal] * times, answer)
+    call = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    turns = [
+        {"role": "assistant", "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "c1", "content": "a"},
+    ]
+    client = await gateway.call(PATHS[CHAT], {**HELLO, "messages": [*HELLO["messages"], *turns]})
+    assert client.status == (200 if times == 1 else 400)
+    assert ["'id'" in str(each.body) for each in gateway.sent] == [True, False]
 
 
 @pytest.mark.anyio

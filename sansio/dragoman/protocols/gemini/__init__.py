@@ -88,6 +88,8 @@ SPEC = UpstreamSpec(
     file_id_media=frozenset({"image", "file", "audio"}),
     wrapped_marker=LIST_MARKER,
     signature_places=SIGNATURE_PLACES,
+    # "Unknown name "id" at 'contents[1].parts[0].function_call': Cannot find field." (kimi-cli#1582, read 2026-11-22)
+    refusals={"function_ids": re.compile("Unknown name \"id\" at '[^']*function_(?:call|response)'")},
     content_members=frozenset({"contents", "systemInstruction", "tools", "cachedContent"}),
     shows_searches=True,
     needs_model=True,
