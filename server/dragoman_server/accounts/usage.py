@@ -41,7 +41,7 @@ class Meter:
 
     def add(self, data: bytes) -> None:
         """Count bytes of the response's body."""
-        events = data.count(b"\n\n")
+        events = data.count(b"\n\n") or data.count(b"\n\r\n")
         # The first events of a stream repeat the request, and are sent together with the first text.
         if self._events or not events:
             self._size += len(data) - events * _FRAME_BYTES

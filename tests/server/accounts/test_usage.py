@@ -23,6 +23,7 @@ MEASURED: list[tuple[list[bytes], int, int]] = [
     ([FRAME] * 50, 50, 60),  # a token in an event
     ([FRAME + FRAME] * 25, 50, 60),
     ([FRAME, *[FRAME.replace(b"word ", b"word " * 100)] * 10], 1000, 1500),  # many in an event
+    ([FRAME.replace(b"\n", b"\r\n")] * 10, 10, 15),
     ([HEAD + FRAME, *[FRAME] * 10], 11, 15),  # repeated parts of the request are no output
     ([FRAME, *[b": keepalive\n\n"] * 10], 1, 11),
     ([b""], 0, 0),
