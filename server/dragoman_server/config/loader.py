@@ -148,8 +148,7 @@ def _warnings(
     for index, upstream in enumerate(settings.upstreams):
         path, last = specs[upstream.protocol].path, urlsplit(upstream.base_url).path.rpartition("/")[2]
         if path.startswith("/v1") and last.startswith("v1"):
-            text = f"the base URL for {upstream.protocol} is written without /{last}; requests would go to "
-            text += f".../{last}{path}"
+            text = f"the base URL for {upstream.protocol} is written without /{last}; requests go to .../{last}{path}"
             fix = f"remove /{last} from base_url: {loaded.origin('upstreams', index, 'base_url').changed_at}"
             yield CheckFinding.warning("base_url", f"upstream {upstream.name}", text, fix)
 

@@ -110,6 +110,9 @@ async def test_a_refused_capability_is_left_out_once(times: int) -> None:
     client = await gateway.call(PATHS[CHAT], {**HELLO, "messages": [*HELLO["messages"], *turns]})
     assert client.status == (200 if times == 1 else 400)
     assert ["'id'" in str(each.body) for each in gateway.sent] == [True, False]
+    relayed = scripted("gemini", refusal, answer)  # whose ids are the client's
+    await relayed.call("/v1beta/models/up/m:generateContent", gateway.sent[0].body)
+    assert len(relayed.sent) == 1
 
 
 @pytest.mark.anyio
