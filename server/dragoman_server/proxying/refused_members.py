@@ -3,8 +3,7 @@
 Servers that check bodies refuse a request for one setting that they do not have. What a host is known to refuse is in
 its row (`capabilities.providers`); this is for the others. Such an error is recognized by its words, and only if it
 names exactly one member that was sent. `Attempt.can_resend` then plans the refused request again without it, and the
-same account gets it once more.
-A capability that a server does not have is remembered in the same way.
+same account gets it once more. A capability that a server does not have is remembered in the same way.
 """
 
 import re
