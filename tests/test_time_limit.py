@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 TESTS = Path(__file__).parent
-LIMIT_S = 3
+LIMIT_S = 2
 HANG = "\n    __import__('time').sleep(999)\n"
 
 # The next worker goes on behind a file (a), and within one (b).

@@ -360,7 +360,8 @@ def test_a_head_that_is_too_large_is_refused_in_the_form_of_its_protocol(
     before = len(refused())
     with Peer(gateway.connect()) as peer:
         peer.begin()
-        first, *parts = (block(peer, fields)[start : start + 16384] for start in range(0, 70_000, 16384))
+        encoded = block(peer, fields)
+        first, *parts = (encoded[start : start + 16384] for start in range(0, 70_000, 16384))
         peer.send(HeadersFrame(1, data=first, flags=["END_STREAM"]))
         peer.send(*(ContinuationFrame(1, data=part) for part in parts))
         peer.send(ContinuationFrame(1, flags=["END_HEADERS"]))

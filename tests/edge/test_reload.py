@@ -38,7 +38,7 @@ pytestmark = pytest.mark.process
 
 ADMIN = "admin-canary-0123456789-0123456789-wq7zk"
 SERVER = f'admin_key = "{ADMIN}"'
-REQUESTS, RELOADS, CLIENTS = 60, 6, 5
+REQUESTS, RELOADS, CLIENTS = 60, 4, 5
 # One process, and a supervisor with its workers.
 GATEWAYS = [("asyncio", 1), ("trio", 2)]
 

@@ -110,6 +110,12 @@ class Server:
         finally:
             connection.close()
 
+    @staticmethod
+    def read_to_end(client: socket.socket) -> bytes:
+        """What comes until the server closes, and close as well: the server waits for that for a second."""
+        with client:
+            return b"".join(iter(lambda: client.recv(65536), b""))
+
     def wait_until_closed(self) -> None:
         """Wait until nobody accepts connections any more."""
         deadline = time.monotonic() + DEADLINE_S

@@ -7,8 +7,8 @@ The command imports `dragoman_server.app` when it serves; this script replaces i
 /stream    "begin", then nothing         /flood   more bytes than any buffer holds
 /block     blocks the event loop         /thread  "hangs"; the interpreter waits for such threads at its end
 
-In the environment: CFG_FAIL, CFG_HANG: a start that fails, that hangs. CFG_STEP_S: seconds of each step of a stop.
-CFG_DIE: a file; while it has lines, each process that starts takes one away and dies.
+In the environment: CFG_FAIL, CFG_HANG: a start that fails, that hangs. CFG_STEP_S: seconds of each step of a stop,
+and of a supervisor's pauses. CFG_DIE: a file; while it has lines, each process that starts takes one away and dies.
 """
 
 import fcntl
@@ -24,11 +24,13 @@ import anyio.from_thread
 import anyio.to_thread
 
 from dragoman_server.serving import run as serve
+from dragoman_server.serving import supervisor
 
 _FOREVER = threading.Event()
 
 if "CFG_STEP_S" in os.environ:  # in workers too, which import this module
     serve.CLOSING_S = serve.SHUTDOWN_S = float(os.environ["CFG_STEP_S"])
+    supervisor._RESPAWN_PAUSE_S = supervisor._MARGIN_S = serve.CLOSING_S
 
 
 async def _send_body(send, body, more=False):

@@ -78,26 +78,31 @@ def planted(document: Json, place: Place, token: str) -> tuple[Json, frozenset[s
 
     Numbers and booleans are known by nothing: an empty set.
     """
-    changed = copy.deepcopy(document)
-    *way, last = steps_of(place.path)
-    holder = changed
-    for step in way:
-        holder = holder[int(step) if isinstance(holder, list) else step]
-    key: Any = int(last) if isinstance(holder, list) else last
-    value, signs = _other(place, token)
-    holder[key] = value
+    changed, holder, key = _copied(document, place)
+    holder[key], signs = _other(place, token)
     return changed, signs
 
 
 def removed(document: Json, place: Place) -> Json:
     """The document without what stands at a place."""
-    changed = copy.deepcopy(document)
-    *way, last = steps_of(place.path)
-    holder = changed
-    for step in way:
-        holder = holder[int(step) if isinstance(holder, list) else step]
-    del holder[int(last) if isinstance(holder, list) else last]
+    changed, holder, key = _copied(document, place)
+    del holder[key]
     return changed
+
+
+def _copied(document: Json, place: Place) -> tuple[Json, Any, Any]:
+    """A copy of the document that may be changed at the place, and there what holds it and its key."""
+    changed = holder = copy.copy(document)
+    *way, last = steps_of(place.path)
+    for step in way:
+        key = key_in(holder, step)
+        holder[key] = copy.copy(holder[key])
+        holder = holder[key]
+    return changed, holder, key_in(holder, last)
+
+
+def key_in(holder: Json, step: str) -> Any:
+    return int(step) if isinstance(holder, list) else step
 
 
 def _other(place: Place, token: str) -> tuple[Json, frozenset[str]]:

@@ -10,7 +10,7 @@ from typing import Any
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from laws.extras import BOOKKEEPING
-from laws.plant import child, covered, objects, steps_of
+from laws.plant import child, covered, key_in, objects, steps_of
 from laws.runs import ECHO, Outcome, rewritten, streamed, token, translated, translated_response
 
 from dragoman import RemoteProtocolError, RequestRefused
@@ -61,7 +61,7 @@ class Planted:
                 value = {"held": value, "sign": sign}
             holder = self.document
             for step in steps_of(path):
-                holder = holder[int(step) if isinstance(holder, list) else step]
+                holder = holder[key_in(holder, step)]
             holder[name] = value
             nothing = value is None or (FIGURES.fullmatch(path) is not None and not _counts(value))
             self.fields.append((child(path, name), sign, nothing))

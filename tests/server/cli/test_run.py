@@ -22,6 +22,7 @@ from command.cli import run as run_command
 from command.process import DEADLINE_S
 from sdk_clients.processes import Simulator
 
+from dragoman_server.cli.run import launch
 from dragoman_server.cli.run.child import run_child
 
 pytestmark = pytest.mark.process
@@ -371,12 +372,15 @@ def test_nothing_is_said_of_an_upstream_that_works_and_the_log_goes_to_a_file(
     assert any('"outcome": "completed"' in line for line in log.read_text().splitlines())
 
 
-def test_a_server_that_only_waits_does_not_keep_the_command_from_starting(tmp_path: Path) -> None:
+def test_a_server_that_only_waits_does_not_keep_the_command_from_starting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(launch, "_WAIT_S", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         url = f"http://127.0.0.1:{listener.getsockname()[1]}"
         (tmp_path / "dragoman.toml").write_text(DEAD.replace("http://127.0.0.1:1", url))
         status, lines = run_here("--model", "dead/x", "--", *TOY, "exit", "3")
-    assert (status, lines[0]) == (3, f"error    upstream dead: {url} sent no response head within 2.0 s")
+    assert (status, lines[0]) == (3, f"error    upstream dead: {url} sent no response head within 0.2 s")
 
 
 def test_what_outranks_the_users_own_settings_is_a_file_that_nobody_else_reads(

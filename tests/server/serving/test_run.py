@@ -45,7 +45,7 @@ def test_it_prints_its_address_and_serves_there_and_exits_with_0(
         assert json.loads(server.get("/info")) == ["1.1", "http"]
         with server.connect() as client:
             client.sendall(b"GET / HTTP/1.0\r\n\r\n")
-            assert b"server:" not in b"".join(iter(lambda: client.recv(65536), b"")).lower()
+            assert b"server:" not in server.read_to_end(client).lower()
         server.signal(number)
         assert server.wait() == 0
     # The line comes once; after it come the application's own and those of the stop, and no noise of the server's.
@@ -85,7 +85,7 @@ def test_an_open_response_after_the_drain_is_cut_without_an_end(backend: str) ->
             reply += client.recv(65536)
         started = time.monotonic()
         server.signal(signal.SIGTERM)
-        reply += b"".join(iter(lambda: client.recv(65536), b""))
+        reply += server.read_to_end(client)
         # A chunked response ends with an empty chunk. This one was cut, and the client must be able to see that.
         assert not reply.endswith(b"0\r\n\r\n")
         assert server.wait() == 0
@@ -163,7 +163,7 @@ def test_a_closed_terminal_drains_too(workers: str) -> None:
         os.close(ours)
         server.wait_until_closed()
         client.sendall(b"cd")
-        assert b"abcd" in b"".join(iter(lambda: client.recv(65536), b""))
+        assert b"abcd" in server.read_to_end(client)
         assert server.wait() == 0
 
 
@@ -273,7 +273,7 @@ def test_workers_share_one_port_and_a_signal_to_their_group_is_one_for_each(back
         server.wait_until_closed()
         # A second signal would have cut this request.
         client.sendall(b"cd")
-        assert b"abcd" in b"".join(iter(lambda: client.recv(65536), b""))
+        assert b"abcd" in server.read_to_end(client)
         assert server.wait() == 0
     assert sum("listens" in line for line in server.output) == 1
     assert server.output.count("the application has shut down") == 2
@@ -283,7 +283,7 @@ def test_workers_share_one_port_and_a_signal_to_their_group_is_one_for_each(back
 
 
 def test_a_worker_that_dies_is_replaced() -> None:
-    with Server("--port", "0", "--workers", "2").ready() as server:
+    with Server("--port", "0", "--workers", "2", env={"CFG_STEP_S": "0.1"}).ready() as server:
         before = _pids(server, 2)
         victim = min(before)
         os.kill(victim, signal.SIGKILL)
@@ -301,7 +301,9 @@ def test_a_worker_that_dies_is_replaced() -> None:
 
 def test_a_worker_that_dies_while_it_starts_is_started_again(tmp_path: Path) -> None:
     (deaths := tmp_path / "deaths").write_text("once\n")
-    with Server("--port", "0", "--workers", "2", env={"CFG_DIE": str(deaths)}).ready() as server:
+    with Server(
+        "--port", "0", "--workers", "2", env={"CFG_DIE": str(deaths), "CFG_STEP_S": "0.1"}
+    ).ready() as server:
         assert server.get("/") == b"hello"
         server.signal(signal.SIGTERM)
         assert server.wait() == 0
@@ -310,7 +312,7 @@ def test_a_worker_that_dies_while_it_starts_is_started_again(tmp_path: Path) -> 
 
 def test_workers_that_die_again_and_again_end_the_gateway(tmp_path: Path) -> None:
     (deaths := tmp_path / "deaths").write_text("again\n" * 100)
-    with Server("--port", "0", "--workers", "2", env={"CFG_DIE": str(deaths)}) as server:
+    with Server("--port", "0", "--workers", "2", env={"CFG_DIE": str(deaths), "CFG_STEP_S": "0.1"}) as server:
         assert server.wait() == 1
     assert server.output[-1] == "dragoman: a worker process died while starting, 3 times in a row"
 
