@@ -174,7 +174,15 @@ def read_response(
     return out
 
 
-def write_response(protocol: str, lines: list[str], options: dict[str, Any]) -> list[list[str]]:
+class Written(NamedTuple):
+    """A response for a client. lines: of each event, in a file. stream, body: as bytes; body: of one that has ended."""
+
+    lines: list[list[str]]
+    stream: bytes
+    body: bytes
+
+
+def write_response(protocol: str, lines: list[str], options: dict[str, Any]) -> Written:
     """The frames of each event, and the whole body of a response that has ended."""
     spec = PROTOCOLS[protocol]
     usual: dict[str, Any] = {
@@ -195,7 +203,7 @@ def write_response(protocol: str, lines: list[str], options: dict[str, Any]) -> 
     writer = spec.stream_writer(context, ledger)
     framed = endpoint.framing.writer and endpoint.framing.writer()
     response: list[Any] = [eval(line, VOCABULARY) for line in lines]
-    out, sent = [], b""
+    out, sent, body = [], b"", b""
     for event in response:
         checker.check(event)
         fold.send(event)
@@ -218,7 +226,14 @@ def write_response(protocol: str, lines: list[str], options: dict[str, Any]) -> 
         if sorted(losses(ledger)) != sorted(losses(of_whole)):
             out[-1] += [f"{loss} (whole)" for loss in losses(of_whole)]
     out[-1] += ["the oracle objects"] * bool(problems)
-    return out
+    return Written(out, sent, body)
+
+
+def responses_of(protocol: str) -> Iterator[tuple[Row, Written]]:
+    """The rows of this protocol in response_out.txt, and what is written for them."""
+    for row in rows_of(TESTS / "sansio" / protocol / "response_out.txt"):
+        if row.heads:
+            yield row, write_response(protocol, row.inputs, row.options)
 
 
 def losses(ledger: Ledger, start: int = 0) -> list[str]:
@@ -369,8 +384,9 @@ class Row(NamedTuple):
     options: dict[str, Any]
 
 
-def rows_of(path: Path, named: dict[str, str]) -> Iterator[Row]:
+def rows_of(path: Path, named: dict[str, str] | None = None) -> Iterator[Row]:
     """The rows of a file; what it defines is put into `named`."""
+    named = {} if named is None else named
 
     def full(line: str) -> str:
         return re.sub(r"\$([A-Z]+)", lambda found: named[found[1]], line)
@@ -396,9 +412,8 @@ def blocks(path: Path) -> Iterator[str]:
     for heads, lines, inputs, options in rows_of(path, named):
         out: list[list[str]] = []
         if kind.startswith("response_out") and heads:
-            out = [
-                [short(each, named) for each in found] for found in write_response(protocol, inputs, options)
-            ]
+            found = write_response(protocol, inputs, options)
+            out = [[short(each, named) for each in of_event] for of_event in found.lines]
         elif kind.startswith("response_in") and heads:
             out = read_response(protocol, inputs, options)
             assert read_response(protocol, inputs, options, named=False) == out, inputs
