@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from chat_client import call, text
 from chat_requests import wire_call
 from core.natives import with_unknown_members
 
 from dragoman._ir.assembly import Fold
 from dragoman._ir.events import (
+    ArgumentsDelta,
     BlockEnded,
     BlockKind,
     BlockStarted,
@@ -22,6 +22,7 @@ from dragoman._ir.events import (
     Stopped,
     StopReason,
     TextDelta,
+    ToolHead,
 )
 from dragoman._ir.losses import Ledger
 from dragoman._ir.request import Citation, Part, Reasoning, Request, Text, ToolCall
@@ -56,11 +57,21 @@ def thinking(block: int, n: int) -> list[Event]:
     ]
 
 
+def text(block: int, *texts: str) -> list[Event]:
+    deltas = [TextDelta(block, each) for each in texts]
+    return [BlockStarted(block, BlockKind.TEXT), *deltas, BlockEnded(block)]
+
+
+def call(block: int, call_id: str) -> list[Event]:
+    started = BlockStarted(block, BlockKind.TOOL_CALL, tool=ToolHead(call_id, "f"))
+    return [started, ArgumentsDelta(block, "{}"), BlockEnded(block)]
+
+
 INTERLEAVED: list[list[Event]] = [
     [*thinking(0, 1), *text(1, "a")],
     [*text(0, "one"), *thinking(1, 1), *text(2, "t", "wo"), *thinking(3, 2)],
-    [*thinking(0, 1), *text(1, "one"), *call(2, "c1", "f", "{}"), *thinking(3, 2), *call(4, "c2", "f", "{}")],
-    [*call(0, "c1", "f", "{}"), *thinking(1, 1), *call(2, "c2", "f", "{}"), *thinking(3, 2)],
+    [*thinking(0, 1), *text(1, "one"), *call(2, "c1"), *thinking(3, 2), *call(4, "c2")],
+    [*call(0, "c1"), *thinking(1, 1), *call(2, "c2"), *thinking(3, 2)],
 ]
 
 
