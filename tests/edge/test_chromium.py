@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from browser_pages import PageServer, browse
+from browser_pages import Pages, browse
 from edge import CHAT_STREAM, CHAT_WHOLE, STREAM_HEAD, Conversation, EdgeGateway, Upstream, whole
 
 pytestmark = [pytest.mark.process, pytest.mark.promise("S1", "S15")]
@@ -129,18 +129,19 @@ class Browsed:
     """Return what the pages saw, by their names, and the number of requests that the upstream got until each report."""
 
     def __init__(self, tmp_path: Path) -> None:
-        with PageServer() as server, Upstream(responses) as upstream:
+        pages = Pages()
+        with Upstream(pages) as server, Upstream(responses) as upstream:
             known = f"http://known.example:{server.port}"
             settings = (
                 f'secret = "{ADMIN_KEY}x"\nadmin_key = "{ADMIN_KEY}"\ndefault_model = "up/m"\n'
                 f'allowed_hosts = ["known.example"]\ncors_origins = ["loopback", "{known}"]\n'
             )
             with EdgeGateway(tmp_path, upstream, backend="asyncio", server=settings).ready() as gateway:
-                server.behind = gateway.port
+                pages.behind = gateway.port
                 gate = f"http://127.0.0.1:{gateway.port}"
                 example = EXAMPLE.replace("http://127.0.0.1:8080", gate)
                 example = example.replace("console.log(", "said.push(")
-                server.pages = {
+                pages.pages = {
                     "/attack": CONSTANTS + f"const GATE = '{gate}';" + ATTACK,
                     "/rebind": CONSTANTS + REBOUND,
                     "/works": CONSTANTS + f"const GATE = '{gate}';" + WORKS.replace("EXAMPLE", example),
@@ -152,7 +153,7 @@ class Browsed:
                     "of this machine": f"http://localhost:{server.port}/works",
                 }
                 names = ["evil.example", "rebind.evil.example", "known.example"]
-                self.seen = dict(zip(urls, browse(server, list(urls.values()), names), strict=True))
+                self.seen = dict(zip(urls, browse(pages, list(urls.values()), names), strict=True))
             self.statuses = [line["status"] for line in gateway.log() if line.get("outcome") == "refused"]
             self.requests = [request for each in upstream.conversations for request in each.requests]
 
