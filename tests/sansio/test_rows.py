@@ -2,13 +2,16 @@
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 import rows
 from core.fast_path import both_ways
-from core.rows import FILES, TESTS, frame_of, rows_of, written
+from core.rows import FILES, TESTS, frame_of, read_request, rows_of, shown, written
+from laws.plant import objects, planted
 
 from dragoman import UPSTREAMS
+from dragoman._wire.json import decode, encode
 from dragoman._wire.sse import encode_frame
 
 
@@ -27,3 +30,29 @@ def test_the_fast_path_reads_each_stream_alike(protocol: str, monkeypatch: pytes
         for client in UPSTREAMS.keys() - {protocol}:
             taken = both_ways(protocol, client, stream, monkeypatch)
             assert found is None or taken >= int(found[1]), row.heads
+
+
+of_agents = pytest.mark.parametrize("protocol", ["anthropic_messages", "openai_chat", "openai_responses"])
+
+
+@of_agents
+def test_common_shapes_are_read_as_by_the_general_code(protocol: str) -> None:
+    """With an unknown member, each is read by the general code."""
+    for row in rows_of(TESTS / "sansio" / protocol / "request_in.txt"):
+        for line in row.inputs if "# common shapes, which are read by code of their own" in row.heads else ():
+            body = decode(line.encode())
+            for place in objects(body):
+                # Not at the top, and not in what is kept whole.
+                if re.fullmatch(r"/\w+(/\d+)(?!/content/\d+/input|.*/annotations/\d).*/xPlanted", place.path):
+                    changed = encode(planted(body, place, "odd")[0]).decode()
+                    requests: Any = [read_request(protocol, each, {}) for each in (line, changed)]
+                    short, long = (shown(each.messages) for each in requests)
+                    assert re.sub(r", unknown=\{.*?'odd'\}+", "", long) == short != long
+
+
+@of_agents
+def test_paths_go_on_beyond_those_made_beforehand(protocol: str) -> None:
+    turns = [{"role": "user", "content": "a"}] * 600
+    member = "input" if protocol == "openai_responses" else "messages"
+    request: Any = read_request(protocol, encode({"model": "m", "max_tokens": 9, member: turns}).decode(), {})
+    assert [message.path for message in request.messages] == [f"/{member}/{n}" for n in range(600)]

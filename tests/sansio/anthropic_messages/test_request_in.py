@@ -105,18 +105,3 @@ def test_only_its_own_provider_gets_the_billing_header(
         assert sent(True).body == sent(False, LossPolicy.REFUSE).body == body.encode()
     elif left is not None:
         assert QUOTED not in str(decode(out.body)["system"])
-
-
-def test_paths_of_many_messages() -> None:
-    messages = [{"role": "user", "content": "a"}] * 600
-    assert [message.path for message in read(messages=messages).messages] == [
-        f"/messages/{n}" for n in range(600)
-    ]
-
-
-def message(content: Any) -> dict[str, Any]:
-    return {"messages": [{"role": "user", "content": content}]}
-
-
-def system(*blocks: Any) -> dict[str, Any]:
-    return {"role": "system", "content": list(blocks)}

@@ -14,7 +14,6 @@ from dragoman._ir.losses import Ledger
 from dragoman._ir.request import (
     Message,
     OpaquePart,
-    Reasoning,
     ReasoningConfig,
     Request,
     ResponseFormat,
@@ -226,17 +225,3 @@ def test_a_reference_to_the_vendors_store_is_a_previous_response_id(item: dict[s
     assert same_protocol_items(USER, item) == [USER, item]
     body = {"model": "m", "input": [item]}
     assert SPEC.write_request(read_same_protocol(SPEC, body, SIGNER), Capabilities(), Ledger()) == body
-
-
-# --- searches of another vendor, with their signature -------------------------------------------------------------
-
-SEARCH = {"type": "web_search_call", "id": "ws_x_1", "action": {"type": "search", "query": "cats"}}
-RESULT = Signature(MESSAGES, {"type": "web_search_tool_result"}, "c")
-WRAPPED = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": SIGNER.wrap(RESULT)}
-
-
-def test_a_search_is_joined_with_its_signature() -> None:
-    request = read(WRAPPED, SEARCH)
-    reasoning = Reasoning('Searched the web for "cats"', RESULT, path="/input/0")
-    assert with_unknown_members(SPEC, request.messages) == (Message("assistant", (reasoning,), "/input/0"),)
-    assert lost(request) == []
