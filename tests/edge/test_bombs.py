@@ -149,5 +149,6 @@ def test_the_process_stops_while_it_decompresses(running: tuple[Upstream, EdgeGa
         client.sendall(post(CHAT_PATH, chat()))
         begun = time.monotonic()
         gateway.signal(signal.SIGTERM)
+        gateway.read_to_end(client)
         gateway.wait()
         assert time.monotonic() - begun < 25, "it has waited for all of drain_s"
