@@ -15,7 +15,7 @@ import msgspec
 from dragoman._ir.assembly import AssembledBlock, AssembledResponse, Fold, ReasoningPart
 from dragoman._ir.capabilities import Capabilities, Enforced, HostedUse
 from dragoman._ir.endpoints import MODEL_IN_PATH, Endpoint, ModelList, TokenCount, fill_path
-from dragoman._ir.events import Event, Usage
+from dragoman._ir.events import Ended, Event, Failed, Usage
 from dragoman._ir.fast_path import Delta, DeltaTemplate
 from dragoman._ir.losses import Ledger
 from dragoman._ir.request import Param, Request
@@ -23,7 +23,7 @@ from dragoman._ir.tools import Grammar
 from dragoman._ir.undo import ToolOrigin, Undo
 from dragoman._ir.wrapped_signatures import WRAPPED_MARKER, Signer
 from dragoman._wire.errors import WireError
-from dragoman._wire.framing import JSON_ARRAY, NDJSON, SSE, FrameReader, FrameWriter, Framing
+from dragoman._wire.framing import JSON_ARRAY, NDJSON, SSE, FrameReader, FrameWriter, Framing, reframe
 from dragoman._wire.json import JSON, JSONObject
 from dragoman._wire.masking import Masker
 from dragoman._wire.sse import Frame
@@ -191,6 +191,20 @@ class StreamWriter(Protocol):
         """
 
 
+class _FramedWriter(msgspec.Struct):
+    """A writer whose events reach the client in another framing. See StreamWriter."""
+
+    _writer: StreamWriter
+    _frames: FrameWriter
+
+    def send(self, event: Event) -> bytes:
+        data = reframe(self._frames, self._writer.send(event))
+        return data + self._frames.eof() if type(event) in (Ended, Failed) else data
+
+    def send_texts(self, delta: Delta, texts: list[str]) -> bytes:
+        return reframe(self._frames, self._writer.send_texts(delta, texts))
+
+
 class RelayObserver(Protocol):
     """Watches a relayed stream. It changes nothing. A class that inherits it starts with the values here.
 
@@ -286,6 +300,12 @@ class ProtocolSpec(msgspec.Struct, frozen=True, kw_only=True):
     model_list_form: Literal["openai", "anthropic", "google"] = "openai"
     path_prefixes: tuple[str, ...] = ()
     client_headers: frozenset[str] = frozenset()
+
+    def framed_writer(self, context: ResponseContext, ledger: Ledger) -> StreamWriter:
+        """Make the writer of one stream in the framing of the endpoint where its request came in."""
+        writer, endpoint = self.stream_writer(context, ledger), context.endpoint or self.endpoints[0]
+        framing = endpoint.framing
+        return writer if framing.writer is None else _FramedWriter(writer, framing.writer())
 
 
 class SignaturePlaces(msgspec.Struct, frozen=True):

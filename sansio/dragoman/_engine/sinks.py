@@ -14,23 +14,8 @@ from dragoman._ir.assembly import Fold
 from dragoman._ir.events import Ended, Event, Failed, Started
 from dragoman._ir.fast_path import Delta, with_texts
 from dragoman._ir.losses import Ledger
-from dragoman._wire.framing import FrameWriter, reframe
 from dragoman._wire.json import JSONObject, encode
-from dragoman.codec import ProtocolSpec, ResponseContext, StreamWriter
-
-
-class _FramedWriter(msgspec.Struct):
-    """A writer whose events reach the client in another framing. See StreamWriter."""
-
-    _writer: StreamWriter
-    _frames: FrameWriter
-
-    def send(self, event: Event) -> bytes:
-        data = reframe(self._frames, self._writer.send(event))
-        return data + self._frames.eof() if type(event) in (Ended, Failed) else data
-
-    def send_texts(self, delta: Delta, texts: list[str]) -> bytes:
-        return reframe(self._frames, self._writer.send_texts(delta, texts))
+from dragoman.codec import ProtocolSpec, ResponseContext
 
 
 class ClientSink:
@@ -62,10 +47,7 @@ class ClientSink:
         self._client = client
         self._context = context
         endpoint = context.endpoint or client.endpoints[0]
-        writer = client.stream_writer(context, ledger) if streams else None
-        if writer is not None and endpoint.framing.writer is not None:
-            writer = _FramedWriter(writer, endpoint.framing.writer())
-        self._writer = writer
+        self._writer = client.framed_writer(context, ledger) if streams else None
         self._linearizer = Linearizer() if streams and client.sequential else None
         self._fold = Fold() if store_response or not streams else None
         # What the whole body loses, the stream has lost already.

@@ -107,7 +107,9 @@ def reply_to(
         return _error_reply(spec, token, error.as_wire_error(), number)
     total, cached, written = simulated.prompt_tokens()
     # Only Messages reports the prompt at the start, and it counts only uncached tokens there.
-    context = ResponseContext(request, token, MADE_AT, request.model, prompt_tokens=total - cached - written)
+    context = ResponseContext(
+        request, token, MADE_AT, request.model, prompt_tokens=total - cached - written, endpoint=endpoint
+    )
     usage = Usage(total, 0, cached, written, 0)
     events = _complete(script, context, usage, number if model.setting is PACE else 0)
     if compacts or request.compact:
@@ -166,7 +168,7 @@ def _compacted(events: Iterator[_Timed]) -> Iterator[_Timed]:
 
 
 def _streamed(spec: ProtocolSpec, context: ResponseContext, events: Iterator[_Timed]) -> Iterator[TimedBytes]:
-    writer = spec.stream_writer(context, Ledger())
+    writer = spec.framed_writer(context, Ledger())
     breaks = False
     for due_s, event in events:
         if event is ConnectionCut.NO_END:

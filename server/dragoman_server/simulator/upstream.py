@@ -11,7 +11,7 @@ import anyio
 import msgspec
 
 from dragoman import UPSTREAMS
-from dragoman.codec import MODEL_IN_PATH, SSE, Endpoint, UpstreamSpec
+from dragoman.codec import MODEL_IN_PATH, Endpoint, UpstreamSpec
 from dragoman.jsontext import JSONObject
 from dragoman_server.hosts import UpstreamCall
 from dragoman_server.platform.off_loop import off_loop
@@ -32,7 +32,7 @@ ENDPOINTS: Sequence[tuple[UpstreamSpec, Endpoint]] = (
         (spec, msgspec.structs.replace(endpoint, path=endpoint.path.removeprefix(_VERSION)))
         for spec in UPSTREAMS.values()
         for endpoint in spec.endpoints
-        if endpoint.path.startswith(f"{_VERSION}/") and endpoint.framing is SSE
+        if endpoint.path.startswith(f"{_VERSION}/")
     ),
     (UPSTREAMS["openai_responses"], _COMPACTS),
 )

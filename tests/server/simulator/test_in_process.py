@@ -180,6 +180,19 @@ async def test_method_and_path_select_the_response() -> None:
             assert json.loads(await response.read_all(100_000)), (method, url)
 
 
+@pytest.mark.parametrize(("model", "ends"), [("echo", b"]"), ("error-mid", b"]"), ("cut-end", b"}")])
+async def test_a_stream_has_the_framing_of_its_endpoint(model: str, ends: bytes) -> None:
+    content = encoded({"contents": [{"parts": [{"text": "a b c"}]}]})
+    bodies, url = [], f"{BASE}/v1/models/{model}:streamGenerateContent"
+    for query in ("?alt=sse", ""):
+        async with SimulatedUpstream().open(UpstreamCall("POST", url + query, content=content)) as response:
+            bodies.append(await response.read_all(100_000))
+    assert ("content-type", "application/json") in response.headers
+    assert bodies[1].endswith(ends)
+    chunks = [line.removeprefix(b"data: ") for line in bodies[0].split(b"\r\n") if line.startswith(b"data: ")]
+    assert bodies[1].removesuffix(b"]") == b"[" + b",\r\n".join(chunks)
+
+
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
 async def test_models_are_listed_in_the_clients_form(protocol: str) -> None:
     headers = [("Anthropic-Version", "2023-06-01")] if protocol == MESSAGES else []
