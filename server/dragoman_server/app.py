@@ -39,7 +39,7 @@ from dragoman_server.http.auth import (
 )
 from dragoman_server.http.browsers import LOOPBACK_ORIGIN_PATTERN, BrowserProtection
 from dragoman_server.http.count_tokens import counting_routes
-from dragoman_server.http.endpoint import ProtocolEndpoint, post_route
+from dragoman_server.http.endpoint import BaseEndpoint, ProtocolEndpoint, post_route
 from dragoman_server.http.errors import FallbackErrors, as_starlette, endpoint_names
 from dragoman_server.http.models import models_routes
 from dragoman_server.http.request import path_below_mount
@@ -119,7 +119,9 @@ def _router(routes: list[BaseRoute], handlers: Mapping[Any, Any], parent: "Appli
     served = [
         (route.endpoint.endpoint, route.endpoint)
         for route in routes
-        if isinstance(route, Route) and isinstance(route.endpoint, ProtocolEndpoint)
+        if isinstance(route, Route)
+        and isinstance(route.endpoint, BaseEndpoint)
+        and route.endpoint.endpoint is not None
     ]
     with_query = {endpoint.path for endpoint, _ in served if endpoint.query}
     by_path: dict[str, ASGIApp] = {}

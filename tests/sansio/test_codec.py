@@ -91,12 +91,13 @@ def test_which_endpoints_stream(streams: Any, requested: bool, does: bool) -> No
 
 
 def test_a_path_may_have_something_before_the_models_name() -> None:
-    endpoint = Endpoint("/v1/{model}:go", model_prefix="(?:old/[^/]+/)?models/")
+    endpoint = Endpoint("/v1/{model}:go", model_prefix="(?:old/([^/]+/))?models/")
     for path, model in (
         ("models/kite", "kite"),
         ("old/kite", "old/kite"),
-        ("old/b/models/kite", "kite"),
+        ("old/b/models/kite", "b/kite"),
         ("models/", None),
+        ("old/b/models/", None),
     ):
         assert endpoint.match(f"/v1/{path}:go") == model
 
@@ -123,8 +124,8 @@ def test_an_endpoint_is_found_by_its_path() -> None:
     assert find_endpoint((first, second), "/v3") is None
 
 
-WRAPPED = TokenCount(("/weigh",), "/weigh", frozenset({"in"}), {"max": 1}, wrapper="parcel")
-BARE = TokenCount(("/weigh",), "/weigh", frozenset({"in", "model"}), {"max": 1})
+WRAPPED = TokenCount((Endpoint("/weigh"),), "/weigh", frozenset({"in"}), {"max": 1}, wrapper="parcel")
+BARE = TokenCount((Endpoint("/weigh"),), "/weigh", frozenset({"in", "model"}), {"max": 1})
 
 
 @pytest.mark.parametrize(

@@ -46,7 +46,7 @@ class Endpoint(msgspec.Struct, frozen=True):
         query: The parameter with which its requests come, such as `alt=sse`; "" if none tells them from others. An
             endpoint with one comes before that of the same path without.
         model_prefix: A regular expression of what clients may send before the name of the model in the path, and is no
-            part of it. It takes linear time.
+            part of it, but for what its groups match. It takes linear time.
     """
 
     path: str
@@ -68,7 +68,10 @@ class Endpoint(msgspec.Struct, frozen=True):
             return None
         model = path[len(before) : len(path) - len(after)]
         prefix = re.match(self.model_prefix, model)
-        return (model if prefix is None else model[prefix.end() :]) or None
+        if prefix is None:
+            return model
+        rest = model[prefix.end() :]
+        return "".join([*filter(None, prefix.groups()), rest]) if rest else None
 
     def streams_if(self, requested: bool) -> bool:
         """True if the response is a stream. requested: the body requests one."""
@@ -79,7 +82,7 @@ class TokenCount(msgspec.Struct, frozen=True):
     """How the input tokens of a request are counted.
 
     Attributes:
-        endpoints: The paths of clients, below the gateway's root. They may have the model in them, see Endpoint.path.
+        endpoints: Where clients have them counted.
         path: The path of upstreams, below the base URL. It may have the model in it, see UpstreamSpec.path.
         fields: The members of a request for a response that a request for a count has as well.
         defaults: Values of members that a request for a response requires and a request for a count may leave out.
@@ -89,7 +92,7 @@ class TokenCount(msgspec.Struct, frozen=True):
             every body is.
     """
 
-    endpoints: tuple[str, ...]
+    endpoints: tuple[Endpoint, ...]
     path: str
     fields: frozenset[str]
     defaults: JSONObject = {}

@@ -11,7 +11,7 @@ import anyio
 from starlette.routing import BaseRoute
 
 from dragoman import RemoteProtocolError, RequestHead, RequestRefused, estimate_tokens
-from dragoman.codec import ProtocolSpec, TokenCount, fill_path
+from dragoman.codec import Endpoint, ProtocolSpec, TokenCount, fill_path
 from dragoman.jsontext import JSONObject, decode_object, encode
 from dragoman_server.capabilities.resolve import capabilities_for
 from dragoman_server.gateway import Gateway
@@ -32,18 +32,20 @@ ESTIMATE_HEADERS: HeaderList = [("dragoman-estimate", "true")]
 def counting_routes(gateway: Gateway) -> list[BaseRoute]:
     """Return the routes of each protocol that has a token count."""
     return [
-        post_route(path, CountEndpoint(gateway, spec, spec.token_count))
+        post_route(endpoint.path, CountEndpoint(gateway, spec, spec.token_count, endpoint))
         for spec in gateway.protocols.values()
         if spec.token_count is not None
-        for path in spec.token_count.endpoints
+        for endpoint in spec.token_count.endpoints
     ]
 
 
 class CountEndpoint(BaseEndpoint):
-    """POST /v1/messages/count_tokens and POST /v1/responses/input_tokens."""
+    """POST /v1/messages/count_tokens and others: one of TokenCount.endpoints."""
 
-    def __init__(self, gateway: Gateway, protocol: ProtocolSpec, count_spec: TokenCount) -> None:
-        super().__init__(gateway, protocol)
+    def __init__(
+        self, gateway: Gateway, protocol: ProtocolSpec, count_spec: TokenCount, endpoint: Endpoint
+    ) -> None:
+        super().__init__(gateway, protocol, endpoint)
         self._count_spec = count_spec
         self._signer = make_signer(gateway.settings.server.secret)
 

@@ -76,7 +76,7 @@ class BaseEndpoint(ABC):
         record = self.gateway.request_began(scope, self.protocol.name)
         request = ClientRequest(scope, receive, send, record)
         started = request.time()
-        request.telemetry = self.gateway.telemetry.begin(record, scope, request.headers)
+        request.telemetry = self.gateway.telemetry.begin(record, scope, request.headers, self.endpoint)
         try:
             await self._serve_or_refuse(request)
         except ClientDisconnected:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from starlette.types import Scope
 
+from dragoman.codec import Endpoint
 from dragoman_server.log import RequestRecord
 from dragoman_server.platform.extras import missing_extra
 from dragoman_server.settings import Settings
@@ -76,16 +77,23 @@ class Telemetry:
                 self._tracing = None
 
     def begin(
-        self, record: RequestRecord, scope: Scope, headers: Mapping[str, str]
+        self,
+        record: RequestRecord,
+        scope: Scope,
+        headers: Mapping[str, str],
+        endpoint: Endpoint | None = None,
     ) -> "RequestTelemetry | None":
-        """Return the part of a request that begins, None where nothing is switched on. headers: the client's."""
+        """Return the part of a request that begins, None where nothing is switched on.
+
+        headers: the client's. endpoint: where it came in, if that is an endpoint of a protocol.
+        """
         metrics, tracing = self.metrics, self._tracing
         if metrics is None and tracing is None:
             return None
         trace = None
         if tracing is not None:
             trace = tracing.request(
-                record, scope["method"], scope.get("scheme", "http"), _route(scope), headers
+                record, scope["method"], scope.get("scheme", "http"), _route(scope, endpoint), headers
             )
         return RequestTelemetry(metrics, trace)
 
@@ -98,8 +106,10 @@ class Telemetry:
                 _log.error("the metrics cannot be written: %s", error.strerror)
 
 
-def _route(scope: Scope) -> str:
+def _route(scope: Scope, endpoint: Endpoint | None) -> str:
     """Return the path with the names of its parameters instead of their values, which are ids and names."""
+    if endpoint is not None:
+        return f"{scope.get('root_path', '')}{endpoint.path}"
     path = str(scope["path"])
     for name, value in scope.get("path_params", {}).items():
         before, found, after = path.rpartition(f"/{value}")

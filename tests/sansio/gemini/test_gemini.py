@@ -154,11 +154,19 @@ def test_each_version_has_both_methods(version: str) -> None:
         ("publishers/google/models/gemini-x", MODEL),
         ("projects/p/locations/l/publishers/google/models/gemini-x", MODEL),
         ("v1beta/models/gemini-x", MODEL),
+        ("publishers/acme/models/kite/7b", "acme/kite/7b"),
+        ("projects/p/locations/l/publishers/acme/models/kite", "acme/kite"),
+        ("models/acme/kite", "acme/kite"),
+        ("models/models/gemini-x", MODEL),
+        ("models/projects/p/locations/l/publishers/google/models/gemini-x", MODEL),
+        ("tunedModels/kite", "tunedModels/kite"),
         ("acme/models/kite:7b", "acme/models/kite:7b"),
     ],
 )
 def test_clients_of_both_hosts_name_the_model(named: str, model: str) -> None:
     assert EVENTS.match(f"/v1beta/{named}:streamGenerateContent", "alt=sse") == model
+    assert SPEC.token_count is not None
+    assert SPEC.token_count.endpoints[0].match(f"/v1beta/{named}:countTokens") == model
 
 
 # Schemas.

@@ -44,7 +44,10 @@ TOY = toy(
     path_prefixes=("/v1toy",),
     client_headers=frozenset({"x-toy-client"}),
     token_count=TokenCount(
-        ("/v1/toy/weigh",), "/toy/weigh", frozenset({"model", "messages"}), constant={"unit": "token"}
+        (Endpoint("/v1/toy/weigh"),),
+        "/toy/weigh",
+        frozenset({"model", "messages"}),
+        constant={"unit": "token"},
     ),
     usage_at_start=True,
 )
@@ -185,7 +188,7 @@ async def test_its_model_may_be_in_the_path(tmp_path: Path) -> None:
             Endpoint("/v1/{model}:playAlong", streams="always"),
         ),
         token_count=TokenCount(
-            ("/v1/{model}:weigh",),
+            (Endpoint("/v1/{model}:weigh", model_prefix="toys/"),),
             "/{model}:weigh",
             frozenset({"messages"}),
             member="grams",
@@ -208,7 +211,7 @@ async def test_its_model_may_be_in_the_path(tmp_path: Path) -> None:
         assert (await call(app, "/v1/up/old/kite 2:play", body)).status == 200
         parcel = {"parcel": {"model": "toys/up/kite", **body, "seed": 1}}
         for weighed in (body, parcel, CHAT_REQUEST):
-            path = "/v1/messages/count_tokens" if weighed is CHAT_REQUEST else "/v1/up/kite:weigh"
+            path = "/v1/messages/count_tokens" if weighed is CHAT_REQUEST else "/v1/toys/up/kite:weigh"
             response = await call(app, path, weighed)
             assert list(json.loads(response.body).values()) == [7]
         assert (await call(app, "/v1/up/kite:playAlong", body)).status == 200

@@ -202,7 +202,6 @@ async def test_a_request_with_a_wrong_base_url_gets_the_right_one(headers: dict[
         ), path
 
 
-_VERTEX = "/publishers/google"
 SERVED = [
     "POST /v1/chat/completions",
     "POST /v1/messages",
@@ -217,11 +216,7 @@ SERVED = [
     "POST /chat/sse",
     "POST /v1/messages/count_tokens",
     "POST /v1/responses/input_tokens",
-    *(
-        f"POST /{version}{before}/models/{{model}}:countTokens"
-        for version in ("v1beta", "v1", "v1alpha", "v1beta1")
-        for before in ("", _VERTEX, f"/projects/{{project}}/locations/{{location}}{_VERTEX}")
-    ),
+    *(f"POST /{version}/{{model}}:countTokens" for version in ("v1beta", "v1", "v1alpha", "v1beta1")),
     "POST /v1/responses/compact",
     "GET /v1/responses/{id}/input_items",
     "POST /v1/responses/{id}/cancel",
@@ -230,7 +225,7 @@ SERVED = [
     "GET /v1/models/{model}",
     *(
         f"GET /{version}/models{one}"
-        for version in ("v1beta", "v1alpha", "v1beta1")
+        for version in ("v1beta", "v1alpha", "v1beta1", "v1/publishers/google", "v1beta1/publishers/google")
         for one in ("", "/{model}")
     ),
     "GET /healthz",

@@ -204,12 +204,24 @@ async def test_losses_are_events(collected: Collected) -> None:
     assert dict(event.attributes or {}) == {"dragoman.loss.code": "dropped", "dragoman.loss.path": "/top_k"}
 
 
-@pytest.mark.parametrize("id", ["resp_1234", "s", "v1"])
-async def test_a_route_has_names_in_place_of_ids(collected: Collected, id: str) -> None:
+@pytest.mark.parametrize(
+    ("method", "path", "route"),
+    [
+        *(
+            ("GET", f"/v1/responses/{id}/input_items", "responses/{id}/input_items")
+            for id in ("r_1", "s", "v1")
+        ),
+        ("POST", "/v1/publishers/up/models/m:generateContent", "{model}:generateContent"),
+        ("POST", "/v1/publishers/up/models/m:countTokens", "{model}:countTokens"),
+    ],
+)
+async def test_a_route_has_names_in_place_of_ids(
+    collected: Collected, method: str, path: str, route: str
+) -> None:
     made = gateway(response_store="memory")
     async with made.app.lifespan():
-        await call(made.app, f"/v1/responses/{id}/input_items", method="GET")
-    assert collected.server.name == "GET /v1/responses/{id}/input_items"
+        await call(made.app, path, {}, method=method)
+    assert collected.server.name == f"{method} /v1/{route}"
 
 
 async def test_nothing_that_was_written_is_reported(collected: Collected) -> None:

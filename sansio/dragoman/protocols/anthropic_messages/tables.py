@@ -10,7 +10,7 @@ from typing import Literal
 from dragoman._ir.events import BlockKind, StopReason
 from dragoman._ir.request import Param
 from dragoman._wire.json import JSON
-from dragoman.codec import TokenCount
+from dragoman.codec import Endpoint, TokenCount
 
 NAME = "anthropic_messages"
 
@@ -29,7 +29,7 @@ FORWARDED_HEADERS = frozenset(
 
 # The fields of anthropic 2.12.0, types/beta/message_count_tokens_params.py, that the writer writes.
 TOKEN_COUNT = TokenCount(
-    endpoints=("/v1/messages/count_tokens",),
+    endpoints=(Endpoint("/v1/messages/count_tokens"),),
     path="/v1/messages/count_tokens",
     fields=frozenset(
         (

@@ -6,8 +6,6 @@ of one JSON array. Calls need no ids, results are matched with them in several w
 
 from __future__ import annotations
 
-import re
-
 from dragoman._ir.wrapped_signatures import LIST_MARKER
 from dragoman.codec import JSON_ARRAY, Endpoint, ModelList, ToolLimits, UpstreamSpec
 from dragoman.protocols.gemini.capabilities import GeminiCapabilities
@@ -19,15 +17,13 @@ from dragoman.protocols.gemini.response_in import GeminiReader, read_whole
 from dragoman.protocols.gemini.response_out import GeminiWriter, write_whole
 from dragoman.protocols.gemini.shapes import SETTING_PATHS
 from dragoman.protocols.gemini.signatures import SIGNATURE_PLACES
-from dragoman.protocols.gemini.tables import HEARTBEAT, MODELS, NAME, TOKEN_COUNT, VERSIONS
+from dragoman.protocols.gemini.tables import HEARTBEAT, MODEL_PREFIX, NAME, TOKEN_COUNT, VERSIONS
 
 __all__ = ["SPEC"]
 
 _MODEL = "models/{model}"
 # The AI SDK sends a name with a slash without `models/` (@ai-sdk/google 3.0.141).
 _NAMED = "{model}"
-# A base URL may have the version that the client adds (gemini-balance#342, read 2026-11-22).
-_PREFIX = f"(?:(?:{'|'.join(VERSIONS)})/)?(?:" + re.sub("{[a-z]+}", "[^/]+", "|".join(MODELS)) + ")/"
 
 SPEC = UpstreamSpec(
     name=NAME,
@@ -38,13 +34,13 @@ SPEC = UpstreamSpec(
         endpoint
         for version in VERSIONS
         for endpoint in (
-            Endpoint(f"/{version}/{_NAMED}:generateContent", streams="never", model_prefix=_PREFIX),
+            Endpoint(f"/{version}/{_NAMED}:generateContent", streams="never", model_prefix=MODEL_PREFIX),
             Endpoint(
                 f"/{version}/{_NAMED}:streamGenerateContent",
                 HEARTBEAT,
                 "always",
                 query="alt=sse",
-                model_prefix=_PREFIX,
+                model_prefix=MODEL_PREFIX,
             ),
             Endpoint(
                 f"/{version}/{_NAMED}:streamGenerateContent",
@@ -52,7 +48,7 @@ SPEC = UpstreamSpec(
                 "always",
                 JSON_ARRAY,
                 "application/json",
-                model_prefix=_PREFIX,
+                model_prefix=MODEL_PREFIX,
             ),
         )
     ),
@@ -96,7 +92,10 @@ SPEC = UpstreamSpec(
     token_count=TOKEN_COUNT,
     auth_header="x-goog-api-key",
     auth_query="key",
-    path_prefixes=("/v1beta", "/v1alpha", "/v1beta1"),
+    path_prefixes=(
+        *("/v1beta", "/v1alpha", "/v1beta1"),
+        *("/v1/publishers/google", "/v1beta1/publishers/google"),  # Vertex AI
+    ),
     client_headers=frozenset({"x-goog-api-key", "x-goog-api-client"}),
     forwarded_headers=frozenset({"x-goog-api-client", "x-server-timeout"}),
     # "The maximum value is 1000" (ai.google.dev/api/models, read 2026-11-28).

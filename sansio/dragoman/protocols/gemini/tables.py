@@ -11,16 +11,19 @@ from typing import Literal
 from dragoman._ir.events import StopReason
 from dragoman._ir.request import Param
 from dragoman._wire.json import JSON
-from dragoman.codec import TokenCount
+from dragoman.codec import Endpoint, TokenCount
 
 NAME = "gemini"
 
 # The versions under which clients find the same API: google-genai and @google/genai from 3.0 on send v1, older ones and
 # Gemini CLI v1beta (seen on 2026-11-23), for Vertex AI v1beta1.
 VERSIONS = ("v1beta", "v1", "v1alpha", "v1beta1")
-# Where a model is below them. Clients of Vertex AI name the project, but not with an API key (google-genai 3.4.0).
-_VERTEX = "publishers/google/models"
-MODELS = ("models", _VERTEX, f"projects/{{project}}/locations/{{location}}/{_VERTEX}")
+# What stands before a model below them. SDKs put `models/` before what is no such name already. For Vertex AI they name
+# the project, but not with an API key, and make publishers/local/models/qwen3 of local/qwen3 (google-genai 3.6.1).
+# A base URL may have the version that the client adds (gemini-balance#342, read 2026-11-22).
+MODEL_PREFIX = f"(?:(?:{'|'.join(VERSIONS)})/)?" + (
+    "(?:models/)*(?:(?:projects/[^/]+/locations/[^/]+/)?publishers/(?:google/|([^/]+/))models/)?"
+)
 
 # "data: {}" is the only heartbeat that google-genai, Gemini CLI and LangChain survive: a comment ends their stream with
 # an error (google-genai 3.4.0, @google/genai 1.30 and langchain-google-genai 4.4.2, tried on 2026-11-23).
@@ -29,7 +32,7 @@ HEARTBEAT = b"data: {}\r\n\r\n"
 # A count takes `contents` only, or a whole request in one member (google-genai 3.4.0, CountTokensConfig).
 TOKEN_COUNT = TokenCount(
     endpoints=tuple(
-        f"/{version}/{models}/{{model}}:countTokens" for version in VERSIONS for models in MODELS
+        Endpoint(f"/{version}/{{model}}:countTokens", model_prefix=MODEL_PREFIX) for version in VERSIONS
     ),
     path="/v1beta/models/{model}:countTokens",
     fields=frozenset(("contents", "systemInstruction", "tools", "toolConfig", "generationConfig")),

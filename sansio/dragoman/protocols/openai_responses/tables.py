@@ -7,7 +7,7 @@ from typing import Literal
 from dragoman._ir.events import StopReason
 from dragoman._ir.request import Param, Role
 from dragoman._wire.json import JSON
-from dragoman.codec import TokenCount
+from dragoman.codec import Endpoint, TokenCount
 from dragoman.protocols._openai.settings import CACHE_TTLS, INCLUDE_LOGPROBS, INCLUDE_REASONING, SERVICE_TIERS
 
 NAME = "openai_responses"
@@ -18,7 +18,7 @@ TITLE = "Responses"
 FORWARDED_HEADERS = frozenset({"openai-beta", "idempotency-key", "x-codex-beta-features"})
 
 TOKEN_COUNT = TokenCount(
-    endpoints=("/v1/responses/input_tokens",),
+    endpoints=(Endpoint("/v1/responses/input_tokens"),),
     path="/responses/input_tokens",
     fields=frozenset(
         (
