@@ -34,6 +34,7 @@ class Provider:
     Attributes:
         keys: Pairs of an environment variable and the `auth` setting; the first variable that is set wins.
         base_url: The URL of its public API, as the vendor's SDK takes it.
+        url_variable: The variable in which the vendor's SDK takes another one, "" for `<NAME>_BASE_URL`.
         protocols: All that it speaks, the preferred one first.
         source: Where the capabilities are documented.
         date: When that was read.
@@ -58,10 +59,11 @@ class Provider:
     chat_capabilities: Mapping[str, object] = field(default_factory=dict)
     models: tuple[str, ...] = ()
     models_elsewhere: bool = False
+    url_variable: str = ""
 
     @property
     def base_url_variable(self) -> str:
-        return f"{self.name.upper()}_BASE_URL"
+        return self.url_variable or f"{self.name.upper()}_BASE_URL"
 
     def protocols_at(self, url: str) -> tuple[str, ...]:
         """Return the protocols of a server that is used in its place, the preferred one first."""
@@ -336,6 +338,7 @@ PROVIDERS = (
             "refuses": (*_REFUSED, "top_k", "frequency_penalty"),
         },
         models=("gemini-*",),
+        url_variable="GOOGLE_GEMINI_BASE_URL",
     ),
 )
 

@@ -134,11 +134,6 @@ def _litellm_model(name: str | None) -> str | None:
     return None if name is None else f"openai/{name}"
 
 
-def _gemini_model(target: ClientTarget) -> str | None:
-    # For Vertex AI it would make publishers/local/models/qwen3 of local/qwen3.
-    return None if target.model is None else f"publishers/google/models/{target.model}"
-
-
 def _codex_key(target: ClientTarget) -> str | None:
     return None if target.key == ANY_KEY else target.key
 
@@ -196,7 +191,7 @@ _CLAUDE_MODELS: Mapping[str, Value] = {
     "CLAUDE_CODE_AUTO_COMPACT_WINDOW": _compact_window,
 }
 
-# Both families of SDKs. OPENAI_API_BASE is the name in LiteLLM and older LangChain; several programs read a model too.
+# All families of SDKs. OPENAI_API_BASE is the name in LiteLLM and older LangChain; several programs read a model too.
 SDKS = Client(
     variables={
         "OPENAI_BASE_URL": _openai_url,
@@ -207,10 +202,15 @@ SDKS = Client(
         "ANTHROPIC_BASE_URL": _url,
         "ANTHROPIC_API_KEY": _key,
         **_CLAUDE_MODELS,
+        # google-genai 3.6.1 and @google/genai 3.1.0 prefer the first key; programs read the other one themselves.
+        "GOOGLE_API_KEY": _key,
+        "GEMINI_API_KEY": _key,
+        "GOOGLE_GEMINI_BASE_URL": _url,
+        "GOOGLE_VERTEX_BASE_URL": _url,
         KEY_VARIABLE: _key,
     },
     needed=("OPENAI_BASE_URL", "OPENAI_API_KEY", "ANTHROPIC_BASE_URL", "ANTHROPIC_API_KEY"),
-    unset=("ANTHROPIC_AUTH_TOKEN",),
+    unset=("ANTHROPIC_AUTH_TOKEN", "GOOGLE_GENAI_USE_VERTEXAI", "GOOGLE_GENAI_USE_ENTERPRISE"),
 )
 
 # By the name of the command.
@@ -264,7 +264,7 @@ CLIENTS: Mapping[str, Client] = {
             "GOOGLE_API_KEY": _key,
             "GOOGLE_GEMINI_BASE_URL": _url,
             "GEMINI_API_KEY": _key,
-            "GEMINI_MODEL": _gemini_model,
+            "GEMINI_MODEL": _model,
         },
         needed=(
             "GOOGLE_GENAI_USE_VERTEXAI",

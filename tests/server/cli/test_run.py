@@ -158,6 +158,10 @@ def test_the_environment_is_the_users_and_what_the_sdks_need(tmp_path: Path) -> 
         "ANTHROPIC_DEFAULT_HAIKU_MODEL": "sim/tools",
         "ANTHROPIC_SMALL_FAST_MODEL": "sim/tools",
         "CLAUDE_CODE_SUBAGENT_MODEL": "sim/tools",
+        "GOOGLE_API_KEY": key,
+        "GEMINI_API_KEY": key,
+        "GOOGLE_GEMINI_BASE_URL": url,
+        "GOOGLE_VERTEX_BASE_URL": url,
         "DRAGOMAN_KEY": key,
     }
     assert "ANTHROPIC_AUTH_TOKEN" not in after
