@@ -6,7 +6,7 @@ from typing import Any
 
 import openai
 import pytest
-from oracle import CHAT, MESSAGES, RESPONSES, Kind, Stop
+from oracle import CHAT, GEMINI, MESSAGES, RESPONSES, Kind, Stop
 from pydantic import BaseModel
 from sdk_clients.processes import Pair
 from sdk_clients.sdk import Sdk, Way, body_of, send
@@ -46,10 +46,10 @@ def test_a_typed_response(pair: Pair, sdk: Sdk) -> None:
 
 @pytest.mark.parametrize("way", [Way.WHOLE, Way.EVENTS], ids=["whole", "events"])
 def test_a_refusal(pair: Pair, sdk: Sdk, way: Way) -> None:
-    """OpenAI's protocols have a place for it; in Messages the stop reason makes a refusal of the text."""
+    """OpenAI's protocols have a place for it; in the others the stop reason makes a refusal of the text."""
     response = send(sdk, pair.client, way, body_of(pair.client, pair.model("refusal"), "Help me"))
     meaning = response.meaning
-    if MESSAGES in pair:
+    if MESSAGES in pair or GEMINI in pair:
         assert meaning.text(Kind.TEXT) == REFUSAL_TEXT
         assert meaning.stop is Stop.FILTER
     else:

@@ -87,9 +87,9 @@ def shown_reasoning(protocol: str, response: SdkResponse) -> str:
     if protocol == MESSAGES:
         blocks = [block for block in response.turn if block["type"] == "thinking"]
         assert all(block["signature"] for block in blocks)
-        return "\n\n".join(block["thinking"] for block in blocks)
+        return "\n\n".join(block["thinking"] for block in blocks if block["thinking"])
     items = [item for item in response.turn if item["type"] == "reasoning"]
-    assert all(item["encrypted_content"] for item in items)
+    assert items[-1]["encrypted_content"]  # Gemini's signature is on the part after the reasoning
     return "\n\n".join(part["text"] for item in items for part in item["summary"])
 
 

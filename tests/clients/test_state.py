@@ -17,8 +17,8 @@ import anthropic
 import openai
 import pytest
 from command.process import GatewayProcess
-from oracle import CHAT, MESSAGES, RESPONSES
-from sdk_clients.processes import Gateway, Simulator, each_backend
+from oracle import GEMINI, MESSAGES, RESPONSES
+from sdk_clients.processes import UPSTREAMS, Gateway, Simulator, each_backend
 from sdk_clients.sdk import TIMEOUT_S, async_clients, sync_sdk
 
 from dragoman import UPSTREAMS as SPECS
@@ -27,6 +27,8 @@ pytestmark = pytest.mark.process
 
 LONG = "some words of instruction " * 100
 TOOL: dict[str, Any] = {"type": "object", "properties": {}}
+# The protocols of upstreams that count.
+COUNTING = (MESSAGES, RESPONSES, GEMINI)
 
 
 class StatefulGateway(GatewayProcess):
@@ -45,11 +47,11 @@ class StatefulGateway(GatewayProcess):
             'secret = "a-secret-of-some-length-0123456789"',
         ]
         for name, protocol, port, more in (
-            ("chat", CHAT, simulator.port, ""),
-            ("messages", MESSAGES, simulator.port, ""),
-            ("responses", RESPONSES, simulator.port, ""),
-            ("counting-messages", MESSAGES, behind.port, "counts_tokens = true"),
-            ("counting-responses", RESPONSES, behind.port, "counts_tokens = true"),
+            *((name, protocol, simulator.port, "") for protocol, name in UPSTREAMS.items()),
+            *(
+                (f"counting-{UPSTREAMS[each]}", each, behind.port, "counts_tokens = true")
+                for each in COUNTING
+            ),
         ):
             base = f"http://127.0.0.1:{port}" + SPECS[protocol].base_path
             lines += [
@@ -105,9 +107,9 @@ def claude(url: str) -> Iterator[anthropic.Anthropic]:
         yield sdk.client(MESSAGES)
 
 
-each_upstream = pytest.mark.parametrize("upstream", ["chat", "messages", "responses"])
+each_upstream = pytest.mark.parametrize("upstream", UPSTREAMS.values())
 each_upstream_and_backend = pytest.mark.parametrize(
-    ("upstream", "backend"), [("chat", "asyncio"), ("messages", "trio"), ("responses", "asyncio")]
+    ("upstream", "backend"), [*zip(UPSTREAMS.values(), ["asyncio", "trio"] * 2, strict=True)]
 )
 
 
@@ -277,19 +279,20 @@ def test_a_killed_process_has_lost_nothing(simulator: Simulator, gateway: Gatewa
 # Counts.
 
 
-COUNTING = ["counting-messages", "counting-responses"]
+# The second gateway has the models under the names of its own upstreams.
+each_counted = pytest.mark.parametrize(
+    "name",
+    [
+        *(f"{upstream}/echo" for upstream in UPSTREAMS.values()),
+        *(f"counting-{UPSTREAMS[each]}/{UPSTREAMS[each]}/echo" for each in COUNTING),
+    ],
+)
 
 
-def model_at(upstream: str) -> str:
-    """Return the model's name: the second gateway has the models under the names of its own upstreams."""
-    return f"{upstream}/" + (f"{upstream.removeprefix('counting-')}/echo" if upstream in COUNTING else "echo")
-
-
-@pytest.mark.parametrize("upstream", ["chat", "messages", "responses", *COUNTING])
+@each_counted
 @pytest.mark.parametrize("beta", [False, True])
 @pytest.mark.each_choice
-def test_tokens_of_messages(claude: anthropic.Anthropic, upstream: str, beta: bool) -> None:
-    name = model_at(upstream)
+def test_tokens_of_messages(claude: anthropic.Anthropic, name: str, beta: bool) -> None:
     count = claude.beta.messages.count_tokens if beta else claude.messages.count_tokens
     messages: Any = [{"role": "user", "content": "Hello there"}]
     few = count(model=name, messages=messages).input_tokens
@@ -303,9 +306,8 @@ def test_tokens_of_messages(claude: anthropic.Anthropic, upstream: str, beta: bo
     assert many > few + 1200
 
 
-@pytest.mark.parametrize("upstream", ["chat", "messages", "responses", *COUNTING])
-def test_tokens_of_responses(client: openai.OpenAI, upstream: str) -> None:
-    name = model_at(upstream)
+@each_counted
+def test_tokens_of_responses(client: openai.OpenAI, name: str) -> None:
     counted = client.responses.input_tokens.count(model=name, input="Hello there")
     assert counted.object == "response.input_tokens"
     assert 3 < counted.input_tokens < 20

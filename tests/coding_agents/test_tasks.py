@@ -14,7 +14,6 @@ from pathlib import Path
 
 import pytest
 from command.process import GatewayProcess
-from oracle import GEMINI
 from sdk_clients.processes import UPSTREAMS, Simulator
 
 from dragoman import UPSTREAMS as SPECS
@@ -24,8 +23,6 @@ from dragoman_server.recordings.document import load
 ROOT = Path(__file__).parents[2]
 PLACE = ROOT / ".clients"
 PATH = os.pathsep.join([str(PLACE / "node_modules" / ".bin"), os.environ["PATH"]])
-
-ALL_UPSTREAMS = UPSTREAMS | {GEMINI: "gemini"}
 
 # The machine may be busy: this bounds a hang, it is no expectation.
 DEADLINE_S = 180.0
@@ -71,7 +68,7 @@ def config(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The simulator as an upstream of each protocol."""
     with Simulator().ready() as simulator:
         lines = ["[server]", "simulator = true"]
-        for protocol, name in ALL_UPSTREAMS.items():
+        for protocol, name in UPSTREAMS.items():
             base = f"http://127.0.0.1:{simulator.port}" + SPECS[protocol].base_path
             lines += ["[[upstreams]]", f'name = "{name}"', f'protocol = "{protocol}"', f'base_url = "{base}"']
         file = tmp_path_factory.mktemp("gateway") / "dragoman.toml"
@@ -80,7 +77,7 @@ def config(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
-@pytest.mark.parametrize("upstream", ["sim", *ALL_UPSTREAMS.values()])
+@pytest.mark.parametrize("upstream", ["sim", *UPSTREAMS.values()])
 @pytest.mark.parametrize("name", AGENTS)
 def test_an_agent_runs_a_command_and_reports_it(
     tmp_path: Path, config: Path, name: str, upstream: str, backend: str
@@ -124,7 +121,7 @@ def test_an_agent_runs_a_command_and_reports_it(
     assert not any(b"drk_" in file.read_bytes() for file in settings)
 
 
-@pytest.mark.parametrize("upstream", ALL_UPSTREAMS.values())
+@pytest.mark.parametrize("upstream", UPSTREAMS.values())
 @pytest.mark.parametrize("module", SDKS)
 def test_an_sdk_of_gemini_runs_a_tool_loop(config: Path, module: str, upstream: str) -> None:
     script, program, packages = Path(__file__).with_name("gemini_sdks.mjs"), "node", PLACE / "node_modules"

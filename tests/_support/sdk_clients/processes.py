@@ -1,7 +1,7 @@
 """The two processes of the client tests: the simulator behind HTTP, and a gateway that has it as upstream.
 
-The simulator is named three times, once for each protocol, so every pair of protocols can be asked for by
-the model's name alone: `chat/echo`, `messages/echo`, `responses/echo`.
+The simulator is named four times, once for each protocol, so every pair of protocols can be asked for by
+the model's name alone: `chat/echo`, `messages/echo`, `responses/echo`, `gemini/echo`.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from typing import ClassVar, NamedTuple
 
 import pytest
 from command.process import DEADLINE_S, GatewayProcess, Server
-from oracle import CHAT, MESSAGES, PROTOCOL_NAMES, RESPONSES
+from oracle import CHAT, GEMINI, MESSAGES, PROTOCOL_NAMES, RESPONSES
 
 from dragoman import UPSTREAMS as SPECS
 
 # Protocol -> the name of the upstream that speaks it.
-UPSTREAMS = {CHAT: "chat", MESSAGES: "messages", RESPONSES: "responses"}
+UPSTREAMS = {CHAT: "chat", MESSAGES: "messages", RESPONSES: "responses", GEMINI: "gemini"}
 
 # Short, so that heartbeats come into every silence that a test can afford.
 KEEPALIVE_S = 0.2
@@ -47,9 +47,9 @@ class Pair(NamedTuple):
         return self.client == self.upstream
 
 
-PAIRS = [Pair(*pair) for pair in itertools.product(PROTOCOL_NAMES, PROTOCOL_NAMES)]
-# Each protocol once as the client's and once as the upstream's, where it is not the pair that matters.
-CROSSED = [Pair(*pair) for pair in zip(PROTOCOL_NAMES, [*PROTOCOL_NAMES[1:], PROTOCOL_NAMES[0]], strict=True)]
+PAIRS = [Pair(*pair) for pair in itertools.product(PROTOCOL_NAMES, UPSTREAMS)]
+# Each protocol of these clients, and those of upstreams but that of the relay, where it is not the pair that matters.
+CROSSED = [Pair(*pair) for pair in zip(PROTOCOL_NAMES, [*UPSTREAMS][1:], strict=True)]
 
 each_backend = pytest.mark.parametrize("backend", ["asyncio", "trio"])
 # Each protocol as the client's and as the upstream's, and a relay: not the pair matters, but how it is served.
@@ -112,12 +112,12 @@ class Gateway(GatewayProcess):
 def _config(port: int) -> str:
     lines = ["[server]", f"keepalive_s = {KEEPALIVE_S}", "simulator = false", 'log_level = "warning"']
     lines.append(f'default_model = "{ALIAS}"')
-    for protocol in PROTOCOL_NAMES:
+    for protocol, name in UPSTREAMS.items():
         # As the vendors' SDKs take it: with /v1 for OpenAI's protocols, without for Anthropic's.
         base = f"http://127.0.0.1:{port}" + SPECS[protocol].base_path
         lines += [
             "[[upstreams]]",
-            f'name = "{UPSTREAMS[protocol]}"',
+            f'name = "{name}"',
             f'protocol = "{protocol}"',
             f'base_url = "{base}"',
             'models = ["echo", "tools"]',
