@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
-from urllib.parse import urlsplit
 
 from dragoman import PROTOCOLS
 from dragoman.codec import ProtocolSpec, UpstreamSpec
@@ -52,7 +51,7 @@ from dragoman_server.settings.problems import (
 )
 from dragoman_server.settings.secret import Secret
 from dragoman_server.settings.server import ENV_PREFIX, KEY_VARIABLE
-from dragoman_server.settings.values import is_loopback, missing_socks, proxies_of
+from dragoman_server.settings.values import is_loopback, missing_socks, proxies_of, repeated_version
 
 # Read from the working directory if no file is named; it may be missing.
 DEFAULT_FILE = "dragoman.toml"
@@ -146,10 +145,11 @@ def _warnings(
         yield CheckFinding.warning("public", "server.cors_origins", text, fix)
     yield from _lost_prefixes(settings)
     for index, upstream in enumerate(settings.upstreams):
-        path, last = specs[upstream.protocol].path, urlsplit(upstream.base_url).path.rpartition("/")[2]
-        if path.startswith("/v1") and last.startswith("v1"):
-            text = f"the base URL for {upstream.protocol} is written without /{last}; requests go to .../{last}{path}"
-            fix = f"remove /{last} from base_url: {loaded.origin('upstreams', index, 'base_url').changed_at}"
+        path = specs[upstream.protocol].path
+        if version := repeated_version(upstream.base_url, path):
+            place, url = loaded.origin("upstreams", index, "base_url").changed_at, f"...{version}{path}"
+            text = f"the base URL for {upstream.protocol} is written without {version}; requests would go to {url}"
+            fix = f"remove {version} from base_url: {place}"
             yield CheckFinding.warning("base_url", f"upstream {upstream.name}", text, fix)
 
 

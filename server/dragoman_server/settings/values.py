@@ -7,12 +7,14 @@ import ipaddress
 import re
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, date, datetime
+from itertools import chain
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
 import msgspec
 
 from dragoman import UPSTREAMS
+from dragoman.codec import MODEL_IN_PATH, UpstreamSpec
 from dragoman_server.platform.extras import missing_extra
 from dragoman_server.settings.fields import SettingKind, SettingSpec
 from dragoman_server.settings.problems import did_you_mean, quote_value, type_name
@@ -75,8 +77,30 @@ _OWN_HEADERS = (
 _SWITCHES = {"true": True, "yes": True, "on": True, "1": True}
 _SWITCHES |= {"false": False, "no": False, "off": False, "0": False}
 
+# A version of an API, as vendors have it in their paths: /v1, /v1beta.
+API_VERSION = r"/v1[a-z0-9]*"
+
+
+def repeated_version(base_url: str, path: str) -> str:
+    """Return the version at the end of a base URL; "" without one, or if the path behind it begins with none."""
+    found = re.search(f"{API_VERSION}$", urlsplit(base_url).path)
+    return found.group() if found is not None and re.match(f"{API_VERSION}/", path) else ""
+
+
+def endpoints_of(spec: UpstreamSpec) -> list[str]:
+    """Return where a protocol is requested, behind the version of its API."""
+    paths = [spec.path, *filter(None, [spec.stream_path])]
+    return [re.sub(f"^{API_VERSION}", "", path.partition("?")[0]) for path in paths]
+
+
+def without_endpoint(url: str, endpoint: str) -> str:
+    """Return a URL without an endpoint at its end. endpoint: see endpoints_of()."""
+    pattern = re.escape(endpoint).replace(re.escape(MODEL_IN_PATH), ".+")
+    return re.sub(f"{pattern}/*$", "", url)
+
+
 # People paste these from a vendor's API reference, although base_url is an SDK's base URL.
-_ENDPOINTS = (*(spec.path.removeprefix("/v1") for spec in UPSTREAMS.values()), "/completions")
+_ENDPOINTS = (*chain.from_iterable(map(endpoints_of, UPSTREAMS.values())), "/completions")
 
 
 class InvalidValue(Exception):
@@ -241,8 +265,9 @@ def _url(text: str) -> str:
     if "?" in text or "#" in text:
         raise InvalidValue("{} has a query or a fragment: a base URL ends with its path")
     for endpoint in _ENDPOINTS:
-        if url.path.rstrip("/").endswith(endpoint):
-            raise InvalidValue(f'{{}} is an endpoint, not a base URL: leave "{endpoint}" out')
+        if without_endpoint(url.path, endpoint) != url.path:
+            shown = endpoint.replace(MODEL_IN_PATH, "...")
+            raise InvalidValue(f'{{}} is an endpoint, not a base URL: leave "{shown}" out')
     return text.rstrip("/")
 
 

@@ -207,6 +207,8 @@ async def test_a_model_is_needed(response: httpx2.Response, message: str) -> Non
         ("anthropic_messages", "http://h", "http://h"),
         ("anthropic_messages", "http://h/v1", "http://h"),
         ("anthropic_messages", "http://h/x/v1/messages", "http://h/x"),
+        ("gemini", "http://h/v1beta", "http://h"),
+        ("gemini", "http://h/v1/models/acme/kite:streamGenerateContent", "http://h"),
     ],
 )
 def test_a_url_as_people_write_it(protocol: str, url: str, base: str) -> None:

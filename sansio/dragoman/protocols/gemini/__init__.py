@@ -6,6 +6,8 @@ of one JSON array. Calls need no ids, results are matched with them in several w
 
 from __future__ import annotations
 
+import re
+
 from dragoman._ir.wrapped_signatures import LIST_MARKER
 from dragoman.codec import JSON_ARRAY, Endpoint, ModelList, ToolLimits, UpstreamSpec
 from dragoman.protocols.gemini.capabilities import GeminiCapabilities

@@ -4,6 +4,7 @@ The body is none that a server could take for a request. A server that has the p
 says so.
 """
 
+import re
 from collections.abc import Sequence
 from contextlib import suppress
 
@@ -13,6 +14,7 @@ import msgspec
 from dragoman import UPSTREAMS
 from dragoman_server.hosts import UpstreamCall
 from dragoman_server.settings import AccountSettings, UpstreamSettings
+from dragoman_server.settings.values import API_VERSION
 from dragoman_server.upstream.account_request import account_request
 from dragoman_server.upstream.errors import UpstreamError
 from dragoman_server.upstream.sender import UpstreamSender
@@ -42,8 +44,9 @@ class EndpointPath(msgspec.Struct, frozen=True):
 
 
 def other_base(base_url: str) -> str:
-    """Return a base URL with /v1 at the end if it is without, and without if it is with."""
-    return base_url.removesuffix(_VERSION) if base_url.endswith(_VERSION) else base_url + _VERSION
+    """Return a base URL with /v1 at the end if it is without a version, and without if it is with one."""
+    without = re.sub(f"{API_VERSION}$", "", base_url)
+    return without if without != base_url else base_url + _VERSION
 
 
 def configured_paths(upstream: UpstreamSettings) -> list[EndpointPath]:
@@ -69,7 +72,8 @@ async def status_at(
     """Return the status of the response to a body that is no request. Raises UpstreamError."""
     spec = UPSTREAMS[endpoint.protocol]
     headers = upstream_request_headers(upstream, spec, None, {}, stream=False)
-    call = UpstreamCall("POST", endpoint.base_url + spec.path, headers, _BODY)
+    path = spec.path_for("model", stream=False)
+    call = UpstreamCall("POST", endpoint.base_url + path, headers, _BODY)
     async with await account_request(sender, upstream, spec, account, call) as response:
         return response.status
 

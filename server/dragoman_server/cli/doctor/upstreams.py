@@ -293,8 +293,10 @@ class UpstreamExamination:
         return CheckFinding.warning("base_url", subject, text, fix)
 
     def _other_base(self, other: str) -> tuple[str, str]:
-        """Return how the base URL has to be changed, and what to do for that. other: with or without /v1."""
-        change = f"{'add' if other.endswith('/v1') else 'remove'} /v1 at the end of the base URL"
+        """Return how the base URL has to be changed, and what to do for that. other: with or without its version."""
+        removed = self.upstream.base_url.rstrip("/").removeprefix(other)
+        what = "add /v1" if other.endswith("/v1") else f"remove {removed}"
+        change = f"{what} at the end of the base URL"
         variable = self.upstream.variables.get("base_url")
         written = self.loaded.origin("upstreams", self.index, "base_url").raw
         if written is not None or urlsplit(other).path not in ("", "/v1"):

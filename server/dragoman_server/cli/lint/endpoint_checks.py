@@ -3,8 +3,10 @@
 The requests are a table. Each is written for the endpoint's protocol by the core, so it has only documented members.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 from typing import Any, Literal
 
 import anyio
@@ -18,6 +20,7 @@ from dragoman_server.models.listing import ModelListError, can_list, fetch_model
 from dragoman_server.settings import UpstreamSettings
 from dragoman_server.settings.problems import printable
 from dragoman_server.settings.secret import Secret
+from dragoman_server.settings.values import API_VERSION, endpoints_of, without_endpoint
 from dragoman_server.upstream.account_request import account_request
 from dragoman_server.upstream.errors import UpstreamBroken, UpstreamError
 from dragoman_server.upstream.sender import UpstreamResponseLike, UpstreamSender
@@ -161,11 +164,11 @@ class EndpointChecks:
 
 
 def base_url_of(url: str, spec: UpstreamSpec) -> str:
-    """Return the base URL that belongs to a URL as people write it: with the path of the endpoint, or without /v1."""
-    base = url.rstrip("/").removesuffix(spec.path)
+    """Return the base URL that belongs to a URL as people write it: with the path of the endpoint, or no version."""
+    base = reduce(without_endpoint, endpoints_of(spec), url.rstrip("/"))
     if spec.base_path:
         return base if base.endswith(spec.base_path) else base + spec.base_path
-    return base.removesuffix("/v1")
+    return re.sub(f"{API_VERSION}$", "", base)
 
 
 def _body(probe: Probe, model: str, spec: UpstreamSpec) -> bytes:
