@@ -54,8 +54,8 @@ def check(coding: str, name: str, plan: list[tuple[int, int, bytes]], places: li
     out, error = decoded(coding, chunks(changed, places))
     assert len(out) <= LIMIT
     whole, same = decoded(coding, [changed])
-    # What is whole before the place of an error may come or not: an error ends the response anyway. So a body that is both
-    # may be found too large, or damaged.
+    # What is whole before the place of an error may come or not: an error ends the response anyway. A body that is both
+    # damaged and too large may be found to be either.
     assert (error is None) == (same is None)
     assert error is not None or out == whole
     if changed == coded:

@@ -171,7 +171,7 @@ class Keyring:
         presented = presented_key(headers, query, self._places)
         if presented is None:
             raise _unauthorized(
-                "this gateway needs a client key: send it as authorization: Bearer, or as "
+                "this gateway needs a client key: send it once, as authorization: Bearer, or as "
                 + ", ".join(self._places.headers)
             )
         known = self._keys.get(hash_client_key(presented, self._secret))

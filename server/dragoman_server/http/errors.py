@@ -41,14 +41,19 @@ class FallbackErrors:
             message = f"there is nothing at this path; {self._hint(request)}"
         elif error.status_code == 405:
             message = f"{request.method[:20]} is not allowed here; allowed: {headers.get('Allow', 'POST')}"
+            if request.method == "POST":  # below the names of models there may be verbs that are not served
+                message += f"; {self._hint(request)}"
         refusal = RequestRefused(message, status=error.status_code, code=code)
         return as_starlette(self.refusal(request.scope, refusal), headers)
 
     def _hint(self, request: Request) -> str:
         """Return a text that names the right path for a request to a wrong one."""
-        suggestion = suggest_base_url(path_below_mount(request.scope), self._protocols)
+        path = path_below_mount(request.scope)
+        suggestion = suggest_base_url(path, self._protocols)
         if suggestion is None:
-            return f"this gateway serves {', '.join(endpoint_names(request.app.routes))}"
+            names = endpoint_names(request.app.routes)
+            begin = f" /{path[1:].partition('/')[0]}/"
+            return f"this gateway serves {', '.join([name for name in names if begin in name] or names)}"
         base, added = suggestion
         url = request.base_url  # from the Host header, so it is the address that the client uses
         root = f"{url.scheme}://{url.netloc}{request.scope.get('root_path', '')}"

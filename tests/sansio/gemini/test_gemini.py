@@ -158,6 +158,7 @@ def test_each_version_has_both_methods(version: str) -> None:
         ("projects/p/locations/l/publishers/acme/models/kite", "acme/kite"),
         ("models/acme/kite", "acme/kite"),
         ("models/models/gemini-x", MODEL),
+        ("v1/models/gemini-x", MODEL),
         ("models/projects/p/locations/l/publishers/google/models/gemini-x", MODEL),
         ("tunedModels/kite", "tunedModels/kite"),
         ("acme/models/kite:7b", "acme/models/kite:7b"),

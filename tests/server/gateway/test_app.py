@@ -24,7 +24,7 @@ from gateway.scripted import (
     USAGE,
     request_body,
 )
-from oracle import check_error
+from oracle import GEMINI, check_error
 from oracle import samples as s
 from starlette.applications import Starlette
 from starlette.routing import Mount
@@ -153,6 +153,7 @@ ELSEWHERE: list[tuple[str, str, dict[str, str], str]] = [
     ("POST", "/v1/messagesx", {}, CHAT),
     ("GET", "/v1/models/none", ANTHROPIC, MESSAGES),
     ("GET", "/v1/models/none", {}, CHAT),
+    ("GET", "/v1beta/cachedContents", {}, GEMINI),
 ]
 
 
@@ -165,7 +166,9 @@ async def test_a_path_without_an_endpoint(
     client = await call(app, path, method=method, headers=headers)
     check_refusal(protocol, client, 404)
     expected = "'none' is not listed" if "models" in path else "POST /v1/messages"
-    assert expected in client.error["message"]
+    # Where paths begin like this one, only those are named.
+    assert (expected in client.error["message"]) is (protocol != GEMINI)
+    assert (":countTokens" in client.error["message"]) is (expected == "POST /v1/messages")
     line = lines.one()
     assert (line["outcome"], line["status"], line["path"]) == ("refused", 404, path)
     assert line["id"] == client.headers["request-id"]
@@ -240,6 +243,7 @@ METHODS: list[tuple[str, str, str, set[str]]] = [
     ("GET", "/v1/messages", MESSAGES, {"POST"}),
     ("DELETE", "/v1/responses", RESPONSES, {"POST"}),
     ("POST", "/v1/models", CHAT, {"GET", "HEAD"}),
+    ("POST", "/v1beta/models/m:embedContent", GEMINI, {"GET", "HEAD"}),
     ("PUT", "/healthz", CHAT, {"GET", "HEAD"}),
 ]
 
@@ -251,6 +255,7 @@ async def test_a_method_that_is_not_allowed() -> None:
         check_refusal(protocol, client, 405, (method, path))
         assert set(client.headers["allow"].split(", ")) == allowed, (method, path)
         assert client.error["message"].startswith(f"{method} is not allowed here; allowed: "), (method, path)
+        assert ("this gateway serves POST /v1" in client.error["message"]) is (method == "POST"), path
 
 
 # Bugs of our own.

@@ -18,11 +18,11 @@ NAME = "gemini"
 # The versions under which clients find the same API: google-genai and @google/genai from 3.0 on send v1, older ones and
 # Gemini CLI v1beta (seen on 2026-11-23), for Vertex AI v1beta1.
 VERSIONS = ("v1beta", "v1", "v1alpha", "v1beta1")
-# What stands before a model below them. SDKs put `models/` before what is no such name already. For Vertex AI they name
-# the project, but not with an API key, and make publishers/local/models/qwen3 of local/qwen3 (google-genai 3.6.1).
-# A base URL may have the version that the client adds (gemini-balance#342, read 2026-11-22).
-MODEL_PREFIX = f"(?:(?:{'|'.join(VERSIONS)})/)?" + (
-    "(?:models/)*(?:(?:projects/[^/]+/locations/[^/]+/)?publishers/(?:google/|([^/]+/))models/)?"
+# What stands before a model below them: a version again, if the base URL has one, and `models/`. Clients of Vertex AI
+# name the project, but not with an API key, and make publishers/local/models/qwen3 of local/qwen3 (google-genai 3.6.1).
+MODEL_PREFIX = (
+    "(?:v1[a-z0-9]*/)?(?:models/)*"
+    "(?:(?:projects/[^/]+/locations/[^/]+/)?publishers/(?:google/|([^/]+/))models/)?"
 )
 
 # "data: {}" is the only heartbeat that google-genai, Gemini CLI and LangChain survive: a comment ends their stream with
