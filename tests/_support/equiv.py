@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from oracle import CHAT, MESSAGES, RESPONSES
+from oracle import CHAT, GEMINI, MESSAGES, RESPONSES
 
 from dragoman import UPSTREAMS, Capabilities, RequestTranslator
 from dragoman_server.capabilities.providers import PROVIDERS
@@ -21,7 +21,9 @@ from dragoman_server.capabilities.resolve import capabilities_for
 from dragoman_server.settings import Settings, UpstreamSettings
 
 Json = Any
-VENDORS = {CHAT: "openai", MESSAGES: "anthropic", RESPONSES: "openai"}
+VENDORS = {CHAT: "openai", MESSAGES: "anthropic", RESPONSES: "openai", GEMINI: "gemini"}
+# Where a request names none, because its path does.
+GEMINI_MODEL = "gemini-2.5-flash"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +63,7 @@ def differences(equivalents: EquivalentRequests) -> Iterator[Difference]:
     for source, body in equivalents.bodies.items():
         for target, theirs in equivalents.bodies.items():
             if source != target:
-                ours = translated(source, target, body, theirs["model"])
+                ours = translated(source, target, body, theirs.get("model", GEMINI_MODEL))
                 for place, side in _differences(target, ours, theirs):
                     yield Difference(source, target, equivalents.case, place, side.value)
 
@@ -70,7 +72,8 @@ def translated(source: str, target: str, body: Json, model: str) -> Json:
     translator = RequestTranslator(
         client=UPSTREAMS[source], upstream=UPSTREAMS[target], capabilities=vendor_target(target, model)
     )
-    return json.loads(translator.translate(json.dumps(body).encode(), model=model).body)
+    data = json.dumps({"model": GEMINI_MODEL, **body}).encode()
+    return json.loads(translator.translate(data, model=model).body)
 
 
 def _differences(protocol: str, ours: Json, theirs: Json) -> Iterator[tuple[str, Side]]:
@@ -152,4 +155,10 @@ def _with_list(holder: Json, key: str, kind: str) -> Json:
     return {**holder, key: [{"type": kind, "text": holder[key]}]}
 
 
-SPELLINGS = {CHAT: _chat, MESSAGES: _messages, RESPONSES: _responses}
+def _gemini(body: Json) -> Json:
+    """The path names the model, and whose turn the first one is need not be said."""
+    contents = [{"role": "user", **each} for each in body["contents"]]
+    return {**{name: value for name, value in body.items() if name != "model"}, "contents": contents}
+
+
+SPELLINGS = {CHAT: _chat, MESSAGES: _messages, RESPONSES: _responses, GEMINI: _gemini}

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import corpus
 from equiv import Difference, EquivalentRequests, differences
-from oracle import CHAT, MESSAGES, PROTOCOL_NAMES, RESPONSES
+from oracle import CHAT, GEMINI, MESSAGES, RESPONSES, UPSTREAM_NAMES
 
 PAGE = Path(__file__).parents[2] / "docs" / "equivalents.md"
-NAMES = {"Chat": CHAT, "Messages": MESSAGES, "Responses": RESPONSES}
+NAMES = {"Chat": CHAT, "Messages": MESSAGES, "Responses": RESPONSES, "Gemini": GEMINI}
 ANY = "any"
 
 
@@ -61,10 +61,10 @@ def equivalent_requests() -> Iterator[EquivalentRequests]:
     """Those that were written for more than one protocol."""
     for folder in corpus.files("equiv/*/"):
         for stage in ("request", "followup-request"):
+            files = {protocol: folder / f"{short}.{stage}.json" for short, protocol in corpus.FOLDERS.items()}
+            files[GEMINI] = corpus.PLACE / "streams/gemini/equiv" / folder.name / f"google.{stage}.json"
             bodies = {
-                protocol: json.loads(path.read_text("utf-8"))
-                for short, protocol in corpus.FOLDERS.items()
-                if (path := Path(folder, f"{short}.{stage}.json")).is_file()
+                name: json.loads(file.read_text("utf-8")) for name, file in files.items() if file.is_file()
             }
             if len(bodies) > 1:
                 yield EquivalentRequests(folder.name, stage, bodies)
@@ -99,5 +99,5 @@ def test_every_case_of_an_explanation_has_the_difference() -> None:
 def test_all_pairs_are_compared() -> None:
     pairs = {(each.source, each.target) for each in all_differences()}
     assert pairs == {
-        (source, target) for source in PROTOCOL_NAMES for target in PROTOCOL_NAMES if source != target
+        (source, target) for source in UPSTREAM_NAMES for target in UPSTREAM_NAMES if source != target
     }

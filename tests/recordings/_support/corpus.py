@@ -14,11 +14,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from equiv import GEMINI_MODEL
 from oracle import CHAT, GEMINI, MESSAGES, RESPONSES
 
 PLACE = Path(os.environ.get("DRAGOMAN_SHARED", Path(__file__).parents[4] / "shared"))
 FOLDERS = {"chat": CHAT, "messages": MESSAGES, "responses": RESPONSES, "gemini": GEMINI}
-GEMINI_MODEL = "gemini-2.5-flash"
 OFFICIAL_MODELS = {
     CHAT: ("gpt-3.5", "gpt-4", "gpt-5", "o1", "o3", "o4"),
     MESSAGES: ("claude-",),
