@@ -8,6 +8,7 @@ from pathlib import Path
 import anyio
 import click
 
+from dragoman_server.cli.clients import CLIENTS
 from dragoman_server.cli.config_writer import ConfigEditError, replace_file
 from dragoman_server.cli.options import (
     FAILURE,
@@ -64,7 +65,8 @@ def init(config_file: str | None, yes: bool, force: bool) -> None:
     click.echo(f"Wrote {path}. Next:")
     click.echo(f"  {command} doctor{flag}   # are the keys valid, do the models exist?")
     click.echo(f"  {command} serve{flag}")
-    click.echo(f"  {command} run{flag} -- claude   # or codex, opencode, aider, any command")
+    first, *others = CLIENTS
+    click.echo(f"  {command} run{flag} -- {first}   # or {', '.join(others)}, any command")
 
 
 def _confirmed(path: Path) -> bool:

@@ -53,10 +53,9 @@ def run(
 ) -> None:
     """Start a gateway and a command that uses it, such as claude.
 
-    COMMAND is claude, codex, opencode, aider or any program with an SDK. The gateway has the configuration of
-    `dragoman serve`, a free port of this machine, and a key that only COMMAND gets. COMMAND gets this environment and
-    what it needs to use the gateway; its files are not touched. Write -- before it, as in: dragoman run -- claude -p
-    "Hello"
+    COMMAND is a client that --client knows, or any program with an SDK. The gateway has the configuration of `dragoman
+    serve`, a free port of this machine, and a key that only COMMAND gets. COMMAND gets this environment and what it
+    needs to use the gateway; its files are not touched. Write -- before it, as in: dragoman run -- claude -p "Hello"
 
     Without --model, COMMAND requests the models that it always does if the gateway routes their names. Otherwise it
     gets the first model that the configuration names or an upstream lists.
