@@ -57,6 +57,16 @@ class Framing(msgspec.Struct, frozen=True):
     reader: Callable[[], FrameReader] | None = None
     writer: Callable[[], FrameWriter] | None = None
 
+    def error_body(self, body: bytes) -> bytes:
+        """Return the body of an error response: as the only frame, if the stream is a JSON document as errors are.
+
+        Some clients look for an error there only, and never at the status (simonw/llm-gemini, read 2026-11-29).
+        """
+        if self.writer is None or self.media_type != "application/json":
+            return body
+        frames = self.writer()
+        return frames.send(Frame(b"", body)) + frames.eof()
+
 
 class FrameDecoder:
     """Makes server-sent events of a server's stream in another framing.

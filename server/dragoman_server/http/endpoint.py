@@ -16,7 +16,7 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from dragoman import ErrorKind, RemoteProtocolError, RequestHead, RequestRefused, Usage, WireError, peek
-from dragoman.codec import MODEL_IN_PATH, Endpoint, ProtocolSpec
+from dragoman.codec import MODEL_IN_PATH, SSE, Endpoint, ProtocolSpec
 from dragoman_server.accounts.limits import ClientRefused
 from dragoman_server.accounts.usage import Meter, usage_of
 from dragoman_server.gateway import Gateway
@@ -74,7 +74,8 @@ class BaseEndpoint(ABC):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         record = self.gateway.request_began(scope, self.protocol.name)
-        request = ClientRequest(scope, receive, send, record)
+        framing = SSE if self.endpoint is None else self.endpoint.framing
+        request = ClientRequest(scope, receive, send, record, framing)
         started = request.time()
         request.telemetry = self.gateway.telemetry.begin(record, scope, request.headers, self.endpoint)
         try:

@@ -12,7 +12,7 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import Scope, Send
 
 from dragoman import ErrorKind, RemoteProtocolError, RequestRefused, WireError
-from dragoman.codec import ProtocolSpec
+from dragoman.codec import ProtocolSpec, find_endpoint
 from dragoman_server.gateway import Gateway
 from dragoman_server.http.request import path_below_mount
 from dragoman_server.wire.headers import BROWSER_HEADERS, request_id_headers
@@ -86,6 +86,9 @@ class FallbackErrors:
         record = self._gateway.request_began(scope, spec.name)
         refusal = error.as_wire_error()
         reply = error_reply(spec, refusal, record.id, request_id_headers(record.id))
+        path, query = path_below_mount(scope), scope["query_string"].decode("latin-1")
+        found = find_endpoint([spec], path, query)
+        body = reply.body if found is None else found[1].framing.error_body(reply.body)
         record.status = status
         if status == _UPGRADE_REQUIRED:
             record.outcome = "websocket_refused"  # no error: the client goes on over HTTP
@@ -94,7 +97,7 @@ class FallbackErrors:
             record.error_kind = refusal.kind.value
         self._gateway.request_ended(record)
         # Here the status is about HTTP itself, so a protocol's own table of statuses does not apply.
-        return replace(reply, status=status)
+        return replace(reply, status=status, body=body)
 
     def _protocol(self, scope: Scope) -> ProtocolSpec:
         query = scope["query_string"].decode("latin-1")

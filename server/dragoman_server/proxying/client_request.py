@@ -6,6 +6,7 @@ connection is: `HttpChannel` makes ASGI messages of them, in any ASGI server.
 
 import time
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Protocol, TypeVar
 
 import anyio
@@ -13,6 +14,7 @@ import anyio.lowlevel
 from starlette.types import Message, Receive, Scope, Send
 
 from dragoman import RemoteProtocolError, RequestRefused
+from dragoman.codec import SSE, Framing
 from dragoman.jsontext import JSON, encode
 from dragoman_server.accounts.limits import BudgetReservation
 from dragoman_server.accounts.usage import Meter
@@ -108,6 +110,7 @@ class ClientRequest:
         headers: By lower-case names; the values of a repeated header are joined, as HTTP allows.
         model_in_path: The model that the path names, "" if it names none.
         query: The query string, without the question mark.
+        framing: Of streams and errors where it came in.
         now: When it arrived, in seconds since the epoch.
         time: The clock of the event loop.
         key: The client key that it came with, None where none is needed.
@@ -121,10 +124,13 @@ class ClientRequest:
         telemetry: Its part in metrics and traces, None where there are none.
     """
 
-    def __init__(self, scope: Scope, receive: Receive, send: Send, record: RequestRecord) -> None:
+    def __init__(
+        self, scope: Scope, receive: Receive, send: Send, record: RequestRecord, framing: Framing = SSE
+    ) -> None:
         self.scope = scope
         self.receive = receive
         self.record = record
+        self.framing = framing
         self.headers = _joined_headers(scope)
         self.model_in_path: str = scope.get("path_params", {}).get("model", "")
         self.query: str = scope.get("query_string", b"").decode("latin-1")
@@ -187,6 +193,8 @@ class ClientRequest:
 
     async def respond(self, reply: Reply) -> None:
         """Send a whole response."""
+        if reply.status >= 400:
+            reply = replace(reply, body=self.framing.error_body(reply.body))
         self.record.status = reply.status
         await self.response.start(reply.status, reply.encoded_headers())
         await self.response.end(reply.body)

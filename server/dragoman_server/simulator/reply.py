@@ -104,7 +104,7 @@ def reply_to(
         simulated = SimulatedRequest(request, token, number)
         script = model.script(simulated)
     except (RemoteProtocolError, RequestRefused) as error:
-        return _error_reply(spec, token, error.as_wire_error(), number)
+        return _error_reply(spec, endpoint, token, error.as_wire_error(), number)
     total, cached, written = simulated.prompt_tokens()
     # Only Messages reports the prompt at the start, and it counts only uncached tokens there.
     context = ResponseContext(
@@ -122,7 +122,7 @@ def reply_to(
         if isinstance(event, ConnectionCut):
             cut = event
         elif isinstance(event, Failed):
-            return _error_reply(spec, token, event.error, delay_s=due_s)
+            return _error_reply(spec, endpoint, token, event.error, delay_s=due_s)
         else:
             fold.send(event)
     value = spec.write_whole(fold.response(), context, Ledger())
@@ -182,9 +182,15 @@ def _streamed(spec: ProtocolSpec, context: ResponseContext, events: Iterator[_Ti
 
 
 def _error_reply(
-    spec: ProtocolSpec, token: str, error: WireError, retry_after: float = 0, delay_s: float = 0
+    spec: ProtocolSpec,
+    endpoint: Endpoint,
+    token: str,
+    error: WireError,
+    retry_after: float = 0,
+    delay_s: float = 0,
 ) -> SimulatedReply:
     status, body = spec.write_error(error, f"req_{token}")
+    body = endpoint.framing.error_body(body)
     # A protocol may have no 503 or 529. Proxies send them all the same.
     status = error.status or status
     headers = [("retry-after", f"{retry_after:g}")] if status == 429 else []

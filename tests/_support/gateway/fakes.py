@@ -287,8 +287,9 @@ class FakeClient:
 
     @property
     def error(self) -> dict[str, Any]:
-        """The error of the body, in any protocol."""
-        error: dict[str, Any] = json.loads(self.body)["error"]
+        """The error of the body, in any protocol; a stream that is an array has it as its only element."""
+        body = json.loads(self.body)
+        error: dict[str, Any] = (body[0] if isinstance(body, list) else body)["error"]
         return error
 
     @property

@@ -258,6 +258,16 @@ async def test_a_method_that_is_not_allowed() -> None:
         assert ("this gateway serves POST /v1" in client.error["message"]) is (method == "POST"), path
 
 
+@pytest.mark.parametrize(("query", "begins"), [("", b'[{"error"'), ("?alt=sse", b'{"error"')])
+async def test_an_error_is_in_the_array_that_a_stream_would_have_been(query: str, begins: bytes) -> None:
+    for body, status in ({}, 400), ({"contents": [{"parts": [{"text": "Hi"}]}]}, 503):
+        app, _ = app_of(b"{}", status=503)
+        client = await call(app, f"/v1/models/up/m:streamGenerateContent{query}", body)
+        assert client.status == status, client.body
+        assert client.body.startswith(begins)
+        assert int(client.headers["content-length"]) == len(client.body)
+
+
 # Bugs of our own.
 
 

@@ -19,6 +19,7 @@ from gateway.fakes import call as call_app
 from starlette.routing import Route
 
 from dragoman import PROTOCOLS, RequestRefused, Signer
+from dragoman.codec import JSON_ARRAY
 from dragoman.events import Signature
 from dragoman_server.app import _routes, create_app
 from dragoman_server.gateway import Gateway
@@ -256,7 +257,9 @@ async def test_a_request_without_a_valid_key_is_refused_in_the_protocol_of_its_p
     for headers in INVALID_KEYS:
         spec = PROTOCOLS[name]
         for endpoint in spec.endpoints:
-            response = await call(endpoint.path, headers)
+            response = await call(f"{endpoint.path}?{endpoint.query}", headers)
+            ends = (b"[", b"]") if endpoint.framing is JSON_ARRAY else (b"{", b"}")
+            assert (response.body[:1], response.body[-1:]) == ends, endpoint
             assert response.status == 401, (endpoint, headers)
             assert response.headers["www-authenticate"] == "Bearer", (endpoint, headers)
             assert response.headers["x-should-retry"] == "false", (endpoint, headers)
