@@ -13,7 +13,7 @@ import msgspec
 from dragoman._ir.events import ToolKind
 from dragoman._ir.losses import LossCode
 from dragoman._ir.native import Node
-from dragoman._wire.json import JSON, JSONObject
+from dragoman._wire.json import JSON, JSONObject, encode_text
 
 
 class CacheMark(msgspec.Struct, frozen=True, gc=False):
@@ -79,6 +79,12 @@ class FunctionTool(Node, frozen=True, gc=False):
     path: str = ""
     deferred: bool | None = None
     examples: list[JSON] | None = None
+
+    @property
+    def full_description(self) -> str | None:
+        """The description and the examples, for protocols that have no place for these."""
+        examples = ["Examples of its input:", *map(encode_text, self.examples)] if self.examples else []
+        return "\n\n".join(filter(None, (self.description, "\n".join(examples)))) or self.description
 
 
 @final

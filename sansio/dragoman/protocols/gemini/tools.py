@@ -25,7 +25,7 @@ from dragoman._ir.tools import (
     WebSearch,
 )
 from dragoman._wire.exceptions import RemoteProtocolError
-from dragoman._wire.json import JSON, JSONObject, encode_text, leaves, wrong_type
+from dragoman._wire.json import JSON, JSONObject, leaves, wrong_type
 from dragoman.protocols.gemini.capabilities import GeminiCapabilities as Capabilities
 from dragoman.protocols.gemini.checks import CHECKS, objects
 from dragoman.protocols.gemini.schemas import json_schema, openapi_schema
@@ -169,10 +169,8 @@ def write_tools(request: Request, capabilities: Capabilities, out: JSONObject, l
 
 def _write_function(tool: FunctionTool, capabilities: Capabilities, ledger: Ledger) -> JSONObject:
     body: JSONObject = {"name": tool.name}
-    description = tool.description
+    description = tool.full_description
     if tool.examples:
-        examples = "\n".join(["Examples of its input:", *[encode_text(each) for each in tool.examples]])
-        description = f"{description}\n\n{examples}" if description else examples
         ledger.altered(f"{tool.path}/input_examples", "added to the tool's description")
     if description is not None:
         body["description"] = description

@@ -24,7 +24,7 @@ from dragoman._ir.tools import (
     ToolRef,
     WebSearch,
 )
-from dragoman._wire.json import JSON, JSONObject, encode_text, invalid_value, leaves, wrong_type
+from dragoman._wire.json import JSON, JSONObject, invalid_value, leaves, wrong_type
 from dragoman.protocols.openai_chat.capabilities import ChatCapabilities as Capabilities
 from dragoman.protocols.openai_chat.checks import CHECKS, read_cache_mark, write_cache_mark
 from dragoman.protocols.openai_chat.shapes import FUNCTION_SHAPE, LOCATION_SHAPE, TOOL_SHAPE, WEB_SEARCH_SHAPE
@@ -207,8 +207,7 @@ def _write_tool(tool: FunctionTool | CustomTool, ledger: Ledger) -> JSONObject:
             inner["format"] = {"type": "grammar", "grammar": grammar}
         return body
     if tool.examples:
-        examples = "\n".join(["Examples of its input:", *[encode_text(each) for each in tool.examples]])
-        inner["description"] = f"{tool.description}\n\n{examples}" if tool.description else examples
+        inner["description"] = tool.full_description
         ledger.altered(f"{tool.path}/input_examples", "added to the tool's description")
     if tool.deferred:
         ledger.altered(

@@ -27,7 +27,7 @@ from dragoman._ir.tools import (
     ToolRef,
     WebSearch,
 )
-from dragoman._wire.json import JSON, JSONObject, encode_text, invalid_value, text_or_none, wrong_type
+from dragoman._wire.json import JSON, JSONObject, invalid_value, text_or_none, wrong_type
 from dragoman.codec import Capabilities, HostedUse
 from dragoman.protocols.openai_responses.checks import CHECKS, leaf_values, required_text
 from dragoman.protocols.openai_responses.client_tools import COMPUTERS, function_fallback
@@ -328,8 +328,7 @@ def _write_function(tool: FunctionTool, native: bool, ledger: Ledger) -> JSONObj
             "the tool is sent immediately: without a tool search it would never be found",
         )
     if tool.examples:
-        lines = [out.get("description"), "Examples of its input:", *map(encode_text, tool.examples)]
-        out["description"] = "\n".join([line for line in lines if line])
+        out["description"] = tool.full_description
         ledger.altered(f"{tool.path}/input_examples", "added to the tool's description")
     return out
 
