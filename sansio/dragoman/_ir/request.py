@@ -403,20 +403,22 @@ class Request(msgspec.Struct, frozen=True, gc=False):
 class MessagePaths:
     """JSON Pointers to the messages of a body, in their order, each with the pointer to its content.
 
+    content: the pointer to the content in a message.
+
     The first ones are made once, because to format a number costs as much as to build a message.
     """
 
-    __slots__ = ("_first", "_member")
+    __slots__ = ("_content", "_first", "_member")
 
-    def __init__(self, member: str) -> None:
-        self._member = member
+    def __init__(self, member: str, content: str = "content") -> None:
+        self._member, self._content = member, content
         self._first = tuple(map(self._paths, range(512)))
 
     def __iter__(self) -> Iterator[tuple[str, str]]:
         return chain(self._first, map(self._paths, count(len(self._first))))
 
     def _paths(self, index: int) -> tuple[str, str]:
-        return f"/{self._member}/{index}", f"/{self._member}/{index}/content"
+        return f"/{self._member}/{index}", f"/{self._member}/{index}/{self._content}"
 
 
 def map_parts(

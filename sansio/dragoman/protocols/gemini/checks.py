@@ -21,36 +21,34 @@ def enum_name(value: JSON, names: tuple[str, ...]) -> str | None:
     return text_or_none(value)
 
 
-# Members whose values have names of the client's own.
+# Members whose values have names of the client's own, and those that the reader of contents renames.
 _FREE = frozenset(
     {
-        *("args", "headers", "labels", "partMetadata", "response", "parameters", "parametersJsonSchema"),
-        *("responseJsonSchema", "responseSchema"),
+        *("args", "contents", "headers", "labels", "partMetadata", "response", "parameters"),
+        *("parametersJsonSchema", "responseJsonSchema", "responseSchema", "functionCall", "functionResponse"),
     }
 )
 
 
-def rename(value: JSONObject | list[JSON]) -> None:
-    """Give known members their names in lowerCamelCase, in place: those of an object or of a list's, at each depth.
+def rename(value: JSONObject) -> None:
+    """Give the known members of an object their names in lowerCamelCase, in place, at each depth.
 
     "Parsers accept both the lowerCamelCase name [...] and the original proto field name." (protobuf.dev, ProtoJSON
     format, read 2026-11-28) google-genai 3.4.0 sends both, mixed.
     """
-    if isinstance(value, list):
-        for each in value:
-            if type(each) is dict:  # a call for each text would cost as much as reading it
-                rename(each)
-    else:
-        if "_" in "".join(value):
-            names = {name: camel_case(name) for name in value}
-            renamed = {
-                names[name] if names[name] in MEMBERS else name: member for name, member in value.items()
-            }
-            value.clear()
-            value.update(renamed)
-        for name, member in value.items():
-            if (type(member) is dict or type(member) is list) and name not in _FREE:
-                rename(member)
+    if "_" in "".join(value):
+        names = {name: camel_case(name) for name in value}
+        renamed = {names[name] if names[name] in MEMBERS else name: member for name, member in value.items()}
+        value.clear()
+        value.update(renamed)
+    for name, member in value.items():
+        kind = type(member)
+        if kind is dict and name not in _FREE:
+            rename(member)
+        elif kind is list and name not in _FREE:
+            for each in member:
+                if type(each) is dict:  # a call for each text would cost as much as reading it
+                    rename(each)
 
 
 def camel_case(name: str) -> str:

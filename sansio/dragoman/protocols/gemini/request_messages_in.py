@@ -10,7 +10,7 @@ from __future__ import annotations
 import binascii
 from base64 import b64decode
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
 import msgspec
@@ -18,12 +18,22 @@ import msgspec
 from dragoman._ir.events import Signature
 from dragoman._ir.losses import Loss, LossCode
 from dragoman._ir.native import changed
-from dragoman._ir.request import Media, Message, OpaquePart, Part, Reasoning, Text, ToolCall, ToolResult
-from dragoman._ir.shape import OBJECT, STRING, read_settings
+from dragoman._ir.request import (
+    Media,
+    Message,
+    MessagePaths,
+    OpaquePart,
+    Part,
+    Reasoning,
+    Text,
+    ToolCall,
+    ToolResult,
+)
+from dragoman._ir.shape import OBJECT, STRING, Shape, read_settings
 from dragoman._ir.wrapped_signatures import Signer
 from dragoman._wire.exceptions import RemoteProtocolError, dotted_path
 from dragoman._wire.json import JSON, JSONObject, encode, encode_text, text_or_none, wrong_type
-from dragoman.protocols.gemini.checks import CHECKS
+from dragoman.protocols.gemini.checks import CHECKS, rename
 from dragoman.protocols.gemini.shapes import (
     CALL_SHAPE,
     CONTENT_SHAPE,
@@ -41,6 +51,9 @@ from dragoman.protocols.gemini.tables import (
     SIGNATURE,
     SIGNED,
 )
+
+_PATHS = MessagePaths("contents", "parts/0")
+_ROLES = {name: ROLES[name] for name in ("user", "model")}
 
 # Characters of the hash in a made call id.
 _HASH = 24
@@ -85,6 +98,7 @@ class ConversationReader(msgspec.Struct):
     signer: Signer
     repairs: list[Loss] = []
     _turn: int = 0  # the number of the model's contents so far
+    _number: int = 0  # of the last call in its content
     _calls: _Calls = msgspec.field(default_factory=_Calls)
     _is_native: bool = True  # the message says what the content says
     _thoughts: list[Reasoning] = []  # without a signature, which a later part may carry
@@ -92,20 +106,38 @@ class ConversationReader(msgspec.Struct):
     def read(self, contents: JSON) -> list[Message]:
         """Return the messages of a list of contents, or of a single one in its place."""
         if type(contents) is dict:
-            return [self.content(contents, "/contents")]
+            return [self.content(contents, "/contents", "/contents/parts/0")]
         if type(contents) is not list:
             raise wrong_type("/contents", "an array of contents", contents)
         if not contents:
             raise RemoteProtocolError("contents is not specified", path="/contents", code="invalid_value")
-        return [self.content(content, f"/contents/{index}") for index, content in enumerate(contents)]
+        out: list[Message] = []
+        for content, (path, first) in zip(contents, _PATHS, strict=False):
+            if type(content) is dict and len(content) == 2 and not self._thoughts:
+                # A shortcut for nearly all: a role and a text.
+                parts, name = content.get("parts"), content.get("role")
+                role = _ROLES.get(name) if type(name) is str else None
+                if role is not None and type(parts) is list and len(parts) == 1 and type(parts[0]) is dict:
+                    text = parts[0].get("text")
+                    if type(text) is str and len(parts[0]) == 1:
+                        self._turn += role == "assistant"
+                        part = Text(text, None, None, first, native=parts[0])
+                        out.append(Message(role, (part,), path, native=content))
+                        continue
+            out.append(self.content(content, path, first))
+        return out
 
-    def content(self, content: JSON, path: str, role: str = "user") -> Message:
-        """Return the message of one content. role: if it has none."""
+    def content(self, content: JSON, path: str, first: str) -> Message:
+        """Return the message of one content. first: the path of its first part in a list."""
         if type(content) is not dict:
             raise wrong_type(path, "a content", content)
-        name = CHECKS.optional(content, "role", path, STRING) or role
-        known = ROLES.get(name.lower())
-        if known is None:
+        shape = None
+        if len(content) != 2 or "role" not in content or "parts" not in content:
+            rename(content)
+            shape = CONTENT_SHAPE
+        name = CHECKS.optional(content, "role", path, STRING) or "user"
+        role = ROLES.get(name) or ROLES.get(name.lower())
+        if role is None:
             raise RemoteProtocolError(
                 f"Please use a valid role: user, model. {dotted_path(path)} has another.",
                 path=f"{path}/role",
@@ -115,53 +147,56 @@ class ConversationReader(msgspec.Struct):
         listed = [parts] if type(parts) is dict else parts or []
         if type(listed) is not list:
             raise wrong_type(f"{path}/parts", "an array of parts", parts)
-        self._is_native = True
-        if known == "assistant":
+        self._is_native, self._number = True, 0
+        if role == "assistant":
             self._turn += 1
         read: list[Part] = []
         texts: list[Part] = []
-        number = 0
         for index, part in enumerate(listed):
-            at = f"{path}/parts" if listed is not parts else f"{path}/parts/{index}"
+            at = f"{path}/parts" if listed is not parts else f"{path}/parts/{index}" if index else first
             if type(part) is not dict:
                 raise wrong_type(at, "a part", part)
-            if type(part.get("functionCall")) is dict:
-                if number == 0:
-                    self._calls = _Calls()
-                number += 1
-            _add(self._part(part, at, number), read, texts)
-        read += (*texts, *self._thoughts)
+            if len(part) == 1 and type(text := part.get("text")) is str:
+                texts.append(Text(text, None, None, at, native=part))  # as most are
+            else:
+                rename(part)
+                _add(self._part(part, at), read, texts)
+        message = Message(role, (*read, *texts, *self._thoughts), path, native=content, shape=shape)
         self._thoughts = []
-        shape = None if content.keys() <= CONTENT_SHAPE.keys() else CONTENT_SHAPE
-        message = Message(known, tuple(read), path, native=content, shape=shape)
         return message if self._is_native else changed(message)
 
-    def _part(self, part: JSONObject, path: str, number: int) -> Sequence[Part]:
+    def _part(self, part: JSONObject, path: str) -> Sequence[Part]:
         """Return the parts for one: reasoning that its signature carries, and the part itself."""
-        if len(part) == 1 and type(part.get("text")) is str:
-            return (Text(part["text"], path=path, native=part),)  # as most are
-        kind = next((name for name in DATA_MEMBERS if part.get(name) is not None), None)
-        signed = self._signatures(part, kind, path)
+        kind = None
+        for name in DATA_MEMBERS:
+            if part.get(name) is not None:
+                kind = name
+                break
+        signature = part.get(SIGNATURE)
+        signed = self._signatures(part, kind, path) if signature or self._thoughts else ()
         if kind is None:
             unknown = next((name for name in part if name not in TEXT_SHAPE), None)
             if unknown is None:
-                if not part.get(SIGNATURE):
+                if not signature:
                     self._repair(path, "a part without data was left out: it is refused")
                 return signed
             return (*signed, OpaquePart(NAME, unknown, part, path))
         read = _READERS.get(kind)
-        found = None if read is None else read(self, part, path, number)
+        found = None if read is None else read(self, part, path)
         if found is None:
             return (*signed, OpaquePart(NAME, kind, part, path, _render(kind, part[kind])))
-        if isinstance(found, Text) and not found.text and part.get(SIGNATURE):
-            return signed  # there only for the signature
-        if isinstance(found, Text) and part.get(SIGNATURE) and not self._carries(part):
-            return (found, *signed)
-        if type(found) is not Reasoning:
-            return (*signed, found)
-        if not signed:
-            self._thoughts.append(found)
-        return signed
+        if type(found) is Reasoning:
+            if not signed:
+                self._thoughts.append(found)
+            return signed
+        if signature:
+            if type(found) is Text and not found.text:
+                return signed  # there only for the signature
+            if type(signature) is str and self.signer.is_wrapped(signature):
+                found = changed(found, (SIGNATURE,))  # type: ignore[type-var]  # opaque parts are above
+            elif type(found) is Text:
+                return (found, *signed)
+        return (*signed, found)
 
     def _signatures(self, part: JSONObject, kind: str | None, path: str) -> tuple[Part, ...]:
         """Return what a part's signature carries, as reasoning. Thoughts before it are the text of the first."""
@@ -190,48 +225,51 @@ class ConversationReader(msgspec.Struct):
             return (*thoughts, Reasoning("", None, path, forged=True))
         return (msgspec.structs.replace(blocks[0], text=readable), *blocks[1:])
 
-    def _text(self, part: JSONObject, path: str, number: int) -> Part:
+    def _text(self, part: JSONObject, path: str) -> Part:
         text = CHECKS.required(part, "text", path, STRING)
         if part.get("thought") is True:
             return Reasoning(text, None, path, native=part, shape=TEXT_SHAPE)
-        return self._own(Text(text, path=path, native=part, shape=TEXT_SHAPE), part)
+        return Text(text, path=path, native=part, shape=TEXT_SHAPE)
 
-    def _call(self, part: JSONObject, path: str, number: int) -> Part:
+    def _call(self, part: JSONObject, path: str) -> Part:
         call = CHECKS.required(part, "functionCall", path, OBJECT)
+        shape = _shape(part, "functionCall")
         at = f"{path}/functionCall"
         name = CHECKS.required(call, "name", at, STRING)
         arguments = CHECKS.optional(call, "args", at, OBJECT) or {}
         text = encode_text(arguments)
-        call_id = CHECKS.optional(call, "id", at, STRING) or self._made_id(number, name, text)
+        if self._number == 0:
+            self._calls = _Calls()
+        self._number += 1
+        call_id = CHECKS.optional(call, "id", at, STRING) or self._made_id(name, text)
         self._calls.add(call_id, name)
-        return self._own(ToolCall(call_id, name, text, path=path, native=part, shape=CALL_SHAPE), part)
+        return ToolCall(call_id, name, text, path=path, native=part, shape=shape)
 
-    def _made_id(self, number: int, name: str, text: str) -> str:
+    def _made_id(self, name: str, text: str) -> str:
         """Return an id for a call without one: the same history gives the same ids in every request."""
         import hashlib  # loads OpenSSL: slow to import, and newer clients send ids
 
-        value = encode([self._turn, number, name, text])
+        value = encode([self._turn, self._number, name, text])
         return f"call_{hashlib.sha256(value).hexdigest()[:_HASH]}"
 
-    def _result(self, part: JSONObject, path: str, number: int) -> Part:
+    def _result(self, part: JSONObject, path: str) -> Part:
         result = CHECKS.required(part, "functionResponse", path, OBJECT)
+        shape = _shape(part, "functionResponse")
         at = f"{path}/functionResponse"
         name = CHECKS.optional(result, "name", at, STRING) or ""
         call_id = self._calls.answered(CHECKS.optional(result, "id", at, STRING), name)
         response = CHECKS.optional(result, "response", at, OBJECT) or {}
         text, failed = _result_text(response)
         content: list[Text | Media | OpaquePart] = [Text(text, path=f"{at}/response")] if text else []
-        for index, inner in enumerate(CHECKS.objects(result, "parts", at)):
-            media = self._media(inner, f"{at}/parts/{index}", 0)
+        for index, inner in enumerate(CHECKS.objects(result, "parts", at) if "parts" in result else ()):
+            media = self._media(inner, f"{at}/parts/{index}")
             if not isinstance(media, Media):
                 kind = next(iter(inner), "part")
                 media = OpaquePart(NAME, kind, inner, f"{at}/parts/{index}", _render(kind, inner.get(kind)))
             content.append(media)
-        return ToolResult(
-            call_id, tuple(content), is_error=failed, path=path, native=part, shape=RESULT_SHAPE
-        )
+        return ToolResult(call_id, tuple(content), is_error=failed, path=path, native=part, shape=shape)
 
-    def _media(self, part: JSONObject, path: str, number: int) -> Part | None:
+    def _media(self, part: JSONObject, path: str) -> Part | None:
         read_settings(part, MEDIA_SHAPE, wrong_type, path)  # checks the types
         data = part.get("inlineData") or part.get("fileData") or {}
         media_type = data.get("mimeType") or ""
@@ -254,7 +292,7 @@ class ConversationReader(msgspec.Struct):
         else:
             return None
         is_file = kind not in ("image", "audio")
-        media = Media(
+        return Media(
             "file" if is_file else kind,  # type: ignore[arg-type]
             source,
             content,
@@ -265,26 +303,22 @@ class ConversationReader(msgspec.Struct):
             native=part,
             shape=MEDIA_SHAPE if is_file else UNNAMED_SHAPE,
         )
-        return self._own(media, part)
-
-    def _carries(self, part: JSONObject) -> bool:
-        """True if the signature of a part carries those of other vendors."""
-        signature = part.get(SIGNATURE)
-        return type(signature) is str and self.signer.is_wrapped(signature)
-
-    def _own(self, node: Text | ToolCall | Media, part: JSONObject) -> Text | ToolCall | Media:
-        """Return a node, without such a signature in its object."""
-        return changed(node, (SIGNATURE,)) if self._carries(part) else node
 
     def _repair(self, path: str, detail: str) -> None:
         self.repairs.append(Loss(LossCode.REPAIRED, path, detail))
         self._is_native = False
 
 
+# By the kind of a part: its shape, and the members of its data that nearly all have.
+_PLAIN: dict[str, tuple[Mapping[str, Shape], frozenset[str]]] = {
+    "functionCall": (CALL_SHAPE, frozenset(("id", "name", "args"))),
+    "functionResponse": (RESULT_SHAPE, frozenset(("id", "name", "response"))),
+}
+
 # Where the vendor's API has the files that clients have uploaded.
 _FILES = "https://generativelanguage.googleapis.com/"
 
-_READERS: dict[str, Callable[[ConversationReader, JSONObject, str, int], Part | None]] = {
+_READERS: dict[str, Callable[[ConversationReader, JSONObject, str], Part | None]] = {
     "text": ConversationReader._text,
     "functionCall": ConversationReader._call,
     "functionResponse": ConversationReader._result,
@@ -306,6 +340,15 @@ def _add(parts: Sequence[Part], read: list[Part], texts: list[Part]) -> None:
             read += texts
             texts.clear()
         read.append(part)
+
+
+def _shape(part: JSONObject, kind: str) -> Mapping[str, Shape] | None:
+    """Return the shape of a part, whose data gets its names; None if it has only plain members."""
+    shape, plain = _PLAIN[kind]
+    if part[kind].keys() <= plain:
+        return None if len(part) == 1 + (SIGNATURE in part) else shape
+    rename(part[kind])
+    return shape
 
 
 def _plain_text(data: str) -> str | None:
