@@ -39,10 +39,11 @@ def json_schema(schema: JSON, note: SchemaNote, path: str = "") -> JSON:
         return schema
     out: JSONObject = {}
     for key, value in schema.items():
-        at = child(path, key)
-        name = _NAMES.get(key) or (camel_case(key) if camel_case(key) in _KNOWN else key)
+        name = _NAMES.get(key, key)
+        if "_" in key and camel_case(key) in _KNOWN:
+            name = camel_case(key)
         if name == "propertyOrdering":
-            note(at, "the order of properties: JSON Schema has none")
+            note(child(path, key), "the order of properties: JSON Schema has none")
         elif name == "example":
             out["examples"] = [value]
         elif name == "type":
@@ -50,11 +51,13 @@ def json_schema(schema: JSON, note: SchemaNote, path: str = "") -> JSON:
         elif name.startswith(("min", "max")) and type(value) is str:
             out[name] = read_number(value)  # an int64 in proto3 JSON
         elif name in _LISTS and type(value) is list:
+            at = child(path, key)
             out[name] = [json_schema(each, note, f"{at}/{index}") for index, each in enumerate(value)]
         elif name in _MAPS and type(value) is dict:
+            at = child(path, key)
             out[name] = {each: json_schema(inner, note, child(at, each)) for each, inner in value.items()}
         elif name in _SINGLE:
-            out[name] = json_schema(value, note, at)
+            out[name] = json_schema(value, note, child(path, key))
         elif name != "nullable" and value is not None:
             out[name] = value
     if schema.get("nullable") is True and type(out.get("type")) is str:
