@@ -50,20 +50,25 @@ class ContentsWriter(msgspec.Struct):
 
     def add(self, message: Message) -> None:
         """Write a message as a content, or into the last one if the role is the same."""
-        for part in message.parts:
-            if type(part) is ToolCall:
-                self._names[part.call_id] = part.name
-        role = "model" if message.role == "assistant" else "user"
-        if self._native and message.native is not None and message.role in ("user", "assistant"):
-            self._close()
-            self.contents.append(message.native)
-            return
         if message.role in ("system", "developer"):
             self._add_system(message)
             return
+        role = "model" if message.role == "assistant" else "user"
+        kept = message.native if self._native else None
+        if kept is not None:
+            self._close()
+            self.contents.append(kept)
         before = len(self.contents)
         for part in message.parts:
-            if type(part) is Reasoning:
+            if type(part) is ToolCall:
+                self._names[part.call_id] = part.name
+            if kept is not None:
+                continue
+            if type(part) is Text and role != self._open and not self._native and part.citations is None:
+                if part.text:  # a shortcut, as nearly all begin: no signature waits for it
+                    self._start(role)
+                    self._signed.parts.append({"text": part.text})
+            elif type(part) is Reasoning:
                 self._add_reasoning(part, role)
             else:
                 for written in self._parts(part, role):
@@ -108,15 +113,18 @@ class ContentsWriter(msgspec.Struct):
                 f"reasoning of {signature.origin or 'a response that was cut off'}, which this upstream cannot read",
             )
         elif role == "model" and not (self._native and signature.native.get(SIGNED)):  # the part still has it
-            self._start(role)
+            if role != self._open:
+                self._start(role)
             self._signed.sign(signature.native)
 
     def _append(self, role: str, part: JSONObject) -> None:
-        starts = "functionResponse" not in part and self._ends_with_result()
-        if starts and self._media:
-            self._add_media()
-            starts = False
-        self._start(role, starts=starts)
+        if role != self._open:
+            self._start(role)
+        elif "functionResponse" not in part and self._ends_with_result():
+            if self._media:
+                self._add_media()
+            else:
+                self._start(role)
         self._signed.add(part)
 
     def _add_media(self) -> None:
@@ -131,11 +139,11 @@ class ContentsWriter(msgspec.Struct):
         parts = self._signed.parts
         return bool(parts) and "functionResponse" in parts[-1]
 
-    def _start(self, role: str, starts: bool = False) -> None:
-        if role != self._open or starts:
+    def _start(self, role: str) -> None:
+        if self._open or self._media:
             self._close()
-            self._open = role
-            self.contents.append({"role": role, "parts": self._signed.parts})
+        self._open = role
+        self.contents.append({"role": role, "parts": self._signed.parts})
 
     def _close(self) -> None:
         """End the last content: nothing more joins it."""
@@ -143,13 +151,12 @@ class ContentsWriter(msgspec.Struct):
             self._add_media()
         if not self._open:
             return
-        self._signed.finish()
+        parts = self._signed.finish()
         if self._open == "model" and self._capabilities.thought_signatures:
-            add_placeholder(self._signed.parts)
-        if not self._signed.parts:
+            add_placeholder(parts)
+        if not parts:
             self.contents.pop()
         self._open = ""
-        self._signed = SignedParts()
 
     # --- parts --------------------------------------------------------------------------------------------
 

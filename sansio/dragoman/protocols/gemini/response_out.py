@@ -201,7 +201,7 @@ class CandidateWriter(msgspec.Struct):
             self.text(explanation)
         if self._signatures:
             self._add({"text": "", SIGNATURE: self._carrier()})
-        self.parts.finish()
+        self.parts.parts = self.parts.finish()
         if reason in LOSSY_STOP_REASONS:
             path = f"/candidates/{self._index}/finishReason"
             self._ledger.altered(path, f"the upstream stopped for {reason.value}, which is reported as STOP")

@@ -39,7 +39,7 @@ def json_schema(schema: JSON, note: SchemaNote, path: str = "") -> JSON:
         return schema
     out: JSONObject = {}
     for key, value in schema.items():
-        name = _NAMES.get(key, key)
+        name = _NAMES.get(key) or key
         if "_" in key and camel_case(key) in _KNOWN:
             name = camel_case(key)
         if name == "propertyOrdering":

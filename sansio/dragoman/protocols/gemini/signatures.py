@@ -48,11 +48,15 @@ class SignedParts(msgspec.Struct):
             part = {**part, SIGNATURE: waiting.pop(0)}
         self.parts.append(part)
 
-    def finish(self) -> None:
-        """Add what no text has come for as parts without text."""
+    def finish(self) -> list[JSONObject]:
+        """Return the parts, with those without text for what no text has come for, and begin another content."""
+        parts, self.parts = self.parts, []
         if self._texts:
-            self.parts += [{"text": "", SIGNATURE: signature} for signature in self._texts]
+            parts += [{"text": "", SIGNATURE: signature} for signature in self._texts]
             self._texts = []
+        if self._calls:
+            self._calls = []
+        return parts
 
 
 def _is_unsigned_text(part: JSONObject) -> bool:
