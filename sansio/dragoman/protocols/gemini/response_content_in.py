@@ -204,6 +204,9 @@ class CandidateReader(msgspec.Struct):
         self._message = text_or_none(candidate.get("finishMessage")) or self._message
 
     def _read_part(self, part: JSONObject, out: list[Event]) -> None:
+        if len(part) == 1 and type(text := part.get("text")) is str:
+            self._read_text(part, text, None, out)  # as most are
+            return
         kind = next((name for name in DATA_MEMBERS if part.get(name) is not None), None)
         signature = text_or_none(part.get(SIGNATURE))
         if kind == "functionCall" and type(part[kind]) is dict:

@@ -33,12 +33,16 @@ class UsageMetadataReader(msgspec.Struct):
     same_protocol: bool
     _figures: JSONObject = {}
 
-    def read(self, value: JSONObject) -> Usage:
-        """Add the counts of one object and return the counts so far."""
+    def read(self, value: JSONObject) -> Usage | None:
+        """Add the counts of one object and return the counts so far, None if it has no others."""
+        figures = self._figures
+        new = {name: count for name, count in value.items() if name not in figures or figures[name] != count}
+        if not new:
+            return None
         if not self.same_protocol:
-            note_unread(value, USAGE_SHAPE, "/usageMetadata", self.ledger)
-        self._figures.update(value)
-        return _read(self._figures, self.same_protocol)
+            note_unread(new, USAGE_SHAPE, "/usageMetadata", self.ledger)
+        figures.update(new)
+        return _read(figures, self.same_protocol)
 
 
 def _read(value: JSONObject, same_protocol: bool) -> Usage:
