@@ -102,7 +102,7 @@ class GeminiReader:
         usage = chunk.get("usageMetadata")
         if type(usage) is dict:
             found = self._counts.read(usage)
-            if found is not None and found != self._usage:
+            if found != self._usage:
                 self._usage = found
                 out.append(found)
         feedback = chunk.get("promptFeedback")

@@ -32,17 +32,18 @@ class UsageMetadataReader(msgspec.Struct):
     ledger: Ledger
     same_protocol: bool
     _figures: JSONObject = {}
+    _usage: Usage = Usage()
 
-    def read(self, value: JSONObject) -> Usage | None:
-        """Add the counts of one object and return the counts so far, None if it has no others."""
+    def read(self, value: JSONObject) -> Usage:
+        """Add the counts of one object and return the counts so far."""
         figures = self._figures
         new = {name: count for name, count in value.items() if name not in figures or figures[name] != count}
-        if not new:
-            return None
-        if not self.same_protocol:
-            note_unread(new, USAGE_SHAPE, "/usageMetadata", self.ledger)
-        figures.update(new)
-        return _read(figures, self.same_protocol)
+        if new:
+            if not self.same_protocol:
+                note_unread(new, USAGE_SHAPE, "/usageMetadata", self.ledger)
+            figures.update(new)
+            self._usage = _read(figures, self.same_protocol)
+        return self._usage
 
 
 def _read(value: JSONObject, same_protocol: bool) -> Usage:
