@@ -134,11 +134,11 @@ class StreamEvents:
                 yield event
             if (
                 text_sender_for is not None
-                and len(events) == 1
                 and events is read
+                and (len(events) == 1 or (len(events) == 2 and type(events[0]) is Usage))
                 and fast_path.should_learn()
             ):
-                self._learn(raw_event, events[0], text_sender_for)
+                self._learn(raw_event, events[-1], text_sender_for)
         if self._sse.error is not None:
             raise self._sse.error
 

@@ -27,6 +27,11 @@ _FRAME_END = b"\n\n"
 # A counter without leading zeros, as JSON has it.
 _NUMBER = re.compile(rb"0|[1-9][0-9]{0,15}")
 
+# An object with at most one more level, no string of which has a brace or an escape, and the numbers of its members.
+_FLAT = rb'[^{}"]++|"[^"\\{}]*"'
+_OBJECT = re.compile(rb"[ ]?\{(?:" + _FLAT + rb"|\{(?:" + _FLAT + rb")*+\})*+\}")
+_COUNT = re.compile(rb'(?:(?<=":)|(?<=": ))(?:0|[1-9][0-9]{0,15})(?=[,} ])')
+
 _decode_text = msgspec.json.Decoder(str).decode
 # Possessive, so that a string of many megabytes costs no memory.
 _STRING = rb'("[^"\\]*+(?:\\.[^"\\]*+)*+")'
@@ -40,12 +45,15 @@ class DeltaTemplate(msgspec.Struct, frozen=True):
         on_texts: Called with the texts of each run of such frames, None for nothing.
         number: A member that counts frames, b"" for none. The reader does not use it.
         padding: A member with random characters at the end of the frame, b"" for none.
+        counts: A member behind the text whose numbers may differ, b"" for none. The last frame of each run is left to
+            the reader, which gets the counts of all of them from it, because they are cumulative.
     """
 
     key: bytes
     on_texts: Callable[[list[str]], object] | None = None
     number: bytes = b""
     padding: bytes = b""
+    counts: bytes = b""
 
 
 # Takes the bytes of whole frames and the place where one begins. Returns the texts of the frames from there on that
@@ -74,6 +82,9 @@ def build_extractor(raw_event: bytes, template: DeltaTemplate, text: str) -> Ext
     if counter is not None:
         head, middle = head[: counter.start(1)], head[counter.end(1) :]
     random = None if padding is None else padding.search(tail)
+    pieces = _around_counts(tail, template.counts) if template.counts else []
+    if len(pieces) > 1:
+        return _without_last(_extractor(head, middle, tail, _counted_end(pieces)))
     if random is not None:
         end_of = _padded_end(tail[: random.start(1)], tail[random.end(1) :])
     else:
@@ -109,6 +120,45 @@ def _padded_end(tail: bytes, close: bytes) -> _EndFinder:
         return end if fits and rest.endswith(close) else -1
 
     return end_of
+
+
+def _around_counts(tail: bytes, member: bytes) -> list[bytes]:
+    """Return what is around the numbers in a member."""
+    at = tail.find(b'"' + member + b'":')
+    found = _OBJECT.match(tail, at + len(member) + 3) if at >= 0 else None
+    if found is None:
+        return []
+    pieces = _COUNT.split(found.group())
+    return [tail[: found.start()] + pieces[0], *pieces[1:-1], pieces[-1] + tail[found.end() :]]
+
+
+def _counted_end(pieces: list[bytes]) -> _EndFinder:
+    first, *others = pieces
+
+    def end_of(rest: bytes) -> int:
+        end = rest.find(first)
+        at = end + len(first)
+        for piece in others:
+            stop = rest.find(piece, at)
+            if stop < 0 or _NUMBER.fullmatch(rest, at, stop) is None:
+                return -1
+            at = stop + len(piece)
+        return end if at == len(rest) else -1
+
+    return end_of
+
+
+def _without_last(extract: Extractor) -> Extractor:
+    """Leave the last frame of each run."""
+
+    def extract_others(frames: bytes, position: int) -> tuple[list[str], int]:
+        texts, end = extract(frames, position)
+        if texts:
+            texts.pop()
+            end = frames.rfind(_FRAME_END, position, end - 1) + len(_FRAME_END) if texts else position
+        return texts, end
+
+    return extract_others
 
 
 def _extractor(head: bytes, middle: bytes, tail: bytes, end_of: _EndFinder) -> Extractor:

@@ -276,3 +276,16 @@ def test_the_fast_path_collects_texts_for_citations(monkeypatch: pytest.MonkeyPa
     frames = [b"data: " + encode({"candidates": [each]}) for each in (other, *thoughts, *texts, last)]
     data = b"\r\n\r\n".join([*frames, b""])
     assert both_ways(GEMINI, "openai_chat", data, monkeypatch) == 3
+
+
+def test_the_fast_path_reads_the_last_counts_of_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    chunks: list[dict[str, object]] = [
+        {
+            "candidates": [{"content": {"parts": [{"text": text}]}, "index": 0}],
+            "usageMetadata": {"promptTokenCount": 4, "candidatesTokenCount": count},
+        }
+        for count, text in enumerate("abcdef", 8)
+    ]
+    chunks.append({"candidates": [{"finishReason": "STOP"}]})
+    data = b"".join([b"data: " + encode(chunk) + b"\n\n" for chunk in chunks])
+    assert both_ways(GEMINI, "openai_responses", data, monkeypatch) == 3

@@ -192,6 +192,34 @@ def test_a_counter_of_any_number_of_digits() -> None:
         assert extract(joined(frame), 0)[0] == ([] if frame == b": ping" else ["a"])
 
 
+@pytest.mark.parametrize(
+    ("tail", "is_like"),
+    [
+        (b'"x":1,"u":{"n":5,"m":[{"k":"T","n":7}]},"y":1', True),
+        (b'"x":1,"u":{"n":1234,"m":[{"k":"T","n":0}]},"y":1', True),
+        (b'"x":2,"u":{"n":5,"m":[{"k":"T","n":7}]},"y":1', False),
+        (b'"x":1,"u":{"n":5,"m":[{"k":"T","n":7}]},"y":2', False),
+        (b'"x":1,"u":{"n":5,"m":[{"k":"U","n":7}]},"y":1', False),
+        (b'"x":1,"u":{"n":5,"o":6,"m":[{"k":"T","n":7}]},"y":1', False),
+        (b'"x":1,"u":{"n":05,"m":[{"k":"T","n":7}]},"y":1', False),
+        (b'"x":1,"u":{"n":-5,"m":[{"k":"T","n":7}]},"y":1', False),
+        (b'"x":1,"u":{"n":5.5,"m":[{"k":"T","n":7}]},"y":1', False),
+        (b'"x":1,"u":{"n":5,"m":[]},"y":1', False),
+        (b'"x":1,"u":{"n":5,"m":[{"k":"T","n":7}]},"y":1,"z":1', False),
+    ],
+)
+def test_counts_may_differ_but_the_last_frame_is_left(tail: bytes, is_like: bool) -> None:
+    learned, other = [b'data: {"text":"a",%b}' % each for each in (_COUNTED, tail)]
+    extract = build_extractor(learned, DeltaTemplate(b"text", counts=b"u"), "a")
+    assert extract is not None
+    frames = joined(other, learned)
+    assert extract(frames, 0) == ((["a"], len(joined(other))) if is_like else ([], 0))
+    assert extract(joined(learned, other, learned), len(joined(learned)))[0] == (["a"] if is_like else [])
+
+
+_COUNTED = b'"x":1,"u":{"n":10,"m":[{"k":"T","n":10}]},"y":1'
+
+
 DELTAS: list[Delta] = [
     TextDelta(3, "a"),
     ArgumentsDelta(3, "a"),

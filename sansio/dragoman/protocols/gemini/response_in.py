@@ -76,9 +76,10 @@ class GeminiReader:
         return out
 
     def template_for(self, delta: TextDelta | ReasoningDelta | ArgumentsDelta) -> DeltaTemplate:
-        """Return how to read later frames. They look alike if only the last one has counts, as on Vertex AI."""
+        """Return how to read later frames. On Vertex AI only the last one has counts."""
         candidate = next(each for each in self._candidates.values() if each.block == delta.block)
-        return DeltaTemplate(b"text", candidate.texts.extend if isinstance(delta, TextDelta) else None)
+        on_texts = candidate.texts.extend if isinstance(delta, TextDelta) else None
+        return DeltaTemplate(b"text", on_texts, counts=b"usageMetadata")
 
     def read_chunk(self, chunk: JSONObject, out: list[Event], *, fails: bool = False) -> None:
         """Read one chunk. fails: it is an error, whatever it looks like."""
