@@ -206,6 +206,7 @@ def test_a_counter_of_any_number_of_digits() -> None:
         (b'"x":1,"u":{"n":5.5,"m":[{"k":"T","n":7}]},"y":1', False),
         (b'"x":1,"u":{"n":5,"m":[]},"y":1', False),
         (b'"x":1,"u":{"n":5,"m":[{"k":"T","n":7}]},"y":1,"z":1', False),
+        (b'"x":1,"u":{"n":5,"m":[{"k":"T","n":7}]},"y":1}', False),
     ],
 )
 def test_counts_may_differ_but_the_last_frame_is_left(tail: bytes, is_like: bool) -> None:

@@ -113,7 +113,7 @@ class ConversationReader(msgspec.Struct):
             raise RemoteProtocolError("contents is not specified", path="/contents", code="invalid_value")
         out: list[Message] = []
         for content, (path, first) in zip(contents, _PATHS, strict=False):
-            if type(content) is dict and len(content) == 2 and not self._thoughts:
+            if type(content) is dict and len(content) == 2:
                 # A shortcut for nearly all: a role and a text.
                 parts, name = content.get("parts"), content.get("role")
                 role = _ROLES.get(name) if type(name) is str else None
@@ -131,10 +131,7 @@ class ConversationReader(msgspec.Struct):
         """Return the message of one content. first: the path of its first part in a list."""
         if type(content) is not dict:
             raise wrong_type(path, "a content", content)
-        shape = None
-        if len(content) != 2 or "role" not in content or "parts" not in content:
-            rename(content)
-            shape = CONTENT_SHAPE
+        shape = None if len(content) == 2 and "role" in content and "parts" in content else CONTENT_SHAPE
         name = CHECKS.optional(content, "role", path, STRING) or "user"
         role = ROLES.get(name) or ROLES.get(name.lower())
         if role is None:
