@@ -22,6 +22,7 @@ def test_every_reason_is_written() -> None:
 def test_what_messages_writes_is_read_as_the_same_reason() -> None:
     for reason, name in messages.STOP_REASON_NAMES.items():
         assert messages.STOP_REASONS[name] is reason, reason
+        assert name == next(each for each in messages.STOP_REASONS if messages.STOP_REASONS[each] is reason)
 
 
 def test_what_other_protocols_write_for_a_reason_they_do_not_have_is_another_reason() -> None:

@@ -1,7 +1,7 @@
 """The key by which an upstream finds the prompt's cache again: `prompt_cache_key`.
 
 A client's own key is translated like any other setting. Here the caller's key is added where the client sent none; the
-gateway's is that of the conversation (`conversation_key`).
+gateway's is that of the conversation (`conversation_key`). A request that is relayed byte for byte gets none.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Names of tools and ids of their calls as an upstream or a client accepts them.
 
 Every mapping is a function of the value only (a hash if something must be shortened): the same conversation gives the
-same bytes each turn, and prompt caches and earlier turns stay valid.
+same bytes each turn, and prompt caches and earlier turns stay valid. `tools.fit_tools` notes what it has sent in
+`Undo.origins`, and `tool_calls.ToolCallStage` gives the client its own names back.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Cut a stream of server-sent events into whole frames without changing a byte.
 
 A frame ends with a blank line. FrameCutter holds the bytes of an unfinished frame until its end comes; split_frames()
-splits the bytes of whole frames further. Nothing is decoded here.
+splits the bytes of whole frames further. Nothing is decoded here. Other streams are cut by the readers of `framing`.
 """
 
 from __future__ import annotations

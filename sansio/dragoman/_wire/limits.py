@@ -4,7 +4,8 @@ Bytes are limited where they are received. These rows limit counts, because a fe
 things, each of which costs more than its bytes. A row is either a vendor's own limit or at least ten times what
 recorded traffic shows, so that no honest peer meets one. docs/security.md shows the table.
 
-Messages, tools, tool calls and other things without a row of their name are limited as elements of their array.
+What has no row of its name, such as messages, tools and tool calls, counts as elements of its array. In a response that
+is translated, each block counts for BLOCKS as well (`_ir.event_order`).
 """
 
 from __future__ import annotations

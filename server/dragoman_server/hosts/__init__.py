@@ -1,8 +1,9 @@
 """Hosts: what a server needs of a call besides its protocol, such as another path, a token or a signature.
 
 A protocol makes the call. Its host fits it (a deployment in the path, a version in the query, the model taken out of
-the body), and authorizes it for an account when its body is final, because a signature covers the body. That is done
-again for each retry, because signatures and tokens expire. Most hosts take any call as it is, with a key in a header.
+the body), and authorizes it for an account when its body is final, because a signature covers the body. Both are done
+again for each retry (`upstream.account_request`), because signatures and tokens expire. Most hosts take any call as it
+is, with a key in a header.
 """
 
 from collections.abc import Awaitable, Callable, Sequence

@@ -3,6 +3,8 @@
 All work on bytes from outside is linear, and a small input is handled where it is, without a thread. One function
 decides, by the size of the input. The threads are few, and an abandoned call keeps its thread until it ends, so clients
 that leave cannot pile them up; further calls wait in order.
+
+Calls that block, such as those of SQLite, are not for these two threads: in_threads() takes others.
 """
 
 import asyncio

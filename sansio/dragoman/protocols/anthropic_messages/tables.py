@@ -72,7 +72,8 @@ STOP_REASONS: dict[str, StopReason] = {
     "pause_turn": StopReason.PAUSE,
     "compaction": StopReason.COMPACTION,
 }
-STOP_REASON_NAMES: dict[StopReason, str] = {reason: name for name, reason in STOP_REASONS.items()}
+# Of several names of a reason the first one.
+STOP_REASON_NAMES: dict[StopReason, str] = {reason: name for name, reason in reversed(STOP_REASONS.items())}
 
 # Blocks.
 

@@ -81,8 +81,8 @@ def add_placeholder(parts: list[JSONObject]) -> None:
 
 def _prepare(contents: list[JSON]) -> None:
     """Give members their names in lowerCamelCase, and parts their list: clients of proto3 JSON may send other forms."""
-    rename(contents)
     for content in contents:
+        rename(content)
         if type(content.get("parts")) is dict:
             content["parts"] = [content["parts"]]
 
