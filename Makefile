@@ -29,11 +29,12 @@ OR_ADVISE := || { echo "The packages could not be installed; pip says why above.
 # Of `make lock`; --upgrade-package NAME moves one package only.
 UPGRADE ?= --upgrade
 RELEASE := .venv-release
+DOCS := .venv-docs
 COMPILE = UV_CUSTOM_COMPILE_COMMAND="make lock" $(RELEASE)/bin/uv pip compile --quiet --universal --python-version 3.11 \
 	--generate-hashes --annotation-style line
 VERSIONS ?= 3.11 3.12 3.13 3.14
 
-.PHONY: run help test quick suite test-recordings test-clients test-versions lock audit dist check-format lint types imports tests coverage golden fuzz soak leaving memory mutants bench bench-plot growth lines map docs fix clean
+.PHONY: run help test quick suite test-recordings test-clients test-versions lock audit dist check-format lint types imports tests coverage golden fuzz soak leaving memory mutants bench bench-plot growth lines map docs docs-site fix clean
 
 # -- set-up -----------------------------------------------------------------------------------------------
 
@@ -60,6 +61,12 @@ $(VENV)/.dev: $(VENV)/.server $(LOCKS)/dev.txt
 $(RELEASE)/.release: $(LOCKS)/release.txt
 	@$(PYTHON) -m venv --clear $(RELEASE)
 	@$(RELEASE)/bin/python $(LOCKED)/release.txt $(OR_ADVISE)
+	@touch $@
+
+$(DOCS)/.docs: $(LOCKS)/server.txt $(LOCKS)/docs.txt
+	@echo "installing what makes the site"
+	@$(PYTHON) -m venv --clear $(DOCS)
+	@$(DOCS)/bin/python $(LOCKED)/server.txt --requirement $(LOCKS)/docs.txt $(OR_ADVISE)
 	@touch $@
 
 # -- the commands -----------------------------------------------------------------------------------------
@@ -137,6 +144,7 @@ suite: $(VENV)/.dev ## all tests, without the checks and without coverage
 lock: $(RELEASE)/.release ## lock the newest versions that pyproject.toml allows; UPGRADE= keeps them
 	$(COMPILE) $(UPGRADE) --extra server --group build -o $(LOCKS)/server.txt pyproject.toml
 	$(COMPILE) $(UPGRADE) --extra server --group dev -c $(LOCKS)/server.txt -o $(LOCKS)/dev.txt pyproject.toml
+	$(COMPILE) $(UPGRADE) --group docs -c $(LOCKS)/server.txt -o $(LOCKS)/docs.txt
 	$(COMPILE) $(UPGRADE) --group release -o $(LOCKS)/release.txt
 	$(COMPILE) --all-extras -c $(LOCKS)/dev.txt -o $(LOCKS)/all.txt pyproject.toml
 	$(RELEASE)/bin/python $(LOCKS)/sbom.py < $(LOCKS)/all.txt > $(RELEASE)/sbom.json
@@ -144,7 +152,7 @@ lock: $(RELEASE)/.release ## lock the newest versions that pyproject.toml allows
 
 # Known vulnerabilities of what is locked. It also fails if the service that lists them does not answer.
 audit: $(RELEASE)/.release ## known vulnerabilities of what is locked
-	@for lock in server dev release; do \
+	@for lock in server dev docs release; do \
 		echo "known vulnerabilities in $(LOCKS)/$$lock.txt:"; \
 		$(RELEASE)/bin/pip-audit --strict --disable-pip --require-hashes --progress-spinner off \
 			--requirement $(LOCKS)/$$lock.txt $(ARGS) || failed=1; \
@@ -204,6 +212,11 @@ map: $(VENV)/.dev ## docs/map.md: the packages and what they import
 
 docs: $(VENV)/.dev ## all pages and tables that follow from the code, and the man page
 	$(BIN)/python docs/_generate
+
+# docs/README.md is its index. Nothing is fetched while it is built or read.
+docs-site: $(DOCS)/.docs ## the documentation as a site, with search, in build/site
+	$(DOCS)/bin/sphinx-build --quiet --fail-on-warning --jobs auto --conf-dir docs/_generate/site --doctree-dir build/doctrees . build/site $(ARGS)
+	@echo "open build/site/index.html"
 
 fix: $(VENV)/.dev ## format, and fix what ruff can fix
 	$(BIN)/ruff check --fix --quiet .

@@ -13,6 +13,7 @@ import man_page
 import package_map
 import page_tables
 import pytest
+import site_contents
 
 import dragoman
 from dragoman import (
@@ -164,16 +165,10 @@ def test_files_that_a_page_names_exist(page: str) -> None:
     assert [name for name in named if not any((folder / name).exists() for folder in FOLDERS)] == []
 
 
-def test_every_page_can_be_reached() -> None:
-    """From README.md and the index docs/README.md, in any number of steps."""
-    reached: set[Path] = set()
-    pending = [ROOT / "README.md"]
-    while pending:
-        page = pending.pop()
-        reached.add(page)
-        linked = {(page.parent / link).resolve() for link in _LINK.findall(page.read_text("utf-8"))}
-        pending += [each for each in PAGES if each in linked - reached]
-    assert [page.name for page in PAGES if page not in reached] == []
+def test_every_page_has_one_place_in_the_site() -> None:
+    """docs/README.md lists it, or the README.md of its folder does."""
+    placed = [name for parts in site_contents.contents().values() for _, names in parts for name in names]
+    assert sorted([site_contents.INDEX, *placed]) == site_contents.pages()
 
 
 def test_the_tables_in_pages_are_current(subtests: pytest.Subtests) -> None:

@@ -144,7 +144,7 @@ class Lock(dict[str, Version]):
 
 
 @pytest.mark.promise("S17")
-@pytest.mark.parametrize("name", ["all", "server", "dev", "release"])
+@pytest.mark.parametrize("name", ["all", "server", "dev", "docs", "release"])
 def test_a_lock_has_hashes_and_no_addresses(name: str) -> None:
     lock = Lock(name)
     for package, hashes in lock.hashes.items():
@@ -159,7 +159,7 @@ def test_make_installs_what_has_a_hash_and_nothing_else() -> None:
     installs = re.findall(
         r"^(?!PIP_INSTALL|LOCKED).*(?:pip install|PIP_INSTALL|LOCKED).*", made, re.MULTILINE
     )
-    assert len(installs) == 4
+    assert len(installs) == 5
     for line in installs:
         assert "$(LOCKED)/" in line or "--no-index --no-deps --no-build-isolation" in line, line
     assert re.search(r"^LOCKED := .* --require-hashes --only-binary :all: ", made, re.MULTILINE)
@@ -212,9 +212,10 @@ def test_what_builds_the_project_is_locked_where_it_is_installed() -> None:
     assert names(PROJECT["dependency-groups"]["build"]) <= Lock("server").keys()
 
 
-def test_the_tools_of_a_release_are_locked() -> None:
-    lock = Lock("release")
-    for each in map(Requirement, PROJECT["dependency-groups"]["release"]):
+@pytest.mark.parametrize("name", ["docs", "release"])
+def test_the_tools_of_a_group_are_locked(name: str) -> None:
+    lock = Lock(name)
+    for each in map(Requirement, PROJECT["dependency-groups"][name]):
         assert each.specifier.contains(lock[canonicalize_name(each.name)]), str(each)
 
 

@@ -1,0 +1,41 @@
+"""Sphinx makes a site of the pages: `make docs-site`.
+
+The pages are Markdown that a Git host shows as well. What only Sphinx needs is added to them when it reads them.
+"""
+
+import sys
+import tomllib
+from pathlib import Path
+
+from pygments.lexers.special import TextLexer
+from sphinx.application import Sphinx
+
+ROOT = Path(__file__).parents[3]
+sys.path[:0] = [str(ROOT / each) for each in ("sansio", "server", "docs/_generate")]
+
+import site_contents  # noqa: E402
+
+project = "Dragoman"
+version = release = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["version"]
+extensions = ["myst_parser"]
+root_doc = site_contents.INDEX
+include_patterns = ["*.md", "docs/**.md"]
+exclude_patterns = ["docs/_generate", "build"]
+highlight_language = "text"
+myst_heading_anchors = 4
+
+html_theme = "furo"
+html_title = f"Dragoman {release}"
+html_copy_source = False
+html_show_copyright = False
+templates_path = ["templates"]
+html_additional_pages = {"index": "index.html"}  # leads to INDEX
+
+
+def add_toctrees(app: Sphinx, page: str, source: list[str]) -> None:
+    source[0] += site_contents.toctrees(site_contents.contents().get(page, []))
+
+
+def setup(app: Sphinx) -> None:
+    app.add_lexer("mermaid", TextLexer)
+    app.connect("source-read", add_toctrees)
