@@ -6,9 +6,11 @@ import re
 import shutil
 import subprocess
 from pathlib import Path
+from types import ModuleType
 
 import bench_figures
 import bench_plot
+import command_page
 import man_page
 import package_map
 import page_tables
@@ -179,14 +181,10 @@ def test_the_tables_in_pages_are_current(subtests: pytest.Subtests) -> None:
             assert page_tables.page(text) == text
 
 
-def test_the_map_is_current() -> None:
-    # If this fails, run `make map`.
-    assert package_map.page() == package_map.PAGE.read_text("utf-8")
-
-
-def test_the_man_page_is_current() -> None:
+@pytest.mark.parametrize("generated", [command_page, man_page, package_map])
+def test_a_page_that_is_made_is_current(generated: ModuleType) -> None:
     # If this fails, run `make docs`.
-    assert man_page.page() == man_page.PAGE.read_text("utf-8")
+    assert generated.page() == generated.PAGE.read_text("utf-8")
 
 
 @pytest.mark.skipif(shutil.which("groff") is None, reason="groff is not installed")

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import command_page
 import man_page
 import package_map
 import page_tables
@@ -14,4 +15,5 @@ docs.joinpath("fidelity.md").write_text(page(), "utf-8")
 docs.joinpath("what-you-lose.md").write_text(summary(), "utf-8")
 for each in page_tables.PAGES:
     each.write_text(page_tables.page(each.read_text("utf-8")), "utf-8")
+command_page.PAGE.write_text(command_page.page(), "utf-8")
 man_page.PAGE.write_text(man_page.page(), "utf-8")

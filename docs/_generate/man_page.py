@@ -50,7 +50,7 @@ def page() -> str:
         ".SH COMMANDS",
     ]
     root = click.Context(main, info_name="dragoman")
-    for context in _leaves(root):
+    for context in leaves(root):
         lines += _command(context)
     lines += [*_AFTER.splitlines(), ".SH EXIT STATUS"]
     for code, meaning in _EXIT_CODES:
@@ -58,7 +58,7 @@ def page() -> str:
     return "\n".join(lines) + "\n"
 
 
-def _leaves(context: click.Context) -> Iterator[click.Context]:
+def leaves(context: click.Context) -> Iterator[click.Context]:
     """Yield the commands that are no groups, in the order of the help."""
     group = context.command
     if not isinstance(group, click.Group):
@@ -67,17 +67,24 @@ def _leaves(context: click.Context) -> Iterator[click.Context]:
     for name in group.list_commands(context):
         command = group.get_command(context, name)
         assert command is not None
-        yield from _leaves(click.Context(command, info_name=name, parent=context))
+        yield from leaves(click.Context(command, info_name=name, parent=context))
+
+
+def own_options(command: click.Command) -> tuple[bool, list[click.Option]]:
+    """Return whether a command has the options of `dragoman serve`, and its others."""
+    options = [each for each in command.params if isinstance(each, click.Option)]
+    of_serve = main.commands["serve"].params
+    if command is main.commands["serve"] or not all(each in options for each in of_serve):
+        return False, options
+    return True, [each for each in options if each not in of_serve]
 
 
 def _command(context: click.Context) -> Iterator[str]:
     command = context.command
     yield f".SS {_text(context.command_path)} {_text(' '.join(command.collect_usage_pieces(context)))}"
     yield from _paragraphs(command.help or "")
-    options = [each for each in command.params if isinstance(each, click.Option)]
-    of_serve = main.commands["serve"].params
-    if command is not main.commands["serve"] and all(each in options for each in of_serve):
-        options = [each for each in options if each not in of_serve]
+    of_serve, options = own_options(command)
+    if of_serve:
         yield from (".PP", "It has the options of", ".B dragoman serve" + ("\nand:" if options else "."))
     for option in options:
         record = option.get_help_record(context)

@@ -10,6 +10,8 @@ import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+import public_names
+
 from dragoman import UPSTREAMS, Capabilities
 from dragoman._wire.limits import LIMITS
 from dragoman.lint import RULES
@@ -27,6 +29,7 @@ PAGES = [
     _DOCS / name
     for name in (
         "accounts.md",
+        "api.md",
         "configuration.md",
         "lint-rules.md",
         "metrics.md",
@@ -226,6 +229,11 @@ def _lint_rules() -> str:
     return _table(("rule", "severity", "what to do", "where it stands"), *rows)
 
 
+def _names(module: str) -> str:
+    rows = [(_code(name), public_names.summary(module, name)) for name in public_names.names(module)]
+    return _table(("name", "what it is"), *rows)
+
+
 def _limits() -> str:
     rows = [(limit.things, f"{limit.most:,}", limit.where, limit.reason) for limit in LIMITS]
     return _table(("things", "at most", "in", "why"), *rows)
@@ -234,6 +242,7 @@ def _limits() -> str:
 _TABLES: dict[str, Callable[[], str]] = {
     **{number: functools.partial(_tests_of, number) for number in PROMISES},
     **{name: functools.partial(_keys, settings) for name, settings in ARRAYS.items()},
+    **{f"names of {each}": functools.partial(_names, each) for each in public_names.MODULES},
     "server": functools.partial(_keys, ServerSettings),
     "all_capabilities": _capabilities,
     "error_actions": _error_actions,

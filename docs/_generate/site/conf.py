@@ -13,11 +13,16 @@ from sphinx.application import Sphinx
 ROOT = Path(__file__).parents[3]
 sys.path[:0] = [str(ROOT / each) for each in ("sansio", "server", "docs/_generate")]
 
+import public_names  # noqa: E402
 import site_contents  # noqa: E402
 
 project = "Dragoman"
 version = release = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["version"]
-extensions = ["myst_parser"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+autodoc_member_order = "bysource"
+autodoc_typehints = "signature"
+napoleon_use_ivar = True
+default_role = "code"  # as in Markdown
 root_doc = site_contents.INDEX
 include_patterns = ["*.md", "docs/**.md"]
 exclude_patterns = ["docs/_generate", "build"]
@@ -32,10 +37,11 @@ templates_path = ["templates"]
 html_additional_pages = {"index": "index.html"}  # leads to INDEX
 
 
-def add_toctrees(app: Sphinx, page: str, source: list[str]) -> None:
+def complete(app: Sphinx, page: str, source: list[str]) -> None:
+    source[0] = public_names.with_docstrings(source[0])
     source[0] += site_contents.toctrees(site_contents.contents().get(page, []))
 
 
 def setup(app: Sphinx) -> None:
     app.add_lexer("mermaid", TextLexer)
-    app.connect("source-read", add_toctrees)
+    app.connect("source-read", complete)

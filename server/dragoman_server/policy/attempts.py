@@ -101,7 +101,7 @@ class Attempts:
     cancelled() or committed(), and before these resend() if the same account gets the request again. While an attempt
     runs, hedge() may return another one that runs in parallel; before that offer is accepted or declined, the first one
     may still fail or be committed, and the offer may be void then: see `state`. LocalProtocolError for calls in another
-    order.
+    order. In outline::
 
         attempts = Attempts([UpstreamAccounts((Account("up/a"), Account("up/b")))])
         while isinstance(step := attempts.next(health, now), Offer):
