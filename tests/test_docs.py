@@ -29,8 +29,12 @@ from dragoman import (
     ResponseTranslator,
     WireError,
 )
+from dragoman._ir.wrapped_signatures import WRAPPED_PREFIX
 from dragoman.codec import Endpoint, ProtocolSpec, UpstreamSpec
+from dragoman_server.accounts.stores.sqlite import _FILE_FORMAT as account_file
+from dragoman_server.accounts.stores.valkey import _PREFIX as account_prefix
 from dragoman_server.config.loader import load
+from dragoman_server.responses.stores.sqlite import _FILE_FORMAT as response_file
 
 ROOT = Path(__file__).parents[1]
 PAGES = [
@@ -105,6 +109,17 @@ def test_the_errors_of_the_simple_api_are_listed() -> None:
         ]
         listed = any(f"`{error['type']}`" in row and f"`{error['code']}`" in row for row in rows)
         assert listed, (kind, status, error)
+
+
+def test_the_page_on_upgrading_has_the_versions_of_the_stores() -> None:
+    page = (ROOT / "docs" / "upgrading.md").read_text("utf-8")
+    for row in (
+        f"| account store, `sqlite` | {account_file.version} |",
+        f"| account store, `valkey` | `{account_prefix}` |",
+        f"| response store, `sqlite` | {response_file.version} |",
+        f"| `{WRAPPED_PREFIX}` |",
+    ):
+        assert row in page
 
 
 def test_links_are_files() -> None:
