@@ -3,13 +3,18 @@
 import doctest
 import json
 import re
+import shlex
 import shutil
 import subprocess
+import tomllib
+from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from types import ModuleType
 
 import bench_figures
 import bench_plot
+import click
 import command_page
 import man_page
 import package_map
@@ -33,6 +38,7 @@ from dragoman._ir.wrapped_signatures import WRAPPED_PREFIX
 from dragoman.codec import Endpoint, ProtocolSpec, UpstreamSpec
 from dragoman_server.accounts.stores.sqlite import _FILE_FORMAT as account_file
 from dragoman_server.accounts.stores.valkey import _PREFIX as account_prefix
+from dragoman_server.cli.commands import main
 from dragoman_server.config.loader import load
 from dragoman_server.responses.stores.sqlite import _FILE_FORMAT as response_file
 
@@ -43,7 +49,7 @@ PAGES = [
     ROOT / "CHANGELOG.md",
     *sorted((ROOT / "docs").rglob("*.md")),
 ]
-_BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+_FENCED = re.compile(r"^```(\S*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\]\((?!https?://|#)([^)#]+)")
 _ANCHOR = re.compile(r"\]\((?!https?://)([^)#]*)#([^)]+)\)")
 _HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
@@ -59,10 +65,11 @@ FOLDERS = (
 
 # Examples for clients need a gateway: tests/server/docs/test_clients.py.
 EXAMPLES = [
-    pytest.param(page, match.group(1), id=f"{page.name}-{number}")
+    pytest.param(page, code, id=f"{page.name}-{number}")
     for page in PAGES
     if page.parent.name != "clients"
-    for number, match in enumerate(_BLOCK.finditer(page.read_text("utf-8")))
+    for number, (language, code) in enumerate(_FENCED.findall(page.read_text("utf-8")))
+    if language == "python"
 ]
 
 
@@ -77,6 +84,87 @@ def test_ci_runs_the_command_that_the_readme_names() -> None:
 @pytest.mark.parametrize(("page", "code"), EXAMPLES)
 def test_example_runs(page: Path, code: str) -> None:
     exec(compile(code, str(page), "exec"), {"__name__": "example"})
+
+
+# What a configuration needs that is a part of one: the text before it on its page, say.
+UPSTREAM = '[[upstreams]]\nname = "local"\nprotocol = "openai_chat"\nbase_url = "http://127.0.0.1:9000"\n'
+WHOLE = {
+    "accounts.md": lambda text: (
+        text if "[[upstreams]]" in text else f"{UPSTREAM.replace('local', 'anthropic')}{text}"
+    ),
+    "adding-a-protocol.md": lambda text: text.replace('"NAME"', '"openai_chat"'),
+    "claude-code.md": lambda text: UPSTREAM + text,
+}
+# Not parsed here, and why.
+UNPARSED = {
+    "": "what is printed, and diagrams; commands in it begin with $",
+    "js": "no parser is among the development tools",
+    "mermaid": "made by docs/_generate/package_map.py",
+    "text": "what is printed; tests/server/docs/test_tutorial.py compares the tutorial's",
+    "ts": "no parser is among the development tools; the page says with which version it was tried",
+    "yaml": "no parser is among the development tools; the page says with which version it was tried",
+}
+# `dragoman` where a command stands, and its arguments; texts for stdin and the ends of continued lines are none.
+_COMMAND = re.compile(r"(?:^|[|;&(] *)(?:\w+=\S+ )*(?:\S+/)?dragoman ([^|;&#>)\n]*)", re.MULTILINE)
+_NOT_COMMANDS = re.compile(r"<<'END'.*?^END$|\\\n", re.MULTILINE | re.DOTALL)
+
+
+def check_toml(page: Path, text: str, directory: Path) -> None:
+    if page.name == "codex.md":
+        tomllib.loads(text)  # the configuration of Codex
+        return
+    file = directory / "dragoman.toml"
+    references = set(re.findall(r"\$\{(?:file:)?([^}]+)\}", text))
+    values = {name: re.sub(r"\W", "-", name).ljust(32, "x") for name in references}
+    text = re.sub(r"\$\{file:([^}]+)\}", lambda match: values[match[1]], text)
+    file.write_text(WHOLE.get(page.name, str)(text), "utf-8")
+    assert load(environ={"DRAGOMAN_SECRET": "x" * 32, **values}, path=str(file)).warnings == ()
+
+
+def check_sh(page: Path, text: str, _: Path) -> None:
+    """The shell can parse it, and the command line of each `dragoman` in it is one that the command takes."""
+    done = subprocess.run(["bash", "-n"], input=text, capture_output=True, text=True, check=False)
+    assert done.stderr == ""
+    for arguments in _COMMAND.findall(_NOT_COMMANDS.sub("", text)):
+        parse_command(shlex.split(arguments))
+
+
+def parse_command(arguments: list[str]) -> None:
+    """Parse a command line as `dragoman` does, and run nothing. The files that it reads are made first."""
+    for name in (Path(each) for each in arguments if each.endswith(".json")):
+        name.parent.mkdir(exist_ok=True)
+        name.touch()
+    with ExitStack() as stack:
+        context = stack.enter_context(main.make_context("dragoman", arguments))
+        while isinstance(context.command, click.Group):
+            rest = [*context._protected_args, *context.args]
+            name, command, rest = context.command.resolve_command(context, rest)
+            assert command is not None
+            context = stack.enter_context(command.make_context(name, rest, parent=context))
+
+
+CHECKS: dict[str, Callable[[Path, str, Path], object]] = {
+    "console": check_sh,
+    "json": lambda page, text, directory: json.loads(text),
+    "python": lambda page, text, directory: compile(text, str(page), "exec"),
+    "sh": check_sh,
+    "toml": check_toml,
+}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_each_code_block_is_one_of_its_language(
+    page: Path, tmp_path: Path, subtests: pytest.Subtests, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for number, (language, text) in enumerate(_FENCED.findall(page.read_text("utf-8"))):
+        with subtests.test(language=language, number=number):
+            if language in UNPARSED:
+                commands = re.findall(r"^\$ (?:.*\| )?dragoman (.*)", text, re.MULTILINE)
+                for arguments in commands:
+                    parse_command(shlex.split(arguments))
+            else:
+                CHECKS[language](page, text, tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -163,15 +251,6 @@ def test_make_help_has_a_line_for_each_target() -> None:
     lines = [line.split(maxsplit=2) for line in done.stdout.splitlines()]
     assert sorted(phony.split()) == sorted(target for _, target, _ in lines)
     assert all(text for _, _, text in lines)
-
-
-def test_the_configuration_of_the_readme_loads(tmp_path: Path) -> None:
-    (block,) = re.findall(
-        r"^```toml\n(.*?)^```", (ROOT / "README.md").read_text("utf-8"), re.MULTILINE | re.DOTALL
-    )
-    file = tmp_path / "dragoman.toml"
-    file.write_text(block)
-    assert load(environ={}, path=str(file)).warnings == ()
 
 
 @pytest.mark.parametrize("page", ["CONTRIBUTING.md", "docs/architecture.md", "docs/testing.md"])
