@@ -1,7 +1,7 @@
 """docs/performance.svg, from tests/bench/history.csv: `make bench-plot`.
 
 A panel for each figure of one pair, with the ratio of each recorded commit; a line for each event loop and Python. The
-ratios have no unit, so the axis says what they are ratios to.
+ratios are numbers of times, and the axis says of what.
 """
 
 from collections import defaultdict
@@ -46,7 +46,7 @@ def panel(title: str, series: Series, commits: list[str], dashes: dict[str, str]
     for ratio in (0.0, top / 2.2, top / 1.1):
         _, y = place(commits[0], ratio)
         drawn.append(f'<path d="M{LEFT} {y:.1f}h{width}" stroke="#ccc"/>')
-        drawn.append(text(LEFT - 5, y + 4, f"{ratio:.3g}", anchor="end"))
+        drawn.append(text(LEFT - 5, y + 4, f"{ratio:.3g} x", anchor="end"))
     for commit, anchor in {commits[-1]: "end", commits[0]: "start"}.items():
         drawn.append(text(place(commit, 0)[0], HEIGHT - BOTTOM + 15, commit, anchor=anchor))
     drawn.append(text(LEFT + width / 2, HEIGHT - BOTTOM + 29, "commit", anchor="middle"))
