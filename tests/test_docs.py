@@ -19,6 +19,7 @@ import command_page
 import man_page
 import package_map
 import page_tables
+import public_names
 import pytest
 import site_contents
 
@@ -208,6 +209,15 @@ def test_the_page_on_upgrading_has_the_versions_of_the_stores() -> None:
         f"| `{WRAPPED_PREFIX}` |",
     ):
         assert row in page
+
+
+def test_the_examples_import_public_names_only() -> None:
+    for page in PAGES:
+        for module, names in re.findall(
+            r"^from (dragoman\S*) import ([\w, ]+)$", page.read_text("utf-8"), re.M
+        ):
+            modules = {each.removeprefix("dragoman.") for each in public_names.MODULES}
+            assert set(names.split(", ")) <= {*public_names.names(module), *modules}, page.name
 
 
 def test_links_are_files() -> None:

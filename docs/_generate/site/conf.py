@@ -21,6 +21,7 @@ version = release = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))[
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
+maximum_signature_line_length = 100  # longer ones have a line for each argument
 napoleon_use_ivar = True
 default_role = "code"  # as in Markdown
 root_doc = site_contents.INDEX
