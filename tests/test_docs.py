@@ -145,7 +145,6 @@ def parse_command(arguments: list[str]) -> None:
 
 
 CHECKS: dict[str, Callable[[Path, str, Path], object]] = {
-    "console": check_sh,
     "json": lambda page, text, directory: json.loads(text),
     "python": lambda page, text, directory: compile(text, str(page), "exec"),
     "sh": check_sh,
