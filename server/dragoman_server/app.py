@@ -27,7 +27,7 @@ from dragoman.jsontext import JSONObject, encode
 from dragoman_server import __version__
 from dragoman_server.config.reload import Reload, ReloadResult
 from dragoman_server.gateway import Gateway
-from dragoman_server.http.admin import admin_app, is_admin_path
+from dragoman_server.http.admin.app import admin_app, is_admin_path
 from dragoman_server.http.auth import (
     HEALTHZ_PATH,
     HELLO_PATH,

@@ -19,7 +19,8 @@ from dragoman_server.accounts.stores.memory import MemoryAccountStore
 from dragoman_server.accounts.stores.operations import Change
 from dragoman_server.app import Application, _routes
 from dragoman_server.gateway import Gateway
-from dragoman_server.http.admin import ADMIN_PATH, account_json, admin_routes
+from dragoman_server.http.admin.accounts import account_json
+from dragoman_server.http.admin.app import ADMIN_PATH, admin_routes
 from dragoman_server.http.auth import same_key
 from dragoman_server.policy.error_actions import ErrorAction
 from dragoman_server.policy.health import Health

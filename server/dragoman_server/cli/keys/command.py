@@ -398,7 +398,7 @@ async def _read_store(settings: Settings) -> list[dict[str, Any]]:
     from dragoman_server.accounts.key_usage import KeyUsage
     from dragoman_server.accounts.limits import ClientLimits
     from dragoman_server.gateway import make_account_store
-    from dragoman_server.http.admin import keys_json
+    from dragoman_server.http.admin.keys import keys_json
 
     store = make_account_store(settings.server)
     async with store.running():

@@ -1,0 +1,87 @@
+"""The accounts of upstreams: their state, and its changes by the operator."""
+
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import anyio
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+
+from dragoman.jsontext import JSONObject
+from dragoman_server.accounts.stores.base import AccountStoreError
+from dragoman_server.accounts.stores.operations import Change
+from dragoman_server.gateway import Gateway
+from dragoman_server.http.admin.replies import respond, time_text
+from dragoman_server.http.auth import ADMIN_PATH
+from dragoman_server.policy.health import INITIAL_HEALTH, Health
+from dragoman_server.settings import AccountSettings
+
+# The store has its own deadline. This one is for a store that does not meet it.
+_STORE_S = 5.0
+
+# Reason shown for an account that the operator disabled.
+_DISABLED_BY_OPERATOR = "disabled by the operator"
+
+# What POST /admin/accounts/{id}/NAME does to an account. One that is only cooling down is not enabled: it stays so.
+_CHANGES: dict[str, Callable[[Health], Health]] = {
+    "enable": lambda health: health if health.disabled is None else health.after_reset(),
+    "disable": lambda health: health.after_disabling(_DISABLED_BY_OPERATOR),
+    "reset": Health.after_reset,
+}
+
+
+def account_routes(gateway: Gateway) -> Sequence[BaseRoute]:
+    """Return the routes below /admin/accounts."""
+    settings, store = gateway.settings, gateway.accounts
+
+    async def list_accounts(request: Request) -> Response:
+        now, health = time.time(), store.health()
+        found = [
+            account_json(account, health.get(account.id, INITIAL_HEALTH), now)
+            for account in settings.all_accounts()
+        ]
+        return respond(gateway, request, {"accounts": found})
+
+    async def change_account(request: Request, change: Callable[[Health], Health]) -> Response:
+        id = request.path_params["id"]
+        account = next((account for account in settings.all_accounts() if account.id == id), None)
+        if account is None:
+            raise HTTPException(
+                404, f"there is no account {id[:100]!a}; GET {ADMIN_PATH}/accounts lists them"
+            )
+        try:
+            with anyio.fail_after(_STORE_S):
+                await store.apply(Change(account.id, change))
+        except (AccountStoreError, TimeoutError):
+            raise HTTPException(
+                503, "the account store does not respond; the change may not have been made"
+            ) from None
+        health = store.health().get(account.id, INITIAL_HEALTH)
+        return respond(gateway, request, account_json(account, health, time.time()))
+
+    routes: list[BaseRoute] = [Route(f"{ADMIN_PATH}/accounts", list_accounts, methods=["GET"])]
+    for name, change in _CHANGES.items():
+        # An account's name has a slash in it: upstream/account.
+        endpoint = partial(change_account, change=change)
+        routes.append(Route(f"{ADMIN_PATH}/accounts/{{id:path}}/{name}", endpoint, methods=["POST"]))
+    return routes
+
+
+def account_json(account: AccountSettings, health: Health, now: float) -> JSONObject:
+    """Return the state of an account. Times are RFC 3339, in UTC."""
+    cooling = health.cooldown_until > now
+    return {
+        "id": account.id,
+        "upstream": account.upstream,
+        "name": account.name,
+        "state": health.state(now).value,
+        "cause": health.disabled or (health.cause if cooling else None) or None,
+        "cools_until": time_text(health.cooldown_until) if cooling else None,
+        "strikes": health.consecutive_cooldowns,
+        "troubles": len(health.failures),
+        "remaining": health.remaining,
+        "last_used": time_text(health.last_used) if health.last_used else None,
+    }

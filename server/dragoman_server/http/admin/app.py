@@ -1,0 +1,52 @@
+"""The operator's application: /metrics and all paths below /admin.
+
+It is separate from the one for clients. All paths below /admin need the admin key, also those that are added later;
+without `server.admin_key` every path is a 404. /metrics accepts the metrics key as well. Client keys are not accepted
+here. Browsers get no CORS headers, so no page of another origin can read a response. Responses have the names and the
+state of accounts, and no part of a key.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.routing import BaseRoute, Route
+from starlette.types import ASGIApp
+
+from dragoman_server.config.reload import ReloadResult
+from dragoman_server.gateway import Gateway
+from dragoman_server.http.admin.accounts import account_routes
+from dragoman_server.http.admin.keys import key_routes
+from dragoman_server.http.admin.reload import reload_routes
+from dragoman_server.http.auth import ADMIN_PATH, METRICS_PATH, AdminKeyMiddleware, Refuse
+from dragoman_server.http.metrics import metrics_endpoint
+
+
+def is_admin_path(path: str) -> bool:
+    """True if the operator's application serves this path. path: see path_below_mount()."""
+    return path in (ADMIN_PATH, METRICS_PATH) or path.startswith(ADMIN_PATH + "/")
+
+
+def admin_app(
+    gateway: Gateway,
+    reload: Callable[[], Awaitable[ReloadResult | None]],
+    refuse: Refuse,
+    exception_handlers: Mapping[Any, Any],
+) -> ASGIApp:
+    """Return the application for /metrics and all paths below /admin. It checks the keys for them.
+
+    reload: loads the configuration again; None is returned if there is nothing to load it from.
+    """
+    routes = [
+        Route(METRICS_PATH, metrics_endpoint(gateway), methods=["GET"]),
+        *admin_routes(gateway, reload),
+    ]
+    app = Starlette(routes=routes, exception_handlers=exception_handlers)
+    app.router.redirect_slashes = False  # a redirect would be built from the Host header
+    server = gateway.settings.server
+    return AdminKeyMiddleware(app, server.admin_key, server.metrics_key, refuse)
+
+
+def admin_routes(gateway: Gateway, reload: Callable[[], Awaitable[ReloadResult | None]]) -> list[BaseRoute]:
+    """Return the routes below /admin."""
+    return [*account_routes(gateway), *key_routes(gateway), *reload_routes(gateway, reload)]

@@ -1,0 +1,31 @@
+"""What the responses to operators have in common."""
+
+from datetime import UTC, datetime
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from dragoman.jsontext import JSONObject
+from dragoman_server.gateway import Gateway
+from dragoman_server.log import log_request
+from dragoman_server.wire.headers import OPERATOR_HEADERS
+
+_LAST_TIME = datetime(9999, 12, 31, tzinfo=UTC).timestamp()
+
+
+def respond(gateway: Gateway, request: Request, value: JSONObject, status: int = 200) -> Response:
+    """Return a response with this value, and log it."""
+    record = gateway.request_began(request.scope, "admin")
+    record.status, record.outcome = status, "completed"
+    log_request(record)
+    return JSONResponse(value, status, headers=dict(OPERATOR_HEADERS))
+
+
+def time_text(seconds: float) -> str:
+    """Return a time in RFC 3339, in UTC. seconds: since the epoch."""
+    # An upstream may send any number of seconds, and dates end.
+    return (
+        datetime.fromtimestamp(min(seconds, _LAST_TIME), UTC)
+        .isoformat(timespec="milliseconds")
+        .replace("+00:00", "Z")
+    )
