@@ -1,7 +1,8 @@
-"""Enforce the limits of client keys: which models they may use, how fast, and for how much money.
+"""Enforce the limits of client keys and their groups: which models they may use, how fast, and for how much money.
 
+A key and its group are both holders of limits: a request needs room with each of them, and counts for each.
 A request is checked before it is planned, and counted immediately. Its tokens are known when it has ended, so they
-become a debt: a key that has used too many may send no request until the debt is paid off, and requests that run
+become a debt: a holder that has used too many may send no request until the debt is paid off, and requests that run
 concurrently may exceed a limit together. The estimated price of a request is reserved from a budget until the true one
 is known. It is reserved in a counter that expires, because the gateway may be killed before: a budget without an end
 would lose it for ever, although what the request has cost is unknown and may be nothing. So of a request that takes
@@ -14,7 +15,7 @@ and serving requests is more important than counting them.
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import Enum
@@ -36,8 +37,7 @@ from dragoman_server.accounts.stores.operations import Add, Spend
 from dragoman_server.accounts.stores.tables import LEASE_S
 from dragoman_server.accounts.usage import cost, names_of
 from dragoman_server.models.routes import NO_LISTED_MODELS, ListedModels, UnknownModel, resolve_chain
-from dragoman_server.settings import ClientKey, Price, Settings
-from dragoman_server.settings.client_keys import may_use
+from dragoman_server.settings import ClientKey, Group, LimitHolder, Price, Settings
 from dragoman_server.settings.patterns import PatternTable
 from dragoman_server.wire.headers import HeaderList, limit_headers
 
@@ -103,7 +103,7 @@ class BudgetReservation:
 
 
 class ClientLimits:
-    """The limits of all client keys.
+    """The limits of all client keys and groups.
 
     Args:
         clock: returns the seconds since the epoch.
@@ -121,27 +121,30 @@ class ClientLimits:
     def check_model(
         self, key: ClientKey, protocol: str, model: str, listed: ListedModels = NO_LISTED_MODELS
     ) -> list[Price]:
-        """Return the prices of the models that a request may go to, none for a key without a budget.
+        """Return the prices of the models that a request may go to, none if no budget bears it.
 
         protocol: the client's. model: as the client names it, "" for none. listed: the models that upstreams list.
 
         Raises RequestRefused (403) if the key may not use the model.
         """
-        if model and not may_use(key, model):
-            more = ", ..." if len(key.models) > _MAX_NAMES else ""
-            raise _forbidden(
-                f"the client key {key.name} may not use the model {_quote(model)}; it may use "
-                f"{', '.join(key.models[:_MAX_NAMES])}{more}"
-            )
-        chain = None if key.budget is None else resolve_chain(self._settings, protocol, model, listed)
+        for holder in key.holders if model else ():
+            if not holder.allows(model):
+                more = ", ..." if len(holder.models) > _MAX_NAMES else ""
+                raise _forbidden(
+                    f"the {holder.label} may not use the model {_quote(model)}; it may use "
+                    f"{', '.join(holder.models[:_MAX_NAMES])}{more}"
+                )
+        with_budget = next(_with_budget(key), None)
+        chain = None if with_budget is None else resolve_chain(self._settings, protocol, model, listed)
         if chain is None or isinstance(chain, UnknownModel):
             return []  # the plan of the request raises the error
         prices = []
         for route in chain:
             price = self._price(model, route.upstream, route.upstream_model)
             if price is None:
+                assert with_budget is not None
                 raise _forbidden(
-                    f"the client key {key.name} has a budget, and the model {_quote(model)} has no price here: "
+                    f"the {with_budget.label} has a budget, and the model {_quote(model)} has no price here: "
                     f"{_quote(f'{route.upstream}/{route.upstream_model}')} needs a table in [[prices]]"
                 )
             prices.append(price)
@@ -154,8 +157,8 @@ class ClientLimits:
         usage = Usage(input=tokens, output=_USUAL_RESPONSE_TOKENS)
         return max((cost(price, usage) for price in prices), default=0.0)
 
-    async def admit(self, key: ClientKey, dollars: float = 0.0) -> BudgetReservation | None:
-        """Count a request and reserve its estimated cost, if there is a budget. Pass the result to settle().
+    async def admit(self, key: ClientKey, dollars: float = 0.0) -> Sequence[BudgetReservation]:
+        """Count a request and reserve its estimated cost from each budget. Pass the result to settle().
 
         dollars: from estimate(). Raises ClientRefused.
         """
@@ -164,40 +167,46 @@ class ClientLimits:
         try:
             await self._count(key, now)
         except BaseException:  # it is too fast, or was cancelled meanwhile
-            with anyio.CancelScope(shield=True):  # bounded by _STORE_S
-                await self._charge(reserved, None, 0.0)
+            await self._release(reserved)
             raise
         return reserved
 
     async def reserve_more(
-        self, key: ClientKey, reserved: BudgetReservation, dollars: float
-    ) -> BudgetReservation:
-        """Reserve what a request costs by a higher estimate, instead of the amount of admit().
+        self, key: ClientKey, reserved: Sequence[BudgetReservation], dollars: float
+    ) -> Sequence[BudgetReservation]:
+        """Reserve what a request costs by a higher estimate, instead of the amounts of admit().
 
         dollars: all of it. Raises ClientRefused.
         """
         more = await self._reserve(key, dollars, self._clock())
-        if more is None:
-            return reserved
-        with anyio.CancelScope(shield=True):  # bounded by _STORE_S
-            await self._charge(reserved, None, 0.0)
-        return more
+        if more:
+            await self._release(reserved)
+        return more or reserved
 
-    async def _reserve(self, key: ClientKey, dollars: float, now: float) -> BudgetReservation | None:
-        if key.budget is None:
-            return None
-        limit = key.budget - _ROUNDING_TOLERANCE
-        counters = _counters(key, now)
+    async def _reserve(self, key: ClientKey, dollars: float, now: float) -> Sequence[BudgetReservation]:
+        reserved = list[BudgetReservation]()
+        try:
+            for holder in _with_budget(key):
+                reserved.append(await self._reserve_from(holder, dollars, now))
+        except BaseException:  # one of them is spent
+            await self._release(reserved)
+            raise
+        return reserved
+
+    async def _reserve_from(self, holder: LimitHolder, dollars: float, now: float) -> BudgetReservation:
+        assert holder.budget is not None
+        limit = holder.budget - _ROUNDING_TOLERANCE
+        counters = _counters(holder, now)
         # A cancelled call would leave the sum unknown. The wait is bounded by _STORE_S.
         with anyio.CancelScope(shield=True):
             before = await self._run(Add(counters, dollars, now, limit))
         if before is not None and in_order(before) > limit:
-            _, ends = _counter(key, now)
+            _, ends = _counter(holder, now)
             again = "" if ends is None else f"; it starts again at {ends:%Y-%m-%dT%H:%M:%SZ}"
-            period = {"total": "in all"}.get(key.budget_period, f"a {key.budget_period}")
+            period = {"total": "in all"}.get(holder.budget_period, f"a {holder.budget_period}")
             # 402, or what the client's protocol has for it.
             raise ClientRefused(
-                f"the budget of the client key {key.name} is spent: {key.budget:g} US dollars {period}{again}",
+                f"the budget of the {holder.label} is spent: {holder.budget:g} US dollars {period}{again}",
                 status=402,
                 code="insufficient_quota",
             )
@@ -205,32 +214,24 @@ class ClientLimits:
         assert expires is not None
         return BudgetReservation(counter, expires, dollars)
 
-    async def _charge(
-        self, reserved: BudgetReservation | None, key: ClientKey | None, dollars: float
-    ) -> None:
-        """Replace the reserved amount by the true cost. key: None if the request cost nothing."""
-        now = self._clock()
-        if key is not None and key.budget is not None and dollars:
-            await self._run(Add(_counters(key, now)[-1:], dollars, now))
-        if reserved is not None and reserved.dollars:
-            await self._run(Add([(reserved.counter, reserved.expires)], -reserved.dollars, now))
+    async def _release(self, reserved: Sequence[BudgetReservation]) -> None:
+        with anyio.CancelScope(shield=True):  # bounded by _STORE_S
+            for each in reserved:
+                if each.dollars:
+                    await self._run(Add([(each.counter, each.expires)], -each.dollars, self._clock()))
 
     async def _count(self, key: ClientKey, now: float) -> None:
         rates = _rates(key)
         if not rates:
             return
-        amounts = [(rate, 1.0 if limit is Limit.REQUESTS else 0.0) for limit, rate in rates.items()]
-        until = await self._run(Spend(amounts, now, at_once=True))
-        if not until:
+        amounts = [(rate, 1.0 if limit is Limit.REQUESTS else 0.0) for _, limit, rate in rates]
+        available_at = await self._run(Spend(amounts, now, at_once=True))
+        if not available_at or not any(available_at):
             return
-        limit = next(iter(rates))
-        if len(rates) > 1:
-            # The store returns when there is room for both. A second call finds which of them the request waits for.
-            has_debt = await self._run(Spend([(rates[Limit.TOKENS], 0.0)], now, at_once=True))
-            limit = Limit.TOKENS if has_debt else Limit.REQUESTS
-        per_minute = round(rates[limit].limit)
+        until, (holder, limit, rate) = max(zip(available_at, rates, strict=True), key=lambda each: each[0])
+        per_minute = round(rate.limit)
         refused = ClientRefused(
-            f"the client key {key.name} may use {per_minute} {limit.value} a minute; "
+            f"the {holder.label} may use {per_minute} {limit.value} a minute; "
             f"try again in {max(0.0, until - now):.3f}s",
             status=429,
             code="rate_limit_exceeded",
@@ -238,17 +239,18 @@ class ClientLimits:
         refused.reached = limit, per_minute, now, until
         raise refused
 
-    async def spent(self, key: ClientKey) -> float | None:
-        """Return what a key has spent or reserved of its budget in this period, None if that is unknown."""
-        if key.budget is None:
+    async def spent(self, holder: LimitHolder) -> float | None:
+        """Return what was spent or reserved of a budget in this period, None if that is unknown."""
+        if holder.budget is None:
             return None
         now = self._clock()
-        amounts = await self._run(Add(_counters(key, now), 0.0, now))
+        amounts = await self._run(Add(_counters(holder, now), 0.0, now))
         return None if amounts is None else in_order(amounts)
 
     def needs_usage(self, key: ClientKey | None) -> bool:
         """True if the usage of a request with this key is needed."""
-        return bool(self._settings.prices) or (key is not None and key.tokens_per_minute is not None)
+        holders = () if key is None else key.holders
+        return bool(self._settings.prices) or any(each.tokens_per_minute is not None for each in holders)
 
     def cost(
         self, model: str | None, upstream: str | None, upstream_model: str | None, usage: Usage
@@ -258,17 +260,23 @@ class ClientLimits:
         return None if price is None else cost(price, usage)
 
     async def settle(
-        self, key: ClientKey, usage: Usage, dollars: float | None, reserved: BudgetReservation | None = None
+        self,
+        key: ClientKey,
+        usage: Usage,
+        dollars: float | None,
+        reserved: Sequence[BudgetReservation] = (),
     ) -> None:
         """Count the usage of a request that has ended. dollars: from cost(). reserved: from admit().
 
         A store that does not work raises nothing here.
         """
-        tokens = (usage.input or 0) + (usage.output or 0)
-        rate = _rates(key).get(Limit.TOKENS)
-        if rate is not None and tokens:
-            await self._run(Spend([(rate, float(tokens))], self._clock(), at_once=False))
-        await self._charge(reserved, key, dollars or 0.0)
+        now, tokens = self._clock(), float((usage.input or 0) + (usage.output or 0))
+        amounts = [(rate, tokens) for _, limit, rate in _rates(key) if limit is Limit.TOKENS]
+        if amounts and tokens:
+            await self._run(Spend(amounts, now, at_once=False))
+        for holder in _with_budget(key) if dollars else ():
+            await self._run(Add(_counters(holder, now)[-1:], dollars or 0.0, now))
+        await self._release(reserved)
 
     def _price(self, model: str | None, upstream: str | None, upstream_model: str | None) -> Price | None:
         return self._prices.first(*names_of(model, upstream, upstream_model))
@@ -289,30 +297,42 @@ class ClientLimits:
         return result
 
 
-def _rates(key: ClientKey) -> dict[Limit, Rate]:
-    per_minute = {Limit.REQUESTS: key.requests_per_minute, Limit.TOKENS: key.tokens_per_minute}
-    return {
-        limit: Rate(f"client:{key.name}:{limit.value}", float(amount), _MINUTE_S)
-        for limit, amount in per_minute.items()
-        if amount is not None
-    }
+def _with_budget(key: ClientKey) -> Iterator[LimitHolder]:
+    return (holder for holder in key.holders if holder.budget is not None)
 
 
-def _counter(key: ClientKey, now: float) -> tuple[str, datetime | None]:
+def _rates(key: ClientKey) -> list[tuple[LimitHolder, Limit, Rate]]:
+    """Return the rates that a request counts for: tokens first, whose wait is reported if both are as long."""
+    found = list[tuple[LimitHolder, Limit, Rate]]()
+    for holder in key.holders:
+        name = f"{_counter_prefix(holder) or 'client:'}{holder.name}"
+        per_minute = {Limit.TOKENS: holder.tokens_per_minute, Limit.REQUESTS: holder.requests_per_minute}
+        for limit, amount in per_minute.items():
+            if amount is not None:
+                found.append((holder, limit, Rate(f"{name}:{limit.value}", float(amount), _MINUTE_S)))
+    return found
+
+
+def _counter_prefix(holder: LimitHolder) -> str:
+    # A name has no colon.
+    return "group:" if isinstance(holder, Group) else ""
+
+
+def _counter(holder: LimitHolder, now: float) -> tuple[str, datetime | None]:
     """Return the counter for the money of this period, and when the period ends. Days and months follow UTC."""
     today = datetime.fromtimestamp(now, UTC).replace(hour=0, minute=0, second=0, microsecond=0)
     name, ends = "total", None
-    if key.budget_period == "day":
+    if holder.budget_period == "day":
         name, ends = f"{today:%Y-%m-%d}", today + timedelta(days=1)
-    elif key.budget_period == "month":
+    elif holder.budget_period == "month":
         # 31 days after the 1st is in the next month, whichever it is.
         name, ends = f"{today:%Y-%m}", (today.replace(day=1) + timedelta(days=31)).replace(day=1)
-    return f"budget:{key.name}:{name}", ends
+    return f"budget:{_counter_prefix(holder)}{holder.name}:{name}", ends
 
 
-def _counters(key: ClientKey, now: float) -> list[Counter]:
+def _counters(holder: LimitHolder, now: float) -> list[Counter]:
     """Return what counts for a budget: amounts reserved from now on, reserved before, and spent."""
-    counter, ends = _counter(key, now)
+    counter, ends = _counter(holder, now)
     slot = int(now // LEASE_S)
     reserved = [(f"{counter}:reserved:{begun}", (begun + 2) * LEASE_S) for begun in (slot, slot - 1)]
     return [*reserved, (counter, None if ends is None else ends.timestamp())]

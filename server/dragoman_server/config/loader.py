@@ -7,7 +7,7 @@ checks what must fit together.
 """
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -28,7 +28,9 @@ from dragoman_server.platform.extras import missing_extra
 from dragoman_server.settings import (
     ARRAYS,
     SIMULATOR,
+    AccountSettings,
     ClientKey,
+    LimitHolder,
     ServerSettings,
     Settings,
     UpstreamSettings,
@@ -57,7 +59,17 @@ from dragoman_server.settings.values import is_loopback, missing_socks, proxies_
 DEFAULT_FILE = "dragoman.toml"
 CONFIG_VARIABLE = ENV_PREFIX + "CONFIG"
 
-_TABLES = ("server", "upstreams", "models", "capabilities", "client_keys", "prices", "accounts", "rules")
+_TABLES = (
+    "server",
+    "upstreams",
+    "models",
+    "capabilities",
+    "groups",
+    "client_keys",
+    "prices",
+    "accounts",
+    "rules",
+)
 
 # Settings of the server that need another one: with any value, or with this one.
 _NEEDED = (
@@ -229,9 +241,11 @@ class _Loader(ConfigSources):
             if row.upstream is not None and row.upstream not in self.names:
                 self.add_problem((*path, "upstream"), f"names no upstream{self._names_hint(row.upstream)}")
         self._check_unique(rows["prices"], "model", "has a price already")
+        self._check_unique(rows["groups"], "name", "is already the name of another group")
         self._check_unique(rows["client_keys"], "name", "is already the name of another key")
         self._check_unique(rows["accounts"], "name", "is already an account of this upstream", "upstream")
-        self._check_client_keys(rows["client_keys"], server)
+        self._check_holders([*rows["groups"], *rows["client_keys"]])
+        self._check_client_keys(rows["client_keys"], {group.name for _, group in rows["groups"]}, server)
         with_keys = {upstream.name for upstream in upstreams if upstream.api_key is not None}
         for path, account in rows["accounts"]:
             if account.upstream in with_keys:
@@ -242,7 +256,9 @@ class _Loader(ConfigSources):
                 self.add_problem(path, "has no condition: add statuses, codes or words")
         # Wrong rows are a separate problem, and an empty list of keys counts as none.
         has_keys = bool(self.document.get("client_keys"))
-        limited = any(row.has_limits for name in ("client_keys", "accounts") for _, row in rows[name])
+        limited = any(
+            row.has_limits for name in ("groups", "client_keys", "accounts") for _, row in rows[name]
+        )
         for name, text in _problems_together(server, has_keys=has_keys, has_limits=limited):
             self.add_problem(("server", name), text)
         self.raise_problems()
@@ -431,11 +447,21 @@ class _Loader(ConfigSources):
                 self.add_problem((*path, key), f"{quote_value(value[0])} {text}")
             seen.add(value)
 
-    def _check_client_keys(self, keys: Rows[ClientKey], server: ServerSettings) -> None:
-        for path, key in keys:
-            if key.budget is not None and not self.document.get("prices"):
-                text = "needs [[prices]]: without a price, a key with a budget may use no model"
+    def _check_holders(self, holders: Rows[LimitHolder]) -> None:
+        for path, holder in holders:
+            if holder.budget is not None and not self.document.get("prices"):
+                text = f"needs [[prices]]: without a price, a {holder.kind} with a budget may use no model"
                 self.add_problem((*path, "budget"), text)
+
+    def _check_client_keys(
+        self, keys: Rows[ClientKey], groups: Collection[str], server: ServerSettings
+    ) -> None:
+        for path, key in keys:
+            if key.group is not None and key.group not in groups:
+                hint = did_you_mean(key.group, groups) or "; there are " + (
+                    ", ".join(sorted(groups)) or "none"
+                )
+                self.add_problem((*path, "group"), f"names no group{hint}")
             if (key.previous_hash is None) != (key.previous_expires is None):
                 missing = "previous_hash" if key.previous_hash is None else "previous_expires"
                 self.add_problem(
@@ -457,8 +483,12 @@ class _Loader(ConfigSources):
 
 def problems_together(settings: Settings) -> Iterator[tuple[str, str]]:
     """Yield settings of `[server]` that do not fit the others, each with the problem."""
-    limited = any(key.has_limits for key in settings.client_keys)
-    limited = limited or any(account.has_limits for account in settings.accounts)
+    holders: Iterable[LimitHolder | AccountSettings] = (
+        *settings.groups,
+        *settings.client_keys,
+        *settings.accounts,
+    )
+    limited = any(holder.has_limits for holder in holders)
     return _problems_together(settings.server, has_keys=bool(settings.client_keys), has_limits=limited)
 
 

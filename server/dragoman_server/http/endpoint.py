@@ -107,7 +107,7 @@ class BaseEndpoint(ABC):
             if request.key is not None and request.counted:
                 tokens = (record.input_tokens or 0) + (record.output_tokens or 0)
                 self.gateway.key_usage.count(request.key.name, tokens, record.cost_usd or 0.0, time.time())
-            if request.key is not None and (usage is not None or request.reserved is not None):
+            if request.key is not None and (usage is not None or request.reserved):
                 with anyio.move_on_after(_SETTLE_S, shield=True):
                     await self.gateway.limits.settle(
                         request.key, usage or Usage(), record.cost_usd, request.reserved
@@ -255,7 +255,7 @@ class BaseEndpoint(ABC):
             max_bytes=gateway.settings.server.max_body_bytes,
             off_loop=request.off_loop,
         )
-        if request.key is not None and request.reserved is not None and len(expanded.body) > len(body):
+        if request.key is not None and request.reserved and len(expanded.body) > len(body):
             prices = gateway.limits.check_model(
                 request.key, self.protocol.name, destination.model, gateway.catalog.listed
             )

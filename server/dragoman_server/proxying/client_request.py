@@ -5,7 +5,7 @@ connection is: `HttpChannel` makes ASGI messages of them, in any ASGI server.
 """
 
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import Protocol, TypeVar
 
@@ -118,7 +118,7 @@ class ClientRequest:
         response: See ResponseChannel.
         admitted: Its key may send it, see BaseEndpoint.read().
         counted: It counts for its key's limits and usage.
-        reserved: The part of its key's budget that is reserved for it.
+        reserved: The parts of budgets that are reserved for it.
         plan: The plan of the attempt that was made last, or won. None until the request is planned.
         reasoning_key: The key under which reasoning is kept, "" for protocols whose clients send it back.
         telemetry: Its part in metrics and traces, None where there are none.
@@ -142,7 +142,7 @@ class ClientRequest:
         self.response: ResponseChannel = HttpChannel(scope, send)
         self.admitted = False
         self.counted = False
-        self.reserved: BudgetReservation | None = None
+        self.reserved: Sequence[BudgetReservation] = ()
         self.plan: Plan | None = None
         self.reasoning_key = ""
         self.telemetry: RequestTelemetry | None = None

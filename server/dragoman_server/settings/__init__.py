@@ -8,8 +8,9 @@ More than a third of the lines declare settings with their help texts, and a sev
 """
 
 from dragoman_server.settings.capabilities import ModelCapabilitySettings, capability_settings
+from dragoman_server.settings.clients import ClientKey, Group, LimitHolder
 from dragoman_server.settings.fields import settings_of
-from dragoman_server.settings.server import ARRAYS, ClientKey, Price, ServerSettings, Settings
+from dragoman_server.settings.server import ARRAYS, Price, ServerSettings, Settings
 from dragoman_server.settings.upstreams import SIMULATOR, AccountSettings, RuleSettings, UpstreamSettings
 
 __all__ = [
@@ -17,6 +18,8 @@ __all__ = [
     "SIMULATOR",
     "AccountSettings",
     "ClientKey",
+    "Group",
+    "LimitHolder",
     "ModelCapabilitySettings",
     "Price",
     "RuleSettings",

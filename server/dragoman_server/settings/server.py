@@ -1,8 +1,7 @@
-"""Settings of the gateway and its clients: the tables `[server]`, `[[client_keys]]` and `[[prices]]`, and the whole."""
+"""Settings of the gateway: the tables `[server]` and `[[prices]]`, and the whole."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 from functools import cached_property
 from typing import Annotated, Any
 
@@ -11,12 +10,12 @@ from msgspec import Meta
 from dragoman import Capabilities
 from dragoman_server.policy.attempts import MAX_ATTEMPTS
 from dragoman_server.settings.capabilities import ModelCapabilitySettings
+from dragoman_server.settings.clients import ClientKey, Group
 from dragoman_server.settings.fields import (
     DAY_S,
     RESTART,
     Dollars,
     FilePath,
-    Name,
     Seconds,
     SettingKind,
     Wait,
@@ -28,9 +27,7 @@ from dragoman_server.settings.upstreams import (
     SIMULATOR,
     SIMULATOR_UPSTREAM,
     AccountSettings,
-    Rate,
     RuleSettings,
-    TokenRate,
     UpstreamSettings,
 )
 
@@ -236,61 +233,6 @@ class ServerSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClientKey:
-    """One `[[client_keys]]` table. It has only the hash of the key.
-
-    While a key is rotated it has two, with one set of limits, counters and stored responses.
-    """
-
-    name: Annotated[Name, "name of the key's owner in the log"]
-    hash: Annotated[str, SettingKind.HASH, "hash of the key, as `dragoman keys add` prints it"]
-    expires: Annotated[
-        datetime | None, "time at which it becomes invalid; a date is its beginning in UTC; unset: never"
-    ] = None
-    disabled: Annotated[bool, "refuse requests with it; its counters and limits stay"] = False
-    previous_hash: Annotated[
-        str | None, SettingKind.HASH, "hash of the key before it, as `dragoman keys rotate` writes it"
-    ] = None
-    previous_expires: Annotated[datetime | None, "time at which the key before it becomes invalid"] = None
-    loss_policy: Annotated[str | None, LOSS_POLICIES, "overrides the upstream's and the server's"] = None
-    may_loosen: Annotated[bool, "may send dragoman-loss-policy: record even where losses are refused"] = False
-    models: Annotated[
-        tuple[str, ...],
-        "models that it may use, by the names that clients send; * matches any text; unset: all",
-    ] = ()
-    requests_per_minute: Annotated[Rate | None, "largest number of requests a minute"] = None
-    tokens_per_minute: Annotated[
-        TokenRate | None, "largest number of tokens a minute, of requests and responses"
-    ] = None
-    budget: Annotated[
-        Dollars | None, Meta(ge=0, le=10**9), "most that it may spend in a budget_period, by the [[prices]]"
-    ] = None
-    budget_period: Annotated[
-        str, ("day", "month", "total"), "when the budget starts again, in UTC; total: never"
-    ] = "month"
-    _models: PatternTable[bool] = field(init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "_models", PatternTable([(pattern, True) for pattern in self.models]))
-
-    def state(self, now: float) -> str:
-        """Return "active", "expired" or "disabled". now: seconds since the epoch."""
-        if self.disabled:
-            return "disabled"
-        return "expired" if self.expires is not None and self.expires.timestamp() <= now else "active"
-
-    @property
-    def has_limits(self) -> bool:
-        """True if something has to be counted for it."""
-        limits = (self.requests_per_minute, self.tokens_per_minute, self.budget)
-        return any(limit is not None for limit in limits)
-
-    def may_use(self, model: str) -> bool:
-        """True if a request with this key may name the model."""
-        return not self.models or self._models.first(model) is not None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Price:
     """One `[[prices]]` table: US dollars for a million tokens."""
 
@@ -309,7 +251,7 @@ class Price:
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """Everything that is configured, checked.
+    """Everything that is configured, checked. Raises ValueError for a client key of an unknown group.
 
     Attributes:
         models: Each name that clients send -> the `upstream/model` that it means, or several, best first.
@@ -321,6 +263,7 @@ class Settings:
     upstreams: tuple[UpstreamSettings, ...] = ()
     models: Mapping[str, str | tuple[str, ...]] = field(default_factory=dict)
     capabilities: tuple[ModelCapabilitySettings, ...] = ()
+    groups: tuple[Group, ...] = ()
     client_keys: tuple[ClientKey, ...] = ()
     prices: tuple[Price, ...] = ()
     accounts: tuple[AccountSettings, ...] = ()
@@ -329,6 +272,10 @@ class Settings:
     resolved_capabilities: dict[tuple[str, str, str], Capabilities] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
+
+    def __post_init__(self) -> None:
+        keys = tuple(key.in_group_of(self.groups) for key in self.client_keys)
+        object.__setattr__(self, "client_keys", keys)
 
     # Lookups that requests make, so that none of them walks the settings.
 
@@ -395,6 +342,7 @@ class Settings:
 ARRAYS: dict[str, type[Any]] = {
     "upstreams": UpstreamSettings,
     "capabilities": ModelCapabilitySettings,
+    "groups": Group,
     "client_keys": ClientKey,
     "prices": Price,
     "accounts": AccountSettings,

@@ -20,7 +20,7 @@ from dragoman_server.accounts.limits import ClientLimits
 from dragoman_server.accounts.stores.base import AccountStore
 from dragoman_server.app import Application
 from dragoman_server.gateway import Gateway
-from dragoman_server.settings import ClientKey, Price, ServerSettings, Settings, UpstreamSettings
+from dragoman_server.settings import ClientKey, Group, Price, ServerSettings, Settings, UpstreamSettings
 from dragoman_server.settings.client_keys import hash_client_key
 from dragoman_server.settings.secret import Secret
 
@@ -92,6 +92,7 @@ def settings_with(
     *,
     upstream: Mapping[str, Any] | None = None,
     keys: Mapping[str, Mapping[str, Any]] | None = None,
+    groups: Mapping[str, Mapping[str, Any]] | None = None,
     prices: Sequence[Price] = (),
     models: Mapping[str, str | tuple[str, ...]] | None = None,
     **server: Any,
@@ -104,6 +105,7 @@ def settings_with(
             for name in ("up", "two")
         ),
         models=models or {},
+        groups=tuple(Group(name=name, **more) for name, more in (groups or {}).items()),
         client_keys=tuple(
             ClientKey(name=name, hash=hash_client_key(f"drk_{name}", SECRET), **more)
             for name, more in (keys or {}).items()

@@ -64,7 +64,7 @@ def options_of(words: list[str]) -> dict[str, Any]:
 
 async def carried_out(lines: list[str]) -> list[str]:
     """Return what the requests of limits.txt get."""
-    settings: dict[str, Any] = {"keys": {}, "prices": [], "models": {}}
+    settings: dict[str, Any] = {"keys": {}, "groups": {}, "prices": [], "models": {}}
     protocol, script, out = CHAT, WHOLE_RESPONSES[CHAT], list[str]()
     requests = [line.removeprefix("> ") for line in lines if line.startswith(("> ", "wait "))]
     for word, *rest in (line.split(" ") for line in lines):
@@ -72,8 +72,8 @@ async def carried_out(lines: list[str]) -> list[str]:
             case "upstream":
                 protocol = PROTOCOLS_OF[rest[0]]
                 script = script_of(protocol, *rest[1:])
-            case "key":
-                settings["keys"][rest[0]] = options_of(rest[1:])
+            case "key" | "group":
+                settings[f"{word}s"][rest[0]] = options_of(rest[1:])
             case "price":
                 price = Price(model=rest[0], input=float(rest[1]), output=float(rest[2]))
                 settings["prices"].append(price)

@@ -261,7 +261,7 @@ async def test_local_decisions_start_from_the_last_known_state(
     assert await reserve(resilient, two) == "up/c"
     await resilient.apply(Reserve([B, A], "conversation", "l", NOW))
     await store.apply(Change("up/bad", lambda health: health.after_disabling("by another gateway")))
-    assert await resilient.apply(Spend([(KEY, 1.0)], NOW, at_once=True)) == 0.0
+    assert await resilient.apply(Spend([(KEY, 1.0)], NOW, at_once=True)) == [0.0]
     await store.apply(Add([("budget", None)], 5.0, NOW))
     assert await total(resilient, "budget", NOW) == 5.0
     store.behaviour = Behaviour.FAILS
@@ -271,8 +271,8 @@ async def test_local_decisions_start_from_the_last_known_state(
     assert [await reserve(resilient, two) for _ in range(2)] == ["up/c", None]
     assert await resilient.apply(Reserve([A, B], "conversation", "l", NOW)) == Reservation(B, "l")
     assert [await resilient.apply(Spend([(KEY, 1.0)], NOW, at_once=True)) for _ in range(2)] == [
-        0.0,
-        NOW + 30,
+        [0.0],
+        [NOW + 30],
     ]
     await resilient.apply(Add([("budget", None)], 1.0, NOW))
     assert await total(resilient, "budget", NOW) == 6.0
@@ -357,7 +357,7 @@ async def test_tokens_and_money_are_never_counted_twice(store: FakeStore, resili
     store.behaviour = Behaviour.WORKS
     await settle()
     assert await total(store, "budget", NOW) == 1.5
-    assert await store.apply(Spend([(TOKENS.tokens, 300.0)], NOW, at_once=True)) == 0.0  # type: ignore[list-item]
+    assert await store.apply(Spend([(TOKENS.tokens, 300.0)], NOW, at_once=True)) == [0.0]  # type: ignore[list-item]
 
 
 async def test_unread_spending_is_counted_after_recovery(store: FakeStore, resilient: ResilientStore) -> None:
@@ -373,8 +373,8 @@ async def test_unread_spending_is_counted_after_recovery(store: FakeStore, resil
     await settle()
     assert await total(store, "budget", NOW) == 2.5
     assert await store.apply(KeyUses(["red"])) == [KeyUse(1.0)]
-    assert await store.apply(Spend([(TOKENS.tokens, 301.0)], NOW, at_once=True)) > NOW  # type: ignore[list-item]
-    assert await store.apply(Spend([(KEY, 1.0)], NOW, at_once=True)) > NOW
+    assert await store.apply(Spend([(TOKENS.tokens, 301.0)], NOW, at_once=True)) > [NOW]  # type: ignore[list-item]
+    assert await store.apply(Spend([(KEY, 1.0)], NOW, at_once=True)) > [NOW]
 
 
 async def test_a_budget_is_checked_with_what_others_have_spent_when_the_store_fails_later(
@@ -460,14 +460,14 @@ async def test_the_memory_has_the_same_use_as_a_store_that_works(
     await resilient.apply(Release(Reservation(ONE_AT_ONCE, "ended"), 0.0, NOW))
     await resilient.apply(KeyUses(["red"], KeyUse(1.0)))
     spent = [await resilient.apply(Spend([(KEY, 1.0)], NOW, at_once=True)) for _ in range(3)]
-    assert spent == [0.0, 0.0, NOW + 30]
-    assert await resilient.apply(Spend([(other, 3.0)], NOW, at_once=False)) == NOW + 30
+    assert spent == [[0.0], [0.0], [NOW + 30]]
+    assert await resilient.apply(Spend([(other, 3.0)], NOW, at_once=False)) == [NOW + 30]
     store.behaviour = Behaviour.FAILS
     await reserve_until_open(resilient)
     assert await reserve(resilient, ONE_AT_ONCE) == "up/a"
     assert await resilient.apply(KeyUses(["red"])) == [KeyUse(1.0)]
-    assert await resilient.apply(Spend([(KEY, 1.0)], NOW + 30, at_once=True)) == 0.0, "one was refused"
-    assert await resilient.apply(Spend([(other, 0.0)], NOW, at_once=True)) == NOW + 30
+    assert await resilient.apply(Spend([(KEY, 1.0)], NOW + 30, at_once=True)) == [0.0], "one was refused"
+    assert await resilient.apply(Spend([(other, 0.0)], NOW, at_once=True)) == [NOW + 30]
 
 
 @pytest.mark.parametrize("seconds", [DEADLINE_S / 2, 1.0], ids=["cancelled", "too late"])

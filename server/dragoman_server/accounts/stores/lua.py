@@ -141,24 +141,25 @@ return {0, {}, {}}
 """
 )
 
-# Keys: the rates. Returns 0 or when there is room.
+# Keys: the rates. Returns for each 0 or when it has room.
 SPEND = (
     _RATES
     + """
-local function all_available_at()
-  local at = 0
+local function available_at()
+  local times, full = {}, false
   for i, key in ipairs(KEYS) do
     local rate, amount = unpack(op.rates[i])
-    at = math.max(at, rate_available_at(key, rate, op.at_once and amount or 0))
+    local at = rate_available_at(key, rate, op.at_once and amount or 0)
+    times[i], full = text(at), full or at > 0
   end
-  return at
+  return times, full
 end
-local at = op.at_once and all_available_at() or 0
-if at == 0 then
+local times, full = available_at()
+if not (op.at_once and full) then
   for i, key in ipairs(KEYS) do count(key, unpack(op.rates[i])) end
-  if not op.at_once then at = all_available_at() end
+  if not op.at_once then times = available_at() end
 end
-return {text(at), {}, {}}
+return {times, {}, {}}
 """
 )
 

@@ -189,12 +189,12 @@ class Change(Write, frozen=True):
         return [self] if self.repeatable else ()
 
 
-class Spend(Operation[float], frozen=True):
-    """Count an amount for each rate. Return 0, or the time at which all of them have room again.
+class Spend(Operation[list[float]], frozen=True):
+    """Count an amount for each rate. Return for each 0, or the time at which it has room again.
 
     Attributes:
-        at_once: Count nothing if there is no room (for requests); otherwise count in any case, which may be a debt (for
-            tokens, when they are known).
+        at_once: Count nothing if one of them has no room (for requests); otherwise count in any case, which may be a
+            debt (for tokens, when they are known).
     """
 
     rates: Sequence[tuple[Rate, float]]
@@ -202,15 +202,15 @@ class Spend(Operation[float], frozen=True):
     at_once: bool
     script = lua.SPEND
 
-    def apply(self, tables: Tables) -> float:
+    def apply(self, tables: Tables) -> list[float]:
         if self.at_once:
             available_at = [_rate_available_at(tables, *each, self.now) for each in self.rates]
             if any(available_at):
-                return max(available_at)
+                return available_at
         self._count(tables)
         if self.at_once:
-            return 0.0
-        return max((_rate_available_at(tables, rate, 0.0, self.now) for rate, _ in self.rates), default=0.0)
+            return available_at
+        return [_rate_available_at(tables, rate, 0.0, self.now) for rate, _ in self.rates]
 
     def _count(self, tables: Tables) -> None:
         for rate, amount in self.rates:
@@ -219,14 +219,14 @@ class Spend(Operation[float], frozen=True):
     def keys(self) -> list[str]:
         return [_rate_key(rate) for rate, _ in self.rates]
 
-    def result(self, found: Any) -> float:
-        return float(found)
+    def result(self, found: Any) -> list[float]:
+        return [float(at) for at in found]
 
     def is_write(self) -> bool:
         return not self.at_once
 
-    def follow(self, local: Tables, result: float) -> None:
-        if not (self.at_once and result):
+    def follow(self, local: Tables, result: list[float]) -> None:
+        if not (self.at_once and any(result)):
             self._count(local)
 
 

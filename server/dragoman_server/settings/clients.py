@@ -1,0 +1,115 @@
+"""Settings of clients: the tables `[[client_keys]]` and `[[groups]]`, which both hold limits."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Annotated, ClassVar
+
+from msgspec import Meta
+
+from dragoman_server.settings.fields import Dollars, Name, SettingKind
+from dragoman_server.settings.patterns import PatternTable
+from dragoman_server.settings.upstreams import LOSS_POLICIES, Rate, TokenRate
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LimitHolder:
+    """What has limits: a client key, or a group of them."""
+
+    # What it is, for people.
+    kind: ClassVar[str]
+
+    name: str
+    models: Annotated[
+        tuple[str, ...],
+        "models that may be used, by the names that clients send; * matches any text; unset: all",
+    ] = ()
+    requests_per_minute: Annotated[Rate | None, "largest number of requests a minute"] = None
+    tokens_per_minute: Annotated[
+        TokenRate | None, "largest number of tokens a minute, of requests and responses"
+    ] = None
+    budget: Annotated[
+        Dollars | None, Meta(ge=0, le=10**9), "most that may be spent in a budget_period, by the [[prices]]"
+    ] = None
+    budget_period: Annotated[
+        str, ("day", "month", "total"), "when the budget starts again, in UTC; total: never"
+    ] = "month"
+    _models: PatternTable[bool] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_models", PatternTable([(pattern, True) for pattern in self.models]))
+
+    @property
+    def label(self) -> str:
+        """Its kind and name, for people."""
+        return f"{self.kind} {self.name}"
+
+    @property
+    def has_limits(self) -> bool:
+        """True if something has to be counted for it."""
+        limits = (self.requests_per_minute, self.tokens_per_minute, self.budget)
+        return any(limit is not None for limit in limits)
+
+    def allows(self, model: str) -> bool:
+        """True if it has this name of a model."""
+        return not self.models or self._models.first(model) is not None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group(LimitHolder):
+    """One `[[groups]]` table. All its keys count together, besides the limits that each of them has."""
+
+    kind = "group"
+
+    name: Annotated[Name, "name for the group of client keys and for errors"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientKey(LimitHolder):
+    """One `[[client_keys]]` table. It has only the hash of the key.
+
+    While a key is rotated it has two, with one set of limits, counters and stored responses.
+
+    Attributes:
+        holders: The key, and its group if it has one: a request needs the permission of each.
+    """
+
+    kind = "client key"
+
+    name: Annotated[Name, "name of the key's owner in the log"]
+    hash: Annotated[str, SettingKind.HASH, "hash of the key, as `dragoman keys add` prints it"]
+    group: Annotated[Name | None, "group of [[groups]] whose limits apply too; unset: none"] = None
+    expires: Annotated[
+        datetime | None, "time at which it becomes invalid; a date is its beginning in UTC; unset: never"
+    ] = None
+    disabled: Annotated[bool, "refuse requests with it; its counters and limits stay"] = False
+    previous_hash: Annotated[
+        str | None, SettingKind.HASH, "hash of the key before it, as `dragoman keys rotate` writes it"
+    ] = None
+    previous_expires: Annotated[datetime | None, "time at which the key before it becomes invalid"] = None
+    loss_policy: Annotated[str | None, LOSS_POLICIES, "overrides the upstream's and the server's"] = None
+    may_loosen: Annotated[bool, "may send dragoman-loss-policy: record even where losses are refused"] = False
+    _group: Group | None = field(default=None, repr=False, compare=False)
+
+    def in_group_of(self, groups: Iterable[Group]) -> "ClientKey":
+        """Return the key with the limits of its group. Raises ValueError if that is none of these."""
+        if self.group is None:
+            return self
+        found = next((group for group in groups if group.name == self.group), None)
+        if found is None:
+            raise ValueError(f"the client key {self.name} names no group: {self.group}")
+        return replace(self, _group=found)
+
+    @property
+    def holders(self) -> tuple[LimitHolder, ...]:
+        return (self,) if self._group is None else (self, self._group)
+
+    def state(self, now: float) -> str:
+        """Return "active", "expired" or "disabled". now: seconds since the epoch."""
+        if self.disabled:
+            return "disabled"
+        return "expired" if self.expires is not None and self.expires.timestamp() <= now else "active"
+
+    def may_use(self, model: str) -> bool:
+        """True if a request with this key may name the model."""
+        return all(holder.allows(model) for holder in self.holders)
