@@ -7,7 +7,7 @@ checks what must fit together.
 """
 
 import os
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -22,6 +22,7 @@ from dragoman_server.capabilities.providers import (
     discover_providers,
     host_capabilities,
 )
+from dragoman_server.config.client_checks import client_problems
 from dragoman_server.config.sources import ConfigSources, Rows
 from dragoman_server.config.toml_lines import KeyPath
 from dragoman_server.platform.extras import missing_extra
@@ -29,7 +30,6 @@ from dragoman_server.settings import (
     ARRAYS,
     SIMULATOR,
     AccountSettings,
-    ClientKey,
     LimitHolder,
     ServerSettings,
     Settings,
@@ -37,7 +37,6 @@ from dragoman_server.settings import (
     capability_settings,
     settings_of,
 )
-from dragoman_server.settings.client_keys import hash_client_key
 from dragoman_server.settings.fields import SettingSpec
 from dragoman_server.settings.patterns import WILDCARD, targets_of
 from dragoman_server.settings.problems import (
@@ -244,8 +243,11 @@ class _Loader(ConfigSources):
         self._check_unique(rows["groups"], "name", "is already the name of another group")
         self._check_unique(rows["client_keys"], "name", "is already the name of another key")
         self._check_unique(rows["accounts"], "name", "is already an account of this upstream", "upstream")
-        self._check_holders([*rows["groups"], *rows["client_keys"]])
-        self._check_client_keys(rows["client_keys"], {group.name for _, group in rows["groups"]}, server)
+        with_prices = bool(self.document.get("prices"))
+        for path, text in client_problems(
+            rows["groups"], rows["client_keys"], server, with_prices=with_prices
+        ):
+            self.add_problem(path, text)
         with_keys = {upstream.name for upstream in upstreams if upstream.api_key is not None}
         for path, account in rows["accounts"]:
             if account.upstream in with_keys:
@@ -446,39 +448,6 @@ class _Loader(ConfigSources):
             if value in seen:
                 self.add_problem((*path, key), f"{quote_value(value[0])} {text}")
             seen.add(value)
-
-    def _check_holders(self, holders: Rows[LimitHolder]) -> None:
-        for path, holder in holders:
-            if holder.budget is not None and not self.document.get("prices"):
-                text = f"needs [[prices]]: without a price, a {holder.kind} with a budget may use no model"
-                self.add_problem((*path, "budget"), text)
-
-    def _check_client_keys(
-        self, keys: Rows[ClientKey], groups: Collection[str], server: ServerSettings
-    ) -> None:
-        for path, key in keys:
-            if key.group is not None and key.group not in groups:
-                hint = did_you_mean(key.group, groups) or "; there are " + (
-                    ", ".join(sorted(groups)) or "none"
-                )
-                self.add_problem((*path, "group"), f"names no group{hint}")
-            if (key.previous_hash is None) != (key.previous_expires is None):
-                missing = "previous_hash" if key.previous_hash is None else "previous_expires"
-                self.add_problem(
-                    path, f"needs {missing} as well: previous_hash and previous_expires go together"
-                )
-        metrics, admin, secret = server.metrics_key, server.admin_key, server.secret
-        hashes = {key_hash for _, key in keys for key_hash in (key.hash, key.previous_hash)}
-        if keys and secret is None:
-            self.add_problem(("client_keys",), "need server.secret: their hashes are keyed with it")
-        if admin and secret and admin == secret:
-            self.add_problem(("server", "admin_key"), "is server.secret: it must be a different key")
-        elif admin and secret and hash_client_key(admin.reveal(), secret) in hashes:
-            self.add_problem(("server", "admin_key"), "is a client key: it must be a different key")
-        if metrics and metrics in (admin, secret):
-            self.add_problem(("server", "metrics_key"), "is another key as well: it must be a different key")
-        elif metrics and secret and hash_client_key(metrics.reveal(), secret) in hashes:
-            self.add_problem(("server", "metrics_key"), "is a client key: it must be a different key")
 
 
 def problems_together(settings: Settings) -> Iterator[tuple[str, str]]:
