@@ -44,6 +44,7 @@ from dragoman_server.http.errors import FallbackErrors, as_starlette, endpoint_n
 from dragoman_server.http.models import models_routes
 from dragoman_server.http.request import path_below_mount
 from dragoman_server.http.responses import ResponsesEndpoint, responses_routes
+from dragoman_server.proxying.client_request import ClientDisconnected
 from dragoman_server.recordings.recorder import Recorder
 from dragoman_server.settings import Settings
 from dragoman_server.settings.server import LOOPBACK_ORIGINS
@@ -77,8 +78,16 @@ class _ConfiguredApp:
         self.replaced = False
         self.unused = anyio.Event()
         server, client_keys = gateway.settings.server, gateway.settings.client_keys
-        keyring = Keyring(client_keys, server.secret, key_places(gateway.protocols.values()))
-        handlers = {HTTPException: errors.http_error, Exception: errors.internal_error}
+        places = key_places(gateway.protocols.values())
+        groups = gateway.settings.groups_by_name
+        keyring = Keyring(client_keys, server.secret, places, gateway.stored_keys, groups)
+        handlers = {
+            HTTPException: errors.http_error,
+            RemoteProtocolError: errors.refused,
+            RequestRefused: errors.refused,
+            ClientDisconnected: errors.client_left,
+            Exception: errors.internal_error,
+        }
         # Beside everything that is for clients: no CORS headers, and another key.
         self.admin = admin_app(gateway, parent.reload_configuration, errors.refuse, handlers)
         routes = _routes(gateway, parent.is_ready)

@@ -16,6 +16,7 @@ from dragoman.codec import ProtocolSpec, UpstreamSpec
 from dragoman_server.accounts.balances import Balances
 from dragoman_server.accounts.key_usage import KeyUsage
 from dragoman_server.accounts.limits import ClientLimits
+from dragoman_server.accounts.stored_keys import StoredKeys
 from dragoman_server.accounts.stores.base import AccountStore
 from dragoman_server.accounts.stores.memory import MemoryAccountStore
 from dragoman_server.accounts.stores.resilient import ResilientStore
@@ -58,6 +59,7 @@ class Gateway:
         balances: The money that accounts have left.
         pool: Chooses among accounts.
         limits: The limits of client keys.
+        stored_keys: The client keys in the account store, None where there are none.
         key_usage: What the requests of each client key have used.
         reasoning_store: Reasoning for clients that do not send it back, None where nothing is stored.
         refused_members: What upstreams have refused by name.
@@ -96,13 +98,14 @@ class Gateway:
             max_bytes = settings.server.reasoning_store_bytes
             self.reasoning_store = ReasoningStore(max_bytes) if max_bytes else None
             self.key_usage = KeyUsage(self.accounts)
+            self.stored_keys = StoredKeys(self.accounts) if settings.server.stored_keys else None
             self.refused_members = RefusedMembers()
             self.telemetry = Telemetry(settings, self.catalog.listed)
         else:
             self.client, self.simulator = previous.client, previous.simulator
             self.responses, self.accounts = previous.responses, previous.accounts
             self.reasoning_store, self.key_usage = previous.reasoning_store, previous.key_usage
-            self.refused_members = previous.refused_members
+            self.refused_members, self.stored_keys = previous.refused_members, previous.stored_keys
             self.catalog.take_over(previous.catalog)
             self.telemetry = previous.telemetry
             self.balances.take_over(previous.balances)
@@ -191,6 +194,8 @@ class Gateway:
                 await stack.enter_async_context(self.responses.store.running())
             await stack.enter_async_context(self.accounts.running())
             await stack.enter_async_context(self.key_usage.running())
+            if self.stored_keys is not None:
+                await stack.enter_async_context(self.stored_keys.running())
             yield
 
     @asynccontextmanager

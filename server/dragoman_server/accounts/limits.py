@@ -57,6 +57,9 @@ _BYTES_PER_TOKEN = 4
 _MAX_PROMPT_TOKENS = 200_000
 _USUAL_RESPONSE_TOKENS = 1000
 
+# Budgets that are read together.
+_AT_ONCE = 100
+
 # Dollars. Sums of floats are not exact.
 _ROUNDING_TOLERANCE = 1e-9
 
@@ -239,13 +242,18 @@ class ClientLimits:
         refused.reached = limit, per_minute, now, until
         raise refused
 
-    async def spent(self, holder: LimitHolder) -> float | None:
-        """Return what was spent or reserved of a budget in this period, None if that is unknown."""
-        if holder.budget is None:
-            return None
-        now = self._clock()
-        amounts = await self._run(Add(_counters(holder, now), 0.0, now))
-        return None if amounts is None else in_order(amounts)
+    async def spent(self, holders: Sequence[LimitHolder]) -> list[float | None]:
+        """Return what was spent or reserved of each budget in this period, None if it has none or that is unknown."""
+        now, found = self._clock(), dict[str, float]()
+        with_budget = [holder for holder in holders if holder.budget is not None]
+        for first in range(0, len(with_budget), _AT_ONCE):
+            some = with_budget[first : first + _AT_ONCE]
+            counters = [counter for holder in some for counter in _counters(holder, now)]
+            amounts = await self._run(Add(counters, 0.0, now)) or ()
+            for index, holder in enumerate(some if amounts else ()):
+                of_one = len(counters) // len(some)
+                found[holder.label] = in_order(amounts[index * of_one : (index + 1) * of_one])
+        return [found.get(holder.label) for holder in holders]
 
     def needs_usage(self, key: ClientKey | None) -> bool:
         """True if the usage of a request with this key is needed."""

@@ -71,7 +71,7 @@ def banner(
             f"warning: {models.why_unknown()}: write one instead of {_UNKNOWN_MODEL}"
             f"{'' if first.variables else add}"
         )
-    for title, command in commands(url, model, context, needs_key=bool(settings.client_keys)).items():
+    for title, command in commands(url, model, context, needs_key=settings.needs_keys).items():
         yield _label(title)
         yield _command("  " + command)
     page = _DOCS / "using.md"

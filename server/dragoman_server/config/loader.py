@@ -22,7 +22,6 @@ from dragoman_server.capabilities.providers import (
     discover_providers,
     host_capabilities,
 )
-from dragoman_server.config.client_checks import client_problems
 from dragoman_server.config.sources import ConfigSources, Rows
 from dragoman_server.config.toml_lines import KeyPath
 from dragoman_server.platform.extras import missing_extra
@@ -37,6 +36,7 @@ from dragoman_server.settings import (
     capability_settings,
     settings_of,
 )
+from dragoman_server.settings.client_checks import client_problems
 from dragoman_server.settings.fields import SettingSpec
 from dragoman_server.settings.patterns import WILDCARD, targets_of
 from dragoman_server.settings.problems import (
@@ -141,13 +141,13 @@ def _warnings(
             text, _, fix = missing.partition(": ")
             yield CheckFinding.warning("proxy", name, text, fix)
     yield from _unknown_variables(loaded, environ)
-    if not is_loopback(settings.server.host) and not settings.client_keys:
+    if not is_loopback(settings.server.host) and not settings.needs_keys:
         text = (
             f"{settings.server.host} is reachable from other machines, and there are no client keys: whoever can "
             "connect can use your upstreams"
         )
         yield CheckFinding.warning("public", "server.host", text, "make a key with `dragoman keys add NAME`")
-    if "*" in settings.server.cors_origins and not settings.client_keys:
+    if "*" in settings.server.cors_origins and not settings.needs_keys:
         text = (
             "any web page that is opened in a browser on this machine can use your upstreams, because there are no "
             "client keys"
@@ -464,6 +464,7 @@ def problems_together(settings: Settings) -> Iterator[tuple[str, str]]:
 def _problems_together(
     server: ServerSettings, *, has_keys: bool, has_limits: bool
 ) -> Iterator[tuple[str, str]]:
+    has_keys = has_keys or server.stored_keys
     if not (is_loopback(server.host) or has_keys or server.allow_public_without_keys):
         text = (
             f"{server.host} can be reached from other machines, and there are no client keys, so whoever can "

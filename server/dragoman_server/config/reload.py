@@ -25,6 +25,7 @@ from dragoman_server.settings import ARRAYS, ServerSettings, Settings, settings_
 from dragoman_server.settings.fields import AppliedBy
 from dragoman_server.settings.problems import ConfigError
 from dragoman_server.settings.server import REMOVABLE
+from dragoman_server.telemetry.audit import audit
 
 _log = logging.getLogger("dragoman.server")
 
@@ -94,7 +95,9 @@ class ConfigReloader:
         while True:
             await self._requested.wait()
             self._requested = anyio.Event()
-            await self.reload()
+            result = await self.reload()
+            changes, errors = result.changes, result.errors
+            audit(self._settings, "reload", "configuration", by="SIGHUP", changes=changes, errors=errors)
             await anyio.sleep(PAUSE_S)
 
     async def reload(self) -> ReloadResult:

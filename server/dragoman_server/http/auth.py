@@ -7,19 +7,21 @@ receives it.
 import hmac
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from types import MappingProxyType
 from typing import NamedTuple
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from dragoman import PROTOCOLS, RemoteProtocolError, RequestRefused
 from dragoman.codec import ProtocolSpec, UpstreamSpec
+from dragoman_server.accounts.stored_keys import StoredKeys
 from dragoman_server.http.browsers import refuse_form_content_type
 from dragoman_server.http.request import Query, path_below_mount
 from dragoman_server.proxying.client_request import SCOPE_KEY
-from dragoman_server.settings import ClientKey
+from dragoman_server.settings import ClientKey, Group
 from dragoman_server.settings.client_keys import hash_client_key
 from dragoman_server.settings.secret import Secret
 from dragoman_server.wire.replies import Reply, send_reply
@@ -101,11 +103,13 @@ class _KnownKey:
     Attributes:
         ends: When it becomes invalid.
         is_previous: A newer one has taken its place.
+        problem: Why it cannot be used, None if it can.
     """
 
     key: ClientKey
     ends: datetime | None
     is_previous: bool = False
+    problem: str | None = None
 
     def check(self, now: float) -> None:
         """Raise RequestRefused (401) if the key is not valid now."""
@@ -115,6 +119,8 @@ class _KnownKey:
                 f"the client key {name} is disabled: have it enabled again (dragoman keys enable {name})"
             )
         if self.ends is None or now < self.ends.timestamp():
+            if self.problem is not None:
+                raise _unauthorized(f"{self.problem}: have the group configured, or another key made")
             return
         at = f"{self.ends:%Y-%m-%dT%H:%M:%SZ}"
         if self.is_previous:
@@ -127,34 +133,40 @@ class _KnownKey:
 
 
 class Keyring:
-    """The client keys of the configuration; false if there are none.
+    """The client keys of the configuration and of the account store; false if no key is needed.
 
     Args:
         keys: with the hash of each.
         secret: keys the hashes. ValueError if there are client keys and no secret.
         places: where a key may come.
+        stored: the keys in the store. Of those with a name that is in `keys` too, none is accepted.
+        groups: those that stored keys may be in.
     """
 
     def __init__(
-        self, keys: Iterable[ClientKey], secret: Secret | None, places: KeyPlaces = KEY_PLACES
+        self,
+        keys: Iterable[ClientKey],
+        secret: Secret | None,
+        places: KeyPlaces = KEY_PLACES,
+        stored: StoredKeys | None = None,
+        groups: Mapping[str, Group] = MappingProxyType({}),
     ) -> None:
         # A lookup does not take constant time, and need not: the hashes are HMACs with the gateway's secret, so a
         # client cannot compute the hash of a key that it tries. How far two hashes agree shows nothing about a key.
-        self._keys: dict[str, _KnownKey] = {}
-        for key in keys:
-            self._keys[key.hash] = _KnownKey(key, key.expires)
-            if key.previous_hash is not None:
-                ends = [end for end in (key.previous_expires, key.expires) if end is not None]
-                self._keys.setdefault(
-                    key.previous_hash, _KnownKey(key, min(ends, default=None), is_previous=True)
-                )
-        if self._keys and secret is None:
+        keys = list(keys)
+        self._keys = _by_hash((key, None) for key in keys)
+        self._names = {key.name for key in keys}
+        self._stored = stored
+        self._groups = groups
+        self._view: Mapping[str, ClientKey] = {}
+        self._stored_keys: dict[str, _KnownKey] = {}
+        if (keys or stored is not None) and secret is None:
             raise ValueError("client keys need server.secret: their hashes are keyed with it")
         self._secret = secret
         self._places = places
 
     def __bool__(self) -> bool:
-        return bool(self._keys)
+        return bool(self._keys) or self._stored is not None
 
     def authenticate(
         self, headers: Iterable[tuple[bytes, bytes]], now: float, query: bytes = b""
@@ -166,7 +178,7 @@ class Keyring:
         Raises RequestRefused (401) if no configured key matches, or the one that does is disabled or has expired. Only
         who has such a key gets to know that: every other one gets the same error, whatever it is.
         """
-        if self._secret is None or not self._keys:
+        if self._secret is None or not self:
             return None
         presented = presented_key(headers, query, self._places)
         if presented is None:
@@ -174,14 +186,45 @@ class Keyring:
                 "this gateway needs a client key: send it once, as authorization: Bearer, or as "
                 + ", ".join(self._places.headers)
             )
-        known = self._keys.get(hash_client_key(presented, self._secret))
+        known = self._find(hash_client_key(presented, self._secret))
         if known is None:
+            if self._stored is not None and not self._stored.is_known:
+                raise RequestRefused("the store of client keys does not respond; try again", status=503)
             raise _unauthorized(
                 "the client key is not known to this gateway: send another one, or have one made (dragoman keys add)"
             )
-        if known.ends is not None or known.key.disabled:
+        if known.ends is not None or known.key.disabled or known.problem is not None:
             known.check(now)
         return known.key
+
+    def _find(self, key_hash: str) -> _KnownKey | None:
+        known = self._keys.get(key_hash)
+        if known is not None or self._stored is None:
+            return known
+        if self._view is not self._stored.keys:
+            self._view = self._stored.keys
+            self._stored_keys = _by_hash(
+                _in_group(key, self._groups) for name, key in self._view.items() if name not in self._names
+            )
+        return self._stored_keys.get(key_hash)
+
+
+def _in_group(key: ClientKey, groups: Mapping[str, Group]) -> tuple[ClientKey, str | None]:
+    try:
+        return key.in_group_of(groups), None
+    except ValueError as error:  # a reload has removed it
+        return key, str(error)
+
+
+def _by_hash(keys: Iterable[tuple[ClientKey, str | None]]) -> dict[str, _KnownKey]:
+    """Return the keys by their hashes. keys: each with what is wrong with it."""
+    found = dict[str, _KnownKey]()
+    for key, problem in keys:
+        found[key.hash] = _KnownKey(key, key.expires, problem=problem)
+        if key.previous_hash is not None:
+            ends = min(filter(None, (key.previous_expires, key.expires)), default=None)
+            found.setdefault(key.previous_hash, _KnownKey(key, ends, is_previous=True, problem=problem))
+    return found
 
 
 class KeyAuthMiddleware:

@@ -59,6 +59,15 @@ class FallbackErrors:
         root = f"{url.scheme}://{url.netloc}{request.scope.get('root_path', '')}"
         return f"the base URL for a client that adds {added} is {ascii(root)[1:-1][:200]}{base}"
 
+    async def refused(self, request: Request, error: Exception) -> Response:
+        """Return the response to a request that an endpoint refuses."""
+        assert isinstance(error, RemoteProtocolError | RequestRefused)
+        return as_starlette(self.refusal(request.scope, error), {})
+
+    async def client_left(self, request: Request, error: Exception) -> Response:
+        """Return a response that nobody gets."""
+        return Response()
+
     async def internal_error(self, request: Request, error: Exception) -> Response:
         """Return the response after a bug outside of the endpoints. Starlette raises the error again, for the log."""
         request_id = uuid.uuid4().hex

@@ -1,7 +1,8 @@
 """Settings of clients: the tables `[[client_keys]]` and `[[groups]]`, which both hold limits."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from copy import copy
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Annotated, ClassVar
 
@@ -91,14 +92,15 @@ class ClientKey(LimitHolder):
     may_loosen: Annotated[bool, "may send dragoman-loss-policy: record even where losses are refused"] = False
     _group: Group | None = field(default=None, repr=False, compare=False)
 
-    def in_group_of(self, groups: Iterable[Group]) -> "ClientKey":
+    def in_group_of(self, groups: Mapping[str, Group]) -> "ClientKey":
         """Return the key with the limits of its group. Raises ValueError if that is none of these."""
         if self.group is None:
             return self
-        found = next((group for group in groups if group.name == self.group), None)
-        if found is None:
-            raise ValueError(f"the client key {self.name} names no group: {self.group}")
-        return replace(self, _group=found)
+        if self.group not in groups:
+            raise ValueError(f"there is no group {self.group}, which the client key {self.name} is in")
+        found = copy(self)
+        object.__setattr__(found, "_group", groups[self.group])
+        return found
 
     @property
     def holders(self) -> tuple[LimitHolder, ...]:

@@ -170,6 +170,12 @@ class ServerSettings:
         RESTART,
         "server of the account store valkey: valkey://user:password@host:port/db, valkeys:// with TLS, unix:///path",
     ] = None
+    stored_keys: Annotated[
+        bool,
+        RESTART,
+        "also accept client keys that are made over HTTP and kept in the account store; every request then needs a key,"
+        " even while there is none",
+    ] = False
     max_attempts: Annotated[
         int,
         Meta(ge=1, le=100),
@@ -188,6 +194,11 @@ class ServerSettings:
         Meta(min_length=32),
         "the key for /admin, which shows and changes accounts, shows keys and reloads; at least 32 characters; unset:"
         " /admin is off",
+    ] = None
+    audit_log: Annotated[
+        FilePath | None,
+        "file to which each change of keys, accounts and the configuration is appended as a line of JSON; unset: only"
+        " the log has them",
     ] = None
     metrics_key: Annotated[
         Secret | None,
@@ -274,10 +285,19 @@ class Settings:
     )
 
     def __post_init__(self) -> None:
-        keys = tuple(key.in_group_of(self.groups) for key in self.client_keys)
+        keys = tuple(key.in_group_of(self.groups_by_name) for key in self.client_keys)
         object.__setattr__(self, "client_keys", keys)
 
+    @property
+    def needs_keys(self) -> bool:
+        """True if a client needs a key."""
+        return bool(self.client_keys) or self.server.stored_keys
+
     # Lookups that requests make, so that none of them walks the settings.
+
+    @cached_property
+    def groups_by_name(self) -> Mapping[str, Group]:
+        return {group.name: group for group in self.groups}
 
     @cached_property
     def upstream_of_model(self) -> Mapping[str, str]:

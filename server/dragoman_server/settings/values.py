@@ -104,9 +104,9 @@ _ENDPOINTS = (*chain.from_iterable(map(endpoints_of, UPSTREAMS.values())), "/com
 
 
 class InvalidValue(Exception):
-    """The value is wrong. The text contains no secret. `at` is the index of the wrong element, if it is a list."""
+    """The value is wrong. The text contains no secret. `at` is its place in what was checked."""
 
-    def __init__(self, text: str, *at: int) -> None:
+    def __init__(self, text: str, *at: int | str) -> None:
         super().__init__(text)
         self.at = at
 

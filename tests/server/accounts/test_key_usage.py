@@ -90,12 +90,17 @@ async def test_the_operator_sees_what_each_key_has_used() -> None:
     assert red.pop("last_used") is not None
     assert red == {
         "name": "red",
+        "group": None,
+        "source": "file",
         "state": "active",
         "expires": None,
         "previous_expires": None,
         "requests": 2,
         "tokens": 2 * TOKENS,
         "cost_usd": 2 * TOKENS,
+        "models": [],
+        "requests_per_minute": None,
+        "tokens_per_minute": None,
         "budget": 100.0,
         "budget_period": "day",
         "budget_spent": 2 * TOKENS,

@@ -36,7 +36,16 @@ from dragoman_server.accounts.stores.base import (
     Reservation,
 )
 from dragoman_server.accounts.stores.memory import _EXPIRED_AT_ONCE, MemoryAccountStore
-from dragoman_server.accounts.stores.operations import Add, Change, KeyUses, Release, Reserve, Spend
+from dragoman_server.accounts.stores.operations import (
+    Add,
+    Change,
+    KeyUses,
+    ReadKeyTables,
+    Release,
+    Reserve,
+    Spend,
+    WriteKeyTable,
+)
 from dragoman_server.accounts.stores.resilient import ResilientStore
 from dragoman_server.accounts.stores.tables import CONVERSATION_S, LEASE_S
 from dragoman_server.policy.error_actions import ErrorAction
@@ -107,6 +116,12 @@ def operation(word: str, rest: list[str]) -> Operation[Any]:
             ]
             limit = [float(options["within"])] if "within" in options else []
             return Add(counters, float(options["amount"]), now, *limit)
+        case "key":
+            return WriteKeyTable(
+                names[0], options.get("before", ""), options.get("after", ""), options["version"]
+            )
+        case "keys":
+            return ReadKeyTables(options.get("known", ""))
         case "use":
             requests, tokens, cost, seconds = map(float, names[1:])
             return KeyUses(names[:1], KeyUse(requests, tokens, cost, NOW + seconds))
@@ -123,6 +138,8 @@ def shown(result: Any) -> str:
             return f"{requests:g} {tokens:g} {cost:g} {last_used and last_used - NOW:g}"
         case float():
             return f"{result - NOW if result > NOW / 2 else result:.6g}"
+        case dict():
+            return str(dict(sorted(result.items())))
         case list():
             return f"[{', '.join(shown(each) for each in result)}]"
     return str(result)

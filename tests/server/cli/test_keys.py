@@ -14,10 +14,9 @@ from command.cli import run
 from edge import EdgeGateway, Upstream
 
 from dragoman_server.cli import config_writer
-from dragoman_server.cli.keys.command import parse_duration, parse_when
 from dragoman_server.config.loader import load
 from dragoman_server.settings import ClientKey
-from dragoman_server.settings.client_keys import hash_client_key
+from dragoman_server.settings.client_keys import hash_client_key, parse_duration, parse_when
 from dragoman_server.settings.secret import Secret
 from dragoman_server.settings.values import InvalidValue
 
@@ -241,7 +240,7 @@ def test_an_expired_key_is_rotated_only_with_a_new_end() -> None:
     FILE.write_text(add("ci")[1] + "expires = 2020-01-01\n")
     result = run("keys", "rotate", "ci", DRAGOMAN_SECRET=SECRET)
     assert (result.exit_code, result.stdout) == (2, "")
-    assert "ci has expired: write how long the new key is valid, as in --expires 90d" in result.stderr
+    assert "ci has expired: write how long the new key is valid, as 90d" in result.stderr
     assert "the old one is no longer valid" in keys("rotate", "ci", "--expires", "never").stderr
     assert (keys_in()["ci"].expires, keys_in()["ci"].previous_hash) == (None, None)
 
@@ -341,6 +340,56 @@ def test_what_a_time_means() -> None:
         with pytest.raises(InvalidValue):
             parse_when(text, NOW)
     assert parse_duration("0") == timedelta()
+
+
+# In the account store.
+
+
+def test_keys_in_the_account_store_are_changed_by_the_same_commands() -> None:
+    Path("dragoman.toml").write_text(
+        '[server]\nstored_keys = true\naccount_store = "sqlite"\naccount_store_path = "accounts.db"\n'
+        'audit_log = "audit.jsonl"\n[[groups]]\nname = "team"\n'
+    )
+    made = keys(
+        "add", "ci", "--store", "--group", "team", "--requests-per-minute", "60", "--expires", "2126-12-31"
+    )
+    assert re.fullmatch(r"drk_[A-Za-z0-9_-]{43}\n", made.stdout)
+    assert made.stderr.endswith("the account store: the key ci was added\n")
+    keys("add", "filed", "--write")
+    rotated = keys("rotate", "ci", "--overlap", "0")
+    assert "the account store: ci has a new key, and the old one is no longer valid" in rotated.stderr
+    assert keys("disable", "ci").stdout == "the account store: ci is disabled\n"
+    listed = keys("list").stdout.splitlines()[1:]
+    permissions = "group=team expires=2126-12-31T00:00:00Z requests_per_minute=60"
+    assert [" ".join(line.split()) for line in listed] == [
+        "filed active 0 0 $0.00 -",
+        f"ci disabled 0 0 $0.00 - {permissions}",
+    ]
+    assert keys("enable", "ci").stdout == "the account store: ci is enabled\n"
+    for arguments, words in (
+        (("add", "ci", "--store"), "there is already a client key named ci"),
+        (("add", "filed", "--store"), "there is already a key named 'filed'"),
+        (("add", "new", "--store", "--group", "tame"), "names no group"),
+        (("revoke", "none"), "the account store has no client key 'none'"),
+    ):
+        result = run("keys", *arguments, DRAGOMAN_SECRET=SECRET)
+        assert (result.exit_code, result.stdout) == (2, ""), arguments
+        assert words in result.stderr, arguments
+    assert keys("revoke", "ci").stdout == "the account store: ci is revoked\n"
+    rows = [json.loads(line) for line in Path("audit.jsonl").read_text().splitlines()]
+    assert [(row["action"], row["name"]) for row in rows] == [
+        *(("key made", name) for name in ("ci", "filed")),
+        *((f"key {done}", "ci") for done in ("rotated", "disabled", "enabled", "revoked")),
+    ]
+    assert all(row["by"].startswith("command of user ") for row in rows)
+    stored = b"".join(file.read_bytes() for file in Path().iterdir())
+    assert not [key for key in (made.stdout, rotated.stdout) if key.strip().encode() in stored]
+
+
+def test_keys_go_to_the_account_store_only_where_that_is_set() -> None:
+    result = run("keys", "add", "ci", "--store", DRAGOMAN_SECRET=SECRET)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "client keys in the account store need server.stored_keys = true" in result.stderr
 
 
 # With a gateway.

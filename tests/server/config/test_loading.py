@@ -78,6 +78,8 @@ SAMPLES = {
     "account_store": ("sqlite", "sqlite"),
     "account_store_path": ("a.db", "a.db"),
     "account_store_url": ("valkey://:hunter2@host/1", Secret("valkey://:hunter2@host/1")),
+    "stored_keys": ("yes", True),
+    "audit_log": ("audit.jsonl", "audit.jsonl"),
     "secret": ("s" * 32, Secret("s" * 32)),
     "max_attempts": ("3", 3),
     "account_wait_s": ("2.5", 2.5),

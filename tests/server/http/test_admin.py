@@ -90,7 +90,7 @@ def requests_to(routes: list[BaseRoute]) -> Iterator[tuple[str, str]]:
     for route in routes:
         assert isinstance(route, Route)
         for method in sorted(route.methods or ()):
-            yield method, route.path.replace("{id:path}", "two/a")
+            yield method, route.path.replace("{id:path}", "two/a").replace("{name}", "red")
 
 
 async def no_reload() -> None:
@@ -116,6 +116,8 @@ def test_there_are_routes_to_try() -> None:
     assert {path for _, path in EXISTING} == {
         "/admin/accounts",
         "/admin/keys",
+        "/admin/keys/red",
+        *(f"/admin/keys/red/{change}" for change in ("rotate", "disable", "enable")),
         "/admin/reload",
         "/admin/accounts/two/a/enable",
         "/admin/accounts/two/a/disable",
@@ -276,7 +278,7 @@ async def test_the_log_names_the_change_and_no_key(caplog: pytest.LogCaptureFixt
     with caplog.at_level(logging.DEBUG):
         await change(app_of(), "two/a", "disable")
         await call(app_of(), "/admin/accounts", headers=bearer("canary-wrong"))
-    records = [each.__dict__["dragoman"] for each in caplog.records if "dragoman" in each.__dict__]
+    records = [each.__dict__["dragoman"] for each in caplog.records if each.name == "dragoman.requests"]
     assert [(each["method"], each["path"], each["status"]) for each in records] == [
         ("POST", "/admin/accounts/two/a/disable", 200),
         ("GET", "/admin/accounts", 401),

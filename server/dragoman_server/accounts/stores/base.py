@@ -117,6 +117,8 @@ class Operation(msgspec.Struct, Generic[_T], frozen=True, metaclass=_OperationTy
 
     # Makes the same step on a server: see lua.py.
     script: ClassVar[str]
+    # The memory of this process is no fallback: if the store fails, the operation does.
+    only_stored: ClassVar[bool] = False
 
     @abstractmethod
     def apply(self, tables: Tables) -> _T:

@@ -222,3 +222,19 @@ for i, key in ipairs(KEYS) do uses[i] = redis.call('HMGET', key, unpack(names)) 
 return {{uses, {{}}, {{}}}}
 """
 )
+
+# Keys: the tables of client keys. Returns names and tables in turn, or 0.
+READ_KEY_TABLES = """
+local op = cjson.decode(ARGV[1])
+if (redis.call('HGET', KEYS[1], '') or '') == op.known then return {0, {}, {}} end
+return {redis.call('HGETALL', KEYS[1]), {}, {}}
+"""
+
+# Keys: the tables of client keys. Returns 1, or 0 if the table was another one.
+WRITE_KEY_TABLE = """
+local op = cjson.decode(ARGV[1])
+if (redis.call('HGET', KEYS[1], op.name) or '') ~= op.before then return {0, {}, {}} end
+if op.after == '' then redis.call('HDEL', KEYS[1], op.name) else redis.call('HSET', KEYS[1], op.name, op.after) end
+redis.call('HSET', KEYS[1], '', op.version)
+return {1, {}, {}}
+"""

@@ -29,6 +29,7 @@ class MemoryAccountStore(Tables):
         self._expiries: dict[str, dict[str, float]] = {}  # of leases, by account, the oldest first
         # The account and when it expires, the least recently used first.
         self._conversations: OrderedDict[str, tuple[str, float]] = OrderedDict()
+        self._key_tables: dict[str, str] = {}
         self._counters: dict[str, tuple[float, float]] = {}  # the sum, and when it expires
         self._counter_expiries: list[tuple[float, str]] = []  # a heap; one that has changed is there twice
 
@@ -72,6 +73,14 @@ class MemoryAccountStore(Tables):
         self._conversations.move_to_end(conversation)
         if len(self._conversations) > self._max_conversations:
             self._conversations.popitem(last=False)
+
+    def key_tables(self, name: str | None = None) -> dict[str, str]:
+        return {each: table for each, table in self._key_tables.items() if name in (None, each)}
+
+    def put_key_table(self, name: str, table: str) -> None:
+        self._key_tables[name] = table
+        if not table:
+            del self._key_tables[name]
 
     def total(self, counter: str, now: float) -> float:
         for _ in range(_EXPIRED_AT_ONCE):

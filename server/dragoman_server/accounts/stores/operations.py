@@ -313,6 +313,60 @@ class KeyUses(Operation[list[KeyUse]], frozen=True):
         return self.more is not None
 
 
+class ReadKeyTables(Operation[dict[str, str] | None], frozen=True):
+    """Return the tables of the client keys that are kept in the store, by name; "" has their version.
+
+    Attributes:
+        known: The version that the caller has; None is returned if that is the newest.
+    """
+
+    known: str
+    script = lua.READ_KEY_TABLES
+    only_stored = True
+
+    def apply(self, tables: Tables) -> dict[str, str] | None:
+        version = tables.key_tables("").get("", "")
+        return None if version == self.known else {"": "", **tables.key_tables()}
+
+    def keys(self) -> list[str]:
+        return ["client_keys"]
+
+    def result(self, found: Any) -> dict[str, str] | None:
+        if found == 0:
+            return None
+        texts = [each.decode() for each in found]
+        return {"": "", **dict(zip(texts[::2], texts[1::2], strict=True))}
+
+
+class WriteKeyTable(Operation[bool], frozen=True):
+    """Replace the table of a client key. Return false if it was not what the caller thought it was.
+
+    Attributes:
+        before, after: Empty for no table.
+        version: A new one, which no other write has.
+    """
+
+    name: str
+    before: str
+    after: str
+    version: str
+    script = lua.WRITE_KEY_TABLE
+    only_stored = True
+
+    def apply(self, tables: Tables) -> bool:
+        if tables.key_tables(self.name).get(self.name, "") != self.before:
+            return False
+        tables.put_key_table(self.name, self.after)
+        tables.put_key_table("", self.version)
+        return True
+
+    def keys(self) -> list[str]:
+        return ["client_keys"]
+
+    def result(self, found: Any) -> bool:
+        return bool(found)
+
+
 def _rate_available_at(tables: Tables, rate: Rate, amount: float, now: float) -> float:
     """Return 0 if the amount fits now, otherwise the time at which it does. A full rate fits any amount."""
     filled = max(tables.filled(rate.key), now)

@@ -39,7 +39,7 @@ _MAX_TRIES = 3
 
 
 class ResilientStore:
-    """See AccountStore. Never raises AccountStoreError.
+    """See AccountStore. Raises AccountStoreError only for what is `only_stored`, which has the caller's deadline.
 
     Args:
         store: the one that may fail.
@@ -78,6 +78,8 @@ class ResilientStore:
         return {**view, **{account: known[account] for account in self._changed}}
 
     async def apply(self, operation: Operation[_T]) -> _T:
+        if operation.only_stored:
+            return await self._store.apply(operation)
         if not operation.needed(self.health()):
             return operation.result(None)
         if self._pending and (refusal := operation.refusal(self._local)) is not None:

@@ -64,6 +64,11 @@ END;
 """,
 )
 
+# Files of earlier builds have none.
+_KEY_TABLES = (
+    "CREATE TABLE IF NOT EXISTS client_keys (name TEXT PRIMARY KEY, data TEXT NOT NULL) WITHOUT ROWID"
+)
+
 _UPSERT_CONVERSATION = """
 INSERT INTO conversations VALUES (?, ?, ?)
 ON CONFLICT (key) DO UPDATE SET account = excluded.account, expires = excluded.expires
@@ -138,6 +143,7 @@ class SQLiteAccountStore(Tables):
 
     def _open(self) -> None:
         self._file.open(_BUSY_S)
+        self._execute(_KEY_TABLES)
         self._refresh()
 
     def _refresh(self) -> None:
@@ -194,6 +200,14 @@ class SQLiteAccountStore(Tables):
         self._execute("DELETE FROM conversations WHERE expires <= ?", now)
         self._execute(_UPSERT_CONVERSATION, conversation, account, now + CONVERSATION_S)
         self._execute(_DELETE_OLDEST_CONVERSATIONS, self._max_conversations)
+
+    def key_tables(self, name: str | None = None) -> dict[str, str]:
+        return dict(self._execute("SELECT * FROM client_keys WHERE ?1 IS NULL OR name = ?1", name))
+
+    def put_key_table(self, name: str, table: str) -> None:
+        self._execute("DELETE FROM client_keys WHERE name = ?", name)
+        if table:
+            self._execute("INSERT INTO client_keys VALUES (?, ?)", name, table)
 
     def total(self, counter: str, now: float) -> float:
         self._execute("DELETE FROM counters WHERE expires <= ?", now)

@@ -65,6 +65,14 @@ class Tables(ABC):
         """Record the account of a conversation. The least recently used ones are dropped if there are too many."""
 
     @abstractmethod
+    def key_tables(self, name: str | None = None) -> dict[str, str]:
+        """Return the tables of client keys by name, or of this one; "" has the version of them all."""
+
+    @abstractmethod
+    def put_key_table(self, name: str, table: str) -> None:
+        """Put a table in, or remove it if it is empty."""
+
+    @abstractmethod
     def total(self, counter: str, now: float) -> float:
         """Return the sum of a counter, 0 if it is missing or has expired."""
 

@@ -5,15 +5,15 @@ made a key has it. What keys have used is in the account store: a running gatewa
 store is read.
 """
 
+import getpass
 import json
 import os
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -32,20 +32,31 @@ from dragoman_server.cli.options import (
     setting_option,
 )
 from dragoman_server.config.loader import DEFAULT_FILE, LoadedConfig, load
-from dragoman_server.settings import ClientKey, Settings, settings_of
-from dragoman_server.settings.client_keys import hash_client_key, new_key
+from dragoman_server.settings import ClientKey, Settings
+from dragoman_server.settings.client_keys import (
+    NOT_CHOSEN,
+    SETTINGS,
+    WHEN,
+    make_key,
+    rotated_key,
+    table_of,
+    time_text,
+)
 from dragoman_server.settings.problems import ConfigError
 from dragoman_server.settings.secret import Secret
 from dragoman_server.settings.server import ENV_PREFIX
-from dragoman_server.settings.values import InvalidValue, check_value, parse_text
+from dragoman_server.settings.values import InvalidValue, parse_text
+from dragoman_server.telemetry.audit import audit
 
-_SETTINGS = settings_of(ClientKey)
+if TYPE_CHECKING:
+    from dragoman_server.accounts.stored_keys import StoredKeys
+
+_T = TypeVar("_T")
+
 # The others are flags of `add`, by the same name.
-_OF_THE_KEY = ("name", "hash", "expires", "disabled", "previous_hash", "previous_expires")
-_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 7 * 86_400}
-_MAX_DURATION_S = 100 * 365 * 86_400
-_DURATION = re.compile(r"(\d{1,6})([smhdw])")
-_WHEN = "30d, 12h, 45m, a date, or a time such as 2026-12-31T18:00:00Z"
+_NOT_FLAGS = ("name", "expires", *NOT_CHOSEN)
+
+_NOT_STORED = "client keys in the account store need server.stored_keys = true"
 
 _HOW_TO_APPLY = "a running gateway needs a reload for it: dragoman reload, or SIGHUP"
 
@@ -54,9 +65,9 @@ _HOW_TO_APPLY = "a running gateway needs a reload for it: dragoman reload, or SI
 def keys() -> None:
     """Make, list and change client keys.
 
-    Their hashes are in a file next to the configuration file, dragoman.client_keys.toml; a key is shown once, when it
-    is made. Exit codes: 0 when it is done, 1 when the file cannot be changed, 2 when the configuration or the command
-    line is wrong.
+    Their hashes are in a file next to the configuration file, dragoman.client_keys.toml, or with server.stored_keys in
+    the account store; a key is shown once, when it is made. Exit codes: 0 when it is done, 1 when the file or the store
+    cannot be changed, 2 when the configuration or the command line is wrong.
     """
 
 
@@ -65,30 +76,40 @@ def keys() -> None:
     params=[
         config_option,
         click.Option(["--write"], is_flag=True, help="write the key's table into the file of the keys"),
-        click.Option(["--expires"], metavar="WHEN", help=f"when it becomes invalid: {_WHEN}"),
-        *(setting_option(setting, None) for name, setting in _SETTINGS.items() if name not in _OF_THE_KEY),
+        click.Option(
+            ["--store"], is_flag=True, help="put it into the account store, for all gateways that share it"
+        ),
+        click.Option(["--expires"], metavar="WHEN", help=f"when it becomes invalid: {WHEN}"),
+        *(
+            setting_option(setting, None)
+            for name, setting in SETTINGS.items()
+            if name not in ("name", "expires", *NOT_CHOSEN)
+        ),
     ],
 )
 @click.argument("name")
 def add_key(
-    name: str, config_file: str | None, write: bool, expires: str | None, **permissions: str | bool | None
+    name: str, config_file: str | None, write: bool, store: bool, **permissions: str | bool | None
 ) -> None:
     """Make a key for NAME and print it.
 
-    Its table is printed too, or written into the file of the keys with --write. The file has only a hash, made with
-    server.secret.
+    Its table is printed too, or written into the file of the keys with --write, or put into the account store with
+    --store, where every gateway that shares it sees it at once. Both have only a hash, made with server.secret.
     """
     if write:
         _lock(config_file)
     loaded = load_or_exit(config_file, UNBOUND)
-    secret = _secret_of(loaded.settings)
+    secret, now = _secret_of(loaded.settings), datetime.now(UTC)
     if any(key.name == name for key in loaded.settings.client_keys):
         exit_with(USAGE_ERROR, f"there is already a key named {name!a}")
-    key = new_key()
+    values = {"name": name, **_given(permissions)}
+    if store:
+        key, made = _in_store(loaded, lambda stored: stored.make(values, loaded.settings, now))
+        _print_key(key)
+        _changed(loaded, made, "made", f"the key {name} was added", None)
+        return
     try:
-        check_value(_SETTINGS["name"], name, name)
-        ends = None if expires is None else parse_when(expires, datetime.now(UTC))
-        made = ClientKey(name=name, hash=hash_client_key(key, secret), expires=ends, **_checked(permissions))
+        key, made = make_key(values, secret, now)
     except InvalidValue as error:
         exit_with(USAGE_ERROR, str(error))
     if not write:
@@ -98,7 +119,7 @@ def add_key(
         return
     file = _write(loaded, [*loaded.settings.client_keys, made])
     _print_key(key)
-    click.echo(f"{file}: the key {name} was added; {_HOW_TO_APPLY}", err=True)
+    _changed(loaded, made, "made", f"the key {name} was added", file)
 
 
 @keys.command(
@@ -111,11 +132,19 @@ def list_keys(config_file: str | None, as_json: bool) -> None:
     store.
     """
     loaded = load_or_exit(config_file, UNBOUND)
-    found, problem = _used(loaded.settings, config_file)
+    keys = list(loaded.settings.client_keys)
+    if loaded.settings.server.stored_keys:
+        from dragoman_server.cli.keys.store import STORE_ERRORS, read_stored
+
+        try:
+            keys += read_stored(loaded.settings)
+        except STORE_ERRORS as error:
+            exit_with(FAILURE, f"the keys in the account store are not known: {error}")
+    found, problem = _used(loaded.settings, keys, config_file)
     used = {row["name"]: row for row in found or ()}
     now = datetime.now(UTC).timestamp()
     rows = []
-    for key in loaded.settings.client_keys:
+    for key in keys:
         row = {"name": key.name, "state": key.state(now), "settings": list(_permissions(key))}
         known = {name: value for name, value in used.get(key.name, {}).items() if name in _USAGE}
         rows.append({**row, **known})
@@ -141,7 +170,7 @@ def list_keys(config_file: str | None, as_json: bool) -> None:
             show_default=True,
             help="how long the old key stays valid; 0: not at all",
         ),
-        click.Option(["--expires"], metavar="WHEN", help=f"when the new key becomes invalid: never, {_WHEN}"),
+        click.Option(["--expires"], metavar="WHEN", help=f"when the new key becomes invalid: never, {WHEN}"),
     ],
 )
 @click.argument("name")
@@ -151,55 +180,47 @@ def rotate_key(name: str, config_file: str | None, overlap: str, expires: str | 
     Both have the same limits and counters.
     """
     loaded, old = _find(name, config_file)
-    now = datetime.now(UTC).replace(microsecond=0)
-    try:
-        ends = now + parse_duration(overlap)
-        new_end = old.expires
-        if expires is not None:
-            new_end = None if expires == "never" else parse_when(expires, now)
-    except InvalidValue as error:
-        exit_with(USAGE_ERROR, str(error))
-    if new_end is not None and new_end <= now:
-        exit_with(
-            USAGE_ERROR,
-            f"{name} has expired: write how long the new key is valid, as in --expires 90d",
+    now, settings = datetime.now(UTC), loaded.settings
+    if old is None:
+        key, new = _in_store(
+            loaded, lambda stored: stored.rotate(name, settings, now, overlap=overlap, expires=expires)
         )
-    before = old.previous_expires
-    if before is not None and before > now and ends > now:
-        exit_with(
-            USAGE_ERROR,
-            f"{name} has two keys already, and the older one is valid until {toml_text(before)}: rotate it "
-            "after that, or end both now with --overlap 0",
-        )
-    key = new_key()
-    keeps_old = ends > now and (old.expires is None or old.expires > now)
-    file = _change(
-        loaded,
-        old,
-        hash=hash_client_key(key, _secret_of(loaded.settings)),
-        expires=new_end,
-        previous_hash=old.hash if keeps_old else None,
-        previous_expires=ends if keeps_old else None,
-    )
+        file = None
+    else:
+        try:
+            key, new = rotated_key(old, _secret_of(settings), now, overlap=overlap, expires=expires)
+        except InvalidValue as error:
+            exit_with(USAGE_ERROR, str(error))
+        file = _replace(loaded, old, new)
     _print_key(key)
-    state = f"is valid until {toml_text(ends)}" if keeps_old else "is no longer valid"
-    click.echo(f"{file}: {name} has a new key, and the old one {state}; {_HOW_TO_APPLY}", err=True)
+    ends = new.previous_expires
+    state = "is no longer valid" if ends is None else f"is valid until {time_text(ends)}"
+    _changed(loaded, new, "rotated", f"{name} has a new key, and the old one {state}", file)
 
 
 @keys.command("disable", params=[config_option])
 @click.argument("name")
 def disable_key(name: str, config_file: str | None) -> None:
     """Refuse requests with the key of NAME until it is enabled. Its limits and counters stay."""
-    file = _change(*_find(name, config_file), disabled=True)
-    click.echo(f"{file}: {name} is disabled; {_HOW_TO_APPLY}")
+    _disable(name, config_file, disabled=True)
 
 
 @keys.command("enable", params=[config_option])
 @click.argument("name")
 def enable_key(name: str, config_file: str | None) -> None:
     """Accept the key of NAME again."""
-    file = _change(*_find(name, config_file), disabled=False)
-    click.echo(f"{file}: {name} is enabled; {_HOW_TO_APPLY}")
+    _disable(name, config_file, disabled=False)
+
+
+def _disable(name: str, config_file: str | None, *, disabled: bool) -> None:
+    loaded, key = _find(name, config_file)
+    file = None
+    if key is None:
+        key = _in_store(loaded, lambda stored: stored.disable(name, loaded.settings, disabled))
+    else:
+        file = _replace(loaded, key, replace(key, disabled=disabled))
+    done = "disabled" if disabled else "enabled"
+    _changed(loaded, key, done, f"{name} is {done}", file, err=False)
 
 
 @keys.command("revoke", params=[config_option])
@@ -207,8 +228,30 @@ def enable_key(name: str, config_file: str | None) -> None:
 def revoke_key(name: str, config_file: str | None) -> None:
     """Remove the key of NAME."""
     loaded, key = _find(name, config_file)
-    file = _write(loaded, [other for other in loaded.settings.client_keys if other is not key])
-    click.echo(f"{file}: {name} is revoked; {_HOW_TO_APPLY}")
+    file = None
+    if key is None:
+        _in_store(loaded, lambda stored: stored.revoke(name, loaded.settings))
+    else:
+        file = _write(loaded, [other for other in loaded.settings.client_keys if other is not key])
+    _changed(loaded, key, "revoked", f"{name} is revoked", file, err=False, name=name)
+
+
+def _changed(
+    loaded: LoadedConfig,
+    key: ClientKey | None,
+    done: str,
+    text: str,
+    file: Path | None,
+    *,
+    err: bool = True,
+    name: str = "",
+) -> None:
+    """Print what was done, and record it. file: where, None for the account store."""
+    where = "the account store" if file is None else file
+    click.echo(f"{where}: {text}" + ("" if file is None else f"; {_HOW_TO_APPLY}"), err=err)
+    group = None if key is None else key.group
+    by = f"command of user {_user()}"
+    audit(loaded.settings, f"key {done}", name or (key.name if key else ""), by=by, group=group)
 
 
 # The file.
@@ -218,19 +261,14 @@ _HEAD = "# Client keys, written by `dragoman keys`: what else is in this file is
 
 def _key_table(key: ClientKey) -> str:
     """Return the table of a key, with what is not the default."""
-    lines = [
-        # A dollar sign begins a reference in the file.
-        f"{name} = {toml_text(value)}\n".replace("$", "$$")
-        for name, setting in _SETTINGS.items()
-        if (value := getattr(key, name)) != setting.default
-    ]
+    # A dollar sign begins a reference in the file.
+    lines = [f"{name} = {toml_text(value)}\n".replace("$", "$$") for name, value in table_of(key).items()]
     return "".join(["[[client_keys]]\n", *lines])
 
 
-def _change(loaded: LoadedConfig, key: ClientKey, **values: Any) -> Path:
-    """Write the file with other values of a key."""
-    keys = loaded.settings.client_keys
-    return _write(loaded, [replace(key, **values) if other is key else other for other in keys])
+def _replace(loaded: LoadedConfig, key: ClientKey, new: ClientKey) -> Path:
+    """Write the file with another key in the place of one."""
+    return _write(loaded, [new if other is key else other for other in loaded.settings.client_keys])
 
 
 def _write(loaded: LoadedConfig, keys: Sequence[ClientKey]) -> Path:
@@ -271,14 +309,28 @@ def _lock(config_file: str | None) -> None:
         exit_with(FAILURE, str(error))
 
 
-def _find(name: str, config_file: str | None) -> tuple[LoadedConfig, ClientKey]:
-    """Return the configuration and a key in it that will be changed."""
+def _find(name: str, config_file: str | None) -> tuple[LoadedConfig, ClientKey | None]:
+    """Return the configuration and a key in it that will be changed, None for one that may be in the account store."""
     _lock(config_file)
     loaded = load_or_exit(config_file, UNBOUND)
     keys = {key.name: key for key in loaded.settings.client_keys}
-    if name not in keys:
+    if name not in keys and not loaded.settings.server.stored_keys:
         exit_with(USAGE_ERROR, f"there is no key named {name!a}; there are {', '.join(keys) or 'none'}")
-    return loaded, keys[name]
+    return loaded, keys.get(name)
+
+
+def _in_store(loaded: LoadedConfig, change: Callable[["StoredKeys"], Awaitable[_T]]) -> _T:
+    """Return what a change of the keys in the account store returns. Print what is wrong and exit if it fails."""
+    if not loaded.settings.server.stored_keys:
+        exit_with(USAGE_ERROR, _NOT_STORED)
+    from dragoman_server.cli.keys.store import REFUSALS, STORE_ERRORS, change_stored
+
+    try:
+        return change_stored(loaded.settings, change)
+    except (InvalidValue, *REFUSALS) as error:
+        exit_with(USAGE_ERROR, str(error))
+    except STORE_ERRORS as error:
+        exit_with(FAILURE, f"the account store does not work, so the change may not have been made: {error}")
 
 
 def _secret_of(settings: Settings) -> Secret:
@@ -296,42 +348,23 @@ def _print_key(key: str) -> None:
     click.echo(key)
 
 
-def _checked(permissions: Mapping[str, str | bool | None]) -> dict[str, Any]:
-    """Return the values of flags as the file would have them. Raises InvalidValue."""
-    values = {}
+def _given(permissions: Mapping[str, str | bool | None]) -> dict[str, object]:
+    """Return the values of flags as the file would have them."""
+    values = dict[str, object]()
     for name, given in permissions.items():
-        if given is not None:
-            value = given if isinstance(given, bool) else parse_text(_SETTINGS[name], given)
-            values[name] = check_value(_SETTINGS[name], value, value)
+        try:
+            if given is not None:
+                values[name] = given if isinstance(given, bool) else parse_text(SETTINGS[name], given)
+        except InvalidValue as error:
+            exit_with(USAGE_ERROR, str(error))
     return values
 
 
-# Times.
-
-
-def parse_when(text: str, now: datetime) -> datetime:
-    """Return the time that a text means: a duration from now, a date, or a time. Raises InvalidValue."""
-    if _DURATION.fullmatch(text):
-        return (now + parse_duration(text)).replace(microsecond=0)
+def _user() -> str:
     try:
-        when = check_value(_SETTINGS["expires"], text, text)
-    except InvalidValue:
-        raise InvalidValue(f"{text!a} is not a time: write {_WHEN}") from None
-    assert isinstance(when, datetime)
-    if when <= now:
-        raise InvalidValue(f"{text} is in the past")
-    return when
-
-
-def parse_duration(text: str) -> timedelta:
-    """Return the duration that a text means: 30d, 12h, 45m, 90s, 2w, or 0. Raises InvalidValue."""
-    match = _DURATION.fullmatch(text)
-    if match is None and text != "0":
-        raise InvalidValue(f"{text!a} is not a duration: write 30d, 12h, 45m, or 0")
-    seconds = int(match[1]) * _UNITS[match[2]] if match else 0
-    if seconds > _MAX_DURATION_S:
-        raise InvalidValue(f"{text} is more than 100 years")
-    return timedelta(seconds=seconds)
+        return getpass.getuser()
+    except (OSError, KeyError):  # an id without a name, as in a container
+        return str(os.getuid())
 
 
 # The list.
@@ -342,7 +375,7 @@ _USAGE = ("requests", "tokens", "cost_usd", "last_used", "budget_spent")
 
 def _permissions(key: ClientKey) -> Iterator[str]:
     """Yield the settings of a key except for its hashes: `name=value`, or `name` for a switch that is on."""
-    for name in _SETTINGS:
+    for name in SETTINGS:
         value = getattr(key, name)
         if name in _NOT_LISTED or value is None or value is False or value == ():
             continue
@@ -369,7 +402,9 @@ def _table(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         yield "  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip()
 
 
-def _used(settings: Settings, config_file: str | None) -> tuple[list[dict[str, Any]] | None, str]:
+def _used(
+    settings: Settings, keys: list[ClientKey], config_file: str | None
+) -> tuple[list[dict[str, Any]] | None, str]:
     """Return what keys have used, as /admin/keys does, or None and the reason why that is not known."""
     server = settings.server
     with suppress(ConfigError):
@@ -381,26 +416,9 @@ def _used(settings: Settings, config_file: str | None) -> tuple[list[dict[str, A
         reason = str(error)
     if server.account_store == "memory":
         return None, f"{reason}, and the account store is the memory of the gateway"
-    import anyio
-
-    from dragoman_server.accounts.stores.base import AccountStoreError
+    from dragoman_server.cli.keys.store import STORE_ERRORS, read_used
 
     try:
-        return anyio.run(_read_store, settings), ""
-    except (AccountStoreError, OSError, ExceptionGroup) as error:
+        return read_used(settings, keys), ""
+    except STORE_ERRORS as error:
         return None, f"{reason}; {error}"
-
-
-async def _read_store(settings: Settings) -> list[dict[str, Any]]:
-    """Return the rows of /admin/keys, made from the account store."""
-    import time
-
-    from dragoman_server.accounts.key_usage import KeyUsage
-    from dragoman_server.accounts.limits import ClientLimits
-    from dragoman_server.gateway import make_account_store
-    from dragoman_server.http.admin.keys import keys_json
-
-    store = make_account_store(settings.server)
-    async with store.running():
-        found = await keys_json(settings, KeyUsage(store), ClientLimits(settings, store), time.time())
-    return found or []

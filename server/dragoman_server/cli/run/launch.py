@@ -143,7 +143,7 @@ class Launch:
         settings = load_or_exit(self.config_file, {}).settings
         server = settings.server
         address = BoundAddress.of(server, server.host, server.port)
-        if settings.client_keys and key == ANY_KEY:
+        if settings.needs_keys and key == ANY_KEY:
             click.echo(f"warning: the gateway needs a client key: set {KEY_VARIABLE}", err=True)
         models = OfferedModels(settings, _fetch_lists(settings))
         return self._choose(ClientTarget(address.local_url, key), models)

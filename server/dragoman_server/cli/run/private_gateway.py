@@ -116,6 +116,7 @@ def private_settings(settings: Settings) -> Settings:
         keyfile=None,
         admin_key=None,
         metrics_key=None,
+        stored_keys=False,
         drain_delay_s=0.0,  # for load balancers
     )
     return replace(settings, server=server, client_keys=())

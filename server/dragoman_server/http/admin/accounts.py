@@ -14,7 +14,7 @@ from dragoman.jsontext import JSONObject
 from dragoman_server.accounts.stores.base import AccountStoreError
 from dragoman_server.accounts.stores.operations import Change
 from dragoman_server.gateway import Gateway
-from dragoman_server.http.admin.replies import respond, time_text
+from dragoman_server.http.admin.replies import audit_request, respond, time_text
 from dragoman_server.http.auth import ADMIN_PATH
 from dragoman_server.policy.health import INITIAL_HEALTH, Health
 from dragoman_server.settings import AccountSettings
@@ -45,7 +45,7 @@ def account_routes(gateway: Gateway) -> Sequence[BaseRoute]:
         ]
         return respond(gateway, request, {"accounts": found})
 
-    async def change_account(request: Request, change: Callable[[Health], Health]) -> Response:
+    async def change_account(request: Request, name: str, change: Callable[[Health], Health]) -> Response:
         id = request.path_params["id"]
         account = next((account for account in settings.all_accounts() if account.id == id), None)
         if account is None:
@@ -59,13 +59,14 @@ def account_routes(gateway: Gateway) -> Sequence[BaseRoute]:
             raise HTTPException(
                 503, "the account store does not respond; the change may not have been made"
             ) from None
+        await audit_request(gateway, request, f"account {name}", account.id)
         health = store.health().get(account.id, INITIAL_HEALTH)
         return respond(gateway, request, account_json(account, health, time.time()))
 
     routes: list[BaseRoute] = [Route(f"{ADMIN_PATH}/accounts", list_accounts, methods=["GET"])]
     for name, change in _CHANGES.items():
         # An account's name has a slash in it: upstream/account.
-        endpoint = partial(change_account, change=change)
+        endpoint = partial(change_account, name=name, change=change)
         routes.append(Route(f"{ADMIN_PATH}/accounts/{{id:path}}/{name}", endpoint, methods=["POST"]))
     return routes
 

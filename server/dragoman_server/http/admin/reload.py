@@ -10,7 +10,7 @@ from starlette.routing import BaseRoute, Route
 
 from dragoman_server.config.reload import ReloadResult
 from dragoman_server.gateway import Gateway
-from dragoman_server.http.admin.replies import respond
+from dragoman_server.http.admin.replies import audit_request, respond
 from dragoman_server.http.auth import ADMIN_PATH
 
 
@@ -25,6 +25,9 @@ def reload_routes(
             raise HTTPException(
                 404, "this gateway was made without a configuration that could be loaded again"
             )
+        await audit_request(
+            gateway, request, "reload", "configuration", changes=result.changes, errors=result.errors
+        )
         status = "refused" if result.errors else "reloaded"
         return respond(gateway, request, {"status": status, **asdict(result)}, 422 if result.errors else 200)
 

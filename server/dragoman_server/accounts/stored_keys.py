@@ -1,0 +1,202 @@
+"""The client keys that are kept in the account store, beside those of the configuration.
+
+Each process has a view of them, which is REFRESH_S old at most; no request waits for the store. While the store does
+not respond the view stays as it is, and a process that has had no response yet knows that it has none. A change is made
+in the store alone: if that fails, nothing has changed, or the next refresh shows that it has.
+"""
+
+import logging
+import uuid
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from datetime import datetime
+from typing import TypeVar
+
+import anyio
+import msgspec
+
+from dragoman_server.accounts.stores.base import AccountStore, AccountStoreError, Operation
+from dragoman_server.accounts.stores.operations import ReadKeyTables, WriteKeyTable
+from dragoman_server.settings import ClientKey, Settings
+from dragoman_server.settings.client_checks import limit_problems
+from dragoman_server.settings.client_keys import checked_table, make_key, rotated_key, table_of
+from dragoman_server.settings.secret import Secret
+from dragoman_server.settings.values import InvalidValue
+from dragoman_server.upstream.background import BackgroundTaskGroup
+
+_log = logging.getLogger("dragoman.accounts")
+
+# Seconds between two looks at what others have changed: a revoked key is refused that soon.
+REFRESH_S = 0.5
+# The store has its own deadline. This one is for a store that does not meet it.
+_STORE_S = 5.0
+# Keys, so that a look at all of them never takes long.
+MAX_STORED_KEYS = 5000
+# Each failure means that another process has changed the same key at the same moment.
+_MAX_TRIES = 5
+
+_T = TypeVar("_T")
+
+_KeyChange = Callable[[ClientKey | None], ClientKey | None]
+
+
+class KeyClash(Exception):
+    """The change does not fit the keys that are there."""
+
+
+class UnknownKey(LookupError):
+    """There is no key of this name."""
+
+
+class StoredKeys(BackgroundTaskGroup):
+    """The client keys in the account store.
+
+    Attributes:
+        keys: By name. Replaced as a whole when one has changed.
+        is_known: The store has responded once.
+    """
+
+    def __init__(self, store: AccountStore) -> None:
+        self.keys: Mapping[str, ClientKey] = {}
+        self.is_known = False
+        self._store = store
+        self._tables: Mapping[str, str] = {"": "unknown"}
+        self._fails = False
+
+    async def refresh(self) -> None:
+        """Look at the store. Raises AccountStoreError."""
+        found = await self._apply(ReadKeyTables(self._tables[""]))
+        if found is not None:
+            keys = dict[str, ClientKey]()
+            for name, table in found.items():
+                known = self.keys.get(name) if table == self._tables.get(name) else _key_of(name, table)
+                if known is not None:
+                    keys[name] = known
+            self._tables, self.keys = found, keys
+        self.is_known = True
+
+    # Changes. Each raises AccountStoreError, and KeyClash for a key of the configuration; make() and rotate() raise
+    # InvalidValue, and the others UnknownKey.
+
+    async def make(
+        self, values: Mapping[str, object], settings: Settings, now: datetime
+    ) -> tuple[str, ClientKey]:
+        """Make a key, and return it with its settings. values: see make_key()."""
+        plain, made = make_key(values, _secret(settings), now)
+        groups, prices = list(settings.groups_by_name), bool(settings.prices)
+        for path, text in limit_problems([((), made)], groups, with_prices=prices):
+            raise InvalidValue(text, *path)
+
+        def change(old: ClientKey | None) -> ClientKey:
+            if old is not None:
+                raise KeyClash(f"there is already a client key named {made.name}")
+            if len(self.keys) >= MAX_STORED_KEYS:
+                raise KeyClash(f"there are {MAX_STORED_KEYS} client keys: revoke some first")
+            return made
+
+        await self._change(made.name, settings, change)
+        return plain, made
+
+    async def rotate(
+        self, name: str, settings: Settings, now: datetime, *, overlap: object, expires: object
+    ) -> tuple[str, ClientKey]:
+        """Make a new key for this one, and return it with its settings. overlap, expires: see rotated_key()."""
+        plain = ""
+
+        def change(old: ClientKey | None) -> ClientKey:
+            nonlocal plain
+            plain, key = rotated_key(
+                _known(old, name), _secret(settings), now, overlap=overlap, expires=expires
+            )
+            return key
+
+        key = await self._change(name, settings, change)
+        assert key is not None
+        return plain, key
+
+    async def disable(self, name: str, settings: Settings, disabled: bool) -> ClientKey:
+        """Refuse requests with a key, or accept them again."""
+        key = await self._change(name, settings, lambda old: replace(_known(old, name), disabled=disabled))
+        assert key is not None
+        return key
+
+    async def revoke(self, name: str, settings: Settings) -> None:
+        """Remove a key."""
+
+        def change(old: ClientKey | None) -> None:
+            _known(old, name)
+
+        await self._change(name, settings, change)
+
+    async def _change(self, name: str, settings: Settings, change: _KeyChange) -> ClientKey | None:
+        """Replace the key of this name by what `change` makes of it, and return that; None stands for no key."""
+        if any(key.name == name for key in settings.client_keys):
+            raise KeyClash(f"the client key {name} is in the configuration: change it there")
+        for _ in range(_MAX_TRIES):
+            await self.refresh()
+            key = change(self.keys.get(name))
+            after = "" if key is None else msgspec.json.encode(table_of(key)).decode()
+            if await self._apply(WriteKeyTable(name, self._tables.get(name, ""), after, uuid.uuid4().hex)):
+                await self.refresh()
+                return key
+        raise AccountStoreError(f"other processes kept changing the client key {name}")
+
+    async def _apply(self, operation: Operation[_T]) -> _T:
+        try:
+            with anyio.fail_after(_STORE_S):
+                return await self._store.apply(operation)
+        except TimeoutError:
+            raise AccountStoreError("no response in time") from None
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Follow the changes of others inside of this block."""
+        await self._refresh_or_log()
+        async with super().running():
+            assert self._tasks is not None
+            self._tasks.start_soon(self._refresh_often)
+            yield
+
+    async def _refresh_often(self) -> None:
+        while True:
+            await anyio.sleep(REFRESH_S)
+            await self._refresh_or_log()
+
+    async def _refresh_or_log(self) -> None:
+        try:
+            await self.refresh()
+            self._fails = False
+        except AccountStoreError as error:
+            if not self._fails:  # one line each time that it fails
+                _log.warning("changes of the client keys in the account store are not seen: %s", error)
+            self._fails = True
+
+
+def all_keys(settings: Settings, stored: StoredKeys | None) -> list[ClientKey]:
+    """Return the keys of the configuration, and those of the store whose names it does not have."""
+    names = {key.name for key in settings.client_keys}
+    more = () if stored is None else stored.keys.values()
+    return [*settings.client_keys, *(key for key in more if key.name not in names)]
+
+
+def _known(key: ClientKey | None, name: str) -> ClientKey:
+    if key is None:
+        raise UnknownKey(f"the account store has no client key {name[:100]!a}")
+    return key
+
+
+def _secret(settings: Settings) -> Secret:
+    assert settings.server.secret is not None  # settings with stored keys have one
+    return settings.server.secret
+
+
+def _key_of(name: str, table: str) -> ClientKey | None:
+    """Return the key that a table in the store has, None for the version and for what this gateway cannot read."""
+    try:
+        return (
+            ClientKey(**checked_table(msgspec.json.decode(table, type=dict[str, object]))) if name else None
+        )
+    except (InvalidValue, msgspec.DecodeError, TypeError) as error:
+        _log.error("the client key %s in the account store is refused: %s", name, error)
+        return None

@@ -1,0 +1,67 @@
+"""What `dragoman keys` reads and changes in the account store. It takes a while to import."""
+
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+import anyio
+
+from dragoman_server.accounts.key_usage import KeyUsage
+from dragoman_server.accounts.limits import ClientLimits
+from dragoman_server.accounts.stored_keys import KeyClash, StoredKeys, UnknownKey, all_keys
+from dragoman_server.accounts.stores.base import AccountStore, AccountStoreError
+from dragoman_server.gateway import make_account_store
+from dragoman_server.http.admin.keys import keys_json
+from dragoman_server.settings import ClientKey, Settings
+
+_T = TypeVar("_T")
+
+# The store does not work.
+STORE_ERRORS = (AccountStoreError, OSError, ExceptionGroup)
+# A change of a key that is not possible.
+REFUSALS = (KeyClash, UnknownKey)
+
+
+def change_stored(settings: Settings, change: Callable[[StoredKeys], Awaitable[_T]]) -> _T:
+    """Return what a change of the keys in the store returns. Raises STORE_ERRORS and what the change raises."""
+    return _with_store(settings, lambda store: change(StoredKeys(store)))
+
+
+def read_stored(settings: Settings) -> list[ClientKey]:
+    """Return the keys in the store. Raises STORE_ERRORS."""
+
+    async def read(store: AccountStore) -> list[ClientKey]:
+        stored = StoredKeys(store)
+        await stored.refresh()
+        return all_keys(settings, stored)[len(settings.client_keys) :]
+
+    return _with_store(settings, read)
+
+
+def read_used(settings: Settings, keys: list[ClientKey]) -> list[dict[str, Any]]:
+    """Return the rows of /admin/keys for these keys. Raises STORE_ERRORS."""
+
+    async def read(store: AccountStore) -> list[dict[str, Any]]:
+        limits = ClientLimits(settings, store)
+        return await keys_json(settings, keys, KeyUsage(store), limits, time.time()) or []
+
+    return _with_store(settings, read)
+
+
+def _with_store(settings: Settings, use: Callable[[AccountStore], Awaitable[_T]]) -> _T:
+    failure: Exception | None = None
+
+    async def run() -> _T | None:
+        nonlocal failure
+        store = make_account_store(settings.server)
+        async with store.running():
+            try:
+                return await use(store)
+            except Exception as error:  # outside of the store's groups, which would wrap it
+                failure = error
+        return None
+
+    result = anyio.run(run)
+    if failure is not None:
+        raise failure
+    return result  # type: ignore[return-value] # None only with a failure

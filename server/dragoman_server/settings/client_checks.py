@@ -1,0 +1,58 @@
+"""Check what must fit together in the tables of clients: their keys and groups, and the operator's keys."""
+
+from collections.abc import Iterator, Sequence
+from typing import TypeAlias, TypeVar
+
+from dragoman_server.settings import ClientKey, Group, LimitHolder, ServerSettings
+from dragoman_server.settings.client_keys import hash_client_key
+from dragoman_server.settings.problems import did_you_mean
+
+_Row = TypeVar("_Row", covariant=True)
+_Path: TypeAlias = tuple[str | int, ...]
+_Rows: TypeAlias = Sequence[tuple[_Path, _Row]]
+
+
+def client_problems(
+    groups: _Rows[Group], keys: _Rows[ClientKey], server: ServerSettings, *, with_prices: bool
+) -> Iterator[tuple[_Path, str]]:
+    """Yield what is wrong, each with its place. with_prices: there are [[prices]]."""
+    yield from limit_problems([*groups, *keys], [group.name for _, group in groups], with_prices=with_prices)
+    for path, key in keys:
+        if (key.previous_hash is None) != (key.previous_expires is None):
+            missing = "previous_hash" if key.previous_hash is None else "previous_expires"
+            yield path, f"needs {missing} as well: previous_hash and previous_expires go together"
+    if server.stored_keys and server.account_store == "memory":
+        text = "needs account_store sqlite or valkey: in the memory of a process, keys would be lost with it"
+        yield ("server", "stored_keys"), text
+    if server.stored_keys and server.secret is None:
+        yield ("server", "stored_keys"), "needs server.secret: the hashes of keys are keyed with it"
+    yield from _operator_problems(keys, server)
+
+
+def limit_problems(
+    holders: _Rows[LimitHolder], groups: Sequence[str], *, with_prices: bool
+) -> Iterator[tuple[_Path, str]]:
+    """Yield what is wrong with limits. groups: the names of all. with_prices: there are [[prices]]."""
+    for path, holder in holders:
+        if holder.budget is not None and not with_prices:
+            text = f"needs [[prices]]: without a price, a {holder.kind} with a budget may use no model"
+            yield (*path, "budget"), text
+        group = holder.group if isinstance(holder, ClientKey) else None
+        if group is not None and group not in groups:
+            hint = did_you_mean(group, groups) or "; there are " + (", ".join(sorted(groups)) or "none")
+            yield (*path, "group"), f"names no group{hint}"
+
+
+def _operator_problems(keys: _Rows[ClientKey], server: ServerSettings) -> Iterator[tuple[_Path, str]]:
+    metrics, admin, secret = server.metrics_key, server.admin_key, server.secret
+    hashes = {key_hash for _, key in keys for key_hash in (key.hash, key.previous_hash)}
+    if keys and secret is None:
+        yield ("client_keys",), "need server.secret: their hashes are keyed with it"
+    if admin and secret and admin == secret:
+        yield ("server", "admin_key"), "is server.secret: it must be a different key"
+    elif admin and secret and hash_client_key(admin.reveal(), secret) in hashes:
+        yield ("server", "admin_key"), "is a client key: it must be a different key"
+    if metrics and metrics in (admin, secret):
+        yield ("server", "metrics_key"), "is another key as well: it must be a different key"
+    elif metrics and secret and hash_client_key(metrics.reveal(), secret) in hashes:
+        yield ("server", "metrics_key"), "is a client key: it must be a different key"

@@ -1,0 +1,40 @@
+"""The audit log: who has changed keys, accounts or the configuration while the gateway runs, and when.
+
+Each change is a line of the logger `dragoman.audit`, and with `server.audit_log` also one of JSON in that file,
+whatever the log level is. There is never a key or a hash in it.
+"""
+
+import json
+import logging
+import os
+from datetime import UTC, datetime
+
+from dragoman.errors import mask_value
+from dragoman_server.settings import Settings
+
+_log = logging.getLogger("dragoman.audit")
+
+
+def audit(
+    settings: Settings, action: str, name: str, *, by: str, address: str | None = None, **details: object
+) -> None:
+    """Record a change that was made.
+
+    action: as `key made`. name: of what has changed. by: who changed it. address: where the request came from.
+    """
+    row = {"action": action, "name": name, "by": by, "address": address, **details}
+    row = {key: value for key, value in row.items() if value not in (None, [], ())}
+    _log.info("%s", action, extra={"dragoman": row})
+    file = settings.server.audit_log
+    if file is None:
+        return
+    line = json.dumps(mask_value({"time": datetime.now(UTC).isoformat(), **row}, settings.mask), default=str)
+    try:
+        # Opened for each line, so that it may be rotated. One write, because other processes append to it too.
+        descriptor = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        try:
+            os.write(descriptor, f"{line}\n".encode())
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        _log.error("the audit log %s lacks a line: %s", file, error.strerror)

@@ -1,0 +1,342 @@
+"""Client keys that are made over HTTP: kept as hashes in the account store, followed by every process that shares it."""
+
+# ruff: noqa: E501 -- the tables are read by row
+
+import json
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from gateway.fakes import FakeClient, FakeUpstreams, call
+from gateway.scripted import CHAT, PATHS, SECRET, WHOLE_RESPONSES, request_body, settings_with
+from virtual_time import VIRTUAL_BACKENDS
+
+from dragoman_server.accounts.stored_keys import REFRESH_S, StoredKeys
+from dragoman_server.accounts.stores.base import AccountStoreError, Operation
+from dragoman_server.accounts.stores.memory import MemoryAccountStore
+from dragoman_server.accounts.stores.operations import ReadKeyTables, WriteKeyTable
+from dragoman_server.app import Application
+from dragoman_server.gateway import Gateway
+from dragoman_server.http.admin.keys import MAX_BODY_BYTES
+from dragoman_server.settings import Price, Settings
+from dragoman_server.settings.secret import Secret
+
+pytestmark = [pytest.mark.anyio, pytest.mark.backends(*VIRTUAL_BACKENDS)]
+
+# A change is seen by then.
+SOON = 2 * REFRESH_S
+
+ADMIN_KEY = "admin-canary-0123456789-0123456789-wq7zk"
+ADMIN = {"authorization": f"Bearer {ADMIN_KEY}"}
+
+
+def settings_of(**more: Any) -> Settings:
+    server: dict[str, Any] = {"stored_keys": True, "admin_key": Secret(ADMIN_KEY)}
+    tables = {"keys": {"filed": {}}, "groups": {"team": {"models": ("up/*",)}}}
+    return settings_with(CHAT, **{**tables, **server, **more})
+
+
+class Store(MemoryAccountStore):
+    """Fails on demand: the operations of a class, by an error."""
+
+    fails: type[Operation[Any]] | None = None
+
+    async def apply(self, operation: Operation[Any]) -> Any:
+        if self.fails is not None and isinstance(operation, self.fails):
+            raise AccountStoreError("no route to the store")
+        return await super().apply(operation)
+
+
+def app_of(store: MemoryAccountStore, settings: Settings | None = None) -> Application:
+    upstreams = FakeUpstreams(*[WHOLE_RESPONSES[CHAT]] * 99)
+    return Application(Gateway(settings or settings_of(), upstreams, accounts=store))
+
+
+@asynccontextmanager
+async def gateways(store: MemoryAccountStore) -> AsyncIterator[tuple[Application, Application]]:
+    """Two that share a store."""
+    one, other = app_of(store), app_of(store)
+    async with one.lifespan(), other.lifespan():
+        yield one, other
+
+
+async def admin(app: Application, method: str, path: str, body: Any = b"", status: int = 200) -> Any:
+    client = await call(app, f"/admin/keys{path}", body, method, ADMIN)
+    assert client.status == status, client.body
+    return json.loads(client.body)
+
+
+async def status_of(app: Application, key: str, model: str = "up/m") -> int | None:
+    client = await call(app, PATHS[CHAT], request_body(CHAT, model), "POST", {"x-api-key": key})
+    return client.status
+
+
+async def test_the_life_of_a_key_over_two_gateways() -> None:
+    store = MemoryAccountStore()
+    async with gateways(store) as (one, other):
+
+        async def statuses(key: str) -> list[int | None]:
+            await anyio.sleep(SOON)
+            return [await status_of(app, key) for app in (one, other)]
+
+        made = await admin(one, "POST", "", {"name": "ci", "group": "team", "expires": "30d"}, 201)
+        first = made.pop("key")
+        assert made == await admin(one, "GET", "/ci") | {
+            "source": "store",
+            "group": "team",
+            "state": "active",
+        }
+        assert await statuses(first) == [200, 200]
+        assert await status_of(other, first, "two/m") == 403, "the group has no such model"
+        second = (await admin(other, "POST", "/ci/rotate", {"overlap": "1h"}))["key"]
+        assert [await statuses(key) for key in (first, second)] == [[200, 200]] * 2
+        assert (await admin(one, "POST", "/ci/disable"))["state"] == "disabled"
+        assert await statuses(second) == [401, 401]
+        assert (await admin(other, "POST", "/ci/enable"))["state"] == "active"
+        third = (await admin(one, "POST", "/ci/rotate", {"overlap": "0", "expires": "never"}))["key"]
+        assert [await statuses(key) for key in (first, second, third)] == [[401, 401]] * 2 + [[200, 200]]
+        listed = await admin(other, "GET", "")
+        assert [(key["name"], key["source"]) for key in listed["keys"]] == [
+            ("filed", "file"),
+            ("ci", "store"),
+        ]
+        assert [group["name"] for group in listed["groups"]] == ["team"]
+        assert await admin(other, "DELETE", "/ci") == {"name": "ci", "state": "revoked"}
+        assert await statuses(third) == [401, 401]
+        assert await status_of(one, "drk_filed") == 200
+        await admin(one, "GET", "/ci", status=404)
+    assert set(store.key_tables()) == {""}
+
+
+async def test_keys_outlive_the_process_and_only_their_hashes_are_kept() -> None:
+    store = MemoryAccountStore()
+    app = app_of(store)
+    async with app.lifespan():
+        key = (await admin(app, "POST", "", {"name": "ci", "models": ["up/*"], "budget": None}, 201))["key"]
+    assert "drk_" not in str(store.key_tables())
+    app = app_of(store)
+    async with app.lifespan():
+        assert [await status_of(app, each) for each in (key, key[:-1], key + "a", "drk_", "ci")] == [200] + [
+            401
+        ] * 4
+        assert await status_of(app, store.key_tables()["ci"]) == 401
+
+
+async def test_an_empty_store_opens_nothing() -> None:
+    settings = replace(settings_of(), client_keys=())
+    for store in (MemoryAccountStore(), broken := Store()):
+        broken.fails = ReadKeyTables
+        app = app_of(store, settings)
+        async with app.lifespan():
+            client = await call(app, PATHS[CHAT], request_body(CHAT), "POST", {})
+            assert client.status == 401, "no key was sent"
+            assert await status_of(app, "drk_x") == (503 if store is broken else 401)
+    store = MemoryAccountStore()
+    app = app_of(store, settings)
+    async with app.lifespan():
+        key = (await admin(app, "POST", "", {"name": "ci"}, 201))["key"]
+        assert await status_of(app, key) == 200
+        store._key_tables.clear()  # as of a server that has lost its memory
+        await anyio.sleep(SOON)
+        assert await status_of(app, key) == 401
+
+
+async def test_a_store_that_fails_changes_nothing_and_the_known_keys_stay(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    store = Store()
+    app = app_of(store)
+    async with app.lifespan():
+        key = (await admin(app, "POST", "", {"name": "ci"}, 201))["key"]
+        store.fails = WriteKeyTable
+        error = (await admin(app, "DELETE", "/ci", status=503))["error"]
+        assert "the account store does not respond; the change may not have been made" in error["message"]
+        store.fails = ReadKeyTables
+        await anyio.sleep(10 * REFRESH_S)
+        assert await status_of(app, key) == 200
+        lines = [each for each in caplog.messages if "changes of the client keys" in each]
+        assert len(lines) == 1, "one line, not one for each look"
+        store.fails = None
+        await anyio.sleep(SOON)
+        await admin(app, "DELETE", "/ci")
+        assert await status_of(app, key) == 401
+
+
+async def test_a_group_that_a_reload_has_removed_closes_its_keys() -> None:
+    app = app_of(MemoryAccountStore())
+    async with app.lifespan():
+        key = (await admin(app, "POST", "", {"name": "ci", "group": "team"}, 201))["key"]
+        await app.reload(settings_of(groups={}))
+        client = await call(app, PATHS[CHAT], request_body(CHAT), "POST", {"x-api-key": key})
+        assert client.status == 401
+        assert "there is no group team, which the client key ci is in" in client.error["message"]
+        assert (await admin(app, "POST", "/ci/disable"))["state"] == "disabled"
+
+
+async def test_a_key_of_the_configuration_comes_before_one_in_the_store() -> None:
+    app = app_of(MemoryAccountStore())
+    async with app.lifespan():
+        key = (await admin(app, "POST", "", {"name": "ci"}, 201))["key"]
+        await app.reload(settings_of(keys={"ci": {"disabled": True}}))
+        assert await status_of(app, key) == 401
+        assert [each["source"] for each in (await admin(app, "GET", ""))["keys"]] == ["file"]
+        error = (await admin(app, "DELETE", "/ci", status=409))["error"]
+        assert "the client key ci is in the configuration: change it there" in error["message"]
+
+
+async def test_a_table_that_cannot_be_read_is_no_key(caplog: pytest.LogCaptureFixture) -> None:
+    store = MemoryAccountStore()
+    for name, table in (
+        ("a", "{"),
+        ("b", "[]"),
+        ("c", '{"name":"c"}'),
+        ("d", '{"name":"d","hash":"0","new":1}'),
+    ):
+        await store.apply(WriteKeyTable(name, "", table, name))
+    stored = StoredKeys(store)
+    await stored.refresh()
+    assert stored.is_known
+    assert not stored.keys
+    assert len([each for each in caplog.messages if "in the account store is refused" in each]) == 4
+
+
+LONG = "a" * 1_000_000
+BAD: list[tuple[str, str, Any, int, str]] = [
+    ("POST", "", {}, 400, "name is missing"),
+    ("POST", "", [], 400, "the body is not a JSON object"),
+    ("POST", "", b"{", 400, "the body is no JSON: Input data was truncated"),
+    ("POST", "", {"name": "ci", "modles": []}, 400, 'modles is unknown; did you mean "models"?'),
+    ("POST", "", {"name": "ci", "models": ["a", 5]}, 400, "models/1 expected a string"),
+    ("POST", "", {"name": "ci", "models": "up/m"}, 400, "models expected an array of strings"),
+    ("POST", "", {"name": "ci", "requests_per_minute": 0}, 400, "requests_per_minute 0 is out of range"),
+    ("POST", "", {"name": "ci", "budget": True}, 400, "budget expected a number"),
+    ("POST", "", {"name": "ci", "budget": 5}, 400, "budget needs [[prices]]"),
+    ("POST", "", {"name": "ci", "group": "tame"}, 400, 'group names no group; did you mean "team"?'),
+    ("POST", "", {"name": "ci", "expires": "2020-01-01"}, 400, "expires 2020-01-01 is in the past"),
+    ("POST", "", {"name": "ci", "expires": 5}, 400, "expires 5 is not a time"),
+    ("POST", "", {"name": "ci", "hash": "0" * 64}, 400, "hash cannot be chosen"),
+    ("POST", "", {"name": "ci", "disabled": True}, 400, "disabled cannot be chosen"),
+    *(("POST", "", {"name": name}, 400, "not a valid name") for name in ("../x", "a/b", "a\n", "a\0b", "語", ".hidden", "a b")),
+    ("POST", "", {"name": ""}, 400, "name is empty"),
+    ("POST", "", {"name": 5}, 400, "name expected a string"),
+    ("POST", "", {"name": LONG}, 413, f"more than {MAX_BODY_BYTES} bytes"),
+    ("POST", "", {"name": "filed"}, 409, "the client key filed is in the configuration"),
+    ("POST", "", {"name": "made"}, 409, "there is already a client key named made"),
+    ("POST", "/made/rotate", {"overlap": "1y"}, 400, "overlap '1y' is not a duration"),
+    ("POST", "/made/rotate", {"overlap": ["1h"]}, 400, "is not a duration"),
+    ("POST", "/made/rotate", {"overlaps": "1h"}, 400, "overlaps is unknown"),
+    ("POST", "/made/rotate", [1], 400, "the body is not a JSON object"),
+    ("POST", "/filed/rotate", {}, 409, "is in the configuration"),
+    ("POST", "/none/rotate", {}, 404, "no client key 'none'"),
+    ("POST", "/none/disable", {}, 404, "no client key 'none'"),
+    ("DELETE", "/none", None, 404, "no client key 'none'"),
+    ("DELETE", "/a/../made", None, 404, "there is nothing at this path"),
+    ("DELETE", "/" + LONG, None, 404, "no client key"),
+    ("DELETE", "/\n", None, 404, "no client key '\\n'"),
+    ("DELETE", "/", None, 404, "nothing at this path"),
+    ("DELETE", "", None, 405, "not allowed"),
+    ("GET", "/none", None, 404, "there is no client key 'none'"),
+    ("PUT", "/made", {}, 405, "not allowed"),
+    ("POST", "/made/revoke", {}, 404, "nothing at this path"),
+]  # fmt: skip
+
+
+async def test_bad_input_is_refused_with_its_place_and_changes_nothing() -> None:
+    store = MemoryAccountStore()
+    app = app_of(store)
+    async with app.lifespan():
+        await admin(app, "POST", "", {"name": "made"}, 201)
+        before = store.key_tables()
+        for method, path, body, status, words in BAD:
+            raw = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
+            client = FakeClient(raw)
+            await call_with(app, client, method, f"/admin/keys{path}")
+            case = method, path[:40], str(body)[:80]
+            assert client.status == status, (case, client.body[:300])
+            assert words in client.error["message"], (case, client.error)
+            assert len(client.body) < 2000, case
+        assert store.key_tables() == before
+
+
+async def call_with(app: Application, client: FakeClient, method: str, path: str) -> None:
+    from gateway.fakes import http_scope
+
+    await app(http_scope(path, method, ADMIN), client.receive, client.send)
+
+
+async def test_without_the_setting_the_error_says_what_is_needed() -> None:
+    app = app_of(MemoryAccountStore(), settings_of(stored_keys=False))
+    async with app.lifespan():
+        for method, path in (("POST", ""), ("POST", "/filed/disable"), ("DELETE", "/filed")):
+            error = (await admin(app, method, path, {"name": "ci"}, 409))["error"]
+            assert "set server.stored_keys = true, and account_store to sqlite or valkey" in error["message"]
+        assert (await admin(app, "GET", "/filed"))["source"] == "file"
+
+
+async def test_an_open_request_of_a_revoked_key_goes_on_to_its_end() -> None:
+    from gateway.fakes import Script, Sleep
+
+    store, script = MemoryAccountStore(), WHOLE_RESPONSES[CHAT]
+    slow = Script([Sleep(30), *script.body], headers=script.headers)
+    app = Application(Gateway(settings_of(), FakeUpstreams(slow), accounts=store))
+    async with app.lifespan(), anyio.create_task_group() as tasks:
+        key = (await admin(app, "POST", "", {"name": "ci"}, 201))["key"]
+        found: list[int | None] = []
+
+        async def request() -> None:
+            found.append(await status_of(app, key))
+
+        tasks.start_soon(request)
+        await anyio.sleep(1)
+        await admin(app, "DELETE", "/ci")
+        assert await status_of(app, key) == 401
+        await anyio.sleep(60)
+        assert found == [200]
+
+
+async def test_each_change_is_in_the_audit_log_and_no_key_is(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = tmp_path / "audit.jsonl"
+    app = app_of(
+        MemoryAccountStore(), settings_of(audit_log=str(file), prices=[Price(model="*", input=1, output=1)])
+    )
+    with caplog.at_level(logging.DEBUG):
+        async with app.lifespan():
+            made = await admin(app, "POST", "", {"name": "ci", "group": "team", "budget": 5}, 201)
+            rotated = await admin(app, "POST", "/ci/rotate", {})
+            for method, path in (("POST", "/ci/disable"), ("POST", "/ci/enable"), ("DELETE", "/ci")):
+                await admin(app, method, path)
+            await admin(app, "DELETE", "/ci", status=404)
+            for name in ("disable", "enable", "reset"):
+                await call(app, f"/admin/accounts/up/default/{name}", {}, "POST", ADMIN)
+    rows = [json.loads(line) for line in file.read_text().splitlines()]
+    changes = ("made", "rotated", "disabled", "enabled", "revoked")
+    assert [(row["action"], row["name"]) for row in rows] == [
+        *((f"key {done}", "ci") for done in changes),
+        *((f"account {done}", "up/default") for done in ("disable", "enable", "reset")),
+    ]
+    assert {(row["by"], row["address"]) for row in rows} == {("admin key", "127.0.0.1")}
+    assert (rows[0]["group"], rows[0]["budget"]) == ("team", 5.0)
+    logged = [each.__dict__["dragoman"] for each in caplog.records if each.name == "dragoman.audit"]
+    assert [{**row, "time": None} for row in rows] == [
+        {**json.loads(json.dumps(row, default=str)), "time": None} for row in logged
+    ]
+    everything = file.read_text() + str([each.__dict__ for each in caplog.records])
+    for secret in (made["key"], rotated["key"], ADMIN_KEY, SECRET.reveal(), "hash"):
+        assert secret not in everything
+    assert file.stat().st_mode & 0o777 == 0o600
+
+
+async def test_a_full_disk_costs_the_line_and_not_the_change(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    app = app_of(MemoryAccountStore(), settings_of(audit_log=str(tmp_path)))  # a folder
+    async with app.lifespan():
+        await admin(app, "POST", "", {"name": "ci"}, 201)
+    assert "lacks a line: Is a directory" in caplog.text
