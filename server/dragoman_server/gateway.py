@@ -14,9 +14,10 @@ from starlette.types import Scope
 from dragoman import PROTOCOLS
 from dragoman.codec import ProtocolSpec, UpstreamSpec
 from dragoman_server.accounts.balances import Balances
+from dragoman_server.accounts.budget_alerts import BudgetAlerts
 from dragoman_server.accounts.key_usage import KeyUsage
 from dragoman_server.accounts.limits import ClientLimits
-from dragoman_server.accounts.stored_keys import StoredKeys
+from dragoman_server.accounts.stored_keys import StoredKeys, all_keys
 from dragoman_server.accounts.stores.base import AccountStore
 from dragoman_server.accounts.stores.memory import MemoryAccountStore
 from dragoman_server.accounts.stores.resilient import ResilientStore
@@ -33,6 +34,7 @@ from dragoman_server.responses.stores.memory import MemoryResponseStore
 from dragoman_server.settings import SIMULATOR, AccountSettings, ServerSettings, Settings, UpstreamSettings
 from dragoman_server.settings.secret import Secret
 from dragoman_server.simulator import SimulatedUpstream
+from dragoman_server.telemetry.metrics import MAX_LABEL_SETS
 from dragoman_server.telemetry.requests import Telemetry
 from dragoman_server.upstream.client import UpstreamClient, origin_of
 from dragoman_server.upstream.sender import UpstreamSender
@@ -59,6 +61,7 @@ class Gateway:
         balances: The money that accounts have left.
         pool: Chooses among accounts.
         limits: The limits of client keys.
+        budget_alerts: Says when a budget is nearly spent.
         stored_keys: The client keys in the account store, None where there are none.
         key_usage: What the requests of each client key have used.
         reasoning_store: Reasoning for clients that do not send it back, None where nothing is stored.
@@ -98,6 +101,7 @@ class Gateway:
             max_bytes = settings.server.reasoning_store_bytes
             self.reasoning_store = ReasoningStore(max_bytes) if max_bytes else None
             self.key_usage = KeyUsage(self.accounts)
+            self.budget_alerts = BudgetAlerts(self.accounts, self.client)
             self.stored_keys = StoredKeys(self.accounts) if settings.server.stored_keys else None
             self.refused_members = RefusedMembers()
             self.telemetry = Telemetry(settings, self.catalog.listed)
@@ -106,11 +110,12 @@ class Gateway:
             self.responses, self.accounts = previous.responses, previous.accounts
             self.reasoning_store, self.key_usage = previous.reasoning_store, previous.key_usage
             self.refused_members, self.stored_keys = previous.refused_members, previous.stored_keys
+            self.budget_alerts = previous.budget_alerts
             self.catalog.take_over(previous.catalog)
             self.telemetry = previous.telemetry
             self.balances.take_over(previous.balances)
         self.pool = AccountPool(settings, self.accounts, balances=self.balances)
-        self.limits = ClientLimits(settings, self.accounts)
+        self.limits = ClientLimits(settings, self.accounts, alerts=self.budget_alerts)
         self._client_addresses = ClientAddresses(settings.server.trusted_proxies)
         self.input_checker = grammar_checker() if settings.server.check_grammars else None
 
@@ -142,7 +147,7 @@ class Gateway:
         log_request(record)
         self.telemetry.count(record)
 
-    def scrape(self) -> Callable[[str], tuple[bytes, str]] | None:
+    async def scrape(self) -> Callable[[str], tuple[bytes, str]] | None:
         """Return what makes the text of /metrics, None where that is off. See Metrics.exposition()."""
         metrics = self.telemetry.metrics
         if metrics is None:
@@ -150,7 +155,15 @@ class Gateway:
         accounts = [account.id for account in self.settings.all_accounts()]
         store = self.accounts
         works = not (isinstance(store, ResilientStore) and store.is_open)
-        metrics.set_states(accounts, store.health(), self.pool.clock(), store_up=works)
+        holders = [*self.settings.groups, *all_keys(self.settings, self.stored_keys)]
+        with_budget = [holder for holder in holders if holder.budget][:MAX_LABEL_SETS]
+        spent = await self.limits.spent(with_budget)
+        budgets = {
+            (holder.kind, holder.name): amount / holder.budget
+            for holder, amount in zip(with_budget, spent, strict=True)
+            if amount is not None and holder.budget
+        }
+        metrics.set_states(accounts, store.health(), self.pool.clock(), store_up=works, budgets=budgets)
         return metrics.exposition
 
     def unusable_upstreams(self) -> dict[str, str]:
@@ -194,6 +207,7 @@ class Gateway:
                 await stack.enter_async_context(self.responses.store.running())
             await stack.enter_async_context(self.accounts.running())
             await stack.enter_async_context(self.key_usage.running())
+            await stack.enter_async_context(self.budget_alerts.running())
             if self.stored_keys is not None:
                 await stack.enter_async_context(self.stored_keys.running())
             yield

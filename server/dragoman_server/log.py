@@ -62,6 +62,7 @@ class RequestRecord:
     method: str | None = None
     client_address: str | None = None
     client_key: str | None = None
+    group: str | None = None
     model: str | None = None
     upstream: str | None = None
     upstream_protocol: str | None = None

@@ -33,6 +33,7 @@ CANARIES: dict[tuple[str, str], Any] = {
     ("UpstreamSettings", "proxy"): Secret(f"http://me:{_PROXY}@127.0.0.1:1"),
     ("AccountSettings", "api_key"): Secret("sk-canary-of-an-account-0123456789"),
     ("AccountSettings", "proxy"): Secret(f"http://me:{_ACCOUNT_PROXY}@127.0.0.1:1"),
+    ("ServerSettings", "budget_webhook"): Secret("https://hooks.test/canary-of-the-webhook-0123456789"),
     ("ServerSettings", "metrics_key"): Secret("canary-of-the-metrics-0123456789-abcdef"),
 }
 
@@ -52,6 +53,7 @@ CANARY_TEXTS = (
     _ACCOUNT_PROXY,
     base64.b64encode(f"me:{_PROXY}".encode()).decode()[:16],
     "canary-of-the-metrics",
+    "canary-of-the-webhook",
 )
 
 

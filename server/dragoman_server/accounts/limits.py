@@ -25,6 +25,7 @@ import anyio
 
 from dragoman import RequestRefused, Usage
 from dragoman.codec import ProtocolSpec
+from dragoman_server.accounts.budget_alerts import BudgetAlerts, BudgetUse
 from dragoman_server.accounts.stores.base import (
     AccountStore,
     AccountStoreError,
@@ -110,11 +111,17 @@ class ClientLimits:
 
     Args:
         clock: returns the seconds since the epoch.
+        alerts: get what was spent of each budget.
     """
 
     def __init__(
-        self, settings: Settings, store: AccountStore, clock: Callable[[], float] = time.time
+        self,
+        settings: Settings,
+        store: AccountStore,
+        clock: Callable[[], float] = time.time,
+        alerts: BudgetAlerts | None = None,
     ) -> None:
+        self._alerts = alerts
         self._settings = settings
         self._prices = PatternTable([(price.model, price) for price in settings.prices])
         self._store = store
@@ -283,7 +290,11 @@ class ClientLimits:
         if amounts and tokens:
             await self._run(Spend(amounts, now, at_once=False))
         for holder in _with_budget(key) if dollars else ():
-            await self._run(Add(_counters(holder, now)[-1:], dollars or 0.0, now))
+            counter = _counters(holder, now)[-1]
+            before = await self._run(Add([counter], dollars or 0.0, now))
+            if before and self._alerts is not None:
+                use = BudgetUse(holder, counter, before[0] + (dollars or 0.0))
+                self._alerts.note(use, self._settings.server.budget_webhook, now)
         await self._release(reserved)
 
     def _price(self, model: str | None, upstream: str | None, upstream_model: str | None) -> Price | None:

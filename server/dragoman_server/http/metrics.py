@@ -25,7 +25,7 @@ def metrics_endpoint(gateway: Gateway) -> Callable[[Request], Awaitable[Response
     limiter = anyio.CapacityLimiter(1)
 
     async def endpoint(request: Request) -> Response:
-        exposition = gateway.scrape()
+        exposition = await gateway.scrape()
         if exposition is None:
             reason = missing_extra("metrics") or "was off when the gateway was started, so it needs a restart"
             raise HTTPException(404, f"metrics are off: {METRICS_PATH} {reason}")

@@ -139,6 +139,7 @@ class ClientRequest:
         self.owner = ""
         if self.key is not None:
             self.owner = record.client_key = self.key.name
+            record.group = self.key.group
         self.response: ResponseChannel = HttpChannel(scope, send)
         self.admitted = False
         self.counted = False

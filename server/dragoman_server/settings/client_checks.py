@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from typing import TypeAlias, TypeVar
+from urllib.parse import urlsplit
 
 from dragoman_server.settings import ClientKey, Group, LimitHolder, ServerSettings
 from dragoman_server.settings.client_keys import hash_client_key
@@ -21,12 +22,22 @@ def client_problems(
         if (key.previous_hash is None) != (key.previous_expires is None):
             missing = "previous_hash" if key.previous_hash is None else "previous_expires"
             yield path, f"needs {missing} as well: previous_hash and previous_expires go together"
+    if server.budget_webhook is not None and not _is_http_url(server.budget_webhook.reveal()):
+        yield ("server", "budget_webhook"), "is not a URL such as https://hooks.example/budgets"
     if server.stored_keys and server.account_store == "memory":
         text = "needs account_store sqlite or valkey: in the memory of a process, keys would be lost with it"
         yield ("server", "stored_keys"), text
     if server.stored_keys and server.secret is None:
         yield ("server", "stored_keys"), "needs server.secret: the hashes of keys are keyed with it"
     yield from _operator_problems(keys, server)
+
+
+def _is_http_url(text: str) -> bool:
+    try:
+        url = urlsplit(text)
+        return url.scheme in ("http", "https") and bool(url.hostname) and url.port != 0
+    except ValueError:
+        return False
 
 
 def limit_problems(

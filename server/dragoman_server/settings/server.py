@@ -200,6 +200,11 @@ class ServerSettings:
         "file to which each change of keys, accounts and the configuration is appended as a line of JSON; unset: only"
         " the log has them",
     ] = None
+    budget_webhook: Annotated[
+        Secret | None,
+        "URL that gets a POST with JSON when a client key or a group has spent 80 % and 100 % of its budget; it may"
+        " contain a token",
+    ] = None
     metrics_key: Annotated[
         Secret | None,
         Meta(min_length=32),

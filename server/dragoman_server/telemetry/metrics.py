@@ -138,6 +138,11 @@ ACCOUNT_REMAINING = _gauge(
     ("upstream", "account"),
 )
 STORE_UP = _gauge("dragoman_account_store_up", "1 if the scraped process can reach the account store, else 0")
+BUDGET_USED = _gauge(
+    "dragoman_budget_used_ratio",
+    "Share of a budget that was spent, or is reserved for open requests, in this period; holder is client key or group",
+    ("holder", "name"),
+)
 LOOP_STALLS = _counter(
     "dragoman_loop_stalls_total",
     "Times when an event loop did not run for more than a second, and all its requests waited",
@@ -152,11 +157,11 @@ BUILD = _gauge(
 
 METRICS = (
     REQUESTS, DURATION, FIRST_BYTE, ATTEMPTS, TOKENS, CACHED_INPUT, COST, LOSSES, OPEN_REQUESTS, OPEN_STREAMS,
-    ACCOUNT_STATE, ACCOUNT_REMAINING, STORE_UP, LOOP_STALLS, WORKERS, BUILD,
+    ACCOUNT_STATE, ACCOUNT_REMAINING, STORE_UP, BUDGET_USED, LOOP_STALLS, WORKERS, BUILD,
 )  # fmt: skip
 
 # Those that are read when a scrape comes: see Metrics.set_states().
-_STATES = (ACCOUNT_STATE, ACCOUNT_REMAINING, STORE_UP)
+_STATES = (ACCOUNT_STATE, ACCOUNT_REMAINING, STORE_UP, BUDGET_USED)
 
 # The fields of a record with numbers of tokens, by the label `type`.
 _TOKEN_FIELDS = {
@@ -316,12 +321,22 @@ class Metrics:
             self._families[ATTEMPTS].child(upstream, name, outcome, error).inc()
 
     def set_states(
-        self, accounts: Iterable[str], health: Mapping[str, Health], now: float, *, store_up: bool
+        self,
+        accounts: Iterable[str],
+        health: Mapping[str, Health],
+        now: float,
+        *,
+        store_up: bool,
+        budgets: Mapping[tuple[str, str], float],
     ) -> None:
-        """Set the state of the accounts. accounts: their ids, as `upstream/account`. health: see AccountStore."""
+        """Set the state of the accounts and budgets.
+
+        accounts: their ids, as `upstream/account`. health: see AccountStore. budgets: the used share of each, by the
+        kind and name of its holder.
+        """
         from prometheus_client.core import GaugeMetricFamily
 
-        states, remaining, store = (
+        states, remaining, store, used = (
             GaugeMetricFamily(spec.name, spec.help, labels=spec.labels) for spec in _STATES
         )
         for id in accounts:
@@ -333,7 +348,9 @@ class Metrics:
             if known.remaining is not None:
                 remaining.add_metric((upstream, name), known.remaining)
         store.add_metric((), float(store_up))
-        self._states = (states, remaining, store)
+        for holder, share in budgets.items():
+            used.add_metric(holder, share)
+        self._states = (states, remaining, store, used)
 
     def collect(self) -> "Iterable[Metric]":
         """Return the states: values of the process that is scraped, which no counter includes."""

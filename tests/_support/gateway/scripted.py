@@ -130,7 +130,7 @@ def scripted(
     clock = clock or Clock()
     made = settings_with(protocol, keys=keys, **settings)
     gateway = Gateway(made, upstreams, accounts=store)
-    gateway.limits = ClientLimits(made, gateway.accounts, clock)
+    gateway.limits = ClientLimits(made, gateway.accounts, clock, gateway.budget_alerts)
     return ScriptedGateway(Application(gateway), gateway, upstreams, clock, next(iter(keys or ()), None))
 
 

@@ -80,6 +80,7 @@ SAMPLES = {
     "account_store_url": ("valkey://:hunter2@host/1", Secret("valkey://:hunter2@host/1")),
     "stored_keys": ("yes", True),
     "audit_log": ("audit.jsonl", "audit.jsonl"),
+    "budget_webhook": ("https://hooks.test/k", Secret("https://hooks.test/k")),
     "secret": ("s" * 32, Secret("s" * 32)),
     "max_attempts": ("3", 3),
     "account_wait_s": ("2.5", 2.5),

@@ -124,6 +124,7 @@ FIRING = {
     },
     "DragomanLoopStands": {"dragoman_loop_stalls_total": "0+1x30"},
     "DragomanAccountStoreDown": {"dragoman_account_store_up": "0x30"},
+    "DragomanBudgetNearlySpent": {'dragoman_budget_used_ratio{holder="group", name="team"}': "0.8x30"},
     "DragomanFewFileDescriptors": {
         'process_open_fds{job="dragoman"}': "90x30",
         'process_max_fds{job="dragoman"}': "100x30",

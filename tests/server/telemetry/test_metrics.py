@@ -27,7 +27,7 @@ from dragoman_server.app import Application, create_app
 from dragoman_server.gateway import Gateway
 from dragoman_server.platform.extras import install_command
 from dragoman_server.policy.health import Health
-from dragoman_server.settings import ServerSettings, Settings
+from dragoman_server.settings import Price, ServerSettings, Settings
 from dragoman_server.settings.secret import Secret
 from dragoman_server.telemetry import metrics
 from dragoman_server.telemetry.metrics import METRICS, OTHER
@@ -91,6 +91,14 @@ SERVED: dict[str, tuple[Callable[[], ScriptedGateway], list[tuple[str, Any]]]] =
     "a count of tokens": (
         lambda: scripted(MESSAGES, whole({"input_tokens": 20}), upstream={"counts_tokens": True}, **ON),
         [("/v1/messages/count_tokens", REQUEST)],
+    ),
+    "budgets of a key and of its group": (
+        lambda: gateway(
+            keys={"red": {"budget": 100.0, "group": "team"}, "blue": {}},
+            groups={"team": {"budget": 54.0}},
+            prices=[Price(model="*", input=1e6, output=1e6)],
+        ),
+        [("/v1/messages", REQUEST)],
     ),
     "names that a client made up": (
         gateway,

@@ -1,0 +1,159 @@
+"""Tell the operator when a budget is nearly spent: a line in the log, and a request to `server.budget_webhook`.
+
+That happens once for each threshold and period, over all processes that share the account store: whoever is the first
+to count a mark there sends. No request waits for it. A process that is killed between mark and message sends nothing;
+the metric `dragoman_budget_used_ratio` is still right.
+"""
+
+import logging
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final
+
+import anyio
+import msgspec
+
+from dragoman_server.accounts.stores.base import AccountStore, AccountStoreError, Counter, in_order
+from dragoman_server.accounts.stores.operations import Add
+from dragoman_server.hosts import UpstreamCall
+from dragoman_server.settings import LimitHolder
+from dragoman_server.settings.secret import Secret
+from dragoman_server.upstream.background import BackgroundTaskGroup
+from dragoman_server.upstream.errors import UpstreamError
+from dragoman_server.upstream.sender import UpstreamSender
+from dragoman_server.upstream.transport import UpstreamTimeouts
+
+LOG = logging.getLogger("dragoman.budgets")
+
+# Percent of a budget.
+THRESHOLDS: Final = (80, 100)
+
+# Seconds for one try, and before each further one.
+TRY_S = 10.0
+PAUSES_S = (1.0, 10.0, 60.0)
+# The store has its own deadline. This one is for a store that does not meet it.
+_STORE_S = 5.0
+# Messages that are being sent. If the webhook does not respond, there is no use in more.
+_MAX_SENDING = 100
+_MAX_BYTES = 64 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetUse:
+    """What was spent of a budget, without what is reserved.
+
+    Attributes:
+        holder: With a budget.
+        counter: Of the period, and when that ends.
+    """
+
+    holder: LimitHolder
+    counter: Counter
+    spent: float
+
+    @property
+    def percent(self) -> float:
+        budget = self.holder.budget or 0.0
+        return 100.0 * self.spent / budget if budget else 100.0
+
+
+class BudgetAlerts(BackgroundTaskGroup):
+    """Sends an alert for each threshold that a budget has reached."""
+
+    def __init__(self, store: AccountStore, sender: UpstreamSender) -> None:
+        self._store = store
+        self._sender = sender
+        # By holder, the mark of the highest threshold that is done with.
+        self._done: dict[str, str] = {}
+        self._sending = 0
+
+    def note(self, use: BudgetUse, webhook: Secret | None, now: float) -> None:
+        """Send what is due, in the background. webhook: None to write to the log only."""
+        reached = [threshold for threshold in THRESHOLDS if use.percent >= threshold]
+        if not reached or self._tasks is None:
+            return
+        # With another budget the same period has other thresholds.
+        marks = [f"alert:{use.counter[0]}:{use.holder.budget}:{threshold}" for threshold in reached]
+        if self._done.get(use.holder.label) != marks[-1]:
+            self._done[use.holder.label] = marks[-1]
+            self._tasks.start_soon(self._alert, use, marks, reached[-1], webhook, now)
+
+    async def _alert(
+        self, use: BudgetUse, marks: list[str], threshold: int, webhook: Secret | None, now: float
+    ) -> None:
+        """Send the highest threshold if this is the first process to know of it. The lower ones are then done with."""
+        expires = use.counter[1]
+        try:
+            with anyio.fail_after(_STORE_S):
+                before = [await self._store.apply(Add([(mark, expires)], 1.0, now, 0.0)) for mark in marks]
+        except (AccountStoreError, TimeoutError) as error:
+            self._done.pop(use.holder.label, None)  # the next request tries again
+            LOG.warning("an alert for the budget of the %s is not sent: %s", use.holder.label, error)
+            return
+        if in_order(before[-1]):
+            return
+        message = _message(use, threshold, now)
+        LOG.warning("%s", message["text"])
+        if webhook is None:
+            return
+        if self._sending >= _MAX_SENDING:
+            LOG.error("the webhook of budgets gets no message: %d are being sent", self._sending)
+            return
+        self._sending += 1
+        try:
+            await self._send(webhook, msgspec.json.encode(message))
+        finally:
+            self._sending -= 1
+
+    async def _send(self, webhook: Secret, body: bytes) -> None:
+        reason = ""
+        for pause in (0.0, *PAUSES_S):
+            await anyio.sleep(pause)
+            try:
+                with anyio.fail_after(TRY_S):
+                    status = await self._post(webhook, body)
+                if 200 <= status < 300:
+                    return
+                reason = f"it returned status {status}"
+            except UpstreamError as error:
+                reason = str(error)
+            except TimeoutError:
+                reason = f"no response within {TRY_S:g} s"
+            except Exception:  # a bug: it must not end the gateway, whose group this task is in
+                LOG.exception("the webhook of budgets cannot be called")
+                return
+        LOG.error("the webhook of budgets got no message after %d tries: %s", 1 + len(PAUSES_S), reason)
+
+    async def _post(self, webhook: Secret, body: bytes) -> int:
+        headers = [("content-type", "application/json")]
+        call = UpstreamCall("POST", webhook.reveal(), headers, body)
+        async with self._sender.open(call, timeouts=UpstreamTimeouts(*[TRY_S] * 4)) as response:
+            await response.read_all(_MAX_BYTES)  # so that the connection can be used again
+            return response.status
+
+
+def _message(use: BudgetUse, threshold: int, now: float) -> dict[str, object]:
+    """Return the body for the webhook. `text` is what chat services show."""
+    holder, ends = use.holder, use.counter[1]
+    until = None if ends is None else _time(ends)
+    again = "" if until is None else f"; it starts again at {until}"
+    text = (
+        f"the {holder.label} has spent {use.percent:.0f} % of its budget: {use.spent:.2f} of {holder.budget:.2f} "
+        f"US dollars{again}"
+    )
+    return {
+        "text": text,
+        "event": "budget_used",
+        "holder": holder.kind,
+        "name": holder.name,
+        "threshold_percent": threshold,
+        "spent_usd": round(use.spent, 6),
+        "budget_usd": holder.budget,
+        "budget_period": holder.budget_period,
+        "ends": until,
+        "time": _time(now),
+    }
+
+
+def _time(seconds: float) -> str:
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%SZ}"
