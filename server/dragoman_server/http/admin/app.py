@@ -3,7 +3,7 @@
 It is separate from the one for clients. All paths below /admin need the admin key, also those that are added later;
 without `server.admin_key` every path is a 404. /metrics accepts the metrics key as well. Client keys are not accepted
 here. Browsers get no CORS headers, so no page of another origin can read a response. Responses have the names and the
-state of accounts, and no part of a key.
+state of accounts, and no part of a key but of one that was just made.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
