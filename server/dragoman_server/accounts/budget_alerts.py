@@ -138,7 +138,7 @@ def _message(use: BudgetUse, threshold: int, now: float) -> dict[str, object]:
     until = None if ends is None else _time(ends)
     again = "" if until is None else f"; it starts again at {until}"
     text = (
-        f"the {holder.label} has spent {use.percent:.0f} % of its budget: {use.spent:.2f} of {holder.budget:.2f} "
+        f"the {holder.label} has spent {use.percent:.0f} % of its budget: {use.spent:.6g} of {holder.budget:.6g} "
         f"US dollars{again}"
     )
     return {

@@ -89,6 +89,15 @@ def table_of(key: ClientKey) -> dict[str, object]:
     return {name: value for name, value in values.items() if value != SETTINGS[name].default}
 
 
+def public_table(key: ClientKey) -> dict[str, Any]:
+    """Return the table without its hashes, times as text."""
+    return {
+        name: time_text(value) if isinstance(value, datetime) else value
+        for name, value in table_of(key).items()
+        if not name.endswith("hash")
+    }
+
+
 def make_key(values: Mapping[str, object], secret: Secret, now: datetime) -> tuple[str, ClientKey]:
     """Make a key with these settings, of which `expires` is as parse_when() reads it. Raises InvalidValue."""
     if "name" not in values:

@@ -70,7 +70,7 @@ async def test_each_threshold_is_sent_once_over_all_gateways_and_again_in_the_ne
         first = await requests(1)
         assert first == [
             {
-                "text": "the group team has spent 80 % of its budget: 4.00 of 5.00 US dollars; it starts again at "
+                "text": "the group team has spent 80 % of its budget: 4 of 5 US dollars; it starts again at "
                 "2026-11-22T00:00:00Z",
                 "event": "budget_used",
                 "holder": "group",

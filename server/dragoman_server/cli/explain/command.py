@@ -13,6 +13,7 @@ from dragoman.jsontext import JSON
 from dragoman_server.capabilities.providers import MESSAGES
 from dragoman_server.cli.inputs import file_argument, read_document
 from dragoman_server.cli.options import FAILURE, UNBOUND, USAGE_ERROR, config_option, exit_with, load_or_exit
+from dragoman_server.settings import ClientKey, Settings
 
 if TYPE_CHECKING:
     from dragoman_server.cli.explain.explanation import ExplainedRefusal, ExplainedRequest, Explanation
@@ -39,11 +40,21 @@ _SHOWN_CHARACTERS = 500
             metavar="'NAME: VALUE'",
             help="a header of the client; may be repeated",
         ),
+        click.Option(
+            ["--key", "key_name"],
+            metavar="NAME",
+            help="the name of the client key that the request comes with",
+        ),
         click.Option(["--json", "as_json"], is_flag=True, help="print JSON, with whole bodies"),
     ],
 )
 def explain(
-    file: IO[bytes], config_file: str | None, path: str, header_lines: tuple[str, ...], as_json: bool
+    file: IO[bytes],
+    config_file: str | None,
+    path: str,
+    header_lines: tuple[str, ...],
+    key_name: str | None,
+    as_json: bool,
 ) -> None:
     """Explain what the gateway would do with a request.
 
@@ -51,7 +62,7 @@ def explain(
 
     Prints where its model leads and by which rule, each upstream in the order in which they are tried, its accounts,
     what is known about the model there and from which source, the request as it would be sent with masked secrets, and
-    what would be lost.
+    what would be lost. With --key NAME also what that key and its group may use.
 
     Exit codes: 0 if it would be sent, 1 if the gateway would refuse it, 2 if the configuration or the command line is
     wrong.
@@ -67,9 +78,10 @@ def explain(
         paths = dict.fromkeys(endpoint.path for spec in PROTOCOLS.values() for endpoint in spec.endpoints)
         exit_with(USAGE_ERROR, f"no model is requested at {path!a}: write one of {', '.join(paths)}")
     client, endpoint, model = found
+    key = None if key_name is None else _key(settings, key_name)
     body = read_document(file)
     explanation = explain_request(
-        settings, client, endpoint, dict(_headers(header_lines)), query, body, model
+        settings, client, endpoint, dict(_headers(header_lines)), query, body, model, key
     )
     if as_json:
         click.echo(json.dumps(as_builtins(explanation)))
@@ -78,6 +90,24 @@ def explain(
             click.echo(line)
     if explanation.is_refused:
         sys.exit(FAILURE)
+
+
+def _key(settings: Settings, name: str) -> ClientKey:
+    keys = list(settings.client_keys)
+    if settings.server.stored_keys:
+        from dragoman_server.cli.keys.store import STORE_ERRORS, read_stored
+
+        try:
+            keys += read_stored(settings)
+        except STORE_ERRORS as error:
+            exit_with(FAILURE, f"the keys in the account store are not known: {error}")
+    try:
+        found = next((key for key in keys if key.name == name), None)
+        if found is None:
+            exit_with(USAGE_ERROR, f"there is no key named {name!a}")
+        return found.in_group_of(settings.groups_by_name)
+    except ValueError as error:
+        exit_with(USAGE_ERROR, str(error))
 
 
 def _headers(lines: tuple[str, ...]) -> Iterator[tuple[str, str]]:

@@ -9,13 +9,15 @@ from typing import Any
 
 from dragoman import RemoteProtocolError, RequestRefused, peek
 from dragoman.codec import Endpoint, ProtocolSpec
+from dragoman_server.accounts.limits import ClientLimits
+from dragoman_server.accounts.stores.memory import MemoryAccountStore
 from dragoman_server.capabilities.resolve import KnownCapability, known_capabilities
 from dragoman_server.hosts import HOSTS, UpstreamCall, add_key
 from dragoman_server.models.routes import deciding_upstream
 from dragoman_server.policy.attempts import Account, Attempts, Offer, Selection, UpstreamAccounts
 from dragoman_server.proxying.destinations import Destination, find_destinations
 from dragoman_server.proxying.plan import Planner
-from dragoman_server.settings import AccountSettings, Settings
+from dragoman_server.settings import AccountSettings, ClientKey, Settings
 from dragoman_server.wire.headers import HeaderList, with_key
 
 # The id and the time of every explanation: the same request gives the same text.
@@ -95,11 +97,17 @@ def explain(
     query: str,
     body: bytes,
     model: str = "",
+    client_key: ClientKey | None = None,
 ) -> Explanation:
-    """Explain one request. headers: with lower-case names. query: without the question mark. model: see peek()."""
+    """Explain one request. headers: with lower-case names. query: without the question mark. model: see peek().
+
+    client_key: the one that it comes with, None for one that may do everything.
+    """
     try:
         head = peek(body, model)
         model = head.model
+        if client_key is not None:
+            ClientLimits(settings, MemoryAccountStore()).check_model(client_key, client.name, model)
         chain = find_destinations(settings, client, model)
     except (RemoteProtocolError, RequestRefused) as error:
         return Explanation(model, client.name, (_refusal("", error),))
@@ -114,9 +122,10 @@ def explain(
         clock=lambda: _NOW,
         endpoint=endpoint,
         request_head=head,
+        client_key=client_key,
     )
     steps = tuple(_explain_one(settings, planner, destination) for destination in chain)
-    return Explanation(chain[0].model, client.name, steps, tuple(_notes(settings, chain)))
+    return Explanation(chain[0].model, client.name, steps, tuple(_notes(settings, chain, client_key)))
 
 
 def _explain_one(
@@ -176,7 +185,7 @@ def _masked(
     ]
 
 
-def _notes(settings: Settings, chain: tuple[Destination, ...]) -> Iterator[str]:
+def _notes(settings: Settings, chain: tuple[Destination, ...], client_key: ClientKey | None) -> Iterator[str]:
     first = chain[0]
     listing = deciding_upstream(settings, first.model)
     if listing is not None:
@@ -188,6 +197,9 @@ def _notes(settings: Settings, chain: tuple[Destination, ...]) -> Iterator[str]:
         yield first.advice
     if any(len(destination.accounts) > 1 for destination in chain):
         yield "accounts that cool down, are disabled or have no room are skipped, and a conversation may stay with one"
+    counted = [holder.label for holder in client_key.holders if holder.has_limits] if client_key else []
+    if counted:
+        yield f"it counts for the limits of the {' and the '.join(counted)}, which may refuse it"
 
 
 def as_builtins(explanation: Explanation) -> dict[str, Any]:

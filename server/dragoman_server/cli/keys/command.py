@@ -38,6 +38,7 @@ from dragoman_server.settings.client_keys import (
     SETTINGS,
     WHEN,
     make_key,
+    public_table,
     rotated_key,
     table_of,
     time_text,
@@ -249,9 +250,9 @@ def _changed(
     """Print what was done, and record it. file: where, None for the account store."""
     where = "the account store" if file is None else file
     click.echo(f"{where}: {text}" + ("" if file is None else f"; {_HOW_TO_APPLY}"), err=err)
-    group = None if key is None else key.group
+    table = {} if key is None else public_table(key)
     by = f"command of user {_user()}"
-    audit(loaded.settings, f"key {done}", name or (key.name if key else ""), by=by, group=group)
+    audit(loaded.settings, f"key {done}", table.pop("name", name), by=by, **table)
 
 
 # The file.

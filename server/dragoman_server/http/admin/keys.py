@@ -22,7 +22,7 @@ from dragoman_server.http.admin.replies import audit_request, respond, time_text
 from dragoman_server.http.auth import ADMIN_PATH
 from dragoman_server.http.request import read_body
 from dragoman_server.settings import ClientKey, LimitHolder, Settings
-from dragoman_server.settings.client_keys import table_of
+from dragoman_server.settings.client_keys import public_table
 from dragoman_server.settings.values import InvalidValue
 
 # A key with some thousand names of models.
@@ -188,8 +188,3 @@ def limits_json(holder: LimitHolder, spent: float | None) -> JSONObject:
         "budget_period": None if holder.budget is None else holder.budget_period,
         "budget_spent": None if spent is None else round(spent, 6),
     }
-
-
-def public_table(key: ClientKey) -> JSONObject:
-    """Return the settings of a key without its hashes."""
-    return {name: value for name, value in table_of(key).items() if not name.endswith("hash")}
