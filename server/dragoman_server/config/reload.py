@@ -25,7 +25,7 @@ from dragoman_server.settings import ARRAYS, ServerSettings, Settings, settings_
 from dragoman_server.settings.fields import AppliedBy
 from dragoman_server.settings.problems import ConfigError
 from dragoman_server.settings.server import REMOVABLE
-from dragoman_server.telemetry.audit import audit
+from dragoman_server.telemetry.audit import audit_off_loop
 
 _log = logging.getLogger("dragoman.server")
 
@@ -97,7 +97,9 @@ class ConfigReloader:
             self._requested = anyio.Event()
             result = await self.reload()
             changes, errors = result.changes, result.errors
-            audit(self._settings, "reload", "configuration", by="SIGHUP", changes=changes, errors=errors)
+            await audit_off_loop(
+                self._settings, "reload", "configuration", by="SIGHUP", changes=changes, errors=errors
+            )
             await anyio.sleep(PAUSE_S)
 
     async def reload(self) -> ReloadResult:

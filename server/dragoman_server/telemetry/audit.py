@@ -8,6 +8,10 @@ import json
 import logging
 import os
 from datetime import UTC, datetime
+from functools import partial
+from typing import Any
+
+import anyio.to_thread
 
 from dragoman.errors import mask_value
 from dragoman_server.settings import Settings
@@ -18,23 +22,31 @@ _log = logging.getLogger("dragoman.audit")
 def audit(
     settings: Settings, action: str, name: str, *, by: str, address: str | None = None, **details: object
 ) -> None:
-    """Record a change that was made.
+    """Record a change that was made. May wait for the disk.
 
     action: as `key made`. name: of what has changed. by: who changed it. address: where the request came from.
     """
     row = {"action": action, "name": name, "by": by, "address": address, **details}
     row = {key: value for key, value in row.items() if value not in (None, [], ())}
     _log.info("%s", action, extra={"dragoman": row})
-    file = settings.server.audit_log
-    if file is None:
+    if settings.server.audit_log is None:
         return
     line = json.dumps(mask_value({"time": datetime.now(UTC).isoformat(), **row}, settings.mask), default=str)
     try:
         # Opened for each line, so that it may be rotated. One write, because other processes append to it too.
-        descriptor = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        descriptor = os.open(settings.server.audit_log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         try:
             os.write(descriptor, f"{line}\n".encode())
         finally:
             os.close(descriptor)
     except OSError as error:
-        _log.error("the audit log %s lacks a line: %s", file, error.strerror)
+        _log.error("the audit log %s lacks a line: %s", settings.server.audit_log, error.strerror)
+
+
+async def audit_off_loop(settings: Settings, action: str, name: str, **details: Any) -> None:
+    """Do the same in a thread if there is a file. details: see audit()."""
+    write = partial(audit, settings, action, name, **details)
+    if settings.server.audit_log is None:
+        write()
+    else:
+        await anyio.to_thread.run_sync(write)

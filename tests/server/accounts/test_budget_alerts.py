@@ -12,7 +12,7 @@ from gateway.fakes import FakeUpstreams, Script, Sleep
 from gateway.scripted import CHAT, NOON, WHOLE_RESPONSES, Clock, ScriptedGateway, scripted, whole
 from virtual_time import VIRTUAL_BACKENDS
 
-from dragoman_server.accounts.budget_alerts import PAUSES_S, TRY_S, BudgetAlerts, BudgetUse
+from dragoman_server.accounts.budget_alerts import _MAX_SENDING, PAUSES_S, TRY_S, BudgetAlerts, BudgetUse
 from dragoman_server.accounts.stores.base import AccountStoreError, Operation
 from dragoman_server.accounts.stores.memory import MemoryAccountStore
 from dragoman_server.accounts.stores.operations import Add
@@ -136,6 +136,17 @@ async def test_a_message_that_fails_is_sent_again_a_few_times_and_a_redirect_is_
     assert len(hook.got) == 1 + len(PAUSES_S)
     assert "the webhook of budgets got no message after 4 tries: it returned status 500" in caplog.messages
     assert "canary" not in caplog.text
+
+
+async def test_a_webhook_that_does_not_respond_holds_a_bounded_number_of_messages() -> None:
+    hook = Hook(Script([Sleep(3600)]))
+    alerts = BudgetAlerts(MemoryAccountStore(), hook)
+    async with alerts.running():
+        for number in range(_MAX_SENDING + 5):
+            group = Group(name=f"g{number}", budget=1.0)
+            alerts.note(BudgetUse(group, (f"budget:{number}", None), 1.0), HOOK, NOON)
+        await anyio.sleep(TRY_S / 2)
+        assert len(hook.sent) == _MAX_SENDING
 
 
 async def test_a_store_that_fails_delays_an_alert_to_the_next_request() -> None:

@@ -29,7 +29,7 @@ from dragoman_server.accounts.stores.memory import MemoryAccountStore
 from dragoman_server.accounts.stores.operations import Spend
 from dragoman_server.accounts.stores.tables import LEASE_S
 from dragoman_server.accounts.usage import cost, names_of
-from dragoman_server.settings import ClientKey, Price, Settings
+from dragoman_server.settings import ClientKey, Group, Price, Settings
 from dragoman_server.settings.patterns import PatternTable
 
 # Prices.
@@ -245,6 +245,20 @@ async def test_what_a_gateway_had_reserved_that_was_killed_is_free_again_later(p
     clock.now += 2 * LEASE_S
     await other.settle(key, Usage(), 0.75, reserved)
     assert await spent_by(other, key) == 0.75
+
+
+@pytest.mark.anyio
+async def test_what_the_key_had_reserved_is_released_if_its_group_has_nothing_left() -> None:
+    group = Group(name="team", budget=1.0, budget_period="total")
+    key = ClientKey(name="red", hash="", group="team", budget=9.0).in_group_of({"team": group})
+    limits = ClientLimits(Settings(), MemoryAccountStore(), lambda: NOON)
+    reserved = await limits.admit(key, 2.0)
+    assert await limits.spent([key, group, ClientKey(name="x", hash="")]) == [2.0, 2.0, None]
+    with pytest.raises(ClientRefused, match="the budget of the group team is spent"):
+        await limits.admit(key, 0.5)
+    assert await limits.spent([key, group]) == [2.0, 2.0]
+    await limits.settle(key, Usage(), 0.25, reserved)
+    assert await limits.spent([key, group]) == [0.25, 0.25]
 
 
 @pytest.mark.anyio

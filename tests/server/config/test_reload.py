@@ -204,13 +204,14 @@ async def test_requests_that_come_before_a_reload_begins_are_one(
 
 
 @pytest.mark.backends(*VIRTUAL_BACKENDS)
-async def test_signals_in_a_row_are_a_reload_a_second() -> None:
+async def test_signals_in_a_row_are_a_reload_a_second(caplog: pytest.LogCaptureFixture) -> None:
     times = []
+    caplog.set_level(logging.INFO, "dragoman.audit")
 
     class Reloader(ConfigReloader):
         async def reload(self) -> ReloadResult:
             times.append(anyio.current_time())
-            return ReloadResult()
+            return ReloadResult(changes=("models: 1 -> 2",))
 
     async def use(settings: Settings) -> None:
         raise AssertionError("nothing is loaded")
@@ -225,6 +226,9 @@ async def test_signals_in_a_row_are_a_reload_a_second() -> None:
         await anyio.sleep(60)
         tasks.cancel_scope.cancel()
     assert [time - started for time in times] == pytest.approx([0, reload.PAUSE_S, 2 * reload.PAUSE_S])
+    audited = [each.__dict__["dragoman"] for each in caplog.records if each.name == "dragoman.audit"]
+    row = {"action": "reload", "name": "configuration", "by": "SIGHUP", "changes": ("models: 1 -> 2",)}
+    assert audited == [row] * 3
 
 
 async def test_a_file_that_cannot_be_read_again_changes_nothing(tmp_path: Path) -> None:

@@ -16,11 +16,13 @@ from gateway.fakes import FakeClient, FakeUpstreams, call
 from gateway.scripted import CHAT, PATHS, SECRET, WHOLE_RESPONSES, request_body, settings_with
 from virtual_time import VIRTUAL_BACKENDS
 
+from dragoman_server.accounts import stored_keys
 from dragoman_server.accounts.stored_keys import REFRESH_S, StoredKeys
 from dragoman_server.accounts.stores.base import AccountStoreError, Operation
 from dragoman_server.accounts.stores.memory import MemoryAccountStore
 from dragoman_server.accounts.stores.operations import ReadKeyTables, WriteKeyTable
 from dragoman_server.app import Application
+from dragoman_server.config.reload import ReloadResult
 from dragoman_server.gateway import Gateway
 from dragoman_server.http.admin.keys import MAX_BODY_BYTES
 from dragoman_server.settings import Price, Settings
@@ -113,6 +115,7 @@ async def test_the_life_of_a_key_over_two_gateways() -> None:
     assert set(store.key_tables()) == {""}
 
 
+@pytest.mark.promise("S2")
 async def test_keys_outlive_the_process_and_only_their_hashes_are_kept() -> None:
     store = MemoryAccountStore()
     app = app_of(store)
@@ -127,6 +130,7 @@ async def test_keys_outlive_the_process_and_only_their_hashes_are_kept() -> None
         assert await status_of(app, store.key_tables()["ci"]) == 401
 
 
+@pytest.mark.promise("S2")
 async def test_an_empty_store_opens_nothing() -> None:
     settings = replace(settings_of(), client_keys=())
     for store in (MemoryAccountStore(), broken := Store()):
@@ -165,6 +169,40 @@ async def test_a_store_that_fails_changes_nothing_and_the_known_keys_stay(
         await anyio.sleep(SOON)
         await admin(app, "DELETE", "/ci")
         assert await status_of(app, key) == 401
+
+
+async def test_two_processes_that_change_one_key_do_it_one_after_the_other() -> None:
+    class Slow(MemoryAccountStore):
+        async def apply(self, operation: Operation[Any]) -> Any:
+            await anyio.sleep(0.01)
+            return await super().apply(operation)
+
+    store, statuses, keys = Slow(), list[int | None](), list[str]()
+    async with gateways(store) as apps:
+
+        async def change(app: Application, path: str, body: Any) -> None:
+            client = await call(app, f"/admin/keys{path}", body, "POST", ADMIN)
+            statuses.append(client.status)
+            keys.append(json.loads(client.body).get("key"))
+
+        for path, body in (("", {"name": "ci"}), ("/ci/rotate", {"overlap": "0"})):
+            async with anyio.create_task_group() as tasks:
+                for app in apps:
+                    tasks.start_soon(change, app, path, body)
+        assert sorted(map(str, statuses)) == ["200", "200", "201", "409"]
+        await anyio.sleep(SOON)
+        valid = [key for key in filter(None, keys) if await status_of(apps[0], key) == 200]
+        assert valid == keys[-1:]
+
+
+async def test_a_store_has_a_largest_number_of_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stored_keys, "MAX_STORED_KEYS", 1)
+    app = app_of(MemoryAccountStore())
+    async with app.lifespan():
+        await admin(app, "POST", "", {"name": "a"}, 201)
+        error = (await admin(app, "POST", "", {"name": "b"}, 409))["error"]
+        assert "there are 1 client keys: revoke some first" in error["message"]
+        await admin(app, "POST", "/a/rotate")
 
 
 async def test_a_group_that_a_reload_has_removed_closes_its_keys() -> None:
@@ -299,6 +337,10 @@ async def test_an_open_request_of_a_revoked_key_goes_on_to_its_end() -> None:
         assert found == [200]
 
 
+async def reloaded() -> ReloadResult:
+    return ReloadResult(changes=("models: 1 -> 2",))
+
+
 async def test_each_change_is_in_the_audit_log_and_no_key_is(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -315,12 +357,16 @@ async def test_each_change_is_in_the_audit_log_and_no_key_is(
             await admin(app, "DELETE", "/ci", status=404)
             for name in ("disable", "enable", "reset"):
                 await call(app, f"/admin/accounts/up/default/{name}", {}, "POST", ADMIN)
+            app.reloader = reloaded
+            await call(app, "/admin/reload", {}, "POST", ADMIN)
     rows = [json.loads(line) for line in file.read_text().splitlines()]
     changes = ("made", "rotated", "disabled", "enabled", "revoked")
     assert [(row["action"], row["name"]) for row in rows] == [
         *((f"key {done}", "ci") for done in changes),
         *((f"account {done}", "up/default") for done in ("disable", "enable", "reset")),
+        ("reload", "configuration"),
     ]
+    assert rows[-1]["changes"] == ["models: 1 -> 2"]
     assert {(row["by"], row["address"]) for row in rows} == {("admin key", "127.0.0.1")}
     assert (rows[0]["group"], rows[0]["budget"]) == ("team", 5.0)
     logged = [each.__dict__["dragoman"] for each in caplog.records if each.name == "dragoman.audit"]

@@ -1,16 +1,14 @@
 """What the responses to operators have in common."""
 
 from datetime import UTC, datetime
-from functools import partial
 
-import anyio.to_thread
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from dragoman.jsontext import JSONObject
 from dragoman_server.gateway import Gateway
 from dragoman_server.log import log_request
-from dragoman_server.telemetry.audit import audit
+from dragoman_server.telemetry.audit import audit_off_loop
 from dragoman_server.wire.headers import OPERATOR_HEADERS
 
 _LAST_TIME = datetime(9999, 12, 31, tzinfo=UTC).timestamp()
@@ -29,8 +27,7 @@ async def audit_request(
 ) -> None:
     """Record a change that a request with the admin key has made. See audit()."""
     address = gateway.request_began(request.scope, "admin").client_address
-    write = partial(audit, gateway.settings, action, name, by="admin key", address=address, **details)
-    await anyio.to_thread.run_sync(write)
+    await audit_off_loop(gateway.settings, action, name, by="admin key", address=address, **details)
 
 
 def time_text(seconds: float) -> str:
