@@ -258,7 +258,8 @@ async def test_what_the_key_had_reserved_is_released_if_its_group_has_nothing_le
         await limits.admit(key, 0.5)
     assert await limits.spent([key, group]) == [2.0, 2.0]
     await limits.settle(key, Usage(), 0.25, reserved)
-    assert await limits.spent([key, group]) == [0.25, 0.25]
+    many = [ClientKey(name=f"k{number}", hash="", budget=1.0) for number in range(250)]
+    assert await limits.spent([*many, key, group]) == [*[0.0] * 250, 0.25, 0.25]
 
 
 @pytest.mark.anyio

@@ -24,7 +24,16 @@ from dragoman_server.accounts.stores.base import (
     Reservation,
 )
 from dragoman_server.accounts.stores.memory import MemoryAccountStore
-from dragoman_server.accounts.stores.operations import Add, Change, KeyUses, Release, Reserve, Spend
+from dragoman_server.accounts.stores.operations import (
+    Add,
+    Change,
+    KeyUses,
+    ReadKeyTables,
+    Release,
+    Reserve,
+    Spend,
+    WriteKeyTable,
+)
 from dragoman_server.accounts.stores.resilient import DEADLINE_S, ResilientStore
 from dragoman_server.policy.error_actions import ErrorAction
 from dragoman_server.policy.health import Health
@@ -278,6 +287,19 @@ async def test_local_decisions_start_from_the_last_known_state(
     assert await total(resilient, "budget", NOW) == 6.0
     await resilient.apply(Release(Reservation(ONE_AT_ONCE, "held"), 0.0, NOW))
     assert await reserve(resilient, ONE_AT_ONCE, lease="m") == "up/a"
+
+
+async def test_client_keys_are_in_the_store_alone(store: FakeStore, resilient: ResilientStore) -> None:
+    write = WriteKeyTable("red", "", "{}", "1")
+    assert await resilient.apply(write)
+    assert resilient._local.key_tables() == {}
+    store.behaviour = Behaviour.FAILS
+    for operation in (write, ReadKeyTables("")) * 3:  # as often as the circuit breaker lets pass, and more
+        with pytest.raises(AccountStoreError, match="out of order"):
+            await resilient.apply(operation)
+    store.behaviour = Behaviour.WORKS
+    await settle()
+    assert await resilient.apply(ReadKeyTables("")) == {"red": "{}", "": "1"}
 
 
 async def test_accounts_take_turns_during_the_failure(store: FakeStore, resilient: ResilientStore) -> None:

@@ -24,6 +24,9 @@ from sdk_clients.processes import Simulator
 
 from dragoman_server.cli.run import launch
 from dragoman_server.cli.run.child import run_child
+from dragoman_server.cli.run.private_gateway import private_settings
+from dragoman_server.settings import ServerSettings, Settings
+from dragoman_server.settings.secret import Secret
 
 pytestmark = pytest.mark.process
 
@@ -121,6 +124,12 @@ def test_a_program_gets_a_gateway_of_its_own_that_ends_with_it(tmp_path: Path) -
         connection.close()
         assert run.end() == (0, [], [SIMULATOR_WARNING, NO_REQUEST])
         assert not accepts(url)
+
+
+def test_a_gateway_of_its_own_has_one_key() -> None:
+    assert not private_settings(
+        Settings(server=ServerSettings(stored_keys=True, secret=Secret("s" * 32)))
+    ).needs_keys
 
 
 def test_the_environment_is_the_users_and_what_the_sdks_need(tmp_path: Path) -> None:

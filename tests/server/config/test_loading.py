@@ -228,6 +228,9 @@ def test_a_public_host_needs_keys_or_a_setting() -> None:
         assert len(load(environ={}, flags=flags).warnings) == 1, host
         with_keys = load_text(keys, {"DRAGOMAN_HOST": host, "DRAGOMAN_SECRET": SECRET})
         assert with_keys.warnings == (), host
+        store = {"stored_keys": "true", "account_store": "sqlite", "account_store_path": "a.db"}
+        stored = load_text("", {"DRAGOMAN_SECRET": SECRET}, host=host, cors_origins="*", **store)
+        assert (stored.warnings, stored.settings.needs_keys) == ((), True), host
 
 
 @pytest.mark.parametrize(
