@@ -138,7 +138,7 @@ class StoredKeys(BackgroundTaskGroup):
             key = change(self.keys.get(name))
             after = "" if key is None else msgspec.json.encode(table_of(key)).decode()
             if await self._apply(WriteKeyTable(name, self._tables.get(name, ""), after, uuid.uuid4().hex)):
-                await self.refresh()
+                await self._refresh_or_log()  # it is made: whoever waits for a new key gets that
                 return key
         raise AccountStoreError(f"other processes kept changing the client key {name}")
 

@@ -20,7 +20,7 @@ from dragoman_server.accounts import stored_keys
 from dragoman_server.accounts.stored_keys import REFRESH_S, StoredKeys
 from dragoman_server.accounts.stores.base import AccountStoreError, Operation
 from dragoman_server.accounts.stores.memory import MemoryAccountStore
-from dragoman_server.accounts.stores.operations import ReadKeyTables, WriteKeyTable
+from dragoman_server.accounts.stores.operations import KeyUses, ReadKeyTables, WriteKeyTable
 from dragoman_server.app import Application
 from dragoman_server.config.reload import ReloadResult
 from dragoman_server.gateway import Gateway
@@ -203,6 +203,27 @@ async def test_a_store_has_a_largest_number_of_keys(monkeypatch: pytest.MonkeyPa
         error = (await admin(app, "POST", "", {"name": "b"}, 409))["error"]
         assert "there are 1 client keys: revoke some first" in error["message"]
         await admin(app, "POST", "/a/rotate")
+
+
+async def test_a_key_that_was_made_is_shown_whatever_the_store_does_next() -> None:
+    class FailsNext(Store):
+        after: type[Operation[Any]] = Operation
+
+        async def apply(self, operation: Operation[Any]) -> Any:
+            result = await super().apply(operation)
+            if isinstance(operation, WriteKeyTable):
+                self.fails = self.after
+            return result
+
+    for FailsNext.after in (KeyUses, ReadKeyTables, Operation):
+        store = FailsNext()
+        app = app_of(store)
+        async with app.lifespan():
+            made = await admin(app, "POST", "", {"name": "ci", "group": "team"}, 201)
+            assert (made["name"], made["state"], made["group"]) == ("ci", "active", "team")
+            store.fails = None
+            await anyio.sleep(SOON)
+            assert await status_of(app, made["key"]) == 200
 
 
 async def test_a_group_that_a_reload_has_removed_closes_its_keys() -> None:

@@ -76,8 +76,11 @@ def key_routes(gateway: Gateway) -> Sequence[BaseRoute]:
     """Return the routes below /admin/keys."""
     settings, stored_keys = gateway.settings, gateway.stored_keys
 
+    async def known_of(keys: Sequence[ClientKey]) -> list[JSONObject] | None:
+        return await keys_json(settings, keys, gateway.key_usage, gateway.limits, time.time())
+
     async def states_of(keys: Sequence[ClientKey]) -> list[JSONObject]:
-        found = await keys_json(settings, keys, gateway.key_usage, gateway.limits, time.time())
+        found = await known_of(keys)
         if found is None:
             raise HTTPException(503, "the account store does not respond")
         return found
@@ -118,7 +121,11 @@ def key_routes(gateway: Gateway) -> Sequence[BaseRoute]:
         table = {} if key is None else public_table(key)
         name = table.pop("name", name)
         await audit_request(gateway, request, f"key {done}", name, **table)
-        state = {"name": name, "state": "revoked"} if key is None else (await states_of([key]))[0]
+        state = {"name": name, "state": "revoked"}
+        if key is not None:
+            # The change is made: its response does not depend on what is known about the use of the key.
+            found = await known_of([key])
+            state = found[0] if found else {**table, "name": name, "state": key.state(time.time())}
         shown = {} if plain is None else {"key": plain}  # the only time that it is
         return respond(gateway, request, {**shown, **state}, 201 if done == "made" else 200)
 
