@@ -151,12 +151,13 @@ def _secret_origins(loaded: LoadedConfig) -> Iterator[ValueOrigin]:
 
 
 def _store_files(loaded: LoadedConfig) -> Iterator[CheckFinding]:
-    """Yield the files of stores that cannot be written."""
+    """Yield the files of stores, and the audit log, that cannot be written."""
     server = loaded.settings.server
-    for name in ("response_store", "account_store"):
-        if getattr(server, name) != "sqlite":
-            continue
-        path, subject = Path(getattr(server, f"{name}_path")), f"server.{name}_path"
+    files = [
+        f"{name}_path" for name in ("response_store", "account_store") if getattr(server, name) == "sqlite"
+    ]
+    for name in [*files, *(["audit_log"] if server.audit_log else [])]:
+        path, subject = Path(getattr(server, name)), f"server.{name}"
         folder = path.parent
         if not folder.exists():
             text, fix = f"the directory {folder} does not exist", f"mkdir -p {shlex.quote(str(folder))}"
@@ -164,7 +165,7 @@ def _store_files(loaded: LoadedConfig) -> Iterator[CheckFinding]:
         # SQLite makes files of its own next to it.
         for needed in (folder, path):
             if needed.exists() and not os.access(needed, os.R_OK | os.W_OK):
-                place = loaded.origin("server", f"{name}_path").changed_at
+                place = loaded.origin("server", name).changed_at
                 fix = f'sudo chown "$(id -un)" {shlex.quote(str(needed))}, or name another file: {place}'
                 yield CheckFinding.error("store", subject, f"{needed} cannot be written", fix)
                 break
