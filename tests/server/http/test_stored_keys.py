@@ -12,7 +12,7 @@ from typing import Any
 
 import anyio
 import pytest
-from gateway.fakes import FakeClient, FakeUpstreams, call
+from gateway.fakes import FakeClient, FakeUpstreams, Script, Sleep, call, http_scope
 from gateway.scripted import CHAT, PATHS, SECRET, WHOLE_RESPONSES, request_body, settings_with
 from virtual_time import VIRTUAL_BACKENDS
 
@@ -314,18 +314,12 @@ async def test_bad_input_is_refused_with_its_place_and_changes_nothing() -> None
         for method, path, body, status, words in BAD:
             raw = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
             client = FakeClient(raw)
-            await call_with(app, client, method, f"/admin/keys{path}")
+            await app(http_scope(f"/admin/keys{path}", method, ADMIN), client.receive, client.send)
             case = method, path[:40], str(body)[:80]
             assert client.status == status, (case, client.body[:300])
             assert words in client.error["message"], (case, client.error)
             assert len(client.body) < 2000, case
         assert store.key_tables() == before
-
-
-async def call_with(app: Application, client: FakeClient, method: str, path: str) -> None:
-    from gateway.fakes import http_scope
-
-    await app(http_scope(path, method, ADMIN), client.receive, client.send)
 
 
 async def test_without_the_setting_the_error_says_what_is_needed() -> None:
@@ -338,8 +332,6 @@ async def test_without_the_setting_the_error_says_what_is_needed() -> None:
 
 
 async def test_an_open_request_of_a_revoked_key_goes_on_to_its_end() -> None:
-    from gateway.fakes import Script, Sleep
-
     store, script = MemoryAccountStore(), WHOLE_RESPONSES[CHAT]
     slow = Script([Sleep(30), *script.body], headers=script.headers)
     app = Application(Gateway(settings_of(), FakeUpstreams(slow), accounts=store))
