@@ -183,7 +183,7 @@ class Application(BackgroundTaskGroup):
 
     def __init__(self, gateway: Gateway) -> None:
         self.reloader: Reload | None = None
-        self.draining = False
+        self._draining = False
         self._served = _ConfiguredApp(gateway, self)
         # The same, and those before it that have open requests.
         self._in_use: list[_ConfiguredApp] = []
@@ -227,12 +227,24 @@ class Application(BackgroundTaskGroup):
         await self._tasks.start(self._run, served)
         before, self._served = self._served, served
         before.replaced = True
+        # They may have come with a key that is none any more. Each goes on where it was if it has the right one.
+        gateway.telemetry.feed.end_readers("reloaded")
         if not before.requests:
             before.unused.set()
 
     async def reload_configuration(self) -> ReloadResult | None:
         """Load the configuration again and use it. None if there is nothing to load it from."""
         return None if self.reloader is None else await self.reloader()
+
+    @property
+    def draining(self) -> bool:
+        return self._draining
+
+    @draining.setter
+    def draining(self, value: bool) -> None:
+        self._draining = value
+        if value:
+            self._served.gateway.telemetry.feed.end_readers("stopping", stopping=True)
 
     def is_ready(self) -> tuple[bool, JSONObject]:
         """Return true if requests can be served, and the state as /readyz reports it."""

@@ -67,7 +67,7 @@ class Gateway:
         reasoning_store: Reasoning for clients that do not send it back, None where nothing is stored.
         refused_members: What upstreams have refused by name.
         catalog: The names of models.
-        telemetry: The metrics and the traces.
+        telemetry: The metrics, the traces and the feed of events.
         input_checker: Makes what checks a response's calls of tools with a grammar, None where nothing is checked.
     """
 

@@ -18,12 +18,13 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from dragoman import PROTOCOLS, RemoteProtocolError, RequestRefused
 from dragoman.codec import ProtocolSpec, UpstreamSpec
 from dragoman_server.accounts.stored_keys import StoredKeys
-from dragoman_server.http.browsers import refuse_form_content_type
+from dragoman_server.http.browsers import refuse_form_content_type, refuse_other_origins
 from dragoman_server.http.request import Query, path_below_mount
 from dragoman_server.proxying.client_request import SCOPE_KEY
-from dragoman_server.settings import ClientKey, Group
+from dragoman_server.settings import ClientKey, Group, ServerSettings
 from dragoman_server.settings.client_keys import hash_client_key
 from dragoman_server.settings.secret import Secret
+from dragoman_server.settings.values import is_loopback
 from dragoman_server.wire.replies import Reply, send_reply
 
 HTTP_METHODS = ("GET", "POST", "PUT", "DELETE", "OPTIONS")
@@ -255,36 +256,72 @@ class KeyAuthMiddleware:
         return self._app(scope, receive, send)
 
 
+# What a proxy adds to the requests that it passes on from somewhere else.
+_PROXY_HEADERS = frozenset({b"forwarded", b"via", b"x-forwarded-for", b"x-forwarded-host", b"x-real-ip"})
+
+
 class AdminKeyMiddleware:
     """Pass on requests with the operator's keys only.
 
+    Without an admin key every path below /admin is a 404. But if there are no keys at all, and only this machine can
+    connect, whoever runs the gateway may look: then a GET from this machine needs no key.
+
     Args:
-        admin_key: for all paths. None makes every path below /admin a 404.
-        metrics_key: for /metrics as well. Without any key for it, that is a 404 too.
+        keyless: no client keys are configured.
         refuse: sends the error of a request that is not passed on.
     """
 
-    def __init__(
-        self, app: ASGIApp, admin_key: Secret | None, metrics_key: Secret | None, refuse: Refuse
-    ) -> None:
+    def __init__(self, app: ASGIApp, server: ServerSettings, refuse: Refuse, *, keyless: bool) -> None:
         self._app = app
-        self._admin_keys = [key for key in (admin_key,) if key is not None]
-        self._metrics_keys = [key for key in (admin_key, metrics_key) if key is not None]
+        keys = server.admin_key, server.metrics_key
+        self._admin_keys = [key for key in keys[:1] if key is not None]
+        self._metrics_keys = [key for key in keys if key is not None]
+        # A name or a proxy that is configured means that others come, through something on this machine.
+        self._shows_to_this_machine = (
+            keyless
+            and not self._admin_keys
+            and is_loopback(server.host)
+            and not (server.allowed_hosts or server.trusted_proxies or server.allow_public_without_keys)
+        )
         self._refuse = refuse
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         for_metrics = path_below_mount(scope) == METRICS_PATH
         keys = self._metrics_keys if for_metrics else self._admin_keys
         path, kind = (METRICS_PATH, "metrics") if for_metrics else (ADMIN_PATH, "admin")
-        presented = presented_key(scope["headers"])
-        if not keys:
-            message = f"there is nothing at this path: {path} needs server.{kind}_key"
-            await self._refuse(scope, RequestRefused(message, status=404, code="unknown_url"), send)
-        elif presented is None or not any(same_key(presented, key) for key in keys):
-            wrong = "" if presented is None else ", and this key is another one"
-            await self._refuse(scope, _unauthorized(f"{path} needs the {kind} key{wrong}"), send)
+        try:
+            if keys:
+                _check_key(scope, keys, f"{path} needs the {kind} key")
+            elif for_metrics or not (self._shows_to_this_machine and _is_look_from_this_machine(scope)):
+                message = f"there is nothing at this path: {path} needs server.{kind}_key"
+                raise RequestRefused(message, status=404, code="unknown_url")
+            else:
+                refuse_other_origins(scope["headers"], scope["scheme"])
+        except RequestRefused as error:
+            await self._refuse(scope, error, send)
         else:
             await self._app(scope, receive, send)
+
+
+def _check_key(scope: Scope, keys: Iterable[Secret], message: str) -> None:
+    """Raise RequestRefused (401) for a request with none of these keys."""
+    presented = presented_key(scope["headers"])
+    if presented is None or not any(same_key(presented, key) for key in keys):
+        wrong = "" if presented is None else ", and this key is another one"
+        raise _unauthorized(message + wrong)
+
+
+def _is_look_from_this_machine(scope: Scope) -> bool:
+    """True if a request changes nothing, and no proxy has passed it on from somewhere else.
+
+    The client's address counts as well as the settings, because an ASGI server of one's own may listen anywhere.
+    """
+    address = (scope.get("client") or ("",))[0]
+    return (
+        scope["method"] in ("GET", "HEAD")
+        and is_loopback(address)
+        and not any(name in _PROXY_HEADERS for name, _ in scope["headers"])
+    )
 
 
 def _unauthorized(message: str) -> RequestRefused:

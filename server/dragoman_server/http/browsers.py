@@ -98,6 +98,21 @@ class BrowserProtection:
         )
 
 
+def refuse_other_origins(headers: _Headers, scheme: str) -> None:
+    """Raise RequestRefused (403) for a request of a page that this gateway has not served. scheme: of its URL."""
+    values = _relevant(headers)
+    own = [f"{scheme}://{host}" for host in values.get(b"host", ())]
+    sites = values.get(b"sec-fetch-site", ())
+    if any(origin not in own for origin in values.get(b"origin", ())) or any(
+        site not in ("same-origin", "none") for site in sites
+    ):
+        raise RequestRefused(
+            "pages of other origins may not read what is for the operator",
+            status=403,
+            code="origin_not_allowed",
+        )
+
+
 def refuse_form_content_type(headers: _Headers) -> None:
     """Raise RequestRefused (415) for a body that a page sends with a form's content type."""
     values = _relevant(headers)

@@ -29,6 +29,7 @@ from dragoman_server.proxying.client_request import ClientDisconnected, ClientRe
 from dragoman_server.proxying.destinations import Destination, find_destinations
 from dragoman_server.proxying.plan import Plan, PlanChange, Planner
 from dragoman_server.proxying.request_handler import RequestHandler, StoreResponse
+from dragoman_server.recordings.live import LiveWire
 from dragoman_server.responses.service import ExpandedRequest
 from dragoman_server.upstream.content_coding import ACCEPTED_CODINGS
 from dragoman_server.wire.headers import request_id_headers
@@ -77,7 +78,13 @@ class BaseEndpoint(ABC):
         framing = SSE if self.endpoint is None else self.endpoint.framing
         request = ClientRequest(scope, receive, send, record, framing)
         started = request.time()
-        request.telemetry = self.gateway.telemetry.begin(record, scope, request.headers, self.endpoint)
+        telemetry = request.telemetry = self.gateway.telemetry.begin(
+            record, scope, request.headers, self.endpoint
+        )
+        if telemetry is not None:
+            request.response.watch = telemetry.watch
+            if telemetry.publish_wire is not None:
+                LiveWire(telemetry.publish_wire, self.gateway.settings).listen_to(request)
         try:
             await self._serve_or_refuse(request)
         except ClientDisconnected:
@@ -101,9 +108,9 @@ class BaseEndpoint(ABC):
         finally:
             record.duration_s = request.time() - started
             usage = await self._usage_of(request)
+            if telemetry is not None:
+                telemetry.end()
             self.gateway.request_ended(record)
-            if request.telemetry is not None:
-                request.telemetry.end()
             if request.key is not None and request.counted:
                 tokens = (record.input_tokens or 0) + (record.output_tokens or 0)
                 self.gateway.key_usage.count(request.key.name, tokens, record.cost_usd or 0.0, time.time())

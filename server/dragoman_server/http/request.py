@@ -19,7 +19,7 @@ from dragoman_server.proxying.client_request import ClientDisconnected
 from dragoman_server.upstream.content_coding import CodingError, ContentDecoder, TooLarge, decoder_for
 
 # Far more than any endpoint has.
-_MAX_PARAMETERS = 100
+MAX_PARAMETERS = 100
 
 # Python parses no integer of thousands of digits, and no body has a length of twenty.
 _MAX_LENGTH_DIGITS = 20
@@ -115,9 +115,9 @@ class Query:
 
     def __init__(self, text: str) -> None:
         try:
-            self._values = parse_qs(text, max_num_fields=_MAX_PARAMETERS)
+            self._values = parse_qs(text, max_num_fields=MAX_PARAMETERS)
         except ValueError:
-            message = f"the query has more than {_MAX_PARAMETERS} parameters"
+            message = f"the query has more than {MAX_PARAMETERS} parameters"
             raise RemoteProtocolError(message, code="invalid_value") from None
 
     def get(self, name: str) -> str | None:

@@ -104,7 +104,7 @@ def _first(messages: bytes, *, of_user: bool = False) -> bytes:
 
 def _is_of_user(message: msgspec.Raw) -> bool:
     members = _decode_members(message)
-    # A content of Gemini may leave out the role of the user; items of Responses have no role if they are no message.
+    # Some protocols let the user's role be left out; items that are no message have other members.
     return bytes(members.get("role", b"")) == b'"user"' or members.keys() == {"parts"}
 
 

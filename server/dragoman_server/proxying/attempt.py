@@ -37,7 +37,8 @@ from dragoman_server.wire.headers import (
 )
 
 if TYPE_CHECKING:
-    from dragoman_server.telemetry.tracing import AttemptTrace, RequestTrace
+    from dragoman_server.telemetry.requests import RequestTelemetry
+    from dragoman_server.telemetry.tracing import AttemptTrace
 
 # Error bodies are read whole. Real ones are a few kilobytes; HTML error pages of proxies may be larger.
 MAX_ERROR_BYTES = 1024 * 1024
@@ -173,20 +174,22 @@ class Attempt:
         return {name: figure for name, figure in figures.items() if figure is not None}
 
     async def run(
-        self, sender: UpstreamSender, recipient: Recipient, trace: "RequestTrace | None"
+        self, sender: UpstreamSender, recipient: Recipient, telemetry: "RequestTelemetry | None"
     ) -> AttemptFailure | None:
         """Return what went wrong, None if the client has got this response (or gets another attempt's).
 
-        sender: sends the request. trace: gets a span of the attempt.
+        sender: sends the request. telemetry: of the request.
         """
         self._sender, self._recipient = sender, recipient
         self.machine, self.status, self.headers, self._raw_headers = None, None, [], ()
-        if trace is None:
+        if telemetry is None:
             return await self._run()
         to = self.plan.destination
-        span = self.trace = trace.attempt(
+        span = self.trace = telemetry.attempt(
             to.settings, to.upstream.name, to.upstream_model, self.account.id, stream=self.plan.streams
         )
+        if span is None:
+            return await self._run()
         error: dragoman.ErrorKind | None = dragoman.ErrorKind.CANCELLED
         try:
             failure = await self._run()

@@ -46,11 +46,13 @@ class ResponseChannel(Protocol):
 
     Attributes:
         meter: Measures what the client gets, None where nothing needs it.
+        watch: Is called with the bytes that the client gets, None where nothing needs them.
         started: The response has begun, or is about to.
         broken: Writing raised OSError, because the client has gone.
     """
 
     meter: Meter | None
+    watch: Callable[[bytes], None] | None
     started: bool
     broken: bool
 
@@ -68,10 +70,11 @@ class ResponseChannel(Protocol):
 class HttpChannel:
     """The response to an HTTP request. See ResponseChannel."""
 
-    __slots__ = ("_send", "_write_now", "broken", "meter", "started")
+    __slots__ = ("_send", "_write_now", "broken", "meter", "started", "watch")
 
     def __init__(self, scope: Scope, send: Send) -> None:
         self.meter: Meter | None = None
+        self.watch: Callable[[bytes], None] | None = None
         self.started = self.broken = False
         self._send = send
         self._write_now: WriteNow | None = scope.get("extensions", {}).get(WRITE_NOW, {}).get("write")
@@ -88,6 +91,8 @@ class HttpChannel:
             return False
         if self.meter is not None:
             self.meter.add(data)
+        if self.watch is not None:
+            self.watch(data)
         return True
 
     async def end(self, data: bytes) -> None:
@@ -96,6 +101,8 @@ class HttpChannel:
     async def _pass_on(self, message: Message) -> None:
         if self.meter is not None:
             self.meter.add(message.get("body", b""))
+        if self.watch is not None and message.get("body"):
+            self.watch(message["body"])
         try:
             await self._send(message)
         except OSError:  # "when send is called after the client has gone" -- ASGI 2.4
@@ -121,7 +128,7 @@ class ClientRequest:
         reserved: The parts of budgets that are reserved for it.
         plan: The plan of the attempt that was made last, or won. None until the request is planned.
         reasoning_key: The key under which reasoning is kept, "" for protocols whose clients send it back.
-        telemetry: Its part in metrics and traces, None where there are none.
+        telemetry: Its part in metrics, traces and the feed, None where there are none.
     """
 
     def __init__(

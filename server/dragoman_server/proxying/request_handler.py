@@ -90,7 +90,7 @@ class RequestHandler:
         self._holds_request = True
         self._store_response = store_response
         self._unstored: JSONObject | None = None  # the response, if it could not be stored
-        self._trace = None if request.telemetry is None else request.telemetry.trace
+        self._telemetry = request.telemetry
         self._time = request.time
         self._started_at = self._time()
         self._keepalive = Keepalive(gateway.settings.server.keepalive_s, self._started_at)
@@ -106,7 +106,7 @@ class RequestHandler:
         self._record.model, self._record.stream = plan.context.model, plan.streams
         record_destination(self._record, plan.destination)
         if request.telemetry is not None:
-            request.telemetry.planned(stream=plan.streams)
+            request.telemetry.planned(stream=plan.streams, losses=plan.losses, session=plan.conversation)
 
     async def run(self) -> replies.Reply | None:
         """Send the response, and return it if it is a whole one. A cancelled run leaves nothing behind.
@@ -221,12 +221,14 @@ class RequestHandler:
         sender = self._sender_for(attempt.plan.destination.settings.name)
         try:
             while True:
-                self._record.attempts = self._attempts.made
+                number = self._record.attempts = self._attempts.made
                 started = self._time()
-                failure = await attempt.run(sender, self, self._trace)
+                failure = await attempt.run(sender, self, self._telemetry)
                 if failure is None:
                     break
                 note_failure(self._record, attempt, failure, self._time() - started)
+                if self._telemetry is not None:
+                    self._telemetry.attempt_failed(number)
                 if not (await attempt.can_resend(failure) and self._attempts.resend(attempt)):
                     break
         except anyio.get_cancelled_exc_class():
@@ -460,6 +462,8 @@ class RequestHandler:
     def _record_head(self, status: int) -> None:
         self._record.status = status
         self._record.first_byte_s = self._time() - self._started_at
+        if self._telemetry is not None:
+            self._telemetry.first_byte()
 
     def _headers(self, response_losses: Ledger | None = None) -> HeaderList:
         """Return the headers of every response: the upstream's limits and id, and the losses."""

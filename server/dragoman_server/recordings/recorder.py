@@ -7,8 +7,7 @@ through the senders that its attempts use instead of the gateway's. Without the 
 import logging
 import os
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -34,11 +33,11 @@ from dragoman_server.recordings.document import (
     encode,
 )
 from dragoman_server.recordings.redaction import mask_pieces, redact_headers, redact_pieces, redact_query
+from dragoman_server.recordings.tap import TappedSender
 from dragoman_server.settings import Settings
-from dragoman_server.streams.byte_stream import WRITE_NOW, Take
+from dragoman_server.streams.byte_stream import WRITE_NOW
 from dragoman_server.upstream.errors import UpstreamError
-from dragoman_server.upstream.sender import UpstreamResponseLike, UpstreamSender
-from dragoman_server.upstream.transport import UpstreamTimeouts
+from dragoman_server.upstream.sender import UpstreamSender
 
 # Bytes of one request, all bodies of both sides together. The rest is left out.
 MAX_RECORDED_BYTES = 16 * 1024 * 1024
@@ -47,23 +46,6 @@ _PIECE_BYTES = 128
 # For writing a file: the request has ended, and its client has its response.
 _WRITE_S = 10.0
 _LOG = logging.getLogger("dragoman.recordings")
-
-
-@dataclass(slots=True)
-class _Attempt:
-    """An attempt as it goes on, see RecordedAttempt.
-
-    Attributes:
-        call: With the part of its body that is recorded.
-    """
-
-    at_s: float
-    destination: Destination | None
-    call: UpstreamCall
-    status: int | None = None
-    response_headers: list[tuple[str, str]] = field(default_factory=list)
-    pieces: list[tuple[float, bytes]] = field(default_factory=list)
-    error: str | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -78,7 +60,7 @@ class Tape:
     id: str = ""
     body: bytes = b""
     plan: Plan | None = None
-    attempts: list[_Attempt] = field(default_factory=list)
+    attempts: list["_Attempt"] = field(default_factory=list)
     status: int | None = None
     headers: list[tuple[str, str]] = field(default_factory=list)
     pieces: list[tuple[float, bytes]] = field(default_factory=list)
@@ -111,7 +93,19 @@ class Tape:
         """Record the plan of the request. Return what sends its attempts and records them."""
         self.id, self.plan = plan.id, plan.released()
         self.body = self.keep(b"" if plan.planner is None else plan.planner.body)
-        return lambda upstream: _RecordingSender(self, upstream, sender_for(upstream))
+        return lambda upstream: TappedSender(self.attempt, upstream, sender_for(upstream))
+
+    def attempt(self, upstream: str, call: UpstreamCall) -> "_Attempt":
+        """Begin to record a call. upstream: the name of where it goes."""
+        plan = self.plan
+        chain = () if plan is None else (plan.destination, *plan.fallbacks)
+        of_upstream = [destination for destination in chain if destination.settings.name == upstream]
+        body = call.content or b""
+        named = [each for each in of_upstream if f'"{each.upstream_model}"'.encode() in body]
+        destination = next(iter([*named, *of_upstream]), None)
+        attempt = _Attempt(self, self.now(), destination, call._replace(content=self.keep(body)))
+        self.attempts.append(attempt)
+        return attempt
 
     async def take(self, message: Message) -> None:
         """Record an ASGI message of the response."""
@@ -123,69 +117,31 @@ class Tape:
             self.keep_piece(self.pieces, message.get("body", b""))
 
 
-@dataclass(frozen=True, slots=True)
-class _RecordingSender:
-    """An UpstreamSender that records what passes through it."""
+@dataclass(slots=True)
+class _Attempt:
+    """An attempt as it goes on, see RecordedAttempt and CallListener.
 
-    _tape: Tape
-    _upstream: str
-    _sender: UpstreamSender
+    Attributes:
+        call: With the part of its body that is recorded.
+    """
 
-    @asynccontextmanager
-    async def open(
-        self, call: UpstreamCall, *, timeouts: UpstreamTimeouts | None = None, proxy: str | None = None
-    ) -> AsyncIterator[UpstreamResponseLike]:
-        """Send a call, see UpstreamSender."""
-        attempt = self._begin(call)
-        try:
-            async with self._sender.open(call, timeouts=timeouts, proxy=proxy) as response:
-                attempt.status, attempt.response_headers = response.status, response.headers
-                yield _Response(self._tape, attempt, response)
-        except UpstreamError as error:
-            attempt.error = str(error)
-            raise
+    tape: Tape
+    at_s: float
+    destination: Destination | None
+    call: UpstreamCall
+    status: int | None = None
+    response_headers: Sequence[tuple[str, str]] = ()
+    pieces: list[tuple[float, bytes]] = field(default_factory=list)
+    error: str | None = None
 
-    def _begin(self, call: UpstreamCall) -> _Attempt:
-        tape, plan = self._tape, self._tape.plan
-        chain = () if plan is None else (plan.destination, *plan.fallbacks)
-        of_upstream = [destination for destination in chain if destination.settings.name == self._upstream]
-        body = call.content or b""
-        named = [each for each in of_upstream if f'"{each.upstream_model}"'.encode() in body]
-        destination = next(iter([*named, *of_upstream]), None)
-        attempt = _Attempt(tape.now(), destination, call._replace(content=tape.keep(body)))
-        tape.attempts.append(attempt)
-        return attempt
+    def head(self, status: int, headers: Sequence[tuple[str, str]]) -> None:
+        self.status, self.response_headers = status, headers
 
+    def received(self, data: bytes) -> None:
+        self.tape.keep_piece(self.pieces, data)
 
-class _Response:
-    """A response whose bytes are recorded as they are read."""
-
-    def __init__(self, tape: Tape, attempt: _Attempt, response: UpstreamResponseLike) -> None:
-        self.status = response.status
-        self.headers = response.headers
-        self._tape = tape
-        self._attempt = attempt
-        self._response = response
-
-    def _record(self, data: bytes) -> None:
-        self._tape.keep_piece(self._attempt.pieces, data)
-
-    async def receive(self) -> bytes:
-        data = await self._response.receive()
-        self._record(data)
-        return data
-
-    async def receive_each(self, take: Take) -> None:
-        def record_and_take(data: bytes) -> bool:
-            self._record(data)
-            return take(data)
-
-        await self._response.receive_each(record_and_take)
-
-    async def read_all(self, limit: int) -> bytes:
-        data = await self._response.read_all(limit)
-        self._record(data)
-        return data
+    def failed(self, error: UpstreamError) -> None:
+        self.error = str(error)
 
 
 class Recorder:

@@ -33,6 +33,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from dragoman_server.config.loader import LoadedConfig
 from dragoman_server.config.reload import ConfigReloader, Reload, SettingsRefused
+from dragoman_server.feed.workers import feed_directory
 from dragoman_server.log import capture_foreign_logs, configure_logging
 from dragoman_server.serving.connection import WorkerContext
 from dragoman_server.serving.exit_timer import ExitTimer
@@ -44,7 +45,7 @@ from dragoman_server.serving.signals import GROUP_SIGNALS, SignalMeanings, signa
 from dragoman_server.serving.sockets import BoundAddress, StartupError, bind, notify_service_manager
 from dragoman_server.serving.supervisor import Supervisor
 from dragoman_server.settings import ServerSettings, Settings
-from dragoman_server.telemetry.metrics import shared_directory
+from dragoman_server.telemetry.metrics import metrics_directory
 
 AppFactory = Callable[[Settings], ASGIApp]
 
@@ -128,11 +129,17 @@ def serve(
             gc.enable()  # this process only starts others
             with ExitStack() as stack:
                 try:
-                    on_end = stack.enter_context(shared_directory(settings))
+                    forget_gauges = stack.enter_context(metrics_directory(settings))
+                    forget_socket = stack.enter_context(feed_directory())
                 except OSError as error:
                     raise StartupError(
-                        f"{error.strerror}: set TMPDIR to a directory for the metrics"
+                        f"{error.strerror}: set TMPDIR to a directory for what the workers share"
                     ) from None
+
+                def on_end(pid: int) -> None:
+                    forget_gauges(pid)
+                    forget_socket(pid)
+
                 exit_within = ExitTimer().within
                 supervisor = Supervisor(
                     settings, worker, listener, ready, meanings, load, _use, _stop_s, exit_within, on_end

@@ -192,8 +192,8 @@ class ServerSettings:
     admin_key: Annotated[
         Secret | None,
         Meta(min_length=32),
-        "the key for /admin, which shows and changes accounts, shows keys and reloads; at least 32 characters; unset:"
-        " /admin is off",
+        "the key for /admin, which shows and changes accounts, shows requests and keys and reloads; at least 32"
+        " characters; unset: /admin is off, or only shows, to this machine, where no keys are needed at all",
     ] = None
     audit_log: Annotated[
         FilePath | None,

@@ -2,7 +2,7 @@
 
 METRICS is the table of all metrics. The counters are prometheus-client's. Where several worker processes serve one
 address, each writes its counters to files of a directory that they share, and whichever of them is scraped returns the
-sums: see shared_directory().
+sums: see metrics_directory().
 
 Labels have few values. The names of models come from the configuration and from what upstreams list, never from
 clients, and each metric has a largest number of label sets.
@@ -10,10 +10,8 @@ clients, and each metric has a largest number of label sets.
 
 import logging
 import os
-import shutil
-import tempfile
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
@@ -23,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from dragoman_server import __version__
 from dragoman_server.log import RequestRecord
 from dragoman_server.platform.extras import missing_extra
+from dragoman_server.platform.shared_directory import shared_directory
 from dragoman_server.policy.health import INITIAL_HEALTH, AccountState, Health
 from dragoman_server.settings import SIMULATOR, Settings
 from dragoman_server.settings.patterns import WILDCARD, targets_of
@@ -44,7 +43,6 @@ OTHER = "other"
 # Where prometheus-client finds the files that the workers share.
 _DIRECTORY_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
 
-_IN_MEMORY = "/dev/shm"
 _DIRECTORY_PREFIX = "dragoman-metrics-"
 
 # Seconds: from a cached response of a local model to an agent's longest turn.
@@ -396,7 +394,7 @@ class _Workers:
         from prometheus_client.core import Metric
 
         merged: dict[str, Metric] = {}
-        # Such files of dead workers are removed: see shared_directory().
+        # Such files of dead workers are removed: see metrics_directory().
         for file in sorted(self._directory.glob("gauge_livesum_*.db")):
             pid = file.stem.rpartition("_")[2]
             for metric in ProcessCollector(pid=partial(str, pid), registry=None).collect():
@@ -416,7 +414,7 @@ def _size(file: Path) -> int:
 
 
 @contextmanager
-def shared_directory(settings: Settings) -> Iterator[Callable[[int], None]]:
+def metrics_directory(settings: Settings) -> Iterator[Callable[[int], None]]:
     """Let the processes that are started inside of this block count together, if /metrics is on.
 
     Return what to call with the id of one that has ended. Raises OSError if there is no place for temporary files.
@@ -424,52 +422,8 @@ def shared_directory(settings: Settings) -> Iterator[Callable[[int], None]]:
     if not exposes_metrics(settings):
         yield lambda pid: None
         return
-    before = os.environ.get(_DIRECTORY_VARIABLE)
-    # In memory where that is possible: a write to a mapped file on a full disk ends the process.
-    in_memory = "TMPDIR" not in os.environ and os.access(_IN_MEMORY, os.W_OK)
-    place = Path(_IN_MEMORY if in_memory else tempfile.gettempdir())
-    _remove_left_behind(place)
-    with _locked_directory(place) as directory:
-        os.environ[_DIRECTORY_VARIABLE] = str(directory)
-        try:
-            yield lambda pid: _forget_gauges(directory, pid)
-        finally:
-            del os.environ[_DIRECTORY_VARIABLE]
-            if before is not None:
-                os.environ[_DIRECTORY_VARIABLE] = before
-
-
-@contextmanager
-def _locked_directory(place: Path) -> Iterator[Path]:
-    """Make a directory whose lock this process holds until it ends, however it does."""
-    import fcntl
-
-    with ExitStack() as stack:
-        while True:
-            directory = Path(tempfile.mkdtemp(prefix=_DIRECTORY_PREFIX, dir=place))
-            with suppress(FileNotFoundError):
-                descriptor = os.open(directory, os.O_RDONLY)
-                stack.callback(os.close, descriptor)
-                with suppress(OSError):  # a file system without locks, of which nothing is removed
-                    fcntl.flock(descriptor, fcntl.LOCK_SH)
-            # Before it had the lock, another gateway that starts may have removed it.
-            if directory.exists():
-                break
-        stack.callback(shutil.rmtree, directory, ignore_errors=True)
-        yield directory
-
-
-def _remove_left_behind(place: Path) -> None:
-    """Remove the directories of gateways that were killed: this user's, if no process has locked them."""
-    import fcntl
-
-    for directory in place.glob(f"{_DIRECTORY_PREFIX}*"):
-        with suppress(OSError), ExitStack() as stack:
-            descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-            stack.callback(os.close, descriptor)
-            if os.fstat(descriptor).st_uid == os.geteuid():
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                shutil.rmtree(directory)
+    with shared_directory(_DIRECTORY_PREFIX, _DIRECTORY_VARIABLE) as directory:
+        yield partial(_forget_gauges, directory)
 
 
 def _forget_gauges(directory: Path, pid: int) -> None:

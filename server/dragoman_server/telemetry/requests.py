@@ -1,35 +1,41 @@
-"""The metrics and the traces that are switched on, and the part of one request in them.
+"""The metrics, the traces and the feed of events where they are on, and the part of one request in them.
 
-Three moments of a request count: it begins, it is planned, it ends. Attempts have their own spans.
+They are made from the same moments of a request: it begins, is planned, makes attempts, responds, and ends.
 """
 
 import logging
-from collections.abc import AsyncIterator, Mapping
+import os
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 
 from starlette.types import Scope
 
+from dragoman import Loss
 from dragoman.codec import Endpoint
+from dragoman_server.feed.feed import Feed
+from dragoman_server.feed.requests import RequestEvents, publish_end
+from dragoman_server.feed.workers import serving_workers
 from dragoman_server.log import RequestRecord
 from dragoman_server.platform.extras import missing_extra
-from dragoman_server.settings import Settings
+from dragoman_server.settings import Settings, UpstreamSettings
 from dragoman_server.telemetry.metrics import KnownModels, Metrics, ModelNames, exposes_metrics
 from dragoman_server.telemetry.watchdog import watching
 
 if TYPE_CHECKING:
-    from dragoman_server.telemetry.tracing import RequestTrace, Tracing
+    from dragoman_server.telemetry.tracing import AttemptTrace, RequestTrace, Tracing
 
 _log = logging.getLogger("dragoman.metrics")
 
 
 class Telemetry:
-    """The metrics and the traces of a gateway, and the watchdog of its event loop.
+    """The metrics, the traces and the feed of a gateway, and the watchdog of its event loop.
 
     Raises ValueError if an extra is missing.
 
     Attributes:
         metrics: None where /metrics is off.
+        feed: What /admin/events reads.
     """
 
     def __init__(self, settings: Settings, listed: ModelNames) -> None:
@@ -39,6 +45,7 @@ class Telemetry:
         self._known = KnownModels()
         self._tracing: Tracing | None = None
         self.metrics = Metrics(settings.server.backend, self._known) if exposes_metrics(settings) else None
+        self.feed = Feed(settings.mask)
         self.configure(settings, listed)
 
     def configure(self, settings: Settings, listed: ModelNames) -> None:
@@ -47,12 +54,13 @@ class Telemetry:
         An exporter that was off stays off, because several workers can count together only if they were started for it.
         """
         self._known.configure(settings, listed)
+        self.feed.configure(settings.mask)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Watch the event loop inside of this block, and report to OpenTelemetry if that is switched on."""
+        """Watch the event loop and serve the feed inside of this block, and report to OpenTelemetry if that is on."""
         with watching(self._count_stall):
-            async with self._reporting():
+            async with self._reporting(), self.feed.running(), serving_workers(self.feed):
                 yield
 
     def _count_stall(self) -> None:
@@ -87,15 +95,16 @@ class Telemetry:
 
         headers: the client's. endpoint: where it came in, if that is an endpoint of a protocol.
         """
-        metrics, tracing = self.metrics, self._tracing
-        if metrics is None and tracing is None:
+        metrics, tracing, feed = self.metrics, self._tracing, self.feed
+        if metrics is None and tracing is None and not feed.is_open:
             return None
         trace = None
         if tracing is not None:
             trace = tracing.request(
                 record, scope["method"], scope.get("scheme", "http"), _route(scope, endpoint), headers
             )
-        return RequestTelemetry(metrics, trace)
+        events = RequestEvents(feed, record, os.getpid()) if feed.is_open else None
+        return RequestTelemetry(metrics, trace, events, record)
 
     def count(self, record: RequestRecord) -> None:
         """Count a request that has ended: also one that no endpoint received."""
@@ -104,6 +113,8 @@ class Telemetry:
                 self.metrics.count(record)
             except OSError as error:  # the disk that several workers share is full
                 _log.error("the metrics cannot be written: %s", error.strerror)
+        if self.feed.is_open:
+            publish_end(self.feed, record)
 
 
 def _route(scope: Scope, endpoint: Endpoint | None) -> str:
@@ -118,26 +129,60 @@ def _route(scope: Scope, endpoint: Endpoint | None) -> str:
 
 
 class RequestTelemetry:
-    """The part of one request. Call end() once, after its record is complete.
+    """The part of one request. Call end() once, after its record is complete and before it is counted.
 
     Attributes:
-        trace: Gets its attempts, None where there are no traces.
+        watch: Is called with the bytes that the client gets, None where nothing needs them.
+        publish_wire: Is called with what client and upstreams send, None where nobody reads that: see LiveWire.
     """
 
-    __slots__ = ("_metrics", "_streams", "trace")
+    __slots__ = ("_events", "_metrics", "_record", "_streams", "_trace", "publish_wire", "watch")
 
-    def __init__(self, metrics: Metrics | None, trace: "RequestTrace | None") -> None:
-        self.trace = trace
-        self._metrics = metrics
+    def __init__(
+        self,
+        metrics: Metrics | None,
+        trace: "RequestTrace | None",
+        events: RequestEvents | None,
+        record: RequestRecord,
+    ) -> None:
+        self._metrics, self._trace, self._events = metrics, trace, events
+        self._record = record
         self._streams = False
+        self.watch: Callable[[bytes], None] | None = None if events is None else events.sent
+        self.publish_wire = None if events is None or not events.wants_wire else events.wire
         if metrics is not None:
             metrics.open_requests.inc()
 
-    def planned(self, *, stream: bool) -> None:
-        """Record that the request will be sent. stream: the client gets a stream."""
+    def planned(self, *, stream: bool, losses: Iterable[Loss], session: str | None) -> None:
+        """Record that the request will be sent.
+
+        stream: the client gets a stream. losses: of the request. session: the key of its conversation.
+        """
         if stream and not self._streams and self._metrics is not None:
             self._metrics.open_streams.inc()
             self._streams = True
+        if self._events is not None:
+            self._events.planned(stream=stream, losses=losses, session=session)
+
+    def attempt(
+        self, upstream: UpstreamSettings, protocol: str, model: str, account: str, *, stream: bool
+    ) -> "AttemptTrace | None":
+        """Record that an attempt begins, and return its span. See RequestTrace.attempt()."""
+        if self._events is not None:
+            self._events.attempt(upstream.name, model, account)
+        if self._trace is None:
+            return None
+        return self._trace.attempt(upstream, protocol, model, account, stream=stream)
+
+    def attempt_failed(self, number: int) -> None:
+        """Record that an attempt has failed, whose row in the request's record is the last one."""
+        if self._events is not None:
+            self._events.attempt_failed(number, self._record.failures[-1])
+
+    def first_byte(self) -> None:
+        """Record that the response begins."""
+        if self._events is not None:
+            self._events.first_byte()
 
     def end(self) -> None:
         """Record that the request has ended."""
@@ -145,5 +190,7 @@ class RequestTelemetry:
             self._metrics.open_requests.dec()
             if self._streams:
                 self._metrics.open_streams.dec()
-        if self.trace is not None:
-            self.trace.end()
+        if self._trace is not None:
+            self._trace.end()
+        if self._events is not None:
+            self._events.end()

@@ -103,6 +103,7 @@ ELSEWHERE = [
     ("GET", "/admin"),
     ("GET", "/admin/"),
     ("GET", "/admin/nothing"),
+    ("GET", "/admin/events"),
     ("DELETE", "/admin/accounts"),
     ("OPTIONS", "/admin/accounts"),
     ("POST", "/admin/accounts/two/a/delete"),
@@ -165,6 +166,61 @@ async def test_without_an_admin_key_there_is_nothing(headers: dict[str, str]) ->
         assert client.status == 404
         assert method == "HEAD" or b"/admin needs server.admin_key" in client.body
         assert not [name for name in client.headers if name.startswith(("access-control", "www-"))]
+
+
+OPEN = ServerSettings()
+PAGES = ServerSettings(cors_origins=("loopback", "https://app.test"))
+# Settings, headers and address of a request to a gateway without client keys, and the status.
+LOOKS: list[tuple[ServerSettings, dict[str, str], str, int]] = [
+    (OPEN, {}, "127.0.0.1", 200),
+    (OPEN, {}, "::1", 200),
+    (OPEN, {}, "::ffff:127.0.0.1", 200),
+    (OPEN, {"host": "localhost:8080", "origin": "http://localhost:8080", "sec-fetch-site": "same-origin"}, "127.0.0.1", 200),
+    (OPEN, {"sec-fetch-site": "none"}, "127.0.0.1", 200),
+    (OPEN, bearer("any"), "127.0.0.1", 200),
+    # Pages of others.
+    (OPEN, {"host": "rebound.test"}, "127.0.0.1", 421),
+    (OPEN, {"origin": "http://evil.test"}, "127.0.0.1", 403),
+    (OPEN, {"origin": "null"}, "127.0.0.1", 403),
+    (OPEN, {"origin": "http://127.0.0.1:3000"}, "127.0.0.1", 403),
+    (OPEN, {"origin": "https://127.0.0.1:8080"}, "127.0.0.1", 403),
+    (OPEN, {"sec-fetch-site": "cross-site"}, "127.0.0.1", 403),
+    (OPEN, {"sec-fetch-site": "same-site"}, "127.0.0.1", 403),
+    (PAGES, {"origin": "https://app.test"}, "127.0.0.1", 403),
+    # Others, by themselves or through a proxy.
+    (OPEN, {}, "192.0.2.7", 404),
+    (OPEN, {}, "", 404),
+    *[(OPEN, {name: "192.0.2.7"}, "127.0.0.1", 404) for name in ("forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-real-ip")],
+    (ServerSettings(host="0.0.0.0"), {}, "127.0.0.1", 404),
+    (ServerSettings(allowed_hosts=("gateway.test",)), {}, "127.0.0.1", 404),
+    (ServerSettings(trusted_proxies=("127.0.0.1",)), {}, "127.0.0.1", 404),
+    (ServerSettings(allow_public_without_keys=True), {}, "127.0.0.1", 404),
+    (ServerSettings(admin_key=Secret(ADMIN_KEY)), {}, "127.0.0.1", 401),
+]  # fmt: skip
+
+
+@pytest.mark.promise("S16")
+async def test_without_any_key_this_machine_may_look_and_no_other_and_no_page() -> None:
+    for server, headers, address, status in LOOKS:
+        app = app_of(Settings(server=server, upstreams=SETTINGS.upstreams))
+        where = {"client": (address, 50000) if address else None}
+        client = await call(app, "/admin/accounts", headers=headers, **where)
+        assert client.status == status, (server, headers, address, client.body)
+        assert (b"one/default" in client.body) is (status == 200)
+        assert not [name for name in client.headers if name.startswith("access-control")]
+
+
+@pytest.mark.promise("S16")
+async def test_without_any_key_nothing_can_be_changed_and_there_are_no_metrics() -> None:
+    for method, path in [*EXISTING, ("GET", "/metrics")]:
+        store = MemoryAccountStore()
+        app = app_of(Settings(upstreams=SETTINGS.upstreams, accounts=SETTINGS.accounts), store)
+        client = await call(app, path, method)
+        looks = method in ("GET", "HEAD") and path != "/metrics"
+        # There is no key that a path could name.
+        assert client.status == (200 if looks and path != "/admin/keys/red" else 404), (method, path)
+        assert looks != (b" needs server." in client.body)
+        assert not store.health()
 
 
 @pytest.mark.parametrize("headers", [ADMIN, {"x-api-key": ADMIN_KEY}], ids=["bearer", "x-api-key"])

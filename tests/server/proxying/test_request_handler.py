@@ -260,9 +260,12 @@ async def test_a_whole_response_for_a_client_that_streams(client: str) -> None:
 async def test_a_piece_is_measured_once_whichever_way_it_takes(taken: bool) -> None:
     channel = HttpChannel(http_scope("/", extensions={WRITE_NOW: {"write": lambda data: taken}}), checked)
     channel.meter = Meter()
+    watched: list[bytes] = []
+    channel.watch = watched.append
     if not channel.write_now(b"data: x\n\n" * 3):
         await channel.write(b"data: x\n\n" * 3)
     assert channel.meter.tokens() == 3
+    assert watched == [b"data: x\n\n" * 3]
 
 
 async def checked(message: Any) -> None:

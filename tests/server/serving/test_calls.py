@@ -237,6 +237,21 @@ def test_calls_of_an_event_and_of_a_request(
     assert whole <= of_request, f"{whole:.0f} calls for each request"
 
 
+class FeedCalls(Counter):
+    """Counts the calls of the feed's functions only."""
+
+    def _count(self, frame: FrameType, event: str, argument: Any) -> None:
+        if event == "call" and "/dragoman_server/feed/" in frame.f_code.co_filename:
+            self.calls += 1
+
+
+@pytest.mark.parametrize("more", [{}, METRICS], ids=["plain", "metrics"])
+@pytest.mark.parametrize("backend", BOUNDS)
+def test_nobody_reads_the_feed_so_it_takes_no_call(backend: str, more: dict[str, Any]) -> None:
+    calls = anyio.run(serve, backend, partial(drive, FeedCalls()), more, backend=backend)
+    assert calls == (0, 0)
+
+
 SECRET, KEY = Secret("a-secret-of-some-length-0123456789ab"), "drk_0123456789"
 STEP = re.compile(r"^\| \d+ \| `(\S+)\.py` `(\S+)` \| ([a-z ]*)\|", re.MULTILINE)
 

@@ -20,7 +20,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from dragoman_server.settings import ServerSettings, Settings
 from dragoman_server.settings.secret import Secret
-from dragoman_server.telemetry.metrics import shared_directory
+from dragoman_server.telemetry.metrics import metrics_directory
 
 pytestmark = pytest.mark.process
 
@@ -69,7 +69,7 @@ def gateway(tmp_path: Path) -> Iterator[Gateway]:
 
 
 def test_they_count_together(gateway: Gateway, tmp_path: Path) -> None:
-    (directory,) = tmp_path.iterdir()
+    (directory,) = tmp_path.glob("dragoman-metrics-*")
     # As a worker leaves it that dies too early: https://github.com/prometheus/client_python/issues/1199
     (directory / "counter_1234567.db").touch()
     descriptor = os.open(directory, os.O_RDONLY)
@@ -117,7 +117,7 @@ def test_only_what_a_gateway_left_behind_is_removed(tmp_path: Path, monkeypatch:
     fcntl.flock(descriptor, fcntl.LOCK_SH)
     before = set(tmp_path.iterdir())
     settings = Settings(server=ServerSettings(metrics_key=Secret(KEY)))
-    with shared_directory(settings):
+    with metrics_directory(settings):
         own = Path(os.environ["PROMETHEUS_MULTIPROC_DIR"])
         assert set(tmp_path.iterdir()) == before - {left} | {own}
     os.close(descriptor)
@@ -146,5 +146,5 @@ def test_a_directory_that_is_removed_before_it_is_locked_is_made_again(
 
     monkeypatch.setattr(tempfile, "mkdtemp", made_and_removed)
     monkeypatch.setattr(fcntl, "flock", removed_and_locked)
-    with shared_directory(Settings(server=ServerSettings(metrics_key=Secret(KEY)))):
+    with metrics_directory(Settings(server=ServerSettings(metrics_key=Secret(KEY)))):
         assert [str(each) for each in tmp_path.iterdir()] == [made[2]]

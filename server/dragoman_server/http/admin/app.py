@@ -1,9 +1,10 @@
 """The operator's application: /metrics and all paths below /admin.
 
 It is separate from the one for clients. All paths below /admin need the admin key, also those that are added later;
-without `server.admin_key` every path is a 404. /metrics accepts the metrics key as well. Client keys are not accepted
-here. Browsers get no CORS headers, so no page of another origin can read a response. Responses have the names and the
-state of accounts, and no part of a key but of one that was just made.
+without `server.admin_key` every path is a 404, unless no keys are needed at all: see AdminKeyMiddleware. /metrics
+accepts the metrics key as well. Client keys are not accepted here. Browsers get no CORS headers, so no page of another
+origin can read a response. Responses have the names and the state of accounts, and no part of a key but of one that was
+just made.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -19,6 +20,7 @@ from dragoman_server.http.admin.accounts import account_routes
 from dragoman_server.http.admin.keys import key_routes
 from dragoman_server.http.admin.reload import reload_routes
 from dragoman_server.http.auth import ADMIN_PATH, METRICS_PATH, AdminKeyMiddleware, Refuse
+from dragoman_server.http.events import EVENTS_PATH, EventsEndpoint
 from dragoman_server.http.metrics import metrics_endpoint
 
 
@@ -40,11 +42,12 @@ def admin_app(
     routes = [
         Route(METRICS_PATH, metrics_endpoint(gateway), methods=["GET"]),
         *admin_routes(gateway, reload),
+        Route(EVENTS_PATH, EventsEndpoint(gateway, refuse), methods=["GET"]),
     ]
     app = Starlette(routes=routes, exception_handlers=exception_handlers)
     app.router.redirect_slashes = False  # a redirect would be built from the Host header
-    server = gateway.settings.server
-    return AdminKeyMiddleware(app, server.admin_key, server.metrics_key, refuse)
+    settings = gateway.settings
+    return AdminKeyMiddleware(app, settings.server, refuse, keyless=not settings.needs_keys)
 
 
 def admin_routes(gateway: Gateway, reload: Callable[[], Awaitable[ReloadResult | None]]) -> list[BaseRoute]:

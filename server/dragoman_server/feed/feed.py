@@ -1,0 +1,166 @@
+"""The events of this process, and those who read them.
+
+Nothing is kept, and no request makes an event, unless there is a reader or the last one has left a moment ago.
+"""
+
+import os
+import time
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import anyio
+
+from dragoman import RequestRefused
+from dragoman.errors import mask_value
+from dragoman.jsontext import JSON, encode_text
+from dragoman_server.feed.events import EventBatch, EventFilter, EventRing
+from dragoman_server.log import RequestRecord, shorten
+from dragoman_server.platform.changes import Changes
+from dragoman_server.settings.secret import Mask
+from dragoman_server.upstream.background import BackgroundTaskGroup
+
+# Seconds for a reader to come back without losing events.
+KEPT_S = 60.0
+
+# Readers of one process, those of other workers not counted. Each is a connection that is always open.
+MAX_READERS = 16
+
+# Seconds for which events gather before a reader gets them, so that a busy gateway does not wake it for each.
+GATHER_S = 0.05
+
+
+class Feed(BackgroundTaskGroup):
+    """The events of one process. Outside of running() none are kept for readers that come back.
+
+    Args:
+        mask: removes the secrets of the configuration.
+
+    Attributes:
+        is_open: Events are kept. If it is false, make none.
+        wants_wire: A reader wants the bytes that are sent as well.
+        name: This process in ids of events. Another process with the same id has another one.
+        ring: The events.
+    """
+
+    def __init__(self, mask: Mask) -> None:
+        self.is_open = False
+        self.name = f"{os.getpid():x}-{os.urandom(4).hex()}"
+        self.ring = EventRing()
+        self._mask = mask
+        self._changes = Changes()
+        self._followers = self._wire_followers = 0
+        self._readers: list[OpenReader] = []
+        self._stopping = False
+        self._closing: anyio.CancelScope | None = None
+
+    def configure(self, mask: Mask) -> None:
+        """Use the mask of this configuration from now on."""
+        self._mask = mask
+
+    # Events.
+
+    def publish(self, kind: str, record: RequestRecord, data: Mapping[str, JSON]) -> None:
+        """Add an event of a request. kind: its type. data: with short texts only; what is None is left out."""
+        if self.is_open:
+            model = shorten(record.model or "")
+            labels = (record.id, record.client_key or "", model, record.upstream or "")
+            known = {name: value for name, value in data.items() if value is not None}
+            event: JSON = {"request": record.id, "at": now(), **known}
+            text = encode_text(event)
+            if self._mask.may_change(text):
+                text = encode_text(mask_value(event, self._mask))
+            self.ring.add(kind, labels, text)
+            self._changes.note()
+
+    @property
+    def wants_wire(self) -> bool:
+        return self._wire_followers > 0
+
+    @contextmanager
+    def kept(self, wanted: EventFilter) -> Iterator[None]:
+        """Keep events inside of this block, and for KEPT_S after the last one. wanted: by its reader."""
+        self._followers += 1
+        self._wire_followers += wanted.wants_wire
+        self.is_open = True
+        if self._closing is not None:
+            self._closing.cancel()
+        try:
+            yield
+        finally:
+            self._followers -= 1
+            self._wire_followers -= wanted.wants_wire
+            if not self._followers:
+                if self._tasks is None:
+                    self._close()
+                else:
+                    self._closing = anyio.CancelScope()
+                    self._tasks.start_soon(self._close_later, self._closing)
+
+    async def _close_later(self, scope: anyio.CancelScope) -> None:
+        with scope:
+            await anyio.sleep(KEPT_S)
+            self._close()
+
+    def _close(self) -> None:
+        self.is_open = False
+        self.ring.clear()
+
+    async def follow(
+        self, seen: int, wanted: EventFilter, send: Callable[[EventBatch], Awaitable[None]]
+    ) -> None:
+        """Send the events behind the one of this number, and those that come. Use it inside of kept().
+
+        A batch may be empty: then the filter has left out what there was.
+        """
+        while True:
+            batch = self.ring.after(seen, wanted)
+            if batch.last > seen:
+                seen = batch.last
+                await send(batch)
+                await anyio.sleep(GATHER_S)
+            else:
+                await self._changes.wait()
+
+    # Readers.
+
+    @contextmanager
+    def reader(self, wanted: EventFilter) -> Iterator["OpenReader"]:
+        """Let a reader read inside of this block, which is cancelled when it has to end. Raises RequestRefused."""
+        if self._stopping:
+            raise RequestRefused("the gateway is stopping", status=503)
+        if len(self._readers) >= MAX_READERS:
+            text = f"the feed has {MAX_READERS} readers already, and no room for another one"
+            raise RequestRefused(text, status=503)
+        reader = OpenReader()
+        self._readers.append(reader)
+        try:
+            with self.kept(wanted), reader.scope:
+                yield reader
+        finally:
+            self._readers.remove(reader)
+
+    def end_readers(self, reason: str, *, stopping: bool = False) -> None:
+        """End all readers. stopping: no other may come."""
+        self._stopping = self._stopping or stopping
+        for reader in self._readers:
+            reader.end_reason = reason
+            reader.scope.cancel()
+
+
+@dataclass(slots=True, eq=False)
+class OpenReader:
+    """A reader of this process's feed.
+
+    Attributes:
+        scope: Of all that it does.
+        end_reason: Why it has to end, "" as long as it need not.
+    """
+
+    scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
+    end_reason: str = ""
+
+
+def now() -> float:
+    """Return the time of an event: seconds since the epoch."""
+    return round(time.time(), 4)

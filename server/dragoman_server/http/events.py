@@ -1,0 +1,225 @@
+"""GET /admin/events: what happens to requests, as server-sent events, for as long as the operator reads them."""
+
+from collections.abc import Collection
+from contextlib import suppress
+from urllib.parse import parse_qsl
+
+import anyio
+from starlette.types import Receive, Scope, Send
+
+from dragoman import RemoteProtocolError, RequestRefused
+from dragoman.jsontext import JSON, encode_text
+from dragoman_server import __version__
+from dragoman_server.accounts.stored_keys import all_keys
+from dragoman_server.feed.events import EVENT_TYPES, EventBatch, EventFilter
+from dragoman_server.feed.feed import Feed, OpenReader, now
+from dragoman_server.feed.reader import FeedReader, UnknownEventId, parse_event_id, process_id
+from dragoman_server.gateway import Gateway
+from dragoman_server.http.auth import ADMIN_PATH, Refuse
+from dragoman_server.http.request import MAX_PARAMETERS, invalid_parameter
+from dragoman_server.log import log_request, shorten
+from dragoman_server.settings import SIMULATOR
+from dragoman_server.wire.headers import BROWSER_HEADERS, STREAM_HEADERS, encode_headers
+
+EVENTS_PATH = f"{ADMIN_PATH}/events"
+
+# Proxies often end a connection after a minute of silence.
+HEARTBEAT_S = 15.0
+
+# Milliseconds after which a browser's EventSource comes back.
+_RETRY_MS = 1000
+
+# Seconds for the last event, of a reader that has to end.
+_END_S = 0.1
+
+_HEADERS = [("content-type", "text/event-stream"), *STREAM_HEADERS, *BROWSER_HEADERS]
+
+# The parameters of the query, by the field of the filter.
+_PARAMETERS = {
+    "type": "type",
+    "request": "request",
+    "client_key": "key",
+    "model": "model",
+    "upstream": "upstream",
+}
+
+
+class EventsEndpoint:
+    """The endpoint of the feed.
+
+    Args:
+        refuse: sends the error of a request that is refused.
+    """
+
+    def __init__(self, gateway: Gateway, refuse: Refuse) -> None:
+        self._gateway = gateway
+        self._refuse = refuse
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        gateway = self._gateway
+        try:
+            wanted = parse_filter(scope["query_string"].decode("latin-1"), gateway)
+            response = _EventStream(gateway.telemetry.feed, wanted, _last_event_id(scope), send)
+            await response.run(receive)
+        except (RemoteProtocolError, RequestRefused) as error:
+            await self._refuse(scope, error, send)
+        else:
+            record = gateway.request_began(scope, "admin")
+            record.status, record.outcome = 200, "completed"
+            log_request(record)
+
+
+def parse_filter(query: str, gateway: Gateway) -> EventFilter:
+    """Return the filter of a query string. A parameter may occur more than once: one of its values is enough.
+
+    Raises RemoteProtocolError.
+    """
+    try:
+        pairs = parse_qsl(query, keep_blank_values=True, max_num_fields=MAX_PARAMETERS)
+    except ValueError:
+        text = f"the query has more than {MAX_PARAMETERS} parameters"
+        raise RemoteProtocolError(text, code="invalid_value") from None
+    settings = gateway.settings
+    fields = {parameter: name for name, parameter in _PARAMETERS.items()}
+    known: dict[str, Collection[str]] = {
+        "type": EVENT_TYPES,
+        "key": [key.name for key in all_keys(settings, gateway.stored_keys)],
+        "upstream": [*(upstream.name for upstream in settings.upstreams), SIMULATOR],
+    }
+    values: dict[str, set[str]] = {}
+    for parameter, value in pairs:
+        if parameter not in fields:
+            names = ", ".join(fields)
+            raise RemoteProtocolError(
+                f"there is no parameter {parameter[:100]!a}; the feed has {names}",
+                path=f"/{parameter[:100]}",
+                code="invalid_value",
+            )
+        if parameter in known and value not in known[parameter]:
+            expected = (
+                f"one of {', '.join(known[parameter])}" if known[parameter] else "left out: there is none"
+            )
+            raise invalid_parameter(parameter, f"{expected}, and {value[:100]!a} is not")
+        if not value:
+            raise invalid_parameter(parameter, "a name or an id")
+        values.setdefault(fields[parameter], set()).add(shorten(value))
+    return EventFilter(**{name: frozenset(wanted) for name, wanted in values.items()})
+
+
+def _last_event_id(scope: Scope) -> dict[str, int] | None:
+    """Return the id from which the reader goes on, None if it begins. Raises RemoteProtocolError."""
+    sent = [value for name, value in scope["headers"] if name == b"last-event-id"]
+    if not sent:
+        return None
+    try:
+        return parse_event_id(b",".join(sent).decode("latin-1"))
+    except UnknownEventId:
+        raise _unknown_id() from None
+
+
+def _unknown_id() -> RemoteProtocolError:
+    return RemoteProtocolError(
+        "Last-Event-ID names no event of this gateway, which may have started again since: leave it out",
+        path="/last-event-id",
+        code="invalid_value",
+    )
+
+
+class _EventStream:
+    """The response to one reader."""
+
+    def __init__(self, feed: Feed, wanted: EventFilter, after: dict[str, int] | None, send: Send) -> None:
+        self._feed, self._wanted = feed, wanted
+        self._reader = FeedReader(feed, wanted, after, self._take, self._joined, self._left)
+        self._send = send
+        self._lock = anyio.Lock()
+        self._sent_at = anyio.current_time()
+        self._begun = False
+
+    async def run(self, receive: Receive) -> None:
+        """Respond until the reader leaves, or has to end. Raises RemoteProtocolError and RequestRefused."""
+        unknown_id = False
+        with self._feed.reader(self._wanted) as opened:
+            try:
+                async with anyio.create_task_group() as tasks:
+                    tasks.start_soon(_watch_disconnect, receive, tasks.cancel_scope)
+                    try:
+                        await self._reader.start(tasks)
+                    except UnknownEventId:
+                        unknown_id = True
+                    else:
+                        await self._begin()
+                        tasks.start_soon(self._send_heartbeats)
+                        await self._reader.go_on()
+                    tasks.cancel_scope.cancel()
+            except* OSError:  # the reader has left
+                pass
+        if unknown_id:
+            raise _unknown_id()
+        await self._end(opened)
+
+    async def _begin(self) -> None:
+        reader = self._reader
+        hello: dict[str, JSON] = {
+            "at": now(),
+            "version": __version__,
+            "workers": list(reader.workers),
+            "resumed": reader.resumed,
+        }
+        self._begun = True
+        await self._send({"type": "http.response.start", "status": 200, "headers": encode_headers(_HEADERS)})
+        await self._write(f"retry: {_RETRY_MS}\n" + _event("hello", encode_text(hello), reader.id))
+
+    async def _end(self, opened: OpenReader) -> None:
+        """Say why the response ends, if its reader has not left."""
+        if not opened.end_reason:
+            return
+        if not self._begun:
+            raise RequestRefused("the gateway is stopping or reloading; try again", status=503)
+        with anyio.move_on_after(_END_S, shield=True), suppress(OSError):
+            text = _event("end", encode_text({"at": now(), "reason": opened.end_reason}))
+            await self._send({"type": "http.response.body", "body": text.encode()})
+
+    async def _write(self, text: str) -> None:
+        async with self._lock:
+            await self._send({"type": "http.response.body", "body": text.encode(), "more_body": True})
+            self._sent_at = anyio.current_time()
+
+    async def _take(self, worker: str, batch: EventBatch) -> None:
+        """Send what there is of one worker."""
+        reader, texts = self._reader, []
+        if batch.lost:
+            lost = {"at": now(), "worker": process_id(worker), "count": batch.lost}
+            texts.append(_event("lost", encode_text(lost)))
+        for event in batch.events:
+            reader.places[worker] = event.number
+            texts.append(_event(event.type, event.data, reader.id))
+        reader.places[worker] = batch.last
+        if texts:
+            await self._write("".join(texts))
+
+    async def _joined(self, worker: str) -> None:
+        await self._write(_event("worker.joined", encode_text({"at": now(), "worker": process_id(worker)})))
+
+    async def _left(self, worker: str) -> None:
+        await self._write(_event("worker.left", encode_text({"at": now(), "worker": process_id(worker)})))
+
+    async def _send_heartbeats(self) -> None:
+        while True:
+            silence = anyio.current_time() - self._sent_at
+            if silence < HEARTBEAT_S:
+                await anyio.sleep(HEARTBEAT_S - silence)
+            else:
+                # The id goes on also where the filter leaves out all events.
+                await self._write(f": heartbeat\nid: {self._reader.id}\n\n")
+
+
+async def _watch_disconnect(receive: Receive, scope: anyio.CancelScope) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+    scope.cancel()
+
+
+def _event(kind: str, data: str, id: str | None = None) -> str:
+    first = "" if id is None else f"id: {id}\n"
+    return f"{first}event: {kind}\ndata: {data}\n\n"

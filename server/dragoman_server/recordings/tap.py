@@ -1,0 +1,79 @@
+"""Listen to what upstreams get and send, for whoever records or shows it."""
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Protocol
+
+from dragoman_server.hosts import UpstreamCall
+from dragoman_server.streams.byte_stream import Take
+from dragoman_server.upstream.errors import UpstreamError
+from dragoman_server.upstream.sender import UpstreamResponseLike, UpstreamSender
+from dragoman_server.upstream.transport import UpstreamTimeouts
+
+
+class CallListener(Protocol):
+    """Gets what becomes of one call."""
+
+    def head(self, status: int, headers: Sequence[tuple[str, str]]) -> None:
+        """The response has begun."""
+
+    def received(self, data: bytes) -> None:
+        """Bytes of its body were read, none at its end."""
+
+    def failed(self, error: UpstreamError) -> None:
+        """The connection has failed."""
+
+
+@dataclass(frozen=True, slots=True)
+class TappedSender:
+    """An UpstreamSender around another one.
+
+    Attributes:
+        listen: Returns what listens to a call to an upstream.
+    """
+
+    listen: Callable[[str, UpstreamCall], CallListener]
+    upstream: str
+    sender: UpstreamSender
+
+    @asynccontextmanager
+    async def open(
+        self, call: UpstreamCall, *, timeouts: UpstreamTimeouts | None = None, proxy: str | None = None
+    ) -> AsyncIterator[UpstreamResponseLike]:
+        """Send a call, see UpstreamSender."""
+        listener = self.listen(self.upstream, call)
+        try:
+            async with self.sender.open(call, timeouts=timeouts, proxy=proxy) as response:
+                listener.head(response.status, response.headers)
+                yield _Response(listener, response)
+        except UpstreamError as error:
+            listener.failed(error)
+            raise
+
+
+class _Response:
+    """A response whose bytes are listened to as they are read."""
+
+    def __init__(self, listener: CallListener, response: UpstreamResponseLike) -> None:
+        self.status = response.status
+        self.headers = response.headers
+        self._listener = listener
+        self._response = response
+
+    async def receive(self) -> bytes:
+        data = await self._response.receive()
+        self._listener.received(data)
+        return data
+
+    async def receive_each(self, take: Take) -> None:
+        def listen_and_take(data: bytes) -> bool:
+            self._listener.received(data)
+            return take(data)
+
+        await self._response.receive_each(listen_and_take)
+
+    async def read_all(self, limit: int) -> bytes:
+        data = await self._response.read_all(limit)
+        self._listener.received(data)
+        return data
