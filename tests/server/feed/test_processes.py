@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import stat
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -86,11 +87,14 @@ def requests_at_both(gateway: GatewayProcess, reader: Reader) -> None:
 
 
 @pytest.mark.parametrize("backend", ["uvloop", "trio"])
-def test_a_reader_outlives_the_workers(backend: str, tmp_path: Path) -> None:
-    environ = {"TMPDIR": str(tmp_path)}
-    with GatewayProcess("--workers", "2", "--backend", backend, env=environ) as gateway:
+def test_a_reader_outlives_the_workers(backend: str) -> None:
+    # pytest's own directory has a path that is too long for a socket.
+    with (
+        tempfile.TemporaryDirectory() as path,
+        GatewayProcess("--workers", "2", "--backend", backend, env={"TMPDIR": path}) as gateway,
+    ):
         gateway.ready()
-        (directory,) = tmp_path.iterdir()
+        (directory,) = Path(path).iterdir()
         assert stat.S_IMODE(directory.stat().st_mode) == 0o700
         reader = Reader(gateway)
         while len(reader.workers) < 2:  # one may still have been busy with its start
@@ -120,4 +124,4 @@ def test_a_reader_outlives_the_workers(backend: str, tmp_path: Path) -> None:
         assert again.read("end")["reason"] == "stopping"
         again.close()
         assert gateway.wait() == 0
-    assert list(tmp_path.iterdir()) == []
+        assert list(Path(path).iterdir()) == []
