@@ -1,7 +1,9 @@
 """Hooks and fixtures for all tests."""
 
 import gc
+import os
 import signal
+import tempfile
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any
@@ -29,8 +31,12 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("any machine")
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
     canaries.watch()
+    # Commands that serve keep a file in the user's state directory.
+    state = tempfile.TemporaryDirectory(prefix="dragoman-state-")
+    config.add_cleanup(state.cleanup)
+    os.environ["XDG_STATE_HOME"] = state.name
     # Processes inherit what is ignored, and a shell has its jobs in the background ignore these; what is caught they
     # do not inherit.
     for number in (signal.SIGINT, signal.SIGHUP):

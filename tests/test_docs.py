@@ -42,6 +42,8 @@ from dragoman_server.accounts.stores.valkey import _PREFIX as account_prefix
 from dragoman_server.cli.commands import main
 from dragoman_server.config.loader import load
 from dragoman_server.responses.stores.sqlite import _FILE_FORMAT as response_file
+from dragoman_server.usage.stores.sqlite import _FILE_FORMAT as usage_file
+from dragoman_server.usage.stores.valkey import _PREFIX as usage_prefix
 
 ROOT = Path(__file__).parents[1]
 PAGES = [
@@ -205,6 +207,8 @@ def test_the_page_on_upgrading_has_the_versions_of_the_stores() -> None:
         f"| account store, `sqlite` | {account_file.version} |",
         f"| account store, `valkey` | `{account_prefix}` |",
         f"| response store, `sqlite` | {response_file.version} |",
+        f"| usage store, `sqlite` | {usage_file.version} |",
+        f"| usage store, `valkey` | `{usage_prefix}` |",
         f"| `{WRAPPED_PREFIX}` |",
     ):
         assert row in page

@@ -44,6 +44,7 @@ from dragoman_server.http.errors import FallbackErrors, as_starlette, endpoint_n
 from dragoman_server.http.models import models_routes
 from dragoman_server.http.request import path_below_mount
 from dragoman_server.http.responses import ResponsesEndpoint, responses_routes
+from dragoman_server.http.usage import usage_routes
 from dragoman_server.proxying.client_request import ClientDisconnected
 from dragoman_server.recordings.recorder import Recorder
 from dragoman_server.settings import Settings
@@ -334,6 +335,7 @@ def _routes(gateway: Gateway, is_ready: Callable[[], tuple[bool, JSONObject]]) -
         *counting_routes(gateway),
         *responses_routes(gateway),
         *models_routes(gateway),
+        *usage_routes(gateway),
         constant(HEALTHZ_PATH, {"status": "ok", "name": "dragoman"}),
         Route(READYZ_PATH, readyz),
         # Claude Code opens its connection with these, and tests with them if the server is up.

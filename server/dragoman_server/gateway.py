@@ -15,7 +15,6 @@ from dragoman import PROTOCOLS
 from dragoman.codec import ProtocolSpec, UpstreamSpec
 from dragoman_server.accounts.balances import Balances
 from dragoman_server.accounts.budget_alerts import BudgetAlerts
-from dragoman_server.accounts.key_usage import KeyUsage
 from dragoman_server.accounts.limits import ClientLimits
 from dragoman_server.accounts.stored_keys import StoredKeys, all_keys
 from dragoman_server.accounts.stores.base import AccountStore
@@ -38,6 +37,9 @@ from dragoman_server.telemetry.metrics import MAX_LABEL_SETS
 from dragoman_server.telemetry.requests import Telemetry
 from dragoman_server.upstream.client import UpstreamClient, origin_of
 from dragoman_server.upstream.sender import UpstreamSender
+from dragoman_server.usage.recorder import UsageRecorder
+from dragoman_server.usage.stores.base import UsageStore
+from dragoman_server.usage.stores.memory import MemoryUsageStore
 from dragoman_server.wire.client_address import ClientAddresses
 
 
@@ -63,7 +65,7 @@ class Gateway:
         limits: The limits of client keys.
         budget_alerts: Says when a budget is nearly spent.
         stored_keys: The client keys in the account store, None where there are none.
-        key_usage: What the requests of each client key have used.
+        usage: What requests have used.
         reasoning_store: Reasoning for clients that do not send it back, None where nothing is stored.
         refused_members: What upstreams have refused by name.
         catalog: The names of models.
@@ -100,15 +102,18 @@ class Gateway:
             self.accounts = accounts or make_account_store(settings.server)
             max_bytes = settings.server.reasoning_store_bytes
             self.reasoning_store = ReasoningStore(max_bytes) if max_bytes else None
-            self.key_usage = KeyUsage(self.accounts)
             self.budget_alerts = BudgetAlerts(self.accounts, self.client)
             self.stored_keys = StoredKeys(self.accounts) if settings.server.stored_keys else None
             self.refused_members = RefusedMembers()
             self.telemetry = Telemetry(settings, self.catalog.listed)
+            max_age_s = settings.server.usage_max_age_s
+            self.usage = UsageRecorder(
+                make_usage_store(settings.server), self.telemetry.known.label, max_age_s
+            )
         else:
             self.client, self.simulator = previous.client, previous.simulator
             self.responses, self.accounts = previous.responses, previous.accounts
-            self.reasoning_store, self.key_usage = previous.reasoning_store, previous.key_usage
+            self.reasoning_store, self.usage = previous.reasoning_store, previous.usage
             self.refused_members, self.stored_keys = previous.refused_members, previous.stored_keys
             self.budget_alerts = previous.budget_alerts
             self.catalog.take_over(previous.catalog)
@@ -206,7 +211,7 @@ class Gateway:
             if self.responses.store is not None:
                 await stack.enter_async_context(self.responses.store.running())
             await stack.enter_async_context(self.accounts.running())
-            await stack.enter_async_context(self.key_usage.running())
+            await stack.enter_async_context(self.usage.running())
             await stack.enter_async_context(self.budget_alerts.running())
             if self.stored_keys is not None:
                 await stack.enter_async_context(self.stored_keys.running())
@@ -252,6 +257,25 @@ def make_account_store(server: ServerSettings) -> AccountStore:
 
         return ResilientStore(ValkeyAccountStore(server.account_store_url.reveal()), MemoryAccountStore())
     return MemoryAccountStore()
+
+
+def make_usage_store(server: ServerSettings) -> UsageStore:
+    """Return the store that the settings name. Raises ValueError if a setting or an extra is missing."""
+    if server.usage_store == "sqlite":
+        from dragoman_server.usage.stores.sqlite import SQLiteUsageStore
+
+        if server.usage_store_path is None:
+            raise ValueError("usage_store_path is needed for the usage store sqlite")
+        return SQLiteUsageStore(server.usage_store_path)
+    if server.usage_store == "valkey":
+        if server.usage_store_url is None:
+            raise ValueError("usage_store_url is needed for the usage store valkey")
+        if (missing := missing_extra("valkey")) is not None:
+            raise ValueError(f"the usage store valkey {missing}")
+        from dragoman_server.usage.stores.valkey import ValkeyUsageStore
+
+        return ValkeyUsageStore(server.usage_store_url.reveal())
+    return MemoryUsageStore()
 
 
 def _response_store(server: ServerSettings) -> ResponseStore | None:

@@ -87,6 +87,8 @@ class RequestRecord:
     cached_tokens: int | None = None
     cached_share: float | None = None
     cache_write_tokens: int | None = None
+    cache_write_1h_tokens: int | None = None
+    reasoning_tokens: int | None = None
     cost_usd: float | None = None
     estimated: bool | None = None
     losses: list[str] = field(default_factory=list)

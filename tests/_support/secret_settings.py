@@ -35,6 +35,7 @@ CANARIES: dict[tuple[str, str], Any] = {
     ("AccountSettings", "proxy"): Secret(f"http://me:{_ACCOUNT_PROXY}@127.0.0.1:1"),
     ("ServerSettings", "budget_webhook"): Secret("https://hooks.test/canary-of-the-webhook-0123456789"),
     ("ServerSettings", "metrics_key"): Secret("canary-of-the-metrics-0123456789-abcdef"),
+    ("ServerSettings", "usage_store_url"): Secret("valkey://user:canary-of-the-usage-store@127.0.0.1:1/0"),
 }
 
 # What each of them is known by, also where a part of it is missing. No text may have any.
@@ -54,6 +55,7 @@ CANARY_TEXTS = (
     base64.b64encode(f"me:{_PROXY}".encode()).decode()[:16],
     "canary-of-the-metrics",
     "canary-of-the-webhook",
+    "canary-of-the-usage-store",
 )
 
 

@@ -323,6 +323,13 @@ class Usage(msgspec.Struct, frozen=True, gc=False):
     searches: int | None = None
     service_tier: str | None = None
 
+    @property
+    def cache_write_1h(self) -> int | None:
+        """The part of `cache_write` that is kept for an hour, which has its own price. `extra` has it, for writers."""
+        written = (self.extra or {}).get("cache_creation")
+        found = written.get("ephemeral_1h_input_tokens") if isinstance(written, dict) else None
+        return found if type(found) is int and found >= 0 else None
+
     def consistent(self) -> Usage:
         """Return the same figures with no part larger than its whole.
 

@@ -26,6 +26,7 @@ import anyio
 from dragoman import RequestRefused, Usage
 from dragoman.codec import ProtocolSpec
 from dragoman_server.accounts.budget_alerts import BudgetAlerts, BudgetUse
+from dragoman_server.accounts.prices import Prices
 from dragoman_server.accounts.stores.base import (
     AccountStore,
     AccountStoreError,
@@ -36,10 +37,9 @@ from dragoman_server.accounts.stores.base import (
 )
 from dragoman_server.accounts.stores.operations import Add, Spend
 from dragoman_server.accounts.stores.tables import LEASE_S
-from dragoman_server.accounts.usage import cost, names_of
+from dragoman_server.accounts.usage import cost
 from dragoman_server.models.routes import NO_LISTED_MODELS, ListedModels, UnknownModel, resolve_chain
 from dragoman_server.settings import ClientKey, Group, LimitHolder, Price, Settings
-from dragoman_server.settings.patterns import PatternTable
 from dragoman_server.wire.headers import HeaderList, limit_headers
 
 ERRORS = logging.getLogger("dragoman.errors")
@@ -123,7 +123,7 @@ class ClientLimits:
     ) -> None:
         self._alerts = alerts
         self._settings = settings
-        self._prices = PatternTable([(price.model, price) for price in settings.prices])
+        self._prices = Prices(settings.prices, settings.upstreams)
         self._store = store
         self._clock = clock
         self._store_failed = False
@@ -150,7 +150,7 @@ class ClientLimits:
             return []  # the plan of the request raises the error
         prices = []
         for route in chain:
-            price = self._price(model, route.upstream, route.upstream_model)
+            price = self._prices.find(model, route.upstream, route.upstream_model)
             if price is None:
                 assert with_budget is not None
                 raise _forbidden(
@@ -262,17 +262,29 @@ class ClientLimits:
                 found[holder.label] = in_order(amounts[index * of_one : (index + 1) * of_one])
         return [found.get(holder.label) for holder in holders]
 
+    def period_ends(self, holder: LimitHolder) -> datetime | None:
+        """Return when a budget starts again, None for never."""
+        return _counter(holder, self._clock())[1]
+
     def needs_usage(self, key: ClientKey | None) -> bool:
         """True if the usage of a request with this key is needed."""
         holders = () if key is None else key.holders
-        return bool(self._settings.prices) or any(each.tokens_per_minute is not None for each in holders)
+        return bool(self._prices) or any(each.tokens_per_minute is not None for each in holders)
 
     def cost(
-        self, model: str | None, upstream: str | None, upstream_model: str | None, usage: Usage
+        self,
+        model: str | None,
+        upstream: str | None,
+        upstream_model: str | None,
+        usage: Usage,
+        written_1h: int | None = None,
     ) -> float | None:
-        """Return the cost in US dollars, None for a model without a price. model: as the client named it."""
-        price = self._price(model, upstream, upstream_model)
-        return None if price is None else cost(price, usage)
+        """Return the cost in US dollars, None for a model without a price.
+
+        model: as the client named it. written_1h: see accounts.usage.cost().
+        """
+        price = self._prices.find(model, upstream, upstream_model)
+        return None if price is None else cost(price, usage, written_1h)
 
     async def settle(
         self,
@@ -297,9 +309,6 @@ class ClientLimits:
                 self._alerts.note(use, self._settings.server.budget_webhook, now)
         await self._release(reserved)
 
-    def _price(self, model: str | None, upstream: str | None, upstream_model: str | None) -> Price | None:
-        return self._prices.first(*names_of(model, upstream, upstream_model))
-
     async def _run(self, operation: Operation[_T]) -> _T | None:
         """Return the store's result, None if it fails or does not respond in time."""
         try:
@@ -307,9 +316,8 @@ class ClientLimits:
                 result = await self._store.apply(operation)
         except (AccountStoreError, TimeoutError) as error:
             if not self._store_failed:  # one line each time that it fails, not one for each request
-                ERRORS.warning(
-                    "the limits of client keys are not counted: %s", error or "no response in time"
-                )
+                reason = str(error) or "no response in time"
+                ERRORS.warning("the limits of client keys are not counted: %s", reason)
             self._store_failed = True
             return None
         self._store_failed = False

@@ -16,6 +16,7 @@ from typing import TypeVar
 import anyio
 import msgspec
 
+from dragoman_server.accounts.prices import Prices
 from dragoman_server.accounts.stores.base import AccountStore, AccountStoreError, Operation
 from dragoman_server.accounts.stores.operations import ReadKeyTables, WriteKeyTable
 from dragoman_server.settings import ClientKey, Settings
@@ -84,7 +85,8 @@ class StoredKeys(BackgroundTaskGroup):
     ) -> tuple[str, ClientKey]:
         """Make a key, and return it with its settings. values: see make_key()."""
         plain, made = make_key(values, _secret(settings), now)
-        groups, prices = list(settings.groups_by_name), bool(settings.prices)
+        groups = list(settings.groups_by_name)
+        prices = bool(Prices(settings.prices, settings.upstreams))
         for path, text in limit_problems([((), made)], groups, with_prices=prices):
             raise InvalidValue(text, *path)
 

@@ -1,11 +1,8 @@
-"""Compute the tokens that a request used, and their price by the `[[prices]]` of the configuration.
+"""Compute the tokens that a request used, and their cost.
 
 The upstream's figures are used if its response is complete. A client that leaves early, or a relayed one that requests
 no figures, would pay nothing by them, so missing figures are estimated: the prompt from the request, the output from
 the bytes that were sent to the client.
-
-A price is looked up by all names that a model has: the one that the client sent, `upstream/model`, and the upstream's
-own. The first table that matches any of them is used, so an exception goes before the rule.
 """
 
 from typing import TYPE_CHECKING
@@ -97,18 +94,20 @@ def estimate_input(plan: "Plan") -> int:
         return plan.context.prompt_tokens
 
 
-def names_of(model: str | None, upstream: str | None, upstream_model: str | None) -> list[str]:
-    """Return all names of one model. model: as the client sent it."""
-    full_name = f"{upstream}/{upstream_model}" if upstream and upstream_model else None
-    return [name for name in (model, full_name, upstream_model) if name]
+def cost(price: Price, usage: Usage, written_1h: int | None = None) -> float:
+    """Return the cost in US dollars. Unknown figures of the usage cost nothing.
 
-
-def cost(price: Price, usage: Usage) -> float:
-    """Return the cost in US dollars. Unknown figures of the usage cost nothing."""
+    written_1h: the part of the tokens written to a cache that is kept for an hour.
+    """
     usage = usage.consistent()
+    while price.longer is not None and (usage.input or 0) > price.longer.above_tokens:
+        price = price.longer
     cached, written = usage.cached or 0, usage.cache_write or 0
     plain = max(0, (usage.input or 0) - cached - written)
     dollars = plain * price.input + (usage.output or 0) * price.output
     dollars += cached * (price.input if price.cached_input is None else price.cached_input)
-    dollars += written * (price.input if price.cache_write is None else price.cache_write)
+    short = price.input if price.cache_write is None else price.cache_write
+    long = short if price.cache_write_1h is None else price.cache_write_1h
+    for_hours = min(written_1h or 0, written)
+    dollars += for_hours * long + (written - for_hours) * short
     return dollars / _MILLION

@@ -30,6 +30,7 @@ from dragoman_server.cli.reload import reload
 from dragoman_server.cli.replay.command import replay
 from dragoman_server.cli.run.command import run
 from dragoman_server.cli.translate import translate
+from dragoman_server.cli.usage import usage, with_usage_file
 from dragoman_server.config.loader import LoadedConfig
 from dragoman_server.settings import ServerSettings, Settings
 from dragoman_server.settings.problems import CheckSeverity
@@ -102,7 +103,8 @@ def record(config_file: str | None, **options: str | bool | None) -> None:
 
 
 def _serve(config_file: str | None, options: Mapping[str, str | bool | None]) -> None:
-    loaded = load_or_exit(config_file, options)
+    loaded = with_usage_file(load_or_exit(config_file, options))
+    load = loader(loaded.path, options)
     from dragoman_server.app import create_app
     from dragoman_server.cli.banner import print_banner
     from dragoman_server.cli.doctor.offline import offline_findings
@@ -113,7 +115,7 @@ def _serve(config_file: str | None, options: Mapping[str, str | bool | None]) ->
     if errors:
         sys.exit(FAILURE)
     on_ready = partial(print_banner, loaded, __version__, os.environ)
-    _run(loaded.settings, create_app, on_ready, loader(loaded.path, options))
+    _run(loaded.settings, create_app, on_ready, lambda: with_usage_file(load()))
 
 
 @main.command(params=[*_simulator_options])
@@ -175,5 +177,5 @@ def schema() -> None:
     click.echo(json.dumps(json_schema(), indent=2))
 
 
-for command in (completion, doctor, explain, init, keys, lint, reload, replay, run, translate):
+for command in (completion, doctor, explain, init, keys, lint, reload, replay, run, translate, usage):
     main.add_command(command)

@@ -15,6 +15,7 @@ from typing import Any
 
 from dragoman import PROTOCOLS
 from dragoman.codec import ProtocolSpec, UpstreamSpec
+from dragoman_server.accounts.prices import Prices
 from dragoman_server.accounts.stores.valkey_url import parse_valkey_url
 from dragoman_server.capabilities.providers import (
     PROVIDERS,
@@ -22,14 +23,13 @@ from dragoman_server.capabilities.providers import (
     discover_providers,
     host_capabilities,
 )
+from dragoman_server.config.consistency import server_problems
 from dragoman_server.config.sources import ConfigSources, Rows
 from dragoman_server.config.toml_lines import KeyPath
 from dragoman_server.platform.extras import missing_extra
 from dragoman_server.settings import (
     ARRAYS,
     SIMULATOR,
-    AccountSettings,
-    LimitHolder,
     ServerSettings,
     Settings,
     UpstreamSettings,
@@ -77,6 +77,8 @@ _NEEDED = (
     ("response_store", "sqlite", "response_store_path"),
     ("account_store", "sqlite", "account_store_path"),
     ("account_store", "valkey", "account_store_url"),
+    ("usage_store", "sqlite", "usage_store_path"),
+    ("usage_store", "valkey", "usage_store_url"),
 )
 
 
@@ -239,11 +241,11 @@ class _Loader(ConfigSources):
         for path, row in (*rows["capabilities"], *rows["accounts"], *rows["rules"]):
             if row.upstream is not None and row.upstream not in self.names:
                 self.add_problem((*path, "upstream"), f"names no upstream{self._names_hint(row.upstream)}")
-        self._check_unique(rows["prices"], "model", "has a price already")
+        self._check_unique(rows["prices"], "model", "has a price already", "above_tokens")
         self._check_unique(rows["groups"], "name", "is already the name of another group")
         self._check_unique(rows["client_keys"], "name", "is already the name of another key")
         self._check_unique(rows["accounts"], "name", "is already an account of this upstream", "upstream")
-        with_prices = bool(self.document.get("prices"))
+        with_prices = bool(self.document.get("prices") or Prices((), upstreams))
         for path, text in client_problems(
             rows["groups"], rows["client_keys"], server, with_prices=with_prices
         ):
@@ -261,7 +263,7 @@ class _Loader(ConfigSources):
         limited = any(
             row.has_limits for name in ("groups", "client_keys", "accounts") for _, row in rows[name]
         )
-        for name, text in _problems_together(server, has_keys=has_keys, has_limits=limited):
+        for name, text in server_problems(server, has_keys=has_keys, has_limits=limited):
             self.add_problem(("server", name), text)
         self.raise_problems()
         settings = Settings(
@@ -296,16 +298,18 @@ class _Loader(ConfigSources):
         server = ServerSettings(**values)
         for name, extra, needs in (
             ("account_store", "valkey", server.account_store == "valkey"),
+            ("usage_store", "valkey", server.usage_store == "valkey"),
             ("metrics_key", "metrics", server.metrics_key is not None),
             ("otel", "otel", server.otel),
         ):
             if needs and (missing := missing_extra(extra)) is not None:
                 self.add_problem(("server", name), missing)
-        if server.account_store_url is not None:
+        for name in ("account_store_url", "usage_store_url"):
             try:
-                parse_valkey_url(server.account_store_url.reveal())
+                if (url := getattr(server, name)) is not None:
+                    parse_valkey_url(url.reveal())
             except ValueError as error:
-                self.add_problem(("server", "account_store_url"), str(error))
+                self.add_problem(("server", name), str(error))
         return server
 
     # Upstreams.
@@ -448,39 +452,6 @@ class _Loader(ConfigSources):
             if value in seen:
                 self.add_problem((*path, key), f"{quote_value(value[0])} {text}")
             seen.add(value)
-
-
-def problems_together(settings: Settings) -> Iterator[tuple[str, str]]:
-    """Yield settings of `[server]` that do not fit the others, each with the problem."""
-    holders: Iterable[LimitHolder | AccountSettings] = (
-        *settings.groups,
-        *settings.client_keys,
-        *settings.accounts,
-    )
-    limited = any(holder.has_limits for holder in holders)
-    return _problems_together(settings.server, has_keys=bool(settings.client_keys), has_limits=limited)
-
-
-def _problems_together(
-    server: ServerSettings, *, has_keys: bool, has_limits: bool
-) -> Iterator[tuple[str, str]]:
-    has_keys = has_keys or server.stored_keys
-    if not (is_loopback(server.host) or has_keys or server.allow_public_without_keys):
-        text = (
-            f"{server.host} can be reached from other machines, and there are no client keys, so whoever can "
-            "connect could use your upstreams: make a key with `dragoman keys add`, or set "
-            "allow_public_without_keys = true if something else controls who can connect"
-        )
-        yield "host", text
-    if server.workers > 1 and server.response_store == "memory":
-        yield "response_store", "exists in one process only, and there are several workers: use sqlite"
-    if server.workers > 1 and server.account_store == "memory" and has_limits:
-        yield (
-            "account_store",
-            f"is memory, so each of the {server.workers} workers would count the limits of client keys and accounts "
-            f"by itself, and together they would allow {server.workers} times as much: use sqlite with "
-            "account_store_path, or valkey",
-        )
 
 
 def _upstream(values: dict[str, Any]) -> UpstreamSettings:

@@ -111,9 +111,8 @@ class BaseEndpoint(ABC):
             if telemetry is not None:
                 telemetry.end()
             self.gateway.request_ended(record)
-            if request.key is not None and request.counted:
-                tokens = (record.input_tokens or 0) + (record.output_tokens or 0)
-                self.gateway.key_usage.count(request.key.name, tokens, record.cost_usd or 0.0, time.time())
+            if request.counted:
+                self.gateway.usage.count(record, time.time())
             if request.key is not None and (usage is not None or request.reserved):
                 with anyio.move_on_after(_SETTLE_S, shield=True):
                     await self.gateway.limits.settle(
@@ -165,7 +164,7 @@ class BaseEndpoint(ABC):
             record.input_tokens, record.estimated = plan.context.prompt_tokens, True
             usage = usage_of(record, plan, meter)
         record.cost_usd = self.gateway.limits.cost(
-            record.model, record.upstream, record.upstream_model, usage
+            record.model, record.upstream, record.upstream_model, usage, record.cache_write_1h_tokens
         )
         return usage
 

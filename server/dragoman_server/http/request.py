@@ -120,6 +120,10 @@ class Query:
             message = f"the query has more than {MAX_PARAMETERS} parameters"
             raise RemoteProtocolError(message, code="invalid_value") from None
 
+    def names(self) -> list[str]:
+        """Return the names of all parameters that have a value."""
+        return list(self._values)
+
     def get(self, name: str) -> str | None:
         """Return the value of a parameter."""
         return self.all(name)[-1] if name in self._values else None

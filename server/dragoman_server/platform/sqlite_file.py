@@ -7,9 +7,18 @@ write-ahead log lets processes read while one of them writes. Only the user who 
 import os
 import sqlite3
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
+from typing import TypeVar
+
+import anyio
+import anyio.to_thread
+
+_T = TypeVar("_T")
+
+# Seconds for which a call waits for this process's earlier calls. A slower disk would only get further behind.
+TURN_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +57,23 @@ class SQLiteFile:
         self._path = path
         self._error = error
         self._connection: sqlite3.Connection | None = None
+        self._one_call = anyio.CapacityLimiter(1)
+
+    @asynccontextmanager
+    async def running(self, busy_s: float) -> AsyncIterator[None]:
+        """Use the file inside of this block, by call(). Raises the file's error if it cannot be opened."""
+        await self.call(lambda: self.open(busy_s))
+        try:
+            yield
+        finally:
+            with anyio.CancelScope(shield=True):  # bounded by TURN_S, and by busy_s of the calls
+                await self.call(self.close)
+
+    async def call(self, function: Callable[[], _T]) -> _T:
+        """Run a function in a thread. A cancelled caller waits for its end, because it uses the connection."""
+        with self.errors(), anyio.move_on_after(TURN_S):
+            return await anyio.to_thread.run_sync(function, limiter=self._one_call)
+        raise self._error(f"{self.name}: the calls before this one took {TURN_S:g} s")
 
     @property
     def connection(self) -> sqlite3.Connection:

@@ -48,6 +48,7 @@ def _record_response(
     usage = machine.usage
     record.input_tokens, record.output_tokens = usage.input, usage.output
     record.cached_tokens, record.cache_write_tokens = usage.cached, usage.cache_write
+    record.cache_write_1h_tokens, record.reasoning_tokens = usage.cache_write_1h, usage.reasoning
     if usage.input and usage.cached is not None:
         record.cached_share = round(min(usage.cached / usage.input, 1.0), 3)
     if any(loss.code is LossCode.ESTIMATED for loss in machine.losses):

@@ -30,7 +30,7 @@ class LimitHolder:
         TokenRate | None, "largest number of tokens a minute, of requests and responses"
     ] = None
     budget: Annotated[
-        Dollars | None, Meta(ge=0, le=10**9), "most that may be spent in a budget_period, by the [[prices]]"
+        Dollars | None, Meta(ge=0, le=10**9), "most that may be spent in a budget_period, by the prices"
     ] = None
     budget_period: Annotated[
         str, ("day", "month", "total"), "when the budget starts again, in UTC; total: never"

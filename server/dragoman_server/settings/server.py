@@ -176,6 +176,23 @@ class ServerSettings:
         "also accept client keys that are made over HTTP and kept in the account store; every request then needs a key,"
         " even while there is none",
     ] = False
+    usage_store: Annotated[
+        str | None,
+        ("memory", "sqlite", "valkey"),
+        RESTART,
+        "where what was used is stored: in the process, on this machine, for all gateways; unset: the commands have a"
+        " file in the user's state directory, an application in code has memory",
+    ] = None
+    usage_store_path: Annotated[
+        FilePath | None, RESTART, "file of the usage store sqlite, created if missing"
+    ] = None
+    usage_store_url: Annotated[
+        Secret | None, RESTART, "server of the usage store valkey, as account_store_url"
+    ] = None
+    # A year and a month, so that a month can be compared with the same one a year ago.
+    usage_max_age_s: Annotated[
+        Seconds, Meta(ge=DAY_S, le=10 * 365 * DAY_S), RESTART, "how long usage is stored by hour"
+    ] = 400.0 * DAY_S
     max_attempts: Annotated[
         int,
         Meta(ge=1, le=100),
@@ -250,7 +267,11 @@ class ServerSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Price:
-    """One `[[prices]]` table: US dollars for a million tokens."""
+    """One `[[prices]]` table: US dollars for a million tokens.
+
+    Attributes:
+        longer: The price of the same model for more input tokens.
+    """
 
     model: Annotated[
         str, "name that clients send, `upstream/model`, or the upstream's own name; * matches any text"
@@ -263,6 +284,15 @@ class Price:
     cache_write: Annotated[
         TokenPrice | None, "price of a million input tokens written to a prompt cache; unset: as input"
     ] = None
+    cache_write_1h: Annotated[
+        TokenPrice | None, "price of a million of those that are kept for an hour; unset: as cache_write"
+    ] = None
+    above_tokens: Annotated[
+        int,
+        Meta(ge=0, le=10**9),
+        "applies to requests with more input tokens than this; the lowest table of a model applies to all others",
+    ] = 0
+    longer: "Price | None" = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -46,7 +46,7 @@ _DIRECTORY_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
 _DIRECTORY_PREFIX = "dragoman-metrics-"
 
 # Seconds: from a cached response of a local model to an agent's longest turn.
-_BUCKETS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
+BUCKETS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
 # An agent's turn has nearly all of its prompt cached, or next to nothing.
 _RATIO_BUCKETS = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 1.0)
 
@@ -73,7 +73,7 @@ class MetricSpec:
     help: str
     labels: tuple[str, ...] = ()
     over_workers: str = ""
-    buckets: tuple[float, ...] = _BUCKETS
+    buckets: tuple[float, ...] = BUCKETS
 
 
 _counter = partial(MetricSpec, MetricKind.COUNTER)
@@ -104,7 +104,7 @@ ATTEMPTS = _counter(
 )
 TOKENS = _counter(
     "dragoman_tokens_total",
-    "Tokens that upstreams have reported or that were estimated; cached and cache_write are parts of input",
+    "Tokens that were reported or estimated; cached and cache_write are parts of input, reasoning of output",
     (*_DESTINATION, "key", "type"),
 )
 CACHED_INPUT = _histogram(
@@ -167,6 +167,7 @@ _TOKEN_FIELDS = {
     "output": "output_tokens",
     "cached": "cached_tokens",
     "cache_write": "cache_write_tokens",
+    "reasoning": "reasoning_tokens",
 }
 
 

@@ -35,6 +35,7 @@ class Telemetry:
 
     Attributes:
         metrics: None where /metrics is off.
+        known: The models that may be named.
         feed: What /admin/events reads.
     """
 
@@ -42,9 +43,9 @@ class Telemetry:
         if settings.server.otel and (missing := missing_extra("otel")) is not None:
             raise ValueError(f"otel {missing}")
         self._otel = settings.server.otel
-        self._known = KnownModels()
+        self.known = KnownModels()
         self._tracing: Tracing | None = None
-        self.metrics = Metrics(settings.server.backend, self._known) if exposes_metrics(settings) else None
+        self.metrics = Metrics(settings.server.backend, self.known) if exposes_metrics(settings) else None
         self.feed = Feed(settings.mask)
         self.configure(settings, listed)
 
@@ -53,7 +54,7 @@ class Telemetry:
 
         An exporter that was off stays off, because several workers can count together only if they were started for it.
         """
-        self._known.configure(settings, listed)
+        self.known.configure(settings, listed)
         self.feed.configure(settings.mask)
 
     @asynccontextmanager
@@ -78,7 +79,7 @@ class Telemetry:
         from dragoman_server.telemetry.tracing import Tracing
 
         async with providers() as (tracers, meters):
-            self._tracing = Tracing(tracers, meters, self._known)
+            self._tracing = Tracing(tracers, meters, self.known)
             try:
                 yield
             finally:

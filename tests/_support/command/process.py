@@ -60,7 +60,11 @@ class Server:
             stderr=subprocess.PIPE,
             text=True,
             # Nothing of the tester's own keys and settings.
-            env={"PATH": os.environ["PATH"], "PYTHONWARNINGS": "error", **(env or {})},
+            env={
+                **{name: os.environ[name] for name in ("PATH", "XDG_STATE_HOME")},
+                "PYTHONWARNINGS": "error",
+                **(env or {}),
+            },
             start_new_session=True,
         )
         self.output: list[str] = []

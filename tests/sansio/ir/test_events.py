@@ -92,3 +92,16 @@ def test_usage_of_two_responses(one: Usage, other: Usage, both: Usage) -> None:
 )
 def test_which_annotations_are_more_than_a_link(native: dict[str, object], more: bool) -> None:
     assert Annotation(0, "toy", native, "u", "t", 1, 9).has_unmapped_fields() is more
+
+
+def test_the_part_of_written_tokens_that_is_kept_for_an_hour() -> None:
+    for extra, found in (
+        (None, None),
+        ({}, None),
+        ({"cache_creation": 5}, None),
+        ({"cache_creation": {"ephemeral_5m_input_tokens": 3}}, None),
+        ({"cache_creation": {"ephemeral_1h_input_tokens": 7}}, 7),
+        ({"cache_creation": {"ephemeral_1h_input_tokens": -7}}, None),
+        ({"cache_creation": {"ephemeral_1h_input_tokens": "7"}}, None),
+    ):
+        assert Usage(extra=extra).cache_write_1h == found, extra

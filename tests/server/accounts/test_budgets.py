@@ -2,7 +2,10 @@
 
 import json
 import logging
-from datetime import UTC, datetime
+import tomllib
+from dataclasses import replace
+from datetime import UTC, date, datetime
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -23,21 +26,34 @@ from gateway.scripted import (
 )
 
 from dragoman import Usage
+from dragoman_server.accounts import prices
 from dragoman_server.accounts.limits import ClientLimits, ClientRefused, _counter
+from dragoman_server.accounts.prices import Prices, names_of
 from dragoman_server.accounts.stores.base import Operation
 from dragoman_server.accounts.stores.memory import MemoryAccountStore
 from dragoman_server.accounts.stores.operations import Spend
 from dragoman_server.accounts.stores.tables import LEASE_S
-from dragoman_server.accounts.usage import cost, names_of
-from dragoman_server.settings import ClientKey, Group, Price, Settings
-from dragoman_server.settings.patterns import PatternTable
+from dragoman_server.accounts.usage import cost
+from dragoman_server.capabilities.providers import provider_name
+from dragoman_server.settings import ClientKey, Group, Price, Settings, UpstreamSettings
 
 # Prices.
 
 PLAIN = Price(model="*", input=3.0, output=15.0)
+TIERS = Prices(
+    [
+        Price(model="m", input=6.0, output=30.0, above_tokens=100),
+        Price(model="m", input=0.0, output=15.0),
+        Price(model="m", input=12.0, output=60.0, above_tokens=1000),
+    ],
+    (),
+).find("m", None, None)
+assert TIERS is not None
 FULL = Price(model="*", input=3.0, output=15.0, cached_input=0.3, cache_write=3.75)
 MILLION = 1_000_000
 
+
+LONG = replace(FULL, cache_write_1h=6.0)
 
 COSTS: list[tuple[Price, Usage, float]] = [
     (PLAIN, Usage(), 0.0),
@@ -51,12 +67,29 @@ COSTS: list[tuple[Price, Usage, float]] = [
     (FULL, Usage(input=4 * MILLION, cached=MILLION, cache_write=MILLION), 2 * 3.0 + 0.3 + 3.75),
     (FULL, Usage(input=MILLION, cached=2 * MILLION), 0.3),  # no part is larger than its whole
     (Price(model="*", input=3.0, output=15.0, cached_input=0.0), Usage(input=MILLION, cached=MILLION), 0.0),
+    (LONG, Usage(input=MILLION, cache_write=MILLION), 3.75),
+    (TIERS, Usage(input=100, output=MILLION), 15.0),
+    (TIERS, Usage(input=101, cached=101, output=MILLION), 30.0 + 101 * 6e-6),  # cached ones count, and all are dearer
+    (TIERS, Usage(input=1001, output=MILLION), 60.0 + 1001 * 12e-6),
+    (TIERS, Usage(output=MILLION), 15.0),
 ]  # fmt: skip
 
 
 def test_the_cost_of_a_request() -> None:
     for price, usage, dollars in COSTS:
         assert cost(price, usage) == pytest.approx(dollars), (price, usage)
+
+
+def test_what_is_written_to_a_cache_for_an_hour_has_its_own_price() -> None:
+    usage = Usage(input=MILLION, cache_write=MILLION)
+    for price, written_1h, dollars in (
+        (LONG, MILLION, 6.0),
+        (LONG, MILLION // 4, 0.25 * 6.0 + 0.75 * 3.75),
+        (LONG, 2 * MILLION, 6.0),  # no part is larger than its whole
+        (FULL, MILLION, 3.75),
+        (PLAIN, MILLION, 3.0),
+    ):
+        assert cost(price, usage, written_1h) == pytest.approx(dollars), (price, written_1h)
 
 
 MATCHING_PRICES: list[tuple[tuple[str, ...], str | None]] = [
@@ -73,10 +106,56 @@ MATCHING_PRICES: list[tuple[tuple[str, ...], str | None]] = [
 
 def test_the_first_price_that_matches_one_of_the_names() -> None:
     for patterns, found in MATCHING_PRICES:
-        prices = [Price(model=pattern, input=1.0, output=1.0) for pattern in patterns]
-        table = PatternTable([(price.model, price) for price in prices])
-        price = table.first(*names_of("fast", "up", "m-1"))
+        table = Prices([Price(model=pattern, input=1.0, output=1.0) for pattern in patterns], ())
+        price = table.find("fast", "up", "m-1")
         assert (price and price.model) == found, patterns
+        assert bool(table) == bool(patterns)
+
+
+# Base URLs and models, with the price of a million input tokens in prices.toml, None for no price.
+PACKAGED: list[tuple[str, str, float | None]] = [
+    ("https://api.anthropic.com", "claude-haiku-4-5-20251001", 1.0),
+    ("https://api.anthropic.com/v1", "claude-opus-5", 5.0),
+    ("https://api.anthropic.com", "claude-opus-5-5", 4.0),
+    ("https://api.anthropic.com", "claude-opus-5-fast", None),
+    ("https://api.anthropic.com", "anthropic/claude-opus-5", None),
+    ("https://api.openai.com/v1", "gpt-5.4-2026-03-05", 2.5),
+    ("https://api.z.ai/api/paas/v4", "glm-5.3", 1.4),
+    ("https://api.z.ai/api/coding/paas/v4", "glm-5.3", None),  # a plan with a fixed price
+    # Not the provider's host: other prices, or none.
+    ("https://eu.api.openai.com/v1", "gpt-5.4", None),
+    ("https://api.openai.com.evil.test/v1", "gpt-5.4", None),
+    ("https://api.openai.com:444/v1", "gpt-5.4", None),
+    ("http://127.0.0.1:8000/v1", "gpt-5.4", None),
+]
+
+
+def test_the_prices_of_the_package_are_for_the_hosts_of_the_providers() -> None:
+    for url, model, dollars in PACKAGED:
+        upstream = UpstreamSettings(name="up", protocol="openai_chat", base_url=url)
+        price = Prices((), [upstream]).find("alias", "up", model)
+        assert (price and price.input) == dollars, (url, model)
+        limits = ClientLimits(Settings(upstreams=(upstream,)), MemoryAccountStore())
+        assert price is None or limits.needs_usage(None)
+        mine = Prices([Price(model="alias", input=7.0, output=7.0)], [upstream]).find("alias", "up", model)
+        assert (mine and mine.input) == 7.0, "the configuration comes first"
+
+
+def test_the_file_of_prices() -> None:
+    file = tomllib.loads((Path(prices.__file__).with_name("prices.toml")).read_text())
+    seen = set()
+    for provider in file["providers"]:
+        assert provider["source"].startswith("https://")
+        assert isinstance(provider["date"], date)
+        assert provider_name(provider["base_url"]) is not None
+        for row in provider["prices"]:
+            key = provider["base_url"], row["model"], row.get("above_tokens", 0)
+            assert key not in seen, key
+            seen.add(key)
+            assert row.get("cached_input", 0) <= row["input"] <= row["output"], row
+            assert "*" not in row["model"]
+    for url, model, above in seen:
+        assert (url, model, 0) in seen, (model, above)
 
 
 def test_unknown_names_are_left_out() -> None:
@@ -150,6 +229,25 @@ async def test_the_log_has_the_price_and_caches_count(
     (record,) = [each.__dict__["dragoman"] for each in caplog.records if "dragoman" in each.__dict__]
     assert record["cost_usd"] == pytest.approx(dollars)
     assert "estimated" not in record
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("protocol", [MESSAGES, CHAT])
+async def test_the_log_has_the_price_of_what_is_cached_for_an_hour(
+    protocol: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    price = Price(model="*", input=0, output=0, cache_write=1e6, cache_write_1h=1e7)  # dollars for a token
+    usage = {
+        "input_tokens": 1,
+        "output_tokens": 1,
+        "cache_creation_input_tokens": 5,
+        "cache_creation": {"ephemeral_5m_input_tokens": 3, "ephemeral_1h_input_tokens": 2},
+    }
+    gateway = scripted(MESSAGES, whole({**CACHED_MESSAGES, "usage": usage}), prices=[price])
+    with caplog.at_level(logging.INFO):
+        assert (await gateway.request(protocol)).status == 200
+    (record,) = [each.__dict__["dragoman"] for each in caplog.records if "dragoman" in each.__dict__]
+    assert (record["cache_write_1h_tokens"], record["cost_usd"]) == (2, 3 * 1 + 2 * 10)
 
 
 async def spent_by(limits: ClientLimits, key: ClientKey) -> float | None:

@@ -274,8 +274,14 @@ class Broken(MemoryAccountStore):
         raise AccountStoreError("no route to the store")
 
 
-@pytest.mark.parametrize("silent", [False, True], ids=["fails", "is silent"])
-async def test_a_failing_store_refuses_no_request(silent: bool, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize(
+    ("silent", "reason"),
+    [(False, "no route to the store"), (True, "no response in time")],
+    ids=["fails", "is silent"],
+)
+async def test_a_failing_store_refuses_no_request(
+    silent: bool, reason: str, caplog: pytest.LogCaptureFixture
+) -> None:
     store = Broken(silent)
     gateway = scripted(CHAT, keys={"red": {"requests_per_minute": 1, "tokens_per_minute": 1}}, store=store)
     begun = anyio.current_time()
@@ -284,7 +290,7 @@ async def test_a_failing_store_refuses_no_request(silent: bool, caplog: pytest.L
     assert anyio.current_time() - begun < 10
     lines = [each for each in caplog.records if each.name == "dragoman.errors"]
     assert len(lines) == 1
-    assert "the limits of client keys are not counted" in lines[0].getMessage()
+    assert lines[0].getMessage() == f"the limits of client keys are not counted: {reason}"
     store.works = True
     assert (await gateway.request()).status == 200
     assert (await gateway.request()).status == 429

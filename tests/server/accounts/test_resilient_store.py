@@ -17,7 +17,6 @@ from dragoman_server.accounts.stores.base import (
     AccountStore,
     AccountStoreError,
     Candidate,
-    KeyUse,
     NoRoom,
     Operation,
     Rate,
@@ -27,7 +26,6 @@ from dragoman_server.accounts.stores.memory import MemoryAccountStore
 from dragoman_server.accounts.stores.operations import (
     Add,
     Change,
-    KeyUses,
     ReadKeyTables,
     Release,
     Reserve,
@@ -162,12 +160,10 @@ CALLS: dict[str, Callable[[AccountStore], Awaitable[object]]] = {
     "add": lambda store: store.apply(Add([("budget", None)], 1.0, NOW)),
     "add within": lambda store: store.apply(Add([("budget", None)], 1.0, NOW, 5.0)),
     "total": lambda store: total(store, "budget", NOW),
-    "add key use": lambda store: store.apply(KeyUses(["red"], KeyUse(1.0))),
-    "key uses": lambda store: store.apply(KeyUses(["red"])),
 }
 
 
-LOCAL_DECISIONS = ("reserve", "spend", "add within", "key uses")
+LOCAL_DECISIONS = ("reserve", "spend", "add within")
 
 
 @pytest.mark.parametrize("behaviour", [Behaviour.FAILS, Behaviour.HANGS])
@@ -390,11 +386,9 @@ async def test_unread_spending_is_counted_after_recovery(store: FakeStore, resil
     await resilient.apply(Add([("budget", None)], 1.5, NOW))
     assert await resilient.apply(Add(BUDGET, 1.0, NOW, 2.0)) == [1.5, 0.0]
     assert await resilient.apply(Add(BUDGET, 1.0, NOW, 2.0)) == [2.5, 0.0], "which is too much"
-    await resilient.apply(KeyUses(["red"], KeyUse(1.0)))
     store.behaviour = Behaviour.WORKS
     await settle()
     assert await total(store, "budget", NOW) == 2.5
-    assert await store.apply(KeyUses(["red"])) == [KeyUse(1.0)]
     assert await store.apply(Spend([(TOKENS.tokens, 301.0)], NOW, at_once=True)) > [NOW]  # type: ignore[list-item]
     assert await store.apply(Spend([(KEY, 1.0)], NOW, at_once=True)) > [NOW]
 
@@ -440,7 +434,7 @@ async def test_failures_are_not_counted_twice_but_cooldowns_and_disabling_always
     assert store.health()["up/b"] == Health(NOW + 60, "why", consecutive_cooldowns=1)
 
 
-@pytest.mark.parametrize("call", ["spend", "spend later", "add", "add within", "add key use"])
+@pytest.mark.parametrize("call", ["spend", "spend later", "add", "add within"])
 async def test_what_the_store_may_have_counted_is_not_sent_again(
     store: FakeStore, resilient: ResilientStore, call: str
 ) -> None:
@@ -480,14 +474,12 @@ async def test_the_memory_has_the_same_use_as_a_store_that_works(
     other = Rate("other key", 2, 60.0)
     await reserve(resilient, ONE_AT_ONCE, lease="ended")
     await resilient.apply(Release(Reservation(ONE_AT_ONCE, "ended"), 0.0, NOW))
-    await resilient.apply(KeyUses(["red"], KeyUse(1.0)))
     spent = [await resilient.apply(Spend([(KEY, 1.0)], NOW, at_once=True)) for _ in range(3)]
     assert spent == [[0.0], [0.0], [NOW + 30]]
     assert await resilient.apply(Spend([(other, 3.0)], NOW, at_once=False)) == [NOW + 30]
     store.behaviour = Behaviour.FAILS
     await reserve_until_open(resilient)
     assert await reserve(resilient, ONE_AT_ONCE) == "up/a"
-    assert await resilient.apply(KeyUses(["red"])) == [KeyUse(1.0)]
     assert await resilient.apply(Spend([(KEY, 1.0)], NOW + 30, at_once=True)) == [0.0], "one was refused"
     assert await resilient.apply(Spend([(other, 0.0)], NOW, at_once=True)) == [NOW + 30]
 

@@ -39,13 +39,12 @@ from dragoman_server.accounts.stores.base import (
     AccountStore,
     AccountStoreError,
     Candidate,
-    KeyUse,
     Rate,
     Reservation,
 )
 from dragoman_server.accounts.stores.lua import CHANGE
 from dragoman_server.accounts.stores.memory import MemoryAccountStore
-from dragoman_server.accounts.stores.operations import Add, Change, KeyUses, Release, Reserve
+from dragoman_server.accounts.stores.operations import Add, Change, Release, Reserve
 from dragoman_server.accounts.stores.resilient import ResilientStore
 from dragoman_server.accounts.stores.sqlite import SQLiteAccountStore
 from dragoman_server.accounts.stores.valkey import ValkeyAccountStore
@@ -178,13 +177,6 @@ async def test_gateways_never_spend_more_of_a_budget_than_one_would(
             tasks.start_soon(spend, other)
     assert passed.count(True) == 10
     assert await total(one, "budget", NOW) == 10.0
-
-
-async def test_the_use_of_client_keys_is_shared(one: AccountStore, other: AccountStore) -> None:
-    await one.apply(KeyUses(["red"], KeyUse(1.0, 10.0, 0.5, NOW)))
-    await other.apply(KeyUses(["red"], KeyUse(2.0, 20.0, 0.25, NOW + 1)))
-    for store in (one, other):
-        assert await store.apply(KeyUses(["red"])) == [KeyUse(3.0, 30.0, 0.75, NOW + 1)]
 
 
 async def test_a_later_gateway_starts_with_the_shared_state(kind: Kind) -> None:
@@ -509,7 +501,9 @@ async def test_the_state_of_the_server_is_kept(server: ValkeyServer) -> None:
     async with store.running():
         await store.apply(Change("up/a", Health.after_reset))
         lost = [(account, "", '{"disabled":"long ago"}') for account in ("up/a", "up/b")]
-        await store._evaluate(store._connection, CHANGE, ["health"], msgspec.json.encode(lost))  # type: ignore[arg-type]
+        await store._connection.evaluate(
+            CHANGE, ["dragoman:2:health"], msgspec.json.encode(lost), *store._settings
+        )
         await until(lambda: "up/b" in store.health())
         assert {account: health.disabled for account, health in store.health().items()} == {
             "up/a": None,

@@ -29,7 +29,6 @@ from virtual_time import REAL_BACKENDS
 from dragoman_server.accounts.stores.base import (
     AccountStore,
     Candidate,
-    KeyUse,
     NoRoom,
     Operation,
     Rate,
@@ -39,7 +38,6 @@ from dragoman_server.accounts.stores.memory import _EXPIRED_AT_ONCE, MemoryAccou
 from dragoman_server.accounts.stores.operations import (
     Add,
     Change,
-    KeyUses,
     ReadKeyTables,
     Release,
     Reserve,
@@ -122,10 +120,7 @@ def operation(word: str, rest: list[str]) -> Operation[Any]:
             )
         case "keys":
             return ReadKeyTables(options.get("known", ""))
-        case "use":
-            requests, tokens, cost, seconds = map(float, names[1:])
-            return KeyUses(names[:1], KeyUse(requests, tokens, cost, NOW + seconds))
-    return KeyUses(names)
+    raise ValueError(word)
 
 
 def shown(result: Any) -> str:
@@ -134,8 +129,6 @@ def shown(result: Any) -> str:
             return candidate.account
         case NoRoom(until):
             return f"no room until {until - NOW:.6g}"
-        case KeyUse(requests, tokens, cost, last_used):
-            return f"{requests:g} {tokens:g} {cost:g} {last_used and last_used - NOW:g}"
         case float():
             return f"{result - NOW if result > NOW / 2 else result:.6g}"
         case dict():

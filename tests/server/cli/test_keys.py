@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from stat import S_ISDIR
 
+import anyio
 import pytest
 from click.testing import Result
 from command.cli import run
@@ -19,6 +20,8 @@ from dragoman_server.settings import ClientKey
 from dragoman_server.settings.client_keys import hash_client_key, parse_duration, parse_when
 from dragoman_server.settings.secret import Secret
 from dragoman_server.settings.values import InvalidValue
+from dragoman_server.usage.stores.base import KeyUse, UsageBatch
+from dragoman_server.usage.stores.sqlite import SQLiteUsageStore
 
 RELOAD = "a running gateway needs a reload for it: dragoman reload, or SIGHUP"
 ADMIN = "admin-canary-0123456789-0123456789-wq7zk"
@@ -72,7 +75,7 @@ def test_keys_are_listed_with_their_limits() -> None:
         "old   active  -         -       -      -                budget=0/total",
         "dev   active  -         -       -      -",
     ]
-    assert "server.admin_key is not set, and the account store is the memory of the gateway" in result.stderr
+    assert "server.admin_key is not set; nothing was counted yet: there is no file" in result.stderr
 
 
 def test_a_key_can_be_made_for_a_gateway_that_must_not_start_without() -> None:
@@ -348,7 +351,7 @@ def test_what_a_time_means() -> None:
 def test_keys_in_the_account_store_are_changed_by_the_same_commands() -> None:
     Path("dragoman.toml").write_text(
         '[server]\nstored_keys = true\naccount_store = "sqlite"\naccount_store_path = "accounts.db"\n'
-        'audit_log = "audit.jsonl"\n[[groups]]\nname = "team"\n'
+        'usage_store = "sqlite"\nusage_store_path = "usage.db"\naudit_log = "audit.jsonl"\n[[groups]]\nname = "team"\n'
     )
     made = keys(
         "add", "ci", "--store", "--group", "team", "--requests-per-minute", "60", "--expires", "2126-12-31"
@@ -359,11 +362,17 @@ def test_keys_in_the_account_store_are_changed_by_the_same_commands() -> None:
     rotated = keys("rotate", "ci", "--overlap", "0")
     assert "the account store: ci has a new key, and the old one is no longer valid" in rotated.stderr
     assert keys("disable", "ci").stdout == "the account store: ci is disabled\n"
+
+    async def use(store: SQLiteUsageStore) -> None:
+        async with store.running():
+            await store.add(UsageBatch("1", {}, {"ci": KeyUse(2, 30, 0.25)}, 0))
+
+    anyio.run(use, SQLiteUsageStore("usage.db"))
     listed = keys("list").stdout.splitlines()[1:]
     permissions = "group=team expires=2126-12-31T00:00:00Z requests_per_minute=60"
     assert [" ".join(line.split()) for line in listed] == [
         "filed active 0 0 $0.00 -",
-        f"ci disabled 0 0 $0.00 - {permissions}",
+        f"ci disabled 2 30 $0.25 - {permissions}",
     ]
     assert keys("enable", "ci").stdout == "the account store: ci is enabled\n"
     for arguments, words in (

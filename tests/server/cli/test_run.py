@@ -46,6 +46,7 @@ def environ_of(folder: Path, **more: str) -> dict[str, str]:
     return {
         "PATH": os.environ["PATH"],
         "HOME": str(folder),
+        "XDG_STATE_HOME": os.environ["XDG_STATE_HOME"],
         "TMPDIR": str(folder),
         "PYTHONWARNINGS": "error",
         **more,

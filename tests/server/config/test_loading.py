@@ -81,6 +81,10 @@ SAMPLES = {
     "stored_keys": ("yes", True),
     "audit_log": ("audit.jsonl", "audit.jsonl"),
     "budget_webhook": ("https://hooks.test/k", Secret("https://hooks.test/k")),
+    "usage_store": ("valkey", "valkey"),
+    "usage_store_path": ("u.db", "u.db"),
+    "usage_store_url": ("unix:///run/valkey", Secret("unix:///run/valkey")),
+    "usage_max_age_s": ("86400", 86_400.0),
     "secret": ("s" * 32, Secret("s" * 32)),
     "max_attempts": ("3", 3),
     "account_wait_s": ("2.5", 2.5),
@@ -122,12 +126,14 @@ def test_a_key_of_the_operator_is_no_client_key(setting: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("setting", "extra"), [("metrics_key", "metrics"), ("otel", "otel"), ("account_store", "valkey")]
+    ("setting", "extra"),
+    [("metrics_key", "metrics"), ("otel", "otel"), ("account_store", "valkey"), ("usage_store", "valkey")],
 )
 def test_settings_that_need_an_extra(setting: str, extra: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dragoman_server.platform.extras.find_spec", lambda name: None)
     value = extra if setting == "account_store" else SAMPLES[setting][0]
-    environ = {f"DRAGOMAN_{setting.upper()}": value, "DRAGOMAN_ACCOUNT_STORE_URL": "valkey://host"}
+    urls = {f"DRAGOMAN_{name}_STORE_URL": "valkey://host" for name in ("ACCOUNT", "USAGE")}
+    environ = {f"DRAGOMAN_{setting.upper()}": value, **urls}
     (line,) = errors("", environ)
     assert line == f"environment: DRAGOMAN_{setting.upper()}: needs an extra: {install_command(extra)}"
 
@@ -397,3 +403,12 @@ def test_settings_are_frozen() -> None:
 )
 def test_the_nearest_name(word: str, valid: tuple[str, ...], found: str | None) -> None:
     assert nearest(word, valid) == found
+
+
+def test_a_budget_needs_no_prices_where_the_package_has_some() -> None:
+    key = f'[[client_keys]]\nname = "ci"\nhash = "{"0" * 64}"\nbudget = 5\n'
+    environ = {"DRAGOMAN_SECRET": SECRET}
+    (line,) = errors(key, environ)
+    assert "needs [[prices]]: without a price" in line
+    (loaded,) = load_text(key, {**environ, "OPENAI_API_KEY": CANARY}).settings.client_keys
+    assert loaded.budget == 5.0

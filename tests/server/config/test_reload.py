@@ -108,9 +108,9 @@ async def test_what_is_right_elsewhere_may_be_wrong_here(file: Path) -> None:
 
 async def test_limits_are_never_counted_by_each_worker_alone(file: Path) -> None:
     gateway = Gateway(file, f"[server]\nworkers = 4\n{SECRET}{KEY}")
-    limited = f"{SECRET}{KEY}requests_per_minute = 5\n"
-    for workers in (4, 1):
-        (error,) = (await gateway.reload(f"[server]\nworkers = {workers}\n{limited}")).errors
+    for workers, limited in ((4, KEY), (1, KEY), (1, KEY + '[[groups]]\nname = "team"\n')):
+        text = f"[server]\nworkers = {workers}\n{SECRET}{limited}requests_per_minute = 5\n"
+        (error,) = (await gateway.reload(text)).errors
         assert "each of the 4 workers would count the limits" in error
     assert gateway.settings.client_keys[0].requests_per_minute is None
 

@@ -231,6 +231,7 @@ SERVED = [
         for version in ("v1beta", "v1alpha", "v1beta1", "v1/publishers/google", "v1beta1/publishers/google")
         for one in ("", "/{model}")
     ),
+    "GET /v1/usage",
     "GET /healthz",
     "GET /readyz",
     "GET /api/hello",

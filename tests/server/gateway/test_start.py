@@ -87,7 +87,7 @@ def respond(listener: socket.socket, requests: int) -> None:
 
 def config(folder: Path, *lines: str, backend: str = "asyncio") -> str:
     """Return the name of a file with one upstream, whose list of models the banner does not fetch."""
-    server = ["[server]", "port = 0", f'backend = "{backend}"']
+    server = ["[server]", "port = 0", f'backend = "{backend}"', 'usage_store = "memory"']
     upstream = ["[[upstreams]]", 'name = "up"', 'protocol = "openai_chat"', "model_list = false"]
     file = folder / "some.toml"
     file.write_text("\n".join([*server, *upstream, *lines]))

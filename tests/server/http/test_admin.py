@@ -120,6 +120,7 @@ def test_there_are_routes_to_try() -> None:
         "/admin/keys/red",
         *(f"/admin/keys/red/{change}" for change in ("rotate", "disable", "enable")),
         "/admin/reload",
+        "/admin/usage",
         "/admin/accounts/two/a/enable",
         "/admin/accounts/two/a/disable",
         "/admin/accounts/two/a/reset",

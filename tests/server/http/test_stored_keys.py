@@ -4,11 +4,11 @@
 
 import json
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import anyio
 import pytest
@@ -20,13 +20,15 @@ from dragoman_server.accounts import stored_keys
 from dragoman_server.accounts.stored_keys import REFRESH_S, StoredKeys
 from dragoman_server.accounts.stores.base import AccountStoreError, Operation
 from dragoman_server.accounts.stores.memory import MemoryAccountStore
-from dragoman_server.accounts.stores.operations import KeyUses, ReadKeyTables, WriteKeyTable
+from dragoman_server.accounts.stores.operations import ReadKeyTables, WriteKeyTable
 from dragoman_server.app import Application
 from dragoman_server.config.reload import ReloadResult
 from dragoman_server.gateway import Gateway
 from dragoman_server.http.admin.keys import MAX_BODY_BYTES
-from dragoman_server.settings import Price, Settings
+from dragoman_server.settings import Price, Settings, UpstreamSettings
 from dragoman_server.settings.secret import Secret
+from dragoman_server.usage.stores.base import UsageStoreError
+from dragoman_server.usage.stores.memory import MemoryUsageStore
 
 pytestmark = [pytest.mark.anyio, pytest.mark.backends(*VIRTUAL_BACKENDS)]
 
@@ -102,7 +104,10 @@ async def test_the_life_of_a_key_over_two_gateways() -> None:
         assert (await admin(other, "POST", "/ci/enable"))["state"] == "active"
         third = (await admin(one, "POST", "/ci/rotate", {"overlap": "0", "expires": "never"}))["key"]
         assert [await statuses(key) for key in (first, second, third)] == [[401, 401]] * 2 + [[200, 200]]
+        own = json.loads((await call(other, "/v1/usage", None, "GET", {"x-api-key": third})).body)
+        assert (own["key"], own["group"]["models"], own["total"]["requests"]) == ("ci", ["up/*"], 4)
         listed = await admin(other, "GET", "")
+        assert [key["requests"] for key in listed["keys"]] == [0, 4]
         assert [(key["name"], key["source"]) for key in listed["keys"]] == [
             ("filed", "file"),
             ("ci", "store"),
@@ -195,6 +200,14 @@ async def test_two_processes_that_change_one_key_do_it_one_after_the_other() -> 
         assert valid == keys[-1:]
 
 
+async def test_a_key_has_a_budget_where_the_package_has_prices() -> None:
+    settings = settings_of()
+    hosted = UpstreamSettings.of(name="openai", protocol=CHAT, base_url="https://api.openai.com/v1")
+    app = app_of(MemoryAccountStore(), replace(settings, upstreams=(*settings.upstreams, hosted)))
+    async with app.lifespan():
+        await admin(app, "POST", "", {"name": "ci", "budget": 5}, 201)
+
+
 async def test_a_store_has_a_largest_number_of_keys(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stored_keys, "MAX_STORED_KEYS", 1)
     app = app_of(MemoryAccountStore())
@@ -205,7 +218,14 @@ async def test_a_store_has_a_largest_number_of_keys(monkeypatch: pytest.MonkeyPa
         await admin(app, "POST", "/a/rotate")
 
 
-async def test_a_key_that_was_made_is_shown_whatever_the_store_does_next() -> None:
+async def test_a_key_that_was_made_is_shown_whatever_the_stores_do_next(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def fail(self: MemoryUsageStore, keys: Sequence[str]) -> NoReturn:
+        raise UsageStoreError("no route to the store")
+
+    monkeypatch.setattr(MemoryUsageStore, "key_uses", fail)
+
     class FailsNext(Store):
         after: type[Operation[Any]] = Operation
 
@@ -215,7 +235,7 @@ async def test_a_key_that_was_made_is_shown_whatever_the_store_does_next() -> No
                 self.fails = self.after
             return result
 
-    for FailsNext.after in (KeyUses, ReadKeyTables, Operation):
+    for FailsNext.after in (ReadKeyTables, Operation):
         store = FailsNext()
         app = app_of(store)
         async with app.lifespan():

@@ -359,7 +359,7 @@ async def test_a_call_waits_for_those_before_it_for_a_bounded_time(
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(store.put, response())
             await anyio.sleep(0.01)
-            monkeypatch.setattr("dragoman_server.responses.stores.sqlite._TURN_S", 0.05)
+            monkeypatch.setattr("dragoman_server.platform.sqlite_file.TURN_S", 0.05)
             with pytest.raises(ResponseStoreError, match=r"the calls before this one took 0\.05 s"):
                 await store.get("", "resp_1", NOW)
             holder.execute("ROLLBACK")

@@ -62,7 +62,12 @@ async def samples(app: Application, name: str) -> dict[tuple[str, ...], float]:
 
 
 def gateway(response: Any = None, **more: Any) -> ScriptedGateway:
-    usage = {"prompt_tokens": 20, "completion_tokens": 7, "prompt_tokens_details": {"cached_tokens": 5}}
+    usage = {
+        "prompt_tokens": 20,
+        "completion_tokens": 7,
+        "prompt_tokens_details": {"cached_tokens": 5},
+        "completion_tokens_details": {"reasoning_tokens": 4},
+    }
     response = response or whole(chat_response({"content": "Hi"}, usage=usage))
     return scripted(CHAT, response, upstream={"models": ("m",), "model_list": False}, **ON, **more)
 

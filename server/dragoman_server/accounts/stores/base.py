@@ -67,28 +67,6 @@ class Candidate(msgspec.Struct, frozen=True, omit_defaults=True):
     max_concurrent_requests: int | None = None
 
 
-class KeyUse(msgspec.Struct, frozen=True):
-    """What requests with a client key have used.
-
-    Attributes:
-        last_used: Seconds since the epoch, 0 for a key that was never used.
-    """
-
-    requests: float = 0.0
-    tokens: float = 0.0
-    cost_usd: float = 0.0
-    last_used: float = 0.0
-
-    def plus(self, more: "KeyUse") -> "KeyUse":
-        """Add the sums, and keep the later `last_used`."""
-        return KeyUse(
-            self.requests + more.requests,
-            self.tokens + more.tokens,
-            self.cost_usd + more.cost_usd,
-            max(self.last_used, more.last_used),
-        )
-
-
 @dataclass(frozen=True, slots=True)
 class Reservation:
     """A reservation for one request with this candidate.

@@ -11,7 +11,6 @@ last use, if the gateway may not know them. Entries that are not needed after a 
 a script decides depends only on the gateways' clock.
 """
 
-from dragoman_server.accounts.stores.base import KeyUse
 from dragoman_server.accounts.stores.tables import CONVERSATION_S, LEASE_RETRY_S, LEASE_S, TOLERANCE_S
 
 # Seconds for which the server holds entries after they have expired. Clocks of gateways may differ by that much.
@@ -205,21 +204,6 @@ if op.amount ~= 0 and (op.limit == cjson.null or sum <= op.limit) then
   end
 end
 return {{before, {{}}, {{}}}}
-"""
-)
-
-# Keys: the client keys'. Returns the fields of each.
-KEY_USES = (
-    _RATES
-    + f"""
-local names, uses = {{{str(KeyUse.__struct_fields__)[1:-1]}}}, {{}}
-for i, name in ipairs(op.more ~= cjson.null and names or {{}}) do
-  local before, more = number(redis.call('HGET', KEYS[1], name)), op.more[name]
-  local after = name == 'last_used' and math.max(before, more) or before + more
-  redis.call('HSET', KEYS[1], name, text(after))
-end
-for i, key in ipairs(KEYS) do uses[i] = redis.call('HMGET', key, unpack(names)) end
-return {{uses, {{}}, {{}}}}
 """
 )
 

@@ -12,7 +12,6 @@ from dragoman_server.accounts.stores import lua
 from dragoman_server.accounts.stores.base import (
     Candidate,
     Counter,
-    KeyUse,
     NoRoom,
     Operation,
     Rate,
@@ -279,38 +278,6 @@ class Add(Operation[list[float]], frozen=True):
 
     def missed(self, result: list[float]) -> Sequence[Operation[Any]]:
         return [Add(self.counters[:1], self.amount, self.now)] if self.amount and self._fits(result) else ()
-
-
-class KeyUses(Operation[list[KeyUse]], frozen=True):
-    """Return what each of these client keys has used.
-
-    Attributes:
-        more: Added to the first one's use.
-    """
-
-    names: Sequence[str]
-    more: KeyUse | None = None
-    script = lua.KEY_USES
-
-    def apply(self, tables: Tables) -> list[KeyUse]:
-        fields = KeyUse.__struct_fields__
-        uses = [
-            KeyUse(*[tables.total(f"use:{name}:{field}", 0.0) for field in fields]) for name in self.names
-        ]
-        if self.more is not None:
-            uses[0] = uses[0].plus(self.more)
-            for field in fields:
-                tables.put_total(f"use:{self.names[0]}:{field}", getattr(uses[0], field), NEVER)
-        return uses
-
-    def keys(self) -> list[str]:
-        return [f"use:{name}" for name in self.names]
-
-    def result(self, found: Any) -> list[KeyUse]:
-        return [KeyUse(*[float(amount or 0) for amount in use]) for use in found]
-
-    def is_write(self) -> bool:
-        return self.more is not None
 
 
 class ReadKeyTables(Operation[dict[str, str] | None], frozen=True):

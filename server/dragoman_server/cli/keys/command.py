@@ -1,15 +1,14 @@
 """The commands `dragoman keys ...`: make, list, rotate, disable, enable and revoke client keys.
 
 The keys have their own file next to the configuration file, which these commands write whole. It has only hashes: who
-made a key has it. What keys have used is in the account store: a running gateway is asked for it, or else a shared
-store is read.
+made a key has it. What keys have used is in the usage store: a running gateway is asked for it, or else the store is
+read.
 """
 
 import getpass
 import json
 import os
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -28,9 +27,9 @@ from dragoman_server.cli.options import (
     config_path,
     exit_with,
     load_or_exit,
-    loader,
     setting_option,
 )
+from dragoman_server.cli.usage import server_of, with_usage_file
 from dragoman_server.config.loader import DEFAULT_FILE, LoadedConfig, load
 from dragoman_server.settings import ClientKey, Settings
 from dragoman_server.settings.client_keys import (
@@ -129,10 +128,10 @@ def add_key(
 def list_keys(config_file: str | None, as_json: bool) -> None:
     """Print the keys, what each may do and what it has used.
 
-    What it has used is requested from the running gateway if server.admin_key is set, or else read from the account
+    What it has used is requested from the running gateway if server.admin_key is set, or else read from the usage
     store.
     """
-    loaded = load_or_exit(config_file, UNBOUND)
+    loaded = with_usage_file(load_or_exit(config_file, UNBOUND))
     keys = list(loaded.settings.client_keys)
     if loaded.settings.server.stored_keys:
         from dragoman_server.cli.keys.store import STORE_ERRORS, read_stored
@@ -407,16 +406,12 @@ def _used(
     settings: Settings, keys: list[ClientKey], config_file: str | None
 ) -> tuple[list[dict[str, Any]] | None, str]:
     """Return what keys have used, as /admin/keys does, or None and the reason why that is not known."""
-    server = settings.server
-    with suppress(ConfigError):
-        server = loader(config_file, {})().settings.server  # with the address that the gateway is bound to
+    server = server_of(settings, config_file)
     try:
         rows: list[dict[str, Any]] = admin_request(server, "GET", "keys")["keys"]
         return rows, ""
     except AdminUnavailable as error:
         reason = str(error)
-    if server.account_store == "memory":
-        return None, f"{reason}, and the account store is the memory of the gateway"
     from dragoman_server.cli.keys.store import STORE_ERRORS, read_used
 
     try:

@@ -1,4 +1,4 @@
-"""What `dragoman keys` reads and changes in the account store. It takes a while to import."""
+"""What `dragoman keys` reads and changes in the account store, and reads of usage. It takes a while to import."""
 
 import time
 from collections.abc import Awaitable, Callable
@@ -6,18 +6,19 @@ from typing import Any, TypeVar
 
 import anyio
 
-from dragoman_server.accounts.key_usage import KeyUsage
 from dragoman_server.accounts.limits import ClientLimits
 from dragoman_server.accounts.stored_keys import KeyClash, StoredKeys, UnknownKey, all_keys
 from dragoman_server.accounts.stores.base import AccountStore, AccountStoreError
+from dragoman_server.cli.usage import UsageUnavailable, stored_usage
 from dragoman_server.gateway import make_account_store
 from dragoman_server.http.admin.keys import keys_json
 from dragoman_server.settings import ClientKey, Settings
+from dragoman_server.usage.stores.base import UsageStoreError
 
 _T = TypeVar("_T")
 
-# The store does not work.
-STORE_ERRORS = (AccountStoreError, OSError, ExceptionGroup)
+# A store does not work, or is the memory of the gateway.
+STORE_ERRORS = (AccountStoreError, UsageStoreError, UsageUnavailable, OSError, ExceptionGroup)
 # A change of a key that is not possible.
 REFUSALS = (KeyClash, UnknownKey)
 
@@ -40,12 +41,16 @@ def read_stored(settings: Settings) -> list[ClientKey]:
 
 def read_used(settings: Settings, keys: list[ClientKey]) -> list[dict[str, Any]]:
     """Return the rows of /admin/keys for these keys. Raises STORE_ERRORS."""
+    usage = stored_usage(settings.server)
 
     async def read(store: AccountStore) -> list[dict[str, Any]]:
-        limits = ClientLimits(settings, store)
-        return await keys_json(settings, keys, KeyUsage(store), limits, time.time()) or []
+        async with usage.running():
+            return await keys_json(settings, keys, usage, ClientLimits(settings, store), time.time())
 
-    return _with_store(settings, read)
+    rows = _with_store(settings, read)
+    if settings.server.account_store == "memory":  # of the gateway, which counts budgets there
+        rows = [{**row, "budget_spent": None} for row in rows]
+    return rows
 
 
 def _with_store(settings: Settings, use: Callable[[AccountStore], Awaitable[_T]]) -> _T:

@@ -24,6 +24,7 @@ from dragoman_server.cli.model_lists import ModelLists, OfferedModels, fetch_lis
 from dragoman_server.cli.options import FAILURE, USAGE_ERROR, exit_with, load_or_exit, print_lines
 from dragoman_server.cli.run.child import HUNG_UP, run_child
 from dragoman_server.cli.run.private_gateway import HOST, private_settings, starting
+from dragoman_server.cli.usage import with_usage_file
 from dragoman_server.config.loader import LoadedConfig
 from dragoman_server.models.info import ModelInfo
 from dragoman_server.models.listing import can_list
@@ -75,7 +76,7 @@ class Launch:
         loaded = load_or_exit(self.config_file, {"host": HOST, "port": "0", "workers": "1"})
         for warning in loaded.warnings:
             click.echo(f"warning: {warning}", err=True)
-        settings = private_settings(loaded.settings)
+        settings = private_settings(with_usage_file(loaded).settings)
         if not settings.upstreams:
             click.echo(
                 "warning: there is no upstream: the models are those of the built-in simulator", err=True

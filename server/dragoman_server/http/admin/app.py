@@ -19,6 +19,7 @@ from dragoman_server.gateway import Gateway
 from dragoman_server.http.admin.accounts import account_routes
 from dragoman_server.http.admin.keys import key_routes
 from dragoman_server.http.admin.reload import reload_routes
+from dragoman_server.http.admin.usage import usage_routes
 from dragoman_server.http.auth import ADMIN_PATH, METRICS_PATH, AdminKeyMiddleware, Refuse
 from dragoman_server.http.events import EVENTS_PATH, EventsEndpoint
 from dragoman_server.http.metrics import metrics_endpoint
@@ -52,4 +53,9 @@ def admin_app(
 
 def admin_routes(gateway: Gateway, reload: Callable[[], Awaitable[ReloadResult | None]]) -> list[BaseRoute]:
     """Return the routes below /admin."""
-    return [*account_routes(gateway), *key_routes(gateway), *reload_routes(gateway, reload)]
+    return [
+        *account_routes(gateway),
+        *key_routes(gateway),
+        *usage_routes(gateway),
+        *reload_routes(gateway, reload),
+    ]

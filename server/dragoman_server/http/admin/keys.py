@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
 from typing import TypeAlias
@@ -13,22 +14,28 @@ from starlette.routing import BaseRoute, Route
 
 from dragoman import RemoteProtocolError, RequestRefused
 from dragoman.jsontext import JSONObject, decode
-from dragoman_server.accounts.key_usage import KeyUsage
 from dragoman_server.accounts.limits import ClientLimits
 from dragoman_server.accounts.stored_keys import KeyClash, StoredKeys, UnknownKey, all_keys
-from dragoman_server.accounts.stores.base import AccountStoreError, KeyUse
+from dragoman_server.accounts.stores.base import AccountStoreError
 from dragoman_server.gateway import Gateway
 from dragoman_server.http.admin.replies import audit_request, respond, time_text
+from dragoman_server.http.admin.usage import UNREADABLE
 from dragoman_server.http.auth import ADMIN_PATH
 from dragoman_server.http.request import read_body
+from dragoman_server.http.usage import UsageSource, key_use_json
 from dragoman_server.settings import ClientKey, LimitHolder, Settings
 from dragoman_server.settings.client_keys import public_table
 from dragoman_server.settings.values import InvalidValue
+from dragoman_server.usage.stores.base import KeyUse, UsageStoreError
 
 # A key with some thousand names of models.
 MAX_BODY_BYTES = 64 * 1024
 
 _KEYS_PATH = f"{ADMIN_PATH}/keys"
+_NOT_STORED = (
+    "keys are only changed in the file of the keys: to keep keys in the account store as well, set "
+    "server.stored_keys = true, and account_store to sqlite or valkey"
+)
 # Of rotate.
 _ROTATION = ("overlap", "expires")
 
@@ -76,14 +83,11 @@ def key_routes(gateway: Gateway) -> Sequence[BaseRoute]:
     """Return the routes below /admin/keys."""
     settings, stored_keys = gateway.settings, gateway.stored_keys
 
-    async def known_of(keys: Sequence[ClientKey]) -> list[JSONObject] | None:
-        return await keys_json(settings, keys, gateway.key_usage, gateway.limits, time.time())
-
     async def states_of(keys: Sequence[ClientKey]) -> list[JSONObject]:
-        found = await known_of(keys)
-        if found is None:
-            raise HTTPException(503, "the account store does not respond")
-        return found
+        try:
+            return await keys_json(settings, keys, gateway.usage, gateway.limits, time.time())
+        except UsageStoreError:
+            raise HTTPException(503, UNREADABLE) from None
 
     async def list_keys(request: Request) -> Response:
         keys = await states_of(all_keys(settings, stored_keys))
@@ -100,10 +104,7 @@ def key_routes(gateway: Gateway) -> Sequence[BaseRoute]:
 
     async def change_key(request: Request, done: str, change: _ChangeFunction) -> Response:
         if stored_keys is None:
-            raise HTTPException(
-                409, "keys are only changed in the file of the keys: to keep keys in the account store as well, set "
-                "server.stored_keys = true, and account_store to sqlite or valkey"
-            )  # fmt: skip
+            raise HTTPException(409, _NOT_STORED)
         body = await _read_object(request, settings.server.body_timeout_s)
         name = request.path_params.get("name", "")
         try:
@@ -124,8 +125,9 @@ def key_routes(gateway: Gateway) -> Sequence[BaseRoute]:
         state = {"name": name, "state": "revoked"}
         if key is not None:
             # The change is made: its response does not depend on what is known about the use of the key.
-            found = await known_of([key])
-            state = found[0] if found else {**table, "name": name, "state": key.state(time.time())}
+            state = {**table, "name": name, "state": key.state(time.time())}
+            with suppress(HTTPException):
+                [state] = await states_of([key])
         shown = {} if plain is None else {"key": plain}  # the only time that it is
         return respond(gateway, request, {**shown, **state}, 201 if done == "made" else 200)
 
@@ -154,12 +156,10 @@ async def _read_object(request: Request, silence_s: float) -> JSONObject:
 
 
 async def keys_json(
-    settings: Settings, keys: Sequence[ClientKey], usage: KeyUsage, limits: ClientLimits, now: float
-) -> list[JSONObject] | None:
-    """Return the state of client keys, None if the account store does not respond."""
-    uses = await usage.totals([key.name for key in keys])
-    if uses is None:
-        return None
+    settings: Settings, keys: Sequence[ClientKey], usage: UsageSource, limits: ClientLimits, now: float
+) -> list[JSONObject]:
+    """Return the state of client keys. Raises UsageStoreError."""
+    uses = await usage.key_uses([key.name for key in keys])
     in_file = {key.name for key in settings.client_keys}
     spent = await limits.spent(keys)
     return [
@@ -176,9 +176,7 @@ def key_json(key: ClientKey, use: KeyUse, spent: float | None, now: float) -> JS
         "group": key.group,
         "state": key.state(now),
         **{name: None if end is None else time_text(end.timestamp()) for name, end in ends.items()},
-        "requests": round(use.requests),
-        "tokens": round(use.tokens),
-        "cost_usd": round(use.cost_usd, 6),
+        **key_use_json(use),
         "last_used": time_text(use.last_used) if use.last_used else None,
         **limits_json(key, spent),
     }

@@ -9,12 +9,10 @@ The conversations are private: only the user who runs the gateway may read the f
 
 import hashlib
 import sqlite3
-from collections.abc import AsyncIterator, Callable, Collection, Iterator
+from collections.abc import AsyncIterator, Collection, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from typing import TypeVar
 
 import anyio
-import anyio.to_thread
 from anyio.abc import TaskGroup
 
 from dragoman_server.platform import sqlite_file
@@ -27,13 +25,8 @@ from dragoman_server.responses.stores.base import (
     find_items,
 )
 
-_T = TypeVar("_T")
-
 # Seconds for which a call waits for another process to finish its writing.
 _BUSY_S = 2.0
-
-# Seconds for which a call waits for this process's earlier calls. A slower disk would only get further behind.
-_TURN_S = 5.0
 
 # Seconds for which the end of a response waits to be stored. After that the client gets it, and the writing continues.
 _PUT_S = 0.25
@@ -119,17 +112,13 @@ class SQLiteResponseStore:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """See ResponseStore. Raises ResponseStoreError when the file cannot be used."""
-        await self._call(lambda: self._file.open(_BUSY_S))
-        writing = self._writing = await anyio.create_task_group().__aenter__()
-        try:
-            yield
-        finally:
-            self._writing = None
+        async with self._file.running(_BUSY_S):
+            writing = self._writing = await anyio.create_task_group().__aenter__()
             try:
-                await writing.__aexit__(None, None, None)  # bounded by _TURN_S and _BUSY_S, as what follows
+                yield
             finally:
-                with anyio.CancelScope(shield=True):
-                    await self._call(self._file.close)
+                self._writing = None
+                await writing.__aexit__(None, None, None)  # bounded by TURN_S and _BUSY_S
 
     async def put(self, response: StoredResponse) -> bool:
         if response.size > self._limits.max_bytes:
@@ -139,7 +128,7 @@ class SQLiteResponseStore:
 
         async def write() -> None:
             try:
-                await self._call(lambda: self._put(response))
+                await self._file.call(lambda: self._put(response))
             except Exception as error:  # it is the caller's, and must not end the group
                 failures.append(error)
             finally:
@@ -157,19 +146,13 @@ class SQLiteResponseStore:
         return True
 
     async def get(self, owner: str, id: str, now: int) -> StoredResponse | None:
-        return await self._call(lambda: self._get(owner, id, now))
+        return await self._file.call(lambda: self._get(owner, id, now))
 
     async def items(self, owner: str, ids: Collection[str], now: int, limit: int) -> dict[str, StoredItem]:
-        return await self._call(lambda: self._items(owner, ids, now, limit))
+        return await self._file.call(lambda: self._items(owner, ids, now, limit))
 
     async def delete(self, owner: str, id: str) -> bool:
-        return await self._call(lambda: self._delete(owner, id))
-
-    async def _call(self, function: Callable[[], _T]) -> _T:
-        """Run a function in a thread. A cancelled caller waits for its end, because it uses the connection."""
-        with self._file.errors(), anyio.move_on_after(_TURN_S):
-            return await anyio.to_thread.run_sync(function, limiter=self._one_call)
-        raise ResponseStoreError(f"{self._file.name}: the calls before this one took {_TURN_S:g} s")
+        return await self._file.call(lambda: self._delete(owner, id))
 
     # What follows runs in the thread.
 

@@ -1,0 +1,80 @@
+"""Find the price of a model: in the `[[prices]]` of the configuration, else in prices.toml, for providers' own hosts.
+
+A price is looked up by all names that a model has: the one that the client sent, `upstream/model`, and the upstream's
+own. The first table that matches any of them is used, so an exception goes before the rule. The prices of the package
+are for the upstream's own name alone, and only where the upstream's base URL is the provider's: another server with the
+same model has other prices, and a local one has none.
+"""
+
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+from dragoman_server.settings import Price, UpstreamSettings
+from dragoman_server.settings.patterns import PatternTable
+
+_FILE = Path(__file__).with_name("prices.toml")
+
+# Providers append a date to the names of snapshots: claude-haiku-4-5-20251001, gpt-5.4-2026-03-05.
+_DATED = "-20*"
+
+
+class Prices:
+    """The prices of a configuration; false if nothing has one.
+
+    Args:
+        configured: `[[prices]]`, which come first.
+    """
+
+    def __init__(self, configured: Iterable[Price], upstreams: Iterable[UpstreamSettings]) -> None:
+        rows = _in_tiers(configured)
+        self._configured = PatternTable(rows)
+        self._packaged = {each.name: found for each in upstreams if (found := packaged_prices(each.base_url))}
+        self._any = bool(rows or self._packaged)
+
+    def __bool__(self) -> bool:
+        return self._any
+
+    def find(self, model: str | None, upstream: str | None, upstream_model: str | None) -> Price | None:
+        """Return the price of a model, None if it has none. model: as the client named it."""
+        found = self._configured.first(*names_of(model, upstream, upstream_model))
+        if found is None and upstream in self._packaged and upstream_model is not None:
+            return self._packaged[upstream].first(upstream_model)
+        return found
+
+
+def names_of(model: str | None, upstream: str | None, upstream_model: str | None) -> list[str]:
+    """Return all names of one model. model: as the client sent it."""
+    full_name = f"{upstream}/{upstream_model}" if upstream and upstream_model else None
+    return [name for name in (model, full_name, upstream_model) if name]
+
+
+def packaged_prices(base_url: str) -> PatternTable[Price] | None:
+    """Return the package's prices of the server at this URL, None if it has none."""
+    # A text with the host's end in it, so that no other host begins with it.
+    return next((found for url, found in _packaged().items() if f"{base_url}/".startswith(f"{url}/")), None)
+
+
+@cache
+def _packaged() -> Mapping[str, PatternTable[Price]]:
+    """Return the tables of prices.toml by base URL."""
+    rows: dict[str, list[Price]] = {}
+    for provider in tomllib.loads(_FILE.read_text(encoding="utf-8"))["providers"]:
+        rows.setdefault(provider["base_url"], []).extend(Price(**each) for each in provider["prices"])
+    return {
+        url: PatternTable(
+            [(name, price) for model, price in _in_tiers(prices) for name in (model, model + _DATED)]
+        )
+        for url, prices in rows.items()
+    }
+
+
+def _in_tiers(prices: Iterable[Price]) -> list[tuple[str, Price]]:
+    """Return each model's price for any request, which has those for long ones; in the order of their models."""
+    found: dict[str, Price] = {}
+    for price in sorted(prices, key=lambda each: -each.above_tokens):
+        found[price.model] = replace(price, longer=found.get(price.model))
+    order = {price.model: None for price in prices}
+    return [(model, found[model]) for model in order]

@@ -1,0 +1,33 @@
+"""What was used, by all keys."""
+
+import time
+from collections.abc import Sequence
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+
+from dragoman import RemoteProtocolError
+from dragoman_server.gateway import Gateway
+from dragoman_server.http.admin.replies import respond
+from dragoman_server.http.auth import ADMIN_PATH
+from dragoman_server.http.usage import usage_json, usage_query
+from dragoman_server.usage.stores.base import UsageStoreError
+
+UNREADABLE = "the usage store does not respond, or would have to return too much at once"
+
+
+def usage_routes(gateway: Gateway) -> Sequence[BaseRoute]:
+    """Return the route of /admin/usage."""
+
+    async def read_usage(request: Request) -> Response:
+        try:
+            query = usage_query(request.url.query, time.time())
+            return respond(gateway, request, await usage_json(gateway.usage, query))
+        except RemoteProtocolError as error:
+            raise HTTPException(400, error.message) from None
+        except UsageStoreError:
+            raise HTTPException(503, UNREADABLE) from None
+
+    return [Route(f"{ADMIN_PATH}/usage", read_usage, methods=["GET"])]

@@ -1,0 +1,1 @@
+"""Usage stores: the interface in base, and one module per place of the data."""

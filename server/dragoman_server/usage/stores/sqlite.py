@@ -1,0 +1,126 @@
+"""A usage store in a SQLite file, which outlives the process and which several processes may share.
+
+A batch is one transaction. Rows are bounded by age and by number once an hour, in the transaction of the first batch.
+"""
+
+import os
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+from dragoman_server.platform.sqlite_file import SQLiteFile, SQLiteFileFormat, write_transaction
+from dragoman_server.usage.stores.base import (
+    COLUMNS,
+    GROUPS,
+    MAX_ROWS,
+    TIMES,
+    KeyUse,
+    UsageBatch,
+    UsageCounts,
+    UsageGroup,
+    UsageQuery,
+    UsageStoreError,
+)
+
+# Seconds for which a call waits for another process to finish its writing.
+_BUSY_S = 2.0
+
+_LABELS = ("hour", "key", "upstream", "account", "model")
+_KEY_FIELDS = KeyUse.__struct_fields__
+
+_FILE_FORMAT = SQLiteFileFormat(
+    "usage store",
+    0x64726775,  # "drgu"
+    1,
+    f"""
+CREATE TABLE usage (
+    hour INTEGER NOT NULL,
+    {", ".join(f"{name} TEXT NOT NULL" for name in _LABELS[1:])},
+    {", ".join(f"{name} {'REAL' if name == 'cost_usd' else 'INTEGER'} NOT NULL" for name in COLUMNS)},
+    PRIMARY KEY ({", ".join(_LABELS)})
+) WITHOUT ROWID;
+CREATE TABLE keys (
+    key TEXT PRIMARY KEY,
+    {", ".join(f"{name} REAL NOT NULL" for name in _KEY_FIELDS)}
+) WITHOUT ROWID;
+""",
+)
+
+_ADD = f"""
+INSERT INTO usage VALUES ({", ".join("?" * (len(_LABELS) + len(COLUMNS)))})
+ON CONFLICT DO UPDATE SET {", ".join(f"{name} = {name} + excluded.{name}" for name in COLUMNS)}
+"""
+_ADD_KEY = f"""
+INSERT INTO keys VALUES ({", ".join("?" * (1 + len(_KEY_FIELDS)))})
+ON CONFLICT DO UPDATE SET
+    {", ".join(f"{name} = {name} + excluded.{name}" for name in _KEY_FIELDS[:-1])},
+    last_used = max(last_used, excluded.last_used)
+"""
+# The hour in which the newest rows beyond the limit are, and those before it.
+_DROP_OLDEST = "DELETE FROM usage WHERE hour <= (SELECT hour FROM usage ORDER BY hour DESC LIMIT 1 OFFSET ?)"
+
+
+class SQLiteUsageStore:
+    """See UsageStore.
+
+    Args:
+        path: the file, created with its folder if it is missing.
+    """
+
+    def __init__(self, path: str, *, max_rows: int = MAX_ROWS) -> None:
+        self._file = SQLiteFile(_FILE_FORMAT, path, UsageStoreError)
+        self._folder = os.path.dirname(path) or "."
+        self._max_rows = max_rows
+        self._bounded = 0  # the oldest hour that was kept
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """See UsageStore. Raises UsageStoreError when the file cannot be used."""
+        await self._file.call(lambda: os.makedirs(self._folder, mode=0o700, exist_ok=True))
+        async with self._file.running(_BUSY_S):
+            yield
+
+    async def add(self, batch: UsageBatch) -> None:
+        await self._file.call(lambda: self._add(batch))
+
+    async def read(self, query: UsageQuery) -> list[UsageGroup]:
+        return await self._file.call(lambda: self._read(query))
+
+    async def key_uses(self, keys: Sequence[str]) -> list[KeyUse]:
+        return await self._file.call(lambda: [self._key_use(key) for key in keys])
+
+    # What follows runs in the thread.
+
+    def _add(self, batch: UsageBatch) -> None:
+        with write_transaction(self._file.connection) as connection:
+            connection.executemany(
+                _ADD, [(*labels, *counts.values()) for labels, counts in batch.rows.items()]
+            )
+            connection.executemany(
+                _ADD_KEY,
+                [(key, *[getattr(use, name) for name in _KEY_FIELDS]) for key, use in batch.keys.items()],
+            )
+            if batch.oldest > self._bounded:
+                connection.execute("DELETE FROM usage WHERE hour < ?", (batch.oldest,))
+                connection.execute(_DROP_OLDEST, (self._max_rows,))
+        self._bounded = max(self._bounded, batch.oldest)
+
+    def _read(self, query: UsageQuery) -> list[UsageGroup]:
+        groups = [GROUPS[name][0] for name in query.by]
+        where = ["hour >= ?", "hour < ?", *[f"{name} = ?" for name in query.filters]]
+        times = [f"{GROUPS[name][0]} DESC" for name in query.by if name in TIMES]
+        names = [GROUPS[name][0] for name in query.by if name not in TIMES]
+        sums = [f"sum({name})" for name in COLUMNS]
+        statement = f"SELECT {', '.join([*groups, *sums])} FROM usage WHERE {' AND '.join(where)}"
+        if groups:
+            statement += f" GROUP BY {', '.join(groups)}"
+        statement += f" ORDER BY {', '.join([*times, 'sum(requests) DESC', *names])} LIMIT ?"
+        values = (query.since, query.until, *query.filters.values(), query.limit)
+        rows = self._file.connection.execute(statement, values).fetchall()
+        count = len(groups)
+        # Without groups there is one row, of nothing if no row counts.
+        return [(row[:count], UsageCounts.of(row[count:])) for row in rows if row[count] is not None]
+
+    def _key_use(self, key: str) -> KeyUse:
+        fields = ", ".join(_KEY_FIELDS)
+        row = self._file.connection.execute(f"SELECT {fields} FROM keys WHERE key = ?", (key,)).fetchone()
+        return KeyUse() if row is None else KeyUse(*row)

@@ -1,0 +1,242 @@
+"""Usage stores of every kind: sums by hour, what is read of them, and their bounds. The one in memory is the model."""
+
+import random
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+
+import anyio
+import pytest
+from valkey_server import ValkeyServer, valkey_server
+from virtual_time import REAL_BACKENDS
+
+from dragoman_server.platform.sqlite_file import write_transaction
+from dragoman_server.usage.stores import base, memory
+from dragoman_server.usage.stores.base import (
+    COLUMNS,
+    GROUPS,
+    KeyUse,
+    UsageBatch,
+    UsageCounts,
+    UsageLabels,
+    UsageQuery,
+    UsageStore,
+    UsageStoreError,
+)
+from dragoman_server.usage.stores.memory import MemoryUsageStore
+from dragoman_server.usage.stores.sqlite import SQLiteUsageStore
+from dragoman_server.usage.stores.valkey import ValkeyUsageStore
+
+# Threads and servers, so not under virtual time.
+pytestmark = [pytest.mark.anyio, pytest.mark.backends(*REAL_BACKENDS)]
+
+# A server drops what has expired by its own clock.
+NOW = int(time.time() // 3600)
+
+Make = Callable[[], UsageStore]
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[ValkeyServer]:
+    with valkey_server() as running:
+        yield running
+
+
+@pytest.fixture(params=["memory", "sqlite", "valkey"])
+def make(request: pytest.FixtureRequest, tmp_path: Path) -> Make:
+    """Makes stores that share their data, if they can."""
+    if request.param == "valkey":
+        server: ValkeyServer = request.getfixturevalue("server")
+        assert server.command("FLUSHALL") == b"+OK\r\n"
+        return lambda: ValkeyUsageStore(server.url)
+    if request.param == "sqlite":
+        return lambda: SQLiteUsageStore(str(tmp_path / "new" / "usage.sqlite"))
+    return MemoryUsageStore
+
+
+@pytest.fixture
+async def store(make: Make) -> AsyncIterator[UsageStore]:
+    made = make()
+    async with made.running():
+        yield made
+
+
+def counts(requests: int = 1, cost_usd: float = 0.0, **more: int) -> UsageCounts:
+    return UsageCounts(requests=requests, cost_usd=cost_usd, **more)
+
+
+_ids = iter(range(10**6))
+
+
+def batch(
+    rows: dict[UsageLabels, UsageCounts], oldest: int = NOW - 1000, keys: dict[str, KeyUse] | None = None
+) -> UsageBatch:
+    return UsageBatch(f"batch {next(_ids)}", rows, keys or {}, oldest)
+
+
+ALL = UsageQuery(0, NOW + 10)
+ODD = UsageLabels(NOW - 1, "k:1", 'up"/', "up/ä", "m:requests\\n语")
+
+
+async def test_all_stores_return_what_the_memory_does(store: UsageStore) -> None:
+    model, dice = MemoryUsageStore(), random.Random(5)
+    assert await store.read(ALL) == []
+    for _ in range(12):
+        rows = {
+            UsageLabels(NOW - dice.randrange(60), *(dice.choice(["", "a", "b/c", "語"]) for _ in range(4))): (
+                UsageCounts.of([dice.choice([0, 1, 10**12, 0.25]) for _ in COLUMNS])
+            )
+            for _ in range(20)
+        }
+        for each in (batch(rows), batch({ODD: counts(3, 0.1 + 0.2, output_tokens=7)})):
+            await model.add(each)
+            await store.add(each)
+    queries = [
+        UsageQuery(0, NOW + 1, by) for by in [(name,) for name in GROUPS] + [("day", "key"), ("key", "hour")]
+    ]
+    queries += [ALL._replace(by=tuple(GROUPS), limit=limit) for limit in (1, 7, 1000)]
+    queries += [ALL._replace(since=NOW - 30, until=NOW - 5, by=("hour",))]
+    queries += [
+        ALL._replace(filters={name: value}) for name, value in zip(ODD._fields[1:], ODD[1:], strict=True)
+    ]
+    queries += [ALL._replace(filters={"key": "a", "model": ""}, by=("model", "upstream")), ALL]
+    for query in queries:
+        found, expected = await store.read(query), await model.read(query)
+        for (_, counted), (_, wanted) in zip(found, expected, strict=True):
+            # Sums of dollars in another order differ in the last digits.
+            assert counted.cost_usd == pytest.approx(wanted.cost_usd)
+            counted.cost_usd = wanted.cost_usd
+        assert found == expected, query
+
+
+async def test_what_keys_have_used_stays_when_rows_are_dropped(store: UsageStore) -> None:
+    row = {UsageLabels(NOW - 100, "a", "", "", ""): counts()}
+    await store.add(batch(row, keys={"a": KeyUse(1, 30, 0.5, 100.25), "b": KeyUse(1, 0, 0, 7)}))
+    await store.add(batch(row, keys={"a": KeyUse(2, 1, 0.25, 50)}))
+    assert [use.requests for _, use in await store.read(ALL)] == [2]
+    await store.add(batch({UsageLabels(NOW, "c", "", "", ""): counts()}, oldest=NOW - 99))
+    assert await store.read(ALL._replace(by=("key",))) == [(("c",), counts())]
+    assert await store.key_uses(["b", "none", "a"]) == [
+        KeyUse(1, 0, 0, 7),
+        KeyUse(),
+        KeyUse(3, 31, 0.75, 100.25),
+    ]
+    assert await store.key_uses([]) == []
+
+
+async def test_stores_that_share_their_data_add_up(make: Make) -> None:
+    one, other = make(), make()
+    if isinstance(one, MemoryUsageStore):
+        return
+    row = UsageLabels(NOW, "a", "", "", "")
+    async with one.running(), other.running():
+
+        async def write(store: UsageStore) -> None:
+            for _ in range(25):
+                await store.add(batch({row: counts(1, 0.5)}, keys={"a": KeyUse(1)}))
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(write, one)
+            tasks.start_soon(write, other)
+        for store in (one, other):
+            assert await store.read(ALL) == [((), counts(50, 25.0))]
+            assert await store.key_uses(["a"]) == [KeyUse(50)]
+
+
+async def test_the_oldest_hours_go_first_when_there_are_too_many_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(memory, "MAX_ROWS", 4)
+    for store in (SQLiteUsageStore(str(tmp_path / "u"), max_rows=4), MemoryUsageStore()):
+        async with store.running():
+            for hour in range(6):
+                await store.add(
+                    batch({UsageLabels(NOW + hour, "", "", "", ""): counts()}, oldest=NOW + hour - 1000)
+                )
+            assert [hour for (hour,), _ in await store.read(ALL._replace(by=("hour",)))] == [
+                NOW + 5, NOW + 4, NOW + 3, NOW + 2
+            ]  # fmt: skip
+
+
+async def test_an_answer_has_a_largest_number_of_groups(
+    make: Make, store: UsageStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(base, "MAX_GROUPS", 3)
+    await store.add(batch({UsageLabels(NOW, "", "", "", f"m{number}"): counts() for number in range(4)}))
+    query = ALL._replace(by=("model",), limit=3)
+    if isinstance(store, SQLiteUsageStore):
+        assert len(await store.read(query)) == 3
+    else:
+        with pytest.raises(UsageStoreError, match="more than 3 groups"):
+            await store.read(query)
+
+
+async def test_a_server_counts_a_batch_once_and_bounds_an_hour(
+    server: ValkeyServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert server.command("FLUSHALL") == b"+OK\r\n"
+    store = ValkeyUsageStore(server.url)
+    async with store.running():
+        one = batch({UsageLabels(NOW, "a", "", "", ""): counts(1, output_tokens=5)}, keys={"a": KeyUse(1)})
+        for _ in range(2):
+            await store.add(one)
+        assert await store.read(ALL) == [((), counts(1, output_tokens=5))]
+        assert await store.key_uses(["a"]) == [KeyUse(1)]
+        ttl = await store._connection.request(b"TTL", f"dragoman:usage:1:hour:{NOW}")
+        assert 999 * 3600 < ttl <= 1001 * 3600
+        monkeypatch.setattr("dragoman_server.usage.stores.valkey._ADD", _add_with(fields=2))
+        rows = {UsageLabels(NOW, "b", "", "", ""): counts(), UsageLabels(NOW, "a", "", "", ""): counts()}
+        await store.add(batch(rows))
+        assert await store.read(ALL._replace(by=("key",))) == [(("a",), counts(2, output_tokens=5))]
+
+
+def _add_with(fields: int) -> str:
+    from dragoman_server.usage.stores import valkey
+
+    return valkey._ADD.replace(f"< {valkey._MAX_FIELDS}", f"< {fields}")
+
+
+async def test_stores_that_do_not_work(tmp_path: Path) -> None:
+    (tmp_path / "other").write_bytes(b"SQLite format 3 or not")
+    for path, message in (
+        ("other", "file is not a database"),
+        ("other/usage", "Not a directory|File exists"),
+    ):
+        with pytest.raises(UsageStoreError, match=message):
+            async with SQLiteUsageStore(str(tmp_path / path)).running():
+                pass
+    store = ValkeyUsageStore(f"unix://{tmp_path}/none")
+    async with store.running():
+        for call in (store.add(batch({})), store.read(ALL), store.key_uses(["a"])):
+            with pytest.raises(UsageStoreError, match=r"the usage store .*none: "):
+                await call
+    with pytest.raises(ValueError, match="is not of the form"):
+        ValkeyUsageStore("http://host")
+
+
+async def test_a_file_that_another_process_writes_for_too_long(tmp_path: Path) -> None:
+    path = str(tmp_path / "usage")
+    one, other = SQLiteUsageStore(path), SQLiteUsageStore(path)
+    async with one.running(), other.running():
+        with write_transaction(one._file.connection), pytest.raises(UsageStoreError, match="locked"):
+            await other.add(batch({ODD: counts()}))
+        assert await other.read(ALL) == []
+        await other.add(batch({ODD: counts()}))
+        assert await one.read(ALL) == [((), counts())]
+
+
+async def test_a_full_disk(tmp_path: Path) -> None:
+    store = SQLiteUsageStore(str(tmp_path / "usage"))
+    row = {ODD: counts()}
+    async with store.running():
+        await store.add(batch(row, keys={"a": KeyUse(1)}))
+        (pages,) = store._file.connection.execute("PRAGMA page_count").fetchone()
+        store._file.connection.execute(f"PRAGMA max_page_count = {pages}")
+        rows = {UsageLabels(NOW, "b", "", "", f"model {number}"): counts() for number in range(1000)}
+        with pytest.raises(UsageStoreError, match="full"):
+            await store.add(batch({**row, **rows}, keys={"a": KeyUse(1)}))
+        assert await store.read(ALL) == [((), counts())], "all of a batch, or nothing"
+        assert await store.key_uses(["a"]) == [KeyUse(1)]
+        store._file.connection.execute("PRAGMA max_page_count = 10000")
+        await store.add(batch(rows))
+        assert [found.requests for _, found in await store.read(ALL)] == [1001]
